@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# See https://tech.davis-hansson.com/p/make/
+SHELL := bash
+.DELETE_ON_ERROR:
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --warn-undefined-variables
+MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-print-directory
+
+# Set to use a different compiler. For example, `GO=go1.27.0 make test`.
+GO ?= go
+
+# Tools, each at one version, in a folder of the checkout. The version is part
+# of the file's name, so that a new one is installed and an old one never run.
+BIN := .bin
+GOFUMPT_VERSION := v0.12.0
+GOLANGCI_LINT_VERSION := v2.15.0
+STATICCHECK_VERSION := v0.8.2
+GOFUMPT := $(BIN)/gofumpt-$(GOFUMPT_VERSION)
+GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)
+
+# Two packages at a time: the tests start engines and processes of their own,
+# and are timed for two cores.
+TEST_PARALLEL ?= 2
+# For one package. The longest ones cut networks and kill processes.
+TEST_TIMEOUT ?= 15m
+# More flags for go test. For example, `make test TESTFLAGS='-run Lease -v'`.
+TESTFLAGS ?=
+
+# With it a test that finds a tool or an engine missing fails; without it (a
+# plain `go test`) that test is skipped with a reason.
+TENURE_REQUIRE_ENGINES ?= 1
+
+# No stamp of the revision: nothing reads it from a test's binary, and git
+# refuses to give it in a checkout that belongs to another user, as in containers.
+GOFLAGS ?=
+GOFLAGS += -buildvcs=false
+export GOFLAGS
+
+# The pattern `work` means every module of go.work; `./...` is the root module
+# alone. golangci-lint knows directories only, so it gets what go.work uses.
+MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
+# What users on other systems compile.
+PORTABLE := $(filter-out ./internal/itest/... ./bench/...,$(MODULES))
+
+.PHONY: help
+help: ## Describe the targets (default)
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
+
+.PHONY: test
+test: ## Build, vet and test all modules, with the race detector
+	scripts/setup
+	$(GO) build work
+	$(GO) vet work
+	@# -vet=off: the line above has vetted, with all of vet's checks.
+	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) \
+		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) work
+
+.PHONY: lint
+lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Check format, code, go.mod files and other systems' builds
+	@# The quick checks first. (No "tee /dev/stderr" here: it would truncate a log file.)
+	files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted, run 'make fmt': $$files" >&2; exit 1; }
+	scripts/tidy --check
+	$(GOLANGCI_LINT) run $(MODULES)
+	@# Newer than the one inside golangci-lint, and with its default checks.
+	$(STATICCHECK) work
+	GOOS=darwin $(GO) vet $(PORTABLE)
+	GOOS=windows $(GO) vet $(PORTABLE)
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code and order its imports
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: tidy
+tidy: ## Tidy go.mod and go.sum of all modules
+	scripts/tidy
+
+.PHONY: bench
+bench: ## Run the benchmarks of all modules
+	$(GO) test -run '^$$' -bench . -benchmem -p 1 work
+
+.PHONY: demo
+demo: ## Show a hand-over and a crash on this machine
+	$(GO) run ./cmd/tenure demo
+
+.PHONY: clean
+clean: ## Delete the installed tools and the cached test results
+	rm -rf $(BIN)
+	$(GO) clean -testcache
+
+# install PACKAGE@VERSION as the target.
+define install
+	@mkdir -p $(BIN)
+	GOBIN=$(abspath $(BIN)) $(GO) install $(1)
+	mv $(BIN)/$(notdir $(firstword $(subst @, ,$(1)))) $@
+endef
+
+$(GOFUMPT):
+	$(call install,mvdan.cc/gofumpt@$(GOFUMPT_VERSION))
+
+$(GOLANGCI_LINT):
+	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+$(STATICCHECK):
+	$(call install,honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION))

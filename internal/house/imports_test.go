@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import "slices"
+
+// A zone is a directory and all below it, up to the next zone: code that may
+// import the same. Between a zone and itself nothing is forbidden. The zone "."
+// is the root package alone.
+type zone struct {
+	dir string
+	// may lists the zones whose packages the code imports; tests may import
+	// those of inTests as well.
+	may, inTests []string
+	// any: the code may import every zone but the closed ones.
+	any bool
+	// others: packages of other modules than ours may be imported.
+	others bool
+}
+
+// public are the packages of the root module that users import. Tests of the
+// root module are written with them.
+var public = []string{
+	".", "driver", "drivertest", "faultstore", "fence", "memstore", "semaphore", "shard", "tasks",
+}
+
+// zones says who may import whom: the dependencies point inwards, to driver.
+// A directory without a zone is reported, so that a new package gets its rule
+// on the day on which it is made. The longest directory wins.
+var zones = []zone{
+	// The contract of a store imports nothing of ours, the pure core only the
+	// contract's records, the clock nothing.
+	{dir: "driver", inTests: public},
+	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
+	{dir: "internal/clock"},
+	{dir: "internal", may: []string{"driver", "internal", "internal/protocol", "internal/clock"}, inTests: public},
+	{
+		dir: ".", may: []string{"driver", "internal", "internal/protocol", "internal/clock"},
+		inTests: public,
+	},
+
+	// A store knows the contract, not who calls it.
+	{dir: "drivertest", may: []string{"driver"}, inTests: public},
+	{dir: "faultstore", may: []string{"driver"}, inTests: public},
+	{dir: "memstore", may: []string{"driver"}, inTests: public},
+	{dir: "dynamostore", may: []string{"driver"}, inTests: public, others: true},
+	{dir: "etcdstore", may: []string{"driver"}, inTests: public, others: true},
+	{dir: "pgstore", may: []string{"driver"}, inTests: public, others: true},
+	{dir: "sqlitestore", may: []string{"driver"}, inTests: public, others: true},
+	{dir: "zkstore", may: []string{"driver"}, inTests: public, others: true},
+
+	// What any user could have written shows that the public API is enough.
+	{dir: "fence", may: []string{"."}, inTests: public},
+	{dir: "semaphore", may: []string{"."}, inTests: public},
+	{dir: "shard", may: []string{"."}, inTests: public},
+	{dir: "tasks", may: []string{"."}, inTests: public},
+	{dir: "tenureotel", may: []string{"."}, inTests: public, others: true},
+
+	// The ends of the graph.
+	{dir: "bench", any: true, others: true},
+	{dir: "cmd", any: true, others: true},
+	{dir: "internal/house"},
+	{dir: "internal/itest", any: true, others: true},
+}
+
+// closed zones are imported by nobody but themselves.
+var closed = []string{"bench", "cmd", "internal/house", "internal/itest"}
+
+// zoneOf returns the zone of the directory, nil if it has none.
+func zoneOf(dir string) *zone {
+	var best *zone
+	for i, z := range zones {
+		if within(dir, z.dir) && (best == nil || len(z.dir) > len(best.dir)) {
+			best = &zones[i]
+		}
+	}
+	return best
+}
+
+// checkImports finds the imports that zones do not allow.
+func checkImports(t *tree) []string {
+	var r report
+	for _, f := range t.files {
+		from := zoneOf(f.dir())
+		if from == nil {
+			r.add(f.path, 1, "no rule says what %s may import; give it a zone in internal/house", f.dir())
+			continue
+		}
+		for _, imp := range f.imports() {
+			if why := from.forbids(imp.text, f.test()); why != "" {
+				r.add(f.path, imp.line, "%s must not import %s: %s", f.dir(), imp.text, why)
+			}
+		}
+	}
+	return r
+}
+
+// forbids returns why the import is not allowed, or "" if it is.
+func (z *zone) forbids(importPath string, test bool) string {
+	dir, own := ours(importPath)
+	if !own {
+		if standard(importPath) || z.others {
+			return ""
+		}
+		return "the root module imports the standard library alone; tests that need more live in internal/itest"
+	}
+	to := zoneOf(dir)
+	switch {
+	case to == nil:
+		return "no zone in internal/house holds it"
+	case to.dir == z.dir:
+		return ""
+	case slices.Contains(closed, to.dir):
+		return "nothing imports it"
+	case z.any, slices.Contains(z.may, to.dir), test && slices.Contains(z.inTests, to.dir):
+		return ""
+	case test:
+		return "not even its tests may"
+	default:
+		return "see the zones in internal/house"
+	}
+}
