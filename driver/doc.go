@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package driver is the contract between Tenure and the stores that keep its
+// records. It is for people who write a store; who uses one needs only the
+// store's own package and package tenure.
+//
+// A store is a linearizable map from key to a small [Record] with
+// compare-and-swap on the record's version and token. That is all a store has
+// to be: it keeps no time, runs nothing in the background, and knows nothing
+// of leases. Everything about time, retry, jitter and renewal lives above it,
+// in one place, so that all stores behave alike.
+//
+// # Invariants
+//
+// Package drivertest checks these on every store:
+//
+//  1. A key has at most one live holder.
+//  2. The token of a key strictly rises with every change of holder, for the
+//     life of the key, across release, expiry and takeover.
+//  3. Renewing and releasing name the exact version and token, and fail
+//     otherwise.
+//  4. Once another holder is granted, the former term can never be renewed.
+//  5. No decision compares the clocks of two machines.
+//  6. A lost reply, a delayed write or a duplicated write never makes two
+//     holders.
+//  7. A released record stays released under any late heartbeat, data write or
+//     release of its former holder, and releasing again changes nothing. A
+//     late duplicate of a claim may open a term that nobody believes in; it
+//     runs out after its lease.
+//
+// # Writing a store
+//
+// Implement [Store]; call drivertest.Run from a test of yours; add the
+// optional interfaces, such as [Watcher], that the engine makes cheap.
+//
+//   - Decide conditions on the engine, in one atomic step, never by reading
+//     first and writing after.
+//   - Sort every error. A mismatch is a [*ConflictError]. An error after which
+//     the write has certainly not happened, and never will, is wrapped with
+//     [NotApplied]. Any other error of a write means that the outcome is
+//     unknown: that is always a safe answer, and a wrong "not applied" never is.
+//   - Never sleep, retry, log, or read a clock; switch off the retries of
+//     writes that an engine's client library makes by itself. A hidden retry
+//     of a write that had been applied looks like a lost race.
+//   - Return soon after the context of a call is done, with the outcome
+//     unknown if the engine may still carry it out.
+//   - Keep fields that you do not know, where the engine can hold them: an
+//     older version of a program may renew a record of a newer one.
+package driver

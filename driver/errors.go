@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of reads and writes.
+var (
+	// ErrNotFound is returned when a key has no record.
+	ErrNotFound = errors.New("no such record")
+
+	// ErrNotApplied is matched by the error of a write that has not happened
+	// and never will. The caller may try again at once, or give up without
+	// cleaning up. See [NotApplied].
+	ErrNotApplied = errors.New("not applied")
+
+	// ErrPermanent is matched by an error that no retry can mend: a wrong
+	// table, a missing permission, a corrupt file. The caller reports it
+	// instead of waiting. See [Permanent].
+	ErrPermanent = errors.New("store unusable")
+
+	// ErrUnreadable is returned when a record is there but cannot be
+	// understood. Whoever gets it must not take the lock.
+	ErrUnreadable = errors.New("record unreadable")
+
+	// ErrClosed is returned by calls after Close.
+	ErrClosed = errors.New("store closed")
+)
+
+// ConflictError is returned by [Store.Claim], [Store.Swap] and [Store.Delete]
+// when the condition of the write did not hold, so that nothing was written.
+type ConflictError struct {
+	// Key is the key of the write.
+	Key string
+	// Current is the record that stood in the way. It was read in the same
+	// atomic step as the condition wherever the engine can do that, and else
+	// by a strong read after it.
+	Current Record
+	// Absent says that there is no record at all; Current is zero then.
+	Absent bool
+}
+
+func (e *ConflictError) Error() string {
+	if e.Absent {
+		return fmt.Sprintf("conflict on %q: no record", e.Key)
+	}
+	return fmt.Sprintf("conflict on %q: %s by %q under token %d", e.Key, e.Current.State, e.Current.Owner, e.Current.Token)
+}
+
+// NotApplied marks err as the error of a write that certainly has not been
+// applied, and returns nil for nil. Both ErrNotApplied and err match the
+// result.
+func NotApplied(err error) error { return mark(err, ErrNotApplied) }
+
+// Permanent marks err as one that no retry can mend, and returns nil for nil.
+// Both ErrPermanent and err match the result. A write that failed so may
+// still have an unknown outcome; mark it with NotApplied as well where it has
+// not.
+func Permanent(err error) error { return mark(err, ErrPermanent) }
+
+func mark(err, kind error) error {
+	if err == nil {
+		return nil
+	}
+	return &marked{err: err, kind: kind}
+}
+
+// marked carries an error of the engine and what it means for the protocol.
+// The text is the engine's alone: the mark is for programs.
+type marked struct{ err, kind error }
+
+func (m *marked) Error() string   { return m.err.Error() }
+func (m *marked) Unwrap() []error { return []error{m.err, m.kind} }

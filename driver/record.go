@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits that hold for every store, so that a program can move from one to
+// another. The layer above the stores enforces them.
+const (
+	// MaxKeyLen is the longest key in bytes. The narrowest engine allows 2048
+	// for a partition key; prefixes need room.
+	MaxKeyLen = 1024
+	// MaxOwnerLen is the longest owner name, host or label in bytes.
+	MaxOwnerLen = 1024
+	// MaxDataLen is the longest data in bytes. The narrowest engine stores 400
+	// kB in an item, with everything in it.
+	MaxDataLen = 256 << 10
+	// MaxToken is the highest token: what a signed 64-bit column holds.
+	MaxToken = 1<<63 - 1
+)
+
+// State says what a record stands for.
+type State string
+
+const (
+	// Held says that Owner had the lock when the record was written, and has
+	// it still as long as the beat keeps changing.
+	Held State = "held"
+	// Released says that nobody has the lock. The record stays, because it
+	// carries the token.
+	Released State = "released"
+)
+
+// EndReason says how a tenure ended.
+type EndReason string
+
+const (
+	// EndReleased: the holder released the lock after its work.
+	EndReleased EndReason = "released"
+	// EndExpired: the holder's beat stood still for its lease, and a
+	// contender took over.
+	EndExpired EndReason = "expired"
+)
+
+// Record is what a store keeps for one lock.
+type Record struct {
+	// Key names the lock. It is not empty, valid UTF-8, and at most MaxKeyLen
+	// bytes long.
+	Key string
+
+	// Version is an opaque string, new with every write of the record.
+	Version string
+
+	// Beat is an opaque string, new with every grant and every heartbeat. It
+	// is what contenders watch: while it changes, the holder lives. It is
+	// empty in a record that a foreign client wrote; there Version serves.
+	Beat string
+
+	// Owner is the name by which people know the holder. No decision rests on
+	// its being unique.
+	Owner string
+
+	// Token is the fencing token: one higher with every change of holder,
+	// never lower again. A granted record has a token of 1 or more.
+	Token uint64
+
+	// Lease is how long an unchanged Beat proves that the holder may still be
+	// at work. Stores keep it to the nanosecond where they can and to the
+	// millisecond at least.
+	Lease time.Duration
+
+	// Heartbeat is the period in which the holder means to change the beat, 0
+	// if it does not say. It is a hint for when to look. No decision rests on
+	// it.
+	Heartbeat time.Duration
+
+	// State is Held or Released. A record in any other state is neither
+	// claimed nor taken over.
+	State State
+
+	// Data is the holder's own: its address, a checkpoint. It stays when the
+	// lock changes hands, unless the new holder brings its own.
+	Data []byte
+
+	// Host and Label tell people where the holder runs and which version of
+	// the software it is.
+	Host, Label string
+
+	// Since is when the tenure began, by the holder's wall clock, and Until
+	// when it was released, zero before that. They are for people; no decision
+	// reads them. Stores keep them to the millisecond at least.
+	Since, Until time.Time
+
+	// End says how the tenure ended, in a released record; empty in others.
+	End EndReason
+
+	// Prev is the tenure before this one, nil if this is the key's first.
+	Prev *Tenure
+}
+
+// Tenure is one holder's time with a lock, as the record of its successor
+// remembers it.
+type Tenure struct {
+	Owner        string
+	Token        uint64
+	Host, Label  string
+	Since, Until time.Time // Until is zero where nobody can know it
+	End          EndReason
+}
+
+// Tenure returns the tenure that the record shows, ended for the given reason.
+// A released record says itself how it ended.
+func (r Record) Tenure(end EndReason) *Tenure {
+	if r.State == Released {
+		end = r.End
+	}
+	return &Tenure{
+		Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Since: r.Since, Until: r.Until, End: end,
+	}
+}
+
+// Sign returns the sign of life that contenders watch: the beat, or the
+// version in a record that has none.
+func (r Record) Sign() string {
+	if r.Beat != "" {
+		return r.Beat
+	}
+	return r.Version
+}
+
+// Clone returns a copy that shares no memory with r.
+func (r Record) Clone() Record {
+	if r.Data != nil {
+		r.Data = append([]byte{}, r.Data...)
+	}
+	if r.Prev != nil {
+		prev := *r.Prev
+		r.Prev = &prev
+	}
+	return r
+}
+
+// Claimed returns the record that [Store.Claim] writes when the key holds
+// prev, or nothing if found is false. Stores that read and write inside a
+// transaction call it; stores that claim with one expression of their engine
+// do the same in that expression.
+func Claimed(next, prev Record, found bool) Record {
+	if !found {
+		next.Token, next.Prev = 1, nil
+		return next
+	}
+	next.Token = prev.Token + 1
+	next.Prev = prev.Tenure(EndReleased)
+	if next.Data == nil {
+		next.Data = prev.Data
+	}
+	return next
+}
+
+// CheckClaim returns an error if next is not a record that [Store.Claim] may
+// write. Stores call it before they touch their engine, so that a mistake
+// above them never reaches a table.
+func CheckClaim(next Record) error {
+	if next.State != Held {
+		return fmt.Errorf("claim writes a record in state %q: it must be %q", next.State, Held)
+	}
+	return checkWrite(next)
+}
+
+// CheckSwap returns an error if prev and next are not a step that
+// [Store.Swap] may take.
+func CheckSwap(prev, next Record) error {
+	switch {
+	case prev.Key != next.Key:
+		return fmt.Errorf("swap of %q with a record of %q: the keys must be the same", prev.Key, next.Key)
+	case next.Version == prev.Version:
+		return fmt.Errorf("swap of %q keeps version %q: every write needs a new one", next.Key, next.Version)
+	case next.Token != prev.Token && next.Token != prev.Token+1:
+		return fmt.Errorf("swap of %q from token %d to %d: it may stay or rise by one", next.Key, prev.Token, next.Token)
+	}
+	return checkWrite(next)
+}
+
+func checkWrite(next Record) error {
+	switch {
+	case next.Key == "":
+		return fmt.Errorf("write of a record without a key")
+	case next.Version == "":
+		return fmt.Errorf("write of %q without a version", next.Key)
+	case next.Owner == "":
+		return fmt.Errorf("write of %q without an owner", next.Key)
+	case next.Lease <= 0:
+		return fmt.Errorf("write of %q with a lease of %v: it must be positive", next.Key, next.Lease)
+	case next.State == "":
+		return fmt.Errorf("write of %q without a state", next.Key)
+	case next.Token > MaxToken:
+		return fmt.Errorf("write of %q with token %d: the highest is %d", next.Key, next.Token, uint64(MaxToken))
+	}
+	return nil
+}

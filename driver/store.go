@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import "context"
+
+// Consistency says how fresh a read must be.
+type Consistency int
+
+const (
+	// Strong reads see every write that was answered before the read was sent.
+	Strong Consistency = iota
+	// Eventual reads may see an older state of the record, where the engine
+	// has such reads and they are cheaper.
+	Eventual
+)
+
+// Store is a linearizable map from key to [Record].
+//
+// All methods but Close may be called concurrently. A store keeps no
+// reference to the memory of records that it was given (their Data and Prev),
+// and the records that it returns belong to the caller.
+//
+// A method returns soon after its context is done.
+type Store interface {
+	// Get returns the record of key, or an error that matches ErrNotFound.
+	//
+	// A record that is there but cannot be understood is an error that matches
+	// ErrUnreadable, never a record with zeros in it: a lease that reads as
+	// zero would let everybody take the lock.
+	Get(ctx context.Context, key string, c Consistency) (Record, error)
+
+	// Claim takes the key if it is absent or Released, in one atomic step and
+	// in one request where the engine can do that. What it stores is what
+	// Claimed(next, prev, found) returns: the token is one higher than the
+	// stored one and 1 for a new key, whatever next.Token says; the stored
+	// Data stays if next.Data is nil; Prev is the tenure that the stored
+	// record shows.
+	//
+	// It returns the record as stored, and the record that it replaced (zero
+	// if there was none). If the key is there in any state but Released, it
+	// changes nothing and returns a *ConflictError with the current record.
+	// Any other error leaves the outcome unknown, unless it matches
+	// ErrNotApplied.
+	Claim(ctx context.Context, next Record) (now, prev Record, err error)
+
+	// Swap replaces the record prev of a key by next if the stored version and
+	// token are those of prev, in one atomic step. Nothing else of prev is
+	// compared; the version alone is not enough, because a late duplicate of a
+	// Claim can bring a version back, under a higher token.
+	//
+	// next.Token is prev.Token, or one more when the holder changes.
+	//
+	// It returns the record as stored. If the stored version or token differ,
+	// or the key is absent, it changes nothing and returns a *ConflictError
+	// with the current record. Any other error leaves the outcome unknown,
+	// unless it matches ErrNotApplied.
+	Swap(ctx context.Context, prev, next Record) (Record, error)
+
+	// Delete removes the record if its version is prev.Version. It returns a
+	// *ConflictError if the stored version differs, and nil if the key is
+	// absent. The token of a deleted key starts again at 1: locks that are in
+	// use are not deleted, they are released.
+	Delete(ctx context.Context, prev Record) error
+
+	// List returns records whose key begins with prefix, in the order of their
+	// keys by bytes, from the cursor of the page before; the first call has an
+	// empty cursor. It is for people and may be slow and eventually
+	// consistent. A record that cannot be understood is not left out: it
+	// comes with what can be known, its key at least, in Page.Unreadable.
+	List(ctx context.Context, prefix, cursor string) (Page, error)
+
+	// Close frees what the store itself holds. A client or connection that
+	// the caller brought stays open. Calls after Close return an error that
+	// matches ErrClosed, and closing again returns nil.
+	Close() error
+}
+
+// Page is one page of a [Store.List].
+type Page struct {
+	Records []Record
+	// Unreadable holds an error for each record of the page that could not be
+	// understood, by key.
+	Unreadable map[string]error
+	// Cursor continues the list, empty after the last page. It is opaque.
+	Cursor string
+}
+
+// Watcher is implemented by stores whose engine can tell that a key changed.
+// It is a hint: correctness never depends on it, and whoever uses it looks at
+// the record anyway, only sooner.
+type Watcher interface {
+	// Watch has hint called soon after the record of key changed in a way that
+	// a waiter must know at once: released, or deleted. Changes made by other
+	// processes count as well. Calls may be missed, come twice, come without
+	// reason, and come concurrently; hint must not block. stop ends the watch;
+	// hint may still be running when it returns.
+	//
+	// Between the return of Watch and the first look of the caller nothing is
+	// missed: a change after Watch returned is hinted.
+	Watch(key string, hint func()) (stop func(), err error)
+}
