@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clock tells how much time has passed, and counts the time in which
+// the machine slept.
+//
+// A lease is a promise about elapsed time, and the monotonic clock that Go uses
+// for that breaks it: on Linux and macOS it stands still while the machine is
+// suspended (golang/go#24595). A process that sleeps for an hour in the middle
+// of a lease of 15 s would wake up and find 10 s of its lease left, long after
+// somebody else took the lock. The wall clock goes on in a suspend, but people
+// and time services set it, forwards and back.
+//
+// So three clocks are read together. They differ in what they do when:
+//
+//	                            monotonic   boot      wall
+//	a suspend                   stands      counts    counts
+//	a paused virtual machine    stands      stands    stands, is set forward later
+//	somebody sets the time      unmoved     unmoved   steps
+//	the time is slewed (NTP)    follows     follows   follows
+//
+// The boot clock (CLOCK_BOOTTIME, Linux only) decides. What it cannot see is a
+// pause of a whole virtual machine: the only sign of one is a later step of the
+// wall clock, which looks exactly like somebody setting the time. Who holds a
+// lease has to believe in the pause, who waits for one has to believe in the
+// setting. That is why a [Clock] has two answers.
+//
+// The last line of the table is why comparing works: on Linux the wall clock is
+// the monotonic clock plus an offset, and both tick at the slewed rate, so they
+// drift apart by nothing at all unless something happened. In the ordinary case
+// the answer therefore costs one time.Now and a comparison.
+//
+// # Guarantees
+//
+//   - Holder never misses a suspend, nor a forward step of the wall clock
+//     (unless [Options] leave steps out), by more than one millisecond once the
+//     clocks show it. Small steps do not slip through by being many: they are
+//     compared with a fixed reference and seen when they add up.
+//   - Contender never counts a step of the wall clock, whatever its size.
+//   - A backward step of the wall clock changes neither.
+//   - Holder never falls behind Contender, if both start together: everything
+//     that Contender counts, Holder counts.
+//   - A call that starts after another one has returned, in whatever goroutine,
+//     never gets a smaller answer from the same method. See [Elapsed].
+//
+// # What is not guaranteed
+//
+//   - Between the end of a pause of a virtual machine and the moment when the
+//     wall clock is set right, nothing shows that there was a pause. A guest
+//     whose wall clock is never set right never learns of it. No clock within
+//     the guest can help; a fencing token at the resource does.
+//   - A suspend, and within it a backward step of the wall clock of the same
+//     length to the millisecond, hide each other until the clocks next disagree.
+//   - Each backward step may hide a forward step of less than a millisecond
+//     that stood unseen at that time.
+//   - An answer is true at some instant between the call and its return. The
+//     machine can stop right after it.
+//   - Off Linux there is no boot clock, so a suspend cannot be told from
+//     somebody setting the time. Holder counts both, Contender neither: a
+//     contender that slept waits longer than it would have to.
+//   - The wall clock must stand between the years 1885 and 2157 when a clock is
+//     made: beyond that, time.Now has no monotonic part. Later it may do as it
+//     likes.
+package clock

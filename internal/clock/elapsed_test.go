@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const (
+	ms = time.Millisecond
+	s  = time.Second
+)
+
+// TestElapsed tells the same story to five clocks: with a boot clock and
+// without one, TrustBootClock set and not, and to one that nobody asks before
+// the end.
+func TestElapsed(t *testing.T) {
+	tests := []struct {
+		name   string
+		events []event
+
+		holder    time.Duration
+		contender time.Duration // trusting or not
+		trusting  time.Duration // holder with TrustBootClock
+
+		bootless time.Duration // holder without a boot clock
+		bare     time.Duration // contender without one
+
+		rushed time.Duration // holder that is asked only at the end
+	}{{
+		name:   "all agree",
+		events: repeat(1000, pass(10*ms)),
+		holder: 10 * s, contender: 10 * s, trusting: 10 * s,
+		bootless: 10 * s, bare: 10 * s, rushed: 10 * s,
+	}, {
+		name:   "wall steps forward",
+		events: []event{pass(s), step(5 * s), pass(s)},
+		holder: 7 * s, contender: 2 * s, trusting: 2 * s,
+		bootless: 7 * s, bare: 2 * s, rushed: 7 * s,
+	}, {
+		name:   "wall steps back",
+		events: []event{pass(s), step(-5 * s), pass(s)},
+		holder: 2 * s, contender: 2 * s, trusting: 2 * s,
+		bootless: 2 * s, bare: 2 * s, rushed: 2 * s,
+	}, {
+		name:   "forward, then back: the holder keeps the step",
+		events: []event{pass(s), step(5 * s), pass(s), step(-5 * s), pass(s)},
+		holder: 8 * s, contender: 3 * s, trusting: 3 * s,
+		bootless: 8 * s, bare: 3 * s, rushed: 3 * s,
+	}, {
+		name:   "back, then forward: the forward step counts from where it began",
+		events: []event{pass(s), step(-5 * s), pass(s), step(5 * s), pass(s)},
+		holder: 8 * s, contender: 3 * s, trusting: 3 * s,
+		bootless: 8 * s, bare: 3 * s, rushed: 3 * s,
+	}, {
+		name:   "forward and back between two looks",
+		events: []event{pass(s), unseen(step(5*s), step(-5*s)), pass(s)},
+		holder: 2 * s, contender: 2 * s, trusting: 2 * s,
+		bootless: 2 * s, bare: 2 * s, rushed: 2 * s,
+	}, {
+		name:   "suspend",
+		events: []event{pass(s), suspend(time.Hour), pass(s)},
+		holder: time.Hour + 2*s, contender: time.Hour + 2*s, trusting: time.Hour + 2*s,
+		bootless: time.Hour + 2*s, bare: 2 * s, rushed: time.Hour + 2*s,
+	}, {
+		name:   "two suspends",
+		events: []event{suspend(time.Hour), pass(s), suspend(time.Minute), pass(s)},
+		holder: time.Hour + 62*s, contender: time.Hour + 62*s, trusting: time.Hour + 62*s,
+		bootless: time.Hour + 62*s, bare: 2 * s, rushed: time.Hour + 62*s,
+	}, {
+		name:   "suspend, and the wall clock set forward at its end",
+		events: []event{pass(s), unseen(suspend(10*s), step(5*s)), pass(s)},
+		holder: 17 * s, contender: 12 * s, trusting: 12 * s,
+		bootless: 17 * s, bare: 2 * s, rushed: 17 * s,
+	}, {
+		name:   "suspend, and the wall clock set back at its end",
+		events: []event{pass(s), unseen(suspend(10*s), step(-3*s)), pass(s)},
+		holder: 12 * s, contender: 12 * s, trusting: 12 * s,
+		bootless: 9 * s, bare: 2 * s, rushed: 12 * s,
+	}, {
+		name:   "suspend, and the wall clock set back by more",
+		events: []event{pass(s), unseen(suspend(10*s), step(-30*s)), pass(s)},
+		holder: 12 * s, contender: 12 * s, trusting: 12 * s,
+		bootless: 2 * s, bare: 2 * s, rushed: 12 * s,
+	}, {
+		name:   "suspend, later the wall clock set forward, later back",
+		events: []event{suspend(10 * s), pass(s), step(5 * s), pass(s), step(-5 * s), pass(s)},
+		holder: 18 * s, contender: 13 * s, trusting: 13 * s,
+		bootless: 18 * s, bare: 3 * s, rushed: 13 * s,
+	}, {
+		name:   "paused machine",
+		events: []event{pass(s), pause(30 * s), pass(s)},
+		holder: 32 * s, contender: 2 * s, trusting: 2 * s,
+		bootless: 32 * s, bare: 2 * s, rushed: 32 * s,
+	}, {
+		name:   "small steps forward add up",
+		events: repeat(20, pass(s), step(300*time.Microsecond)),
+		// Seen each time that they come to 1.2 ms.
+		holder: 20*s + 6*ms, contender: 20 * s, trusting: 20 * s,
+		bootless: 20*s + 6*ms, bare: 20 * s, rushed: 20*s + 6*ms,
+	}, {
+		name: "small steps on both sides of a suspend add up",
+		events: []event{
+			step(700 * time.Microsecond), pass(s), suspend(s), pass(s), step(700 * time.Microsecond), pass(s),
+		},
+		// The suspend settles the first one: it stands above the noise.
+		holder: 4*s + 700*time.Microsecond, contender: 4 * s, trusting: 4 * s,
+		bootless: 4*s + 700*time.Microsecond, bare: 3 * s, rushed: 4*s + 1400*time.Microsecond,
+	}, {
+		name: "noise on both sides of a suspend adds up",
+		events: []event{
+			step(400 * time.Microsecond), suspend(s), step(400 * time.Microsecond), suspend(s),
+			step(400 * time.Microsecond), pass(s),
+		},
+		holder: 3*s + 800*time.Microsecond, contender: 3 * s, trusting: 3 * s,
+		bootless: 3*s + 800*time.Microsecond, bare: s, rushed: 3*s + 1200*time.Microsecond,
+	}, {
+		name:   "a step below the tolerance",
+		events: []event{pass(s), step(tolerance), pass(s)},
+		holder: 2 * s, contender: 2 * s, trusting: 2 * s,
+		bootless: 2 * s, bare: 2 * s, rushed: 2 * s,
+	}, {
+		name:   "a step just above the tolerance",
+		events: []event{pass(s), step(tolerance + 1), pass(s)},
+		holder: 2*s + tolerance + 1, contender: 2 * s, trusting: 2 * s,
+		bootless: 2*s + tolerance + 1, bare: 2 * s, rushed: 2*s + tolerance + 1,
+	}, {
+		name:   "preempted between the two readings of time.Now",
+		events: repeat(50, pass(s), preempt(1, 20*ms)),
+		// The gap itself passes; it is seen by whoever reads next.
+		holder: 51 * s, contender: 51 * s, trusting: 51 * s,
+		bootless: 51 * s, bare: 51 * s, rushed: 50*s + 20*ms,
+	}, {
+		name:   "preempted within the second look too",
+		events: repeat(50, pass(s), preempt(3, 20*ms), pass(s)),
+		// The third gap tears the next caller's first look.
+		holder: 103 * s, contender: 103 * s, trusting: 103 * s,
+		bootless: 103 * s, bare: 103 * s, rushed: 100*s + 40*ms,
+	}, {
+		name:   "preempted at the very moment of a suspend",
+		events: []event{pass(s), unseen(suspend(10*s), preempt(1, 20*ms)), pass(s)},
+		holder: 12*s + 20*ms, contender: 12*s + 20*ms, trusting: 12*s + 20*ms,
+		bootless: 12*s + 20*ms, bare: 2*s + 20*ms, rushed: 12*s + 20*ms,
+	}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, c := range []struct {
+				name              string
+				bootless, trust   bool
+				holder, contender time.Duration
+			}{
+				{"boot clock", false, false, tt.holder, tt.contender},
+				{"trusted boot clock", false, true, tt.trusting, tt.contender},
+				{"no boot clock", true, false, tt.bootless, tt.bare},
+				{"no boot clock but trusted", true, true, tt.bootless, tt.bare},
+			} {
+				w := newWorld()
+				w.bootless = c.bootless
+				clock := From(w, Options{TrustBootClock: c.trust})
+				holder, contender := clock.Holder(), clock.Contender()
+				if holder != 0 || contender != 0 {
+					t.Errorf("%s: starts at %v, %v; want 0, 0", c.name, holder, contender)
+				}
+				for i, happen := range tt.events {
+					happen(w)
+					h, c2 := clock.Holder(), clock.Contender()
+					if h < holder || c2 < contender {
+						t.Fatalf("%s: fell from %v, %v to %v, %v after event %d", c.name, holder, contender, h, c2, i)
+					}
+					holder, contender = h, c2
+				}
+				// The last event may have torn the last reading.
+				holder, contender = clock.Holder(), clock.Contender()
+				if holder != c.holder || contender != c.contender {
+					t.Errorf("%s: holder %v, contender %v; want %v, %v", c.name, holder, contender, c.holder, c.contender)
+				}
+			}
+
+			w := newWorld()
+			clock := From(w, Options{})
+			unseen(tt.events...)(w)
+			if got := clock.Holder(); got != tt.rushed {
+				t.Errorf("asked only at the end: holder %v; want %v", got, tt.rushed)
+			}
+		})
+	}
+}
+
+// TestFastPath counts how often the source is asked for all clocks: once at the
+// start, and once for each thing that happens.
+func TestFastPath(t *testing.T) {
+	tests := []struct {
+		name   string
+		events []event
+		reads  int
+	}{
+		{"nothing happens", repeat(1000, pass(s)), 1},
+		{"suspend", append([]event{suspend(10 * s)}, repeat(100, pass(s))...), 2},
+		{"step forward", append([]event{step(10 * s)}, repeat(100, pass(s))...), 2},
+		{"step back", append([]event{step(-10 * s)}, repeat(100, pass(s))...), 2},
+		{"step of just above the tolerance", append([]event{step(tolerance + 1)}, repeat(100, pass(s))...), 2},
+		{"step back of just above the tolerance", append([]event{step(-tolerance - 1)}, repeat(100, pass(s))...), 2},
+		{"small steps to and fro", repeat(100, step(900*time.Microsecond), step(-900*time.Microsecond)), 1},
+		{"preempted now and then", repeat(100, preempt(1, 20*ms), pass(s)), 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, trust := range []bool{false, true} {
+				w := newWorld()
+				clock := From(w, Options{TrustBootClock: trust})
+				for _, happen := range tt.events {
+					happen(w)
+					clock.Holder()
+					clock.Contender()
+				}
+				if w.reads != tt.reads {
+					t.Errorf("trust %v: read all clocks %d times; want %d", trust, w.reads, tt.reads)
+				}
+			}
+		})
+	}
+}
+
+// TestAlwaysPreempted tears every single reading of Go's clocks.
+func TestAlwaysPreempted(t *testing.T) {
+	w := newWorld()
+	clock := From(w, Options{})
+	w.torn, w.gap = math.MaxInt, 5*ms
+	start := w.boot
+	for range 100 {
+		w.pass(s)
+		if got, passed := clock.Holder(), w.boot-start; got != passed {
+			t.Fatalf("holder %v after %v", got, passed)
+		}
+		if got, passed := clock.Contender(), w.boot-start; got != passed {
+			t.Fatalf("contender %v after %v", got, passed)
+		}
+	}
+}
+
+// TestSmallStepsStayWithinTolerance follows the error through many steps that
+// are each too small to be seen.
+func TestSmallStepsStayWithinTolerance(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	w := newWorld()
+	clock := From(w, Options{})
+	start := w.wall
+	for i := range 10_000 {
+		w.pass(time.Duration(random.Int64N(int64(s))))
+		w.wall += time.Duration(random.Int64N(int64(tolerance)))
+		shown, got := w.wall-start, clock.Holder()
+		if got > shown || got < shown-tolerance {
+			t.Fatalf("after %d steps: holder %v, the wall clock shows %v", i+1, got, shown)
+		}
+	}
+}
+
+// TestAbsurdWallClock sets the wall clock from one end of its range to the
+// other, again and again.
+func TestAbsurdWallClock(t *testing.T) {
+	const low, high = minWall * s, (minWall + 1<<maxWallBits) * s
+	w := newWorld()
+	clock := From(w, Options{})
+	var last time.Duration
+	for i := range 100 {
+		for _, wall := range []time.Duration{low, high, 0} {
+			w.pass(s)
+			w.wall = wall
+			holder, contender := clock.Holder(), clock.Contender()
+			if holder < last || holder < contender {
+				t.Fatalf("round %d: holder %v after %v, contender %v", i, holder, last, contender)
+			}
+			last = holder
+		}
+	}
+	if want := 300 * s; clock.Contender() != want {
+		t.Errorf("contender %v; want %v", clock.Contender(), want)
+	}
+	if last < maxOffset {
+		t.Errorf("holder %v, below what a single step came to", last)
+	}
+}
+
+// troubled is a world to which something happens at every hundredth reading.
+type troubled struct {
+	*world
+	random *rand.Rand
+	set    time.Duration // sum of all steps
+	slept  time.Duration
+}
+
+func (w *troubled) Now() Instant {
+	w.trouble()
+	return w.world.Now()
+}
+
+func (w *troubled) Read() Reading {
+	w.trouble()
+	return w.world.Read()
+}
+
+func (w *troubled) trouble() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pass(time.Microsecond)
+	switch w.random.IntN(100) {
+	case 0:
+		// Much longer than all that a step can come to, so that none hides it.
+		w.slept += 10 * s
+		suspend(10 * s)(w.world)
+	case 1:
+		// To and fro, within half a second.
+		d := time.Duration(w.random.Int64N(int64(s))) - s/2 - w.set
+		w.set += d
+		step(d)(w.world)
+	case 2:
+		preempt(w.random.IntN(4), 3*ms)(w.world)
+	}
+}
+
+// TestConcurrent asks one clock from many goroutines while its source is in
+// trouble. No call may return less than one that had returned before it began.
+func TestConcurrent(t *testing.T) {
+	w := &troubled{world: newWorld(), random: rand.New(rand.NewPCG(3, 4))}
+	clock := From(w, Options{})
+	start := w.boot
+
+	var highest struct{ holder, contender atomic.Int64 }
+	check := func(what string, ask func() time.Duration, highest *atomic.Int64) {
+		before := highest.Load()
+		got := int64(ask())
+		if got < before {
+			t.Errorf("%s %v, after %v had been returned", what, time.Duration(got), time.Duration(before))
+		}
+		for before < got && !highest.CompareAndSwap(before, got) {
+			before = highest.Load()
+		}
+	}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 5_000 {
+				check("holder", clock.Holder, &highest.holder)
+				check("contender", clock.Contender, &highest.contender)
+			}
+		})
+	}
+	group.Wait()
+
+	if w.slept == 0 {
+		t.Fatal("nothing happened to the source")
+	}
+	holder, contender := clock.Holder(), clock.Contender()
+	w.mu.Lock()
+	passed := w.boot - start
+	w.mu.Unlock()
+	// A last suspend may have come after the last reading.
+	if contender > passed+tolerance || contender < passed-10*s-tolerance {
+		t.Errorf("contender %v of %v", contender, passed)
+	}
+	if holder < contender-tolerance {
+		t.Errorf("holder %v, behind contender %v", holder, contender)
+	}
+}
