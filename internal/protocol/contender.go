@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Want is what a contender is after.
+type Want struct {
+	Key, Owner, Host, Label string
+	// Data replaces the data in the record; nil keeps it.
+	Data []byte
+	// Try gives up instead of waiting.
+	Try bool
+	// Behind says that others of this process have been waiting for the key
+	// already, so that the sight is fresh and the first move needs no claim.
+	Behind bool
+	// Patience is how long the store may fail to give any answer; 0: for ever.
+	Patience time.Duration
+}
+
+// Refusal says why a contender ended without the lock.
+type Refusal struct {
+	// Held is true if the record shows a holder, and the contender was not to
+	// wait: Record, and the longest that it can stay so without a sign of life.
+	Held   bool
+	Record driver.Record
+	FreeIn time.Duration
+	// Err is the error of the store, where that was the reason.
+	Err error
+}
+
+// Contender is the machine of one acquire: it claims a free lock, watches a
+// held one for life, and takes it over at the instant at which its holder's
+// expiry has passed for certain.
+//
+// A version counts only for the acquire that wrote it. An acquire that ends
+// without the lock while the outcome of a write of its own is unknown cleans
+// up behind itself, for one lease.
+type Contender struct {
+	t     Timing
+	env   Env
+	want  Want
+	sight *Sight
+
+	begun    bool // the first move is made
+	out      *Request
+	sent     time.Duration
+	attempt  attempt  // of out, if it writes
+	unknown  attempts // writes that may be applied, or may be yet
+	resolve  bool     // and a look must tell before anything else
+	own      *driver.Record
+	hinted   bool // the record changed while a request was under way
+	failures int
+	retry    time.Duration
+	silent   time.Duration // since when the store gives no answer
+	mute     bool
+	lastErr  error
+
+	grant   *Grant
+	refusal *Refusal
+	ending  bool // given up, perhaps cleaning up
+	cleanBy time.Duration
+	cleaned int
+}
+
+// NewContender returns the machine of one acquire. The sight is shared with
+// the other contenders of the process for the key.
+func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
+	return &Contender{t: t, env: env, want: want, sight: sight, begun: want.Behind}
+}
+
+// Granted returns the lease, once the contender has it.
+func (c *Contender) Granted() (Grant, bool) {
+	if c.grant == nil {
+		return Grant{}, false
+	}
+	return *c.grant, true
+}
+
+// Refused returns why the contender ended without the lock, nil if it has not.
+func (c *Contender) Refused() *Refusal { return c.refusal }
+
+// Over says that the contender sends nothing any more.
+func (c *Contender) Over() bool {
+	return c.out == nil && (c.grant != nil || c.ending && len(c.unknown) == 0 && c.own == nil)
+}
+
+// Err returns the last error of the store, nil after an answer.
+func (c *Contender) Err() error { return c.lastErr }
+
+// Next returns the instant at which Step has something to do, and false if it
+// has nothing to do until another event.
+func (c *Contender) Next() (time.Duration, bool) {
+	if c.out != nil || c.Over() {
+		return 0, false
+	}
+	_, at := c.plan()
+	return at, true
+}
+
+// Step lets time pass.
+func (c *Contender) Step(now time.Duration) Action {
+	return Action{Request: c.act(now)}
+}
+
+// Hint says that the record may have changed in a way that matters: the next
+// look is due at once.
+func (c *Contender) Hint(now time.Duration) Action {
+	c.hinted = true
+	return Action{Request: c.act(now)}
+}
+
+// GiveUp ends the acquire from outside. If a write of its own is under way or
+// of unknown outcome, the machine goes on until that is cleaned up.
+func (c *Contender) GiveUp(now time.Duration) Action {
+	c.giveUp(now)
+	return Action{Request: c.act(now)}
+}
+
+func (c *Contender) giveUp(now time.Duration) {
+	if c.ending || c.grant != nil {
+		return
+	}
+	c.ending, c.cleanBy = true, now+c.t.Lease
+	c.retry = now
+}
+
+func (c *Contender) refuse(now time.Duration, r Refusal) {
+	if c.refusal == nil && !c.ending {
+		c.refusal = &r
+	}
+	c.giveUp(now)
+}
+
+// plan returns the next move and when it is due.
+func (c *Contender) plan() (Kind, time.Duration) {
+	rec, found := c.sight.Record()
+	_, known := c.sight.Known()
+	switch {
+	case c.ending && c.own != nil:
+		return Release, c.retry
+	case c.ending, c.resolve:
+		return Look, c.retry
+	case c.own != nil:
+		return Takeover, c.retry
+	case !c.begun, !known, !found, rec.State == driver.Released:
+		return Claim, c.retry
+	}
+	dead, _ := c.sight.DeadAt()
+	look := c.sight.NextLook()
+	if c.hinted {
+		look = 0
+	}
+	if look < dead {
+		return Look, max(look, c.retry)
+	}
+	return Takeover, max(dead, c.retry)
+}
+
+// act returns the request of the next move if it is due.
+func (c *Contender) act(now time.Duration) *Request {
+	if c.out != nil || c.Over() {
+		return nil
+	}
+	if c.ending && now >= c.cleanBy {
+		c.unknown, c.own = nil, nil // what may come yet runs out by itself
+		return nil
+	}
+	if !c.ending && c.begun && !c.resolve && c.own == nil {
+		if c.judge(now); c.ending {
+			return c.act(now)
+		}
+	}
+	kind, at := c.plan()
+	if dead, ok := c.sight.DeadAt(); ok && kind == Look && !c.ending && !c.resolve && now >= dead {
+		kind, at = Takeover, max(dead, c.retry)
+	}
+	if now < at {
+		return nil
+	}
+	r := &Request{Kind: kind, Key: c.want.Key}
+	switch kind {
+	case Look:
+		if !c.ending && !c.resolve && !c.hinted {
+			r.Consistency = driver.Eventual
+		}
+		c.hinted = false
+	case Claim:
+		c.begun = true
+		r.Next = c.held(0)
+	case Takeover:
+		if r.Prev, _ = c.sight.Record(); c.own != nil {
+			r.Prev = *c.own
+		}
+		r.Next = c.held(r.Prev.Token + 1)
+		r.Next.Prev = r.Prev.Tenure(driver.EndExpired)
+		if r.Next.Data == nil {
+			r.Next.Data = r.Prev.Data
+		}
+	case Release:
+		r.Prev = *c.own
+		r.Next = c.own.Clone()
+		r.Next.Version = c.env.Fresh()
+		r.Next.State, r.Next.End = driver.Released, driver.EndReleased
+	}
+	c.out, c.sent = r, now
+	if kind == Claim || kind == Takeover {
+		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now}
+	}
+	return r
+}
+
+// held returns the record of a new holder.
+func (c *Contender) held(token uint64) driver.Record {
+	version := c.env.Fresh()
+	rec := driver.Record{
+		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
+		Lease: c.t.Lease, State: driver.Held, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
+	}
+	if !c.t.Manual {
+		rec.Heartbeat = c.t.Heartbeat
+	}
+	return rec
+}
+
+// judge ends the acquire if what it sees leaves nothing to wait for.
+func (c *Contender) judge(now time.Duration) {
+	rec, found := c.sight.Record()
+	if !found {
+		return
+	}
+	if !readable(rec) {
+		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
+		return
+	}
+	if dead, held := c.sight.DeadAt(); c.want.Try && held && now < dead {
+		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: dead - now})
+	}
+}
+
+// Reply takes the result of the request under way.
+func (c *Contender) Reply(now time.Duration, r Result) Action {
+	out := c.out
+	c.out = nil
+	switch r.Outcome {
+	case Applied, Conflicted:
+		c.answer(now, out, r)
+	case NotApplied:
+		c.fail(now, r.Err)
+	case Unknown:
+		if out.Kind != Release {
+			c.unknown = c.unknown.add(c.attempt)
+		}
+		c.resolve = !c.ending
+		c.fail(now, r.Err)
+	}
+	return Action{Request: c.act(now)}
+}
+
+// answer takes what the store said of the record.
+func (c *Contender) answer(now time.Duration, out *Request, r Result) {
+	c.failures, c.mute, c.lastErr = 0, false, nil
+	c.retry = now
+	if out.Kind == Look && out.Consistency == driver.Strong {
+		c.resolve = false
+	}
+	if out.Kind == Release {
+		// Released, or not ours any more: the attempt has had its effect.
+		c.unknown = c.unknown.without(c.own.Version)
+		c.own = nil
+		if r.Outcome == Applied {
+			c.sight.Saw(c.sent, now, r.Record, true)
+		}
+		return
+	}
+	c.own = nil
+	c.sight.Saw(c.sent, now, r.Record, r.Found)
+
+	a, own := attempt{}, false
+	switch {
+	case !r.Found || r.Record.State != driver.Held:
+	case out.Kind == Look:
+		a, own = c.unknown.wrote(r.Record)
+	default:
+		a, own = c.unknown.add(c.attempt).wrote(r.Record)
+	}
+	switch {
+	case own && c.ending:
+		rec := r.Record
+		c.own = &rec
+	case own && now >= a.sent+c.t.Usable():
+		// Ours, but so long ago that its lease is over before it began. Nobody
+		// believed in it: it is replaced like a dead holder's.
+		rec := r.Record
+		c.own = &rec
+	case own:
+		c.grant = &Grant{Record: r.Record, Sent: a.sent, Former: r.Former}
+	case c.ending:
+		// Not there now, but it may be yet. Look again later and later.
+		c.retry = now + c.t.Refresh<<min(c.cleaned, 16)
+		c.cleaned++
+	}
+}
+
+func (c *Contender) fail(now time.Duration, err error) {
+	if !c.mute {
+		c.mute, c.silent = true, now
+	}
+	c.lastErr = err
+	if c.ending && errors.Is(err, driver.ErrPermanent) {
+		c.unknown, c.own = nil, nil // it cannot be cleaned up
+	}
+	c.retry = now + c.t.backoff(c.env, c.failures)
+	c.failures++
+	impatient := c.want.Patience > 0 && now-c.silent >= c.want.Patience
+	if impatient || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
+		c.refuse(now, Refusal{Err: err})
+	}
+}

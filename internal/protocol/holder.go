@@ -1,0 +1,426 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Grant is a lease as a contender hands it over: what stands in the record,
+// and since when it counts.
+type Grant struct {
+	Record driver.Record
+	// Sent is the instant before the granting write was sent. From it the
+	// lease is counted, never from the reply.
+	Sent time.Duration
+	// Former is the record before the grant, zero where there was none or
+	// where the reply that carried it was lost.
+	Former driver.Record
+}
+
+// Cause says why the right to act ended.
+type Cause int
+
+// The causes that the machine itself finds; Stopped is given from outside.
+const (
+	None       Cause = iota
+	Stopped          // asked to stop: released, closed, the caller's context
+	Expired          // the deadline passed without a confirmed heartbeat
+	Superseded       // the record is another holder's, or gone
+	Stalled          // the work showed no progress
+)
+
+func (c Cause) String() string {
+	return [...]string{"none", "stopped", "expired", "superseded", "stalled"}[c]
+}
+
+// Note is something that people want to know. The protocol does not depend on
+// anybody reading it.
+type Note int
+
+// The notes of a holder.
+const (
+	NoteRenewed  Note = iota + 1 // a write was confirmed
+	NoteJeopardy                 // the last heartbeat failed and the deadline comes closer
+	NoteSafe                     // confirmed again after jeopardy
+	NoteEnded                    // the right to act ended: see Cause
+	NoteQuiet                    // the work outlasted the stop timeout; no more heartbeats
+	NoteOver                     // nothing will be sent any more: see Release
+)
+
+func (n Note) String() string {
+	return [...]string{"none", "renewed", "jeopardy", "safe", "ended", "quiet", "over"}[n]
+}
+
+// Action is what a machine wants done.
+type Action struct {
+	// Request is to be sent, nil for none. A machine never has two under way.
+	Request *Request
+	Notes   []Note
+}
+
+// Freed says what became of the record when the holder was done with it.
+type Freed int
+
+// How a record was left.
+const (
+	NotFreed  Freed = iota // not yet, or never tried
+	Released               // released by this holder
+	Gone                   // another holder's, or deleted
+	Uncertain              // the release stayed without an answer for too long
+)
+
+func (f Freed) String() string {
+	return [...]string{"not freed", "released", "gone", "uncertain"}[f]
+}
+
+// Holder is the machine of who holds a lease.
+//
+// It heartbeats by swapping the record from the last confirmed version; it
+// counts the lease from the instant at which the confirmed write was sent; it
+// ends at the deadline, whatever the network does; expired is final. When the
+// right to act has ended it goes on renewing, so that nobody starts beside
+// work that is still stopping, until the work is done or the stop timeout has
+// passed. When the work is done it releases.
+type Holder struct {
+	t   Timing
+	env Env
+
+	rec   driver.Record // as last confirmed
+	sent  time.Duration // when the write that rec shows was sent
+	lease time.Duration // from sent to the deadline
+
+	unknown  attempts      // all of them from rec's version
+	out      *attempt      // the request under way
+	failures int           // in a row
+	failing  time.Duration // since when
+	retry    time.Duration // no request before this instant
+	beat     time.Duration // when the next heartbeat is due
+	jeopardy bool
+	lastErr  error
+
+	data, dataKept uint64 // serial numbers: wanted, and confirmed
+	want           []byte
+	renewed        time.Duration // a heartbeat sent at or after this was asked for
+	renewing       bool
+
+	progress time.Duration // of the last sign of progress
+	cause    Cause
+	expired  bool          // the deadline passed before the work was done: final
+	by       driver.Record // what superseded us, zero if the record was gone
+	quietAt  time.Duration // when heartbeats stop, once the right to act has ended
+	quiet    bool
+	done     bool          // the work has returned
+	freeBy   time.Duration // when to give up releasing
+	over     bool
+	freed    Freed
+}
+
+// NewHolder returns the machine of a lease that was just granted.
+func NewHolder(t Timing, env Env, g Grant) *Holder {
+	h := &Holder{t: t, env: env, rec: g.Record, sent: g.Sent, lease: t.Usable(), progress: g.Sent, want: g.Record.Data}
+	// The first heartbeat falls at a random time, so that locks which were
+	// taken together do not beat together for ever.
+	h.beat = g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
+	return h
+}
+
+// Deadline returns the instant after which the holder must not act. It never
+// moves backwards, and not at all once the lease has expired.
+func (h *Holder) Deadline() time.Duration { return h.sent + h.lease }
+
+// Sent returns when the last confirmed write was sent.
+func (h *Holder) Sent() time.Duration { return h.sent }
+
+// Record returns the record as last confirmed.
+func (h *Holder) Record() driver.Record { return h.rec }
+
+// Cause returns why the right to act ended, None while it has not. The first
+// cause stays.
+func (h *Holder) Cause() Cause { return h.cause }
+
+// Expired says that the deadline passed before the work was done. It is final,
+// whatever ended the right to act first.
+func (h *Holder) Expired() bool { return h.expired }
+
+// By returns the record that superseded this lease, and false if there was
+// none.
+func (h *Holder) By() (driver.Record, bool) { return h.by, h.by.Key != "" }
+
+// Quiet says that the heartbeats have stopped although the work had not
+// returned: the record runs out by itself.
+func (h *Holder) Quiet() bool { return h.quiet }
+
+// Over says that nothing will be sent any more, and how the record was left.
+func (h *Holder) Over() (Freed, bool) { return h.freed, h.over }
+
+// Err returns the last error of the store, nil after a success.
+func (h *Holder) Err() error { return h.lastErr }
+
+// DataKept returns the serial number of the newest data that the store is
+// known to have; see SetData.
+func (h *Holder) DataKept() uint64 { return h.dataKept }
+
+// Next returns the instant at which Step has something to do, and false if it
+// has nothing to do until another event.
+func (h *Holder) Next() (time.Duration, bool) {
+	if h.over {
+		return 0, false
+	}
+	at, any := time.Duration(0), false
+	sooner := func(t time.Duration) {
+		if !any || t < at {
+			at, any = t, true
+		}
+	}
+	if !h.expired && !h.done {
+		sooner(h.Deadline())
+	}
+	if h.cause == None && h.t.Progress > 0 {
+		sooner(h.progress + h.t.Progress)
+	}
+	if h.cause != None && !h.quiet && !h.done {
+		sooner(h.quietAt)
+	}
+	if h.out == nil {
+		switch {
+		case h.done:
+			sooner(h.retry)
+		case h.quiet:
+		case h.asked():
+			sooner(h.retry)
+		case !h.t.Manual:
+			sooner(max(h.beat, h.retry))
+		}
+	}
+	return at, any
+}
+
+// Step lets time pass.
+func (h *Holder) Step(now time.Duration) Action {
+	var a Action
+	h.pass(now, &a)
+	a.Request = h.request(now)
+	return a
+}
+
+// Stop ends the right to act from outside. Heartbeats go on while the work
+// drains, for the stop timeout at most. Stopping again changes nothing.
+func (h *Holder) Stop(now time.Duration) Action {
+	var a Action
+	h.pass(now, &a)
+	h.end(now, Stopped, &a)
+	a.Request = h.request(now)
+	return a
+}
+
+// Done says that the work has returned: the record is released at once, or as
+// soon as the request under way is answered.
+func (h *Holder) Done(now time.Duration) Action {
+	var a Action
+	h.pass(now, &a)
+	h.end(now, Stopped, &a)
+	if !h.done {
+		h.done, h.freeBy = true, now+h.t.Lease
+		h.retry, h.failures = now, 0
+	}
+	a.Request = h.request(now)
+	return a
+}
+
+// Progress notes a sign of progress of the work. It cannot revive a lease that
+// has ended.
+func (h *Holder) Progress(now time.Duration) {
+	if h.cause == None {
+		h.progress = max(h.progress, now)
+	}
+}
+
+// SetData lays data down in the record with the next write, which is due at
+// once. It returns the data's serial number: the store has it, or newer data,
+// when DataKept has reached that.
+func (h *Holder) SetData(now time.Duration, data []byte) (uint64, Action) {
+	var a Action
+	h.pass(now, &a)
+	h.data++
+	h.want = data
+	a.Request = h.request(now)
+	return h.data, a
+}
+
+// Renew asks for a heartbeat at once. It is answered when Sent has reached
+// now.
+func (h *Holder) Renew(now time.Duration) Action {
+	var a Action
+	h.pass(now, &a)
+	h.renewing, h.renewed = true, now
+	a.Request = h.request(now)
+	return a
+}
+
+// Expire ends the lease as expired: the shell saw the deadline pass. What the
+// machine finds by itself when it is stepped late needs no such call; it makes
+// final what somebody was already told.
+func (h *Holder) Expire(now time.Duration) Action {
+	var a Action
+	h.pass(now, &a)
+	h.expire(now, &a)
+	a.Request = h.request(now)
+	return a
+}
+
+// Reply takes the result of the request under way.
+func (h *Holder) Reply(now time.Duration, r Result) Action {
+	var a Action
+	h.pass(now, &a)
+	out := *h.out
+	h.out = nil
+	switch r.Outcome {
+	case Applied:
+		h.confirm(now, out, r.Record, &a)
+	case Conflicted:
+		if own, ok := h.unknown.add(out).wrote(r.Record); ok && r.Found {
+			// It had been applied, and its answer was lost.
+			h.confirm(now, own, r.Record, &a)
+		} else {
+			h.supersede(now, r, &a)
+		}
+	case NotApplied:
+		h.fail(now, r.Err, &a)
+	case Unknown:
+		h.unknown = h.unknown.add(out)
+		h.fail(now, r.Err, &a)
+	}
+	a.Request = h.request(now)
+	return a
+}
+
+// pass makes what the passing of time alone decides.
+func (h *Holder) pass(now time.Duration, a *Action) {
+	if h.over {
+		return
+	}
+	if now >= h.Deadline() {
+		h.expire(now, a)
+	}
+	if h.cause == None && h.t.Progress > 0 && now >= h.progress+h.t.Progress {
+		h.end(now, Stalled, a)
+	}
+	if h.cause != None && !h.quiet && !h.done && now >= h.quietAt {
+		h.quiet = true
+		a.Notes = append(a.Notes, NoteQuiet)
+	}
+	if h.done && h.out == nil && now >= h.freeBy {
+		h.finish(Uncertain, a)
+	}
+}
+
+func (h *Holder) expire(now time.Duration, a *Action) {
+	if h.done || h.over {
+		return
+	}
+	h.expired = true
+	h.end(now, Expired, a)
+}
+
+func (h *Holder) end(now time.Duration, c Cause, a *Action) {
+	if h.cause != None {
+		return
+	}
+	h.cause = c
+	h.quietAt = now + h.t.StopTimeout
+	if c == Stalled {
+		h.quietAt = now // nothing vouches for work that does not move
+	}
+	a.Notes = append(a.Notes, NoteEnded)
+}
+
+func (h *Holder) finish(f Freed, a *Action) {
+	h.over, h.freed = true, f
+	a.Notes = append(a.Notes, NoteOver)
+}
+
+func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
+	h.by = r.Record
+	h.lastErr = nil
+	h.end(now, Superseded, a)
+	h.finish(Gone, a)
+}
+
+func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
+	h.rec, h.unknown = rec, h.unknown[:0]
+	h.failures, h.retry, h.lastErr = 0, now, nil
+	h.dataKept = max(h.dataKept, w.data)
+	if w.kind == Release {
+		h.finish(Released, a)
+		return
+	}
+	if !h.expired { // expired is final
+		h.sent = max(h.sent, w.sent)
+	}
+	h.beat = w.sent + h.t.Heartbeat
+	if h.renewing && w.sent >= h.renewed {
+		h.renewing = false
+	}
+	a.Notes = append(a.Notes, NoteRenewed)
+	if h.jeopardy {
+		h.jeopardy = false
+		a.Notes = append(a.Notes, NoteSafe)
+	}
+}
+
+func (h *Holder) fail(now time.Duration, err error, a *Action) {
+	if h.failures == 0 {
+		h.failing = now
+	}
+	h.retry = now + h.t.backoff(h.env, h.failures)
+	h.failures++
+	h.lastErr = err
+	// A write that was not applied because the engine was busy for a moment is
+	// ordinary; it becomes a danger when it lasts.
+	lasting := len(h.unknown) > 0 || now-h.failing >= h.t.RequestTimeout
+	if !h.jeopardy && !h.done && lasting {
+		h.jeopardy = true
+		a.Notes = append(a.Notes, NoteJeopardy)
+	}
+}
+
+// asked says that somebody waits for a write, whatever the period.
+func (h *Holder) asked() bool { return h.renewing || h.data > h.dataKept }
+
+// request returns what to send now, if anything.
+func (h *Holder) request(now time.Duration) *Request {
+	if h.over || h.out != nil || now < h.retry {
+		return nil
+	}
+	next := h.rec.Clone()
+	next.Version = h.env.Fresh()
+	kind := Heartbeat
+	switch {
+	case h.done:
+		// The version is a new one, so that a heartbeat still under way
+		// somewhere cannot revive the record.
+		kind = Release
+		next.State, next.End = driver.Released, driver.EndReleased
+	case h.quiet, !h.asked() && (h.t.Manual || now < h.beat):
+		return nil
+	default:
+		next.Beat = next.Version
+		next.Lease, next.Heartbeat = h.t.Lease, h.period()
+	}
+	if h.data > h.dataKept {
+		next.Data = h.want
+	}
+	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: h.data}
+	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
+}
+
+func (h *Holder) period() time.Duration {
+	if h.t.Manual {
+		return 0
+	}
+	return h.t.Heartbeat
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Defaults and bounds of a [Timing].
+const (
+	DefaultLease = 15 * time.Second
+	// DefaultDrift bounds the rate error of a clock: chrony slews by up to
+	// 8.3 % by default, and the monotonic and boot clocks follow.
+	DefaultDrift = 0.09
+	// MaxDrift is the largest bound that makes sense; above it hardly any of
+	// a lease is left for its holder.
+	MaxDrift = 0.5
+	// MinLease is the shortest lease that stores with records in milliseconds
+	// keep with some precision.
+	MinLease = 10 * time.Millisecond
+	// MaxLease keeps sums of a few leases far from the end of time.Duration.
+	MaxLease = 365 * 24 * time.Hour
+)
+
+// Timing holds every duration of the protocol.
+type Timing struct {
+	Lease          time.Duration // L: how long an unchanged beat proves life
+	Heartbeat      time.Duration // H: how often a holder renews
+	Refresh        time.Duration // R: how often a contender looks
+	Grace          time.Duration // G: kept before the expiry for stopping work
+	RequestTimeout time.Duration // how long one request may take
+	StopTimeout    time.Duration // how long work may drain under heartbeats
+	Progress       time.Duration // how long work may show no progress; 0: for ever
+	Manual         bool          // heartbeats only when asked
+	Drift          float64       // ρ
+}
+
+// WithDefaults fills every zero field. One number is enough: the others follow
+// from the lease.
+func (t Timing) WithDefaults() Timing {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&t.Lease, DefaultLease)
+	set(&t.Heartbeat, t.Lease/5)
+	set(&t.Refresh, min(time.Second, t.Lease/5))
+	set(&t.Grace, t.Lease/8)
+	set(&t.RequestTimeout, t.Lease/10)
+	set(&t.StopTimeout, t.Lease)
+	if t.Drift == 0 {
+		t.Drift = DefaultDrift
+	}
+	return t
+}
+
+// Validate returns an error that states each broken inequality with its
+// numbers. Fields must have been filled by WithDefaults.
+func (t Timing) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	switch {
+	case t.Lease < MinLease || t.Lease > MaxLease:
+		bad("lease duration %v must be from %v to %v", t.Lease, MinLease, MaxLease)
+	case t.Lease%time.Millisecond != 0:
+		bad("lease duration %v must be a whole number of milliseconds: stores keep it so", t.Lease)
+	}
+	positive := func(name string, d time.Duration) {
+		if d <= 0 {
+			bad("%s %v must be positive", name, d)
+		}
+	}
+	positive("heartbeat period", t.Heartbeat)
+	positive("refresh period", t.Refresh)
+	positive("grace", t.Grace)
+	positive("request timeout", t.RequestTimeout)
+	positive("stop timeout", t.StopTimeout)
+	if t.Progress < 0 {
+		bad("progress timeout %v must not be negative", t.Progress)
+	}
+	if !(t.Drift > 0 && t.Drift <= MaxDrift) {
+		bad("clock drift bound %v must be above 0 and at most %v", t.Drift, MaxDrift)
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	// A holder must be able to lose one heartbeat and still renew in time.
+	if need := t.Heartbeat + 2*t.RequestTimeout + t.Grace; need > t.Window() {
+		bad("lease duration %v is shorter than its parts: heartbeat period %v + 2 x request timeout %v + grace %v = %v must be at most %v, "+
+			"which is what clocks that drift by %v leave of the lease; lengthen the lease or shorten a part",
+			t.Lease, t.Heartbeat, t.RequestTimeout, t.Grace, need, t.Window().Round(time.Millisecond), t.Drift)
+	}
+	return errors.Join(errs...)
+}
+
+// Window returns L·(1−ρ)/(1+ρ): how long after sending a write its sender may
+// count on the lease, by its own clock.
+func (t Timing) Window() time.Duration {
+	return time.Duration(float64(t.Lease) * (1 - t.Drift) / (1 + t.Drift))
+}
+
+// Usable returns the part of the window before the grace: the deadline lies
+// that long after the instant at which the confirmed write was sent.
+func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
+
+// wait returns how long a contender must have seen the same beat in rec
+// before the holder's expiry has passed for certain. A foreign client's holder
+// keeps no margin for drift, so the contender keeps both.
+func (t Timing) wait(rec driver.Record) time.Duration {
+	if rec.Beat == "" {
+		return time.Duration(float64(rec.Lease) * (1 + t.Drift) / (1 - t.Drift))
+	}
+	return rec.Lease
+}
+
+// Env gives the machines what would make them impure.
+type Env struct {
+	// Fresh returns a string that was never returned before, by anybody.
+	Fresh func() string
+	// Random returns a number in [0, 1).
+	Random func() float64
+}
+
+// between returns a random duration in [lo, hi).
+func (e Env) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(e.Random()*float64(hi-lo))
+}
+
+// backoff returns how long to wait after the nth failure in a row, counted
+// from 0: about a thousandth of the lease at first, a tenth at most.
+func (t Timing) backoff(e Env, n int) time.Duration {
+	d := t.Lease / 1000
+	for ; n > 0 && d < t.Lease/10; n-- {
+		d *= 2
+	}
+	d = min(d, t.Lease/10)
+	return e.between(d/2, d)
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Kind says what a request does.
+type Kind int
+
+// The requests that the machines make.
+const (
+	Look      Kind = iota + 1 // read the record
+	Claim                     // take it if it is absent or released
+	Takeover                  // swap it from a dead holder's
+	Heartbeat                 // swap it to show life, with the data of the day
+	Release                   // swap it to released
+)
+
+func (k Kind) String() string {
+	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release"}[k]
+}
+
+// Request is one call of the store that a machine asks for. The machine waits
+// for its Result, or for the shell to say that the outcome is unknown.
+//
+// Since of a new holder's record and Until of a released one are set by the
+// shell when it sends the request: no decision reads them.
+type Request struct {
+	Kind        Kind
+	Key         string
+	Consistency driver.Consistency // of a Look
+	Prev, Next  driver.Record      // of a swap; of a Claim Next alone
+}
+
+// Outcome says what became of a request.
+type Outcome int
+
+// The outcomes of a request.
+const (
+	Applied    Outcome = iota + 1 // written, or read
+	Conflicted                    // not written: the record is another one
+	NotApplied                    // not written, and never will be
+	Unknown                       // perhaps written, perhaps later
+)
+
+// Result is the answer to a Request.
+type Result struct {
+	Outcome Outcome
+	// Record is the record as written or read, or the one in the way.
+	Record driver.Record
+	// Found is false if there is no record.
+	Found bool
+	// Former is the record that a claim replaced, zero if there was none.
+	Former driver.Record
+	// Err is the store's error where the outcome is NotApplied or Unknown.
+	Err error
+}
+
+// ResultOf sorts what a call of a store returned.
+func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
+	var conflict *driver.ConflictError
+	switch {
+	case err == nil:
+		return Result{Outcome: Applied, Record: rec, Found: true, Former: former}
+	case kind == Look && errors.Is(err, driver.ErrNotFound):
+		return Result{Outcome: Applied}
+	case kind != Look && errors.As(err, &conflict):
+		return Result{Outcome: Conflicted, Record: conflict.Current, Found: !conflict.Absent}
+	case kind == Look, errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrUnreadable), errors.Is(err, driver.ErrClosed):
+		return Result{Outcome: NotApplied, Err: err}
+	default:
+		return Result{Outcome: Unknown, Err: err}
+	}
+}
+
+// attempt remembers a write whose outcome may come to light later.
+type attempt struct {
+	kind    Kind
+	version string
+	token   uint64 // 0: counted by the store
+	sent    time.Duration
+	data    uint64 // the serial number of the data that it carries
+}
+
+// maxAttempts bounds the attempts that a machine remembers. Beyond it the
+// oldest is forgotten, which can end a lease early and never prolongs one.
+const maxAttempts = 256
+
+// attempts are writes of unknown outcome, oldest first.
+type attempts []attempt
+
+func (as attempts) add(a attempt) attempts {
+	if len(as) == maxAttempts {
+		as = append(as[:0], as[1:]...)
+	}
+	return append(as, a)
+}
+
+// wrote returns the attempt that wrote rec.
+func (as attempts) wrote(rec driver.Record) (attempt, bool) {
+	for _, a := range as {
+		if a.version == rec.Version && (a.token == 0 || a.token == rec.Token) {
+			return a, true
+		}
+	}
+	return attempt{}, false
+}
+
+func (as attempts) without(version string) attempts {
+	kept := as[:0]
+	for _, a := range as {
+		if a.version != version {
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
