@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tenure gives one process at a time the right to do a piece of work,
+// and makes sure that this process knows when the right ends.
+//
+// A tenure is one holder's time with a lock, from grant to end. The right to
+// it is a lease on a record in a store that people already run. The holder
+// renews the lease by heartbeats; a contender watches the record, and takes
+// over when it has stood still for the lease duration. Every tenure has a
+// fencing token, one higher than the one before.
+//
+//	client, err := tenure.New(store, nil)
+//	...
+//	err = client.Run(ctx, "reports", nil, func(ctx context.Context, lease *tenure.Lease) error {
+//		// Only one process is here at a time. ctx ends when it must stop.
+//		return writeReports(ctx, lease.Token())
+//	})
+//
+// [Client.Run] takes a lock around a piece of work, [Client.Acquire] and
+// [Client.TryAcquire] hand out the [Lease], and an [Election] campaigns again
+// and again.
+//
+// # Guarantees
+//
+// As long as no clock runs wrong by more than [Options.MaxClockDrift], at most
+// one process at a time has a lease whose [Lease.Check] returns nil. The lease
+// is counted from before its request was sent, never from the reply. No clocks
+// of two machines are compared. Suspends count. Replies may be lost, and
+// writes may arrive late or twice.
+//
+// The context of the work is cancelled at the deadline, by a timer that waits
+// for no request and no lock. The deadline lies [Options.Grace] before the
+// instant at which another process can begin.
+//
+// The fencing token of a lock never goes back, not over releases, expiries and
+// takeovers.
+//
+// # What is not guaranteed
+//
+// A lease alone does not exclude two actors: a process can be paused between
+// its last check and its write, and then write after another has begun. Who
+// must never be overwritten fences at the resource: it remembers the highest
+// token that it has seen and refuses lower ones. See docs/guarantees.md.
+//
+// Between a holder that was cut off and its successor there may be nobody for
+// a while.
+//
+// There is no fairness between processes. Within one process, waiters of a
+// lock come in their order.
+package tenure

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Election is a lock that candidates campaign for again and again; its holder
+// is the leader. All methods may be called concurrently. It holds nothing that
+// needs closing.
+type Election struct {
+	c       *Client
+	name    string
+	options ElectionOptions
+}
+
+// ElectionOptions are for one election. Nil means the defaults.
+type ElectionOptions struct {
+	// Data is laid down in the record by each new leader: its address, say. If
+	// nil, the data of the former leader stays.
+	Data []byte
+}
+
+// Election returns the election of the given name. The name and the options
+// are checked when it is used.
+func (c *Client) Election(name string, options *ElectionOptions) *Election {
+	e := &Election{c: c, name: name}
+	if options != nil {
+		e.options = *options
+		if e.options.Data != nil {
+			e.options.Data = append([]byte{}, e.options.Data...)
+		}
+	}
+	return e
+}
+
+// Name returns the name of the election, which is that of its lock.
+func (e *Election) Name() string { return e.name }
+
+// Run campaigns, and runs work at every election won, as [Client.Run] does.
+// When work returns, with nil or an error, Run releases the lock and returns
+// that. When the lease is lost, Run waits for work to return, drops its error,
+// and campaigns again. A store that gives no answer is asked again for as long
+// as ctx lasts; one that cannot be used at all is an error.
+//
+// When ctx ends, Run returns what work returned; without work under way, an
+// error that matches the context's.
+func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
+	for {
+		l, err := e.c.Acquire(ctx, e.name, &AcquireOptions{Data: e.options.Data, StoreTimeout: -1})
+		if errors.Is(err, ErrExpired) {
+			continue // paused while it was won
+		}
+		if err != nil {
+			return err
+		}
+		lost, err := l.run(ctx, work)
+		if lost == nil {
+			return err
+		}
+		if ctx.Err() != nil || e.c.isClosed() {
+			return errors.Join(wrap("lead", e.name, lost), err)
+		}
+	}
+}
+
+// Leader is who leads an election, as far as one process can know.
+type Leader struct {
+	// Owner and Token are the leader's; both are zero if nobody leads.
+	Owner string
+	Token uint64
+	Host  string
+	Label string
+	Since time.Time // by the leader's wall clock
+	Data  []byte
+}
+
+// None says that nobody leads.
+func (l Leader) None() bool { return l.Token == 0 }
+
+// Leader reads who leads. It returns [ErrNoLeader] if nobody does: the record
+// is absent or released, or this client has seen no sign of life in it for a
+// lease. A leader that it sees for the first time counts as alive.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	if err := checkName(e.name); err != nil {
+		return Leader{}, wrap("leader", e.name, err)
+	}
+	s, err := e.c.look(ctx, e.name, driver.Strong)
+	if err != nil {
+		return Leader{}, wrap("leader", e.name, err)
+	}
+	if l := s.leader(); !l.None() {
+		return l, nil
+	}
+	return Leader{}, wrap("leader", e.name, ErrNoLeader)
+}
+
+func (s sighting) leader() Leader {
+	if !s.alive {
+		return Leader{}
+	}
+	r := s.rec
+	return Leader{Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Since: r.Since, Data: r.Data}
+}
+
+// Observe yields who leads, now and after every change, nobody included, until
+// ctx ends or the loop is left. It yields the latest state: a slow loop skips
+// tenures, which shows in the tokens, and holds up nobody. An error of the
+// store is yielded once, and observing goes on; the last error is ctx's, or
+// [ErrClosed].
+//
+// All observers and contenders of a process share the looks at a record.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		if err := checkName(e.name); err != nil {
+			yield(Leader{}, wrap("observe", e.name, err))
+			return
+		}
+		k, err := e.c.contest(e.name)
+		if err != nil {
+			yield(Leader{}, wrap("observe", e.name, err))
+			return
+		}
+		defer k.leave()
+		o := k.observe()
+		defer k.unobserve(o)
+
+		var last Leader
+		first := true
+		for {
+			s, err := k.observed(o)
+			switch l := s.leader(); {
+			case err != nil:
+				if !yield(Leader{}, wrap("observe", e.name, err)) {
+					return
+				}
+			case s.known && (first || !l.same(last)):
+				first, last = false, l
+				if !yield(l, nil) {
+					return
+				}
+				continue // the state may have changed meanwhile
+			}
+			if err := o.wait(ctx, e.c, s); err != nil {
+				yield(Leader{}, wrap("observe", e.name, err))
+				return
+			}
+		}
+	}
+}
+
+func (l Leader) same(m Leader) bool {
+	return l.Token == m.Token && l.Owner == m.Owner && string(l.Data) == string(m.Data)
+}
+
+// observer is one loop over Observe.
+type observer struct {
+	changed chan struct{} // has room for one
+	err     error         // guarded by the contest; not yielded yet
+}
+
+func (k *contest) observe() *observer {
+	o := &observer{changed: make(chan struct{}, 1)}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.observers[o] = struct{}{}
+	k.hint()
+	return o
+}
+
+func (k *contest) unobserve(o *observer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.observers, o)
+	k.rest()
+}
+
+// observed returns the latest state, and an error that was not taken yet.
+func (k *contest) observed(o *observer) (sighting, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := o.err
+	o.err = nil
+	return k.sighting(), err
+}
+
+// notify wakes the observers, and has the looks go on for them when nobody
+// waits any more. The caller holds the contest.
+func (k *contest) notify() {
+	for o := range k.observers {
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
+	}
+	if len(k.observers) > 0 && len(k.queue) == 0 && !k.looking {
+		k.c.looks.set(&k.look, k.sight.NextLook())
+	}
+}
+
+// fail hands an error of a look to the observers, or clears it.
+func (k *contest) fail(err error) {
+	if err != nil && k.failed == nil {
+		for o := range k.observers {
+			o.err = err
+		}
+	}
+	k.failed = err
+}
+
+// wait waits until the state may have changed: by a look, or because no sign
+// of life came for a lease.
+func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
+	var dead <-chan time.Time
+	if s.alive {
+		timer := time.NewTimer(s.freeIn)
+		defer timer.Stop()
+		dead = timer.C
+	}
+	select {
+	case <-o.changed:
+		return nil
+	case <-dead:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.closing:
+		return ErrClosed
+	}
+}
+
+func (c *Client) isClosed() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
+}

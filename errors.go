@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Errors of acquiring.
+var (
+	// ErrHeld is matched by the error that is returned when another holder has
+	// the lock and the caller was not to wait, or not any longer. It is
+	// ordinary: try again later, or do something else. See [HeldError].
+	ErrHeld = errors.New("held")
+
+	// ErrUnreadable is returned when the record of the lock is there, but its
+	// lease or its state cannot be understood. It is never taken over, because
+	// its holder may be alive. Look at the record, and at which program wrote
+	// it.
+	ErrUnreadable = driver.ErrUnreadable
+
+	// ErrNoLeader is returned by [Election.Leader] when nobody leads.
+	ErrNoLeader = errors.New("no leader")
+)
+
+// Errors that say why a lease ended. They are the causes of the contexts of
+// a lease, and what [Lease.Check] returns.
+var (
+	// ErrLost is matched by every end that the holder did not ask for. Work
+	// that it happens to must stop, and must not count on having been alone.
+	ErrLost = errors.New("lease lost")
+
+	// ErrExpired is when the deadline passed without a confirmed heartbeat:
+	// the store could not be reached, or the process was paused. It matches
+	// ErrLost.
+	ErrExpired = lost("lease expired")
+
+	// ErrSuperseded is when the record turned out to be another holder's, or
+	// gone. It matches ErrLost.
+	ErrSuperseded = lost("lease superseded")
+
+	// ErrStalled is when the work showed no progress for
+	// [Options.ProgressTimeout]. It matches ErrLost.
+	ErrStalled = lost("work made no progress")
+
+	// ErrReleased is when [Lease.Release] was called.
+	ErrReleased = errors.New("lease released")
+
+	// ErrClosed is when the client was closed, and returned by all calls after
+	// [Client.Close].
+	ErrClosed = errors.New("client closed")
+
+	// ErrStopTimeout is when the work had not returned [Options.StopTimeout]
+	// after it was told to stop. Heartbeats have ended, nothing was released,
+	// and the record runs out by itself: from then on another holder may begin
+	// beside the work.
+	ErrStopTimeout = errors.New("work did not stop in time")
+)
+
+// Errors of calls on a lease.
+var (
+	// ErrUncertain is matched when the answer of the store to a write did not
+	// come. The write may have happened, or may happen yet.
+	ErrUncertain = errors.New("outcome unknown")
+
+	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
+	// the work was said to need. Nothing was done.
+	ErrTooLate = errors.New("not enough of the lease remains")
+)
+
+// Error says what was done to which lock when an error occurred. Every error
+// of this package that concerns one lock is of this type, but context errors
+// that nothing needs to be said about.
+type Error struct {
+	// Op is the operation, such as "acquire" or "release".
+	Op string
+	// Key is the name of the lock.
+	Key string
+	// Err is the reason.
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// HeldError tells who has the lock. It matches [ErrHeld].
+type HeldError struct {
+	// Owner and Token are those of the holder.
+	Owner string
+	Token uint64
+	// FreeIn is how long the lock can stay with this holder at the latest if
+	// it is dead. A living holder keeps it longer.
+	FreeIn time.Duration
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("held by %q under token %d; free in %v at the latest if it is dead", e.Owner, e.Token, e.FreeIn.Round(time.Millisecond))
+}
+
+// Is reports whether target is [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// SupersededError tells who has the lock now. It matches [ErrSuperseded] and
+// [ErrLost].
+type SupersededError struct {
+	// Owner and Token are those of the record that was found, empty and zero
+	// if there was no record at all.
+	Owner string
+	Token uint64
+	// Released says that the record was found released, by somebody else.
+	Released bool
+}
+
+func (e *SupersededError) Error() string {
+	switch {
+	case e.Token == 0:
+		return "lease superseded: the record is gone"
+	case e.Released:
+		return fmt.Sprintf("lease superseded: the record was released under token %d", e.Token)
+	}
+	return fmt.Sprintf("lease superseded by %q under token %d", e.Owner, e.Token)
+}
+
+// Is reports whether target is [ErrSuperseded] or [ErrLost].
+func (e *SupersededError) Is(target error) bool { return target == ErrSuperseded || target == ErrLost }
+
+// lossError is an end of a lease that its holder did not ask for.
+type lossError struct{ text string }
+
+func lost(text string) error                { return &lossError{text} }
+func (e *lossError) Error() string          { return e.text }
+func (e *lossError) Is(target error) bool   { return target == ErrLost }
+func wrap(op, key string, err error) error  { return &Error{Op: op, Key: key, Err: err} }
+func uncertain(err error) error             { return fmt.Errorf("%w: %w", ErrUncertain, err) }
+func refused(format string, a ...any) error { return fmt.Errorf(format, a...) }

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// What can happen to a lease, in the order in which a lease meets it.
+const (
+	// EventWaiting: the lock is held, and an acquire waits for it. Owner and
+	// Token are the holder's; Remaining is how long the record can stay its
+	// own without another sign of life.
+	EventWaiting EventKind = "waiting"
+	// EventAcquired: the lock was taken. Took is how long that took.
+	EventAcquired EventKind = "acquired"
+	// EventRenewed: a heartbeat was confirmed. Took is how long the request
+	// took, Remaining what is left until the deadline.
+	EventRenewed EventKind = "renewed"
+	// EventJeopardy: the last heartbeat failed, and the deadline comes closer.
+	// Err is the store's error, Remaining what is left.
+	EventJeopardy EventKind = "jeopardy"
+	// EventSafe: a heartbeat was confirmed after jeopardy.
+	EventSafe EventKind = "safe"
+	// EventStopping: the holder was told to stop, by a release, a close, or
+	// its caller's context. Err is the cause.
+	EventStopping EventKind = "stopping"
+	// EventLost: the lease ended without the holder asking for it. Err is the
+	// cause.
+	EventLost EventKind = "lost"
+	// EventStopTimeout: the work did not return in time; the heartbeats ended.
+	EventStopTimeout EventKind = "stop_timeout"
+	// EventReleased: the record is released. Held and Busy tell how long the
+	// lease was held, and for how much of that work ran in [Lease.Do].
+	EventReleased EventKind = "released"
+	// EventEnded: the lease ended without a release of the record: it was
+	// another holder's already, or the store gave no answer (Err).
+	EventEnded EventKind = "ended"
+	// EventStoreError: a request for an acquire failed, and will be repeated.
+	EventStoreError EventKind = "store_error"
+)
+
+// Event is something that happened to a lease or an acquire of this client.
+type Event struct {
+	Kind  EventKind
+	Lock  string
+	Owner string // who holds the lock, by this event
+	Token uint64
+	Time  time.Time // wall clock, for people
+
+	Took       time.Duration // see the kind
+	Remaining  time.Duration
+	Held, Busy time.Duration
+	Err        error
+
+	// Missed counts the events before this one that were dropped because
+	// OnEvent or the logger was too slow.
+	Missed uint64
+}
+
+// eventBuffer is how many events may wait for a slow callback. Beyond it they
+// are dropped, and counted: a heartbeat never waits for who wants to know of
+// it.
+const eventBuffer = 4096
+
+// events hands events to the user's callback and logger, from one goroutine.
+type events struct {
+	on     func(Event)
+	log    *slog.Logger
+	queue  chan Event
+	missed atomic.Uint64
+	quit   chan struct{}
+	done   chan struct{}
+}
+
+func newEvents(on func(Event), log *slog.Logger) *events {
+	e := &events{on: on, log: log, quit: make(chan struct{}), done: make(chan struct{})}
+	if on == nil && log == nil {
+		close(e.done)
+		return e
+	}
+	e.queue = make(chan Event, eventBuffer)
+	go e.run()
+	return e
+}
+
+func (e *events) emit(ev Event) {
+	if e.queue == nil {
+		return
+	}
+	ev.Time = time.Now()
+	select {
+	case e.queue <- ev:
+	default:
+		e.missed.Add(1)
+	}
+}
+
+// close ends the goroutine after the events that wait; done is closed then.
+// Later events are not handed on.
+func (e *events) close() { close(e.quit) }
+
+func (e *events) run() {
+	defer close(e.done)
+	for {
+		select {
+		case ev := <-e.queue:
+			e.hand(ev)
+		case <-e.quit:
+			for len(e.queue) > 0 {
+				e.hand(<-e.queue)
+			}
+			return
+		}
+	}
+}
+
+func (e *events) hand(ev Event) {
+	ev.Missed = e.missed.Swap(0)
+	if e.on != nil {
+		e.on(ev)
+	}
+	if e.log != nil {
+		e.write(ev)
+	}
+}
+
+func (e *events) write(ev Event) {
+	level := slog.LevelInfo
+	switch ev.Kind {
+	case EventRenewed, EventStopping:
+		level = slog.LevelDebug
+	case EventJeopardy, EventStopTimeout, EventEnded, EventStoreError:
+		level = slog.LevelWarn
+	case EventLost:
+		level = slog.LevelError
+	}
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("lock", ev.Lock)}
+	add := func(name string, d time.Duration) {
+		if d != 0 {
+			attrs = append(attrs, slog.Duration(name, d))
+		}
+	}
+	if ev.Owner != "" {
+		attrs = append(attrs, slog.String("owner", ev.Owner))
+	}
+	if ev.Token != 0 {
+		attrs = append(attrs, slog.Uint64("token", ev.Token))
+	}
+	add("took", ev.Took)
+	add("remaining", ev.Remaining)
+	add("held", ev.Held)
+	add("busy", ev.Busy)
+	if ev.Err != nil {
+		attrs = append(attrs, slog.Any("error", ev.Err))
+	}
+	if ev.Missed > 0 {
+		attrs = append(attrs, slog.Uint64("missed_events", ev.Missed))
+	}
+	e.log.LogAttrs(ctx, level, "tenure: "+string(ev.Kind), attrs...)
+}

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Options are what all locks of a client share. The zero value, and nil, mean
+// the defaults. One number is enough: from LeaseDuration follow the others.
+type Options struct {
+	// LeaseDuration is how long an unchanged record proves that its holder may
+	// still be at work: the time after which the lock of a crashed holder is
+	// taken over. Shorter means faster failover, more writes, and less
+	// patience with a slow store. It is a whole number of milliseconds. If
+	// zero, it is 15 s.
+	LeaseDuration time.Duration
+
+	// HeartbeatPeriod is how often a holder renews. If zero, it is a fifth of
+	// LeaseDuration.
+	HeartbeatPeriod time.Duration
+
+	// RefreshPeriod is how often a waiting contender looks at the record. It
+	// bounds how late a release is seen where the store has no watch. It may
+	// be far above LeaseDuration where it has. If zero, it is 1 s, and a fifth
+	// of LeaseDuration at most.
+	RefreshPeriod time.Duration
+
+	// Grace is the end of the lease that is kept for stopping: the context of
+	// the work is cancelled that long before another holder can begin. If
+	// zero, it is an eighth of LeaseDuration.
+	Grace time.Duration
+
+	// RequestTimeout bounds one request to the store. If zero, it is a tenth
+	// of LeaseDuration.
+	RequestTimeout time.Duration
+
+	// StopTimeout bounds how long work that was told to stop is still covered
+	// by heartbeats. If zero, it is LeaseDuration.
+	StopTimeout time.Duration
+
+	// ProgressTimeout ties the heartbeats to the work: if [Lease.Progress] is
+	// not called for that long, the lease ends with [ErrStalled]. If zero, the
+	// heartbeats go on for as long as the process lives.
+	ProgressTimeout time.Duration
+
+	// Heartbeat is Background or Manual. If zero, it is Background.
+	Heartbeat Heartbeat
+
+	// MaxClockDrift bounds how wrong the rate of any machine's clock may be,
+	// as a fraction of its rate; a holder gives up that much earlier. If zero,
+	// it is 0.09: chrony slews by up to 8.3 % by default. Who bounds the slew
+	// may lower it, to 0.001 say.
+	MaxClockDrift float64
+
+	// TrustBootClock says that this machine is never paused from outside
+	// without its boot clock running on. If false, a step forward of the wall
+	// clock that the boot clock does not explain ends leases, because it may
+	// be all that shows of such a pause.
+	TrustBootClock bool
+
+	// Owner is the name by which people know this process as a holder. No
+	// decision rests on it. If empty, it is made of host name, process id and
+	// a random part.
+	Owner string
+
+	// Host and Label are shown beside the owner: where it runs, which version
+	// of the software it is. If Host is empty, it is the host name.
+	Host, Label string
+
+	// MaxInFlight bounds how many requests to the store are under way at once;
+	// further ones wait, those of the lease that ends first in front. If zero,
+	// it is 256.
+	MaxInFlight int
+
+	// OnEvent is called with everything that happens to the leases of this
+	// client, one event at a time. It may take its time: the protocol does not
+	// wait for it, and drops events when it falls far behind.
+	OnEvent func(Event)
+
+	// Logger gets the same events as log records. If nil, nothing is logged.
+	Logger *slog.Logger
+
+	// Clock tells elapsed time. If nil, it is the clocks of the machine.
+	// Inside a synctest bubble hand in [MonotonicClock].
+	Clock Clock
+}
+
+// Heartbeat says who renews a lease.
+type Heartbeat int
+
+const (
+	// Background has the client renew in the background, for as long as the
+	// process lives, or as the work shows progress (Options.ProgressTimeout).
+	Background Heartbeat = iota
+	// Manual leaves it to the work to call [Lease.Renew] before the deadline.
+	Manual
+)
+
+// Clock tells elapsed time, in durations since an origin of its own. All
+// methods may be called concurrently, and never go back.
+type Clock interface {
+	// Holder counts all time that may have passed; a holder's deadline is
+	// compared with it.
+	Holder() time.Duration
+	// Contender counts only time that has passed for certain.
+	Contender() time.Duration
+}
+
+// MonotonicClock returns a clock that goes by the monotonic reading of package
+// time alone. It does not count suspends, which real programs must; it is for
+// tests inside a testing/synctest bubble.
+func MonotonicClock() Clock { return clock.Go() }
+
+const (
+	defaultMaxInFlight = 256
+
+	// maxObserved bounds the locks of which a client remembers what it saw
+	// when nobody waits for them.
+	maxObserved = 10_000
+)
+
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	t := c.timing().WithDefaults()
+	c.LeaseDuration, c.HeartbeatPeriod, c.RefreshPeriod = t.Lease, t.Heartbeat, t.Refresh
+	c.Grace, c.RequestTimeout, c.StopTimeout, c.MaxClockDrift = t.Grace, t.RequestTimeout, t.StopTimeout, t.Drift
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = defaultMaxInFlight
+	}
+	if c.Host == "" {
+		c.Host, _ = os.Hostname() // an unknown host is shown as none
+	}
+	if c.Owner == "" {
+		c.Owner = fmt.Sprintf("%s-%d-%s", c.Host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+	}
+	return c
+}
+
+func (o *Options) timing() protocol.Timing {
+	return protocol.Timing{
+		Lease: o.LeaseDuration, Heartbeat: o.HeartbeatPeriod, Refresh: o.RefreshPeriod,
+		Grace: o.Grace, RequestTimeout: o.RequestTimeout, StopTimeout: o.StopTimeout,
+		Progress: o.ProgressTimeout, Manual: o.Heartbeat == Manual, Drift: o.MaxClockDrift,
+	}
+}
+
+func (o *Options) validate() error {
+	errs := []error{o.timing().Validate()}
+	if o.Heartbeat != Background && o.Heartbeat != Manual {
+		errs = append(errs, refused("heartbeat %d must be Background or Manual", o.Heartbeat))
+	}
+	if o.MaxInFlight < 1 {
+		errs = append(errs, refused("max in flight %d must be positive", o.MaxInFlight))
+	}
+	errs = append(errs, checkText("owner", o.Owner, driver.MaxOwnerLen),
+		checkText("host", o.Host, driver.MaxOwnerLen), checkText("label", o.Label, driver.MaxOwnerLen))
+	return errors.Join(errs...)
+}
+
+// checkName returns an error if name cannot be the name of a lock on every
+// store.
+func checkName(name string) error {
+	if name == "" {
+		return refused("lock name is empty: it must have 1 to %d bytes", driver.MaxKeyLen)
+	}
+	return checkText("lock name", name, driver.MaxKeyLen)
+}
+
+func checkText(what, s string, most int) error {
+	switch {
+	case len(s) > most:
+		return refused("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return refused("%s %q is not valid UTF-8", what, s)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return refused("%s %q has a control character: only printable text is allowed", what, s)
+	}
+	return nil
+}
+
+func checkData(data []byte) error {
+	if len(data) > driver.MaxDataLen {
+		return refused("data has %d bytes: at most %d are allowed", len(data), driver.MaxDataLen)
+	}
+	return nil
+}
+
+// AcquireOptions are for one acquire. Nil means the defaults.
+type AcquireOptions struct {
+	// Data is laid down in the record with the grant, for others to read. If
+	// nil, the data of the former holder stays.
+	Data []byte
+
+	// AdditionalWait bounds the waiting besides the context: Acquire gives up
+	// with [ErrHeld] once it has waited for the lease duration that the record
+	// showed at first, and for this time besides. If zero, only the context
+	// bounds it. TryAcquire takes no notice of it.
+	AdditionalWait time.Duration
+
+	// StoreTimeout is how long the store may fail to give any answer before
+	// Acquire returns its error. If zero, it is the lease duration; negative
+	// means for ever.
+	StoreTimeout time.Duration
+}
+
+func (o *AcquireOptions) copied() (AcquireOptions, error) {
+	if o == nil {
+		return AcquireOptions{}, nil
+	}
+	c := *o
+	if c.Data != nil {
+		c.Data = append([]byte{}, c.Data...)
+	}
+	if c.AdditionalWait < 0 {
+		return c, refused("additional wait %v must not be negative", c.AdditionalWait)
+	}
+	return c, checkData(c.Data)
+}

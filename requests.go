@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// requests sends requests to the store, a bounded number at once, each in a
+// goroutine of its own with a timeout of its own, so that a slow answer delays
+// nobody else's. Those that wait for a place go in the order of their urgency.
+type requests struct {
+	most    int
+	timeout time.Duration
+	ctx     context.Context // ends with the client
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	running int
+	waiting waitingRequests
+	serial  uint64
+}
+
+type waitingRequest struct {
+	urgency time.Duration
+	serial  uint64 // first come, first served among equals
+	call    func(context.Context)
+}
+
+func newRequests(most int, timeout time.Duration) *requests {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &requests{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
+}
+
+// send has call run soon, the smaller the urgency the sooner. It never blocks.
+// call always runs, with a context that is done already if the client ended
+// meanwhile.
+func (r *requests) send(urgency time.Duration, call func(context.Context)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wg.Add(1)
+	if r.running < r.most {
+		r.running++
+		go r.run(call)
+		return
+	}
+	r.serial++
+	heap.Push(&r.waiting, waitingRequest{urgency, r.serial, call})
+}
+
+func (r *requests) run(call func(context.Context)) {
+	for {
+		ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
+		call(ctx)
+		cancel()
+		r.wg.Done()
+
+		r.mu.Lock()
+		if len(r.waiting) == 0 {
+			r.running--
+			r.mu.Unlock()
+			return
+		}
+		call = heap.Pop(&r.waiting).(waitingRequest).call
+		r.mu.Unlock()
+	}
+}
+
+type waitingRequests []waitingRequest
+
+func (h waitingRequests) Len() int { return len(h) }
+
+func (h waitingRequests) Less(i, j int) bool {
+	if h[i].urgency != h[j].urgency {
+		return h[i].urgency < h[j].urgency
+	}
+	return h[i].serial < h[j].serial
+}
+func (h waitingRequests) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *waitingRequests) Push(x any)   { *h = append(*h, x.(waitingRequest)) }
+
+func (h *waitingRequests) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	old[len(old)-1] = waitingRequest{}
+	*h = old[:len(old)-1]
+	return w
+}
