@@ -9,7 +9,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"iter"
+	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,7 +120,7 @@ func (c *Client) Close(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	close(c.gone)
-	c.requests.cancel()
+	c.requests.close()
 	c.looks.close()
 	c.beats.close()
 	c.deadlines.close()
@@ -207,8 +209,9 @@ func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) erro
 // write that is under way then is cleaned up in the background.
 //
 // The error matches the context's, or [ErrHeld] if AdditionalWait passed,
-// [ErrUnreadable], [ErrClosed], or the store's own error if the store cannot
-// be used, or gave no answer for StoreTimeout.
+// [ErrUnreadable], [ErrClosed], [ErrExpired] if the process was paused while
+// the lock was granted until that lease was over, or the store's own error if
+// the store cannot be used, or gave no answer for StoreTimeout.
 func (c *Client) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return c.acquire(ctx, "acquire", name, options, c.timing.Lease, false)
 }
@@ -354,8 +357,8 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 					return
 				}
 			}
-			for key, err := range page.Unreadable {
-				if !yield(Status{Name: key}, wrap("list", key, err)) {
+			for _, key := range slices.Sorted(maps.Keys(page.Unreadable)) {
+				if !yield(Status{Name: key}, wrap("list", key, page.Unreadable[key])) {
 					return
 				}
 			}
@@ -389,7 +392,8 @@ type sighting struct {
 	rec    driver.Record
 	found  bool
 	known  bool
-	alive  bool // it shows a holder that may be alive
+	looked time.Duration // on the contender's clock: when the latest reply came
+	alive  bool          // it shows a holder that may be alive
 	since  time.Duration
 	freeIn time.Duration
 }

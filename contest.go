@@ -307,9 +307,6 @@ func (a *acquire) end() {
 func (a *acquire) tell() {
 	k := a.k
 	s := k.sighting()
-	if err := a.con.Err(); err != nil && !errors.Is(err, driver.ErrNotApplied) {
-		k.c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: err})
-	}
 	if !s.known || !s.found || s.rec.State != driver.Held || a.want.Try {
 		return
 	}
@@ -347,6 +344,10 @@ func (a *acquire) send(r *protocol.Request) {
 			former = r.Prev
 		}
 		res := protocol.ResultOf(r.Kind, rec, former, err)
+		// A store that was busy for a moment is no news.
+		if res.Err != nil && !errors.Is(res.Err, driver.ErrNotApplied) {
+			c.events.emit(Event{Kind: EventStoreError, Lock: r.Key, Err: res.Err})
+		}
 		a.do(func(con *protocol.Contender, now time.Duration) protocol.Action { return con.Reply(now, res) })
 	})
 }
@@ -459,7 +460,7 @@ func (k *contest) saw(sent time.Duration, rec driver.Record, found bool) sightin
 func (k *contest) sighting() sighting {
 	now := k.c.clock.Contender()
 	s := sighting{}
-	_, s.known = k.sight.Known()
+	s.looked, s.known = k.sight.Known()
 	s.rec, s.found = k.sight.Record()
 	if dead, held := k.sight.DeadAt(); held {
 		s.freeIn = max(0, dead-now)

@@ -141,7 +141,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				if !yield(Leader{}, wrap("observe", e.name, err)) {
 					return
 				}
-			case s.known && (first || !l.same(last)):
+			case s.known && s.looked >= o.begun && (first || !l.same(last)):
 				first, last = false, l
 				if !yield(l, nil) {
 					return
@@ -163,11 +163,12 @@ func (l Leader) same(m Leader) bool {
 // observer is one loop over Observe.
 type observer struct {
 	changed chan struct{} // has room for one
+	begun   time.Duration // on the contender's clock: older looks tell it nothing
 	err     error         // guarded by the contest; not yielded yet
 }
 
 func (k *contest) observe() *observer {
-	o := &observer{changed: make(chan struct{}, 1)}
+	o := &observer{changed: make(chan struct{}, 1), begun: k.c.clock.Contender()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.observers[o] = struct{}{}
@@ -191,9 +192,17 @@ func (k *contest) observed(o *observer) (sighting, error) {
 	return k.sighting(), err
 }
 
-// notify wakes the observers, and has the looks go on for them when nobody
-// waits any more. The caller holds the contest.
+// notify says that something new may have been seen: it wakes the observers,
+// moves the next look of who acts to where it belongs now, and has looks go on
+// for observers when nobody waits any more. The caller holds the contest.
 func (k *contest) notify() {
+	if len(k.queue) > 0 {
+		if head := k.queue[0]; head.con != nil && !head.ended {
+			if at, ok := head.con.Next(); ok {
+				k.c.looks.set(&head.entry, at)
+			}
+		}
+	}
 	for o := range k.observers {
 		select {
 		case o.changed <- struct{}{}:

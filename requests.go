@@ -21,6 +21,7 @@ type requests struct {
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
+	closed  bool
 	running int
 	waiting waitingRequests
 	serial  uint64
@@ -37,12 +38,22 @@ func newRequests(most int, timeout time.Duration) *requests {
 	return &requests{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
 }
 
+// close cancels the requests under way. wg is done when they have returned.
+func (r *requests) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+}
+
 // send has call run soon, the smaller the urgency the sooner. It never blocks.
-// call always runs, with a context that is done already if the client ended
-// meanwhile.
+// After close nothing is sent, and nobody gets an answer.
 func (r *requests) send(urgency time.Duration, call func(context.Context)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
 	r.wg.Add(1)
 	if r.running < r.most {
 		r.running++

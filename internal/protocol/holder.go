@@ -107,6 +107,7 @@ type Holder struct {
 	renewed        time.Duration // a heartbeat sent at or after this was asked for
 	renewing       bool
 
+	begun    bool          // the machine was stepped: the work can begin
 	progress time.Duration // of the last sign of progress
 	cause    Cause
 	expired  bool          // the deadline passed before the work was done: final
@@ -121,7 +122,7 @@ type Holder struct {
 
 // NewHolder returns the machine of a lease that was just granted.
 func NewHolder(t Timing, env Env, g Grant) *Holder {
-	h := &Holder{t: t, env: env, rec: g.Record, sent: g.Sent, lease: t.Usable(), progress: g.Sent, want: g.Record.Data}
+	h := &Holder{t: t, env: env, rec: g.Record, sent: g.Sent, lease: t.Usable(), want: g.Record.Data}
 	// The first heartbeat falls at a random time, so that locks which were
 	// taken together do not beat together for ever.
 	h.beat = g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
@@ -179,7 +180,7 @@ func (h *Holder) Next() (time.Duration, bool) {
 	if !h.expired && !h.done {
 		sooner(h.Deadline())
 	}
-	if h.cause == None && h.t.Progress > 0 {
+	if h.cause == None && h.t.Progress > 0 && h.begun {
 		sooner(h.progress + h.t.Progress)
 	}
 	if h.cause != None && !h.quiet && !h.done {
@@ -302,6 +303,11 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.over {
 		return
+	}
+	if !h.begun {
+		// Progress counts from here, not from Sent: a grant whose reply was lost
+		// can come late, and the work has not begun before it.
+		h.begun, h.progress = true, now
 	}
 	if now >= h.Deadline() {
 		h.expire(now, a)
