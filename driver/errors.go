@@ -38,7 +38,7 @@ type ConflictError struct {
 	Key string
 	// Current is the record that stood in the way. It was read in the same
 	// atomic step as the condition wherever the engine can do that, and else
-	// by a strong read after it.
+	// by a strong read after it, so that it may fulfil the condition again.
 	Current Record
 	// Absent says that there is no record at all; Current is zero then.
 	Absent bool

@@ -48,11 +48,14 @@ const (
 
 // Record is what a store keeps for one lock.
 type Record struct {
-	// Key names the lock. It is not empty, valid UTF-8, and at most MaxKeyLen
-	// bytes long.
+	// Key names the lock. It is not empty, valid UTF-8 without control
+	// characters, and at most MaxKeyLen bytes long. The same holds for Owner,
+	// Host and Label, which may be empty but for Owner, with MaxOwnerLen.
 	Key string
 
-	// Version is an opaque string, new with every write of the record.
+	// Version is an opaque string of at most 64 letters, digits and dashes, new
+	// with every write of the record. Foreign clients may write longer ones
+	// with other characters.
 	Version string
 
 	// Beat is an opaque string, new with every grant and every heartbeat. It
@@ -75,7 +78,7 @@ type Record struct {
 
 	// Heartbeat is the period in which the holder means to change the beat, 0
 	// if it does not say. It is a hint for when to look. No decision rests on
-	// it.
+	// it. Stores keep it as precisely as Lease.
 	Heartbeat time.Duration
 
 	// State is Held or Released. A record in any other state is neither
@@ -83,7 +86,8 @@ type Record struct {
 	State State
 
 	// Data is the holder's own: its address, a checkpoint. It stays when the
-	// lock changes hands, unless the new holder brings its own.
+	// lock changes hands, unless the new holder brings its own. Read back, nil
+	// and empty need not be told apart.
 	Data []byte
 
 	// Host and Label tell people where the holder runs and which version of
@@ -163,27 +167,29 @@ func Claimed(next, prev Record, found bool) Record {
 }
 
 // CheckClaim returns an error if next is not a record that [Store.Claim] may
-// write. Stores call it before they touch their engine, so that a mistake
-// above them never reaches a table.
+// write, marked by [NotApplied] and [Permanent]. Stores call it before they
+// touch their engine, so that a mistake above them never reaches a table.
 func CheckClaim(next Record) error {
+	err := checkWrite(next)
 	if next.State != Held {
-		return fmt.Errorf("claim writes a record in state %q: it must be %q", next.State, Held)
+		err = fmt.Errorf("claim writes a record in state %q: it must be %q", next.State, Held)
 	}
-	return checkWrite(next)
+	return NotApplied(Permanent(err))
 }
 
 // CheckSwap returns an error if prev and next are not a step that
-// [Store.Swap] may take.
+// [Store.Swap] may take, marked by [NotApplied] and [Permanent].
 func CheckSwap(prev, next Record) error {
+	err := checkWrite(next)
 	switch {
 	case prev.Key != next.Key:
-		return fmt.Errorf("swap of %q with a record of %q: the keys must be the same", prev.Key, next.Key)
+		err = fmt.Errorf("swap of %q with a record of %q: the keys must be the same", prev.Key, next.Key)
 	case next.Version == prev.Version:
-		return fmt.Errorf("swap of %q keeps version %q: every write needs a new one", next.Key, next.Version)
+		err = fmt.Errorf("swap of %q keeps version %q: every write needs a new one", next.Key, next.Version)
 	case next.Token != prev.Token && next.Token != prev.Token+1:
-		return fmt.Errorf("swap of %q from token %d to %d: it may stay or rise by one", next.Key, prev.Token, next.Token)
+		err = fmt.Errorf("swap of %q from token %d to %d: it may stay or rise by one", next.Key, prev.Token, next.Token)
 	}
-	return checkWrite(next)
+	return NotApplied(Permanent(err))
 }
 
 func checkWrite(next Record) error {
@@ -194,8 +200,10 @@ func checkWrite(next Record) error {
 		return fmt.Errorf("write of %q without a version", next.Key)
 	case next.Owner == "":
 		return fmt.Errorf("write of %q without an owner", next.Key)
-	case next.Lease <= 0:
-		return fmt.Errorf("write of %q with a lease of %v: it must be positive", next.Key, next.Lease)
+	case next.Lease < time.Millisecond:
+		return fmt.Errorf("write of %q with a lease of %v: it must be at least a millisecond, or a store could read it back as zero", next.Key, next.Lease)
+	case next.Heartbeat < 0:
+		return fmt.Errorf("write of %q with a heartbeat period of %v: it must not be negative", next.Key, next.Heartbeat)
 	case next.State == "":
 		return fmt.Errorf("write of %q without a state", next.Key)
 	case next.Token > MaxToken:

@@ -22,7 +22,11 @@ const (
 // reference to the memory of records that it was given (their Data and Prev),
 // and the records that it returns belong to the caller.
 //
-// A method returns soon after its context is done.
+// A method returns soon after its context is done, with an error that matches
+// the context's. A write whose context is done before it begins, a write of a
+// record that the checks of this package refuse, one that meets a record that
+// is ErrUnreadable, one after Close, and a Claim of a record whose token is
+// MaxToken are not applied, and say so by ErrNotApplied.
 type Store interface {
 	// Get returns the record of key, or an error that matches ErrNotFound.
 	//
@@ -58,9 +62,8 @@ type Store interface {
 	// unless it matches ErrNotApplied.
 	Swap(ctx context.Context, prev, next Record) (Record, error)
 
-	// Delete removes the record if its version is prev.Version. It returns a
-	// *ConflictError if the stored version differs, and nil if the key is
-	// absent. The token of a deleted key starts again at 1: locks that are in
+	// Delete removes the record if its version and token are those of prev. It
+	// returns a *ConflictError if one differs, and nil if the key is absent. The token of a deleted key starts again at 1: locks that are in
 	// use are not deleted, they are released.
 	Delete(ctx context.Context, prev Record) error
 
@@ -92,12 +95,13 @@ type Page struct {
 // the record anyway, only sooner.
 type Watcher interface {
 	// Watch has hint called soon after the record of key changed in a way that
-	// a waiter must know at once: released, or deleted. Changes made by other
-	// processes count as well. Calls may be missed, come twice, come without
-	// reason, and come concurrently; hint must not block. stop ends the watch;
-	// hint may still be running when it returns.
+	// a waiter must know at once: to any state but Held, or deleted. Changes
+	// made by other processes count as well. Calls may come twice, come without
+	// reason, and come concurrently; when the engine fails they may be missed.
+	// hint must not block. stop ends the watch, and may be called again; hint
+	// may still be running when it returns. Close ends all watches.
 	//
-	// Between the return of Watch and the first look of the caller nothing is
-	// missed: a change after Watch returned is hinted.
+	// A change after Watch returned is hinted, so that a caller who looks after
+	// that misses nothing.
 	Watch(key string, hint func()) (stop func(), err error)
 }

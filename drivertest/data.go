@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func testData(t *testing.T, e *env) {
+	a, b := e.clients[0], e.clients[1]
+	var every []byte
+	for i := range 256 {
+		every = append(every, byte(i))
+	}
+	large := make([]byte, driver.MaxDataLen)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range large {
+		large[i] = byte(random.Uint32())
+	}
+
+	for _, tc := range []struct {
+		name string
+		data []byte
+	}{
+		{"None", nil},
+		{"Empty", []byte{}},
+		{"EveryByte", every},
+		{"Zeros", make([]byte, 16)},
+		{"NotUTF8", []byte("\xff\xfe'\"\\")},
+		{"Longest", large},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			claim := e.held(e.key())
+			claim.Data = tc.data
+			rec := e.claim(t, a, claim)
+			e.wantStored(t, driver.Claimed(claim, driver.Record{}, false))
+			_, _, err := b.Claim(t.Context(), e.held(rec.Key))
+			e.wantConflict(t, "Claim of the held key", err, rec)
+
+			next := e.withData(rec, append([]byte("more"), tc.data[:min(len(tc.data), driver.MaxDataLen-4)]...))
+			rec = e.swap(t, b, rec, next)
+			e.wantStored(t, next)
+			next = e.withData(rec, tc.data)
+			rec = e.swap(t, a, rec, next)
+			e.wantStored(t, next)
+
+			free := e.swap(t, a, rec, e.released(rec))
+			successor := e.held(rec.Key)
+			now, _, err := b.Claim(t.Context(), successor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := driver.Claimed(successor, free, true)
+			e.wantEqual(t, "record after a claim that keeps the data", now, want)
+			e.wantStored(t, want)
+		})
+	}
+
+	// A swap brings its own data, and none if it brings none.
+	t.Run("SwapEmpties", func(t *testing.T) {
+		for _, none := range [][]byte{nil, {}} {
+			claim := e.held(e.key())
+			claim.Data = []byte("data")
+			rec := e.claim(t, a, claim)
+			next := e.withData(rec, none)
+			e.swap(t, b, rec, next)
+			e.wantStored(t, next)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func testDelete(t *testing.T, e *env) {
+	a, b := e.clients[0], e.clients[1]
+
+	t.Run("Present", func(t *testing.T) {
+		held := e.claim(t, a, e.held(e.key()))
+		_, free := e.freed(t, a)
+		for _, rec := range []driver.Record{held, free} {
+			if err := b.Delete(t.Context(), rec); err != nil {
+				t.Errorf("Delete(%s): %v", brief(rec), err)
+			}
+			e.wantAbsent(t, rec.Key)
+		}
+	})
+
+	t.Run("Absent", func(t *testing.T) {
+		rec := e.held(e.key())
+		for range 2 {
+			if err := a.Delete(t.Context(), rec); err != nil {
+				t.Errorf("Delete of an absent key: %v", err)
+			}
+		}
+	})
+
+	t.Run("StaleVersion", func(t *testing.T) {
+		held := e.claim(t, a, e.held(e.key()))
+		rec := e.swap(t, a, held, e.beat(held))
+		err := b.Delete(t.Context(), held)
+		e.wantConflict(t, "Delete of a stale version", err, rec)
+	})
+
+	// As for Swap: a late Delete of a former term must not take the new one.
+	t.Run("OldTokenSameVersion", func(t *testing.T) {
+		claim := e.held(e.key())
+		first := e.claim(t, a, claim)
+		e.swap(t, a, first, e.released(first))
+		second := e.claim(t, b, claim)
+		err := a.Delete(t.Context(), first)
+		e.wantConflict(t, "Delete of the same version under the former token", err, second)
+		e.wantStored(t, second)
+	})
+
+	t.Run("StartsAgain", func(t *testing.T) {
+		claim := e.held(e.key())
+		claim.Data = []byte("gone")
+		held := e.claim(t, a, claim)
+		taken := e.swap(t, a, held, e.taken(held))
+		if err := a.Delete(t.Context(), taken); err != nil {
+			t.Fatal(err)
+		}
+		next := e.held(claim.Key)
+		now, prev, err := b.Claim(t.Context(), next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := driver.Claimed(next, driver.Record{}, false)
+		e.wantEqual(t, "record after Claim", now, want)
+		e.wantStored(t, want)
+		if !reflect.DeepEqual(prev, driver.Record{}) {
+			t.Errorf("Claim after Delete replaced %s, want a zero record", brief(prev))
+		}
+	})
+
+	t.Run("LeavesOthers", func(t *testing.T) {
+		key := e.key()
+		rec := e.claim(t, a, e.held(key))
+		longer := e.claim(t, a, e.held(key+"/x"))
+		if err := a.Delete(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		e.wantStored(t, longer)
+	})
+}

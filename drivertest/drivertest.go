@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package drivertest checks that a store keeps the contract of package driver.
+// Every store calls it from a test, against its real engine:
+//
+//	func TestConformance(t *testing.T) {
+//		drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+//			dsn := createDatabase(t) // dropped by t.Cleanup
+//			return drivertest.Harness{
+//				Open:    func(t *testing.T) driver.Store { return open(t, dsn) },
+//				Watches: true,
+//			}
+//		})
+//	}
+//
+// A store that passes needs no other tests of what package driver says; only
+// of what is its own, such as its schema and the sorting of its engine's
+// errors.
+package drivertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Harness gives the suite a database and says what the store can do. The suite
+// believes what it says, and fails if that is not so: nothing is detected and
+// then passed over.
+type Harness struct {
+	// Open returns a further client onto the database of this Harness, as
+	// another process would have it: by a connection or handle of its own
+	// wherever that can be. The suite closes it. It is called from the
+	// goroutine of the test.
+	Open func(t *testing.T) driver.Store
+
+	// Watches says that the stores implement driver.Watcher.
+	Watches bool
+
+	// EventualReads says that Get with driver.Eventual, and List, may see an
+	// older state. The suite then waits for them to catch up, for Patience.
+	EventualReads bool
+
+	// TimePrecision is the unit to which Since and Until are kept, and
+	// LeasePrecision that of Lease and Heartbeat. If zero, a millisecond, which
+	// is the least that the contract allows.
+	TimePrecision  time.Duration
+	LeasePrecision time.Duration
+
+	// PlantUnreadable puts something under key that the store cannot
+	// understand: a record of a later version, or a damaged one. If nil, what
+	// is checked with it is skipped.
+	PlantUnreadable func(t *testing.T, key string)
+
+	// Plant writes a record as it is, past the rules of Claim and Swap. If nil,
+	// what is checked with it is skipped.
+	Plant func(t *testing.T, rec driver.Record)
+
+	// Ops is how many operations each of the random and racing checks makes,
+	// 2000 if zero. Under -short it is a tenth of it.
+	Ops int
+
+	// Patience is how long the suite waits for what must come, such as a hint
+	// or the end of ErrNotApplied; 30 seconds if zero. A store that passes
+	// never waits that long, so more of it costs nothing.
+	Patience time.Duration
+}
+
+// checks are the concerns of the suite, one file each.
+var checks = []struct {
+	name string
+	run  func(t *testing.T, e *env)
+}{
+	{"Get", testGet},
+	{"Claim", testClaim},
+	{"Swap", testSwap},
+	{"Release", testRelease},
+	{"Token", testToken},
+	{"Late", testLate},
+	{"Data", testData},
+	{"Fidelity", testFidelity},
+	{"Ownership", testOwnership},
+	{"Keys", testKeys},
+	{"Delete", testDelete},
+	{"List", testList},
+	{"Errors", testErrors},
+	{"Unreadable", testUnreadable},
+	{"Context", testContext},
+	{"Close", testClose},
+	{"Watch", testWatch},
+	{"Random", testRandom},
+	{"Race", testRace},
+}
+
+// Run checks the store of newHarness, in one subtest per concern. It calls
+// newHarness once in each of them; each Harness must have a fresh, empty
+// database. What newHarness and Open need to clean up they hand to t.Cleanup.
+func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) { c.run(t, newEnv(t, newHarness(t))) })
+	}
+}

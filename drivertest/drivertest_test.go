@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/drivertest"
+)
+
+// harness returns one for a database with the given bug, or for a sound one.
+func harness(bug string) drivertest.Harness {
+	db := newDatabase(bug)
+	return drivertest.Harness{
+		Open:           func(*testing.T) driver.Store { return db.open() },
+		Watches:        true,
+		LeasePrecision: time.Nanosecond,
+		Ops:            400,
+		Plant: func(_ *testing.T, rec driver.Record) {
+			db.mu.Lock()
+			defer db.mu.Unlock()
+			db.records[rec.Key] = (&handle{db: db}).keep(rec)
+		},
+		PlantUnreadable: func(_ *testing.T, key string) {
+			db.mu.Lock()
+			defer db.mu.Unlock()
+			db.records[key] = driver.Record{Key: key, State: unreadable}
+		},
+	}
+}
+
+func TestSoundStorePasses(t *testing.T) {
+	drivertest.Run(t, func(*testing.T) drivertest.Harness { return harness("") })
+}
+
+// bugs are what can be broken in a database, and the check that must find it.
+var bugs = []struct{ name, check string }{
+	{"token not raised", "Claim/Released/DataKept"},
+	{"token of the caller", "Claim/Absent"},
+	{"token a float", "Token/Large"},
+	{"token wraps", "Token/Highest"},
+	{"claim overwrites held", "Claim/Held"},
+	{"claim takes unknown states", "Claim/UnknownState"},
+	{"claim loses data", "Claim/Released/DataKept"},
+	{"claim forgets Prev", "Claim/Released/DataKept"},
+	{"Prev always released", "Claim/ReleasedForAnotherReason"},
+	{"claim returns no prev", "Claim/Released/DataKept"},
+	{"claim not atomic", "Race/Claim"},
+	{"swap ignores token", "Swap/OldTokenSameVersion"},
+	{"swap ignores version", "Swap/StaleVersion"},
+	{"swap compares owner", "Swap/ComparesVersionAndTokenOnly"},
+	{"swap creates", "Swap/Absent"},
+	{"swap merges", "Swap/ReplacesAll"},
+	{"swap not atomic", "Race/Counter"},
+	{"takeover keeps token", "Swap/Takeover"},
+	{"release deletes", "Release/KeepsRecord"},
+	{"release keeps version", "Release/Stays"},
+	{"conflict without record", "Claim/Held"},
+	{"conflict a plain error", "Claim/Held"},
+	{"conflict without Absent", "Swap/Absent"},
+	{"reads cached", "Get/Strong"},
+	{"memory shared", "Ownership/Given"},
+	{"lease in seconds", "Fidelity/Durations"},
+	{"times in seconds", "Fidelity/Times"},
+	{"label dropped", "Fidelity/EveryField"},
+	{"label of the former tenure dropped", "Fidelity/EveryField"},
+	{"keys in lower case", "Keys/Distinct"},
+	{"keys trimmed", "Keys/Distinct"},
+	{"delete ignores version", "Delete/StaleVersion"},
+	{"delete ignores token", "Delete/OldTokenSameVersion"},
+	{"delete of absent fails", "Delete/Absent"},
+	{"delete takes the prefix", "Delete/LeavesOthers"},
+	{"prefix ignored", "List/OrderAndPrefix"},
+	{"prefix folds case", "List/OrderAndPrefix"},
+	{"list folds case", "List/OrderAndPrefix"},
+	{"list ends after a page", "List/OrderAndPrefix"},
+	{"pages overlap", "List/OrderAndPrefix"},
+	{"writes unchecked", "Errors/Claim/NoLease"},
+	{"unreadable read as it is", "Unreadable"},
+	{"unreadable claimed", "Unreadable"},
+	{"unreadable not listed", "Unreadable"},
+	{"context ignored", "Context/DoneBefore"},
+	{"applied said to be not", "Context/DoneDuring"},
+	{"usable after Close", "Close"},
+	{"second Close fails", "Close"},
+	{"no Watch", "Watch"},
+	{"no hint of others", "Watch/Release/OtherHandle"},
+	{"no hint of delete", "Watch/Delete/SameHandle"},
+	{"one watch per key", "Watch/TwoWatches"},
+	{"watch hints once", "Watch/AgainAndAgain"},
+	{"watch never stops", "Watch/Stop"},
+	{"undeclared Watch", "Watch"},
+	{"coarse times", "Get"},
+	{"finer times", "Fidelity/Times"},
+}
+
+// lies are what a harness may declare wrongly.
+var lies = map[string]func(*drivertest.Harness){
+	"undeclared Watch": func(h *drivertest.Harness) { h.Watches = false },
+	"coarse times":     func(h *drivertest.Harness) { h.TimePrecision = time.Second },
+	"finer times":      func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
+}
+
+// envBug names the bug in a process that TestBugsAreFound started.
+const envBug = "DRIVERTEST_BUG"
+
+// TestBroken runs the suite on a broken store, and so fails, in a process that
+// expects that.
+func TestBroken(t *testing.T) {
+	bug := os.Getenv(envBug)
+	if bug == "" {
+		t.Skip("TestBugsAreFound runs it")
+	}
+	drivertest.Run(t, func(*testing.T) drivertest.Harness {
+		h := harness(bug)
+		h.Patience = 300 * time.Millisecond
+		if lie := lies[bug]; lie != nil {
+			lie(&h)
+		}
+		return h
+	})
+}
+
+func TestBugsAreFound(t *testing.T) {
+	if os.Getenv(envBug) != "" {
+		t.Skip("this is a process of TestBugsAreFound")
+	}
+	for _, bug := range bugs {
+		t.Run(bug.name, func(t *testing.T) {
+			t.Parallel()
+			wantFailure(t, bug.name, bug.check)
+		})
+	}
+}
+
+// wantFailure runs TestBroken with a bug in a process of its own, and fails
+// unless the given check does.
+func wantFailure(t *testing.T, bug, check string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	concern, _, _ := strings.Cut(check, "/")
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestBroken$/^"+concern+"$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), envBug+"="+bug)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("the suite passed a store with this bug (%v):\n%s", err, out)
+	}
+	if want := "--- FAIL: TestBroken/" + check + " "; !strings.Contains(string(out), want) {
+		t.Errorf("%q did not fail:\n%s", check, out)
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// handles is how many clients onto the database each concern has. Two tell
+// whether writes travel; three, whether a conflict is always answered with the
+// last of them.
+const handles = 3
+
+// env is what the checks of one concern work with. Its methods that take a
+// *testing.T fail the test on an error.
+type env struct {
+	h       Harness
+	clients []*client
+	serial  atomic.Int64
+}
+
+func newEnv(t *testing.T, h Harness) *env {
+	t.Helper()
+	if h.Open == nil {
+		t.Fatal("the harness has no Open")
+	}
+	h.TimePrecision = precision(t, "TimePrecision", h.TimePrecision)
+	h.LeasePrecision = precision(t, "LeasePrecision", h.LeasePrecision)
+	if h.Ops == 0 {
+		h.Ops = 2000
+	}
+	if testing.Short() {
+		h.Ops = max(h.Ops/10, 20)
+	}
+	if h.Patience == 0 {
+		h.Patience = 30 * time.Second
+	}
+	e := &env{h: h}
+	for range handles {
+		e.clients = append(e.clients, e.open(t))
+	}
+	return e
+}
+
+func precision(t *testing.T, name string, d time.Duration) time.Duration {
+	t.Helper()
+	if d == 0 {
+		return time.Millisecond
+	}
+	if d < 0 || d > time.Millisecond {
+		t.Fatalf("the harness declares %s %v: the contract allows a millisecond at most", name, d)
+	}
+	return d
+}
+
+// open returns a further client, which is closed when the test ends.
+func (e *env) open(t *testing.T) *client {
+	t.Helper()
+	store := e.h.Open(t)
+	if store == nil {
+		t.Fatal("the harness opened a nil store")
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return &client{Store: store, patience: e.h.Patience}
+}
+
+// client is a store whose writes are repeated as long as they say that they
+// were not applied, as every caller does: a busy engine is no failure.
+type client struct {
+	driver.Store
+	patience time.Duration
+}
+
+func (c *client) Get(ctx context.Context, key string, consistency driver.Consistency) (rec driver.Record, err error) {
+	err = c.retry(ctx, func() error {
+		rec, err = c.Store.Get(ctx, key, consistency)
+		return err
+	})
+	return rec, err
+}
+
+func (c *client) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	err = c.retry(ctx, func() error {
+		now, prev, err = c.Store.Claim(ctx, next)
+		return err
+	})
+	return now, prev, err
+}
+
+func (c *client) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+	err = c.retry(ctx, func() error {
+		now, err = c.Store.Swap(ctx, prev, next)
+		return err
+	})
+	return now, err
+}
+
+func (c *client) Delete(ctx context.Context, prev driver.Record) error {
+	return c.retry(ctx, func() error { return c.Store.Delete(ctx, prev) })
+}
+
+func (c *client) retry(ctx context.Context, op func() error) error {
+	const longest = 20 * time.Millisecond
+	begin, pause := time.Now(), time.Millisecond
+	for {
+		err := op()
+		if !isBusy(err) || ctx.Err() != nil || time.Since(begin) > c.patience {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+// isBusy reports whether err says no more than that the engine was busy.
+func isBusy(err error) bool {
+	for _, final := range []error{driver.ErrPermanent, driver.ErrClosed, driver.ErrUnreadable} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return errors.Is(err, driver.ErrNotApplied)
+}
+
+// key returns a key that no other check of this env uses.
+func (e *env) key() string { return fmt.Sprintf("key-%03d", e.serial.Add(1)) }
+
+// fresh returns a string that is never used again.
+func (e *env) fresh(prefix string) string { return fmt.Sprintf("%s-%04d", prefix, e.serial.Add(1)) }
+
+// held returns a record for a Claim of key.
+func (e *env) held(key string) driver.Record {
+	version := e.fresh("claim")
+	return driver.Record{
+		Key: key, Version: version, Beat: version, Owner: e.fresh("owner"),
+		Lease: 10 * time.Second, Heartbeat: 3 * time.Second, State: driver.Held,
+		Host: "host", Label: "v1.2.3", Since: time.Now(),
+	}
+}
+
+// beat returns the record for a heartbeat on r.
+func (e *env) beat(r driver.Record) driver.Record {
+	next := r.Clone()
+	next.Version = e.fresh("beat")
+	next.Beat = next.Version
+	return next
+}
+
+// released returns the record for a release of r.
+func (e *env) released(r driver.Record) driver.Record {
+	next := r.Clone()
+	next.Version, next.State = e.fresh("release"), driver.Released
+	next.Until, next.End = time.Now(), driver.EndReleased
+	return next
+}
+
+// withData returns the record for a write of data into r.
+func (e *env) withData(r driver.Record, data []byte) driver.Record {
+	next := r.Clone()
+	next.Version, next.Data = e.fresh("data"), data
+	return next
+}
+
+// taken returns the record for a takeover of r.
+func (e *env) taken(r driver.Record) driver.Record {
+	next := e.held(r.Key)
+	next.Version = e.fresh("takeover")
+	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Tenure(driver.EndExpired)
+	return next
+}
+
+func (e *env) claim(t *testing.T, c driver.Store, next driver.Record) driver.Record {
+	t.Helper()
+	now, _, err := c.Claim(t.Context(), next)
+	if err != nil {
+		t.Fatalf("Claim(%s): %v", brief(next), err)
+	}
+	return now
+}
+
+func (e *env) swap(t *testing.T, c driver.Store, prev, next driver.Record) driver.Record {
+	t.Helper()
+	now, err := c.Swap(t.Context(), prev, next)
+	if err != nil {
+		t.Fatalf("Swap(%s, %s): %v", brief(prev), brief(next), err)
+	}
+	return now
+}
+
+func (e *env) get(t *testing.T, c driver.Store, key string) driver.Record {
+	t.Helper()
+	rec, err := c.Get(t.Context(), key, driver.Strong)
+	if err != nil {
+		t.Fatalf("Get(%q): %v", key, err)
+	}
+	return rec
+}
+
+// freed claims a fresh key and releases it again.
+func (e *env) freed(t *testing.T, c driver.Store) (claim, free driver.Record) {
+	t.Helper()
+	claim = e.claim(t, c, e.held(e.key()))
+	return claim, e.swap(t, c, claim, e.released(claim))
+}

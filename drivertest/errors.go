@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// testErrors writes what CheckClaim and CheckSwap refuse: the store must not.
+func testErrors(t *testing.T, e *env) {
+	// Past the retries: an error that is only marked as not applied would be
+	// tried again and again.
+	store := e.clients[0].Store
+
+	changes := []struct {
+		name   string
+		change func(*driver.Record)
+	}{
+		{"NoVersion", func(r *driver.Record) { r.Version = "" }},
+		{"NoOwner", func(r *driver.Record) { r.Owner = "" }},
+		{"NoLease", func(r *driver.Record) { r.Lease = 0 }},
+		{"NegativeLease", func(r *driver.Record) { r.Lease = -time.Second }},
+		{"NoState", func(r *driver.Record) { r.State = "" }},
+		{"TokenTooHigh", func(r *driver.Record) { r.Token = driver.MaxToken + 1 }},
+	}
+
+	t.Run("Claim", func(t *testing.T) {
+		changes := append(changes, struct {
+			name   string
+			change func(*driver.Record)
+		}{"Released", func(r *driver.Record) { r.State = driver.Released }})
+		for _, tc := range changes {
+			t.Run(tc.name, func(t *testing.T) {
+				next := e.held(e.key())
+				tc.change(&next)
+				now, _, err := store.Claim(t.Context(), next)
+				wantRefused(t, "Claim", now, err)
+				e.wantAbsent(t, next.Key)
+			})
+		}
+	})
+
+	t.Run("Swap", func(t *testing.T) {
+		changes := append(changes, []struct {
+			name   string
+			change func(*driver.Record)
+		}{
+			{"OtherKey", func(r *driver.Record) { r.Key += "-other" }},
+			{"TokenFalls", func(r *driver.Record) { r.Token-- }},
+			{"TokenLeaps", func(r *driver.Record) { r.Token += 2 }},
+		}...)
+		for _, tc := range changes {
+			t.Run(tc.name, func(t *testing.T) {
+				rec := e.claim(t, e.clients[0], e.held(e.key()))
+				rec = e.swap(t, e.clients[0], rec, e.taken(rec))
+				next := e.beat(rec)
+				tc.change(&next)
+				now, err := store.Swap(t.Context(), rec, next)
+				wantRefused(t, "Swap", now, err)
+				e.wantStored(t, rec)
+			})
+		}
+		t.Run("SameVersion", func(t *testing.T) {
+			rec := e.claim(t, e.clients[0], e.held(e.key()))
+			now, err := store.Swap(t.Context(), rec, rec)
+			wantRefused(t, "Swap", now, err)
+			e.wantStored(t, rec)
+		})
+	})
+}
+
+func wantRefused(t *testing.T, what string, now driver.Record, err error) {
+	t.Helper()
+	var conflict *driver.ConflictError
+	switch {
+	case err == nil:
+		t.Errorf("%s stored %s, which the contract forbids", what, brief(now))
+	case errors.As(err, &conflict):
+		t.Errorf("%s of a forbidden record is a conflict: %v", what, err)
+	}
+}
+
+// testUnreadable checks that nobody takes a lock whose record they cannot
+// understand.
+func testUnreadable(t *testing.T, e *env) {
+	if e.h.PlantUnreadable == nil {
+		t.Skip("the harness cannot plant an unreadable record")
+	}
+	ctx := t.Context()
+	before, after := e.claim(t, e.clients[0], e.held("list/a")), e.claim(t, e.clients[0], e.held("list/c"))
+	key := "list/b"
+	e.h.PlantUnreadable(t, key)
+	wantUnreadable := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrUnreadable) {
+			t.Errorf("%s: error %v, want ErrUnreadable", what, err)
+		}
+	}
+	for _, c := range e.clients {
+		_, err := c.Get(ctx, key, driver.Strong)
+		wantUnreadable("Get", err)
+		_, err = c.Get(ctx, key, driver.Eventual)
+		wantUnreadable("eventual Get", err)
+		_, _, err = c.Claim(ctx, e.held(key))
+		wantUnreadable("Claim", err)
+		guess := e.held(key)
+		guess.Token = 1
+		if now, err := c.Swap(ctx, guess, e.beat(guess)); err == nil {
+			t.Errorf("Swap replaced an unreadable record by %s", brief(now))
+		}
+		_, err = c.Get(ctx, key, driver.Strong)
+		wantUnreadable("Get after the writes", err)
+
+		e.eventually(t, func() string {
+			records, unreadable := e.listAll(t, c, "list/")
+			if len(records) != 2 || e.diff(records[0], before) != "" || e.diff(records[1], after) != "" {
+				return "List does not show the readable records around an unreadable one"
+			}
+			if len(unreadable) != 1 || !errors.Is(unreadable[key], driver.ErrUnreadable) {
+				return "List does not name the unreadable record"
+			}
+			return ""
+		})
+	}
+}

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func testRelease(t *testing.T, e *env) {
+	a, b := e.clients[0], e.clients[1]
+
+	t.Run("KeepsRecord", func(t *testing.T) {
+		claim := e.held(e.key())
+		claim.Data = []byte("checkpoint")
+		held := e.claim(t, a, claim)
+		next := e.released(held)
+		e.wantEqual(t, "record after the release", e.swap(t, a, held, next), next)
+		e.wantStored(t, next)
+	})
+
+	// Every late write of the former holder fails, and shows the release.
+	t.Run("Stays", func(t *testing.T) {
+		held, free := e.freed(t, a)
+		for what, next := range map[string]driver.Record{
+			"heartbeat": e.beat(held), "data": e.withData(held, []byte("late")),
+			"release": e.released(held), "takeover": e.taken(held),
+		} {
+			for _, c := range []*client{a, b} {
+				_, err := c.Swap(t.Context(), held, next)
+				e.wantConflict(t, "late "+what, err, free)
+			}
+		}
+	})
+
+	// Who lost the reply of a release sends it again and sees that it is done.
+	t.Run("TwiceTheSame", func(t *testing.T) {
+		held := e.claim(t, a, e.held(e.key()))
+		next := e.released(held)
+		e.swap(t, a, held, next)
+		_, err := a.Swap(t.Context(), held, next)
+		e.wantConflict(t, "the same release again", err, next)
+	})
+
+	t.Run("NotOfSuccessor", func(t *testing.T) {
+		held, free := e.freed(t, a)
+		second := e.claim(t, b, e.held(held.Key))
+		_, err := a.Swap(t.Context(), held, e.released(held))
+		e.wantConflict(t, "release by the former holder", err, second)
+		_, err = a.Swap(t.Context(), free, e.released(free))
+		e.wantConflict(t, "release from the released record", err, second)
+	})
+
+	t.Run("AfterTakeover", func(t *testing.T) {
+		held := e.claim(t, a, e.held(e.key()))
+		taken := e.swap(t, b, held, e.taken(held))
+		_, err := a.Swap(t.Context(), held, e.released(held))
+		e.wantConflict(t, "release by the holder that was overtaken", err, taken)
+		free := e.swap(t, b, taken, e.released(taken))
+		if free.Token != held.Token+1 {
+			t.Errorf("token %d after the release, want %d", free.Token, held.Token+1)
+		}
+	})
+}

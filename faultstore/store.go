@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faultstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Options configures a [Store].
+type Options struct {
+	// Seed makes rules with a Probability repeatable, as long as the calls come
+	// in the same order.
+	Seed uint64
+}
+
+// Store is a store with faults. It implements [driver.Store]. All methods may
+// be called concurrently.
+//
+// Store has no Watch, whatever the inner store has: hand [Store.Driver] to the
+// program under test if it may watch.
+type Store struct {
+	inner driver.Store
+
+	// ctx ends at Close, and with it what is under way.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	idle    sync.Cond // signalled when pending falls to 0
+	pending int       // late writes, copies and hints still on their way
+	closed  bool
+	hole    bool
+	rand    *rand.Rand
+	rules   []*rule
+	counts  map[Op]int
+	log     []*Logged
+}
+
+// New returns a store that passes every call on to inner until faults are
+// injected. opts may be nil.
+func New(inner driver.Store, opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{
+		inner:  inner,
+		rand:   rand.New(rand.NewPCG(opts.Seed, 0)),
+		counts: map[Op]int{},
+	}
+	s.idle.L = &s.mu
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Driver returns s as the program under test should see it: the result
+// implements [driver.Watcher] if, and only if, the inner store does.
+func (s *Store) Driver() driver.Store {
+	if inner, ok := s.inner.(driver.Watcher); ok {
+		return &watching{Store: s, inner: inner}
+	}
+	return s
+}
+
+// SetBlackHole makes every call that begins from now on hang until its context
+// is done, without reaching the inner store, and every hint get lost; or, with
+// false, ends that for calls that begin later. It goes before all rules.
+func (s *Store) SetBlackHole(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hole = on
+}
+
+// Wait returns when no late write, copy or hint is on its way any more.
+func (s *Store) Wait() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.pending > 0 {
+		s.idle.Wait()
+	}
+}
+
+// Close drops the late writes, copies and hints that have not reached the
+// inner store (call [Store.Wait] first to let them), makes hanging calls
+// return, and closes the inner store. Nothing that Store started runs on when
+// it returns.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.Wait()
+	return s.inner.Close()
+}
+
+// Get calls Get of the inner store.
+func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	r, err := s.do(ctx, Call{Op: OpGet, Key: key, Consistency: c})
+	return r.now, err
+}
+
+// Claim calls Claim of the inner store.
+func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	r, err := s.do(ctx, Call{Op: OpClaim, Key: next.Key, Next: next.Clone()})
+	return r.now, r.prev, err
+}
+
+// Swap calls Swap of the inner store. For rules and counters it is one of
+// OpHeartbeat, OpSetData, OpRelease and OpTakeover; see [Classify].
+func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	r, err := s.do(ctx, Call{Op: Classify(prev, next), Key: next.Key, Prev: prev.Clone(), Next: next.Clone()})
+	return r.now, err
+}
+
+// Delete calls Delete of the inner store.
+func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
+	_, err := s.do(ctx, Call{Op: OpDelete, Key: prev.Key, Prev: prev.Clone()})
+	return err
+}
+
+// List calls List of the inner store. Key of the [Call] is the prefix.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	r, err := s.do(ctx, Call{Op: OpList, Key: prefix, Cursor: cursor})
+	return r.page, err
+}
+
+// do makes one call: counts it, decides its fault, carries both out, and logs
+// what came of it.
+func (s *Store) do(ctx context.Context, call Call) (reply, error) {
+	// A context that is done sends nothing, through any driver.
+	if err := ctx.Err(); err != nil && !s.isClosed() {
+		return reply{}, driver.NotApplied(err)
+	}
+	entry, err := s.begin(call)
+	if err != nil {
+		return reply{}, err
+	}
+	fault := s.decide(entry.Call)
+	r, err := s.carryOut(ctx, entry.Call, fault)
+	s.end(entry, fault, r, err)
+	if err != nil {
+		return reply{}, err
+	}
+	return r, nil
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// reply is what any of the inner store's methods returns.
+type reply struct {
+	now, prev driver.Record
+	page      driver.Page
+}
+
+// send makes the call to the inner store.
+func (s *Store) send(ctx context.Context, call Call) (reply, error) {
+	var r reply
+	var err error
+	// The inner store must not see memory that another copy of this call uses.
+	prev, next := call.Prev.Clone(), call.Next.Clone()
+	switch call.Op {
+	case OpGet:
+		r.now, err = s.inner.Get(ctx, call.Key, call.Consistency)
+	case OpClaim:
+		r.now, r.prev, err = s.inner.Claim(ctx, next)
+	case OpHeartbeat, OpSetData, OpRelease, OpTakeover:
+		r.now, err = s.inner.Swap(ctx, prev, next)
+	case OpDelete:
+		err = s.inner.Delete(ctx, prev)
+	case OpList:
+		r.page, err = s.inner.List(ctx, call.Key, call.Cursor)
+	default:
+		panic("faultstore: no such call: " + string(call.Op))
+	}
+	return r, err
+}
+
+var _ driver.Store = (*Store)(nil)

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faultstore_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// deafmute hides the Watch of the store in it.
+type deafmute struct{ driver.Store }
+
+func TestDriverWatchesIfInnerDoes(t *testing.T) {
+	if _, ok := faultstore.New(memstore.New(), nil).Driver().(driver.Watcher); !ok {
+		t.Error("Driver lost the Watch of its inner store")
+	}
+	if _, ok := faultstore.New(deafmute{memstore.New()}, nil).Driver().(driver.Watcher); ok {
+		t.Error("Driver claims a Watch that its inner store does not have")
+	}
+	if _, ok := driver.Store(faultstore.New(memstore.New(), nil)).(driver.Watcher); ok {
+		t.Error("Store itself claims to watch")
+	}
+}
+
+func TestHintFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.Close()
+		rec := f.rec
+		hints := make(chan time.Time, 10)
+		stop, err := f.Driver().(driver.Watcher).Watch("k", func() { hints <- time.Now() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		touch := func(version string) {
+			t.Helper()
+			next := release(rec, version)
+			if rec, err = f.inner.Swap(t.Context(), rec, next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Inject(
+			faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Count: 1, Fault: faultstore.LoseRequest()},
+			faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Count: 1, Fault: faultstore.Slow(time.Minute, 0)},
+		)
+		touch("lost")
+		touch("slow")
+		begin := time.Now()
+		touch("plain")
+		if got := (<-hints).Sub(begin); got != 0 {
+			t.Errorf("plain hint after %v", got)
+		}
+		if got := (<-hints).Sub(begin); got != time.Minute {
+			t.Errorf("slow hint after %v", got)
+		}
+		f.SetBlackHole(true)
+		touch("swallowed")
+		f.SetBlackHole(false)
+		stop()
+		touch("stopped")
+		if len(hints) != 0 {
+			t.Errorf("%d hints too many", len(hints))
+		}
+	})
+}

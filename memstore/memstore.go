@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memstore keeps Tenure's records in memory. It is the reference for
+// what a store does, and the store for unit tests of programs that use Tenure:
+// clients that are given the same [Store] contend for the same locks.
+//
+// It excludes nobody outside the process.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// DefaultPageSize is the highest number of records in a page of [Store.List]
+// if Store.PageSize is not set.
+const DefaultPageSize = 1000
+
+// Store is a handle onto a set of records. It implements [driver.Store] and
+// [driver.Watcher]. All methods may be called concurrently.
+//
+// An operation takes effect at once and never waits for anything but the
+// other operations under way. One whose context is done before it begins
+// changes nothing and returns the context's error, marked with
+// [driver.NotApplied]; after that the context is not looked at again.
+type Store struct {
+	// PageSize is the highest number of records in a page of List,
+	// DefaultPageSize if it is not positive. Set it before the first List.
+	PageSize int
+
+	db     *database
+	closed atomic.Bool
+}
+
+// New returns a handle onto a new, empty set of records.
+func New() *Store { return &Store{db: newDatabase()} }
+
+// Open returns a further handle onto the records of s, as another process
+// would open the same database. Each handle is closed by itself; Open works
+// on a closed handle too, since the records outlive every Close.
+func (s *Store) Open() *Store { return &Store{PageSize: s.PageSize, db: s.db} }
+
+// Get returns the record of key. Every read is strong.
+func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Record{}, err
+	}
+	return s.db.get(key)
+}
+
+// Claim takes the key of next if it is absent or released.
+func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Record{}, driver.Record{}, driver.NotApplied(err)
+	}
+	if err := driver.CheckClaim(next); err != nil {
+		return driver.Record{}, driver.Record{}, err
+	}
+	return s.db.claim(next)
+}
+
+// Swap replaces prev by next if the stored version and token are those of
+// prev.
+func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Record{}, driver.NotApplied(err)
+	}
+	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
+	return s.db.swap(prev, next)
+}
+
+// Delete removes the record of prev's key if its version is prev.Version.
+func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
+	if err := s.ready(ctx); err != nil {
+		return driver.NotApplied(err)
+	}
+	return s.db.delete(prev)
+}
+
+// List returns the records whose key begins with prefix and comes after
+// cursor, PageSize of them at most. A page is one state of the store; records
+// that are created or deleted between two pages may or may not be seen.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Page{}, err
+	}
+	size := s.PageSize
+	if size <= 0 {
+		size = DefaultPageSize
+	}
+	return s.db.list(prefix, cursor, size), nil
+}
+
+// Watch has hint called after each release and each deletion of key through
+// any handle, in the goroutine of that write and before it returns. No mutex
+// is held then: hint may call the store. A nil hint panics.
+func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
+	if hint == nil {
+		panic("memstore: Watch with a nil hint")
+	}
+	return s.db.watch(s, key, hint)
+}
+
+// Close ends the watches of this handle and makes its other methods return
+// [driver.ErrClosed]. The records stay, and so do other handles.
+func (s *Store) Close() error {
+	if s.closed.CompareAndSwap(false, true) {
+		s.db.unwatch(s)
+	}
+	return nil
+}
+
+// String tells handles apart in test output.
+func (s *Store) String() string { return fmt.Sprintf("memstore(%p)", s) }
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+var (
+	_ driver.Store   = (*Store)(nil)
+	_ driver.Watcher = (*Store)(nil)
+)

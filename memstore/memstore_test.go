@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memstore_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+func held(key, version string) driver.Record {
+	return driver.Record{
+		Key: key, Version: version, Beat: version, Owner: "a", Lease: time.Second,
+		State: driver.Held, Since: time.Now(),
+	}
+}
+
+func TestHandlesShareRecords(t *testing.T) {
+	ctx := t.Context()
+	a := memstore.New()
+	b := a.Open()
+	if _, _, err := a.Claim(ctx, held("k", "v1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Get(ctx, "k", driver.Strong); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Get after Close = %v, want ErrClosed", err)
+	}
+	rec, err := b.Get(ctx, "k", driver.Strong)
+	if err != nil || rec.Version != "v1" {
+		t.Errorf("other handle reads %+v, %v", rec, err)
+	}
+	if rec, err = a.Open().Get(ctx, "k", driver.Strong); err != nil || rec.Version != "v1" {
+		t.Errorf("handle reopened from a closed one reads %+v, %v", rec, err)
+	}
+}
+
+func TestCloseEndsOwnWatchesOnly(t *testing.T) {
+	ctx := t.Context()
+	a := memstore.New()
+	b := a.Open()
+	var ofA, ofB int
+	if _, err := a.Watch("k", func() { ofA++ }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Watch("k", func() { ofB++ }); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	now, _, err := b.Claim(ctx, held("k", "v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(ctx, now); err != nil {
+		t.Fatal(err)
+	}
+	if ofA != 0 || ofB != 1 {
+		t.Errorf("hints: %d of the closed handle, %d of the open one; want 0 and 1", ofA, ofB)
+	}
+}
+
+// A hint may call the store, which it could not if the mutex were held.
+func TestHintMayCallStore(t *testing.T) {
+	ctx := t.Context()
+	s := memstore.New()
+	now, _, err := s.Claim(ctx, held("k", "v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen driver.State
+	if _, err := s.Watch("k", func() {
+		rec, _ := s.Get(ctx, "k", driver.Strong)
+		seen = rec.State
+	}); err != nil {
+		t.Fatal(err)
+	}
+	next := now
+	next.Version, next.State = "v2", driver.Released
+	if _, err := s.Swap(ctx, now, next); err != nil {
+		t.Fatal(err)
+	}
+	if seen != driver.Released {
+		t.Errorf("hint saw state %q", seen)
+	}
+}
+
+func TestTimesLoseMonotonicReading(t *testing.T) {
+	s := memstore.New()
+	now, _, err := s.Claim(t.Context(), held("k", "v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Since != now.Since.Round(0) || now.Since.Location() != time.UTC {
+		t.Errorf("Since = %v: no database keeps a monotonic reading or a location", now.Since)
+	}
+}
+
+func BenchmarkClaimRelease(b *testing.B) {
+	for _, goroutines := range []int{1, 32} {
+		for _, keys := range []string{"own", "same"} {
+			b.Run(fmt.Sprintf("goroutines=%d/key=%s", goroutines, keys), func(b *testing.B) {
+				s := memstore.New()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var wg sync.WaitGroup
+				b.ReportAllocs()
+				b.ResetTimer()
+				for g := range goroutines {
+					key := "k"
+					if keys == "own" {
+						key = fmt.Sprintf("k%d", g)
+					}
+					wg.Go(func() { claimAndRelease(b, s, key, &left) })
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// claimAndRelease counts claims, granted or refused, down to none left.
+func claimAndRelease(b *testing.B, s *memstore.Store, key string, left *atomic.Int64) {
+	ctx := b.Context()
+	claim := held(key, "claim")
+	for left.Add(-1) >= 0 {
+		now, _, err := s.Claim(ctx, claim)
+		if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) {
+			continue
+		} else if err != nil {
+			b.Error(err)
+			return
+		}
+		next := now
+		next.Version, next.State, next.End = "release", driver.Released, driver.EndReleased
+		if _, err := s.Swap(ctx, now, next); err != nil {
+			b.Error(err)
+			return
+		}
+	}
+}
