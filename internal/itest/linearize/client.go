@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package linearize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// run has the clients work on keys until each has made its calls, waits for
+// what is still on its way, and looks at each key once more.
+func run(ctx context.Context, t *testing.T, open func(t *testing.T) driver.Store, o Options, round int, keys []string, h *history) {
+	t.Helper()
+	var wg sync.WaitGroup
+	clients := make([]*client, o.Clients)
+	for i := range clients {
+		c := newClient(i, open(t), o.Seed, uint64(round*o.Clients+i), h)
+		defer closeStore(t, c.store)
+		clients[i] = c
+	}
+	for _, c := range clients {
+		wg.Go(func() {
+			for range o.Ops {
+				c.step(ctx, keys[c.random.IntN(len(keys))])
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range clients {
+		c.store.Wait()
+	}
+	last := clients[0]
+	last.fault = faultstore.Fault{}
+	if !h.foreign {
+		h.mark(settled, keys)
+	}
+	for _, key := range keys {
+		last.get(ctx, key)
+	}
+	h.mark(over, keys)
+}
+
+func closeStore(t *testing.T, s *faultstore.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// client makes one call at a time, from what it saw last or earlier.
+type client struct {
+	id     int
+	name   string
+	store  *faultstore.Store
+	random *rand.Rand
+	h      *history
+	serial int
+	seen   map[string][]driver.Record
+	fault  faultstore.Fault // of the next call
+}
+
+func newClient(id int, store driver.Store, seed, stream uint64, h *history) *client {
+	c := &client{
+		id: id, name: fmt.Sprintf("c%d", id), store: faultstore.New(store, nil),
+		random: rand.New(rand.NewPCG(seed, stream)), h: h, seen: map[string][]driver.Record{},
+	}
+	c.store.Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault { return c.fault }})
+	return c
+}
+
+// step makes one call on key.
+func (c *client) step(ctx context.Context, key string) {
+	c.fault = c.drawFault()
+	seen := c.seen[key]
+	if len(seen) == 0 || c.random.IntN(8) == 0 {
+		if len(seen) == 0 && c.random.IntN(2) == 0 {
+			c.claim(ctx, key)
+		} else {
+			c.get(ctx, key)
+		}
+		return
+	}
+	rec := seen[len(seen)-1]
+	if c.random.IntN(6) == 0 {
+		rec = seen[c.random.IntN(len(seen))]
+	}
+	if rec.State == driver.Released && c.random.IntN(4) > 0 {
+		c.claim(ctx, key)
+		return
+	}
+	next := rec.Clone()
+	next.Version = c.fresh()
+	switch n := c.random.IntN(10); {
+	case n < 3:
+		next.Beat = next.Version
+	case n < 5:
+		next.Data = []byte(next.Version)
+	case n < 8:
+		next.State, next.End = driver.Released, driver.EndReleased
+	default:
+		next.Owner, next.Token, next.State = c.name, rec.Token+1, driver.Held
+		next.End, next.Prev = "", rec.Tenure(driver.EndExpired)
+	}
+	c.swap(ctx, rec, next)
+}
+
+func (c *client) fresh() string {
+	c.serial++
+	return fmt.Sprintf("%s-%d", c.name, c.serial)
+}
+
+// drawFault returns what happens to the next call. Every call is a little slow,
+// so that calls overlap.
+func (c *client) drawFault() faultstore.Fault {
+	short := func() time.Duration { return time.Duration(c.random.IntN(200)) * time.Microsecond }
+	long := func() time.Duration { return time.Duration(c.random.IntN(3000)) * time.Microsecond }
+	f := faultstore.Slow(short(), short())
+	switch n := c.random.IntN(100); {
+	case n < 8:
+		f.Effect = faultstore.ReplyLost
+	case n < 11:
+		f.Effect = faultstore.RequestLost
+	case n < 16:
+		f.Effect, f.Again = faultstore.RequestLost, []time.Duration{long()}
+	case n < 22:
+		f.Again = []time.Duration{long()}
+	case n < 25:
+		f.Effect = faultstore.Refused
+	}
+	return f
+}
+
+func (c *client) get(ctx context.Context, key string) {
+	start := c.h.tick()
+	rec, err := c.store.Get(ctx, key, driver.Strong)
+	c.h.read(c.id, start, key, rec, err)
+	if err == nil {
+		c.saw(rec)
+	}
+}
+
+func (c *client) claim(ctx context.Context, key string) {
+	next := driver.Record{
+		Key: key, Version: c.fresh(), Owner: c.name, Lease: time.Second, State: driver.Held,
+	}
+	if c.random.IntN(2) == 0 {
+		next.Data = []byte(next.Version)
+	}
+	in := input{kind: claim, key: key, next: snap(next), keepData: next.Data == nil}
+	c.write(in, next, func() (now, prev driver.Record, err error) { return c.store.Claim(ctx, next) })
+}
+
+func (c *client) swap(ctx context.Context, from, next driver.Record) {
+	in := input{kind: swap, key: next.Key, from: snap(from), next: snap(next)}
+	c.write(in, next, func() (now, prev driver.Record, err error) {
+		now, err = c.store.Swap(ctx, from, next)
+		return now, prev, err
+	})
+}
+
+// write makes and records a write, and notes what can be learnt from it.
+func (c *client) write(in input, next driver.Record, send func() (now, prev driver.Record, err error)) {
+	start := c.h.tick()
+	now, prev, err := send()
+	c.h.write(c.id, start, in, now, prev, err)
+	// The copy of a request that was lost is the write itself, come late.
+	if c.fault.Effect == faultstore.Applied && len(c.fault.Again) > 0 {
+		c.h.copied(c.id, start, in)
+	}
+	var conflict *driver.ConflictError
+	switch {
+	case err == nil:
+		c.saw(now)
+	case errors.As(err, &conflict):
+		if !conflict.Absent {
+			c.saw(conflict.Current)
+		}
+	case errors.Is(err, driver.ErrNotApplied):
+	case !errors.Is(err, faultstore.ErrInjected):
+		c.h.mu.Lock()
+		c.h.foreign = true
+		c.h.mu.Unlock()
+	case in.kind == swap && c.random.IntN(2) == 0:
+		// It may have been applied: sometimes go on as if it had been.
+		c.saw(next)
+	}
+}
+
+// saw notes a record that was, or may be, stored.
+func (c *client) saw(rec driver.Record) { c.seen[rec.Key] = append(c.seen[rec.Key], rec) }

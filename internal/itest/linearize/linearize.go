@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package linearize checks that a store is linearizable: that what several
+// clients saw of it at once, through lost replies, late writes and duplicates,
+// can be explained by a register with a token that did one thing at a time.
+//
+// Each store's test calls [Check]; the search is porcupine's.
+package linearize
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Options sizes a check. Zero fields have defaults.
+type Options struct {
+	// Rounds is how many histories are recorded and checked, each on keys of
+	// its own: 10 if zero.
+	Rounds int
+	// Clients is how many clients a history has, each with a store of its own,
+	// and Keys how many keys they share: 4 and 2 if zero.
+	Clients, Keys int
+	// Ops is how many calls each client makes: 80 if zero.
+	Ops int
+	// Seed chooses what the clients do and which faults they meet, and so,
+	// though not how their calls interleave, what a round is: 1 if zero.
+	Seed uint64
+	// ConflictsReadLater says that the record in a conflict is read after the
+	// condition had failed, not in the same step.
+	ConflictsReadLater bool
+}
+
+func (o *Options) withDefaults() Options {
+	out := Options{}
+	if o != nil {
+		out = *o
+	}
+	for _, f := range []struct {
+		field *int
+		value int
+	}{{&out.Rounds, 10}, {&out.Clients, 4}, {&out.Keys, 2}, {&out.Ops, 80}} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	if out.Seed == 0 {
+		out.Seed = 1
+	}
+	return out
+}
+
+// checkTimeout bounds the search through one history, which takes
+// milliseconds as a rule.
+const checkTimeout = time.Minute
+
+// Check records histories on the stores that open returns, each call a further
+// client onto the same database, and fails the test if one of them is not
+// linearizable. opts may be nil. It closes the stores.
+func Check(t *testing.T, open func(t *testing.T) driver.Store, opts *Options) {
+	t.Helper()
+	o := opts.withDefaults()
+	for round := range o.Rounds {
+		h := record(t, open, o, round)
+		result, info := h.check(checkTimeout)
+		t.Logf("round %d: %d calls, %d outcomes unknown: %s", round, len(h.calls), h.unknown(), result)
+		if result == porcupine.Ok {
+			continue
+		}
+		path := filepath.Join(os.TempDir(), fmt.Sprintf("linearize-%d-%d.html", os.Getpid(), round))
+		if err := porcupine.VisualizePath(h.model(), info, path); err != nil {
+			t.Errorf("cannot draw the history: %v", err)
+		}
+		t.Fatalf("round %d of seed %d is not linearizable (%s): see %s", round, o.Seed, result, path)
+	}
+}
+
+// record runs one round and returns its history.
+func record(t *testing.T, open func(t *testing.T) driver.Store, o Options, round int) *history {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h := &history{conflictsReadLater: o.ConflictsReadLater}
+	keys := make([]string, o.Keys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("linearize-%d-%d-%d", o.Seed, round, i)
+	}
+	run(ctx, t, open, o, round, keys, h)
+	return h
+}
