@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/drivertest"
+)
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		file := filepath.Join(t.TempDir(), "locks.db")
+		return drivertest.Harness{
+			Open: func(t *testing.T) driver.Store {
+				s := mustOpen(t, file)
+				s.pageSize = 7
+				return s
+			},
+			Watches:        true,
+			TimePrecision:  time.Nanosecond,
+			LeasePrecision: time.Nanosecond,
+			PlantUnreadable: func(t *testing.T, key string) {
+				plant(t, file, held(key, "planted"))
+				shell(t, file, "UPDATE tenure_records SET lease_ns = 0 WHERE key = ?", key)
+			},
+			Plant: func(t *testing.T, rec driver.Record) { plant(t, file, rec) },
+		}
+	})
+}
+
+// TestConformancePolling runs the suite without events of the kernel, as it is
+// off Linux.
+func TestConformancePolling(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		file := filepath.Join(t.TempDir(), "locks.db")
+		return drivertest.Harness{
+			Open: func(t *testing.T) driver.Store {
+				s := mustOpen(t, file)
+				s.watches.noEvents = true
+				s.watches.period = leastPollPeriod
+				return s
+			},
+			Watches: true,
+			Ops:     200,
+		}
+	})
+}

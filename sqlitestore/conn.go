@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"io"
+	"net/url"
+	"path/filepath"
+	"runtime"
+
+	"modernc.org/sqlite"
+)
+
+// conn is one connection to the engine, with the statements that it has
+// prepared. One goroutine at a time uses it.
+//
+// It is a connection of the engine's driver itself, not one from the pool of
+// database/sql: that pool opens connections anew whenever it sees fit, and a
+// connection that is opened later may be one to another file, put in the place
+// of the first. Besides, record.go needs the values as they are stored.
+//
+// No context reaches the engine. An interrupted COMMIT leaves its outcome
+// unknown for no gain; whoever gives up waiting leaves the connection to finish
+// (see write.go and Store.read).
+type conn struct {
+	engine interface {
+		sqldriver.Conn
+		sqldriver.ExecerContext
+		sqldriver.ConnPrepareContext
+	}
+	stmts map[string]sqldriver.Stmt
+}
+
+// dial opens a connection. mode is rw, or rwc to create a missing file.
+func dial(file, mode string) (*conn, error) {
+	connector, err := sqlite.NewConnector(dsn(file, mode))
+	if err != nil {
+		return nil, err
+	}
+	engine, err := connector.Connect(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{stmts: map[string]sqldriver.Stmt{}}
+	c.engine = engine.(interface {
+		sqldriver.Conn
+		sqldriver.ExecerContext
+		sqldriver.ConnPrepareContext
+	})
+	// Above are jitter and retry: here waiting would only hide who is waited for.
+	if err := c.run("PRAGMA busy_timeout = 0"); err != nil {
+		_ = c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// dsn returns the URI of an absolute path. Every byte that means something in
+// a URI is escaped, so that any name of a file will do.
+func dsn(file, mode string) string {
+	path := filepath.ToSlash(file)
+	if runtime.GOOS == "windows" {
+		path = "/" + path // file:///C:/...
+	}
+	// _error_rc: the text of an error belongs to its code. _dqs=0: a mistyped
+	// column is an error, not a string.
+	return (&url.URL{Scheme: "file", Path: path}).String() + "?mode=" + mode + "&_error_rc=1&_dqs=0"
+}
+
+// run executes sql without keeping it prepared. Some pragmas take effect while
+// they are prepared, not while they are executed: they must go through run.
+func (c *conn) run(sql string) error {
+	_, err := c.engine.ExecContext(context.Background(), sql, nil)
+	return err
+}
+
+// exec executes a statement and returns the number of rows that it changed.
+func (c *conn) exec(sql string, args ...sqldriver.Value) (int64, error) {
+	stmt, err := c.prepare(sql)
+	if err != nil {
+		return 0, err
+	}
+	res, err := stmt.(sqldriver.StmtExecContext).ExecContext(context.Background(), named(args))
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// query calls fn with each row until fn returns false. The row is valid during
+// the call alone; its values are int64, float64, string, []byte or nil, just
+// as the engine stores them.
+func (c *conn) query(sql string, fn func(row []sqldriver.Value) bool, args ...sqldriver.Value) error {
+	stmt, err := c.prepare(sql)
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.(sqldriver.StmtQueryContext).QueryContext(context.Background(), named(args))
+	if err != nil {
+		return err
+	}
+	row := make([]sqldriver.Value, len(rows.Columns()))
+	for {
+		if err = rows.Next(row); err != nil || !fn(row) {
+			break
+		}
+	}
+	closeErr := rows.Close() // ends the read transaction
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return closeErr
+}
+
+func (c *conn) prepare(sql string) (sqldriver.Stmt, error) {
+	if stmt := c.stmts[sql]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := c.engine.PrepareContext(context.Background(), sql)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[sql] = stmt
+	return stmt, nil
+}
+
+func (c *conn) close() error {
+	for _, stmt := range c.stmts {
+		_ = stmt.Close() // repeats the error of its last execution
+	}
+	return c.engine.Close()
+}
+
+func named(args []sqldriver.Value) []sqldriver.NamedValue {
+	list := make([]sqldriver.NamedValue, len(args))
+	for i, v := range args {
+		list[i] = sqldriver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return list
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sqlitestore keeps Tenure's records in an SQLite file, for any number
+// of processes on one host. It needs no server and no cgo.
+//
+//	store, err := sqlitestore.Open("/var/lib/app/locks.db", nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//
+// # Guarantees
+//
+//   - Claim, Swap and Delete are decided inside one transaction of the engine,
+//     and every read sees all writes that were answered before it.
+//   - Tokens and data that were answered survive a power loss: the disk has
+//     synced them. The last heartbeats and releases before a power loss may be
+//     lost, which at worst means that a lock is free one lease later. A crash of
+//     a process loses nothing.
+//   - A process that is killed in the midst of a write leaves the write made as
+//     a whole or not at all.
+//   - Goroutines of one store never keep each other out: their writes line up,
+//     and those that wait share one transaction, and one sync of the disk.
+//     Writers of other processes may keep them out: such a write matches
+//     [driver.ErrNotApplied] at once, without waiting.
+//   - A file that is no database, another application's, corrupt, or made by a
+//     newer version is refused and left as it is.
+//   - A store whose files are moved, replaced or deleted while it is open
+//     refuses to go on, with an error that matches [driver.ErrPermanent].
+//     Otherwise it would hold locks beside those who open what is there then.
+//
+// # What is not guaranteed
+//
+//   - Locks between hosts. SQLite's write-ahead log needs memory that all users
+//     of the file share, and the locks of NFS and SMB are not to be trusted: see
+//     https://www.sqlite.org/wal.html and https://www.sqlite.org/howtocorrupt.html.
+//     On Linux, Open refuses network file systems that it knows; see
+//     [Options.AllowNetworkFS]. FUSE and a folder shared with a virtual machine
+//     look like local ones: keep the file off them.
+//   - Anything if the files are opened in the same process other than through
+//     SQLite, even to copy them: closing a file drops the locks that SQLite has
+//     on it in that process. The same goes for a second copy of SQLite in the
+//     process, and for hard links to the file. To copy a database use VACUUM INTO
+//     or .backup of the sqlite3 shell.
+//   - That Open and Close return soon. Open waits up to five seconds for others;
+//     Close waits for the disk.
+//   - A short log, while somebody keeps a read transaction open: it grows until
+//     that ends.
+//
+// # Files
+//
+// Beside FILE are FILE-wal and FILE-shm, SQLite's own, while somebody has it
+// open, and FILE-notify, through which processes tell each other of releases.
+// FILE-notify holds nothing that matters and may be deleted. The table is meant
+// to be read by people:
+//
+//	sqlite3 -readonly FILE "SELECT key, state, owner, token, since FROM tenure_records"
+//
+// Columns that somebody adds are left alone by all writes. Whoever changes a
+// row by hand must give it a new version, or a holder will not notice.
+package sqlitestore

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// fault names the file and says what an error of the engine means and what to
+// do about it. It marks with driver.Permanent what no retry can mend. Whether
+// a write has been applied is for the caller to say, who knows how far it came.
+func fault(file string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var engine *sqlite.Error
+	if !errors.As(err, &engine) {
+		return fmt.Errorf("sqlite file %q: %w", file, err)
+	}
+	what, permanent := explain(engine.Code())
+	err = fmt.Errorf("sqlite file %q: %s: %w", file, what, err)
+	if permanent {
+		return driver.Permanent(err)
+	}
+	return err
+}
+
+// explain sorts the result codes of https://www.sqlite.org/rescode.html. The
+// low byte of an extended code is the code that it refines.
+func explain(code int) (what string, permanent bool) {
+	if code == sqlite3.SQLITE_READONLY_DBMOVED {
+		return "the file was moved, replaced or deleted while open; close the store and open it again", true
+	}
+	switch code & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return "locked by another writer; try again, and look for a program that keeps a transaction open if it stays so", false
+	case sqlite3.SQLITE_FULL:
+		return "no space left for it; free some on its disk or raise its max_page_count", false
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT:
+		return "not an SQLite database; check the path (the file was left as it is)", true
+	case sqlite3.SQLITE_CORRUPT:
+		return "the database is corrupt; stop all users of it and restore it, or see .recover of the sqlite3 shell", true
+	case sqlite3.SQLITE_READONLY:
+		return "read-only; file and folder must be writable by this user", true
+	case sqlite3.SQLITE_CANTOPEN:
+		return "cannot be opened; file and folder must be readable and writable by this user", true
+	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return "permission denied; file and folder must be readable and writable by this user", true
+	case sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG:
+		return "the record or the file is larger than the engine can hold", true
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
+		return "the table is not as this program made it; compare its schema with sqlitestore's documentation", true
+	case sqlite3.SQLITE_IOERR:
+		return "the disk or its file system reports an error", false
+	case sqlite3.SQLITE_NOMEM:
+		return "out of memory", false
+	}
+	return "unexpected error of the engine", false
+}
+
+// is tells whether err is the engine's with one of the given primary codes.
+func is(err error, codes ...int) bool {
+	var engine *sqlite.Error
+	if !errors.As(err, &engine) {
+		return false
+	}
+	for _, code := range codes {
+		if engine.Code()&0xff == code {
+			return true
+		}
+	}
+	return false
+}
+
+// locked tells whether err says that somebody else is at the file just now.
+func locked(err error) bool {
+	return is(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+}
+
+// identity is the files that the database consists of while it is open.
+type identity struct {
+	names [3]string
+	infos [3]os.FileInfo
+}
+
+func identify(file string) (id identity, err error) {
+	id.names = [3]string{file, file + "-wal", file + "-shm"}
+	for i, name := range id.names {
+		if id.infos[i], err = os.Stat(name); err != nil {
+			return id, err
+		}
+	}
+	return id, nil
+}
+
+// check returns an error unless the names still lead to the files that were
+// opened. A process that went on with files that others no longer find would
+// hold a lock beside whoever opened the new ones. The log and its index are
+// looked at as well: SQLite's locks are in the index, and neither is ever
+// deleted or replaced by SQLite while somebody has the database open.
+func (id *identity) check() error {
+	for i, name := range id.names {
+		info, err := os.Stat(name)
+		switch {
+		case err == nil && os.SameFile(info, id.infos[i]):
+		case err == nil, errors.Is(err, os.ErrNotExist):
+			return driver.Permanent(fmt.Errorf(
+				"sqlite file %q: %q was moved, replaced or deleted while open; close the store and open it again", id.names[0], name))
+		default:
+			return fmt.Errorf("sqlite file %q: %w", id.names[0], err)
+		}
+	}
+	return nil
+}

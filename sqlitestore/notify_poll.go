@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	sqldriver "database/sql/driver"
+	"os"
+	"sync"
+	"time"
+)
+
+// poll asks the engine for changes by other connections. It has a connection
+// of its own, and each look costs some microseconds and no disk.
+type poll struct {
+	store  *Store
+	conn   *conn
+	ticker *time.Ticker
+	last   int64
+	once   sync.Once
+	done   chan struct{}
+}
+
+func openPoll(s *Store, period time.Duration) (source, error) {
+	c, err := dial(s.file, "rw")
+	if err != nil {
+		return nil, fault(s.file, err)
+	}
+	p := &poll{store: s, conn: c, done: make(chan struct{})}
+	if err := s.files.check(); err != nil {
+		_ = c.close()
+		return nil, err
+	}
+	if p.last, err = p.version(); err != nil && !locked(err) {
+		_ = c.close()
+		return nil, fault(s.file, err)
+	}
+	p.ticker = time.NewTicker(period)
+	return p, nil
+}
+
+// version is a number that differs after another connection has committed.
+func (p *poll) version() (n int64, err error) {
+	err = p.conn.query("PRAGMA data_version", func(row []sqldriver.Value) bool {
+		n, _ = row[0].(int64)
+		return false
+	})
+	return n, err
+}
+
+// wait looks once in a period. If a look fails, the next will do.
+func (p *poll) wait() (func(key string) bool, error) {
+	for {
+		select {
+		case <-p.done:
+			p.ticker.Stop()
+			_ = p.conn.close()
+			return nil, os.ErrClosed
+		case <-p.ticker.C:
+			if n, err := p.version(); err == nil && n != p.last {
+				p.last = n
+				return anyKey, nil
+			}
+		}
+	}
+}
+
+func (p *poll) close() { p.once.Do(func() { close(p.done) }) }

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+const (
+	// openPatience is how long Open waits for others that have the file.
+	openPatience = 5 * time.Second
+	// readerCount is the number of connections that read.
+	readerCount = 2
+	// walLimit is what is left of the write-ahead log, in bytes, after a burst
+	// made it longer.
+	walLimit = 16 << 20
+
+	defaultPollPeriod = 200 * time.Millisecond
+	leastPollPeriod   = 10 * time.Millisecond
+)
+
+// Options configure a [Store]. The zero value and nil mean the defaults.
+type Options struct {
+	// PollPeriod is how often a watch looks for changes where the kernel does
+	// not tell of them: off Linux, or when no inotify instance is to be had.
+	// If zero, 200 ms. Each look costs some microseconds. At least 10 ms.
+	PollPeriod time.Duration
+
+	// AllowNetworkFS has Open accept a file on a network file system. SQLite's
+	// write-ahead log does not work between hosts there, and locks over
+	// NFS and SMB are not to be trusted. Only set it if one host alone ever
+	// opens the file, and its locks are known to work.
+	AllowNetworkFS bool
+}
+
+// Store keeps records in a table of an SQLite file. It implements
+// [driver.Store] and [driver.Watcher]. All methods may be called concurrently.
+type Store struct {
+	file     string // absolute, without symbolic links
+	files    identity
+	pageSize int
+	watches  watches
+
+	writes    chan *write
+	sync      string // how the writer's connection syncs; the writer's alone
+	forceSync string // overrides it in benchmarks
+
+	writer    *conn
+	readers   chan *conn // those that nobody uses now
+	closing   chan struct{}
+	closeOnce sync.Once
+	running   sync.WaitGroup // the writer and the watcher
+}
+
+var (
+	_ driver.Store   = (*Store)(nil)
+	_ driver.Watcher = (*Store)(nil)
+)
+
+// Open opens the SQLite file at path, and creates it if it is missing or
+// empty; its folder must be there. Any number of processes may open a file at
+// the same moment. While others have it locked, Open tries again for at most
+// five seconds: it is the one call of a store that may wait.
+//
+// An error that matches [driver.ErrPermanent] needs somebody to look: the
+// file is no database, a corrupt one, another application's, made by a newer
+// version of this package, or not writable. It is left as it was.
+//
+// There is no ":memory:"; package memstore keeps records in memory.
+func Open(path string, o *Options) (*Store, error) {
+	return open(path, o, openPatience)
+}
+
+func open(path string, o *Options, patience time.Duration) (*Store, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	switch {
+	case opts.PollPeriod == 0:
+		opts.PollPeriod = defaultPollPeriod
+	case opts.PollPeriod < leastPollPeriod:
+		return nil, fmt.Errorf("poll period %v: it must be 0 or at least %v", opts.PollPeriod, leastPollPeriod)
+	}
+	file, err := locate(path)
+	if err != nil {
+		return nil, driver.Permanent(err)
+	}
+	if !opts.AllowNetworkFS {
+		if err := refuseNetworkFS(file, fileSystem(filepath.Dir(file))); err != nil {
+			return nil, driver.Permanent(err)
+		}
+	}
+	patient := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		s, err := openFile(file, opts)
+		if err == nil || !locked(err) {
+			return s, err
+		}
+		if time.Now().After(patient) {
+			return nil, driver.NotApplied(err)
+		}
+		<-time.After(pause/2 + rand.N(pause))
+	}
+}
+
+// locate returns the file that path names, absolute and with symbolic links
+// resolved, as SQLite does it: the log and its index are beside that file, and
+// whoever comes by another name must find the same.
+func locate(path string) (string, error) {
+	switch {
+	case path == "":
+		return "", errors.New("sqlite file: the path is empty; name a file, or use memstore for records in memory")
+	case path == ":memory:":
+		return "", errors.New("sqlite file \":memory:\": records in memory exclude no other process; use memstore")
+	case strings.HasPrefix(path, "file:"):
+		return "", fmt.Errorf("sqlite file %q: give a path, not a URI (./%s for a file of that name)", path, path)
+	case strings.ContainsRune(path, 0):
+		return "", fmt.Errorf("sqlite file %q: the path contains a zero byte", path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("sqlite file %q: %w", path, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err == nil && info.IsDir():
+		return "", fmt.Errorf("sqlite file %q: it is a folder; name a file in it", abs)
+	case err == nil && !info.Mode().IsRegular():
+		return "", fmt.Errorf("sqlite file %q: it is no regular file (%v)", abs, info.Mode().Type())
+	case err == nil:
+		file, err := filepath.EvalSymlinks(abs)
+		if err != nil {
+			return "", fmt.Errorf("sqlite file %q: %w", abs, err)
+		}
+		return file, writable(file, file, filepath.Dir(file))
+	case !errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("sqlite file %q: %w", abs, err)
+	}
+	if info, err := os.Lstat(abs); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return "", fmt.Errorf("sqlite file %q: it is a symbolic link to a file that is missing", abs)
+	}
+	folder, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", fmt.Errorf("sqlite file %q: its folder is missing; create it first: %w", abs, err)
+	}
+	file := filepath.Join(folder, filepath.Base(abs))
+	return file, writable(file, folder)
+}
+
+// writable returns an error unless this user may write all names. SQLite would
+// open a read-only file, and leave a log beside it that nobody can use.
+func writable(file string, names ...string) error {
+	for _, name := range names {
+		if err := access(name); err != nil {
+			return fmt.Errorf("sqlite file %q: %q is not writable by this user; file and folder must be: %w", file, name, err)
+		}
+	}
+	return nil
+}
+
+// openFile tries once. It leaves nothing open if it fails.
+func openFile(file string, opts Options) (_ *Store, err error) {
+	var conns []*conn
+	defer func() {
+		if err != nil {
+			for _, c := range conns {
+				_ = c.close()
+			}
+		}
+	}()
+	for i := range 1 + readerCount {
+		mode, role := "rwc", "PRAGMA journal_size_limit = "+fmt.Sprint(walLimit)
+		if i > 0 {
+			mode, role = "rw", "PRAGMA query_only = ON"
+		}
+		c, err := dial(file, mode)
+		if err != nil {
+			return nil, fault(file, err)
+		}
+		conns = append(conns, c)
+		if i == 0 {
+			if err := prepareFile(c, file); err != nil {
+				return nil, err
+			}
+			// On macOS fsync alone leaves the data in the drive's cache. Elsewhere
+			// these mean nothing.
+			if err := c.run("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON"); err != nil {
+				return nil, fault(file, err)
+			}
+		}
+		if err := c.run(role); err != nil {
+			return nil, fault(file, err)
+		}
+		// Compiling the statements finds a table that is not ours.
+		for _, sql := range []string{sqlGet, sqlList, sqlPut, sqlSwap, sqlDelete} {
+			if _, err := c.prepare(sql); err != nil {
+				return nil, fault(file, err)
+			}
+		}
+		// The first read opens the log and its index.
+		if _, err := get(c, ""); err != nil && !errors.Is(err, driver.ErrNotFound) && !errors.Is(err, driver.ErrUnreadable) {
+			return nil, fault(file, err)
+		}
+	}
+	files, err := identify(file)
+	if err != nil {
+		return nil, fault(file, err)
+	}
+	s := &Store{
+		file:     file,
+		files:    files,
+		pageSize: pageSize,
+		writes:   make(chan *write),
+		writer:   conns[0],
+		readers:  make(chan *conn, readerCount),
+		closing:  make(chan struct{}),
+	}
+	s.watches.init(s, opts.PollPeriod)
+	for _, c := range conns[1:] {
+		s.readers <- c
+	}
+	s.running.Add(1)
+	go s.runWriter(s.writer)
+	return s, nil
+}
+
+// Close waits for the write under way, ends all watches and closes the file.
+// The last process to close it folds the log into it. A hint must not call
+// Close.
+func (s *Store) Close() (err error) {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.watches.close()
+		errs := make([]error, 0, readerCount)
+		for range readerCount {
+			c := <-s.readers
+			errs = append(errs, c.close())
+		}
+		s.running.Wait()
+		// One after the other: of two that closed at once neither would be the
+		// last, and the log would stay.
+		err = fault(s.file, errors.Join(append(errs, s.writer.close())...))
+	})
+	return err
+}
+
+// String names the store in messages.
+func (s *Store) String() string { return "sqlite:" + s.file }
+
+func (s *Store) ready(ctx context.Context) error {
+	select {
+	case <-s.closing:
+		return driver.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}

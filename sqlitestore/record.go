@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	sqldriver "database/sql/driver"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// timeLayout is RFC 3339 with a fixed number of digits, so that times sort as
+// texts and a row keeps its size.
+const timeLayout = "2006-01-02T15:04:05.000000000Z07:00"
+
+// detach returns a copy that shares no memory with rec, with its times as they
+// come back from the file: without location and monotonic reading.
+func detach(rec driver.Record) driver.Record {
+	rec = rec.Clone()
+	rec.Since, rec.Until = rec.Since.UTC().Round(0), rec.Until.UTC().Round(0)
+	if rec.Prev != nil {
+		rec.Prev.Since, rec.Prev.Until = rec.Prev.Since.UTC().Round(0), rec.Prev.Until.UTC().Round(0)
+	}
+	return rec
+}
+
+// encode returns the values of columns. What decode would not understand is an
+// error here, before it is in the file.
+func encode(rec driver.Record) ([]sqldriver.Value, error) {
+	values := []sqldriver.Value{
+		rec.Key, string(rec.State), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
+		int64(rec.Lease), int64(rec.Heartbeat), rec.Host, rec.Label,
+		encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
+		nil, nil, nil, nil, nil, nil, nil, nil,
+	}
+	if p := rec.Prev; p != nil {
+		copy(values[13:], []sqldriver.Value{
+			int64(p.Token), p.Owner, p.Host, p.Label, encodeTime(p.Since), encodeTime(p.Until), string(p.End),
+		})
+	}
+	if rec.Data != nil {
+		values[20] = rec.Data
+	}
+	if _, err := decode(values); err != nil {
+		return nil, fmt.Errorf("write of %q: the file could not give it back: %w", rec.Key, err)
+	}
+	return values, nil
+}
+
+func encodeTime(t time.Time) sqldriver.Value {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(timeLayout)
+}
+
+// decode returns the record of a row. Its error matches driver.ErrUnreadable
+// and names the column; the key is there even then.
+func decode(values []sqldriver.Value) (driver.Record, error) {
+	r := row{values: values}
+	rec := driver.Record{
+		Key:       r.text(),
+		State:     r.state(),
+		Owner:     r.text(),
+		Token:     uint64(r.number(1)),
+		Version:   r.opaque(),
+		Beat:      r.text(),
+		Lease:     time.Duration(r.number(1)),
+		Heartbeat: time.Duration(r.number(0)),
+		Host:      r.text(),
+		Label:     r.text(),
+		Since:     r.time(),
+		Until:     r.time(),
+		End:       driver.EndReason(r.text()),
+	}
+	if values[r.next] != nil {
+		rec.Prev = &driver.Tenure{
+			Token: uint64(r.number(0)),
+			Owner: r.text(),
+			Host:  r.text(),
+			Label: r.text(),
+			Since: r.time(),
+			Until: r.time(),
+			End:   driver.EndReason(r.text()),
+		}
+	}
+	r.next = len(columns) - 1
+	rec.Data = r.blob()
+	if r.problem != "" {
+		return driver.Record{Key: rec.Key}, fmt.Errorf("%w: %q: %s", driver.ErrUnreadable, rec.Key, r.problem)
+	}
+	return rec, nil
+}
+
+// row takes the values of a row one after the other, and remembers the first
+// that cannot be what its column is for. No value is ever converted: a lease of
+// "20s" that reads as 0, or 20, would let everybody take the lock.
+type row struct {
+	values  []sqldriver.Value
+	next    int
+	problem string
+}
+
+func (r *row) take() sqldriver.Value {
+	r.next++
+	return r.values[r.next-1]
+}
+
+func (r *row) text() string {
+	v := r.take()
+	s, ok := v.(string)
+	if !ok {
+		r.bad(v, "a text")
+	}
+	return s
+}
+
+// opaque is a text that is compared, which an empty one must not be.
+func (r *row) opaque() string {
+	s := r.text()
+	if s == "" {
+		r.bad(s, "a text that is not empty")
+	}
+	return s
+}
+
+// state is a word. Words that this version does not know are handed out as they
+// are: whoever gets one neither claims nor takes over.
+func (r *row) state() driver.State {
+	s := r.text()
+	if s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-") != "" {
+		r.bad(s, "a state such as "+string(driver.Held))
+	}
+	return driver.State(s)
+}
+
+func (r *row) number(least int64) int64 {
+	v := r.take()
+	n, ok := v.(int64)
+	if !ok || n < least {
+		r.bad(v, fmt.Sprintf("a whole number of %d or more", least))
+	}
+	return n
+}
+
+func (r *row) time() time.Time {
+	v := r.take()
+	if v == nil {
+		return time.Time{}
+	}
+	s, _ := v.(string)
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		r.bad(v, "a time like 2006-01-02T15:04:05Z")
+	}
+	return t.UTC()
+}
+
+func (r *row) blob() []byte {
+	switch v := r.take().(type) {
+	case nil:
+		return nil
+	case []byte:
+		return append([]byte{}, v...)
+	default:
+		r.bad(v, "a blob")
+		return nil
+	}
+}
+
+func (r *row) bad(v sqldriver.Value, want string) {
+	if r.problem != "" {
+		return
+	}
+	if s, ok := v.(string); ok {
+		v = fmt.Sprintf("%.40q", s)
+	} else if v == nil {
+		v = "NULL"
+	}
+	r.problem = fmt.Sprintf("column %s holds %v, not %s", columns[r.next-1], v, want)
+}

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// pageSize is the highest number of records that List returns at once.
+const pageSize = 500
+
+// Get returns the record of key. Every read is strong.
+func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
+	return read(ctx, s, func(c *conn) (driver.Record, error) { //nolint:contextcheck // see conn
+		rec, err := get(c, key)
+		return rec, s.readFault(err)
+	})
+}
+
+// Claim takes the key of next if it is absent or released.
+//
+// A claim that the first look shows to be hopeless ends there: it takes no lock
+// and waits for no disk. Others are decided inside their transaction.
+func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	if err := driver.CheckClaim(next); err != nil {
+		return now, prev, err
+	}
+	next = detach(next)
+	look, err := s.Get(ctx, next.Key, driver.Strong)
+	if err == nil && look.State != driver.Released {
+		return now, prev, &driver.ConflictError{Key: next.Key, Current: look}
+	}
+	if answer := unreadable(err); answer != nil {
+		return now, prev, answer
+	}
+	if err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return now, prev, driver.NotApplied(err)
+	}
+	var result struct{ now, prev driver.Record }
+	w := &write{key: next.Key, durable: true}
+	w.apply = func(c *conn) (err error) { //nolint:contextcheck // see conn
+		result.now, result.prev, w.answer, err = claim(c, next)
+		return err
+	}
+	if err := s.submit(ctx, w); err != nil {
+		return now, prev, err
+	}
+	return result.now.Clone(), result.prev, nil // Claimed has them share Data
+}
+
+func claim(c *conn, next driver.Record) (now, prev driver.Record, answer, err error) {
+	prev, err = get(c, next.Key)
+	found := err == nil
+	switch {
+	case found && prev.State != driver.Released:
+		return now, prev, &driver.ConflictError{Key: next.Key, Current: prev}, nil
+	case found && prev.Token >= driver.MaxToken:
+		answer = fmt.Errorf("claim of %q: token %d cannot rise", next.Key, prev.Token)
+		return now, prev, driver.NotApplied(driver.Permanent(answer)), nil
+	case !found && !errors.Is(err, driver.ErrNotFound):
+		answer = unreadable(err)
+		if answer != nil {
+			err = nil
+		}
+		return now, prev, answer, err
+	}
+	now = driver.Claimed(next, prev, found)
+	values, err := encode(now)
+	if err != nil {
+		return now, prev, err, nil
+	}
+	_, err = c.exec(sqlPut, values...)
+	return now, prev, nil, err
+}
+
+// Swap replaces prev by next if the stored version and token are those of
+// prev.
+func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
+	next = detach(next)
+	values, err := encode(next)
+	if err != nil {
+		return driver.Record{}, driver.NotApplied(driver.Permanent(err))
+	}
+	// All columns but the key, then the condition.
+	values = append(values[1:], next.Key, prev.Version, int64(prev.Token))
+	w := &write{
+		key:     next.Key,
+		durable: next.Token != prev.Token || !bytes.Equal(next.Data, prev.Data),
+	}
+	w.apply = func(c *conn) error { //nolint:contextcheck // see conn
+		n, err := c.exec(sqlSwap, values...)
+		if n == 0 && err == nil {
+			w.answer, err = conflict(c, next.Key)
+			return err
+		}
+		w.free = next.State != driver.Held
+		return err
+	}
+	if err := s.submit(ctx, w); err != nil {
+		return driver.Record{}, err
+	}
+	return next, nil
+}
+
+// Delete removes the record of prev's key if its version and token are those
+// of prev.
+func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
+	w := &write{key: prev.Key}
+	w.apply = func(c *conn) error { //nolint:contextcheck // see conn
+		n, err := c.exec(sqlDelete, prev.Key, prev.Version, int64(prev.Token))
+		if n == 0 && err == nil {
+			w.answer, err = conflict(c, prev.Key)
+			return err
+		}
+		w.free = true
+		return err
+	}
+	err := s.submit(ctx, w)
+	if absent := (*driver.ConflictError)(nil); errors.As(err, &absent) && absent.Absent {
+		return nil
+	}
+	return err
+}
+
+// List returns the records whose key begins with prefix and comes after
+// cursor. A page is one state of the store; records that are created or
+// deleted between two pages may or may not be seen.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	return read(ctx, s, func(c *conn) (driver.Page, error) { //nolint:contextcheck // see conn
+		var page driver.Page
+		seen, last := 0, ""
+		err := c.query(sqlList, func(row []sqldriver.Value) bool {
+			rec, err := decode(row)
+			if !strings.HasPrefix(rec.Key, prefix) {
+				return false
+			}
+			if seen == s.pageSize {
+				page.Cursor = last
+				return false
+			}
+			seen, last = seen+1, rec.Key
+			if err == nil {
+				page.Records = append(page.Records, rec)
+				return true
+			}
+			if page.Unreadable == nil {
+				page.Unreadable = map[string]error{}
+			}
+			page.Unreadable[rec.Key] = err
+			return true
+		}, prefix, cursor, int64(s.pageSize)+1)
+		return page, s.readFault(err)
+	})
+}
+
+// get returns driver.ErrNotFound, driver.ErrUnreadable, or the engine's error
+// as it is.
+func get(c *conn, key string) (driver.Record, error) {
+	rec, err := driver.Record{}, driver.ErrNotFound
+	if queryErr := c.query(sqlGet, func(row []sqldriver.Value) bool {
+		rec, err = decode(row)
+		return false
+	}, key); queryErr != nil {
+		return driver.Record{}, queryErr
+	}
+	if err != nil {
+		return driver.Record{}, err
+	}
+	return rec, nil
+}
+
+// conflict returns what stands in the way of a write that changed no row, read
+// in the transaction of the write, or an error of the engine.
+func conflict(c *conn, key string) (answer, err error) {
+	rec, err := get(c, key)
+	switch {
+	case err == nil:
+		return &driver.ConflictError{Key: key, Current: rec}, nil
+	case errors.Is(err, driver.ErrNotFound):
+		return &driver.ConflictError{Key: key, Absent: true}, nil
+	}
+	if answer := unreadable(err); answer != nil {
+		return answer, nil
+	}
+	return nil, err
+}
+
+func (s *Store) readFault(err error) error {
+	if err == nil || errors.Is(err, driver.ErrNotFound) || errors.Is(err, driver.ErrUnreadable) {
+		return err
+	}
+	// Nothing was to be written: it may as well be asked again at once.
+	return driver.NotApplied(fault(s.file, err))
+}
+
+// read has fn use one of the reading connections, in a goroutine, so that a
+// disk that does not answer holds up nobody for longer than ctx.
+func read[T any](ctx context.Context, s *Store, fn func(*conn) (T, error)) (T, error) {
+	var zero T
+	if err := s.ready(ctx); err != nil {
+		return zero, err
+	}
+	var c *conn
+	select {
+	case c = <-s.readers:
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	case <-s.closing:
+		return zero, driver.ErrClosed
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		if r.err = s.files.check(); r.err == nil {
+			r.value, r.err = fn(c)
+		}
+		s.readers <- c
+		done <- r
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+}

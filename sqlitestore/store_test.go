@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func TestOddPaths(t *testing.T) {
+	for _, name := range []string{"a b.db", "a?b=c.db", "a#b.db", "a%20b%.db", "a&mode=memory.db", "ä\xff.db", "a'b\"c;d.db", "-x.db"} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			s := mustOpen(t, name) // relative
+			mustClaim(t, s, held("k", "a"))
+			t.Chdir(t.TempDir())
+			other := mustOpen(t, filepath.Join(filepath.Dir(s.file), name))
+			if got := mustGet(t, other, "k"); got.Owner != "a" {
+				t.Fatalf("owner %q through the absolute path", got.Owner)
+			}
+			if _, err := os.Lstat(s.file); err != nil || filepath.Base(s.file) != name {
+				t.Fatalf("file %q: %v", s.file, err)
+			}
+		})
+	}
+}
+
+// TestLinkedPath has two stores come by different names to one file. SQLite
+// would corrupt it if they had different logs.
+func TestLinkedPath(t *testing.T) {
+	dir := t.TempDir()
+	one := mustOpen(t, filepath.Join(dir, "locks.db"))
+	if err := os.Symlink(dir, filepath.Join(dir, "folder")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Symlink("locks.db", filepath.Join(dir, "link.db")); err != nil {
+		t.Skip(err)
+	}
+	mustClaim(t, one, held("k", "a"))
+	for _, name := range []string{"folder/locks.db", "link.db", "folder/link.db"} {
+		two := mustOpen(t, filepath.Join(dir, name))
+		if two.file != one.file {
+			t.Errorf("%s leads to %q, want %q", name, two.file, one.file)
+		}
+		if got := mustGet(t, two, "k"); got.Owner != "a" {
+			t.Errorf("%s: owner %q", name, got.Owner)
+		}
+	}
+}
+
+// TestUnknownColumns has an older version write a record of a newer one.
+func TestUnknownColumns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	rec := mustClaim(t, s, held("k", "a"))
+	shell(t, file, "ALTER TABLE tenure_records ADD COLUMN session TEXT")
+	shell(t, file, "UPDATE tenure_records SET session = 'kept'")
+	rec = mustSwap(t, s, rec, next(rec))
+	mustSwap(t, s, rec, released(rec))
+	mustClaim(t, s, held("k", "b"))
+	if got := ask(t, file, "SELECT session FROM tenure_records"); got != "kept" {
+		t.Fatalf("session is %v, want kept", got)
+	}
+}
+
+func TestDataNilAndEmpty(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	rec := mustClaim(t, s, held("k", "a"))
+	for _, data := range [][]byte{nil, {}, {0}, nil, {}} {
+		after := next(rec)
+		after.Data = data
+		rec = mustSwap(t, s, rec, after)
+		if got := mustGet(t, s, "k").Data; (got == nil) != (data == nil) || len(got) != len(data) {
+			t.Errorf("stored %#v, got %#v", data, got)
+		}
+	}
+}
+
+// TestLinesUp has many goroutines write through one store: none of them meets
+// SQLITE_BUSY, and what they count is exact.
+func TestLinesUp(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	mustClaim(t, s, held("shared", "a"))
+	const workers, rounds = 32, 20
+	var wins atomic.Int64
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			own, _, err := s.Claim(t.Context(), held(fmt.Sprint("own-", i), "a"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range rounds {
+				if own, err = s.Swap(t.Context(), own, next(own)); err != nil {
+					t.Error(err)
+					return
+				}
+				cur, err := s.Get(t.Context(), "shared", driver.Strong)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				after := next(cur)
+				after.Token++
+				_, err = s.Swap(t.Context(), cur, after)
+				if conflict := (*driver.ConflictError)(nil); err != nil && !errors.As(err, &conflict) {
+					t.Error(err)
+					return
+				}
+				if err == nil {
+					wins.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := mustGet(t, s, "shared").Token; got != uint64(wins.Load())+1 {
+		t.Fatalf("token %d after %d takeovers", got, wins.Load())
+	}
+}
+
+// TestNoGoroutineLeft counts goroutines around the life of a store.
+func TestNoGoroutineLeft(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	before := runtime.NumGoroutine()
+	for _, noEvents := range []bool{false, true} {
+		s, err := Open(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.watches.noEvents = noEvents
+		stop, err := s.Watch("a", func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		stop()
+		if _, err := s.Watch("b", func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() error {
+		if now := runtime.NumGoroutine(); now > before {
+			buf := make([]byte, 1<<16)
+			return fmt.Errorf("%d goroutines, %d before:\n%s", now, before, buf[:runtime.Stack(buf, true)])
+		}
+		return nil
+	})
+}
+
+// TestCloseFoldsLog checks that the last to close leaves one file behind.
+func TestCloseFoldsLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	for range 20 {
+		s, err := Open(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustClaim(t, s, held(fresh(), "a"))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if names, _ := filepath.Glob(file + "*"); len(names) != 1 {
+			t.Fatalf("left after Close: %q", names)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// maxBatch is the highest number of writes in one transaction. It bounds how
+// long the first of them waits for the others, and how long other processes are
+// kept out.
+const maxBatch = 128
+
+// write is one Claim, Swap or Delete on its way to the file.
+type write struct {
+	ctx context.Context
+	// durable asks that it outlive a power loss from the moment it is answered.
+	durable bool
+	// apply makes the write within a transaction. It returns an error of the
+	// engine; what the protocol says to it, such as a conflict, goes to answer.
+	apply func(*conn) error
+	// answer is nil if apply wrote something.
+	answer error
+	// free is set if a waiter for key must know at once.
+	free bool
+	key  string
+	done chan error // has room for one, so that the writer never waits
+}
+
+// submit hands a write to the writer and waits for its outcome.
+func (s *Store) submit(ctx context.Context, w *write) error {
+	if err := s.ready(ctx); err != nil {
+		return driver.NotApplied(err)
+	}
+	w.ctx, w.done = ctx, make(chan error, 1)
+	select {
+	case s.writes <- w:
+	case <-ctx.Done():
+		return driver.NotApplied(ctx.Err())
+	case <-s.closing:
+		return driver.NotApplied(driver.ErrClosed)
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-w.done: // both: the outcome is worth more
+		return err
+	default:
+		return fmt.Errorf("sqlite file %q: write under way, outcome unknown: %w", s.file, ctx.Err())
+	}
+}
+
+// runWriter makes all writes of the store on one connection until Close.
+//
+// What waits while a transaction is being synced to the disk goes into the
+// next one together: a thousand heartbeats of a process are a few syncs. No
+// write waits for company, and none of them meets SQLITE_BUSY because of
+// another.
+func (s *Store) runWriter(c *conn) {
+	defer s.running.Done()
+	for {
+		select {
+		case w := <-s.writes:
+			s.commit(c, s.gather(w))
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// gather returns first and the writes that wait now. Those whose caller has
+// gone are answered and dropped: they will never happen.
+func (s *Store) gather(first *write) []*write {
+	var batch []*write
+	for w := first; ; {
+		if err := w.ctx.Err(); err != nil {
+			w.done <- driver.NotApplied(err)
+		} else {
+			batch = append(batch, w)
+		}
+		if len(batch) == maxBatch {
+			return batch
+		}
+		select {
+		case w = <-s.writes:
+		default:
+			return batch
+		}
+	}
+}
+
+// commit makes the writes of batch in one transaction and answers them.
+//
+// Until COMMIT an error means that nothing was written and never will be: this
+// goroutine alone uses the connection, and commits nothing but what began after
+// the last BEGIN IMMEDIATE that succeeded. That holds even if the rollback
+// should fail; BEGIN fails then, too, and the next rollback has its turn.
+func (s *Store) commit(c *conn, batch []*write) {
+	if len(batch) == 0 {
+		return
+	}
+	if err := s.begin(c, batch); err != nil {
+		_ = c.run(sqlRollback)
+		fail(batch, driver.NotApplied(err))
+		return
+	}
+	for _, w := range batch {
+		w.answer, w.free = nil, false
+		if err := w.apply(c); err != nil {
+			_ = c.run(sqlRollback)
+			if len(batch) == 1 {
+				w.done <- driver.NotApplied(fault(s.file, err))
+				return
+			}
+			// One write must not be the undoing of others that happened to wait
+			// beside it. Nothing has been applied, so each is made by itself.
+			for _, w := range batch {
+				s.commit(c, []*write{w})
+			}
+			return
+		}
+	}
+	if _, err := c.exec(sqlCommit); err != nil {
+		_ = c.run(sqlRollback) // fails if the engine has rolled back by itself
+		s.failCommit(batch, err)
+		return
+	}
+	// The others are told before the caller is: it may end the process next.
+	s.ring(batch)
+	for _, w := range batch {
+		w.done <- w.answer
+	}
+}
+
+// begin starts the transaction, with the durability that the batch needs.
+func (s *Store) begin(c *conn, batch []*write) error {
+	if err := s.files.check(); err != nil {
+		return err
+	}
+	mode := syncNormal
+	for _, w := range batch {
+		if w.durable {
+			mode = syncFull
+		}
+	}
+	if s.forceSync != "" {
+		mode = s.forceSync
+	}
+	if mode != s.sync {
+		if err := c.run(mode); err != nil {
+			return fault(s.file, err)
+		}
+		s.sync = mode
+	}
+	_, err := c.exec(sqlBegin)
+	return fault(s.file, err)
+}
+
+// How a commit reaches the disk. In write-ahead logging no commit leaves the
+// file broken, whatever happens; they differ in what a power loss, or a crash
+// of the operating system, may take back. A crash of a process takes back
+// nothing in either.
+//
+// FULL syncs the log with each commit: what was answered stays. It is used for
+// writes that change the token or the data: a token that went back would let a
+// write of a former holder pass the fence, and data are checkpoints that a
+// holder trusts in.
+//
+// NORMAL syncs when the log is folded into the database, and so the last
+// commits may be lost, in order: never one from the middle. It is used for
+// heartbeats, releases and deletions. Whoever loses power loses all holders
+// and contenders of the file with it, since they are on the same host; when
+// they start again they see an older heartbeat, or a lock still held, watch
+// it for its lease, and take over under a higher token. A record whose
+// deletion is lost merely comes back.
+const (
+	syncFull   = "PRAGMA synchronous = FULL"
+	syncNormal = "PRAGMA synchronous = NORMAL"
+)
+
+// failCommit answers a batch whose COMMIT failed.
+//
+// After SQLITE_BUSY the transaction was open still, and has been rolled back.
+// After SQLITE_FULL the engine could not write out all frames of the
+// transaction, of which the last is the one that commits it. Any other error
+// may come after that frame was written, from the sync or later: a recovery
+// may find it and count it, unless another write has gone over it by then.
+func (s *Store) failCommit(batch []*write, err error) {
+	certain := locked(err) || is(err, sqlite3.SQLITE_FULL)
+	err = fault(s.file, err)
+	for _, w := range batch {
+		if certain || w.answer != nil {
+			w.done <- driver.NotApplied(err)
+		} else {
+			w.done <- fmt.Errorf("%w (outcome unknown)", err)
+		}
+	}
+}
+
+func fail(batch []*write, err error) {
+	for _, w := range batch {
+		w.done <- err
+	}
+}
+
+// unreadable returns the answer to a write that met a record which cannot be
+// understood, and nil if err is something else. Trying again will not mend it.
+func unreadable(err error) error {
+	if errors.Is(err, driver.ErrUnreadable) {
+		return driver.NotApplied(driver.Permanent(err))
+	}
+	return nil
+}

@@ -1,0 +1,424 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// class is what an error says to the layer above.
+func class(err error) string {
+	return fmt.Sprintf("not applied %t, permanent %t", errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrPermanent))
+}
+
+const (
+	passes    = "not applied true, permanent false"
+	permanent = "not applied true, permanent true"
+	unknown   = "not applied false, permanent false"
+)
+
+func wantError(t *testing.T, err error, wantClass, wantText string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if got := class(err); got != wantClass {
+		t.Errorf("%v: %s, want %s", err, got, wantClass)
+	}
+	if text := err.Error(); !strings.Contains(text, wantText) || strings.Contains(text, "\n") {
+		t.Errorf("%q: want one line with %q", text, wantText)
+	}
+}
+
+// TestLocked has another program hold the file in each way that there is.
+func TestLocked(t *testing.T) {
+	for _, begin := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {
+		t.Run(begin, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "locks.db")
+			s := mustOpen(t, file)
+			rec := mustClaim(t, s, held("k", "a"))
+			other := dialTest(t, file)
+			defer func() { _ = other.close() }()
+			if err := other.run(begin); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := s.Claim(t.Context(), held("free", "a"))
+			wantError(t, err, passes, "locked by another writer")
+			_, err = s.Swap(t.Context(), rec, next(rec))
+			wantError(t, err, passes, file)
+			wantError(t, s.Delete(t.Context(), rec), passes, "locked by another writer")
+			// Reads, and claims that a read answers, go on.
+			mustGet(t, s, "k")
+			_, _, err = s.Claim(t.Context(), held("k", "b"))
+			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) || conflict.Current.Owner != "a" {
+				t.Errorf("claim of a held lock: %v, want a conflict", err)
+			}
+			if err := other.run("ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			mustSwap(t, s, rec, next(rec))
+		})
+	}
+}
+
+// TestFull fills the database up to its limit.
+func TestFull(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	rec := mustClaim(t, s, held("k", "a"))
+	onWriter(t, s, "PRAGMA max_page_count = 1") // what it has now at least
+	big := next(rec)
+	big.Data = make([]byte, driver.MaxDataLen)
+	_, err := s.Swap(t.Context(), rec, big)
+	wantError(t, err, passes, "no space left")
+	if got := mustGet(t, s, "k"); got.Version != rec.Version {
+		t.Errorf("version %q, want %q", got.Version, rec.Version)
+	}
+	rec = mustSwap(t, s, rec, next(rec)) // a heartbeat needs no space
+	onWriter(t, s, "PRAGMA max_page_count = 1000000")
+	mustSwap(t, s, rec, big)
+}
+
+// onWriter runs a statement on the connection that writes.
+func onWriter(t *testing.T, s *Store, sql string) {
+	t.Helper()
+	if err := s.submit(t.Context(), &write{apply: func(c *conn) error { return c.run(sql) }}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCommitFails has COMMIT itself fail: what came of it is not claimed to be
+// known, and the next write finds the connection in order.
+func TestCommitFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	shell(t, file, "CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+	shell(t, file, "CREATE TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+	violate := func(c *conn) error { return c.run("INSERT INTO child VALUES (1)") }
+	s.writeOutside(t, "PRAGMA foreign_keys = ON")
+	err := s.submit(t.Context(), &write{apply: violate})
+	if err == nil || errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "outcome unknown") {
+		t.Fatalf("%v (%s): want an unknown outcome", err, class(err))
+	}
+	mustClaim(t, s, held("k", "a"))
+}
+
+// writeOutside runs a statement on the connection that writes, outside of a
+// transaction.
+func (s *Store) writeOutside(t *testing.T, sql string) {
+	t.Helper()
+	if err := s.submit(t.Context(), &write{apply: func(c *conn) error {
+		for _, sql := range []string{sqlRollback, sql, sqlBegin} {
+			if err := c.run(sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hold occupies the writer until release is called.
+func (s *Store) hold(t *testing.T) (release func()) {
+	t.Helper()
+	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- s.submit(t.Context(), &write{apply: func(*conn) error {
+			close(began)
+			<-end
+			return nil
+		}})
+	}()
+	<-began
+	return func() {
+		t.Helper()
+		close(end)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestContext cancels writes that wait and a write that is under way.
+func TestContext(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	rec := mustClaim(t, s, held("k", "a"))
+	ctx, cancel := context.WithCancel(t.Context())
+
+	release := s.hold(t)
+	errs := make(chan error, 2)
+	go func() {
+		_, err := s.Swap(ctx, rec, next(rec))
+		errs <- err
+	}()
+	go func() { errs <- s.Delete(ctx, rec) }()
+	cancel()
+	for range 2 {
+		err := <-errs
+		wantError(t, err, passes, "canceled")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v does not match context.Canceled", err)
+		}
+	}
+	release()
+
+	ctx, cancel = context.WithCancel(t.Context())
+	began, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		errs <- s.submit(ctx, &write{apply: func(c *conn) error { //nolint:contextcheck // see conn
+			close(began)
+			<-end
+			_, err := c.exec("UPDATE tenure_records SET label = 'late'")
+			return err
+		}})
+	}()
+	<-began
+	cancel()
+	err := <-errs
+	wantError(t, err, unknown, "outcome unknown")
+	close(end)
+	eventually(t, func() error {
+		if got := mustGet(t, s, "k"); got.Label != "late" {
+			return errors.New("the write that was under way has not been made")
+		}
+		return nil
+	})
+	wantError(t, s.Delete(ctx, rec), passes, "canceled")
+	if got := mustGet(t, s, "k"); got.Version != rec.Version {
+		t.Errorf("version %q: a cancelled write was made", got.Version)
+	}
+}
+
+// TestBatchMates has one write of a transaction fail: the others are made.
+func TestBatchMates(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	shell(t, file, "CREATE TRIGGER poison BEFORE INSERT ON tenure_records WHEN new.key = 'k3' BEGIN SELECT raise(ABORT, 'poison'); END")
+	var batch []*write
+	for i := range 6 {
+		w := &write{ctx: t.Context(), done: make(chan error, 1)}
+		w.apply = func(c *conn) (err error) {
+			_, _, w.answer, err = claim(c, held(fmt.Sprint("k", i%5), "a"))
+			return err
+		}
+		batch = append(batch, w)
+	}
+	c := dialTest(t, file)
+	defer func() { _ = c.close() }()
+	s.commit(c, batch)
+	for i, w := range batch {
+		switch err := <-w.done; {
+		case i == 3:
+			wantError(t, err, permanent, "poison")
+		case i == 5: // the key of the first
+			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) {
+				t.Errorf("the second claim of k0: %v, want a conflict", err)
+			}
+		case err != nil:
+			t.Errorf("k%d: %v", i, err)
+		}
+	}
+}
+
+// TestGather checks that a write whose caller has gone is answered and dropped.
+func TestGather(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := &write{ctx: ctx, done: make(chan error, 1)}
+	if batch := s.gather(w); len(batch) != 0 {
+		t.Error("the write was kept")
+	}
+	wantError(t, <-w.done, passes, "canceled")
+}
+
+// TestClaimSharesNothing changes the data of the record that a claim returns:
+// those of the other record that it returns stay.
+func TestClaimSharesNothing(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	rec := held("k", "a")
+	rec.Data = []byte("data")
+	rec = mustClaim(t, s, rec)
+	mustSwap(t, s, rec, released(rec))
+	now, prev, err := s.Claim(t.Context(), held("k", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.Data[0] = 'X'
+	if string(prev.Data) != "data" {
+		t.Errorf("the former data are %q", prev.Data)
+	}
+}
+
+// TestCloseWaits closes a store while a write is under way.
+func TestCloseWaits(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	release := s.hold(t)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	<-s.closing
+	eventually(t, func() error {
+		if len(s.readers) != 0 {
+			return errors.New("Close does not close the reading connections")
+		}
+		return nil
+	})
+	for range 1000 {
+		runtime.Gosched()
+	}
+	select {
+	case err := <-closed:
+		t.Errorf("Close returned (%v) before the write had ended", err)
+	default:
+	}
+	release()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if _, _, err := s.Claim(t.Context(), held("k", "a")); !errors.Is(err, driver.ErrClosed) || !errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestReplaced takes files away from under an open store. Going on would make
+// two holders, as soon as another process opens what is there now.
+func TestReplaced(t *testing.T) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		for _, how := range []string{"moved", "deleted", "replaced"} {
+			t.Run(how+suffix, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "locks.db")
+				s := mustOpen(t, file)
+				rec := mustClaim(t, s, held("k", "a"))
+				name := file + suffix
+				if how == "deleted" {
+					if err := os.Remove(name); err != nil {
+						t.Skip(err)
+					}
+				} else if err := os.Rename(name, name+".old"); err != nil {
+					t.Skip(err)
+				}
+				if how == "replaced" {
+					write0(t, name, nil)
+				}
+				want := fmt.Sprintf("%q was moved, replaced or deleted while open", s.file+suffix)
+				_, err := s.Swap(t.Context(), rec, next(rec))
+				wantError(t, err, permanent, want)
+				_, _, err = s.Claim(t.Context(), held("l", "a"))
+				wantError(t, err, permanent, want)
+				if _, err = s.Get(t.Context(), "k", driver.Strong); !errors.Is(err, driver.ErrPermanent) {
+					t.Errorf("read: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestCorruptPage overwrites a page of a database between two opens of it.
+func TestCorruptPage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	damage(t, file, 4096, 8192) // the root of the table
+	s := mustOpen(t, file)
+	_, _, err := s.Claim(t.Context(), held("k1", "a"))
+	wantError(t, err, permanent, "corrupt")
+	if _, err = s.List(t.Context(), "", ""); !errors.Is(err, driver.ErrPermanent) {
+		t.Errorf("list: %v", err)
+	}
+}
+
+// TestUnreadableColumns plants one wrong value after the other.
+func TestUnreadableColumns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	for _, set := range []string{
+		"state = 'Held'", "state = ''", "state = 'held '", "token = 0", "token = -1", "version = ''", "lease_ns = 0",
+		"lease_ns = -1", "heartbeat_ns = -1", "since = 'yesterday'", "until = ''", "prev_token = 1",
+		"prev_token = -1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",
+	} {
+		rec := mustClaim(t, s, held("k", "a"))
+		shell(t, file, "UPDATE tenure_records SET "+set)
+		column, _, _ := strings.Cut(set, " ")
+		if column == "prev_token" && strings.HasSuffix(set, "= 1") {
+			column = "prev_owner"
+		}
+		_, err := s.Get(t.Context(), "k", driver.Strong)
+		if !errors.Is(err, driver.ErrUnreadable) || !strings.Contains(err.Error(), "column "+column+" holds") {
+			t.Errorf("%s: Get: %v", set, err)
+		}
+		_, _, err = s.Claim(t.Context(), held("k", "b"))
+		if !errors.Is(err, driver.ErrUnreadable) || !errors.Is(err, driver.ErrNotApplied) {
+			t.Errorf("%s: Claim: %v", set, err)
+		}
+		wrong := rec
+		wrong.Version = "another"
+		_, err = s.Swap(t.Context(), wrong, next(rec))
+		if !errors.Is(err, driver.ErrUnreadable) || !errors.Is(err, driver.ErrNotApplied) {
+			t.Errorf("%s: Swap: %v", set, err)
+		}
+		page, err := s.List(t.Context(), "", "")
+		if err != nil || len(page.Records) != 0 || !errors.Is(page.Unreadable["k"], driver.ErrUnreadable) {
+			t.Errorf("%s: List: %+v, %v", set, page, err)
+		}
+		shell(t, file, "DELETE FROM tenure_records")
+	}
+}
+
+// TestSync checks which writes outlive a power loss from their answer on. What
+// the disk does about it is beyond a test.
+func TestSync(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	const normal, full = 1, 2
+	check := func(what string, want int64) {
+		t.Helper()
+		var got int64
+		// A write like a heartbeat would switch the mode, so the write is one
+		// that asks for what is there.
+		onWriterConn(t, s, s.sync == syncFull, func(c *conn) error {
+			const sql = "PRAGMA synchronous"
+			delete(c.stmts, sql) // its answer is from when it was prepared
+			return c.query(sql, func(row []sqldriver.Value) bool { got = row[0].(int64); return false })
+		})
+		if got != want {
+			t.Errorf("%s: synchronous is %d, want %d", what, got, want)
+		}
+	}
+	rec := mustClaim(t, s, held("k", "a"))
+	check("claim", full)
+	rec = mustSwap(t, s, rec, next(rec))
+	check("heartbeat", normal)
+	data := next(rec)
+	data.Data = []byte("checkpoint")
+	rec = mustSwap(t, s, rec, data)
+	check("data", full)
+	mustSwap(t, s, rec, released(rec))
+	check("release", normal)
+	rec = mustClaim(t, s, held("k", "b"))
+	rec = mustSwap(t, s, rec, next(rec))
+	check("heartbeat", normal)
+	taken := next(rec)
+	taken.Token++
+	rec = mustSwap(t, s, rec, taken)
+	check("takeover", full)
+	if err := s.Delete(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	check("delete", normal)
+}
+
+func onWriterConn(t *testing.T, s *Store, durable bool, fn func(*conn) error) {
+	t.Helper()
+	if err := s.submit(t.Context(), &write{durable: durable, apply: fn}); err != nil {
+		t.Fatal(err)
+	}
+}
