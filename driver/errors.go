@@ -24,7 +24,8 @@ var (
 	ErrPermanent = errors.New("store unusable")
 
 	// ErrUnreadable is returned when a record is there but cannot be
-	// understood. Whoever gets it must not take the lock.
+	// understood. Whoever gets it must not take the lock, and need not try
+	// again: nothing mends the record but a person.
 	ErrUnreadable = errors.New("record unreadable")
 
 	// ErrClosed is returned by calls after Close.
