@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests run real processes: the test binary again, as a driver (a small tenure run that
+// gets its limits by flags) and as the driver's guardian, and shell scripts that misbehave.
+//
+// Every process of a test carries the test's mark in its environment. That is how what is left
+// of a family is found, however it has detached itself: by nothing that the package under
+// test goes by.
+
+const (
+	driverEnv = "GUARD_TEST_DRIVER"
+	markEnv   = "GUARD_TEST_FAMILY"
+)
+
+func TestMain(m *testing.M) {
+	if IsGuardian() {
+		Main()
+	}
+	if os.Getenv(driverEnv) != "" {
+		os.Exit(driver(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// report is what a driver leaves in its report file.
+type report struct {
+	Exit    Exit
+	Started string // the error of Start
+	Status  int
+	Spare   time.Duration // from the return of Wait to the last Expiry
+}
+
+// driver is a caller of the package: it extends the limits with every beat, passes signals on
+// and ends with the command's status, or 73.
+func driver(args []string) int {
+	flags := flag.NewFlagSet("driver", flag.ExitOnError)
+	term := flags.Duration("term", time.Minute, "from each beat to Term")
+	kill := flags.Duration("kill", 2*time.Minute, "from each beat to Kill")
+	expiry := flags.Duration("expiry", 3*time.Minute, "from each beat to Expiry")
+	beat := flags.Duration("beat", 50*time.Millisecond, "between beats")
+	beats := flags.Int("beats", 1<<30, "how many beats there are")
+	stop := flags.Duration("stop", 0, "ask the command to stop after that time")
+	allow := flags.Duration("allow", 500*time.Millisecond, "how long the command may take to stop")
+	contain := flags.Bool("contain", false, "")
+	file := flags.String("report", os.DevNull, "where to leave the report")
+	flags.Parse(args)
+	os.Unsetenv(driverEnv)
+
+	var last Limits
+	limits := func() Limits {
+		now := Now()
+		last = Limits{Term: now.Add(*term), Kill: now.Add(*kill), Expiry: now.Add(*expiry)}
+		return last
+	}
+	signals := make(chan os.Signal, 8)
+	for _, sig := range []os.Signal{
+		syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
+	finish := func(r report) int {
+		b, _ := json.Marshal(r)
+		if err := os.WriteFile(*file, b, 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return r.Status
+	}
+	g, err := Start(Command{
+		Args:    flags.Args(),
+		Contain: *contain,
+		Notify: func(n Notice) {
+			fmt.Fprintf(os.Stderr, "notice: %v %v\n", n.Kind, n.Processes)
+		},
+	}, limits())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status := StartStatus(err)
+		if status == 0 {
+			status = 70
+		}
+		return finish(report{Started: err.Error(), Status: status})
+	}
+	ticker := time.NewTicker(*beat)
+	var asked <-chan time.Time
+	if *stop > 0 {
+		asked = time.After(*stop)
+	}
+	for done := false; !done; {
+		select {
+		case <-ticker.C:
+			if *beats > 0 {
+				*beats--
+				g.Extend(limits())
+			}
+		case sig := <-signals:
+			fmt.Fprintf(os.Stderr, "signal: %v\n", sig)
+			g.Signal(sig)
+		case <-asked:
+			g.Stop(Now().Add(*allow))
+		case <-g.Done():
+			done = true
+		}
+	}
+	exit := g.Wait()
+	spare := last.Expiry.Sub(Now())
+	status := exit.Status()
+	if exit.Reason != Ended {
+		status = 73
+	}
+	return finish(report{Exit: exit, Status: status, Spare: spare})
+}
+
+// family is a driver under test, with its guardian, its command and all that it started.
+type family struct {
+	t      *testing.T
+	dir    string // the scripts' working directory
+	mark   string
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	waited bool
+}
+
+// newFamily prepares a driver with some flags for a shell script. The test may change
+// f.cmd before f.start.
+func newFamily(t *testing.T, script string, flags ...string) *family {
+	t.Helper()
+	f := &family{t: t, dir: t.TempDir()}
+	f.mark = fmt.Sprintf("%s=%s-%d", markEnv, t.Name(), time.Now().UnixNano())
+	args := append([]string{"-report", f.file("report")}, flags...)
+	f.cmd = exec.Command(os.Args[0], append(args, "--", "sh", "-c", script)...)
+	f.cmd.Dir = f.dir
+	f.cmd.Env = append(os.Environ(), driverEnv+"=1", f.mark,
+		"GORACE=atexit_sleep_ms=0") // the race detector's second at exit would count against the guardian
+	f.cmd.Stderr = &f.stderr
+	f.cmd.WaitDelay = 30 * time.Second
+	return f
+}
+
+func startFamily(t *testing.T, script string, flags ...string) *family {
+	t.Helper()
+	f := newFamily(t, script, flags...)
+	f.start()
+	return f
+}
+
+func (f *family) start() {
+	f.t.Helper()
+	if err := f.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		left := f.left()
+		for _, p := range left {
+			_ = p.signal(unix.SIGKILL)
+		}
+		f.wait()
+		if len(left) > 0 {
+			f.t.Errorf("left behind: %v", left)
+		}
+		if f.t.Failed() && f.stderr.Len() > 0 {
+			f.t.Logf("driver's stderr:\n%s", &f.stderr)
+		}
+	})
+}
+
+func (f *family) file(name string) string { return filepath.Join(f.dir, name) }
+
+// await waits until the scripts have written files, and returns the number in the last one.
+func (f *family) await(names ...string) (pid int) {
+	f.t.Helper()
+	for _, name := range names {
+		f.eventually(10*time.Second, "file "+name, func() bool {
+			b, err := os.ReadFile(f.file(name))
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+			return err == nil && bytes.HasSuffix(b, []byte("\n"))
+		})
+	}
+	return pid
+}
+
+func (f *family) eventually(limit time.Duration, what string, ok func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatalf("not within %v: %s; alive: %v", limit, what, f.left())
+		}
+	}
+}
+
+// wait returns the driver's exit status as a shell would show it.
+func (f *family) wait() int {
+	if !f.waited {
+		f.waited = true
+		_ = f.cmd.Wait()
+	}
+	ws := f.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// finish waits for the driver and returns its report. At that instant nothing may be left.
+func (f *family) finish() report {
+	f.t.Helper()
+	f.wait()
+	if left := f.left(); len(left) > 0 {
+		f.t.Errorf("alive after the driver's end: %v", left)
+	}
+	var r report
+	b, err := os.ReadFile(f.file("report"))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		f.t.Fatalf("no report: %v; driver's stderr:\n%s", err, &f.stderr)
+	}
+	return r
+}
+
+// left returns all living processes with the test's mark: driver, guardian, family.
+func (f *family) left() []process {
+	table, err := readProcesses()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var left []process
+	for _, p := range table.all {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), f.mark) {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// below returns what is left but the driver and the guardian.
+func (f *family) below() []process {
+	guardian := f.guardian()
+	return slices.DeleteFunc(f.left(), func(p process) bool {
+		return p.pid == f.cmd.Process.Pid || p.pid == guardian
+	})
+}
+
+func (f *family) dead() bool { return len(f.below()) == 0 }
+
+// guardian returns the guardian's pid, 0 when it is gone.
+func (f *family) guardian() int {
+	for _, p := range f.left() {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if err == nil && bytes.Contains(args, []byte("\x00"+guardianArg+"\x00")) {
+			return p.pid
+		}
+	}
+	return 0
+}
+
+func (f *family) signal(pid int, sig syscall.Signal) {
+	f.t.Helper()
+	if pid <= 0 {
+		f.t.Fatalf("no process to signal")
+	}
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		f.t.Fatal(err)
+	}
+}
+
+// hydra is a family that does all it can to survive: it ignores SIGTERM, and has a background job,
+// a grandchild in a session of its own and one that was forked twice.
+const hydra = `
+trap '' TERM HUP INT
+sh -c 'echo $$ >background; while :; do sleep 100; done' &
+setsid sh -c 'echo $$ >session; while :; do sleep 100; done' &
+( ( setsid sh -c 'echo $$ >double; while :; do sleep 100; done' & ) & )
+echo $$ >main
+while :; do sleep 100; done
+`
+
+func (f *family) awaitHydra() {
+	f.t.Helper()
+	f.await("background", "session", "double", "main")
+	if n := len(f.below()); n < 4 {
+		f.t.Fatalf("the family has %d members only: %v", n, f.below())
+	}
+}

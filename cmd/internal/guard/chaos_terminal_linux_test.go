@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Terminal tests: a driver under an interactive bash in a private tmux server.
+
+type screen struct {
+	*family
+	server string
+}
+
+// newScreen starts a shell that knows $DRIVER, the test's driver.
+func newScreen(t *testing.T) *screen {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("needs tmux")
+	}
+	s := &screen{family: &family{t: t, dir: t.TempDir()}}
+	s.server = fmt.Sprintf("guard-%d-%d", os.Getpid(), time.Now().UnixNano())
+	s.mark = fmt.Sprintf("%s=%s", markEnv, s.server)
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rc := fmt.Sprintf("PS1='ready> '; unset HISTFILE\n"+
+		"driver() { %s=1 GORACE=atexit_sleep_ms=0 %s -report %s/report \"$@\"; }\n",
+		driverEnv, self, s.dir)
+	if err := os.WriteFile(s.file("rc"), []byte(rc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "150", "-y", "50", "-c", s.dir,
+		"env "+s.mark+" bash --noprofile --rcfile "+s.file("rc")+" -i")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("screen:\n%s", strings.TrimSpace(s.text()))
+		}
+		socket, _ := exec.Command("tmux", "-L", s.server, "display-message", "-p", "#{socket_path}").Output()
+		_ = exec.Command("tmux", "-L", s.server, "kill-server").Run()
+		_ = os.Remove(strings.TrimSpace(string(socket))) // the server leaves it
+		for end := time.Now().Add(5 * time.Second); len(s.left()) > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("left behind: %v", s.left())
+				for _, p := range s.left() {
+					_ = p.signal(9)
+				}
+				return
+			}
+		}
+	})
+	s.see("ready>")
+	return s
+}
+
+func (s *screen) tmux(args ...string) string {
+	s.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-L", s.server}, args...)...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("tmux %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+func (s *screen) text() string {
+	out, _ := exec.Command("tmux", "-L", s.server, "capture-pane", "-p", "-S", "-200").Output()
+	return string(out)
+}
+
+// line types a line; key presses a key.
+func (s *screen) line(text string) {
+	s.t.Helper()
+	s.tmux("send-keys", "-l", text)
+	s.key("Enter")
+}
+
+func (s *screen) key(name string) {
+	s.t.Helper()
+	s.tmux("send-keys", name)
+}
+
+func (s *screen) see(text string) {
+	s.t.Helper()
+	s.eventually(15*time.Second, fmt.Sprintf("%q on the screen", text), func() bool {
+		return strings.Contains(s.text(), text)
+	})
+}
+
+func TestTerminalInput(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'read x </dev/tty; echo got-$x; exit 5'; echo status-$?`)
+	s.eventually(10*time.Second, "the command", func() bool { return len(s.left()) >= 4 })
+	s.line("hello")
+	s.see("got-hello")
+	s.see("status-5")
+	// The shell has its terminal back.
+	s.line("echo back-$((40+2))")
+	s.see("back-42")
+}
+
+func TestTerminalInterrupt(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'echo running-$((1+1)); while :; do sleep 100; done'; echo status-$?`)
+	s.see("running-2")
+	s.key("C-c")
+	s.see("status-130")
+}
+
+func TestTerminalSuspendAndForeground(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -term 20s -kill 22s -expiry 30s -- sh -c 'echo running-$((1+1)); read x; echo got-$x; exit 6'; echo status-$?`)
+	s.see("running-2")
+	s.key("C-z")
+	s.see("Stopped")
+	s.see("status-148") // 128 + SIGTSTP: the shell's word for a stopped job
+	s.line("jobs; echo shell-$((40+2))")
+	s.see("shell-42")
+	s.line("fg; echo status-$?")
+	s.see("notice: resumed")
+	s.line("hello")
+	s.see("got-hello")
+	s.see("status-6")
+}
+
+func TestTerminalSuspendTwice(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'echo running-$((1+1)); while :; do sleep 100; done'`)
+	s.see("running-2")
+	s.key("C-z")
+	s.see("notice: suspended")
+	s.see("Stopped")
+	s.line("fg")
+	s.see("notice: resumed")
+	s.key("C-z")
+	s.eventually(10*time.Second, "second stop", func() bool { return strings.Count(s.text(), "notice: suspended") == 2 })
+	s.line("echo shell-$((40+2))")
+	s.see("shell-42")
+	s.line("fg; echo status-$?")
+	s.eventually(10*time.Second, "second fg", func() bool { return strings.Count(s.text(), "notice: resumed") == 2 })
+	s.key("C-c")
+	s.see("status-130")
+}
+
+func TestTerminalSuspendAndBackground(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'while [ ! -e go ]; do sleep 0.05; done; echo working-$((1+1)); read x; echo got-$x; exit 7'`)
+	s.eventually(10*time.Second, "the command", func() bool { return len(s.left()) >= 4 })
+	s.key("C-z")
+	s.see("Stopped")
+	s.line("bg")
+	s.see("notice: resumed")
+	if err := os.WriteFile(s.file("go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.see("working-2")
+	// Now it reads the terminal, which is the shell's: the job is stopped, and fg gives it the terminal.
+	s.eventually(10*time.Second, "second stop", func() bool { return strings.Count(s.text(), "notice: suspended") == 2 })
+	s.line("fg; echo status-$?")
+	s.eventually(10*time.Second, "second fg", func() bool { return strings.Count(s.text(), "notice: resumed") == 2 })
+	s.line("hello")
+	s.see("got-hello")
+	s.see("status-7")
+}
+
+// The command is dead after the deadline, and the guardian continues the stopped job past the
+// expiry: it ends by itself with 73.
+func TestTerminalSuspendPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -term 1s -kill 2s -expiry 4s -- sh -c 'trap "" TERM; echo running-$((1+1)); while :; do sleep 100; done'`)
+	s.see("running-2")
+	s.key("C-z")
+	s.see("Stopped")
+	s.eventually(10*time.Second, "end of everything", func() bool { return !s.running() })
+	s.line("echo shell-$((40+2))")
+	s.see("Exit 73")
+	s.line("fg; echo over-$?")
+	s.see("over-1")
+}
+
+// fg after the deadline, before the expiry.
+func TestTerminalForegroundPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -term 1s -kill 1500ms -expiry 60s -- sh -c 'trap "" TERM; echo running-$((1+1)); while :; do sleep 100; done'`)
+	s.see("running-2")
+	s.key("C-z")
+	s.see("Stopped")
+	s.eventually(10*time.Second, "end of the command", func() bool { return len(s.left()) <= 3 }) // shell, driver, guardian
+	s.line("fg; echo status-$?")
+	s.see("status-73")
+	s.line("echo shell-$((40+2))")
+	s.see("shell-42")
+}
+
+// In a pipeline the others may want the terminal; the command gets it when it asks.
+func TestTerminalPipeline(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'read x; echo got-$x' | sh -c 'cat; read y </dev/tty; echo then-$y'; echo status-${PIPESTATUS[*]}`)
+	s.eventually(10*time.Second, "the command", func() bool { return len(s.left()) >= 4 })
+	s.line("hello")
+	s.see("got-hello")
+	s.line("world")
+	s.see("then-world")
+	s.see("status-0 0")
+	s.line(`driver -- sleep 100 | (trap '' INT; cat)`)
+	s.eventually(10*time.Second, "the command", func() bool { return len(s.left()) >= 5 })
+	s.key("C-z")
+	s.see("notice: suspended")
+	s.line("fg")
+	s.see("notice: resumed")
+	s.key("C-c")
+	s.eventually(10*time.Second, "end of the pipeline", func() bool { return !s.running() })
+	if b, _ := os.ReadFile(s.file("report")); !strings.Contains(string(b), `"Status":130`) {
+		t.Errorf("report %s", b)
+	}
+}
+
+func TestTerminalContain(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -contain -- sh -c 'echo running-$((1+1)); read x; echo got-$x; exit 6'; echo status-$?`)
+	s.see("running-2")
+	s.key("C-z")
+	s.see("Stopped")
+	s.line("fg; echo status-$?")
+	s.see("notice: resumed")
+	s.line("hello")
+	s.see("got-hello")
+	s.see("status-6")
+}
+
+// While what the command left behind is awaited, the terminal is the caller's: Ctrl-C reaches it.
+func TestTerminalWhileAwaiting(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'setsid sleep 100 & exit 4'; echo status-$?`)
+	s.see("notice: awaiting [")
+	s.key("C-c")
+	s.see("signal: interrupt")
+	for _, p := range s.left() {
+		if p.name == "sleep" {
+			_ = p.signal(15)
+		}
+	}
+	s.see("status-4")
+}
+
+// The terminal's modes come back when the command was killed.
+func TestTerminalModes(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -- sh -c 'stty raw -echo; kill -9 $$'; stty -a | grep -o -E ' -?(icanon|echo) '; echo status-$?`)
+	s.see("status-0")
+	text := s.text()
+	if strings.Contains(text, "\n -icanon") || strings.Contains(text, "\n -echo ") {
+		t.Error("the terminal is left raw")
+	}
+}
+
+// running reports whether anything but the shell is there.
+func (s *screen) running() bool {
+	for _, p := range s.left() {
+		if p.name != "bash" {
+			return true
+		}
+	}
+	return false
+}

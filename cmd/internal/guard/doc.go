@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guard runs a command that must be dead by a given instant, together
+// with everything that the command started.
+//
+// It knows nothing of locks or leases. Its caller hands it three instants on the
+// boot clock (see [Limits]), newer ones after each heartbeat, and asks at the end
+// what became of the command. On Linux the command is watched from two processes:
+//
+//	caller ──parent of──> guardian ──parent of──> command ──> whatever it starts
+//
+// The guardian is the same binary, executed again (see [IsGuardian]), in a process
+// group of its own. The limits reach it through a pipe. Both the caller and the
+// guardian are subreapers, so that no descendant, however it detaches itself, can
+// leave the tree, and each of them holds the deadline by itself:
+//
+//   - The caller is killed: the guardian reads the end of the pipe and kills all.
+//   - The caller is stopped: the guardian terminates and kills in time, and past
+//     [Limits.Expiry] continues the caller, which then learns it from [Guard.Wait].
+//   - The guardian is killed: the caller inherits what is left, and kills it.
+//   - The guardian is stopped: the caller terminates and kills in time.
+//
+// The instants are on CLOCK_BOOTTIME, so that time spent in suspend counts.
+//
+// # Guarantees
+//
+// On Linux, while the caller or the guardian can run: from Limits.Term on every
+// descendant has been sent SIGTERM (and SIGCONT, so that stopped ones see it); from
+// Limits.Kill on every descendant is sent SIGKILL, again and again until wait4
+// says that none is left. [Guard.Wait] returns only then. The command is not started
+// before the guardian has its limits, and never after Term.
+//
+// SIGTERM reaches each process once: a second one means "at once" to many programs.
+// The family is stopped while it is sent, so that no fork slips between the look and
+// the signal, and what a dying process starts to clean up is left alone until Kill.
+//
+// With [Command.Contain] the guardian is process 1 of a pid namespace, and the kernel
+// ends the whole family with it: nothing survives even when the caller and the
+// guardian are killed at the same instant. Its signals are kill(-1), which outside of a namespace
+// would be the whole machine: a guardian that is not process 1 refuses to start, and to send them.
+//
+// # What is not guaranteed
+//
+//   - Set-user-ID children of an unprivileged guardian cannot be signalled by it
+//     (with Contain they cannot exist, or die with the namespace).
+//   - Work handed to another daemon (systemd-run, docker run, at, a database) is not
+//     a descendant.
+//   - A process in uninterruptible sleep dies when the kernel lets it go. Wait does
+//     not return before.
+//   - If caller, guardian and command are all stopped together, nobody acts; the same
+//     when the caller is stopped and the guardian killed (the command itself then dies
+//     by its parent-death signal, what it started does not).
+//   - Without Contain, killing the caller and the guardian at the same instant kills
+//     the command by its parent-death signal, but not what it started.
+//   - Without Contain, a family that forks and exits faster than /proc can be read may
+//     outrun the signals for a while.
+//   - With Contain, a stopped caller is not continued past Expiry: the kernel lets no
+//     process signal another outside of its pid namespace. The family is dead in time
+//     all the same. /proc is not mounted anew, so ps inside shows the outer pids.
+//   - When the guardian dies before its time, everything that is a child of the
+//     calling process is killed, the caller's own helpers (a credential_process)
+//     included: an orphan that was inherited cannot be told from them.
+//   - Off Linux there is no guardian: the caller alone signals the command's process
+//     group, and Windows is not supported at all.
+package guard

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// find looks a program up as execvp(3) does, which is what people know from env, nice
+// and flock: an empty or relative entry of PATH counts, and a file that is there but may
+// not be executed is told from one that is missing. (os/exec does neither.)
+func (c *Command) find() (string, error) {
+	if len(c.Args) == 0 || c.Args[0] == "" {
+		return "", fmt.Errorf("%w: no command given", ErrNotFound)
+	}
+	name := c.Args[0]
+	if strings.Contains(name, "/") {
+		return name, c.runnable(name)
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, kv := range c.environ() {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v
+		}
+	}
+	var denied error
+	for dir := range strings.SplitSeq(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		file := dir + "/" + name
+		err := c.runnable(file)
+		if err == nil {
+			return file, nil
+		}
+		if denied == nil && errors.Is(err, ErrCannotRun) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", fmt.Errorf("%w: %q is not in PATH", ErrNotFound, name)
+}
+
+// runnable reports why a file cannot be executed. Relative paths are taken from Dir,
+// where the command will look for them.
+func (c *Command) runnable(file string) error {
+	if c.Dir != "" && !filepath.IsAbs(file) {
+		file = filepath.Join(c.Dir, file)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return fmt.Errorf("%w: %s: %w", ErrNotFound, file, err)
+		}
+		return fmt.Errorf("%w: %s: %w", ErrCannotRun, file, err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return fmt.Errorf("%w: %s: %w", ErrCannotRun, file, unix.EISDIR)
+	}
+	if err := unix.Access(file, unix.X_OK); err != nil {
+		return fmt.Errorf("%w: %s: %w (chmod +x, or name its interpreter)", ErrCannotRun, file, err)
+	}
+	return nil
+}
+
+// startError explains why the kernel did not run a program that [Command.find] accepted.
+func startError(path string, err error) error {
+	hint := ""
+	kind := ErrCannotRun
+	switch {
+	case errors.Is(err, unix.ENOEXEC):
+		hint = " (not a program for this machine, or a script without a #! line)"
+	case errors.Is(err, unix.ENOENT):
+		// The file was there a moment ago: what is missing is what it names.
+		hint = " (its interpreter or loader is missing)"
+		if unix.Access(path, unix.F_OK) != nil {
+			kind, hint = ErrNotFound, ""
+		}
+	case errors.Is(err, unix.E2BIG):
+		hint = " (arguments and environment are too long together)"
+	}
+	return fmt.Errorf("%w: %s: %w%s", kind, path, err, hint)
+}

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package guard
+
+import (
+	"fmt"
+	"os"
+)
+
+var errSystem = fmt.Errorf("%w: running a command under a lock needs process groups; use the library, or a Unix system", ErrUnsupported)
+
+// Guard is a command under guard. There is none on this system.
+type Guard struct{}
+
+// Start returns an error that matches [ErrUnsupported].
+func Start(Command, Limits) (*Guard, error) { return nil, errSystem }
+
+// Extend does nothing.
+func (*Guard) Extend(Limits) {}
+
+// Stop does nothing.
+func (*Guard) Stop(Instant) {}
+
+// Signal does nothing.
+func (*Guard) Signal(os.Signal) {}
+
+// Done returns a closed channel.
+func (*Guard) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// Wait returns at once.
+func (*Guard) Wait() Exit { return Exit{Code: -1} }
+
+// IsGuardian reports whether this process was started to be a guardian.
+func IsGuardian() bool { return false }
+
+// Main is a guardian's life. There is none on this system.
+func Main() { os.Exit(64) }
+
+func (*Command) find() (string, error) { return "", errSystem }

@@ -1,0 +1,421 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// guardianArg marks a guardian's command line: name, guardianArg, a spec, the program's path,
+// the command's arguments. People see it in ps.
+const guardianArg = "--tenure-guardian"
+
+// IsGuardian reports whether this process was started by [Start] to be a guardian. The
+// first thing that the main function of a program using this package does is
+//
+//	if guard.IsGuardian() {
+//		guard.Main()
+//	}
+func IsGuardian() bool { return len(os.Args) > 1 && os.Args[1] == guardianArg }
+
+// Main is a guardian's life. It does not return.
+func Main() {
+	// The command's parent-death signal comes when the thread that started it ends.
+	runtime.LockOSThread()
+	g, err := newGuardian(os.Args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: started by hand? %v\n", guardianArg, err)
+		os.Exit(64)
+	}
+	if err := g.run(); err != nil {
+		fmt.Fprintf(os.Stderr, "tenure guardian: %v\n", err)
+		os.Exit(1) // the caller inherits and kills what is left
+	}
+	os.Exit(0)
+}
+
+// guardianSpec is what a guardian has to know from its start. The four descriptors begin at
+// fd: the caller's frames, frames to the caller, a pidfd of the caller, the terminal. The
+// last two may be closed.
+type guardianSpec struct {
+	fd         int
+	parent     int // the caller's pid, as /proc shows it
+	contain    bool
+	foreground bool // give the terminal to the command from its start
+}
+
+const guardianSpecFormat = "fd=%d,parent=%d,contain=%t,foreground=%t"
+
+func (s guardianSpec) String() string {
+	return fmt.Sprintf(guardianSpecFormat, s.fd, s.parent, s.contain, s.foreground)
+}
+
+type phase int
+
+const (
+	waiting     phase = iota // for the first limits
+	running                  // the command was started
+	terminating              // everything was sent SIGTERM
+	killing                  // everything is sent SIGKILL
+)
+
+// guardian is the state of a guardian process. It is used by one locked thread: the order of
+// each round (read the clock, then the pipe, then the children, then decide) is what
+// makes the decisions right after the process was stopped for a while.
+type guardian struct {
+	spec              guardianSpec
+	path              string
+	args              []string
+	in, out           int
+	parentFD, ttyFD   int
+	timer, childEvent int
+
+	inbox, outbox []byte
+	given         bool // the first orders have come
+	orders        orders
+	callerGone    bool
+
+	phase     phase
+	pid       int  // the command's
+	alive     bool // the command itself has not been reaped
+	childless bool // wait4 said ECHILD
+	reason    Reason
+	killed    bool
+	nextCall  Instant // when the caller may be continued again
+}
+
+func newGuardian(argv []string) (*guardian, error) {
+	if len(argv) < 5 {
+		return nil, errors.New("too few arguments")
+	}
+	g := &guardian{path: argv[3], args: argv[4:]}
+	s := &g.spec
+	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.foreground); err != nil {
+		return nil, err
+	}
+	if s.contain && unix.Getpid() != 1 {
+		return nil, errors.New("contain was asked for, but this is not process 1 of a pid namespace")
+	}
+	g.in, g.out, g.parentFD, g.ttyFD = s.fd, s.fd+1, s.fd+2, s.fd+3
+	for _, fd := range []int{g.in, g.out} {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			return nil, fmt.Errorf("descriptor %d is not a pipe", fd)
+		}
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, err
+		}
+	}
+	// None of them must reach the command: it could keep the pipes open, or take the terminal.
+	for _, fd := range []*int{&g.in, &g.out, &g.parentFD, &g.ttyFD} {
+		if _, err := unix.FcntlInt(uintptr(*fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+			*fd = -1
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
+	}
+	var err error
+	if g.timer, err = openTimer(); err != nil {
+		return nil, err
+	}
+	if g.childEvent, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	g.catchSignals()
+	_ = os.WriteFile("/proc/self/comm", []byte("tenure-guardian"), 0) // "exe" tells nobody anything
+	return g, nil
+}
+
+// catchSignals makes the guardian deaf to signals that end or stop a program: its caller
+// passes on what is meant for the command. They are caught, not ignored, since what is
+// ignored stays so in the command; and what came ignored (nohup) is left alone for the
+// same reason.
+func (g *guardian) catchSignals() {
+	deaf := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(deaf, sig)
+		}
+	}
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	go func() { // lives as long as the process
+		one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
+		for range children {
+			_, _ = unix.Write(g.childEvent, one)
+		}
+	}()
+}
+
+// run returns nil when nothing is left below the guardian. Any error means that the
+// guardian cannot do its duty; the caller then takes over what it leaves.
+func (g *guardian) run() error {
+	backoff := time.Millisecond
+	for {
+		// The clock before the pipe: what the caller wrote before this instant is seen below. The
+		// other way round a guardian that is stopped in between would judge old limits by a late clock.
+		now := Now()
+		g.listen()
+		g.reap()
+
+		switch {
+		case g.phase == waiting && g.callerGone:
+			return nil
+		case g.phase == waiting && !g.given:
+		case g.phase == waiting && g.orders.term(now):
+			g.tell(frame{kind: frameRefused})
+			return g.flush()
+		case g.phase == waiting:
+			if err := g.start(); err != nil {
+				errno := syscall.EINVAL
+				errors.As(err, &errno)
+				g.tell(frame{kind: frameNotStarted, arg: int32(errno)})
+				return g.flush()
+			}
+			continue // it may have ended already
+		case g.childless:
+			return g.finish()
+		case g.phase != killing && (g.callerGone || now >= g.orders.kill()):
+			g.phase = killing
+			g.setReason()
+			g.killed = true
+		case g.phase == running && g.orders.term(now):
+			g.phase = terminating
+			g.setReason()
+			g.tell(frame{kind: frameTerminating})
+			g.terminate()
+		}
+
+		if g.phase == killing {
+			g.kill()
+		}
+		if g.phase >= terminating && now >= g.orders.Expiry {
+			g.continueCaller(now)
+		}
+		backoff = g.sleep(now, backoff)
+	}
+}
+
+func (g *guardian) setReason() {
+	if g.reason == Ended {
+		g.reason = g.orders.reason()
+	}
+}
+
+// sleep waits for the next thing to do, and returns the next backoff of killing.
+func (g *guardian) sleep(now Instant, backoff time.Duration) time.Duration {
+	fds := []unix.PollFd{
+		{Fd: int32(g.in), Events: unix.POLLIN},
+		{Fd: int32(g.childEvent), Events: unix.POLLIN},
+		{Fd: int32(g.timer), Events: unix.POLLIN},
+		{Fd: int32(g.out), Events: unix.POLLOUT},
+	}
+	if g.callerGone {
+		fds[0].Fd = -1 // always readable from now on
+	}
+	if len(g.outbox) == 0 || g.callerGone {
+		fds[3].Fd = -1
+	}
+	timeout := -1
+	switch g.phase {
+	case waiting:
+		fds[2].Fd = -1
+	case running:
+		_ = armTimer(g.timer, g.orders.Term)
+	case terminating:
+		_ = armTimer(g.timer, g.orders.kill())
+	case killing:
+		// Every look at /proc costs, so the deaths of a large family do not each cause one.
+		timeout = int(backoff / time.Millisecond)
+		backoff = min(2*backoff, 64*time.Millisecond)
+		fds[0].Fd, fds[2].Fd, fds[3].Fd = -1, -1, -1
+		time.Sleep(time.Millisecond)
+	}
+	_, _ = unix.Poll(fds, timeout) // an interrupted poll is a round too many
+	var count [8]byte
+	_, _ = unix.Read(g.childEvent, count[:])
+	return backoff
+}
+
+// listen takes in all frames that the pipe holds.
+func (g *guardian) listen() {
+	if g.callerGone {
+		return
+	}
+	var buf [64 * frameSize]byte
+	for {
+		n, err := unix.Read(g.in, buf[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return
+		case err != nil || n == 0:
+			g.callerGone = true
+			return
+		}
+		g.inbox = append(g.inbox, buf[:n]...)
+		for len(g.inbox) >= frameSize {
+			f, err := parseFrame(g.inbox[:frameSize])
+			if err != nil {
+				g.callerGone = true // nothing that comes can be trusted
+				return
+			}
+			g.inbox = g.inbox[frameSize:]
+			g.obey(f)
+		}
+	}
+}
+
+func (g *guardian) obey(f frame) {
+	switch f.kind {
+	case frameOrders:
+		g.given = true
+		g.orders = f.orders
+	case frameSignal:
+		g.signalGroup(unix.Signal(f.arg))
+	case frameContinue:
+		if g.phase != running {
+			return
+		}
+		if f.arg == 1 && g.ttyFD >= 0 {
+			_ = setForeground(g.ttyFD, g.pid)
+		}
+		g.signalGroup(unix.SIGCONT)
+	}
+}
+
+// reap takes in all changes of state of children, its own and inherited.
+func (g *guardian) reap() {
+	for g.phase != waiting {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ECHILD:
+			g.childless = true
+			return
+		case err != nil || pid == 0:
+			return
+		case pid != g.pid:
+		case status.Stopped():
+			if g.phase == running {
+				g.tell(frame{kind: frameStopped, arg: int32(status.StopSignal())})
+			}
+		default:
+			g.alive = false
+			g.tell(frame{kind: frameEnded, arg: int32(status)})
+		}
+	}
+}
+
+func (g *guardian) start() error {
+	attr := &syscall.ProcAttr{
+		Env:   os.Environ(), // the command's: the guardian was started with it
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if g.spec.foreground {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, g.ttyFD
+	}
+	pid, err := syscall.ForkExec(g.path, g.args, attr)
+	if g.spec.foreground && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EPERM)) {
+		attr.Sys.Foreground = false // the terminal hung up meanwhile
+		pid, err = syscall.ForkExec(g.path, g.args, attr)
+	}
+	if err != nil {
+		return err
+	}
+	g.pid, g.alive, g.phase = pid, true, running
+	g.tell(frame{kind: frameStarted, arg: int32(pid)})
+	return nil
+}
+
+// finish reports that nothing is left. If the deadline had to be kept for a caller that is
+// stopped, it stays to continue it: without that, nobody would learn of the loss.
+func (g *guardian) finish() error {
+	done := frame{kind: frameDone, arg: int32(g.reason)}
+	if g.killed {
+		done.arg |= doneKilled
+	}
+	g.tell(done)
+	for g.phase >= terminating && !g.spec.contain && isStopped(g.spec.parent) && g.isParent() {
+		now := Now()
+		if now >= g.orders.Expiry {
+			g.continueCaller(now)
+			break
+		}
+		g.write()
+		wait := min(g.orders.Expiry.Sub(now), 50*time.Millisecond)
+		_, _ = unix.Poll(nil, int(wait/time.Millisecond)+1)
+	}
+	return g.flush()
+}
+
+// isParent guards against a number that changed hands.
+func (g *guardian) isParent() bool { return unix.Getppid() == g.spec.parent }
+
+// continueCaller wakes a stopped caller, at most once a second: whoever stops it again
+// may mean it.
+func (g *guardian) continueCaller(now Instant) {
+	if g.callerGone || g.spec.contain || now < g.nextCall || !isStopped(g.spec.parent) || !g.isParent() {
+		return
+	}
+	g.nextCall = now.Add(time.Second)
+	if err := unix.PidfdSendSignal(g.parentFD, unix.SIGCONT, nil, 0); err != nil {
+		_ = unix.Kill(g.spec.parent, unix.SIGCONT)
+	}
+}
+
+// tell queues a frame for the caller, who may be stopped: the guardian never waits for it.
+func (g *guardian) tell(f frame) {
+	if f.kind == frameStopped && len(g.outbox) > 0 {
+		return // the only kind that can come without end
+	}
+	g.outbox = f.append(g.outbox)
+	g.write()
+}
+
+func (g *guardian) write() {
+	for len(g.outbox) > 0 && !g.callerGone {
+		n, err := unix.Write(g.out, g.outbox)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return
+		case err != nil:
+			g.outbox = nil // the end of the other pipe will tell
+			return
+		default:
+			g.outbox = g.outbox[n:]
+		}
+	}
+}
+
+// flush writes what is queued. Nothing is left below the guardian by now, so it may wait.
+func (g *guardian) flush() error {
+	for {
+		g.write()
+		if len(g.outbox) == 0 || g.callerGone {
+			return nil
+		}
+		fds := []unix.PollFd{{Fd: int32(g.out), Events: unix.POLLOUT}}
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return os.NewSyscallError("poll", err)
+		}
+	}
+}
