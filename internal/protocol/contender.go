@@ -58,7 +58,7 @@ type Contender struct {
 	hinted   bool // the record changed while a request was under way
 	failures int
 	retry    time.Duration
-	silent   time.Duration // since when the store gives no answer
+	silent   time.Duration // since when the store was asked and gives no answer
 	mute     bool
 	lastErr  error
 
@@ -168,10 +168,6 @@ func (c *Contender) act(now time.Duration) *Request {
 	if c.out != nil || c.Over() {
 		return nil
 	}
-	if c.ending && now >= c.cleanBy {
-		c.unknown, c.own = nil, nil // what may come yet runs out by itself
-		return nil
-	}
 	if !c.ending && c.begun && !c.resolve && c.own == nil {
 		if c.judge(now); c.ending {
 			return c.act(now)
@@ -254,10 +250,10 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 	case NotApplied:
 		c.fail(now, r.Err)
 	case Unknown:
-		if out.Kind != Release {
+		if out.Kind == Claim || out.Kind == Takeover {
 			c.unknown = c.unknown.add(c.attempt)
+			c.resolve = !c.ending
 		}
-		c.resolve = !c.ending
 		c.fail(now, r.Err)
 	}
 	return Action{Request: c.act(now)}
@@ -301,19 +297,22 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.own = &rec
 	case own:
 		c.grant = &Grant{Record: r.Record, Sent: a.sent, Former: r.Former}
+	case c.ending && now >= c.cleanBy:
+		c.unknown = nil // what may come yet runs out by itself
 	case c.ending:
-		// Not there now, but it may be yet. Look again later and later.
-		c.retry = now + c.t.Refresh<<min(c.cleaned, 16)
+		// Not there now, but it may be yet. Look again later and later, and once
+		// more at the end.
+		c.retry = min(now+min(c.t.Refresh, c.t.Lease/16)<<min(c.cleaned, 5), c.cleanBy)
 		c.cleaned++
 	}
 }
 
 func (c *Contender) fail(now time.Duration, err error) {
 	if !c.mute {
-		c.mute, c.silent = true, now
+		c.mute, c.silent = true, c.sent
 	}
 	c.lastErr = err
-	if c.ending && errors.Is(err, driver.ErrPermanent) {
+	if c.ending && (now >= c.cleanBy || errors.Is(err, driver.ErrPermanent)) {
 		c.unknown, c.own = nil, nil // it cannot be cleaned up
 	}
 	c.retry = now + c.t.backoff(c.env, c.failures)

@@ -402,18 +402,20 @@ func (h *Holder) request(now time.Duration) *Request {
 	if h.over || h.out != nil || now < h.retry {
 		return nil
 	}
-	next := h.rec.Clone()
-	next.Version = h.env.Fresh()
 	kind := Heartbeat
 	switch {
 	case h.done:
-		// The version is a new one, so that a heartbeat still under way
-		// somewhere cannot revive the record.
 		kind = Release
-		next.State, next.End = driver.Released, driver.EndReleased
 	case h.quiet, !h.asked() && (h.t.Manual || now < h.beat):
 		return nil
-	default:
+	}
+	next := h.rec.Clone()
+	// A release has a new version as well, so that a heartbeat still under way
+	// somewhere cannot revive the record.
+	next.Version = h.env.Fresh()
+	if kind == Release {
+		next.State, next.End = driver.Released, driver.EndReleased
+	} else {
 		next.Beat = next.Version
 		next.Lease, next.Heartbeat = h.t.Lease, h.period()
 	}

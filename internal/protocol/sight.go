@@ -30,6 +30,7 @@ type Sight struct {
 	// period and a change of the beat was seen.
 	phase  bool
 	lo, hi time.Duration
+	chased int // looks after a heartbeat that is overdue
 }
 
 // NewSight returns the sight of a record that was not looked at yet.
@@ -38,38 +39,57 @@ func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env} }
 // Saw notes a reply: rec as the store showed it, or no record. sent is the
 // instant before the request, now the one after its reply.
 func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
-	same := s.known && s.found && found && rec.State == s.rec.State &&
-		rec.Token == s.rec.Token && rec.Sign() == s.rec.Sign() && rec.Lease == s.rec.Lease
-	switch {
-	case same:
+	was, asked, seen := s.rec, s.asked, s.known && s.found
+	s.rec, s.known, s.found = rec, true, found
+	s.looked, s.asked = now, sent
+	switch term := seen && found && rec.State == was.State && rec.Token == was.Token; {
+	case term && rec.Sign() == was.Sign() && rec.Lease == was.Lease:
 		// No heartbeat had reached the store when the request was sent.
 		s.lo = max(s.lo, sent)
-	case found && rec.State == driver.Held:
-		s.expect(sent, now, rec)
-		s.since = now
+	case term && rec.State == driver.Held:
+		s.since, s.chased = now, 0
+		s.expect(asked, now)
 	default:
+		s.since, s.chased = now, 0
 		s.phase = false
-		s.since = now
 	}
-	s.known, s.found, s.rec = true, found, rec
-	s.looked, s.asked = now, sent
 	s.next = s.schedule()
 }
 
-// expect narrows down when the holder beats. The beat that rec shows was
-// written after the look before was sent, and before now.
-func (s *Sight) expect(sent, now time.Duration, rec driver.Record) {
-	renewed := s.known && s.found && s.rec.State == driver.Held && s.rec.Token == rec.Token && rec.Heartbeat > 0
-	if !renewed {
+// holds says whether the record shows a holder.
+func (s *Sight) holds() bool { return s.known && s.found && s.rec.State == driver.Held }
+
+// period returns the period of the holder's heartbeats, 0 if looks do not
+// follow it: because the record does not say it, or nonsense, or because they
+// are so rare that most heartbeats go by unseen.
+func (s *Sight) period() time.Duration {
+	h := s.rec.Heartbeat
+	if h < minPeriod || h > s.t.wait(s.rec) || s.t.Refresh > 2*h {
+		return 0
+	}
+	return h
+}
+
+// minPeriod is the shortest period that looks follow.
+const minPeriod = time.Millisecond
+
+// expect narrows down when the holder beats. The beat that the record shows
+// was written in (lo, hi].
+func (s *Sight) expect(lo, hi time.Duration) {
+	h := s.period()
+	if h == 0 {
 		s.phase = false
 		return
 	}
-	lo, hi := s.asked, now
-	if s.phase && max(lo, s.lo) < min(hi, s.hi) {
-		lo, hi = max(lo, s.lo), min(hi, s.hi) // it came as expected
+	lo = max(lo, hi-h) // it is the latest of several, perhaps
+	if s.phase {
+		missed := max(0, (hi-s.hi)/h) * h
+		if l, r := max(lo, s.lo+missed), min(hi, s.hi+missed); l < r {
+			lo, hi = l, r // it came as expected
+		}
 	}
 	s.phase = true
-	s.lo, s.hi = lo+rec.Heartbeat, hi+rec.Heartbeat
+	s.lo, s.hi = lo+h, hi+h
 }
 
 // Record returns the record as last seen, and false if there was none or
@@ -87,53 +107,57 @@ func (s *Sight) Since() time.Duration { return s.since }
 // certain, if no other sign of life is seen until then, and false if the
 // record shows no holder.
 func (s *Sight) DeadAt() (time.Duration, bool) {
-	if !s.known || !s.found || s.rec.State != driver.Held {
+	if !s.holds() {
 		return 0, false
 	}
 	return s.since + s.t.wait(s.rec), true
 }
 
-// NextLook returns when to look again: a refresh period after the last look,
-// or sooner. A look falls soon after the holder's next expected heartbeat, so
-// that its death is counted from its last sign of life and not from up to a
-// refresh period later; and one falls shortly before the holder counts as
-// dead, so that a takeover does not fail for old knowledge.
+// NextLook returns when to look again: about a refresh period after the last
+// look, or sooner. A look falls soon after the holder's next expected
+// heartbeat, so that its death is counted from its last sign of life and not
+// from up to a refresh period later; and one falls shortly before the holder
+// counts as dead, so that a takeover does not fail for old knowledge.
 func (s *Sight) NextLook() time.Duration { return s.next }
 
 func (s *Sight) schedule() time.Duration {
 	r := s.t.Refresh
 	next := s.looked + s.env.between(r-r/8, r+r/8)
-	dead, ok := s.DeadAt()
-	if !ok {
+	dead, held := s.DeadAt()
+	if !held {
 		return next
+	}
+	if h := s.period(); h > 0 && s.phase {
+		next = s.aligned(next, h)
 	}
 	w := s.t.wait(s.rec)
 	if early := dead - w/10; early > s.looked {
 		next = min(next, early+s.env.between(0, w/20))
 	}
-	if s.phase {
-		next = min(next, s.aligned(next))
-	}
 	return next
 }
 
-// aligned returns the latest instant up to limit that lies soon after an
+// aligned returns the latest instant up to about limit that lies soon after an
 // expected heartbeat, or limit if none is expected until then. While the
 // expectation is wide, the instant is in the middle of it, which halves it.
-func (s *Sight) aligned(limit time.Duration) time.Duration {
-	h := s.rec.Heartbeat
+func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	lo, hi := s.lo, s.hi
-	if hi <= s.looked { // a heartbeat is overdue: expect the ones after it
+	if hi <= s.looked {
+		// A heartbeat is overdue. If it is only late, it shall be seen soon
+		// after it comes; if the holder is dead, these looks are few.
+		if gap := h / 64 << s.chased; gap < s.t.Refresh {
+			s.chased++
+			return s.looked + s.env.between(gap/2, gap)
+		}
 		n := (s.looked-hi)/h + 1
 		lo, hi = lo+n*h, hi+n*h
 	}
-	if n := (limit - hi) / h; limit > hi && n > 0 {
-		lo, hi = lo+n*h, hi+n*h
+	late := limit + s.t.Refresh/4 // rather than to look now and again soon
+	if wide := hi - lo; wide > h/32 && lo+wide/2 > s.looked && lo+wide/2 < late {
+		return lo + wide/2 // of the first, as the ones after it would hide it
 	}
-	if wide := hi - lo; wide > h/32 && lo+wide/2 > s.looked && lo+wide/2 < limit {
-		return lo + wide/2
-	}
-	if at := hi + s.env.between(0, h/64); at < limit {
+	hi += max(0, (late-hi)/h) * h
+	if at := hi + s.env.between(0, h/64); at < late {
 		return at
 	}
 	return limit

@@ -114,11 +114,16 @@ func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
 // before the holder's expiry has passed for certain. A foreign client's holder
 // keeps no margin for drift, so the contender keeps both.
 func (t Timing) wait(rec driver.Record) time.Duration {
+	lease := min(rec.Lease, forever)
 	if rec.Beat == "" {
-		return time.Duration(float64(rec.Lease) * (1 + t.Drift) / (1 - t.Drift))
+		return time.Duration(float64(lease) * (1 + t.Drift) / (1 - t.Drift))
 	}
-	return rec.Lease
+	return lease
 }
+
+// forever stands for every longer lease that a record may show: instants that
+// lie so far ahead must not wrap around into the past.
+const forever = 30 * MaxLease
 
 // Env gives the machines what would make them impure.
 type Env struct {

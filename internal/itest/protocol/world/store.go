@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// store is the model of a store with one key. It keeps every state that the
+// record ever had, for reads that are behind.
+type store struct {
+	rec   driver.Record
+	found bool
+	older []driver.Record // before rec; no record came before the first
+	wrong Wrong
+}
+
+// get returns the record, or a state that it had back writes ago.
+func (s *store) get(back int) (driver.Record, error) {
+	switch {
+	case !s.found || back > len(s.older):
+		return driver.Record{}, driver.ErrNotFound
+	case back > 0:
+		return s.older[len(s.older)-back].Clone(), nil
+	}
+	return s.rec.Clone(), nil
+}
+
+func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
+	if err := driver.CheckClaim(next); err != nil {
+		return now, prev, err
+	}
+	if s.found && s.rec.State != driver.Released {
+		return now, prev, s.conflict()
+	}
+	prev = s.rec
+	s.put(driver.Claimed(next, prev, s.found))
+	return s.rec.Clone(), prev.Clone(), nil
+}
+
+func (s *store) swap(prev, next driver.Record) (driver.Record, error) {
+	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
+	same := s.rec.Version == prev.Version && s.rec.Token == prev.Token
+	switch s.wrong {
+	case VersionAlone:
+		same = s.rec.Version == prev.Version
+	case RevivingHeartbeats:
+		same = same || next.State == driver.Held && next.Token == prev.Token && s.rec.Token == prev.Token && s.rec.State == driver.Released
+	case UnchangedRelease:
+		if next.State == driver.Released {
+			next.Version = prev.Version
+		}
+	}
+	if !s.found || !same {
+		return driver.Record{}, s.conflict()
+	}
+	s.put(next)
+	return s.rec.Clone(), nil
+}
+
+func (s *store) put(rec driver.Record) {
+	if s.found {
+		s.older = append(s.older, s.rec)
+	}
+	s.rec, s.found = rec.Clone(), true
+}
+
+func (s *store) conflict() error {
+	return &driver.ConflictError{Key: key, Current: s.rec.Clone(), Absent: !s.found}
+}
+
+// do carries out a request; a look may be back writes behind.
+func (s *store) do(r *protocol.Request, back int) (rec, former driver.Record, err error) {
+	switch r.Kind {
+	case protocol.Look:
+		if r.Consistency == driver.Strong {
+			back = 0
+		}
+		rec, err = s.get(back)
+	case protocol.Claim:
+		rec, former, err = s.claim(r.Next)
+	default:
+		rec, err = s.swap(r.Prev, r.Next)
+	}
+	return rec, former, err
+}
+
+// shown formats a record only if somebody reads the trace.
+type shown driver.Record
+
+func (r shown) String() string {
+	return fmt.Sprintf("%s %s token %d data %q", r.State, r.Version, r.Token, r.Data)
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func middle() Env {
+	n := 0
+	return Env{
+		Fresh:  func() string { n++; return string(rune('a' + n)) },
+		Random: func() float64 { return 0.5 },
+	}
+}
+
+// TestSightCountsFromTheReply checks what starts the count anew, and what does
+// not.
+func TestSightCountsFromTheReply(t *testing.T) {
+	rec := driver.Record{Key: "k", Version: "v1", Beat: "b1", Token: 3, Lease: 15 * time.Second, State: driver.Held}
+	for _, tt := range []struct {
+		name   string
+		change func(*driver.Record)
+		anew   bool
+	}{
+		{"nothing", func(*driver.Record) {}, false},
+		{"a request from outside", func(r *driver.Record) { r.Version = "v2" }, false},
+		{"a heartbeat", func(r *driver.Record) { r.Version, r.Beat = "v2", "b2" }, true},
+		{"another term with the same beat", func(r *driver.Record) { r.Token++ }, true},
+		{"another lease", func(r *driver.Record) { r.Lease *= 2 }, true},
+		{"a foreign heartbeat", func(r *driver.Record) { r.Version, r.Beat = "v2", "" }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := NewSight(Timing{}.WithDefaults(), middle())
+			s.Saw(1*time.Second, 2*time.Second, rec, true)
+			if dead, ok := s.DeadAt(); !ok || dead != 17*time.Second {
+				t.Fatalf("dead at %v, %v; want 17s, from the reply", dead, ok)
+			}
+			next := rec
+			tt.change(&next)
+			s.Saw(3*time.Second, 5*time.Second, next, true)
+			want := 2 * time.Second
+			if tt.anew {
+				want = 5 * time.Second
+			}
+			if s.Since() != want {
+				t.Errorf("counts from %v, want %v", s.Since(), want)
+			}
+			if got, _ := s.Record(); got.Version != next.Version {
+				t.Errorf("keeps version %s, want %s: a takeover would fail", got.Version, next.Version)
+			}
+		})
+	}
+}
+
+// TestSightOfNonsense checks that no record can make looks come without pause,
+// or a living holder look dead.
+func TestSightOfNonsense(t *testing.T) {
+	for _, lease := range []time.Duration{1, time.Second, 15 * time.Second, math.MaxInt64} {
+		for _, heartbeat := range []time.Duration{math.MinInt64, -1, 0, 1, time.Second, math.MaxInt64} {
+			for _, beat := range []string{"", "b"} {
+				s := NewSight(Timing{}.WithDefaults(), middle())
+				rec := driver.Record{Key: "k", Beat: beat, Lease: lease, Heartbeat: heartbeat, State: driver.Held}
+				now := 100 * 365 * 24 * time.Hour
+				for i := range 100 {
+					rec.Version = string(rune('a' + i/2))
+					if beat != "" {
+						rec.Beat = rec.Version
+					}
+					s.Saw(now, now+time.Millisecond, rec, true)
+					now += time.Millisecond
+					if dead, _ := s.DeadAt(); lease > time.Hour && dead < now+365*24*time.Hour {
+						t.Fatalf("lease %v, heartbeat %v: dead at %v, now %v", lease, heartbeat, dead, now)
+					}
+					if s.NextLook() <= now {
+						t.Fatalf("lease %v, heartbeat %v: next look %v after now", lease, heartbeat, s.NextLook()-now)
+					}
+					if i%3 == 0 {
+						now = s.NextLook()
+					} else {
+						now += time.Second
+					}
+				}
+			}
+		}
+	}
+}
