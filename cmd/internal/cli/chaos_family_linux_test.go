@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// family starts everything that is hard to find again, and has all of it write
+// to one file without end: a job in the background, a session of its own, an
+// orphan by double fork, and one that takes no notice of SIGTERM.
+const family = `
+beat() { while :; do echo "$1" >>"$DIR/log"; sleep 0.1; done; }
+if [ -n "$1" ]; then beat "$1"; fi
+beat job &
+setsid sh "$0" session &
+( (beat orphan &) & )
+(trap "" TERM HUP INT; beat deaf) &
+beat main
+`
+
+// heir is the successor's command. It writes down who of the family lives, and
+// whether the file still grows.
+const heir = `
+living=$(grep -lsz "^FAMILY=$TENURE_TEST_SCENE$" /proc/[0-9]*/environ | tr '\n' ' ')
+before=$(wc -c <"$DIR/log")
+sleep 0.5
+after=$(wc -c <"$DIR/log")
+echo "$before $after $living" >"$DIR/verdict.new"
+mv "$DIR/verdict.new" "$DIR/verdict"
+`
+
+// TestFamilyIsGoneBeforeSuccessor does away with a holder in every way, and
+// has the successor look whether anything of it lives.
+func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
+	stop := func(p *process) { p.signal(syscall.SIGSTOP) }
+	kill := func(p *process) { p.signal(syscall.SIGKILL) }
+	for _, tc := range []struct {
+		name    string
+		contain bool
+		do      func(*process)
+		status  int
+	}{
+		{"tenure killed", false, kill, 137},
+		{"tenure stopped", false, stop, 73},
+		{"guardian killed", false, func(p *process) { _ = syscall.Kill(p.guardian(), syscall.SIGKILL) }, 137},
+		{"contained, tenure stopped", true, stop, 73},
+		{"contained, both killed", true, func(p *process) {
+			guardian := p.guardian()
+			p.signal(syscall.SIGKILL)
+			_ = syscall.Kill(guardian, syscall.SIGKILL)
+		}, 137},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			if tc.contain {
+				s.needContain()
+			}
+			s.write("family.sh", family)
+			s.write("heir.sh", heir)
+			first := s.start("run", "--lease", "2s", fmt.Sprintf("--contain=%t", tc.contain), "job", "--",
+				"env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
+			s.await("the family", func() bool {
+				log := s.read("log")
+				return strings.Contains(log, "job") && strings.Contains(log, "session") && strings.Contains(log, "orphan") &&
+					strings.Contains(log, "deaf") && strings.Contains(log, "main")
+			})
+			second := s.start("run", "--json", "--lease", "2s", "job", "--", "sh", s.path("heir.sh"))
+			s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
+
+			tc.do(first)
+			if status := second.status(); status != 0 {
+				t.Errorf("the successor ended with status %d", status)
+			}
+			var before, after int
+			verdict := s.read("verdict")
+			if n, err := fmt.Sscan(verdict, &before, &after); n != 2 {
+				t.Fatalf("verdict %q: %v", verdict, err)
+			}
+			if before != after {
+				t.Errorf("the file grew from %d to %d bytes beside the successor", before, after)
+			}
+			if living := strings.Fields(verdict)[2:]; len(living) > 0 {
+				t.Errorf("alive when the successor began: %v", living)
+			}
+			first.signal(syscall.SIGCONT)
+			if status := first.status(); status != tc.status {
+				t.Errorf("the first one ended with status %d, want %d", status, tc.status)
+			}
+			time.Sleep(300 * time.Millisecond) // for whoever might still write
+			if now := len(s.read("log")); now != after {
+				t.Errorf("the file grew from %d to %d bytes after all", after, now)
+			}
+		})
+	}
+}
+
+// needContain skips the test where the kernel allows no namespaces.
+func (s *scene) needContain() {
+	p := s.start("run", "--contain", "try", "--", "true")
+	if p.status() == 0 {
+		return
+	}
+	if os.Getenv("TENURE_REQUIRE_ENGINES") != "" {
+		s.t.Fatalf("no pid namespaces: %s", p.stderr.String())
+	}
+	s.t.Skipf("no pid namespaces: %s", p.stderr.String())
+}
+
+// TestStoppedPastItsLease stops a holder alone on its lock: nobody takes over,
+// and its command is ended all the same.
+func TestStoppedPastItsLease(t *testing.T) {
+	s := newScene(t)
+	s.write("family.sh", family)
+	p := s.start("run", "--lease", "1s", "job", "--", "env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
+	s.await("the family", func() bool { return strings.Contains(s.read("log"), "deaf") })
+	p.signal(syscall.SIGSTOP)
+	s.await("the end of the family", func() bool { return len(s.left("FAMILY="+s.mark)) == 0 })
+	size := len(s.read("log"))
+	p.signal(syscall.SIGCONT)
+	if status := p.status(); status != 73 {
+		t.Errorf("status %d, want 73", status)
+	}
+	if now := len(s.read("log")); now != size {
+		t.Errorf("the file grew from %d to %d bytes", size, now)
+	}
+	if again := s.start("run", "job", "--", "true"); again.status() != 0 {
+		t.Error("the lock was not to be had afterwards")
+	}
+}
+
+// TestStalledReader holds a lock while nobody reads what tenure says, until
+// the pipe is full: neither heartbeats nor the command may wait for a reader.
+func TestStalledReader(t *testing.T) {
+	s := newScene(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	full := make([]byte, 1<<20)
+	_ = w.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+	if n, err := w.Write(full); err == nil {
+		t.Fatalf("the pipe took %d bytes", n)
+	}
+	p := s.startWith(w, "run", "--json", "--verbose", "--lease", "500ms", "--heartbeat", "50ms", "job", "--", "sh", "-c", "sleep 1.5; echo yes >\"$DIR/ended\"")
+	w.Close()
+	if status := p.status(); status != 0 || s.read("ended") != "yes\n" {
+		t.Errorf("status %d, ended %q", status, s.read("ended"))
+	}
+}
+
+// TestClosedReader holds a lock while standard error is a pipe that nobody can
+// read any more.
+func TestClosedReader(t *testing.T) {
+	s := newScene(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	p := s.startWith(w, "run", "--verbose", "--lease", "500ms", "job", "--", "sh", "-c", "sleep 0.5; exit 4")
+	w.Close()
+	if status := p.status(); status != 4 {
+		t.Errorf("status %d, want 4", status)
+	}
+}

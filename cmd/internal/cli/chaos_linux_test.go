@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A scene is a folder with a store and a few processes of tenure, which a test
+// treats badly. Every process carries the mark of its scene in its environment,
+// so that at the end those that were left behind are found, however they have
+// detached themselves.
+type scene struct {
+	t    *testing.T
+	dir  string
+	mark string
+}
+
+const markName = "TENURE_TEST_SCENE"
+
+func newScene(t *testing.T) *scene {
+	s := &scene{t: t, dir: t.TempDir(), mark: rand.Text()}
+	t.Cleanup(func() {
+		entry := markName + "=" + s.mark
+		// What was killed a moment ago may not be gone yet.
+		for end := time.Now().Add(5 * time.Second); len(s.left(entry)) > 0 && time.Now().Before(end); {
+			time.Sleep(20 * time.Millisecond)
+		}
+		for _, pid := range s.left(entry) {
+			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			t.Errorf("left behind: %d %s", pid, strings.ReplaceAll(string(cmdline), "\x00", " "))
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
+		}
+	})
+	return s
+}
+
+// left returns the living processes that have the entry in their environment.
+func (s *scene) left(entry string) []int {
+	var pids []int
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // gone, or somebody else's
+		}
+		if slices.Contains(strings.Split(string(b), "\x00"), entry) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (s *scene) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *scene) write(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// read returns the text of a file, "" if it is not there yet.
+func (s *scene) read(name string) string {
+	s.t.Helper()
+	b, err := os.ReadFile(s.path(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (s *scene) env() []string {
+	return append(os.Environ(), markName+"="+s.mark, "TENURE_STORE=sqlite:"+s.path("locks.db"), "DIR="+s.dir)
+}
+
+// process is a tenure under test.
+type process struct {
+	s      *scene
+	cmd    *exec.Cmd
+	stderr buffer
+	done   chan struct{}
+	state  *os.ProcessState // after done
+}
+
+// start runs tenure.
+func (s *scene) start(args ...string) *process {
+	s.t.Helper()
+	return s.startWith(nil, args...)
+}
+
+// startWith runs tenure with a standard error of the test's own.
+func (s *scene) startWith(stderr *os.File, args ...string) *process {
+	s.t.Helper()
+	p := &process{s: s, cmd: exec.Command("tenure", args...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = s.dir, s.env(), &p.stderr
+	if stderr != nil {
+		p.cmd.Stderr = stderr
+	}
+	// Wait does not wait for a child that holds the pipe of standard error.
+	p.cmd.WaitDelay = time.Second
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // the state tells
+		p.state = p.cmd.ProcessState
+	}()
+	s.t.Cleanup(func() {
+		select {
+		case <-p.done:
+		default:
+			p.signal(syscall.SIGKILL)
+			p.signal(syscall.SIGCONT)
+			<-p.done
+		}
+		if s.t.Failed() && p.stderr.String() != "" {
+			s.t.Logf("tenure %q said:\n%s", args, p.stderr.String())
+		}
+	})
+	return p
+}
+
+func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) } // gone is gone
+
+// status waits for the end and returns the exit status as a shell shows it.
+func (p *process) status() int {
+	p.s.t.Helper()
+	p.s.await("the end of a tenure", func() bool {
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if ws, ok := p.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return p.state.ExitCode()
+}
+
+// guardian returns the process id of tenure's guardian.
+func (p *process) guardian() int {
+	p.s.t.Helper()
+	pid := 0
+	p.s.await("a guardian", func() bool {
+		var all []string
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+		for _, task := range tasks {
+			b, _ := os.ReadFile(task)
+			all = append(all, strings.Fields(string(b))...)
+		}
+		if len(all) > 0 {
+			pid, _ = strconv.Atoi(all[0])
+		}
+		return pid > 0
+	})
+	return pid
+}
+
+// awaited bounds what a test waits for. It is far more than anything takes; no
+// test compares how long something took.
+const awaited = 45 * time.Second
+
+func (s *scene) await(what string, reached func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(awaited); !reached(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%s did not come within %v", what, awaited)
+		}
+	}
+}
+
+// buffer collects what a process says.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

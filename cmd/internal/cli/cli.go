@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command tenure: its commands, flags, messages and exit
+// statuses.
+//
+// What people read goes to standard error, line by line, and never holds up a
+// lease: see [lines]. Standard output is the child's in run and lead, and what
+// was asked for in status.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tenurelock/tenure/cmd/internal/demo"
+)
+
+// grammar is the command line. A command is a struct with a Run method, whose
+// parameters, if it has any, are bound in execute: *console, and operands.
+type grammar struct {
+	Run    runCmd    `cmd:""`
+	Lead   leadCmd   `cmd:""`
+	Status statusCmd `cmd:""`
+	Demo   demo.Cmd  `cmd:""`
+
+	DemoReplica demo.ReplicaCmd `cmd:"" hidden:""` // demo.ReplicaCommand
+}
+
+// operands are the words behind the first "--", which are nobody's flags.
+type operands struct {
+	given bool
+	words []string
+}
+
+// Main runs the command line without the name of the program, and returns the
+// exit status.
+func Main(args []string) int {
+	c := newConsole(os.Stdout, os.Stderr)
+	defer c.close(time.Second)
+	head, rest := split(args)
+	command, hint := subject(head)
+	if text, asked := help(head, command); asked {
+		fmt.Fprint(os.Stdout, text)
+		return 0
+	}
+	if len(head) > 0 && head[0] == "help" {
+		head = head[1:] // about something that there is not
+	}
+	if slices.Contains(head, "--version") && command == "" {
+		fmt.Fprintln(os.Stdout, version())
+		return 0
+	}
+	return c.fail(execute(c, head, rest), hint)
+}
+
+func execute(c *console, head []string, rest operands) error {
+	var g grammar
+	parser, err := kong.New(&g,
+		kong.Name("tenure"), kong.NoDefaultHelp(), kong.Bind(c, rest),
+		kong.TypeMapper(durationType, kong.MapperFunc(decodeDuration)),
+	)
+	if err != nil {
+		return err // the grammar is wrong
+	}
+	if len(head) == 0 {
+		return usage("no command given: want run, lead, status or demo")
+	}
+	parsed, err := parser.Parse(head)
+	if err != nil {
+		return usage("%w", explained(err))
+	}
+	return parsed.Run()
+}
+
+// split takes the command line apart at the first "--".
+func split(args []string) (head []string, rest operands) {
+	i := slices.Index(args, "--")
+	if i < 0 {
+		return args, operands{}
+	}
+	return args[:i], operands{given: true, words: args[i+1:]}
+}
+
+// subject returns the command that the command line is about, "" if none can
+// be told, and what to read about it.
+func subject(head []string) (command, hint string) {
+	for _, word := range head {
+		if word == "help" || strings.HasPrefix(word, "-") {
+			continue
+		}
+		if _, known := helpOf(word); known {
+			return word, "see tenure " + word + " --help"
+		}
+		break
+	}
+	return "", "see tenure --help"
+}
+
+// explained says in our words what kong says about words that are missing or
+// misplaced.
+func explained(err error) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return err
+	}
+	word, unexpected := strings.CutPrefix(parse.Error(), "unexpected argument ")
+	word, meant, _ := strings.Cut(word, ", did you mean ")
+	selected := parse.Context.Selected()
+	switch {
+	case selected == nil && unexpected && meant != "":
+		return fmt.Errorf("unknown command %.20q, did you mean %s", word, meant)
+	case selected == nil && unexpected:
+		return fmt.Errorf("unknown command %.20q: want run, lead, status or demo", word)
+	case selected != nil && unexpected:
+		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
+	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
+		return errors.New("no lock named: its NAME is missing")
+	}
+	return err
+}

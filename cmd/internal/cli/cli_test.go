@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenurelock/tenure"
+)
+
+var flagInHelp = regexp.MustCompile(`(?m)^  (?:(-\w), |    )(--[a-z-]+)`)
+
+// The help is written by hand; the flags that it lists are those that there
+// are, and no line is wider than a terminal.
+func TestHelpListsFlags(t *testing.T) {
+	var g grammar
+	parser, err := kong.New(&g, kong.NoDefaultHelp())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range parser.Model.Children {
+		text, known := helpOf(command.Name)
+		if command.Hidden {
+			if known {
+				t.Errorf("%s is hidden, and has help", command.Name)
+			}
+			continue
+		}
+		if !known {
+			t.Errorf("%s has no help", command.Name)
+			continue
+		}
+		var want, have []string
+		for _, f := range command.Flags {
+			short := ""
+			if f.Short != 0 {
+				short = "-" + string(f.Short)
+			}
+			want = append(want, short+" --"+f.Name)
+		}
+		_, list, _ := strings.Cut(text, "\nFlags:\n")
+		list, _, _ = strings.Cut(list, "\n\n")
+		for _, m := range flagInHelp.FindAllStringSubmatch(list, -1) {
+			have = append(have, m[1]+" "+m[2])
+		}
+		slices.Sort(want)
+		slices.Sort(have)
+		if d := cmp.Diff(want, have); d != "" {
+			t.Errorf("flags of %s (- are, + in the help):\n%s", command.Name, d)
+		}
+		if !strings.Contains(text, "\nExit status:\n") || !strings.Contains(text, "\nExamples:\n") {
+			t.Errorf("the help of %s lacks exit statuses or examples", command.Name)
+		}
+	}
+	for _, command := range []string{"", "run", "lead", "status", "demo"} {
+		text, _ := helpOf(command)
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("help of %q: %d columns: %s", command, n, line)
+			}
+		}
+	}
+}
+
+func TestPauseDoubles(t *testing.T) {
+	for _, tc := range []struct {
+		pause    time.Duration
+		failures int
+		want     time.Duration
+	}{
+		{time.Second, 0, time.Second},
+		{time.Second, 1, time.Second},
+		{time.Second, 2, 2 * time.Second},
+		{time.Second, 4, 8 * time.Second},
+		{time.Second, 7, time.Minute},
+		{time.Second, 1 << 40, time.Minute},
+		{0, 1000, 0},
+		{time.Hour, 3, time.Hour}, // whoever asks for more gets it
+	} {
+		l := leadCmd{Pause: tc.pause}
+		if d := l.pause(tc.failures); d != tc.want {
+			t.Errorf("pause %v after %d failures is %v, want %v", tc.pause, tc.failures, d, tc.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	noon := time.Date(2024, 2, 29, 12, 0, 0, 0, time.Local)
+	rows := []row{
+		rowOf(tenure.Status{
+			Name: "scheduler", Held: true, Owner: "web-7", Token: 41, Host: "web-7", Label: "v1.2", Since: noon,
+			Unchanged: 1300 * time.Millisecond, FreeIn: 13700 * time.Millisecond,
+		}),
+		rowOf(tenure.Status{Name: "nightly", Owner: "cron-1", Token: 3, Host: "cron-1", Since: noon, Until: noon.Add(time.Minute)}),
+		rowOf(tenure.Status{Name: "grüße", Owner: "b", Token: 1, Since: noon, Unchanged: 20 * time.Second}),
+		rowOf(tenure.Status{Name: "x"}),
+	}
+	want := `
+LOCK       STATE       OWNER   TOKEN  SINCE                UNCHANGED  FREE IN  HOST    LABEL
+scheduler  held        web-7   41     2024-02-29 12:00:00  1.3s       <14s     web-7   v1.2
+nightly    free        cron-1  3      2024-02-29 12:01:00  -          now      cron-1  -
+grüße      expired     b       1      2024-02-29 12:00:00  20.0s      now      -       -
+x          never held  -       -      -                    -          -        -       -
+`
+	if d := cmp.Diff(want, "\n"+table(rows, style{live: true})); d != "" {
+		t.Errorf("table (- want, + got):\n%s", d)
+	}
+	for line := range strings.Lines(table(rows, style{width: 40})) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n >= 40 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if text := table(nil, plain); text != "" {
+		t.Errorf("a table of nothing is %q", text)
+	}
+}
+
+// stuck is a writer that nobody reads from.
+type stuck struct{ begun, end chan struct{} }
+
+func (s stuck) Write(p []byte) (int, error) {
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+	<-s.end
+	return len(p), nil
+}
+
+func TestLinesNeverBlock(t *testing.T) {
+	s := stuck{make(chan struct{}, 1), make(chan struct{})}
+	defer close(s.end)
+	l := newLines(s)
+	for range 10 * lineBuffer { // would hang
+		if _, err := l.Write([]byte("x\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-s.begun
+	l.close(time.Millisecond) // would hang, too
+	if _, err := l.Write([]byte("late\n")); err == nil {
+		t.Error("a write after the end was taken")
+	}
+}
+
+func TestLinesAreWrittenAtTheEnd(t *testing.T) {
+	var b bytes.Buffer
+	l := newLines(&b)
+	text := []byte("one\n")
+	for range 3 {
+		if _, err := l.Write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copy(text, "two\n") // the writer must have copied it
+	l.close(time.Minute)
+	if want := "one\none\none\n"; b.String() != want {
+		t.Errorf("written: %q, want %q", b.String(), want)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	err := usage("tenure: lease is bad\ngrace is bad, too")
+	if got, want := oneLine(err), "lease is bad; grace is bad, too"; got != want {
+		t.Errorf("oneLine = %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+)
+
+// console is where a command writes to. Its methods may be called from any
+// goroutine and never block, but for writes to standard output.
+type console struct {
+	stdout   io.Writer
+	screen   int  // the file descriptor of standard output, -1 if it is no terminal
+	terminal bool // standard error is a terminal
+	stderr   *lines
+
+	json, quiet, verbose bool
+
+	log *slog.Logger // not nil with --verbose, without --json
+
+	mu    sync.Mutex
+	shown bool // a line that will be overwritten is shown
+}
+
+func newConsole(stdout, stderr *os.File) *console {
+	c := &console{stdout: stdout, screen: -1, terminal: isTerminal(stderr), stderr: newLines(stderr)}
+	if isTerminal(stdout) {
+		c.screen = int(stdout.Fd())
+	}
+	return c
+}
+
+func isTerminal(f *os.File) bool {
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// set applies the flags.
+func (c *console) set(f outputFlags) {
+	c.json, c.quiet, c.verbose = f.JSON, f.Quiet, f.Verbose
+	if f.Verbose && !f.JSON {
+		c.log = slog.New(tint.NewTextHandler(lineWriter{c}, &tint.Options{
+			Level: slog.LevelDebug, TimeFormat: "15:04:05.000",
+			NoColor: !c.terminal || os.Getenv("NO_COLOR") != "",
+		}))
+	}
+}
+
+func (c *console) close(patience time.Duration) { c.stderr.close(patience) }
+
+// say tells people what goes on. It is not said with --quiet, nor with --json.
+func (c *console) say(format string, args ...any) {
+	if !c.quiet && !c.json {
+		c.write("tenure: "+format+"\n", args...)
+	}
+}
+
+// warn tells people what they have to know.
+func (c *console) warn(format string, args ...any) {
+	if c.json {
+		c.emit(record{Event: "warning", Error: fmt.Sprintf(format, args...)})
+		return
+	}
+	c.write("tenure: "+format+"\n", args...)
+}
+
+// show says something on a line of the terminal that the next message
+// overwrites, and on a line of its own where there is no terminal.
+func (c *console) show(format string, args ...any) {
+	if c.quiet || c.json {
+		return
+	}
+	if !c.terminal {
+		c.write("tenure: "+format+"\n", args...)
+		return
+	}
+	text := fit("tenure: "+fmt.Sprintf(format, args...), c.width())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.stderr, "\r\x1b[K%s", text)
+	c.shown = true
+}
+
+// clear takes away what show has left.
+func (c *console) clear() { c.write("") }
+
+func (c *console) write(format string, args ...any) {
+	_, _ = lineWriter{c}.Write(fmt.Appendf(nil, format, args...))
+}
+
+// lineWriter writes to standard error, over a line that show has left.
+type lineWriter struct{ c *console }
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.shown {
+		w.c.shown = false
+		p = append([]byte("\r\x1b[K"), p...)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return w.c.stderr.Write(p)
+}
+
+func (c *console) width() int {
+	width, _, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil || width <= 0 {
+		return 80
+	}
+	return width
+}
+
+// fit cuts text so that it stays on one line of the terminal.
+func fit(text string, width int) string {
+	if r := []rune(text); len(r) >= width && width > 1 {
+		return string(r[:width-2]) + "…"
+	}
+	return text
+}
+
+// record is a line of --json. Durations are in seconds.
+type record struct {
+	Time      string   `json:"time"`
+	Event     string   `json:"event"`
+	Lock      string   `json:"lock,omitempty"`
+	Owner     string   `json:"owner,omitempty"`
+	Token     uint64   `json:"token,omitempty"`
+	Took      *float64 `json:"took_seconds,omitempty"`
+	Remaining *float64 `json:"remaining_seconds,omitempty"`
+	Held      *float64 `json:"held_seconds,omitempty"`
+	Pause     *float64 `json:"pause_seconds,omitempty"`
+	Command   []string `json:"command,omitempty"`
+	Status    *int     `json:"status,omitempty"`
+	Processes []string `json:"processes,omitempty"`
+	Error     string   `json:"error,omitempty"`
+}
+
+// emit writes a line of --json.
+func (c *console) emit(r record) {
+	if !c.json {
+		return
+	}
+	if r.Time == "" {
+		r.Time = time.Now().UTC().Format(timeFormat)
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return // a record of strings and numbers can always be written
+	}
+	c.write("%s\n", b)
+}
+
+// timeFormat is RFC 3339 with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+func seconds(d time.Duration) *float64 {
+	s := float64(d.Microseconds()) / 1e6
+	return &s
+}

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+)
+
+// running is a command that runs under a lease.
+type running struct {
+	lease *tenure.Lease
+	guard *guard.Guard
+	grace time.Duration
+
+	mu     sync.Mutex
+	latest guard.Limits
+}
+
+// outcome is how a command under a lease ended.
+type outcome struct {
+	exit    guard.Exit
+	lost    error // why the lease was lost while the command ran, or nil
+	asked   bool  // a signal that asks for the end was passed on
+	hungUp  bool  // so was SIGHUP
+	elapsed time.Duration
+}
+
+// status is the exit status.
+func (o outcome) status() int {
+	if o.lost != nil {
+		return statusLost
+	}
+	return o.exit.Status()
+}
+
+// limits returns until when a command may live under the lease. The clock is
+// read before the lease, so that what passes in between makes them early. It
+// returns false if the right to act has ended.
+func limits(lease *tenure.Lease, grace time.Duration) (guard.Limits, bool) {
+	now := guard.Now()
+	remaining := lease.Remaining()
+	if remaining <= 0 {
+		return guard.Limits{}, false
+	}
+	deadline := now.Add(remaining)
+	expiry := deadline.Add(grace)
+	return guard.Limits{Term: deadline, Kill: expiry.Add(-grace / 2), Expiry: expiry}, true
+}
+
+// extend gives the command until the lease's new limits.
+func (r *running) extend() {
+	// Held from the reading to the handing over: the guard goes by what comes last.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l, ok := limits(r.lease, r.grace); ok {
+		r.latest = l
+		r.guard.Extend(l)
+	}
+}
+
+// stop ends the command, because its lease has ended.
+func (r *running) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := guard.Now()
+	// At the deadline there is the grace left. Before it, the lease has another
+	// holder already, or the wall clock says that this machine was paused and the
+	// boot clock with it: nothing is left.
+	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSuperseded) || now < r.latest.Term.Add(-r.grace/4) {
+		r.guard.Stop(now)
+		return
+	}
+	r.guard.Stop(r.latest.Kill)
+}
+
+// hold runs the command under the lease, and returns when nothing is left of
+// it and of what it has started. It does not release the lease.
+func (s *session) hold(lease *tenure.Lease) (outcome, error) {
+	begun := time.Now()
+	grace := s.client.Options().Grace
+	first, ok := limits(lease, grace)
+	if !ok {
+		return outcome{}, guard.ErrTooLate
+	}
+	command := s.command
+	command.Env = s.environment(lease)
+	g, err := guard.Start(command, first)
+	if err != nil {
+		return outcome{}, err
+	}
+	s.console.emit(record{Event: "started", Lock: s.lock, Token: lease.Token(), Command: command.Args})
+	r := &running{lease: lease, guard: g, grace: grace, latest: first}
+	s.running.Store(r)
+	r.extend() // a heartbeat may have been confirmed meanwhile
+	unhook := context.AfterFunc(lease.Context(), r.stop)
+
+	var o outcome
+	unhand := s.signals.to(func(sig syscall.Signal) {
+		switch sig {
+		case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+			o.asked = true
+		case syscall.SIGHUP:
+			o.hungUp = true
+		}
+		g.Signal(sig)
+	})
+	o.exit = g.Wait()
+	unhand()
+	unhook()
+	s.running.Store(nil)
+	o.elapsed = time.Since(begun)
+
+	if o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped {
+		if o.lost = context.Cause(lease.Context()); o.lost == nil {
+			o.lost = tenure.ErrExpired // the guard was quicker
+		}
+	}
+	return o, nil
+}
+
+// conclude releases the lock and says how the command ended.
+func (s *session) conclude(lease *tenure.Lease, o *outcome) {
+	c := s.console
+	status := o.status()
+	r := record{Event: "ended", Lock: s.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
+	if o.lost != nil {
+		r.Error = oneLine(o.lost)
+	}
+	c.emit(r)
+	if superseded := s.release(lease); superseded != nil && o.lost == nil {
+		o.lost = superseded
+	}
+	switch {
+	case o.lost != nil && o.exit.Killed:
+		c.warn("the lease of %q was lost while the command ran (%s): it was killed", s.lock, reasonText(o.lost))
+	case o.lost != nil && o.exit.Reason == guard.Ended:
+		c.warn("the lease of %q was lost while the command ran (%s)", s.lock, reasonText(o.lost))
+	case o.lost != nil:
+		c.warn("the lease of %q was lost while the command ran (%s): it was ended", s.lock, reasonText(o.lost))
+	case o.exit.Reason == guard.Abandoned:
+		c.warn("the guardian was killed: the command, and all that it had started, was killed for it")
+	}
+}
+
+func reasonText(err error) string {
+	var named *tenure.Error
+	if errors.As(err, &named) {
+		err = named.Err
+	}
+	return oneLine(err)
+}
+
+// notified tells people what the guard has noticed.
+func (s *session) notified(n guard.Notice) {
+	c := s.console
+	left := time.Duration(0)
+	if r := s.running.Load(); r != nil {
+		left = r.lease.Remaining()
+	}
+	var processes []string
+	for _, p := range n.Processes {
+		processes = append(processes, fmt.Sprintf("%d (%s)", p.PID, p.Name))
+	}
+	c.emit(record{Event: "command_" + eventName(n.Kind), Lock: s.lock, Processes: processes})
+	switch n.Kind {
+	case guard.Awaiting:
+		c.say("the command has ended; %q stays held until what it left behind has, too: %s", s.lock, joinSome(processes))
+	case guard.Terminating:
+		c.say("the lease of %q ends, and with it the command and all that it has started", s.lock)
+	case guard.Suspended:
+		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
+	}
+}
+
+func eventName(k guard.NoticeKind) string { return strings.ReplaceAll(k.String(), " ", "_") }
+
+// joinSome lists the first few.
+func joinSome(all []string) string {
+	const most = 5
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}

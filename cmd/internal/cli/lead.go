@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+)
+
+// leadCmd is tenure lead.
+type leadCmd struct {
+	job
+	Once  bool
+	Pause time.Duration `default:"1s"`
+}
+
+// maxPause bounds the pause after a command that fails again and again. A
+// command that ran longer than that begins a new count.
+const maxPause = time.Minute
+
+// Run campaigns for the lock until a signal ends it, and runs the command at
+// every election won.
+func (l *leadCmd) Run(c *console, rest operands) error {
+	if l.Pause < 0 {
+		return usage("--pause %v must not be negative", l.Pause)
+	}
+	s, err := l.open(c, rest)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx := context.Background()
+	failures := 0
+	for {
+		lease, err := s.acquire(ctx, patience{store: -1})
+		if err != nil {
+			return err
+		}
+		s.console.say("elected for %q under token %d", s.lock, lease.Token())
+		o, err := s.hold(lease)
+		switch {
+		case errors.Is(err, guard.ErrTooLate):
+			_ = s.release(lease) // stopped until the lease was over; nothing had begun
+			if s.meanwhile != nil {
+				return *s.meanwhile
+			}
+			continue
+		case err != nil:
+			_ = s.release(lease)
+			return cannotRun(err)
+		}
+		s.conclude(lease, &o)
+		if o.asked || o.lost == nil && (l.Once || o.interrupted()) {
+			return ended(o.status())
+		}
+		if s.meanwhile != nil {
+			return *s.meanwhile
+		}
+		if o.lost != nil {
+			continue // somebody else leads now, or the store is away
+		}
+		if o.status() == 0 || o.elapsed > maxPause {
+			failures = 0
+		}
+		if o.status() != 0 {
+			failures++
+		}
+		if err := s.rest(ctx, o, l.pause(failures), failures); err != nil {
+			return err
+		}
+	}
+}
+
+// interrupted says that whoever sits at the terminal has ended the command by
+// a key, which did not reach this process, or that the terminal is gone.
+func (o outcome) interrupted() bool {
+	switch o.status() {
+	case 128 + int(syscall.SIGINT), 128 + int(syscall.SIGQUIT):
+		return true
+	case 128 + int(syscall.SIGHUP):
+		return o.hungUp
+	}
+	return false
+}
+
+// pause is how long the lock is left to others after a command has ended:
+// twice as long after each failure in a row.
+func (l *leadCmd) pause(failures int) time.Duration {
+	d := l.Pause
+	for range failures - 1 {
+		if d = 2 * d; d >= maxPause {
+			break
+		}
+	}
+	return min(d, max(maxPause, l.Pause))
+}
+
+// rest lets others lead for a while, and says how the command has ended.
+func (s *session) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
+	c := s.console
+	status := o.status()
+	c.emit(record{Event: "pausing", Lock: s.lock, Status: &status, Pause: seconds(pause)})
+	how := "the command has ended"
+	if failures > 0 {
+		how = fmt.Sprintf("the command failed with status %d", status)
+		if failures > 1 {
+			how += fmt.Sprintf(", %d times in a row", failures)
+		}
+	}
+	c.say("%s; campaigning for %q again in %v", how, s.lock, round(pause))
+	ctx, stop := s.signals.cancel(parent)
+	defer stop()
+	// A tenth of it is random, so that candidates do not keep in step.
+	return sleep(ctx, pause+rand.N(pause/10+1))
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+)
+
+// lineBuffer is how many lines may wait for a reader of standard error that
+// does not read. Further ones are dropped: a stalled terminal or a full pipe
+// must not hold up a heartbeat, or a child that has to be ended.
+const lineBuffer = 1024
+
+// lines is a writer that never blocks.
+type lines struct {
+	to    io.Writer
+	queue chan []byte
+	done  chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func newLines(to io.Writer) *lines {
+	l := &lines{to: to, queue: make(chan []byte, lineBuffer), done: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+func (l *lines) run() {
+	defer close(l.done)
+	for p := range l.queue {
+		_, _ = l.to.Write(p) // whom could it be told?
+	}
+}
+
+// Write takes p, and drops it if too much waits already.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return 0, io.ErrClosedPipe
+	}
+	select {
+	case l.queue <- bytes.Clone(p):
+	default:
+	}
+	return len(p), nil
+}
+
+// close writes what waits, for as long as patience lasts.
+func (l *lines) close(patience time.Duration) {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		close(l.queue)
+	}
+	l.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-l.done:
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+)
+
+// runCmd is tenure run.
+type runCmd struct {
+	job
+	Wait               *time.Duration
+	ConflictExitStatus int `name:"conflict-exit-code" short:"E" default:"75"`
+}
+
+// Run holds the lock while the command runs.
+func (r *runCmd) Run(c *console, rest operands) error {
+	if r.Wait != nil && *r.Wait < 0 {
+		return usage("--wait %v must not be negative", *r.Wait)
+	}
+	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
+		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
+	}
+	s, err := r.open(c, rest)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	waitUntil := time.Time{}
+	if r.Wait != nil {
+		waitUntil = time.Now().Add(*r.Wait)
+	}
+	for {
+		lease, err := s.acquire(context.Background(), patience{wait: r.Wait, held: r.ConflictExitStatus})
+		if err != nil {
+			return err
+		}
+		o, err := s.hold(lease)
+		if err == nil {
+			s.conclude(lease, &o)
+			return ended(o.status())
+		}
+		_ = s.release(lease)
+		if !errors.Is(err, guard.ErrTooLate) {
+			return cannotRun(err)
+		}
+		if s.meanwhile != nil {
+			return *s.meanwhile
+		}
+		// This process was stopped until the lease was over, before anything had
+		// begun: it waits for the lock again.
+		if r.Wait != nil {
+			left := max(0, time.Until(waitUntil))
+			r.Wait = &left
+		}
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tenurelock/tenure/cmd/internal/cli"
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+)
+
+// TestMain makes this binary the command tenure, and its guardian.
+func TestMain(m *testing.M) {
+	if guard.IsGuardian() {
+		guard.Main()
+	}
+	// By default a program with the race detector rests for a second at its end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
+		panic(err)
+	}
+	testscript.Main(m, map[string]func(){
+		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },
+	})
+}
+
+// TestScripts runs what a shell would, from the command line to the exit
+// status: see testdata.
+func TestScripts(t *testing.T) {
+	help, err := filepath.Abs("help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
+			env.Setenv("HELP", help)
+			env.Setenv("LONG", strings.Repeat("n", 10<<10))
+			env.Setenv("CONTROL", "a\nb")
+			return os.Mkdir(home, 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a program and compares its exit status:
+//
+//	exits STATUS PROGRAM [ARG...]
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS PROGRAM [ARG...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	status := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		status = exit.ExitCode()
+	}
+	if status != want {
+		ts.Fatalf("exit status %d, want %d", status, want)
+	}
+}

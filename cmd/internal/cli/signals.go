@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// signaled is why a command ends that a signal reached while nothing ran that
+// it could be passed on to.
+type signaled struct{ sig syscall.Signal }
+
+func (s signaled) Error() string { return fmt.Sprintf("stopped by a signal: %v", s.sig) }
+
+// ExitCode is the status that a shell shows for it.
+func (s signaled) ExitCode() int { return 128 + int(s.sig) }
+
+// signals takes the signals to this process from its start to its end, so that
+// none is lost between waiting for a lock and running a command.
+type signals struct {
+	c chan os.Signal
+}
+
+// catchSignals takes all signals that mean something to the command or to the
+// waiting for its lock. Those that are ignored stay so (nohup).
+func catchSignals() *signals {
+	s := &signals{c: make(chan os.Signal, 16)}
+	for _, sig := range passedOn {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.c, sig)
+		}
+	}
+	return s
+}
+
+// surviveBrokenPipe has writes to a closed standard error fail instead of
+// ending this process, and with it the command: that nobody reads the messages
+// any more is no reason for it. Caught, not ignored, since what is ignored
+// stays so in the command.
+func surviveBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// to hands the signals that come to f, until stop is called.
+func (s *signals) to(f func(syscall.Signal)) (stop func()) {
+	end := make(chan struct{})
+	var handing sync.WaitGroup
+	handing.Go(func() {
+		for {
+			select {
+			case sig := <-s.c:
+				if sig, ok := sig.(syscall.Signal); ok {
+					f(sig)
+				}
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() { close(end); handing.Wait() }
+}
+
+// cancel returns a context that the first signal ends, with a signaled for its
+// cause. After stop, signals wait for whoever takes them next.
+func (s *signals) cancel(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	unhand := s.to(func(sig syscall.Signal) { cancel(signaled{sig}) })
+	return ctx, func() { unhand(); cancel(nil) }
+}
+
+// sleep waits for d, and returns earlier with the cause if ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

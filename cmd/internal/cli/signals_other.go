@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package cli
+
+import (
+	"os"
+	"syscall"
+)
+
+// passedOn are the signals that are the command's once it runs.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+
+// suspendable does nothing: there is no Ctrl-Z on this system.
+func suspendable(_, _ func()) (stop func()) { return func() {} }

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// passedOn are the signals that are the command's once it runs.
+var passedOn = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// suspendable has Ctrl-Z stop this process between before and after, until
+// stop is called.
+func suspendable(before, after func()) (stop func()) {
+	if signal.Ignored(syscall.SIGTSTP) {
+		return func() {}
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTSTP)
+	go func() {
+		for range c {
+			before()
+			_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // one may always stop oneself
+			after()
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		close(c)
+	}
+}

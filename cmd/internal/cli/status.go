@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// statusCmd is tenure status.
+type statusCmd struct {
+	Names []string `arg:"" optional:""`
+	storeFlags
+	Refresh *time.Duration
+	Watch   bool `short:"w"`
+	JSON    bool `name:"json"`
+	Quiet   bool `short:"q"`
+}
+
+// Run shows who holds what.
+func (f *statusCmd) Run(c *console, rest operands) error {
+	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
+	f.Names = append(f.Names, rest.words...)
+	refresh := time.Second
+	if f.Refresh != nil {
+		if refresh = *f.Refresh; refresh <= 0 {
+			return usage("--refresh %v must be positive", refresh)
+		}
+	}
+	if err := check(tenure.Options{}, f.Names...); err != nil {
+		return err
+	}
+	at, err := f.location(c, os.Getenv)
+	if err != nil {
+		return err
+	}
+	empty, err := f.missing(at)
+	if err != nil {
+		return err
+	}
+	if empty && !f.Watch {
+		return f.print(c, nothing(f.Names))
+	}
+	store, err := at.Open()
+	if err != nil {
+		return storeFailed(err)
+	}
+	defer func() { _ = store.Close() }() // nothing was written
+	client, err := tenure.New(store, nil)
+	if err != nil {
+		return err // the defaults are sound
+	}
+	ctx, stop := catchSignals().cancel(context.Background())
+	defer stop()
+	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	if f.Watch {
+		return f.watch(ctx, c, client, refresh)
+	}
+	rows, err := look(ctx, client, f.Names)
+	if err != nil {
+		return lookFailed(ctx, err)
+	}
+	return f.print(c, rows)
+}
+
+// missing says whether there is no file yet, and nothing in it. One that was
+// named must be there: to look at a store does not create it.
+func (f *statusCmd) missing(at storeurl.Location) (bool, error) {
+	if at.File() == "" {
+		return false, nil
+	}
+	_, err := os.Stat(at.File())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, nil // Open says what else is wrong
+	}
+	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
+		return true, nil
+	}
+	return false, storeFailed(fmt.Errorf("%s: there is no such file: tenure run and tenure lead create it, status only reads", at.URL()))
+}
+
+// States of a lock, as people see them.
+const (
+	stateHeld       = "held"
+	stateFree       = "free"       // released
+	stateExpired    = "expired"    // seen without a sign of life for a lease
+	stateNever      = "never held" // there is no record
+	stateUnreadable = "unreadable"
+)
+
+// row is one lock.
+type row struct {
+	tenure.Status
+	state string
+	err   error // of a record that cannot be read
+}
+
+func rowOf(st tenure.Status) row {
+	r := row{Status: st, state: stateExpired}
+	switch {
+	case st.Token == 0:
+		r.state = stateNever
+	case st.Held:
+		r.state = stateHeld
+	case !st.Until.IsZero():
+		r.state = stateFree
+	}
+	return r
+}
+
+func nothing(names []string) []row {
+	var rows []row
+	for _, name := range names {
+		rows = append(rows, rowOf(tenure.Status{Name: name}))
+	}
+	return rows
+}
+
+// look reads the locks that are named, or all of them.
+func look(ctx context.Context, client *tenure.Client, names []string) ([]row, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var rows []row
+	add := func(st tenure.Status, err error) error {
+		switch {
+		case err == nil:
+			rows = append(rows, rowOf(st))
+		case errors.Is(err, tenure.ErrUnreadable):
+			rows = append(rows, row{Status: st, state: stateUnreadable, err: err})
+		default:
+			return err
+		}
+		return nil
+	}
+	for _, name := range names {
+		st, err := client.Status(ctx, name)
+		st.Name = name
+		if err := add(st, err); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) > 0 {
+		return rows, nil
+	}
+	for st, err := range client.Locks(ctx, "") {
+		if err := add(st, err); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// lookTimeout bounds a look at all locks.
+const lookTimeout = 30 * time.Second
+
+// lookFailed returns what to end with when a look has failed.
+func lookFailed(ctx context.Context, err error) error {
+	if sig := (signaled{}); errors.As(context.Cause(ctx), &sig) {
+		return ended(sig.ExitCode())
+	}
+	return storeFailed(err)
+}
+
+// permanent says that looking again is no use.
+func permanent(err error) bool { return errors.Is(err, driver.ErrPermanent) }
+
+// print writes the rows, as a table or one object a line.
+func (f *statusCmd) print(c *console, rows []row) error {
+	var err error
+	if f.JSON {
+		for _, r := range rows {
+			err = errors.Join(err, r.writeJSON(c.stdout, time.Time{}))
+		}
+	} else {
+		_, err = fmt.Fprint(c.stdout, table(rows, plain))
+		if len(rows) == 0 {
+			c.say("no locks yet")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	for _, r := range rows {
+		if r.err != nil {
+			return storeFailed(r.err)
+		}
+	}
+	return nil
+}
+
+// object is a row of --json. Durations are in seconds.
+type object struct {
+	Time      string   `json:"time,omitempty"` // with --watch: when it was seen
+	Lock      string   `json:"lock"`
+	State     string   `json:"state"`
+	Owner     string   `json:"owner,omitempty"` // the holder, or the last one
+	Token     uint64   `json:"token"`
+	Host      string   `json:"host,omitempty"`
+	Label     string   `json:"label,omitempty"`
+	Since     string   `json:"since,omitempty"`
+	Until     string   `json:"until,omitempty"`
+	Lease     float64  `json:"lease_seconds,omitempty"`
+	Heartbeat float64  `json:"heartbeat_seconds,omitempty"`
+	Unchanged *float64 `json:"unchanged_seconds,omitempty"`
+	FreeIn    *float64 `json:"free_in_seconds,omitempty"`
+	Error     string   `json:"error,omitempty"`
+}
+
+func (r row) writeJSON(w io.Writer, seen time.Time) error {
+	o := object{
+		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
+	}
+	if r.state == stateHeld || r.state == stateExpired {
+		o.Unchanged, o.FreeIn = seconds(r.Unchanged), seconds(r.FreeIn)
+	}
+	if r.err != nil {
+		o.Error = reasonText(r.err)
+	}
+	return json.NewEncoder(w).Encode(o)
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(timeFormat)
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// style says how a table looks.
+type style struct {
+	colour bool
+	width  int  // 0: as wide as it comes
+	live   bool // the locks have been watched for a while
+}
+
+// plain is the style of a table for pipes.
+var plain = style{}
+
+const (
+	escBold  = "\x1b[1m"
+	escDim   = "\x1b[2m"
+	escGreen = "\x1b[32m"
+	escRed   = "\x1b[31m"
+	escReset = "\x1b[0m"
+)
+
+// table lays rows out in columns, "" for no rows at all.
+func table(rows []row, s style) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	head := []string{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"}
+	cells := [][]string{head}
+	for _, r := range rows {
+		cells = append(cells, r.cells(s))
+	}
+	widths := make([]int, len(head))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for n, line := range cells {
+		var text strings.Builder
+		for i, cell := range line {
+			if i > 0 {
+				text.WriteString("  ")
+			}
+			text.WriteString(cell)
+			if i < len(line)-1 {
+				text.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+			}
+		}
+		out := strings.TrimRight(text.String(), " ")
+		if s.width > 0 {
+			out = fit(out, s.width)
+		}
+		if s.colour {
+			out = colourOf(n, rows) + out + escReset
+		}
+		b.WriteString(out + "\n")
+	}
+	return b.String()
+}
+
+func colourOf(line int, rows []row) string {
+	if line == 0 {
+		return escBold
+	}
+	switch rows[line-1].state {
+	case stateHeld:
+		return escGreen
+	case stateExpired, stateUnreadable:
+		return escRed
+	}
+	return escDim
+}
+
+// cells are the columns of the table. The owner of a lock that is free is the
+// last one, and since is since when it is free.
+func (r row) cells(s style) []string {
+	since, unchanged, free := clockText(r.Since), "", ""
+	switch r.state {
+	case stateHeld:
+		if s.live {
+			unchanged = fmt.Sprintf("%.1fs", r.Unchanged.Seconds())
+		}
+		free = fmt.Sprintf("<%v", round(r.FreeIn))
+	case stateExpired:
+		unchanged, free = fmt.Sprintf("%.1fs", r.Unchanged.Seconds()), "now"
+	case stateFree:
+		since, free = clockText(r.Until), "now"
+	}
+	token := formatToken(r.Token)
+	if r.Token == 0 {
+		token = ""
+	}
+	line := []string{r.Name, r.state, r.Owner, token, since, unchanged, free, r.Host, r.Label}
+	for i, cell := range line {
+		if cell == "" {
+			line[i] = "-"
+		}
+	}
+	return line
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storeurl maps the URL of a store, as it stands in --store and
+// TENURE_STORE, to the store. The schemes are listed here one by one; none
+// registers itself.
+package storeurl
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/sqlitestore"
+)
+
+// Location is where a store is. It is made by [Parse] or [Default].
+type Location struct {
+	url     string
+	file    string // of an SQLite store
+	private bool
+	open    func() (driver.Store, error)
+}
+
+// scheme makes a location of what follows the colon of a URL.
+type scheme struct {
+	name  string
+	usage string // how its URLs look, for messages
+	parse func(rest string) (Location, error)
+}
+
+// schemes are those of this build, in the order in which messages name them.
+func schemes() []scheme {
+	return []scheme{
+		{"sqlite", "sqlite:PATH", parseSQLite},
+		{"memory", "memory:", parseMemory},
+	}
+}
+
+// planned are schemes that have a name already.
+var planned = []string{"dynamodb", "postgres", "etcd", "zookeeper"}
+
+// Parse returns the location that a URL names. It looks at nothing but the
+// text; an error is the fault of whoever wrote it. Errors never quote what may
+// hold a password.
+func Parse(url string) (Location, error) {
+	if url == "" {
+		return Location{}, fmt.Errorf("store URL is empty: write %s", usage())
+	}
+	name, rest, found := strings.Cut(url, ":")
+	if !found || len(name) == 1 || strings.ContainsAny(name, `/\.`) {
+		// A path, C:\ included.
+		return Location{}, fmt.Errorf("store URL %q has no scheme: write %s", url, usage())
+	}
+	for _, s := range schemes() {
+		if s.name == name {
+			l, err := s.parse(rest)
+			if err != nil {
+				return Location{}, fmt.Errorf("store URL %q: %w", url, err)
+			}
+			return l, nil
+		}
+	}
+	if slices.Contains(planned, name) || name == "postgresql" {
+		return Location{}, fmt.Errorf("store scheme %q is not in this build yet: write %s", name, usage())
+	}
+	return Location{}, fmt.Errorf("store scheme %q is unknown: write %s (not in this build yet: %s)",
+		name, usage(), strings.Join(planned, ", "))
+}
+
+func usage() string {
+	var all []string
+	for _, s := range schemes() {
+		all = append(all, s.usage)
+	}
+	return strings.Join(all, " or ")
+}
+
+func parseSQLite(path string) (Location, error) {
+	switch {
+	case path == "":
+		return Location{}, errors.New("the path is empty: write sqlite:PATH")
+	case path == ":memory:":
+		return Location{}, errors.New("records in memory exclude no other process: write memory: if that is what you want")
+	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
+		return Location{}, errors.New("there is no host: write sqlite:PATH, with the path right behind the colon")
+	case strings.ContainsRune(path, 0):
+		return Location{}, errors.New("the path has a zero byte")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Location{}, err
+	}
+	return sqliteAt(abs), nil
+}
+
+func sqliteAt(file string) Location {
+	return Location{url: "sqlite:" + file, file: file, open: func() (driver.Store, error) {
+		store, err := sqlitestore.Open(file, nil)
+		if err != nil {
+			return nil, err // not the nil *Store in an interface
+		}
+		return store, nil
+	}}
+}
+
+func parseMemory(rest string) (Location, error) {
+	if rest != "" {
+		return Location{}, errors.New("nothing follows the colon")
+	}
+	return Location{url: "memory:", private: true, open: func() (driver.Store, error) {
+		return memstore.New(), nil
+	}}, nil
+}
+
+// URL returns the URL of the location, with an absolute path: it means the
+// same to a process in another folder.
+func (l Location) URL() string { return l.url }
+
+// Private says that no other process can come to the store.
+func (l Location) Private() bool { return l.private }
+
+// File returns the file that the store is kept in, "" if it is in none.
+func (l Location) File() string { return l.file }
+
+// Open opens the store. An error of Open is about the store, not the URL.
+func (l Location) Open() (driver.Store, error) { return l.open() }

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl_test
+
+import (
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+)
+
+func TestParse(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	at := func(name string) string { return "sqlite:" + filepath.Join(dir, name) }
+	for _, tc := range []struct{ url, want string }{
+		{"sqlite:a.db", at("a.db")},
+		{"sqlite:./sub/../a.db", at("a.db")},
+		{"sqlite:" + filepath.Join(dir, "b.db"), at("b.db")},
+		{"sqlite://" + filepath.Join(dir, "b.db"), at("b.db")},
+		{"sqlite:what?.db", at("what?.db")}, // a path, not a query
+		{"memory:", "memory:"},
+	} {
+		l, err := storeurl.Parse(tc.url)
+		if err != nil || l.URL() != tc.want {
+			t.Errorf("Parse(%q) = %q, %v; want %q", tc.url, l.URL(), err, tc.want)
+		}
+		if l.Private() != (tc.want == "memory:") {
+			t.Errorf("Parse(%q).Private() = %v", tc.url, l.Private())
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tc := range []struct{ url, want string }{
+		{"", "store URL is empty: write sqlite:PATH or memory:"},
+		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH or memory:`},
+		{"/tmp/locks.db", `store URL "/tmp/locks.db" has no scheme`},
+		{"./a:b", `store URL "./a:b" has no scheme`},
+		{`C:\locks.db`, `has no scheme`},
+		{"sqlite:", "the path is empty"},
+		{"sqlite::memory:", "exclude no other process"},
+		{"sqlite://locks.db", "there is no host"},
+		{"sqlite:a\x00b", "zero byte"},
+		{"memory:x", "nothing follows the colon"},
+		{"dynamodb://table?region=eu-central-1", `store scheme "dynamodb" is not in this build yet: write sqlite:PATH or memory:`},
+		{"postgres://u:secret@h/d", `store scheme "postgres" is not in this build yet`},
+		{"postgresql://u:secret@h/d", `store scheme "postgresql" is not in this build yet`},
+		{"etcd://h:1,g:2", `store scheme "etcd" is not in this build yet`},
+		{"zookeeper://h:1/p", `store scheme "zookeeper" is not in this build yet`},
+		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH or memory: (not in this build yet: dynamodb, postgres, etcd, zookeeper)`},
+	} {
+		_, err := storeurl.Parse(tc.url)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Parse(%q) = %v; want an error with %q", tc.url, err, tc.want)
+			continue
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("Parse(%q) tells the password: %v", tc.url, err)
+		}
+	}
+}
+
+func TestDefault(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the state folder is another one there")
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for _, tc := range []struct{ state, want string }{
+		{"", filepath.Join(home, ".local/state")},
+		{"relative", filepath.Join(home, ".local/state")},
+		{filepath.Join(home, "s"), filepath.Join(home, "s")},
+	} {
+		t.Setenv("XDG_STATE_HOME", tc.state)
+		l, err := storeurl.Default()
+		if want := "sqlite:" + filepath.Join(tc.want, "tenure/locks.db"); err != nil || l.URL() != want {
+			t.Errorf("with XDG_STATE_HOME %q: %q, %v; want %q", tc.state, l.URL(), err, want)
+		}
+	}
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "")
+	if _, err := storeurl.Default(); err == nil || !strings.Contains(err.Error(), "--store") {
+		t.Errorf("without a home: %v", err)
+	}
+}

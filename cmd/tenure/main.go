@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command tenure runs commands under locks that are held by leases, elects
+// leaders, and shows who holds what. See tenure --help.
+package main
+
+import (
+	"os"
+
+	"github.com/tenurelock/tenure/cmd/internal/cli"
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+)
+
+func main() {
+	if guard.IsGuardian() {
+		guard.Main()
+	}
+	os.Exit(cli.Main(os.Args[1:]))
+}
