@@ -155,7 +155,7 @@ func (s *Store) later(d time.Duration, call Call) {
 	if !call.Op.IsWrite() {
 		return
 	}
-	s.async(d, func() { s.send(s.ctx, call) })
+	s.async(d, func() { _, _ = s.send(s.ctx, call) }) // nobody waits for its outcome
 }
 
 // async runs f after d, unless the store is closed before.

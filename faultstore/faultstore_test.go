@@ -196,7 +196,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		}
 		got := make(chan error)
 		go func() {
-			_, err := f.Get(context.Background(), "k", driver.Strong)
+			_, err := f.Get(t.Context(), "k", driver.Strong)
 			got <- err
 		}()
 		synctest.Wait()

@@ -122,9 +122,9 @@ func TestLog(t *testing.T) {
 	ctx := t.Context()
 	f.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Count: 1, Fault: faultstore.LoseReply()})
 	next := heartbeat(f.rec, "v2")
-	f.Swap(ctx, f.rec, next)
-	f.Swap(ctx, next, release(next, "v3"))
-	f.List(ctx, "", "")
+	_, _ = f.Swap(ctx, f.rec, next) // the log tells what became of them
+	_, _ = f.Swap(ctx, next, release(next, "v3"))
+	_, _ = f.List(ctx, "", "")
 	var got []string
 	for _, l := range f.Log() {
 		got = append(got, l.String())

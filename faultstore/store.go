@@ -178,7 +178,7 @@ func (s *Store) send(ctx context.Context, call Call) (reply, error) {
 	case OpList:
 		r.page, err = s.inner.List(ctx, call.Key, call.Cursor)
 	default:
-		panic("faultstore: no such call: " + string(call.Op))
+		panic("faultstore: no such call: " + string(call.Op)) //nolint:forbidigo // a programmer's error
 	}
 	return r, err
 }

@@ -102,7 +102,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 // is held then: hint may call the store. A nil hint panics.
 func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
 	if hint == nil {
-		panic("memstore: Watch with a nil hint")
+		panic("memstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error
 	}
 	return s.db.watch(s, key, hint)
 }

@@ -19,7 +19,7 @@ const pageSize = 500
 
 // Get returns the record of key. Every read is strong.
 func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
-	return read(ctx, s, func(c *conn) (driver.Record, error) { //nolint:contextcheck // see conn
+	return read(ctx, s, func(c *conn) (driver.Record, error) {
 		rec, err := get(c, key)
 		return rec, s.readFault(err)
 	})
@@ -46,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	}
 	var result struct{ now, prev driver.Record }
 	w := &write{key: next.Key, durable: true}
-	w.apply = func(c *conn) (err error) { //nolint:contextcheck // see conn
+	w.apply = func(c *conn) (err error) {
 		result.now, result.prev, w.answer, err = claim(c, next)
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 		key:     next.Key,
 		durable: next.Token != prev.Token || !bytes.Equal(next.Data, prev.Data),
 	}
-	w.apply = func(c *conn) error { //nolint:contextcheck // see conn
+	w.apply = func(c *conn) error {
 		n, err := c.exec(sqlSwap, values...)
 		if n == 0 && err == nil {
 			w.answer, err = conflict(c, next.Key)
@@ -117,7 +117,7 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 // of prev.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	w := &write{key: prev.Key}
-	w.apply = func(c *conn) error { //nolint:contextcheck // see conn
+	w.apply = func(c *conn) error {
 		n, err := c.exec(sqlDelete, prev.Key, prev.Version, int64(prev.Token))
 		if n == 0 && err == nil {
 			w.answer, err = conflict(c, prev.Key)
@@ -137,7 +137,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 // cursor. A page is one state of the store; records that are created or
 // deleted between two pages may or may not be seen.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
-	return read(ctx, s, func(c *conn) (driver.Page, error) { //nolint:contextcheck // see conn
+	return read(ctx, s, func(c *conn) (driver.Page, error) {
 		var page driver.Page
 		seen, last := 0, ""
 		err := c.query(sqlList, func(row []sqldriver.Value) bool {

@@ -177,7 +177,7 @@ func TestContext(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	began, end := make(chan struct{}), make(chan struct{})
 	go func() {
-		errs <- s.submit(ctx, &write{apply: func(c *conn) error { //nolint:contextcheck // see conn
+		errs <- s.submit(ctx, &write{apply: func(c *conn) error {
 			close(began)
 			<-end
 			_, err := c.exec("UPDATE tenure_records SET label = 'late'")

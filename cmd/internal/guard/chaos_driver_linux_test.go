@@ -66,8 +66,8 @@ func driver(args []string) int {
 	allow := flags.Duration("allow", 500*time.Millisecond, "how long the command may take to stop")
 	contain := flags.Bool("contain", false, "")
 	file := flags.String("report", os.DevNull, "where to leave the report")
-	flags.Parse(args)
-	os.Unsetenv(driverEnv)
+	_ = flags.Parse(args) // it ends the process itself
+	_ = os.Unsetenv(driverEnv)
 
 	var last Limits
 	limits := func() Limits {

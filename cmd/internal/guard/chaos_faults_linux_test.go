@@ -290,8 +290,10 @@ func (f *family) publish(uid uint32) {
 	}
 	f.t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, args := range [][]string{
-		{"cp", os.Args[0], dir + "/driver"}, {"chmod", "755", dir + "/driver", dir},
-		{"mkdir", dir + "/work"}, {"chmod", "777", dir + "/work"},
+		{"cp", os.Args[0], dir + "/driver"},
+		{"chmod", "755", dir + "/driver", dir},
+		{"mkdir", dir + "/work"},
+		{"chmod", "777", dir + "/work"},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			f.t.Fatalf("%v: %v: %s", args, err, out)
@@ -307,8 +309,10 @@ func TestContainRefused(t *testing.T) {
 	t.Parallel()
 	f := newFamily(t, "echo >ran", "-contain")
 	// The limits of namespaces are a user namespace's own: nothing of the machine is touched.
-	f.cmd.Args = append([]string{"unshare", "-U", "-r", "sh", "-c",
-		`echo 0 >/proc/sys/user/max_pid_namespaces || exit 99; exec "$@"`, "sh"}, f.cmd.Args...)
+	f.cmd.Args = append([]string{
+		"unshare", "-U", "-r", "sh", "-c",
+		`echo 0 >/proc/sys/user/max_pid_namespaces || exit 99; exec "$@"`, "sh",
+	}, f.cmd.Args...)
 	path, err := exec.LookPath("unshare")
 	if err != nil {
 		t.Skip(err)

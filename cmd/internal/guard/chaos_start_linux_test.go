@@ -99,8 +99,12 @@ func TestNeverStartedAfterTerm(t *testing.T) {
 }
 
 func TestGuardianStartedByHand(t *testing.T) {
-	for _, args := range [][]string{{}, {"fd=0,parent=1,contain=false,foreground=false", "/bin/true", "true"}, {"?", "/bin/true", "true"},
-		{"fd=3,parent=1,contain=true,foreground=false", "/bin/true", "true"}} {
+	for _, args := range [][]string{
+		{},
+		{"fd=0,parent=1,contain=false,foreground=false", "/bin/true", "true"},
+		{"?", "/bin/true", "true"},
+		{"fd=3,parent=1,contain=true,foreground=false", "/bin/true", "true"},
+	} {
 		cmd := exec.Command("/proc/self/exe", append([]string{guardianArg}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != 64 || !strings.Contains(string(out), "started by hand") {
@@ -310,7 +314,8 @@ func TestExitText(t *testing.T) {
 		"signal 9 (killed), past its deadline, killed": {Code: -1, Signal: syscall.SIGKILL, Reason: Overdue, Killed: true},
 		"exit status 0, lost its guardian":             {Reason: Abandoned, GuardianLost: true},
 		"exit status 1, stopped on request, guardian lost": {
-			Code: 1, Reason: Stopped, GuardianLost: true},
+			Code: 1, Reason: Stopped, GuardianLost: true,
+		},
 	} {
 		if got := e.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

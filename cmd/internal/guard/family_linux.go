@@ -42,7 +42,7 @@ func readProcess(pid int) (process, error) {
 
 func retry(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != unix.EINTR {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}
@@ -81,7 +81,7 @@ func readProcesses() (*processTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (p process) identity() identity { return identity{p.pid, p.start} }
 func (p process) signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == nil {
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }()
 	}
 	if errors.Is(err, unix.ESRCH) {
 		return nil

@@ -132,7 +132,7 @@ func begin(cmd Command, path string, first Limits) (*Guard, error) {
 // SIGTERM was sent it moves the kill instant alone.
 func (g *Guard) Extend(l Limits) {
 	if err := l.check(); err != nil {
-		panic("guard: " + err.Error())
+		panic("guard: " + err.Error()) //nolint:forbidigo // a programmer's error
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -309,7 +309,7 @@ func (g *Guard) adopt() {
 			}
 			g.mu.Unlock()
 		}
-		time.Sleep(pause)
+		time.Sleep(pause) //nolint:forbidigo // nothing may stop the killing
 	}
 }
 

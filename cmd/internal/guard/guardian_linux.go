@@ -205,7 +205,7 @@ func (g *guardian) run() error {
 		if g.phase >= terminating && now >= g.orders.Expiry {
 			g.continueCaller(now)
 		}
-		backoff = g.sleep(now, backoff)
+		backoff = g.sleep(backoff)
 	}
 }
 
@@ -216,7 +216,7 @@ func (g *guardian) setReason() {
 }
 
 // sleep waits for the next thing to do, and returns the next backoff of killing.
-func (g *guardian) sleep(now Instant, backoff time.Duration) time.Duration {
+func (g *guardian) sleep(backoff time.Duration) time.Duration {
 	fds := []unix.PollFd{
 		{Fd: int32(g.in), Events: unix.POLLIN},
 		{Fd: int32(g.childEvent), Events: unix.POLLIN},
@@ -242,7 +242,7 @@ func (g *guardian) sleep(now Instant, backoff time.Duration) time.Duration {
 		timeout = int(backoff / time.Millisecond)
 		backoff = min(2*backoff, 64*time.Millisecond)
 		fds[0].Fd, fds[2].Fd, fds[3].Fd = -1, -1, -1
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // nothing may stop the killing
 	}
 	_, _ = unix.Poll(fds, timeout) // an interrupted poll is a round too many
 	var count [8]byte

@@ -151,7 +151,7 @@ func inheritedDescriptors() map[int]bool {
 	if err != nil {
 		return found
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -74,7 +75,7 @@ func Check(t *testing.T, open func(t *testing.T) driver.Store, opts *Options) {
 		if result == porcupine.Ok {
 			continue
 		}
-		path := filepath.Join(os.TempDir(), fmt.Sprintf("linearize-%d-%d.html", os.Getpid(), round))
+		path := filepath.Join(os.TempDir(), fmt.Sprintf("linearize-%d-%d.html", os.Getpid(), round)) //nolint:usetesting // it is to outlive the test
 		if err := porcupine.VisualizePath(h.model(), info, path); err != nil {
 			t.Errorf("cannot draw the history: %v", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
 )

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/itest/protocol/world"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"pgregory.net/rapid"
 )
 
 // drawn lets rapid make the choices of a world.

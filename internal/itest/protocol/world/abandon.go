@@ -4,6 +4,7 @@
 package world
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -69,7 +70,7 @@ func Unreadable(src Source, cfg Config) (untouched bool, refused int) {
 	w.after(3*w.t.Lease, func() {})
 	w.run(func() bool { return w.now >= 3*w.t.Lease })
 	for _, m := range machines {
-		if r := m.c.Refused(); r != nil && r.Err == driver.ErrUnreadable {
+		if r := m.c.Refused(); r != nil && errors.Is(r.Err, driver.ErrUnreadable) {
 			refused++
 		}
 	}
