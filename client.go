@@ -337,6 +337,10 @@ func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 // an error, and the others go on.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
+		if c.isClosed() {
+			yield(Status{}, wrap("list", prefix, ErrClosed))
+			return
+		}
 		cursor := ""
 		for {
 			sent := c.clock.Contender()

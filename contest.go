@@ -283,7 +283,7 @@ func (a *acquire) refusal(r *protocol.Refusal) error {
 	switch {
 	case r.Held:
 		return &HeldError{Owner: r.Record.Owner, Token: r.Record.Token, FreeIn: r.FreeIn}
-	case r.Err == ErrUnreadable:
+	case r.Record.Key != "": // what the machine itself saw of it
 		return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, r.Record.Lease, r.Record.State, r.Record.Owner)
 	default:
 		return r.Err
@@ -331,7 +331,7 @@ func (a *acquire) send(r *protocol.Request) {
 	if r.Kind == protocol.Release {
 		r.Next.Since, r.Next.Until = r.Prev.Since, r.Next.Since
 	}
-	c.requests.send(c.clock.Holder()+c.timing.Usable(), func(ctx context.Context) {
+	c.requests.send(unhurried, func(ctx context.Context) {
 		var rec, former driver.Record
 		var err error
 		switch r.Kind {
@@ -348,7 +348,12 @@ func (a *acquire) send(r *protocol.Request) {
 		if res.Err != nil && !errors.Is(res.Err, driver.ErrNotApplied) {
 			c.events.emit(Event{Kind: EventStoreError, Lock: r.Key, Err: res.Err})
 		}
-		a.do(func(con *protocol.Contender, now time.Duration) protocol.Action { return con.Reply(now, res) })
+		a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
+			if !errors.Is(res.Err, driver.ErrNotApplied) {
+				a.k.fail(res.Err)
+			}
+			return con.Reply(now, res)
+		})
 	})
 }
 
@@ -391,7 +396,7 @@ func (k *contest) lookDue(now time.Duration) {
 	}
 	k.looking = true
 	c := k.c
-	c.requests.send(c.clock.Holder()+c.timing.Usable(), func(ctx context.Context) {
+	c.requests.send(unhurried, func(ctx context.Context) {
 		how := driver.Eventual
 		if hinted {
 			how = driver.Strong
@@ -424,7 +429,7 @@ func (k *contest) watch() {
 		return
 	}
 	k.watching = true
-	c.requests.send(c.clock.Holder()+c.timing.Usable(), func(context.Context) {
+	c.requests.send(unhurried, func(context.Context) {
 		unwatch, err := c.watcher.Watch(k.key, k.hint)
 		k.mu.Lock()
 		defer k.mu.Unlock()

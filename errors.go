@@ -85,7 +85,16 @@ type Error struct {
 	Err error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
+func (e *Error) Error() string {
+	key := e.Key
+	if len(key) > maxShown {
+		key = key[:maxShown] + "..." // it can be of any length where it is what is wrong
+	}
+	return fmt.Sprintf("%s %q: %v", e.Op, key, e.Err)
+}
+
+// maxShown is how many bytes of a name an error shows.
+const maxShown = 200
 
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }

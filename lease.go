@@ -5,6 +5,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,12 +276,20 @@ func (l *Lease) Release(ctx context.Context) error {
 	select {
 	case <-l.over:
 	case <-done:
+		if errors.Is(context.Cause(ctx), ErrReleased) {
+			// A context of the lease's own, which this release has ended.
+			return l.Release(context.WithoutCancel(ctx))
+		}
 		return wrap("release", l.key, uncertain(context.Cause(ctx)))
 	case <-l.c.gone:
 		select {
 		case <-l.over:
 		default:
-			return wrap("release", l.key, uncertain(ErrClosed))
+			err := l.result()
+			if err == nil {
+				err = uncertain(ErrClosed)
+			}
+			return wrap("release", l.key, err)
 		}
 	}
 	if err := l.result(); err != nil {
@@ -321,6 +330,8 @@ func (l *Lease) result() error {
 	switch {
 	case l.h.Cause() == protocol.Stalled:
 		return ErrStalled
+	case l.h.Quiet() && l.h.Cause() == protocol.Stopped && l.h.Expired():
+		return refused("%w: %w", ErrStopTimeout, ErrExpired)
 	case l.h.Expired():
 		return ErrExpired
 	case freed == protocol.Gone:
@@ -443,6 +454,7 @@ func (l *Lease) note(n protocol.Note, now time.Duration) {
 		if freed != protocol.Released {
 			e.Kind, e.Err = EventEnded, l.h.Err()
 			if freed == protocol.Gone {
+				l.end(endedSuperseded) // while the work drained
 				e.Err = l.superseded()
 			}
 		}
@@ -509,7 +521,11 @@ func (l *Lease) settle() {
 		case l.h.DataKept() >= w.data && l.h.Sent() >= w.sent:
 			w.done <- nil
 		case ended:
-			w.done <- endedError(l.limit.Load())
+			err := endedError(l.limit.Load())
+			if w.data > 0 {
+				err = uncertain(err) // an attempt may have been applied
+			}
+			w.done <- err
 		default:
 			kept = append(kept, w)
 		}

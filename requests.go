@@ -6,6 +6,7 @@ package tenure
 import (
 	"container/heap"
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -26,6 +27,10 @@ type requests struct {
 	waiting waitingRequests
 	serial  uint64
 }
+
+// unhurried is the urgency of requests on which no lease depends. However long
+// they have waited, the heartbeats go in front.
+const unhurried = time.Duration(math.MaxInt64)
 
 type waitingRequest struct {
 	urgency time.Duration

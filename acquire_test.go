@@ -1,0 +1,499 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+func TestFreeLockCostsOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for token := range uint64(3) { // new, then released
+			m.faults.ResetLog()
+			l := m.mustAcquire("x", nil)
+			if n := m.faults.Count(); n != 1 {
+				t.Errorf("%d requests to acquire, want 1", n)
+			}
+			if l.Token() != token+1 || l.Name() != "x" || l.Owner() != "a" {
+				t.Errorf("token %d, name %q, owner %q", l.Token(), l.Name(), l.Owner())
+			}
+			if left := l.Remaining(); left != usable(t) {
+				t.Errorf("%v remain, want %v", left, usable(t))
+			}
+			m.mustRelease(l)
+			if n := m.faults.Count(); n != 2 {
+				t.Errorf("%d requests to acquire and release, want 2", n)
+			}
+		}
+	})
+}
+
+// The lease counts from before the request was sent, not from the reply.
+func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(300*time.Millisecond, 400*time.Millisecond))
+		if l, want := m.mustAcquire("x", nil), usable(t)-700*time.Millisecond; l.Remaining() != want {
+			t.Errorf("%v remain, want %v", l.Remaining(), want)
+		}
+	})
+}
+
+// A waiter takes the lock of a crashed holder when it has seen no sign of life
+// for a lease, and not before; a look or two later at most.
+func TestCrashedHolderIsReplacedAfterALease(t *testing.T) {
+	for i := range 10 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				la := a.mustAcquire("x", nil)
+				acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+				time.Sleep(time.Duration(i)*777*time.Millisecond + 2*lease)
+				a.crash()
+				var last time.Time
+				for _, c := range a.faults.Log() {
+					if c.Done && c.Err == nil {
+						last = c.Begin
+					}
+				}
+				want(t, <-acquired, nil)
+				want(t, la.Check(), tenure.ErrExpired)
+				if took := time.Since(last); took < lease || took > lease+200*time.Millisecond {
+					t.Errorf("taken over %v after the last heartbeat, want %v and a little", took, lease)
+				}
+			})
+		})
+	}
+}
+
+// A release is seen at once where the store has a watch, and after a refresh
+// period where it has none.
+func TestReleaseWakesTheWaiter(t *testing.T) {
+	for name, test := range map[string]struct {
+		driver func(*machine) driver.Store
+		most   time.Duration
+	}{
+		"watch":    {func(m *machine) driver.Store { return m.faults.Driver() }, 0},
+		"no watch": {func(m *machine) driver.Store { return m.faults }, refresh + refresh/8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.machine("a")
+				c, err := tenure.New(test.driver(w.machine("unused")), &tenure.Options{Clock: tenure.MonotonicClock()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close(t.Context())
+				la := a.mustAcquire("x", nil)
+				acquired := started(func() error {
+					l, err := c.Acquire(t.Context(), "x", nil)
+					if err == nil {
+						err = l.Release(t.Context())
+					}
+					return err
+				})
+				time.Sleep(2 * lease)
+				a.mustRelease(la)
+				want(t, within(t, 0, test.most, func() error { return <-acquired }), nil)
+			})
+		})
+	}
+}
+
+func TestWatchWithAnHourBetweenLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+		la := a.mustAcquire("x", nil)
+		acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+		time.Sleep(20 * time.Minute)
+		a.mustRelease(la)
+		want(t, within(t, 0, 0, func() error { return <-acquired }), nil)
+	})
+}
+
+func TestTryAcquireDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		time.Sleep(time.Second)
+		err := within(t, 0, 0, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+		want(t, err, tenure.ErrHeld)
+		held, ok := errors.AsType[*tenure.HeldError](err)
+		if !ok || held.Owner != "a" || held.Token != 1 || held.FreeIn != lease {
+			t.Errorf("%+v", held)
+		}
+		if got := err.Error(); got != `try acquire "x": held by "a" under token 1; free in 15s at the latest if it is dead` {
+			t.Errorf("error %q", got)
+		}
+		if n := b.faults.Count(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+		// Its own client's lock is held as well.
+		_, err = a.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+	})
+}
+
+// What TryAcquire sees is remembered: repeated after the lease of a dead
+// holder, it takes that one's lock. And never that of a living one.
+func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		for range 40 {
+			_, err := b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
+			time.Sleep(lease / 4)
+		}
+		a.crash()
+		start := time.Now()
+		for {
+			l, err := b.TryAcquire(t.Context(), "x", nil)
+			if err == nil {
+				if l.Token() != 2 {
+					t.Errorf("token %d", l.Token())
+				}
+				break
+			}
+			want(t, err, tenure.ErrHeld)
+			held, _ := errors.AsType[*tenure.HeldError](err)
+			if time.Sleep(lease / 4); time.Since(start) > 2*lease {
+				t.Fatalf("still held: %+v", held)
+			}
+		}
+	})
+}
+
+// Looks of others count: whoever asked for the status knows as much.
+func TestLooksOfAllKindsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		a.crash()
+		if _, err := b.Status(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease)
+		l, err := b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		want(t, l.Check(), nil)
+	})
+}
+
+func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		// The record shows a lease of its own.
+		a := w.machine("a", func(o *tenure.Options) { o.LeaseDuration = 20 * time.Second })
+		b := w.machine("b")
+		la := a.mustAcquire("x", nil)
+		o := &tenure.AcquireOptions{AdditionalWait: 2 * time.Second}
+		err := within(t, 22*time.Second, 22*time.Second, func() error { _, err := b.Acquire(t.Context(), "x", o); return err })
+		want(t, err, tenure.ErrHeld)
+		if held, ok := errors.AsType[*tenure.HeldError](err); !ok || held.Owner != "a" || held.FreeIn > 20*time.Second {
+			t.Errorf("%+v", held)
+		}
+		want(t, la.Check(), nil)
+		// It is long enough for the lock of a dead holder.
+		a.crash()
+		_, err = b.Acquire(t.Context(), "x", o)
+		want(t, err, nil)
+	})
+}
+
+func TestStoreTimeoutBoundsTheSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		m.crash()
+		acquire := func(o *tenure.AcquireOptions) func() error {
+			return func() error { _, err := m.Acquire(t.Context(), "x", o); return err }
+		}
+		// By default the lease duration.
+		want(t, within(t, lease, lease+2*requestTimeout, acquire(nil)), context.DeadlineExceeded)
+		o := &tenure.AcquireOptions{StoreTimeout: time.Minute}
+		want(t, within(t, time.Minute, time.Minute+2*requestTimeout, acquire(o)), context.DeadlineExceeded)
+		// Negative: for ever.
+		forever := started(acquire(&tenure.AcquireOptions{StoreTimeout: -1}))
+		time.Sleep(time.Hour)
+		pending(t, "acquire", forever)
+		m.faults.SetBlackHole(false)
+		want(t, <-forever, nil)
+	})
+}
+
+// Silence in a row counts, not all of it together.
+func TestAnswersNowAndThenAreEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.machine("a").mustAcquire("x", nil)
+		b := w.machine("b")
+		b.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.N%5 != 0 },
+			Fault: faultstore.BlackHole(),
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 20*lease)
+		defer stop()
+		_, err := b.Acquire(ctx, "x", nil)
+		want(t, err, ctx.Err())
+	})
+}
+
+func TestTryAcquireBoundsTheSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		m.crash()
+		want(t, within(t, 3*requestTimeout, 5*requestTimeout, func() error {
+			_, err := m.TryAcquire(t.Context(), "x", nil)
+			return err
+		}), context.DeadlineExceeded)
+	})
+}
+
+func TestUnusableStoreIsAnErrorAtOnce(t *testing.T) {
+	errNoTable := errors.New("no such table")
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		f := faultstore.Refuse()
+		f.Err = driver.Permanent(errNoTable)
+		m.faults.Inject(faultstore.Rule{Fault: f})
+		err := within(t, 0, 0, func() error { _, err := m.Acquire(t.Context(), "x", nil); return err })
+		want(t, err, errNoTable)
+		want(t, err, driver.ErrPermanent)
+		if got := err.Error(); got != `acquire "x": no such table` {
+			t.Errorf("error %q", got)
+		}
+		want(t, m.Election("x", nil).Run(t.Context(), nil), errNoTable)
+	})
+}
+
+// A record that cannot be understood is never taken, however long it stands.
+func TestUnreadableRecordIsNeverTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		plant := func(name string, edit func(*driver.Record)) {
+			rec := driver.Record{Key: name, Version: "v", Owner: "stranger", Token: 7, Lease: lease, State: driver.Held}
+			now, _, err := w.records.Claim(t.Context(), rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := now
+			next.Version = "w"
+			if edit(&next); next.Lease <= 0 {
+				return
+			}
+			if _, err := w.records.Swap(t.Context(), now, next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plant("state", func(r *driver.Record) { r.State = "paused" })
+		for range 3 {
+			_, err := m.Acquire(t.Context(), "state", nil)
+			want(t, err, tenure.ErrUnreadable)
+			if got := err.Error(); got != `acquire "state": record unreadable: lease 15s, state "paused", written by "stranger"` {
+				t.Errorf("error %q", got)
+			}
+			_, err = m.TryAcquire(t.Context(), "state", nil)
+			want(t, err, tenure.ErrUnreadable)
+			time.Sleep(10 * lease)
+		}
+		if rec := w.record("state"); rec.Owner != "stranger" {
+			t.Errorf("record %+v", rec)
+		}
+		// And a store that says so itself.
+		f := faultstore.Refuse()
+		f.Err = driver.ErrUnreadable
+		m.faults.Inject(faultstore.Rule{Key: "lease", Fault: f})
+		_, err := m.Acquire(t.Context(), "lease", nil)
+		want(t, err, tenure.ErrUnreadable)
+	})
+}
+
+// A foreign client's record has no beat: its version serves, and the wait is
+// longer, because its holder keeps no margin for drift.
+func TestForeignRecordIsTakenAfterALongerWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		_, _, err := w.records.Claim(t.Context(), driver.Record{
+			Key: "x", Version: "v", Owner: "stranger", Lease: 10 * time.Second, State: driver.Held,
+		})
+		want(t, err, nil)
+		drift := 0.09
+		wait := time.Duration(10e9 * (1 + drift) / (1 - drift))
+		want(t, within(t, wait, wait+100*time.Millisecond, func() error { _, err := m.Acquire(t.Context(), "x", nil); return err }), nil)
+	})
+}
+
+// Fifty waiters cost the looks of one, and get the lock in their order.
+func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
+	looks := func(t *testing.T, waiters int) (n int, order string) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			la := a.mustAcquire("x", nil)
+			got := make(chan int, waiters)
+			var all sync.WaitGroup
+			for i := range waiters {
+				all.Go(func() {
+					l := b.mustAcquire("x", nil)
+					got <- i
+					b.mustRelease(l)
+				})
+				synctest.Wait()
+			}
+			time.Sleep(4 * lease)
+			n = b.faults.Count()
+			a.mustRelease(la)
+			all.Wait()
+			var s []string
+			for range waiters {
+				s = append(s, fmt.Sprint(<-got))
+			}
+			order = strings.Join(s, " ")
+		})
+		return n, order
+	}
+	one, _ := looks(t, 1)
+	fifty, order := looks(t, 50)
+	if fifty > one+one/4 { // jitter
+		t.Errorf("50 waiters cost %d requests, 1 costs %d", fifty, one)
+	}
+	if want := strings.Trim(fmt.Sprint(upTo(50)), "[]"); order != want {
+		t.Errorf("order %s", order)
+	}
+}
+
+func upTo(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+// The turn goes on when the waiter in front gives up.
+func TestWaiterInFrontMayGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		la := a.mustAcquire("x", nil)
+		first, cancel := context.WithCancel(t.Context())
+		gone := started(func() error { _, err := b.Acquire(first, "x", nil); return err })
+		synctest.Wait()
+		second := started(func() error { b.mustAcquire("x", nil); return nil })
+		time.Sleep(time.Second)
+		cancel()
+		want(t, within(t, 0, 0, func() error { return <-gone }), context.Canceled)
+		time.Sleep(lease)
+		a.mustRelease(la)
+		want(t, within(t, 0, 0, func() error { return <-second }), nil)
+	})
+}
+
+func TestDataIsKeptOrReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		previous := func(l *tenure.Lease) string {
+			p, _ := l.Previous()
+			return p.Owner + " " + p.End + " " + string(p.Data)
+		}
+
+		data := []byte("one")
+		l := a.mustAcquire("x", &tenure.AcquireOptions{Data: data})
+		copy(data, "xxx") // it was copied
+		if _, ok := l.Previous(); ok {
+			t.Error("a new lock has a previous tenure")
+		}
+		a.mustRelease(l)
+		l = b.mustAcquire("x", nil)
+		if got, data := previous(l), string(w.record("x").Data); got != "a released one" || data != "one" {
+			t.Errorf("previous %q, data %q", got, data)
+		}
+		b.crash()
+		l = a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("two")})
+		if got, data := previous(l), string(w.record("x").Data); got != "b expired one" || data != "two" {
+			t.Errorf("previous %q, data %q", got, data)
+		}
+		a.mustRelease(l)
+		l = a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte{}})
+		if got, data := previous(l), w.record("x").Data; got != "a released two" || len(data) != 0 {
+			t.Errorf("previous %q, data %q", got, data)
+		}
+	})
+}
+
+// Two acquires of one client exclude each other as those of two do.
+func TestAcquiresOfOneClientExcludeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+		second := started(func() error { m.mustAcquire("x", nil); return nil })
+		time.Sleep(4 * lease)
+		pending(t, "acquire", second)
+		want(t, l.Check(), nil)
+		m.mustRelease(l)
+		want(t, within(t, 0, 0, func() error { return <-second }), nil)
+		want(t, l.Check(), tenure.ErrReleased)
+	})
+}
+
+// While every claim loses its race, the wait is bounded all the same.
+func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.machine("b")
+		stop := make(chan struct{})
+		defer close(stop)
+		for i := range 3 {
+			m := w.machine(fmt.Sprint("rival-", i))
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						l, err := m.Acquire(context.WithoutCancel(t.Context()), "x", nil)
+						if err != nil {
+							return
+						}
+						time.Sleep(10 * time.Millisecond)
+						_ = l.Release(context.WithoutCancel(t.Context()))
+					}
+				}
+			}()
+		}
+		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.Slow(20*time.Millisecond, 0)})
+		time.Sleep(time.Second)
+		o := &tenure.AcquireOptions{AdditionalWait: 2 * time.Second}
+		if err := within(t, 0, lease+2*time.Second+50*time.Millisecond, func() error {
+			l, err := b.Acquire(t.Context(), "x", o)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			return err
+		}); err != nil {
+			want(t, err, tenure.ErrHeld)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// checked returns a lease on the clocks of this machine, whose store answers,
+// or whose heartbeat hangs. It beats ten times a second.
+func checked(tb testing.TB, hangs bool) *tenure.Lease {
+	tb.Helper()
+	store := faultstore.New(memstore.New(), nil)
+	c, err := tenure.New(store.Driver(), &tenure.Options{LeaseDuration: time.Hour, HeartbeatPeriod: time.Second / 10})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { store.Close() })
+	l, err := c.Acquire(tb.Context(), "x", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if hangs {
+		hung := make(chan struct{})
+		store.Inject(faultstore.Rule{Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
+			close(hung)
+			return faultstore.BlackHole()
+		}})
+		<-hung
+	}
+	return l
+}
+
+func TestCheckAllocatesNothing(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		l := checked(t, hangs)
+		if n := testing.AllocsPerRun(1000, func() {
+			if err := l.Check(); err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Remaining()
+		}); n > 0.1 { // a heartbeat in between allocates
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	b.Run("time.Now", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = time.Now()
+		}
+	})
+	for _, hangs := range []bool{false, true} {
+		b.Run(fmt.Sprint("hanging heartbeat ", hangs), func(b *testing.B) {
+			l := checked(b, hangs)
+			b.ReportAllocs()
+			for b.Loop() {
+				if l.Check() != nil {
+					b.Fatal("lost")
+				}
+			}
+		})
+	}
+	b.Run("parallel", func(b *testing.B) {
+		l := checked(b, false)
+		b.ReportAllocs()
+		b.ResetTimer()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if l.Check() != nil {
+					b.Error("lost")
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	for _, bench := range []struct {
+		name       string
+		goroutines int
+		key        func(i int) string
+	}{
+		{"1 goroutine", 1, func(int) string { return "x" }},
+		{"32 goroutines 32 keys", 32, func(i int) string { return fmt.Sprint("x", i) }},
+		{"32 goroutines 1 key", 32, func(int) string { return "x" }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			c, err := tenure.New(memstore.New(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close(b.Context())
+			b.ReportAllocs()
+			b.ResetTimer()
+			var all sync.WaitGroup
+			for i := range bench.goroutines {
+				all.Go(func() {
+					for n := i; n < b.N; n += bench.goroutines {
+						l, err := c.Acquire(b.Context(), bench.key(i), nil)
+						if err == nil {
+							err = l.Release(b.Context())
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// BenchmarkTenThousandLocks holds 10,000 locks for two lease durations of 15 s
+// in real time, over a store of which each call takes 10 ms.
+func BenchmarkTenThousandLocks(b *testing.B) {
+	const locks = 10_000
+	for b.Loop() {
+		store := &far{Store: memstore.New(), away: 10 * time.Millisecond}
+		var lost atomic.Int64
+		before, base := memory(), runtime.NumGoroutine()
+		c, err := tenure.New(store, &tenure.Options{OnEvent: func(e tenure.Event) {
+			if e.Kind == tenure.EventLost {
+				lost.Add(1)
+			}
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		start := time.Now()
+		leases := acquireAll(b, c, locks)
+		b.ReportMetric(time.Since(start).Seconds(), "s-to-acquire")
+		after, busy, most := memory(), cpu(), 0
+		tick := time.NewTicker(time.Second / 10)
+		for start = time.Now(); time.Since(start) < 2*lease; <-tick.C {
+			most = max(most, runtime.NumGoroutine()-base-int(store.underWay.Load()))
+		}
+		tick.Stop()
+		b.ReportMetric(100*(cpu()-busy)/time.Since(start).Seconds(), "%-of-a-cpu")
+		b.ReportMetric(float64(most), "goroutines")
+		b.ReportMetric(float64(store.most.Load()), "requests-at-once")
+		b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/locks, "B/lock")
+		for _, l := range leases {
+			if err := l.Check(); err != nil {
+				b.Error(err)
+			}
+		}
+		releaseAll(b, leases)
+		if err := c.Close(b.Context()); err != nil {
+			b.Error(err)
+		}
+		b.ReportMetric(float64(lost.Load()), "lost")
+	}
+}
+
+// memory returns what the heap holds after a collection.
+func memory() (m runtime.MemStats) {
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m
+}
+
+// cpu returns how many seconds of processor time the program has used.
+func cpu() float64 {
+	runtime.GC() // the figures are of the end of the last collection
+	s := []metrics.Sample{{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
+	metrics.Read(s)
+	return s[0].Value.Float64() - s[1].Value.Float64()
+}

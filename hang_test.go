@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// deaf is a call that nothing comes of and that hears no context for d, as in
+// a bad driver.
+func deaf(d time.Duration) faultstore.Fault {
+	f := faultstore.BlackHole()
+	f.Deaf = d
+	return f
+}
+
+// hangs are the ways of a store to give no answer.
+var hangs = map[string]faultstore.Fault{
+	"hears its context": faultstore.BlackHole(),
+	"deaf":              deaf(10 * lease),
+}
+
+// With a store that hangs for ever, Check fails at the deadline and not before,
+// and the context is cancelled then, for each of 1,000 locks.
+func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
+	each(t, hangs, func(t *testing.T, f faultstore.Fault) {
+		m := newWorld(t).machine("a")
+		slow := m.faults.Inject(faultstore.Rule{Fault: faultstore.Slow(10*time.Millisecond, 10*time.Millisecond)})
+		held := make(chan *tenure.Lease, 1000)
+		for _, name := range names(1000) {
+			go func() { held <- m.mustAcquire(name, nil) }()
+		}
+		time.Sleep(3 * heartbeat)
+		slow()
+		m.faults.Inject(faultstore.Rule{Fault: f})
+		last := map[string]time.Time{} // when the last confirmed write was sent
+		time.Sleep(50 * time.Millisecond)
+		for _, c := range m.faults.Log() {
+			if c.Done && c.Err == nil {
+				last[c.Key] = c.Begin
+			}
+		}
+		var all sync.WaitGroup
+		for range 1000 {
+			l := <-held
+			all.Go(func() {
+				deadline := last[l.Name()].Add(usable(t))
+				if left := l.Remaining(); left < time.Until(deadline)-5*time.Millisecond || left > time.Until(deadline) {
+					t.Errorf("%v remain, want at most %v", left, time.Until(deadline))
+				}
+				deadline = time.Now().Add(l.Remaining())
+				time.Sleep(time.Until(deadline) - time.Nanosecond)
+				if err := l.Check(); err != nil {
+					t.Errorf("before the deadline: %v", err)
+				}
+				want(t, l.Context().Err(), nil)
+				time.Sleep(time.Nanosecond)
+				want(t, l.Check(), tenure.ErrExpired)
+				<-l.Context().Done()
+				if late := time.Since(deadline); late != 0 {
+					t.Errorf("context cancelled %v late", late)
+				}
+				want(t, context.Cause(l.Context()), tenure.ErrExpired)
+			})
+		}
+		all.Wait()
+	})
+}
+
+// hanging returns a machine that holds "held", of whose store nothing comes
+// back any more.
+func hanging(t *testing.T, f faultstore.Fault) (*machine, *tenure.Lease) {
+	t.Helper()
+	w := newWorld(t)
+	w.machine("other").mustAcquire("taken", nil)
+	m := w.machine("a")
+	l := m.mustAcquire("held", nil)
+	time.Sleep(time.Millisecond)
+	m.faults.Inject(faultstore.Rule{Fault: f})
+	return m, l
+}
+
+// Every wait honours its context at once, even when the store hangs, and even
+// when the store takes no notice of its own context.
+func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
+	acquire := func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+		_, err := m.Acquire(ctx, "free", nil)
+		return err
+	}
+	work := func(context.Context, *tenure.Lease) error { panic("work without a lease") }
+	waits := map[string]func(context.Context, *machine, *tenure.Lease) error{
+		"acquire": acquire,
+		"acquire of a held lock": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+			_, err := m.Acquire(ctx, "taken", nil)
+			return err
+		},
+		"acquire behind another": func(ctx context.Context, m *machine, l *tenure.Lease) error {
+			first := started(func() error { return acquire(m.t.Context(), m, l) })
+			defer func() {
+				m.Close(ctx)
+				want(m.t, <-first, tenure.ErrClosed)
+			}()
+			synctest.Wait()
+			return acquire(ctx, m, l)
+		},
+		"try acquire": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+			_, err := m.TryAcquire(ctx, "free", nil)
+			return err
+		},
+		"run": func(ctx context.Context, m *machine, _ *tenure.Lease) error { return m.Run(ctx, "free", nil, work) },
+		"election": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+			return m.Election("free", nil).Run(ctx, work)
+		},
+		"observe": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+			for _, err := range m.Election("free", nil).Observe(ctx) {
+				return err
+			}
+			panic("observe ended without an error")
+		},
+		"renew":    func(ctx context.Context, _ *machine, l *tenure.Lease) error { return l.Renew(ctx) },
+		"set data": func(ctx context.Context, _ *machine, l *tenure.Lease) error { return l.SetData(ctx, []byte("d")) },
+		"release":  func(ctx context.Context, _ *machine, l *tenure.Lease) error { return l.Release(ctx) },
+		"close":    func(ctx context.Context, m *machine, _ *tenure.Lease) error { return m.Close(ctx) },
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			each(t, hangs, func(t *testing.T, f faultstore.Fault) {
+				m, l := hanging(t, f)
+				const patience = 777 * time.Millisecond
+				ctx, stop := context.WithTimeout(t.Context(), patience)
+				defer stop()
+				want(t, within(t, patience, patience, func() error { return wait(ctx, m, l) }), context.DeadlineExceeded)
+			})
+		})
+	}
+}
+
+// A context that is done already sends nothing.
+func TestDoneContextSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := hanging(t, faultstore.BlackHole())
+		m.faults.ResetLog()
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		_, err := m.Acquire(ctx, "free", nil)
+		want(t, err, context.Canceled)
+		_, err = m.TryAcquire(ctx, "free", nil)
+		want(t, err, context.Canceled)
+		want(t, l.Renew(ctx), context.Canceled)
+		want(t, l.SetData(ctx, nil), context.Canceled)
+		if n := m.faults.Count(); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// The release goes on in the background when its caller does not wait for it,
+// and it is as good as any.
+func TestReleaseGoesOnAfterItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		l := m.mustAcquire("x", nil)
+		m.faults.SetBlackHole(true)
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		want(t, l.Release(ctx), tenure.ErrUncertain)
+		m.faults.SetBlackHole(false)
+		time.Sleep(2 * requestTimeout)
+		if rec := w.record("x"); rec.State != driver.Released {
+			t.Errorf("record %+v", rec)
+		}
+		want(t, l.Release(t.Context()), nil)
+	})
+}
+
+// A deferred release works with the context that ended the work.
+func TestReleaseUnderADoneContextStillReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		l := m.mustAcquire("x", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		want(t, l.Release(ctx), nil)
+		if rec := w.record("x"); rec.State != driver.Released {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+// Release gives up after a lease duration and what is under way then.
+func TestReleaseWithoutAnswerEndsAfterALease(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{"hears its context": faultstore.BlackHole(), "fails": faultstore.LoseRequest()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l := hanging(t, f)
+				err := within(t, lease, lease+2*requestTimeout, func() error { return l.Release(t.Context()) })
+				want(t, err, tenure.ErrUncertain)
+				want(t, l.Check(), tenure.ErrReleased)
+			})
+		})
+	}
+}
+
+// One lock of whose requests nothing comes back delays no other lock.
+func TestSlowKeyDelaysNoOtherLock(t *testing.T) {
+	each(t, hangs, func(t *testing.T, f faultstore.Fault) {
+		m := newWorld(t).machine("a")
+		slow := m.mustAcquire("slow", nil)
+		other := m.mustAcquire("other", nil)
+		m.faults.Inject(faultstore.Rule{Key: "slow", Fault: f})
+		time.Sleep(2 * lease)
+		want(t, slow.Check(), tenure.ErrExpired)
+		want(t, other.Check(), nil)
+		want(t, within(t, 0, 0, func() error { return other.Renew(t.Context()) }), nil)
+		want(t, within(t, 0, 0, func() error {
+			l, err := m.Acquire(t.Context(), "third", nil)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			return err
+		}), nil)
+		for _, e := range m.events.of(tenure.EventRenewed) {
+			if e.Lock == "other" && e.Took > 0 {
+				t.Errorf("a heartbeat of the other lock took %v", e.Took)
+			}
+		}
+	})
+}
+
+// More hanging requests than MaxInFlight delay the others, and those whose
+// lease ends first go first; nothing is lost if the hanging ones time out.
+func TestRequestsOfUrgentLeasesGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a", func(o *tenure.Options) { o.MaxInFlight = 1 })
+		l := m.mustAcquire("x", nil)
+		time.Sleep(heartbeat)
+		m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.BlackHole()})
+		for _, name := range names(20) {
+			go func() { _, _ = m.Acquire(t.Context(), name, nil) }()
+		}
+		time.Sleep(3 * lease)
+		want(t, l.Check(), nil)
+	})
+}

@@ -1,0 +1,374 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// seize takes the lock from its holder behind the protocol's back, as an
+// operator can.
+func seize(t *testing.T, w *world, name string, edit func(*driver.Record)) {
+	t.Helper()
+	rec := w.record(name)
+	next := rec.Clone()
+	next.Version += "'"
+	edit(&next)
+	if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSupersededLeaseSaysByWhom(t *testing.T) {
+	for name, test := range map[string]struct {
+		seize func(*testing.T, *world)
+		by    tenure.SupersededError
+		text  string
+	}{
+		"another holder": {
+			func(t *testing.T, w *world) {
+				seize(t, w, "x", func(r *driver.Record) { r.Owner, r.Token = "operator", 2 })
+			},
+			tenure.SupersededError{Owner: "operator", Token: 2},
+			`release "x": lease superseded by "operator" under token 2`,
+		},
+		"released": {
+			func(t *testing.T, w *world) {
+				seize(t, w, "x", func(r *driver.Record) { r.State = driver.Released })
+			},
+			tenure.SupersededError{Owner: "a", Token: 1, Released: true},
+			`release "x": lease superseded: the record was released under token 1`,
+		},
+		"deleted": {
+			func(t *testing.T, w *world) {
+				if err := w.records.Delete(t.Context(), w.record("x")); err != nil {
+					t.Fatal(err)
+				}
+			},
+			tenure.SupersededError{},
+			`release "x": lease superseded: the record is gone`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				m := w.machine("a")
+				l := m.mustAcquire("x", nil)
+				time.Sleep(lease)
+				test.seize(t, w)
+				want(t, within(t, 0, heartbeat, func() error { <-l.Context().Done(); return nil }), nil)
+				want(t, l.Check(), tenure.ErrSuperseded)
+				want(t, l.Check(), tenure.ErrLost)
+				by, ok := errors.AsType[*tenure.SupersededError](context.Cause(l.Context()))
+				if !ok || *by != test.by {
+					t.Errorf("superseded by %+v, want %+v", by, test.by)
+				}
+				want(t, l.Renew(t.Context()), tenure.ErrSuperseded)
+				want(t, l.SetData(t.Context(), nil), tenure.ErrSuperseded)
+				err := l.Release(t.Context())
+				want(t, err, tenure.ErrSuperseded)
+				want(t, err, tenure.ErrLost)
+				if err.Error() != test.text {
+					t.Errorf("error %q", err)
+				}
+				if got := m.events.kinds(); got != "acquired lost ended" {
+					t.Errorf("events: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// While work drains, the lease can still be lost, and Check says so at once.
+func TestSupersededWhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		ctx, stop := context.WithCancel(t.Context())
+		err := m.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+			stop()
+			<-ctx.Done()
+			want(t, l.Check(), nil)
+			seize(t, w, "x", func(r *driver.Record) { r.Owner, r.Token = "operator", 2 })
+			time.Sleep(time.Millisecond)
+			want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrSuperseded)
+			want(t, l.Check(), tenure.ErrSuperseded)
+			if left := l.Remaining(); left != 0 {
+				t.Errorf("%v remain", left)
+			}
+			return nil
+		})
+		want(t, err, tenure.ErrSuperseded)
+	})
+}
+
+func TestRenewAndManualHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a", func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
+		l := m.mustAcquire("x", nil)
+		for range 10 {
+			time.Sleep(usable(t) - time.Second)
+			want(t, l.Check(), nil)
+			want(t, l.Renew(t.Context()), nil)
+			if left := l.Remaining(); left != usable(t) {
+				t.Errorf("%v remain", left)
+			}
+		}
+		if n := m.faults.Count(faultstore.OpHeartbeat); n != 10 {
+			t.Errorf("%d heartbeats, want 10", n)
+		}
+		if rec := w.record("x"); rec.Heartbeat != 0 {
+			t.Errorf("the record promises a heartbeat every %v", rec.Heartbeat)
+		}
+		time.Sleep(usable(t))
+		want(t, l.Check(), tenure.ErrExpired)
+		want(t, l.Renew(t.Context()), tenure.ErrExpired)
+	})
+}
+
+// A heartbeat that was sent before the call does not answer it.
+func TestRenewWaitsForAHeartbeatOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+		m.fault(faultstore.OpHeartbeat, 0, 0, faultstore.Slow(0, time.Second))
+		before := m.faults.Count(faultstore.OpHeartbeat)
+		for m.faults.Count(faultstore.OpHeartbeat) == before {
+			time.Sleep(10 * time.Millisecond)
+		}
+		start := time.Now() // one is under way
+		want(t, l.Renew(t.Context()), nil)
+		if took := time.Since(start); took < 1900*time.Millisecond || took > 2*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestRenewIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+		time.Sleep(time.Millisecond)
+		m.fault(faultstore.OpHeartbeat, 0, 3, faultstore.LoseRequest())
+		want(t, l.Renew(t.Context()), nil)
+		// For ever it is not: the lease ends.
+		m.faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		time.Sleep(time.Nanosecond)
+		want(t, within(t, usable(t)-1, usable(t)-1, func() error { return l.Renew(t.Context()) }), tenure.ErrExpired)
+	})
+}
+
+func TestSetDataKeepsTheLastOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		l := m.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("first")})
+		m.fault(faultstore.OpSetData, 0, 0, faultstore.Slow(time.Second, 0))
+		one, two, three := []byte("one"), []byte("two"), []byte("three")
+		var done []<-chan error
+		for _, data := range [][]byte{one, two, three} {
+			done = append(done, started(func() error { return l.SetData(t.Context(), data) }))
+			synctest.Wait()
+		}
+		copy(three, "xxxxx") // it was copied
+		for _, d := range done {
+			want(t, <-d, nil)
+		}
+		if got := string(w.record("x").Data); got != "three" {
+			t.Errorf("data %q", got)
+		}
+		if n := m.faults.Count(faultstore.OpSetData); n != 2 {
+			t.Errorf("%d requests, want 2", n)
+		}
+		if left := l.Remaining(); left < usable(t)-time.Second {
+			t.Errorf("%v remain: the lease was not renewed", left)
+		}
+		want(t, l.SetData(t.Context(), nil), nil)
+		if got := w.record("x").Data; len(got) != 0 {
+			t.Errorf("data %q", got)
+		}
+		err := l.SetData(t.Context(), make([]byte, driver.MaxDataLen+1))
+		if err == nil || err.Error() != `set data "x": data has 262145 bytes: at most 262144 are allowed` {
+			t.Errorf("error %v", err)
+		}
+		m.mustRelease(l)
+		want(t, l.SetData(t.Context(), nil), tenure.ErrReleased)
+	})
+}
+
+// Data whose write stayed without an answer when the lease ended may be there:
+// the error says so.
+func TestSetDataWithoutAnswerIsUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+		m.fault(faultstore.OpSetData, 0, 0, faultstore.LoseReply())
+		m.fault(faultstore.OpHeartbeat, 0, 0, faultstore.LoseReply())
+		remove := m.faults.Inject(faultstore.Rule{Fault: faultstore.BlackHole()})
+		defer remove()
+		err := l.SetData(t.Context(), []byte("d"))
+		want(t, err, tenure.ErrExpired)
+		want(t, err, tenure.ErrUncertain)
+	})
+}
+
+func TestDoNeedsEnoughOfTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a", func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
+		l := m.mustAcquire("x", nil)
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, 1)
+		ran := 0
+		work := func(ctx context.Context) error {
+			ran++
+			if from, ok := tenure.FromContext(ctx); !ok || from != l || ctx.Value(key{}) != 1 {
+				t.Error("the context of the work is not that of Bind")
+			}
+			time.Sleep(time.Second)
+			return errWork
+		}
+		want(t, l.Do(ctx, usable(t), work), errWork)
+		err := l.Do(ctx, usable(t), work)
+		want(t, err, tenure.ErrTooLate)
+		if got := err.Error(); got != `do "x": not enough of the lease remains: 9.648s is left, 10.647935779s is needed` {
+			t.Errorf("error %q", got)
+		}
+		if ran != 1 {
+			t.Errorf("work ran %d times", ran)
+		}
+		time.Sleep(time.Second)
+		if busy, held := l.Busy(); busy != time.Second || held != 2*time.Second {
+			t.Errorf("busy %v of %v", busy, held)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = l.Do(ctx, 0, func(context.Context) error { time.Sleep(time.Second); panic("boom") })
+		}()
+		if busy, _ := l.Busy(); busy != 2*time.Second {
+			t.Errorf("busy %v after a panic", busy)
+		}
+		time.Sleep(lease)
+		want(t, l.Do(ctx, 0, work), tenure.ErrExpired)
+		m.mustRelease(m.mustAcquire("y", nil))
+	})
+}
+
+func TestBindEndsWithEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		bound, stop := l.Bind(ctx)
+		defer stop()
+		cancel(errWork)
+		<-bound.Done()
+		want(t, context.Cause(bound), errWork)
+		want(t, l.Check(), nil) // the lease lives on
+		want(t, l.Context().Err(), nil)
+
+		bound, stop = l.Bind(t.Context())
+		stop()
+		want(t, bound.Err(), context.Canceled)
+
+		bound, stop = l.Bind(t.Context())
+		defer stop()
+		m.mustRelease(l)
+		<-bound.Done()
+		want(t, context.Cause(bound), tenure.ErrReleased)
+		if _, ok := tenure.FromContext(t.Context()); ok {
+			t.Error("a lease in a context without one")
+		}
+		if from, ok := tenure.FromContext(l.Context()); !ok || from != l {
+			t.Error("no lease in its own context")
+		}
+	})
+}
+
+// Release with a context of the lease's own is a release like any other.
+func TestReleaseUnderItsOwnContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for range 50 {
+			l := m.mustAcquire("x", nil)
+			m.fault(faultstore.OpRelease, 0, 1, faultstore.Slow(0, time.Millisecond))
+			bound, stop := l.Bind(t.Context())
+			want(t, l.Release(bound), nil)
+			stop()
+			l = m.mustAcquire("x", nil)
+			want(t, l.Release(l.Context()), nil)
+		}
+	})
+}
+
+// Work that shows no progress loses the lock while its process lives.
+func TestStalledWorkLosesTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const patience = lease / 2
+		a, b := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = patience }), w.machine("b")
+		next := make(chan time.Time, 1)
+		err := a.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+			go func() { b.mustAcquire("x", nil); next <- time.Now() }()
+			for range 40 {
+				time.Sleep(patience - time.Millisecond)
+				l.Progress()
+				want(t, l.Check(), nil)
+			}
+			want(t, within(t, patience, patience, func() error { <-ctx.Done(); return context.Cause(ctx) }), tenure.ErrStalled)
+			stalled := time.Now()
+			want(t, l.Check(), tenure.ErrStalled)
+			want(t, l.Check(), tenure.ErrLost)
+			l.Progress() // too late
+			want(t, l.Check(), tenure.ErrStalled)
+			// Nothing vouches for the work: no more heartbeats.
+			if took := (<-next).Sub(stalled); took < 0 || took > lease+time.Second {
+				t.Errorf("the next holder began after %v", took)
+			}
+			return nil
+		})
+		want(t, err, tenure.ErrStalled)
+		want(t, err, tenure.ErrLost)
+	})
+}
+
+// Expired is final: nobody took the lock, the store is back, and still the
+// lease has ended.
+func TestExpiredIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		l := m.mustAcquire("x", nil)
+		m.faults.SetBlackHole(true)
+		<-l.Context().Done()
+		m.faults.SetBlackHole(false)
+		for range 100 {
+			time.Sleep(lease / 10)
+			want(t, l.Check(), tenure.ErrExpired)
+			if left := l.Remaining(); left != 0 {
+				t.Errorf("%v remain", left)
+			}
+		}
+		want(t, l.Renew(t.Context()), tenure.ErrExpired)
+		want(t, l.SetData(t.Context(), nil), tenure.ErrExpired)
+		want(t, l.Do(t.Context(), 0, nil), tenure.ErrExpired)
+		err := l.Release(t.Context())
+		want(t, err, tenure.ErrExpired)
+		if got := err.Error(); got != `release "x": lease expired` {
+			t.Errorf("error %q", got)
+		}
+		if rec := w.record("x"); rec.State != driver.Released {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}

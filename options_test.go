@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+func TestOneNumberIsEnough(t *testing.T) {
+	for _, lease := range []time.Duration{0, 10 * time.Millisecond, time.Second, 20 * time.Second, 24 * time.Hour} {
+		in := tenure.Options{LeaseDuration: lease}
+		c, err := tenure.New(memstore.New(), &in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		if in.Owner != "" || in.HeartbeatPeriod != 0 {
+			t.Error("New changed the options that it was given")
+		}
+		l := lease
+		if l == 0 {
+			l = 15 * time.Second
+		}
+		o := c.Options()
+		if o.LeaseDuration != l || o.HeartbeatPeriod != l/5 || o.RefreshPeriod != min(time.Second, l/5) || o.Grace != l/8 ||
+			o.RequestTimeout != l/10 || o.StopTimeout != l || o.MaxClockDrift != 0.09 || o.MaxInFlight != 256 || o.ProgressTimeout != 0 {
+			t.Errorf("lease %v: %+v", lease, o)
+		}
+		host, _ := os.Hostname()
+		if prefix := fmt.Sprintf("%s-%d-", host, os.Getpid()); o.Host != host || !strings.HasPrefix(o.Owner, prefix) || len(o.Owner) != len(prefix)+6 {
+			t.Errorf("host %q, owner %q", o.Host, o.Owner)
+		}
+	}
+}
+
+func TestNilOptionsAreTheDefaults(t *testing.T) {
+	c, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := c.Options(); o.LeaseDuration != 15*time.Second {
+		t.Errorf("%+v", o)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		o    tenure.Options
+		want string
+	}{
+		"negative lease":   {tenure.Options{LeaseDuration: -time.Second}, "lease duration -1s must be from 10ms to 8760h0m0s"},
+		"short lease":      {tenure.Options{LeaseDuration: 9 * time.Millisecond}, "lease duration 9ms must be from 10ms to 8760h0m0s"},
+		"broken lease":     {tenure.Options{LeaseDuration: time.Second + 1}, "lease duration 1.000000001s must be a whole number of milliseconds"},
+		"heartbeat":        {tenure.Options{HeartbeatPeriod: -1}, "heartbeat period -1ns must be positive"},
+		"refresh":          {tenure.Options{RefreshPeriod: -1}, "refresh period -1ns must be positive"},
+		"grace":            {tenure.Options{Grace: -1}, "grace -1ns must be positive"},
+		"request timeout":  {tenure.Options{RequestTimeout: -1}, "request timeout -1ns must be positive"},
+		"stop timeout":     {tenure.Options{StopTimeout: -1}, "stop timeout -1ns must be positive"},
+		"progress timeout": {tenure.Options{ProgressTimeout: -1}, "progress timeout -1ns must not be negative"},
+		"drift":            {tenure.Options{MaxClockDrift: 0.6}, "clock drift bound 0.6 must be above 0 and at most 0.5"},
+		"parts": {
+			tenure.Options{LeaseDuration: 10 * time.Second, HeartbeatPeriod: 6 * time.Second},
+			"lease duration 10s is shorter than its parts: heartbeat period 6s + 2 x request timeout 1s + grace 1.25s = 9.25s must be at most 8.349s",
+		},
+		"who beats":     {tenure.Options{Heartbeat: 2}, "heartbeat 2 must be Background or Manual"},
+		"max in flight": {tenure.Options{MaxInFlight: -1}, "max in flight -1 must be positive"},
+		"owner":         {tenure.Options{Owner: "a\nb"}, `owner "a\nb" has a control character`},
+		"long owner":    {tenure.Options{Owner: strings.Repeat("o", 1025)}, "has 1025 bytes: at most 1024 are allowed"},
+		"host":          {tenure.Options{Host: "\xff"}, `host "\xff" is not valid UTF-8`},
+		"label":         {tenure.Options{Label: "\x00"}, `label "\x00" has a control character`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := tenure.New(memstore.New(), &test.o)
+			if err == nil {
+				c.Close(t.Context())
+				t.Fatal("no error")
+			}
+			if !strings.HasPrefix(err.Error(), "tenure: ") || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %q, want %q in it", err, test.want)
+			}
+		})
+	}
+	_, err := tenure.New(memstore.New(), &tenure.Options{Grace: -1, RequestTimeout: -1, MaxInFlight: -1})
+	for _, part := range []string{"grace", "request timeout", "max in flight"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not name %s", err, part)
+		}
+	}
+}
+
+func TestNamesThatNoStoreCanKeepAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for name, part := range map[string]string{
+			"":                        "lock name is empty: it must have 1 to 1024 bytes",
+			strings.Repeat("k", 1025): `lock name "kkkkkkkkkkkkkkkkkkkk"... has 1025 bytes: at most 1024 are allowed`,
+			"\xff":                    `lock name "\xff" is not valid UTF-8`,
+			"a\nb":                    `lock name "a\nb" has a control character: only printable text is allowed`,
+		} {
+			check := func(op string, err error) {
+				t.Helper()
+				e, ok := errors.AsType[*tenure.Error](err)
+				if !ok || e.Op != op || e.Key != name || e.Err.Error() != part {
+					t.Errorf("%s of %.20q: %v", op, name, err)
+				}
+			}
+			ctx := t.Context()
+			_, err := m.Acquire(ctx, name, nil)
+			check("acquire", err)
+			_, err = m.TryAcquire(ctx, name, nil)
+			check("try acquire", err)
+			check("acquire", m.Run(ctx, name, nil, nil))
+			_, err = m.Status(ctx, name)
+			check("status", err)
+			e := m.Election(name, nil)
+			check("acquire", e.Run(ctx, nil))
+			_, err = e.Leader(ctx)
+			check("leader", err)
+			for _, err := range e.Observe(ctx) {
+				check("observe", err)
+			}
+		}
+		if n := m.faults.Count(); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+		longest := strings.Repeat("k", driver.MaxKeyLen)
+		m.mustRelease(m.mustAcquire(longest, &tenure.AcquireOptions{Data: make([]byte, driver.MaxDataLen)}))
+	})
+}
+
+func TestAcquireOptionsThatBreakARuleAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for text, o := range map[string]*tenure.AcquireOptions{
+			`acquire "x": additional wait -1s must not be negative`:          {AdditionalWait: -time.Second},
+			`acquire "x": data has 262145 bytes: at most 262144 are allowed`: {Data: make([]byte, driver.MaxDataLen+1)},
+		} {
+			if _, err := m.Acquire(t.Context(), "x", o); err == nil || err.Error() != text {
+				t.Errorf("error %v, want %s", err, text)
+			}
+		}
+	})
+}
+
+// What ended a lease is matched by the sentinels as their comments say.
+func TestErrorsMatchTheirSentinels(t *testing.T) {
+	is := func(err error, yes ...error) {
+		t.Helper()
+		all := []error{
+			tenure.ErrHeld, tenure.ErrUnreadable, tenure.ErrNoLeader, tenure.ErrLost, tenure.ErrExpired, tenure.ErrSuperseded,
+			tenure.ErrStalled, tenure.ErrReleased, tenure.ErrClosed, tenure.ErrStopTimeout, tenure.ErrUncertain, tenure.ErrTooLate,
+		}
+		for _, target := range all {
+			wanted := false
+			for _, y := range yes {
+				wanted = wanted || y == target //nolint:errorlint // the sentinel itself
+			}
+			if errors.Is(err, target) != wanted {
+				t.Errorf("errors.Is(%v, %v) = %v", err, target, !wanted)
+			}
+		}
+	}
+	is(tenure.ErrExpired, tenure.ErrExpired, tenure.ErrLost)
+	is(tenure.ErrSuperseded, tenure.ErrSuperseded, tenure.ErrLost)
+	is(tenure.ErrStalled, tenure.ErrStalled, tenure.ErrLost)
+	is(&tenure.SupersededError{Owner: "b", Token: 2}, tenure.ErrSuperseded, tenure.ErrLost)
+	is(&tenure.HeldError{Owner: "b", Token: 2}, tenure.ErrHeld)
+	is(&tenure.Error{Op: "acquire", Key: "x", Err: context.Canceled})
+	is(&tenure.Error{Op: "acquire", Key: "x", Err: tenure.ErrClosed}, tenure.ErrClosed)
+	for _, err := range []error{tenure.ErrReleased, tenure.ErrClosed, tenure.ErrStopTimeout, tenure.ErrUncertain} {
+		is(err, err)
+	}
+}

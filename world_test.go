@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// The timing of a client with the defaults, and what follows from it: the
+// deadline lies window - grace after the instant at which the last confirmed
+// write was sent.
+const (
+	lease          = 15 * time.Second
+	heartbeat      = lease / 5
+	refresh        = time.Second
+	requestTimeout = lease / 10
+	stopTimeout    = lease
+)
+
+// usable returns how long after a confirmed write its holder may act.
+func usable(t *testing.T) time.Duration {
+	t.Helper()
+	drift, whole := 0.09, float64(lease)
+	return time.Duration(whole*(1-drift)/(1+drift)) - lease/8
+}
+
+// world is one set of records, and the machines that share it. Make it inside
+// a synctest bubble.
+type world struct {
+	t       *testing.T
+	records *memstore.Store
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{t: t, records: memstore.New()}
+}
+
+// machine is one client, with faults of its own on its way to the records.
+type machine struct {
+	*tenure.Client
+	t      *testing.T
+	faults *faultstore.Store
+	events *recorder
+}
+
+// machine returns a client of the given owner. It is closed with the test.
+func (w *world) machine(owner string, edit ...func(*tenure.Options)) *machine {
+	w.t.Helper()
+	m := &machine{t: w.t, faults: faultstore.New(w.records.Open(), nil), events: &recorder{}}
+	o := tenure.Options{Owner: owner, Host: "host-of-" + owner, Clock: tenure.MonotonicClock(), OnEvent: m.events.add}
+	for _, e := range edit {
+		e(&o)
+	}
+	c, err := tenure.New(m.faults.Driver(), &o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m.Client = c
+	w.t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(w.t.Context()), time.Hour)
+		defer stop()
+		if err := c.Close(ctx); errors.Is(err, context.DeadlineExceeded) {
+			w.t.Errorf("close of %s: %v", owner, err)
+		}
+		m.faults.Close()
+	})
+	return m
+}
+
+// record returns the record of the lock as it stands.
+func (w *world) record(name string) driver.Record {
+	w.t.Helper()
+	rec, err := w.records.Get(w.t.Context(), name, driver.Strong)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rec
+}
+
+// mustAcquire acquires the lock.
+func (m *machine) mustAcquire(name string, o *tenure.AcquireOptions) *tenure.Lease {
+	m.t.Helper()
+	l, err := m.Acquire(m.t.Context(), name, o)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return l
+}
+
+func (m *machine) mustRelease(l *tenure.Lease) {
+	m.t.Helper()
+	if err := l.Release(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// fault has the next calls of a kind fail; count 0: all of them.
+func (m *machine) fault(op faultstore.Op, skip, count int, f faultstore.Fault) (remove func()) {
+	return m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Skip: skip, Count: count, Fault: f})
+}
+
+// crash cuts the machine off the records, for good.
+func (m *machine) crash() { m.faults.SetBlackHole(true) }
+
+// recorder keeps the events of a client.
+type recorder struct {
+	mu     sync.Mutex
+	events []tenure.Event
+}
+
+func (r *recorder) add(e tenure.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+// all returns the events until now.
+func (r *recorder) all() []tenure.Event {
+	synctest.Wait() // they are handed over by a goroutine of their own
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// kinds returns the kinds of the events in their order, renewals left out.
+func (r *recorder) kinds() string {
+	var kinds []string
+	for _, e := range r.all() {
+		if e.Kind != tenure.EventRenewed {
+			kinds = append(kinds, string(e.Kind))
+		}
+	}
+	return strings.Join(kinds, " ")
+}
+
+// of returns the events of one kind.
+func (r *recorder) of(kind tenure.EventKind) []tenure.Event {
+	return slices.DeleteFunc(r.all(), func(e tenure.Event) bool { return e.Kind != kind })
+}
+
+// within returns what f returns, and fails the test unless f took from least
+// to most.
+func within(t *testing.T, least, most time.Duration, f func() error) error {
+	t.Helper()
+	start := time.Now()
+	err := f()
+	if took := time.Since(start); took < least || took > most {
+		t.Errorf("took %v, want %v to %v", took, least, most)
+	}
+	return err
+}
+
+// want fails the test if err does not match target; nil wants no error.
+func want(t *testing.T, err, target error) {
+	t.Helper()
+	if target == nil && err != nil {
+		t.Errorf("got error %q, want none", err)
+	}
+	if target != nil && !errors.Is(err, target) {
+		t.Errorf("got error %v, want one that matches %q", err, target)
+	}
+}
+
+// started runs f in a goroutine and returns a channel with its error.
+func started(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// pending fails the test if done has a value already.
+func pending(t *testing.T, what string, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		t.Fatalf("%s returned already: %v", what, err)
+	default:
+	}
+}
+
+// names returns n names of locks.
+func names(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("lock-%05d", i)
+	}
+	return names
+}
