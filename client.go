@@ -86,7 +86,8 @@ func (c *Client) Options() Options { return c.options }
 // released yet, heartbeats go on until it is, for [Options.StopTimeout] at
 // most. Close returns when that is done and everything of the client has
 // ended, or when ctx ends. It returns an error if leases were left behind:
-// their records run out by themselves. Closing again returns [ErrClosed].
+// their records run out by themselves. Closing again returns [ErrClosed]. Do not
+// call it from OnEvent, which it waits for.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
@@ -275,13 +276,19 @@ type Status struct {
 	Previous *Previous
 }
 
+// How a tenure ended, in [Previous.End].
+const (
+	EndReleased = string(driver.EndReleased) // its holder released the lock
+	EndExpired  = string(driver.EndExpired)  // another one took over
+)
+
 // Previous is a tenure that has ended.
 type Previous struct {
 	Owner        string
 	Token        uint64
 	Host, Label  string
 	Since, Until time.Time // Until is zero where nobody can know it
-	// End says how it ended: "released", "expired", ...
+	// End says how it ended: EndReleased, EndExpired.
 	End string
 	// Data is what it left, in [Lease.Previous] alone. It is nil if the new
 	// holder brought data of its own and the reply that showed the old one was
@@ -320,12 +327,13 @@ func previousOf(t *driver.Tenure) *Previous {
 	}
 }
 
-// Status reads the record of the lock.
+// Status reads the record of the lock. It waits for the store's answer for
+// [Options.RequestTimeout].
 func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 	if err := checkName(name); err != nil {
 		return Status{}, wrap("status", name, err)
 	}
-	s, err := c.look(ctx, name, driver.Strong)
+	s, err := c.look(ctx, name)
 	if err != nil {
 		return Status{}, wrap("status", name, err)
 	}
@@ -373,22 +381,38 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 	}
 }
 
-// look reads a record and remembers what it saw.
-func (c *Client) look(ctx context.Context, name string, how driver.Consistency) (sighting, error) {
+// look reads a record and remembers what it saw. It waits for one request
+// timeout, or two if the store takes no notice of it.
+func (c *Client) look(ctx context.Context, name string) (sighting, error) {
+	if err := ctx.Err(); err != nil {
+		return sighting{}, err
+	}
 	k, err := c.contest(name)
 	if err != nil {
 		return sighting{}, err
 	}
 	defer k.leave()
 	sent := c.clock.Contender()
-	rec, err := c.store.Get(ctx, name, how)
-	if errors.Is(err, driver.ErrNotFound) {
-		return k.saw(sent, driver.Record{}, false), nil
+	answer := make(chan protocol.Result, 1)
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			rec, err = c.store.Get(ctx, name, driver.Strong)
+			return rec, former, err
+		},
+		answer: func(res protocol.Result) { answer <- res },
+	})
+	select {
+	case res := <-answer:
+		if res.Err != nil {
+			return sighting{}, res.Err
+		}
+		return k.saw(sent, res.Record, res.Found), nil
+	case <-ctx.Done():
+		return sighting{}, context.Cause(ctx)
+	case <-c.gone:
+		return sighting{}, ErrClosed
 	}
-	if err != nil {
-		return sighting{}, err
-	}
-	return k.saw(sent, rec, true), nil
 }
 
 // sighting is a snapshot of what a client saw of a record.

@@ -84,7 +84,7 @@ type acquire struct {
 	want    protocol.Want
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
-	sent    map[string]time.Duration
+	sent    []sentVersion
 	answer  chan acquired      // has room for the one answer
 	shown   chan time.Duration // has room for the lease that was first seen
 	settled bool               // answered, or abandoned
@@ -96,6 +96,33 @@ type acquire struct {
 type acquired struct {
 	l   *Lease
 	err error
+}
+
+// sentVersion is when a write was sent, on the holder's clock.
+type sentVersion struct {
+	version string
+	at      time.Duration
+}
+
+// maxSent bounds the writes that an acquire remembers: more than the machine
+// does. One that is forgotten counts from the origin of the clock, so that its
+// lease is over before it began.
+const maxSent = 512
+
+func (a *acquire) remember(version string, at time.Duration) {
+	if len(a.sent) == maxSent {
+		a.sent = append(a.sent[:0], a.sent[1:]...)
+	}
+	a.sent = append(a.sent, sentVersion{version, at})
+}
+
+func (a *acquire) sentAt(version string) time.Duration {
+	for _, s := range a.sent {
+		if s.version == version {
+			return s.at
+		}
+	}
+	return 0
 }
 
 // join adds an acquire. One that only tries acts at once; others queue.
@@ -171,7 +198,6 @@ func (a *acquire) abandon(err error) error {
 // start makes the first move. The caller holds the contest.
 func (a *acquire) start() {
 	a.con = protocol.NewContender(a.k.c.timing, a.k.c.env, a.want, a.k.sight)
-	a.sent = map[string]time.Duration{}
 	a.step((*protocol.Contender).Step)
 }
 
@@ -222,7 +248,7 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 	act := step(a.con, c.clock.Contender())
 	if r := act.Request; r != nil {
 		if r.Kind != protocol.Look {
-			a.sent[r.Next.Version] = before
+			a.remember(r.Next.Version, before)
 		}
 		a.send(r)
 	}
@@ -250,7 +276,7 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 // won hands the lease over, or releases it if nobody waits for it any more.
 func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
-	g.Sent = a.sent[g.Record.Version]
+	g.Sent = a.sentAt(g.Record.Version)
 	l, open := c.newLease(g, a.want.Data)
 	switch {
 	case a.settled || !open:
@@ -331,29 +357,35 @@ func (a *acquire) send(r *protocol.Request) {
 	if r.Kind == protocol.Release {
 		r.Next.Since, r.Next.Until = r.Prev.Since, r.Next.Since
 	}
-	c.requests.send(unhurried, func(ctx context.Context) {
-		var rec, former driver.Record
-		var err error
-		switch r.Kind {
-		case protocol.Look:
-			rec, err = c.store.Get(ctx, r.Key, r.Consistency)
-		case protocol.Claim:
-			rec, former, err = c.store.Claim(ctx, r.Next)
-		default:
-			rec, err = c.store.Swap(ctx, r.Prev, r.Next)
-			former = r.Prev
-		}
-		res := protocol.ResultOf(r.Kind, rec, former, err)
-		// A store that was busy for a moment is no news.
-		if res.Err != nil && !errors.Is(res.Err, driver.ErrNotApplied) {
-			c.events.emit(Event{Kind: EventStoreError, Lock: r.Key, Err: res.Err})
-		}
-		a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
-			if !errors.Is(res.Err, driver.ErrNotApplied) {
-				a.k.fail(res.Err)
+	c.requests.send(unhurried, request{
+		kind: r.Kind,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			switch r.Kind {
+			case protocol.Look:
+				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
+			case protocol.Claim:
+				rec, former, err = c.store.Claim(ctx, r.Next)
+			default:
+				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
+				former = r.Prev
 			}
-			return con.Reply(now, res)
-		})
+			return rec, former, err
+		},
+		answer: a.reply,
+	})
+}
+
+func (a *acquire) reply(res protocol.Result) {
+	// A store that was busy for a moment is no news.
+	news := !errors.Is(res.Err, driver.ErrNotApplied)
+	if res.Err != nil && news {
+		a.k.c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
+	}
+	a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
+		if news {
+			a.k.fail(res.Err)
+		}
+		return con.Reply(now, res)
 	})
 }
 
@@ -395,31 +427,39 @@ func (k *contest) lookDue(now time.Duration) {
 		return
 	}
 	k.looking = true
+	how := driver.Eventual
+	if hinted {
+		how = driver.Strong
+	}
 	c := k.c
-	c.requests.send(unhurried, func(ctx context.Context) {
-		how := driver.Eventual
-		if hinted {
-			how = driver.Strong
-		}
-		sent := c.clock.Contender()
-		rec, err := c.store.Get(ctx, k.key, how)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.looking = false
-		again := c.clock.Contender() + c.timing.Refresh
-		if err == nil || errors.Is(err, driver.ErrNotFound) {
-			k.sight.Saw(sent, c.clock.Contender(), rec, err == nil)
-			again = k.sight.NextLook()
-			k.fail(nil)
-		} else {
-			k.fail(err)
-		}
-		k.notify()
-		if len(k.observers) > 0 {
-			k.watch()
-			c.looks.set(&k.look, again)
-		}
+	sent := c.clock.Contender()
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			rec, err = c.store.Get(ctx, k.key, how)
+			return rec, former, err
+		},
+		answer: func(res protocol.Result) { k.looked(sent, res) },
 	})
+}
+
+// looked takes the result of a look for observers.
+func (k *contest) looked(sent time.Duration, res protocol.Result) {
+	c := k.c
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looking = false
+	now := c.clock.Contender()
+	again := now + c.timing.Refresh
+	if k.fail(res.Err); res.Err == nil {
+		k.sight.Saw(sent, now, res.Record, res.Found)
+		again = k.sight.NextLook()
+	}
+	k.notify()
+	if len(k.observers) > 0 {
+		k.watch()
+		c.looks.set(&k.look, again)
+	}
 }
 
 // watch asks the store to hint when the record changes, if it can.
@@ -429,20 +469,29 @@ func (k *contest) watch() {
 		return
 	}
 	k.watching = true
-	c.requests.send(unhurried, func(context.Context) {
-		unwatch, err := c.watcher.Watch(k.key, k.hint)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if err != nil {
-			k.watching = false // looks go on without it
-			return
-		}
-		k.unwatch = unwatch
-		k.rest()
-		if k.unwatch != nil {
-			k.hint() // for what changed before the watch
-		}
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(context.Context) (rec, former driver.Record, err error) {
+			unwatch, err := c.watcher.Watch(k.key, k.hint)
+			k.watched(unwatch, err)
+			return rec, former, err
+		},
+		answer: func(protocol.Result) {}, // watched has it, however late it comes
 	})
+}
+
+func (k *contest) watched(unwatch func(), err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		k.watching = false // looks go on without it
+		return
+	}
+	k.unwatch = unwatch
+	k.rest()
+	if k.unwatch != nil {
+		k.hint() // for what changed before the watch
+	}
 }
 
 // rest ends the watch when nobody waits or observes.

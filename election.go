@@ -8,8 +8,6 @@ import (
 	"errors"
 	"iter"
 	"time"
-
-	"github.com/tenurelock/tenure/driver"
 )
 
 // Election is a lock that candidates campaign for again and again; its holder
@@ -92,7 +90,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := checkName(e.name); err != nil {
 		return Leader{}, wrap("leader", e.name, err)
 	}
-	s, err := e.c.look(ctx, e.name, driver.Strong)
+	s, err := e.c.look(ctx, e.name)
 	if err != nil {
 		return Leader{}, wrap("leader", e.name, err)
 	}

@@ -5,6 +5,7 @@ package tenure_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -126,6 +127,14 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 			}
 			panic("observe ended without an error")
 		},
+		"status": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+			_, err := m.Status(ctx, "free")
+			return err
+		},
+		"leader": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
+			_, err := m.Election("free", nil).Leader(ctx)
+			return err
+		},
 		"renew":    func(ctx context.Context, _ *machine, l *tenure.Lease) error { return l.Renew(ctx) },
 		"set data": func(ctx context.Context, _ *machine, l *tenure.Lease) error { return l.SetData(ctx, []byte("d")) },
 		"release":  func(ctx context.Context, _ *machine, l *tenure.Lease) error { return l.Release(ctx) },
@@ -143,6 +152,55 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// A store that takes no notice of the context that it is given holds up nobody
+// for longer than the limits that the calls have of their own.
+func TestDeafStoreHoldsUpNobody(t *testing.T) {
+	const (
+		deafness = 100 * lease
+		slack    = 5 * requestTimeout // of a request that is given up late, and its repetition
+	)
+	endless := context.Background()
+	waits := map[string]struct {
+		most time.Duration
+		want error
+		wait func(*machine, *tenure.Lease) error
+	}{
+		"acquire": {lease + slack, faultErr, func(m *machine, _ *tenure.Lease) error {
+			_, err := m.Acquire(endless, "free", nil)
+			return err
+		}},
+		"try acquire": {3*requestTimeout + slack, faultErr, func(m *machine, _ *tenure.Lease) error {
+			_, err := m.TryAcquire(endless, "free", nil)
+			return err
+		}},
+		"status": {slack, faultErr, func(m *machine, _ *tenure.Lease) error {
+			_, err := m.Status(endless, "free")
+			return err
+		}},
+		"renew": {usable(t) + slack, tenure.ErrExpired, func(_ *machine, l *tenure.Lease) error { return l.Renew(endless) }},
+		"release": {lease + slack, tenure.ErrUncertain, func(_ *machine, l *tenure.Lease) error {
+			return l.Release(endless)
+		}},
+	}
+	for name, w := range waits {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, l := hanging(t, deaf(deafness))
+				err := within(t, 0, w.most, func() error { return w.wait(m, l) })
+				if w.want != faultErr {
+					want(t, err, w.want)
+				} else if err == nil {
+					t.Error("no error")
+				}
+				time.Sleep(deafness) // the calls return in the end, and nothing minds
+			})
+		})
+	}
+}
+
+// faultErr stands for the error of a store, whatever it is.
+var faultErr = errors.New("the store's error")
 
 // A context that is done already sends nothing.
 func TestDoneContextSendsNothing(t *testing.T) {

@@ -500,11 +500,15 @@ func (l *Lease) send(r *protocol.Request) {
 	if r.Kind == protocol.Release {
 		r.Next.Until = time.Now()
 	}
-	l.c.requests.send(l.h.Deadline(), func(ctx context.Context) {
-		rec, err := l.c.store.Swap(ctx, r.Prev, r.Next)
-		l.do(func(now time.Duration) protocol.Action {
-			return l.h.Reply(now, protocol.ResultOf(r.Kind, rec, driver.Record{}, err))
-		})
+	l.c.requests.send(l.h.Deadline(), request{
+		kind: r.Kind,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			rec, err = l.c.store.Swap(ctx, r.Prev, r.Next)
+			return rec, former, err
+		},
+		answer: func(res protocol.Result) {
+			l.do(func(now time.Duration) protocol.Action { return l.h.Reply(now, res) })
+		},
 	})
 }
 

@@ -186,3 +186,14 @@ func TestErrorsMatchTheirSentinels(t *testing.T) {
 		is(err, err)
 	}
 }
+
+// A name that is too long is what is wrong, and not shown in full.
+func TestErrorOfALongNameIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		_, err := m.Status(t.Context(), strings.Repeat("n", 10<<10))
+		if err == nil || len(err.Error()) > 500 {
+			t.Errorf("the error has %d bytes: %.100v", len(fmt.Sprint(err)), err)
+		}
+	})
+}

@@ -6,9 +6,14 @@ package tenure
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // requests sends requests to the store, a bounded number at once, each in a
@@ -32,10 +37,27 @@ type requests struct {
 // they have waited, the heartbeats go in front.
 const unhurried = time.Duration(math.MaxInt64)
 
+// request is one call of the store.
+type request struct {
+	kind protocol.Kind
+	// ask calls the store.
+	ask func(context.Context) (rec, former driver.Record, err error)
+	// answer takes what became of it. It is called once, also if the store
+	// takes no notice of the context that it was given.
+	answer func(protocol.Result)
+}
+
+// deafFactor is after how many timeouts a call that has not returned counts as
+// one of unknown outcome. Its place stays taken until it returns, so that a
+// store that never does cannot pile up calls.
+const deafFactor = 2
+
+var errDeaf = errors.New("the store did not return after its context had ended")
+
 type waitingRequest struct {
 	urgency time.Duration
 	serial  uint64 // first come, first served among equals
-	call    func(context.Context)
+	request request
 }
 
 func newRequests(most int, timeout time.Duration) *requests {
@@ -51,9 +73,9 @@ func (r *requests) close() {
 	r.cancel()
 }
 
-// send has call run soon, the smaller the urgency the sooner. It never blocks.
-// After close nothing is sent, and nobody gets an answer.
-func (r *requests) send(urgency time.Duration, call func(context.Context)) {
+// send sends q soon, the smaller the urgency the sooner. It never blocks. After
+// close nothing is sent, and nobody gets an answer.
+func (r *requests) send(urgency time.Duration, q request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -62,18 +84,16 @@ func (r *requests) send(urgency time.Duration, call func(context.Context)) {
 	r.wg.Add(1)
 	if r.running < r.most {
 		r.running++
-		go r.run(call)
+		go r.run(q)
 		return
 	}
 	r.serial++
-	heap.Push(&r.waiting, waitingRequest{urgency, r.serial, call})
+	heap.Push(&r.waiting, waitingRequest{urgency, r.serial, q})
 }
 
-func (r *requests) run(call func(context.Context)) {
+func (r *requests) run(q request) {
 	for {
-		ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
-		call(ctx)
-		cancel()
+		r.ask(q)
 		r.wg.Done()
 
 		r.mu.Lock()
@@ -82,8 +102,24 @@ func (r *requests) run(call func(context.Context)) {
 			r.mu.Unlock()
 			return
 		}
-		call = heap.Pop(&r.waiting).(waitingRequest).call
+		q = heap.Pop(&r.waiting).(waitingRequest).request
 		r.mu.Unlock()
+	}
+}
+
+func (r *requests) ask(q request) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
+	defer cancel()
+	var answered atomic.Bool
+	deaf := time.AfterFunc(deafFactor*r.timeout, func() {
+		if answered.CompareAndSwap(false, true) {
+			q.answer(protocol.ResultOf(q.kind, driver.Record{}, driver.Record{}, errDeaf))
+		}
+	})
+	rec, former, err := q.ask(ctx)
+	deaf.Stop()
+	if answered.CompareAndSwap(false, true) {
+		q.answer(protocol.ResultOf(q.kind, rec, former, err))
 	}
 }
 
