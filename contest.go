@@ -333,8 +333,8 @@ func (a *acquire) end() {
 func (a *acquire) tell() {
 	k := a.k
 	s := k.sighting()
-	if !s.known || !s.found || s.rec.State != driver.Held || a.want.Try {
-		return
+	if !s.known || s.looked < a.begun || !s.found || s.rec.State != driver.Held || a.want.Try {
+		return // nothing was seen since it began
 	}
 	for _, q := range k.queue {
 		if !q.shownTo {

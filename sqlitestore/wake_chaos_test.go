@@ -68,12 +68,12 @@ func TestWakeOfAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting := make(chan struct{}, rounds)
+	waiting := make(chan uint64, 2*rounds)
 	client, err := tenure.New(store, &tenure.Options{
 		LeaseDuration: time.Minute, RefreshPeriod: time.Hour,
 		OnEvent: func(e tenure.Event) {
 			if e.Kind == tenure.EventWaiting {
-				waiting <- struct{}{}
+				waiting <- e.Token
 			}
 		},
 	})
@@ -104,7 +104,10 @@ func TestWakeOfAnotherProcess(t *testing.T) {
 			}
 			close(woken)
 		}()
-		<-waiting
+		// The holder has every other token.
+		if token := <-waiting; token%2 != 1 {
+			t.Fatalf("waiting for token %d, which is not the holder's", token)
+		}
 		time.Sleep(20 * time.Millisecond) // the watch is set up, and the look after it is over
 		say()
 		began, err := strconv.ParseInt(strings.TrimSpace(<-holder.out), 10, 64)

@@ -22,8 +22,8 @@ import (
 // process group running.
 const stopPatience = 100 * time.Millisecond
 
-// noticePatience is how long a person may take to be told before the process is stopped.
-const noticePatience = 100 * time.Millisecond
+// noticePatience is how long it may take to tell a person before the process is stopped.
+const noticePatience = time.Second
 
 // controlJobs passes Ctrl-Z on while the terminal is the caller's (in a pipeline, or after fg of a
 // background job). The returned function ends that.
