@@ -1,0 +1,374 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Acquire takes the lock, waiting until it is free. ctx bounds the waiting
+// alone: the lease goes on until it is released. It honours ctx at once; a
+// write that is under way then is cleaned up in the background.
+//
+// The error matches the context's, or [ErrHeld] if AdditionalWait passed,
+// [ErrUnreadable], [ErrClosed], [ErrExpired] if the process was paused while
+// the lock was granted until that lease was over, or the store's own error if
+// the store cannot be used, or gave no answer for StoreTimeout.
+func (c *Client) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
+	return c.acquire(ctx, "acquire", name, options, c.timing.Lease, false)
+}
+
+// TryAcquire takes the lock if that is possible without waiting for its
+// holder. Otherwise the error is a [*HeldError], which matches [ErrHeld]. What
+// it sees is remembered: called again after the lease of a dead holder it
+// takes that one's lock.
+func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
+	return c.acquire(ctx, "try acquire", name, options, 3*c.timing.RequestTimeout, true)
+}
+
+func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, patience time.Duration, try bool) (*Lease, error) {
+	o, err := options.copied()
+	if err == nil {
+		err = checkName(name)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, wrap(op, name, err)
+	}
+	if o.StoreTimeout != 0 {
+		patience = max(0, o.StoreTimeout)
+	}
+	k, err := c.contest(name)
+	if err != nil {
+		return nil, wrap(op, name, err)
+	}
+	a := k.join(protocol.Want{
+		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
+		Data: o.Data, Try: try, Patience: patience,
+	})
+	l, err := a.wait(ctx, o.AdditionalWait)
+	if err != nil {
+		return nil, wrap(op, name, err)
+	}
+	return l, nil
+}
+
+// acquire is one call of Acquire.
+type acquire struct {
+	entry
+	k       *contest
+	want    protocol.Want
+	begun   time.Duration
+	con     *protocol.Contender // nil while it waits for its turn
+	sent    []sentVersion
+	answer  chan acquired      // has room for the one answer
+	shown   chan time.Duration // has room for the lease that was first seen
+	settled bool               // answered, or abandoned
+	shownTo bool
+	told    uint64 // the token of the holder that was told in an event
+	ended   bool
+}
+
+type acquired struct {
+	l   *Lease
+	err error
+}
+
+// sentVersion is when a write was sent, on the holder's clock.
+type sentVersion struct {
+	version string
+	at      time.Duration
+}
+
+// maxSent bounds the writes that an acquire remembers: more than the machine
+// does. One that is forgotten counts from the origin of the clock, which errs
+// on the safe side.
+const maxSent = 512
+
+func (a *acquire) remember(version string, at time.Duration) {
+	if len(a.sent) == maxSent {
+		a.sent = append(a.sent[:0], a.sent[1:]...)
+	}
+	a.sent = append(a.sent, sentVersion{version, at})
+}
+
+func (a *acquire) sentAt(version string) time.Duration {
+	for _, s := range a.sent {
+		if s.version == version {
+			return s.at
+		}
+	}
+	return 0
+}
+
+// join adds an acquire. One that only tries acts at once; others queue.
+func (k *contest) join(want protocol.Want) *acquire {
+	a := &acquire{
+		k: k, want: want, begun: k.c.clock.Contender(),
+		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
+	}
+	a.run = func(time.Duration) { a.do((*protocol.Contender).Step) }
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.acquires[a] = struct{}{}
+	if !k.c.began(nil) {
+		a.settle(nil, ErrClosed)
+		a.end()
+		return a
+	}
+	switch {
+	case want.Try:
+		a.start()
+	default:
+		k.queue = append(k.queue, a)
+		if len(k.queue) == 1 {
+			a.start()
+		}
+	}
+	return a
+}
+
+// wait waits for the answer.
+func (a *acquire) wait(ctx context.Context, additional time.Duration) (*Lease, error) {
+	var late <-chan time.Time
+	shown := a.shown
+	if additional == 0 {
+		shown = nil
+	}
+	for {
+		select {
+		case r := <-a.answer:
+			return r.l, r.err
+		case lease := <-shown:
+			timer := time.NewTimer(lease + additional)
+			defer timer.Stop()
+			late = timer.C
+		case <-late:
+			return nil, a.abandon(nil)
+		case <-ctx.Done():
+			return nil, a.abandon(ctx.Err())
+		}
+	}
+}
+
+// abandon ends the waiting. A lease that came at the same moment is released.
+func (a *acquire) abandon(err error) error {
+	k := a.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		s := k.sighting()
+		err = &HeldError{Owner: s.rec.Owner, Token: s.rec.Token, FreeIn: s.freeIn}
+	}
+	if a.settled {
+		if r := <-a.answer; r.l != nil {
+			r.l.free()
+		}
+		return err
+	}
+	a.settled = true
+	a.giveUp()
+	return err
+}
+
+// start makes the first move. The caller holds the contest.
+func (a *acquire) start() {
+	a.con = protocol.NewContender(a.k.c.timing, a.k.c.env, a.want, a.k.sight)
+	a.step((*protocol.Contender).Step)
+}
+
+// giveUp takes the acquire off the queue. The caller holds the contest.
+func (a *acquire) giveUp() {
+	a.unqueue()
+	if a.con == nil {
+		a.end()
+		return
+	}
+	a.step((*protocol.Contender).GiveUp)
+}
+
+// unqueue gives the turn to the next one if it was this one's. The next one
+// knows what was seen until now, and begins with waiting.
+func (a *acquire) unqueue() {
+	k := a.k
+	for i, q := range k.queue {
+		if q != a {
+			continue
+		}
+		k.queue = append(k.queue[:i], k.queue[i+1:]...)
+		if i == 0 && len(k.queue) > 0 {
+			k.queue[0].want.Behind = true
+			k.queue[0].start()
+		}
+		break
+	}
+	k.rest()
+}
+
+func (a *acquire) do(step func(*protocol.Contender, time.Duration) protocol.Action) {
+	a.k.mu.Lock()
+	defer a.k.mu.Unlock()
+	a.step(step)
+}
+
+// step makes one step of the machine and carries out what it wants. The caller
+// holds the contest.
+func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Action) {
+	if a.ended {
+		return
+	}
+	k, c := a.k, a.k.c
+	// A lease that is granted counts on the holder's clock, from before the
+	// request that this step may make.
+	before := c.clock.Holder()
+	act := step(a.con, c.clock.Contender())
+	if r := act.Request; r != nil {
+		if r.Kind != protocol.Look {
+			a.remember(r.Next.Version, before)
+		}
+		a.send(r)
+	}
+	if g, ok := a.con.Granted(); ok {
+		a.won(g)
+		return
+	}
+	if r := a.con.Refused(); r != nil && !a.settled {
+		a.settle(nil, a.refusal(r))
+		a.unqueue()
+	}
+	if !a.settled {
+		a.tell()
+	}
+	k.notify()
+	if a.con.Over() {
+		a.end()
+	} else if at, ok := a.con.Next(); ok {
+		c.looks.set(&a.entry, at)
+	} else {
+		c.looks.drop(&a.entry)
+	}
+}
+
+// won hands the lease over, or releases it if nobody waits for it any more.
+func (a *acquire) won(g protocol.Grant) {
+	c := a.k.c
+	g.Sent = a.sentAt(g.Record.Version)
+	l, open := c.newLease(g, a.want.Data)
+	switch {
+	case a.settled || !open:
+		a.settle(nil, ErrClosed)
+		l.free()
+	case l.Check() != nil:
+		// Paused between the request and now, until the lease was over.
+		a.settle(nil, ErrExpired)
+		l.free()
+	default:
+		c.events.emit(Event{
+			Kind: EventAcquired, Lock: l.key, Owner: l.Owner(), Token: l.token,
+			Took: c.clock.Contender() - a.begun, Remaining: l.Remaining(),
+		})
+		a.settle(l, nil)
+	}
+	a.unqueue()
+	a.k.notify()
+	a.end()
+}
+
+func (a *acquire) settle(l *Lease, err error) {
+	if !a.settled {
+		a.settled = true
+		a.answer <- acquired{l, err}
+	}
+}
+
+func (a *acquire) refusal(r *protocol.Refusal) error {
+	switch {
+	case r.Held:
+		return &HeldError{Owner: r.Record.Owner, Token: r.Record.Token, FreeIn: r.FreeIn}
+	case r.Record.Key != "": // what the machine itself saw of it
+		return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, r.Record.Lease, r.Record.State, r.Record.Owner)
+	default:
+		return r.Err
+	}
+}
+
+// end is the last thing that happens to an acquire.
+func (a *acquire) end() {
+	if a.ended {
+		return
+	}
+	a.ended = true
+	delete(a.k.acquires, a)
+	a.k.c.looks.drop(&a.entry)
+	a.k.c.finished(nil)
+	a.k.leave()
+}
+
+// tell says who holds the lock, once for each holder, and to those who wait
+// for so long and no longer what lease it has.
+func (a *acquire) tell() {
+	k := a.k
+	s := k.sighting()
+	if !s.known || s.looked < a.begun || !s.found || s.rec.State != driver.Held || a.want.Try {
+		return // nothing was seen since it began
+	}
+	for _, q := range k.queue {
+		if !q.shownTo {
+			q.shownTo = true
+			q.shown <- s.rec.Lease
+		}
+	}
+	if a.told != s.rec.Token {
+		a.told = s.rec.Token
+		k.c.events.emit(Event{
+			Kind: EventWaiting, Lock: k.key, Owner: s.rec.Owner, Token: s.rec.Token, Remaining: s.freeIn,
+		})
+		k.watch()
+	}
+}
+
+func (a *acquire) send(r *protocol.Request) {
+	c := a.k.c
+	r.Next.Since = time.Now()
+	if r.Kind == protocol.Release {
+		r.Next.Since, r.Next.Until = r.Prev.Since, r.Next.Since
+	}
+	c.requests.send(unhurried, request{
+		kind: r.Kind,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			switch r.Kind {
+			case protocol.Look:
+				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
+			case protocol.Claim:
+				rec, former, err = c.store.Claim(ctx, r.Next)
+			default:
+				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
+				former = r.Prev
+			}
+			return rec, former, err
+		},
+		answer: a.reply,
+	})
+}
+
+func (a *acquire) reply(res protocol.Result) {
+	// A store that was busy for a moment is no news.
+	news := !errors.Is(res.Err, driver.ErrNotApplied)
+	if res.Err != nil && news {
+		a.k.c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
+	}
+	a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
+		if news {
+			a.k.fail(res.Err)
+		}
+		return con.Reply(now, res)
+	})
+}

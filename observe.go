@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Observe yields who leads, now and after every change, nobody included, until
+// ctx ends or the loop is left. It yields the latest state: a slow loop skips
+// tenures, which shows in the tokens, and holds up nobody. An error of the
+// store is yielded once, and observing goes on; the last error is ctx's, or
+// [ErrClosed].
+//
+// All observers and contenders of a process share the looks at a record.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		if err := checkName(e.name); err != nil {
+			yield(Leader{}, wrap("observe", e.name, err))
+			return
+		}
+		k, err := e.c.contest(e.name)
+		if err != nil {
+			yield(Leader{}, wrap("observe", e.name, err))
+			return
+		}
+		defer k.leave()
+		o := k.observe()
+		defer k.unobserve(o)
+
+		var last Leader
+		first := true
+		for {
+			s, err := k.observed(o)
+			switch l := s.leader(); {
+			case err != nil:
+				if !yield(Leader{}, wrap("observe", e.name, err)) {
+					return
+				}
+			case s.known && s.looked >= o.begun && (first || !l.same(last)):
+				first, last = false, l
+				if !yield(l, nil) {
+					return
+				}
+				continue // the state may have changed meanwhile
+			}
+			if err := o.wait(ctx, e.c, s); err != nil {
+				yield(Leader{}, wrap("observe", e.name, err))
+				return
+			}
+		}
+	}
+}
+
+func (l Leader) same(m Leader) bool {
+	return l.Token == m.Token && l.Owner == m.Owner && string(l.Data) == string(m.Data)
+}
+
+// observer is one loop over Observe.
+type observer struct {
+	changed chan struct{} // has room for one
+	begun   time.Duration // on the contender's clock: older looks tell it nothing
+	err     error         // guarded by the contest; not yielded yet
+}
+
+func (k *contest) observe() *observer {
+	o := &observer{changed: make(chan struct{}, 1), begun: k.c.clock.Contender()}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.observers[o] = struct{}{}
+	k.hint()
+	return o
+}
+
+func (k *contest) unobserve(o *observer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.observers, o)
+	k.rest()
+}
+
+// observed returns the latest state, and an error that was not taken yet.
+func (k *contest) observed(o *observer) (sighting, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := o.err
+	o.err = nil
+	return k.sighting(), err
+}
+
+// notify says that something new may have been seen: it wakes the observers,
+// moves the next look of who acts to where it belongs now, and has looks go on
+// for observers when nobody waits any more. The caller holds the contest.
+func (k *contest) notify() {
+	if len(k.queue) > 0 {
+		if head := k.queue[0]; head.con != nil && !head.ended {
+			if at, ok := head.con.Next(); ok {
+				k.c.looks.set(&head.entry, at)
+			}
+		}
+	}
+	for o := range k.observers {
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
+	}
+	if len(k.observers) > 0 && len(k.queue) == 0 && !k.looking {
+		k.c.looks.set(&k.look, k.sight.NextLook())
+	}
+}
+
+// fail hands an error of a look to the observers, or clears it.
+func (k *contest) fail(err error) {
+	if err != nil && k.failed == nil {
+		for o := range k.observers {
+			o.err = err
+		}
+	}
+	k.failed = err
+}
+
+// wait waits until the state may have changed: by a look, or because no sign
+// of life came for a lease.
+func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
+	var dead <-chan time.Time
+	if s.alive {
+		timer := time.NewTimer(s.freeIn)
+		defer timer.Stop()
+		dead = timer.C
+	}
+	select {
+	case <-o.changed:
+		return nil
+	case <-dead:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.closing:
+		return ErrClosed
+	}
+}

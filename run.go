@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+)
+
+// Run takes the lock, runs work while it is held, waits for it to return, and
+// releases the lock. It is the right default.
+//
+// The context of work carries ctx's values, and ends with ctx, with the lease,
+// and with the client; see [Lease.Context]. When it ends, work must return:
+// heartbeats go on meanwhile, for [Options.StopTimeout] at most.
+//
+// Run returns what work returns. If the lease was lost before that, or work
+// outlasted its heartbeats, the error matches [ErrLost] or [ErrStopTimeout]
+// too. If the lock was not acquired, work was not run; see [Client.Acquire].
+// A panic of work releases the lock and goes on.
+func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+	l, err := c.Acquire(ctx, name, options)
+	if err != nil {
+		return err
+	}
+	lost, err := l.run(ctx, work)
+	if lost != nil {
+		return errors.Join(wrap("run", name, lost), err)
+	}
+	return err
+}
+
+// run runs work under the lease and releases it. It returns how the lease was
+// lost before work had returned, if it was, and the error of work.
+func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) error) (lost, err error) {
+	bound, stop := l.Bind(ctx)
+	defer stop()
+	unhook := context.AfterFunc(ctx, func() { l.stop(context.Cause(ctx)) })
+	defer unhook()
+
+	returned := false
+	defer func() {
+		if !returned { // a panic, or runtime.Goexit
+			_ = l.Release(context.WithoutCancel(ctx))
+		}
+	}()
+	err = work(bound, l)
+	returned = true
+
+	lost = l.Release(context.WithoutCancel(ctx))
+	if errors.Is(lost, ErrLost) || errors.Is(lost, ErrStopTimeout) {
+		return errors.Unwrap(lost), err
+	}
+	return nil, err // released, or running out by itself: the work was covered
+}

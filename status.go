@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Status is what the record of a lock shows.
+type Status struct {
+	Name string
+	// Held says that the record shows a holder that may be alive, as far as
+	// this client can know.
+	Held  bool
+	Owner string // the holder, or the last one
+	Token uint64 // 0: the lock was never taken
+	Host  string
+	Label string
+	Since time.Time // when the holder took it, by its wall clock
+	Until time.Time // when it was released, zero while it is held
+	Data  []byte
+	// Lease and Heartbeat are the durations that the holder keeps.
+	Lease, Heartbeat time.Duration
+	// Unchanged is how long this client has seen no sign of life, and FreeIn
+	// when the lock can be taken at the latest if none comes.
+	Unchanged, FreeIn time.Duration
+	// Previous is the tenure before, nil if there was none.
+	Previous *Previous
+}
+
+// How a tenure ended, in [Previous.End].
+const (
+	EndReleased = string(driver.EndReleased) // its holder released the lock
+	EndExpired  = string(driver.EndExpired)  // another one took over
+)
+
+// Previous is a tenure that has ended.
+type Previous struct {
+	Owner        string
+	Token        uint64
+	Host, Label  string
+	Since, Until time.Time // Until is zero where nobody can know it
+	// End says how it ended: EndReleased, EndExpired.
+	End string
+	// Data is what it left, in [Lease.Previous] alone. It is nil if the new
+	// holder brought data of its own and the reply that showed the old one was
+	// lost.
+	Data []byte
+}
+
+// Previous returns how the tenure before this one ended, and the data that it
+// left, for redriving unfinished work. It returns false if there was none.
+func (l *Lease) Previous() (Previous, bool) {
+	if l.former == nil {
+		return Previous{}, false
+	}
+	return *l.former, true
+}
+
+func previous(g protocol.Grant, replaced bool) *Previous {
+	p := previousOf(g.Record.Prev)
+	switch {
+	case p == nil:
+	case g.Former.Key != "":
+		p.Data = g.Former.Data
+	case !replaced:
+		p.Data = g.Record.Data
+	}
+	return p
+}
+
+func previousOf(t *driver.Tenure) *Previous {
+	if t == nil {
+		return nil
+	}
+	return &Previous{
+		Owner: t.Owner, Token: t.Token, Host: t.Host, Label: t.Label,
+		Since: t.Since, Until: t.Until, End: string(t.End),
+	}
+}
+
+// Status reads the record of the lock. It waits for the store's answer for
+// [Options.RequestTimeout].
+func (c *Client) Status(ctx context.Context, name string) (Status, error) {
+	if err := checkName(name); err != nil {
+		return Status{}, wrap("status", name, err)
+	}
+	s, err := c.look(ctx, name)
+	if err != nil {
+		return Status{}, wrap("status", name, err)
+	}
+	return s.status(name), nil
+}
+
+// Locks reads the records of all locks whose names begin with prefix, in the
+// order of their names. It may be slow. A record that cannot be read comes as
+// an error, and the others go on.
+func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		if c.isClosed() {
+			yield(Status{}, wrap("list", prefix, ErrClosed))
+			return
+		}
+		cursor := ""
+		for {
+			sent := c.clock.Contender()
+			page, err := c.store.List(ctx, prefix, cursor)
+			if err != nil {
+				yield(Status{}, wrap("list", prefix, err))
+				return
+			}
+			for _, rec := range page.Records {
+				k, err := c.contest(rec.Key)
+				if err != nil {
+					yield(Status{}, wrap("list", prefix, err))
+					return
+				}
+				s := k.saw(sent, rec, true)
+				k.leave()
+				if !yield(s.status(rec.Key), nil) {
+					return
+				}
+			}
+			for _, key := range slices.Sorted(maps.Keys(page.Unreadable)) {
+				if !yield(Status{Name: key}, wrap("list", key, page.Unreadable[key])) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// look reads a record and remembers what it saw. It waits for one request
+// timeout, or two if the store takes no notice of it.
+func (c *Client) look(ctx context.Context, name string) (sighting, error) {
+	if err := ctx.Err(); err != nil {
+		return sighting{}, err
+	}
+	k, err := c.contest(name)
+	if err != nil {
+		return sighting{}, err
+	}
+	defer k.leave()
+	sent := c.clock.Contender()
+	answer := make(chan protocol.Result, 1)
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			rec, err = c.store.Get(ctx, name, driver.Strong)
+			return rec, former, err
+		},
+		answer: func(res protocol.Result) { answer <- res },
+	})
+	select {
+	case res := <-answer:
+		if res.Err != nil {
+			return sighting{}, res.Err
+		}
+		return k.saw(sent, res.Record, res.Found), nil
+	case <-ctx.Done():
+		return sighting{}, context.Cause(ctx)
+	case <-c.gone:
+		return sighting{}, ErrClosed
+	}
+}
+
+// sighting is a snapshot of what a client saw of a record.
+type sighting struct {
+	rec    driver.Record
+	found  bool
+	known  bool
+	looked time.Duration // on the contender's clock: when the latest reply came
+	alive  bool          // it shows a holder that may be alive
+	since  time.Duration
+	freeIn time.Duration
+}
+
+func (s sighting) status(name string) Status {
+	r := s.rec
+	st := Status{
+		Name: name, Held: s.alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
+		Previous: previousOf(r.Prev),
+	}
+	if r.State == driver.Held {
+		st.Unchanged, st.FreeIn = s.since, s.freeIn
+	}
+	return st
+}
