@@ -4,7 +4,6 @@
 package sqlitestore
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -24,7 +23,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer func() { _ = c.Close(context.Background()) }() // nothing is held
+			defer func() { _ = c.Close(b.Context()) }() // nothing is held
 			b.ResetTimer()
 			var left atomic.Int64
 			left.Store(int64(b.N))
