@@ -52,7 +52,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	}
 	a := k.join(protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
-		Data: o.Data, Try: try, Patience: patience,
+		Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 	})
 	l, err := a.wait(ctx, o.AdditionalWait)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *acquire) sentAt(version string) time.Duration {
 	return 0
 }
 
-// join adds an acquire. One that only tries acts at once; others queue.
+// join adds an acquire. One that waits for nobody acts at once; others queue.
 func (k *contest) join(want protocol.Want) *acquire {
 	a := &acquire{
 		k: k, want: want, begun: k.c.clock.Contender(),
@@ -124,10 +124,9 @@ func (k *contest) join(want protocol.Want) *acquire {
 		a.end()
 		return a
 	}
-	switch {
-	case want.Try:
-		a.start()
-	default:
+	if want.Try || want.UnlessAlive {
+		a.start() // it waits for no turn: what it waits for is a look
+	} else {
 		k.queue = append(k.queue, a)
 		if len(k.queue) == 1 {
 			a.start()
@@ -294,7 +293,7 @@ func (a *acquire) refusal(r *protocol.Refusal) error {
 	case r.Held:
 		return &HeldError{Owner: r.Record.Owner, Token: r.Record.Token, FreeIn: r.FreeIn}
 	case r.Record.Key != "": // what the machine itself saw of it
-		return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, r.Record.Lease, r.Record.State, r.Record.Owner)
+		return unreadable(r.Record)
 	default:
 		return r.Err
 	}

@@ -314,6 +314,16 @@ func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 			}
 			_, err = m.TryAcquire(t.Context(), "state", nil)
 			want(t, err, tenure.ErrUnreadable)
+			_, err = m.Status(t.Context(), "state")
+			want(t, err, tenure.ErrUnreadable)
+			_, err = m.Election("state", nil).Leader(t.Context())
+			want(t, err, tenure.ErrUnreadable)
+			for s, err := range m.Locks(t.Context(), "state") {
+				want(t, err, tenure.ErrUnreadable)
+				if s.Name != "state" {
+					t.Errorf("listed %+v", s)
+				}
+			}
 			time.Sleep(10 * lease)
 		}
 		if rec := w.record("state"); rec.Owner != "stranger" {
@@ -495,5 +505,65 @@ func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
 		}); err != nil {
 			want(t, err, tenure.ErrHeld)
 		}
+	})
+}
+
+// A process that looks once cannot tell a dead holder from a living one. With
+// UnlessAlive it watches until it can.
+func TestUnlessAlive(t *testing.T) {
+	unless := &tenure.AcquireOptions{UnlessAlive: true}
+	t.Run("free", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newWorld(t).machine("b")
+			l, err := b.Acquire(t.Context(), "x", unless)
+			want(t, err, nil)
+			want(t, l.Check(), nil)
+			if n := b.faults.Count(); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+		})
+	})
+	t.Run("held", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			a.mustAcquire("x", nil)
+			for range 5 {
+				want(t, within(t, 0, heartbeat+2*refresh, func() error {
+					_, err := b.Acquire(t.Context(), "x", unless)
+					return err
+				}), tenure.ErrHeld)
+			}
+		})
+	})
+	t.Run("released meanwhile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			asked := started(func() error {
+				_, err := b.Acquire(t.Context(), "x", unless)
+				return err
+			})
+			time.Sleep(time.Millisecond)
+			a.mustRelease(l) // it was at work: that is a sign of life
+			want(t, <-asked, tenure.ErrHeld)
+		})
+	})
+	t.Run("dead", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			a.mustAcquire("x", nil)
+			a.crash()
+			var l *tenure.Lease
+			want(t, within(t, lease, lease+refresh, func() (err error) {
+				l, err = b.Acquire(t.Context(), "x", unless)
+				return err
+			}), nil)
+			if l.Token() != 2 {
+				t.Errorf("token %d, want 2", l.Token())
+			}
+		})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	mathrand "math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,8 +52,12 @@ type Client struct {
 // each rule that they break, with its numbers.
 func New(store driver.Store, options *Options) (*Client, error) {
 	o := options.withDefaults()
-	if err := o.validate(); err != nil {
-		return nil, refused("tenure: %w", err)
+	err := o.validate()
+	if store == nil {
+		err = errors.Join(errors.New("store is nil: open one, such as memstore.New()"), err)
+	}
+	if err != nil {
+		return nil, refused("tenure: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	c := &Client{
 		store: store, options: o, timing: o.timing(), clock: o.Clock,
@@ -147,7 +152,7 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 	}
 	if left > 0 {
-		return errors.Join(refused("tenure: close: %d leases were not released: their records run out within %v", left, c.options.LeaseDuration), err)
+		return errors.Join(refused("tenure: close: leases not released: %d; their records run out within %v", left, c.options.LeaseDuration), err)
 	}
 	if err != nil {
 		return refused("tenure: close: %w", err)

@@ -98,7 +98,7 @@ func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
 		})
 		time.Sleep(lease)
 		err := within(t, stopTimeout, stopTimeout, func() error { return a.Close(t.Context()) })
-		if err == nil || err.Error() != `tenure: close: 1 leases were not released: their records run out within 15s` {
+		if err == nil || err.Error() != `tenure: close: leases not released: 1; their records run out within 15s` {
 			t.Errorf("close: %v", err)
 		}
 		if rec := w.record("x"); rec.State != driver.Held || rec.Owner != "a" {

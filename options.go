@@ -214,6 +214,14 @@ type AcquireOptions struct {
 	// bounds it. TryAcquire takes no notice of it.
 	AdditionalWait time.Duration
 
+	// UnlessAlive gives up with [ErrHeld] as soon as the holder shows a sign of
+	// life, a release included, and takes the lock over if it shows none for
+	// its lease. It is for who must run if nobody does, and need not if
+	// somebody does, such as a job that several machines start at once. It
+	// takes about a heartbeat period of a living holder to tell. TryAcquire
+	// takes no notice of it.
+	UnlessAlive bool
+
 	// StoreTimeout is how long the store may fail to give any answer before
 	// Acquire returns its error. If zero, it is the lease duration; negative
 	// means for ever.

@@ -197,3 +197,12 @@ func TestErrorOfALongNameIsShort(t *testing.T) {
 		}
 	})
 }
+
+func TestNewNamesAllThatIsWrongInOneLine(t *testing.T) {
+	_, err := tenure.New(nil, &tenure.Options{RefreshPeriod: -1, MaxClockDrift: 2})
+	want := "tenure: store is nil: open one, such as memstore.New(); refresh period -1ns must be positive; " +
+		"clock drift bound 2 must be above 0 and at most 0.5"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

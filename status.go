@@ -118,6 +118,12 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 				return
 			}
 			for _, rec := range page.Records {
+				if !protocol.Readable(rec) {
+					if !yield(Status{Name: rec.Key}, wrap("list", rec.Key, unreadable(rec))) {
+						return
+					}
+					continue
+				}
 				k, err := c.contest(rec.Key)
 				if err != nil {
 					yield(Status{}, wrap("list", prefix, err))
@@ -167,12 +173,21 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 		if res.Err != nil {
 			return sighting{}, res.Err
 		}
+		if res.Found && !protocol.Readable(res.Record) {
+			return sighting{}, unreadable(res.Record)
+		}
 		return k.saw(sent, res.Record, res.Found), nil
 	case <-ctx.Done():
 		return sighting{}, context.Cause(ctx)
 	case <-c.gone:
 		return sighting{}, ErrClosed
 	}
+}
+
+// unreadable is the error of a record that a store could read, but that nobody
+// here understands.
+func unreadable(rec driver.Record) error {
+	return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, rec.Lease, rec.State, rec.Owner)
 }
 
 // sighting is a snapshot of what a client saw of a record.

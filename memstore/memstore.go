@@ -75,7 +75,8 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 	return s.db.swap(prev, next)
 }
 
-// Delete removes the record of prev's key if its version is prev.Version.
+// Delete removes the record of prev's key if its version and token are those
+// of prev.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if err := s.ready(ctx); err != nil {
 		return driver.NotApplied(err)

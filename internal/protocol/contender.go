@@ -17,6 +17,9 @@ type Want struct {
 	Data []byte
 	// Try gives up instead of waiting.
 	Try bool
+	// UnlessAlive gives up at the first sign of life of whoever was seen to
+	// hold the lock, a release included.
+	UnlessAlive bool
 	// Behind says that others of this process have been waiting for the key
 	// already, so that the sight is fresh and the first move needs no claim.
 	Behind bool
@@ -49,6 +52,7 @@ type Contender struct {
 	sight *Sight
 
 	begun    bool // the first move is made
+	holder   *life
 	out      *Request
 	sent     time.Duration
 	attempt  attempt  // of out, if it writes
@@ -225,18 +229,28 @@ func (c *Contender) held(token uint64) driver.Record {
 	return rec
 }
 
+// life is what was seen first of a holder, and would change if it lived.
+type life struct {
+	token uint64
+	sign  string
+	state driver.State
+}
+
 // judge ends the acquire if what it sees leaves nothing to wait for.
 func (c *Contender) judge(now time.Duration) {
 	rec, found := c.sight.Record()
-	if !found {
-		return
-	}
-	if !readable(rec) {
+	if found && !Readable(rec) {
 		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
 		return
 	}
-	if dead, held := c.sight.DeadAt(); c.want.Try && held && now < dead {
-		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: dead - now})
+	dead, held := c.sight.DeadAt()
+	seen := life{rec.Token, rec.Sign(), rec.State}
+	switch {
+	case c.want.Try && held && now < dead,
+		c.want.UnlessAlive && c.holder != nil && seen != *c.holder:
+		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
+	case held && c.holder == nil:
+		c.holder = &seen
 	}
 }
 

@@ -163,9 +163,9 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	return limit
 }
 
-// readable says whether the record may be taken over when its holder is dead.
+// Readable says whether the record may be taken over when its holder is dead.
 // One whose lease cannot be told, or whose state is unknown, may not: reading
 // nonsense as zero would take a lock from a living holder.
-func readable(rec driver.Record) bool {
+func Readable(rec driver.Record) bool {
 	return rec.Lease > 0 && (rec.State == driver.Held || rec.State == driver.Released)
 }
