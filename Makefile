@@ -84,7 +84,7 @@ bench: ## Run the benchmarks of all modules
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 work
 
 .PHONY: demo
-demo: ## Show a hand-over and a crash on this machine
+demo: ## Show a crash and a polite end on this machine
 	$(GO) run ./cmd/tenure demo
 
 .PHONY: clean
