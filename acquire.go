@@ -6,6 +6,7 @@ package tenure
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -37,8 +38,8 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if err == nil {
 		err = checkName(name)
 	}
-	if err == nil {
-		err = ctx.Err()
+	if err == nil && ctx.Err() != nil {
+		err = done(ctx)
 	}
 	if err != nil {
 		return nil, wrap(op, name, err)
@@ -130,6 +131,9 @@ func (k *contest) join(want protocol.Want) *acquire {
 		k.queue = append(k.queue, a)
 		if len(k.queue) == 1 {
 			a.start()
+		} else if s := k.sighting(); s.alive {
+			a.shownTo = true
+			a.shown <- s.rec.Lease
 		}
 	}
 	return a
@@ -153,7 +157,7 @@ func (a *acquire) wait(ctx context.Context, additional time.Duration) (*Lease, e
 		case <-late:
 			return nil, a.abandon(nil)
 		case <-ctx.Done():
-			return nil, a.abandon(ctx.Err())
+			return nil, a.abandon(done(ctx))
 		}
 	}
 }
@@ -240,7 +244,11 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 		return
 	}
 	if r := a.con.Refused(); r != nil && !a.settled {
-		a.settle(nil, a.refusal(r))
+		err := a.refusal(r)
+		a.settle(nil, err)
+		if !r.Held {
+			k.impatient(err)
+		}
 		a.unqueue()
 	}
 	if !a.settled {
@@ -253,6 +261,18 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 		c.looks.set(&a.entry, at)
 	} else {
 		c.looks.drop(&a.entry)
+	}
+}
+
+// impatient fails those in the queue whose patience with the store has run out
+// while they waited for their turn.
+func (k *contest) impatient(err error) {
+	now := k.c.clock.Contender()
+	for _, q := range slices.Clone(k.queue) {
+		if q.con == nil && q.want.Patience > 0 && now-q.begun >= q.want.Patience {
+			q.settle(nil, err)
+			q.giveUp()
+		}
 	}
 }
 
@@ -330,8 +350,8 @@ func (a *acquire) tell() {
 		k.c.events.emit(Event{
 			Kind: EventWaiting, Lock: k.key, Owner: s.rec.Owner, Token: s.rec.Token, Remaining: s.freeIn,
 		})
-		k.watch()
 	}
+	k.watch()
 }
 
 func (a *acquire) send(r *protocol.Request) {
@@ -359,15 +379,15 @@ func (a *acquire) send(r *protocol.Request) {
 }
 
 func (a *acquire) reply(res protocol.Result) {
-	// A store that was busy for a moment is no news.
-	news := !errors.Is(res.Err, driver.ErrNotApplied)
-	if res.Err != nil && news {
-		a.k.c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
-	}
 	a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
-		if news {
+		act := con.Reply(now, res)
+		// A store that was busy for a moment is no news; one that stays so is.
+		if !errors.Is(res.Err, driver.ErrNotApplied) || con.Silence(now) >= a.k.c.timing.RequestTimeout {
 			a.k.fail(res.Err)
+			if res.Err != nil {
+				a.k.c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
+			}
 		}
-		return con.Reply(now, res)
+		return act
 	})
 }

@@ -73,14 +73,15 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	}
 	// A suspend, or a step of the wall clock, is noticed within a fraction of
 	// the grace.
-	nap := min(time.Second, o.Grace/4)
+	nap := max(min(time.Second, o.Grace/4), time.Millisecond)
 	c.deadlines = newAgenda(c.clock.Holder, nap)
 	c.beats = newAgenda(c.clock.Holder, nap)
 	c.looks = newAgenda(c.clock.Contender, time.Second)
 	return c, nil
 }
 
-// Options returns the options of the client, with all defaults filled in.
+// Options returns the options of the client, with the defaults filled in for
+// what was left zero, but for the callbacks and the clock.
 func (c *Client) Options() Options { return c.options }
 
 // Close ends the client: waiting acquires fail at once with [ErrClosed], and
@@ -120,7 +121,7 @@ func (c *Client) Close(ctx context.Context) error {
 	select {
 	case <-c.drained:
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		err = done(ctx)
 	}
 	close(c.gone)
 	c.requests.close()
@@ -140,7 +141,7 @@ func (c *Client) Close(ctx context.Context) error {
 		select {
 		case <-ended:
 		default:
-			err = context.Cause(ctx)
+			err = done(ctx)
 		}
 	}
 	left := 0

@@ -30,7 +30,6 @@ type contest struct {
 	acquires  map[*acquire]struct{}
 	observers map[*observer]struct{}
 	looking   bool   // a look for observers is under way
-	failed    error  // of the latest look for observers
 	watching  bool   // asked the store to watch
 	unwatch   func() // ends that
 
@@ -95,6 +94,25 @@ func (k *contest) hint() {
 	}
 }
 
+// lookAt has the record looked at then, or at once if a hint waits.
+func (k *contest) lookAt(at time.Duration) {
+	k.c.looks.set(&k.look, at)
+	if k.hinted.Load() { // after that: a hint in between is not moved away
+		k.c.looks.set(&k.look, 0)
+	}
+}
+
+// nextLook is when to look again for observers. A watch does not tell that
+// somebody takes a free lock, so that has to be looked for however long the
+// refresh period is.
+func (k *contest) nextLook() time.Duration {
+	next := k.sight.NextLook()
+	if s := k.sighting(); s.known && !s.alive {
+		next = min(next, s.looked+min(k.c.timing.Refresh, k.c.timing.Lease/5))
+	}
+	return next
+}
+
 // lookDue answers a hint, and looks for observers when nobody waits.
 func (k *contest) lookDue(now time.Duration) {
 	k.mu.Lock()
@@ -106,11 +124,17 @@ func (k *contest) lookDue(now time.Duration) {
 		}
 		return
 	}
-	if len(k.observers) == 0 || k.looking {
+	if len(k.observers) == 0 {
 		return
 	}
-	if next := k.sight.NextLook(); !hinted && next > now {
-		k.c.looks.set(&k.look, next)
+	if k.looking {
+		if hinted {
+			k.hinted.Store(true) // for when that look is answered
+		}
+		return
+	}
+	if next := k.nextLook(); !hinted && next > now {
+		k.lookAt(next)
 		return
 	}
 	k.looking = true
@@ -137,15 +161,15 @@ func (k *contest) looked(sent time.Duration, res protocol.Result) {
 	defer k.mu.Unlock()
 	k.looking = false
 	now := c.clock.Contender()
-	again := now + c.timing.Refresh
+	again := now + min(c.timing.Refresh, c.timing.Lease/20)
 	if k.fail(res.Err); res.Err == nil {
 		k.sight.Saw(sent, now, res.Record, res.Found)
-		again = k.sight.NextLook()
+		again = k.nextLook()
 	}
 	k.notify()
 	if len(k.observers) > 0 {
 		k.watch()
-		c.looks.set(&k.look, again)
+		k.lookAt(again)
 	}
 }
 
@@ -184,8 +208,17 @@ func (k *contest) watched(unwatch func(), err error) {
 // rest ends the watch when nobody waits or observes.
 func (k *contest) rest() {
 	if len(k.queue) == 0 && len(k.observers) == 0 && k.unwatch != nil {
-		k.unwatch()
+		unwatch := k.unwatch
 		k.unwatch, k.watching = nil, false
+		// Not here: a store may take its time.
+		k.c.requests.send(unhurried, request{
+			kind: protocol.Look,
+			ask: func(context.Context) (rec, former driver.Record, err error) {
+				unwatch()
+				return rec, former, err
+			},
+			answer: func(protocol.Result) {},
+		})
 	}
 }
 

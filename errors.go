@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -143,9 +144,20 @@ func (e *SupersededError) Is(target error) bool { return target == ErrSuperseded
 // lossError is an end of a lease that its holder did not ask for.
 type lossError struct{ text string }
 
-func lost(text string) error                { return &lossError{text} }
-func (e *lossError) Error() string          { return e.text }
-func (e *lossError) Is(target error) bool   { return target == ErrLost }
+func lost(text string) error              { return &lossError{text} }
+func (e *lossError) Error() string        { return e.text }
+func (e *lossError) Is(target error) bool { return target == ErrLost }
+
+// done returns why ctx has ended: its error, and the cause that was given for
+// it, if there is one.
+func done(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
 func wrap(op, key string, err error) error  { return &Error{Op: op, Key: key, Err: err} }
 func uncertain(err error) error             { return fmt.Errorf("%w: %w", ErrUncertain, err) }
 func refused(format string, a ...any) error { return fmt.Errorf(format, a...) }

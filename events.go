@@ -43,7 +43,9 @@ const (
 	// EventEnded: the lease ended without a release of the record: it was
 	// another holder's already, or the store gave no answer (Err).
 	EventEnded EventKind = "ended"
-	// EventStoreError: a request for an acquire failed, and will be repeated.
+	// EventStoreError: a request for an acquire failed. It is repeated, unless
+	// the acquire ends with that error. A store that is busy for less than a
+	// request timeout is not told of.
 	EventStoreError EventKind = "store_error"
 )
 

@@ -75,6 +75,9 @@ func (l *Lease) Context() context.Context { return l.ctx }
 func (l *Lease) Bind(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
 	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	if l.ctx.Err() != nil {
+		cancel(context.Cause(l.ctx)) // not a moment later
+	}
 	return bound, func() {
 		unhook()
 		cancel(context.Canceled)
@@ -200,7 +203,7 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 		}
 		return nil
 	case <-ctx.Done():
-		return wrap(op, l.key, uncertain(context.Cause(ctx)))
+		return wrap(op, l.key, uncertain(done(ctx)))
 	case <-l.c.gone:
 		return wrap(op, l.key, uncertain(ErrClosed))
 	}
@@ -220,18 +223,18 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 // released, or runs out by itself. Releasing again returns the same.
 func (l *Lease) Release(ctx context.Context) error {
 	l.free()
-	done := ctx.Done()
+	ended := ctx.Done()
 	if ctx.Err() != nil {
-		done = nil
+		ended = nil
 	}
 	select {
 	case <-l.over:
-	case <-done:
+	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrReleased) {
 			// A context of the lease's own, which this release has ended.
 			return l.Release(context.WithoutCancel(ctx))
 		}
-		return wrap("release", l.key, uncertain(context.Cause(ctx)))
+		return wrap("release", l.key, uncertain(done(ctx)))
 	case <-l.c.gone:
 		select {
 		case <-l.over:

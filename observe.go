@@ -40,6 +40,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				if !yield(Leader{}, wrap("observe", e.name, err)) {
 					return
 				}
+				continue // something may have been seen besides
 			case s.known && s.looked >= o.begun && (first || !l.same(last)):
 				first, last = false, l
 				if !yield(l, nil) {
@@ -64,6 +65,7 @@ type observer struct {
 	changed chan struct{} // has room for one
 	begun   time.Duration // on the contender's clock: older looks tell it nothing
 	err     error         // guarded by the contest; not yielded yet
+	told    bool          // guarded by the contest; of an error since the last answer
 }
 
 func (k *contest) observe() *observer {
@@ -109,18 +111,18 @@ func (k *contest) notify() {
 		}
 	}
 	if len(k.observers) > 0 && len(k.queue) == 0 && !k.looking {
-		k.c.looks.set(&k.look, k.sight.NextLook())
+		k.lookAt(k.nextLook())
 	}
 }
 
 // fail hands an error of a look to the observers, or clears it.
 func (k *contest) fail(err error) {
-	if err != nil && k.failed == nil {
-		for o := range k.observers {
+	for o := range k.observers {
+		if err != nil && !o.told {
 			o.err = err
 		}
+		o.told = err != nil
 	}
-	k.failed = err
 }
 
 // wait waits until the state may have changed: by a look, or because no sign
@@ -138,7 +140,7 @@ func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
 	case <-dead:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return done(ctx)
 	case <-c.closing:
 		return ErrClosed
 	}

@@ -223,8 +223,8 @@ type AcquireOptions struct {
 	UnlessAlive bool
 
 	// StoreTimeout is how long the store may fail to give any answer before
-	// Acquire returns its error. If zero, it is the lease duration; negative
-	// means for ever.
+	// Acquire returns its error. If zero, it is the lease duration, and three
+	// request timeouts for TryAcquire; negative means for ever.
 	StoreTimeout time.Duration
 }
 
@@ -236,8 +236,8 @@ func (o *AcquireOptions) copied() (AcquireOptions, error) {
 	if c.Data != nil {
 		c.Data = append([]byte{}, c.Data...)
 	}
-	if c.AdditionalWait < 0 {
-		return c, refused("additional wait %v must not be negative", c.AdditionalWait)
+	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
+		return c, refused("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
 	}
 	return c, checkData(c.Data)
 }

@@ -71,7 +71,7 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 		"grace":            {tenure.Options{Grace: -1}, "grace -1ns must be positive"},
 		"request timeout":  {tenure.Options{RequestTimeout: -1}, "request timeout -1ns must be positive"},
 		"stop timeout":     {tenure.Options{StopTimeout: -1}, "stop timeout -1ns must be positive"},
-		"progress timeout": {tenure.Options{ProgressTimeout: -1}, "progress timeout -1ns must not be negative"},
+		"progress timeout": {tenure.Options{ProgressTimeout: -1}, "progress timeout -1ns must be from 0 to 8760h0m0s"},
 		"drift":            {tenure.Options{MaxClockDrift: 0.6}, "clock drift bound 0.6 must be above 0 and at most 0.5"},
 		"parts": {
 			tenure.Options{LeaseDuration: 10 * time.Second, HeartbeatPeriod: 6 * time.Second},
@@ -147,7 +147,7 @@ func TestAcquireOptionsThatBreakARuleAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
 		for text, o := range map[string]*tenure.AcquireOptions{
-			`acquire "x": additional wait -1s must not be negative`:          {AdditionalWait: -time.Second},
+			`acquire "x": additional wait -1s must be from 0 to 8760h0m0s`:   {AdditionalWait: -time.Second},
 			`acquire "x": data has 262145 bytes: at most 262144 are allowed`: {Data: make([]byte, driver.MaxDataLen+1)},
 		} {
 			if _, err := m.Acquire(t.Context(), "x", o); err == nil || err.Error() != text {
@@ -200,7 +200,7 @@ func TestErrorOfALongNameIsShort(t *testing.T) {
 
 func TestNewNamesAllThatIsWrongInOneLine(t *testing.T) {
 	_, err := tenure.New(nil, &tenure.Options{RefreshPeriod: -1, MaxClockDrift: 2})
-	want := "tenure: store is nil: open one, such as memstore.New(); refresh period -1ns must be positive; " +
+	want := "tenure: store is nil: open one, such as memstore.New(); refresh period -1ns must be positive and at most 8760h0m0s; " +
 		"clock drift bound 2 must be above 0 and at most 0.5"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)

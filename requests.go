@@ -58,6 +58,8 @@ type waitingRequest struct {
 	urgency time.Duration
 	serial  uint64 // first come, first served among equals
 	request request
+	late    *time.Timer // gives it up
+	index   int         // in the heap; -1: not in it any more
 }
 
 func newRequests(most int, timeout time.Duration) *requests {
@@ -88,8 +90,27 @@ func (r *requests) send(urgency time.Duration, q request) {
 		return
 	}
 	r.serial++
-	heap.Push(&r.waiting, waitingRequest{urgency, r.serial, q})
+	w := &waitingRequest{urgency: urgency, serial: r.serial, request: q}
+	heap.Push(&r.waiting, w)
+	w.late = time.AfterFunc(deafFactor*r.timeout, func() { r.giveUp(w) })
 }
+
+// giveUp answers a request that has found no place in time. It was not sent;
+// whoever asks again does so with a fresh instant, from which a lease counts.
+func (r *requests) giveUp(w *waitingRequest) {
+	r.mu.Lock()
+	waits := w.index >= 0
+	if waits {
+		heap.Remove(&r.waiting, w.index)
+	}
+	r.mu.Unlock()
+	if waits {
+		w.request.answer(protocol.Result{Outcome: protocol.NotApplied, Err: errCrowded})
+		r.wg.Done()
+	}
+}
+
+var errCrowded = errors.New("too many requests to the store are under way")
 
 func (r *requests) run(q request) {
 	for {
@@ -102,7 +123,9 @@ func (r *requests) run(q request) {
 			r.mu.Unlock()
 			return
 		}
-		q = heap.Pop(&r.waiting).(waitingRequest).request
+		w := heap.Pop(&r.waiting).(*waitingRequest)
+		w.late.Stop()
+		q = w.request
 		r.mu.Unlock()
 	}
 }
@@ -123,7 +146,7 @@ func (r *requests) ask(q request) {
 	}
 }
 
-type waitingRequests []waitingRequest
+type waitingRequests []*waitingRequest
 
 func (h waitingRequests) Len() int { return len(h) }
 
@@ -133,13 +156,23 @@ func (h waitingRequests) Less(i, j int) bool {
 	}
 	return h[i].serial < h[j].serial
 }
-func (h waitingRequests) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *waitingRequests) Push(x any)   { *h = append(*h, x.(waitingRequest)) }
+
+func (h waitingRequests) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *waitingRequests) Push(x any) {
+	w := x.(*waitingRequest)
+	w.index = len(*h)
+	*h = append(*h, w)
+}
 
 func (h *waitingRequests) Pop() any {
 	old := *h
 	w := old[len(old)-1]
-	old[len(old)-1] = waitingRequest{}
+	old[len(old)-1] = nil
+	w.index = -1
 	*h = old[:len(old)-1]
 	return w
 }

@@ -117,11 +117,10 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 				yield(Status{}, wrap("list", prefix, err))
 				return
 			}
-			for _, rec := range page.Records {
+			// All of the page is noted before the caller takes its time with it.
+			seen := make([]sighting, len(page.Records))
+			for i, rec := range page.Records {
 				if !protocol.Readable(rec) {
-					if !yield(Status{Name: rec.Key}, wrap("list", rec.Key, unreadable(rec))) {
-						return
-					}
 					continue
 				}
 				k, err := c.contest(rec.Key)
@@ -129,9 +128,17 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 					yield(Status{}, wrap("list", prefix, err))
 					return
 				}
-				s := k.saw(sent, rec, true)
+				seen[i] = k.saw(sent, rec, true)
 				k.leave()
-				if !yield(s.status(rec.Key), nil) {
+			}
+			for i, rec := range page.Records {
+				if !protocol.Readable(rec) {
+					if !yield(Status{Name: rec.Key}, wrap("list", rec.Key, unreadable(rec))) {
+						return
+					}
+					continue
+				}
+				if !yield(seen[i].status(rec.Key), nil) {
 					return
 				}
 			}
@@ -178,7 +185,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 		}
 		return k.saw(sent, res.Record, res.Found), nil
 	case <-ctx.Done():
-		return sighting{}, context.Cause(ctx)
+		return sighting{}, done(ctx)
 	case <-c.gone:
 		return sighting{}, ErrClosed
 	}

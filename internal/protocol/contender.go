@@ -51,20 +51,22 @@ type Contender struct {
 	want  Want
 	sight *Sight
 
-	begun    bool // the first move is made
-	holder   *life
-	out      *Request
-	sent     time.Duration
-	attempt  attempt  // of out, if it writes
-	unknown  attempts // writes that may be applied, or may be yet
-	resolve  bool     // and a look must tell before anything else
-	own      *driver.Record
-	hinted   bool // the record changed while a request was under way
-	failures int
-	retry    time.Duration
-	silent   time.Duration // since when the store was asked and gives no answer
-	mute     bool
-	lastErr  error
+	begun     bool // the first move is made
+	holder    *life
+	out       *Request
+	sent      time.Duration
+	attempt   attempt  // of out, if it writes
+	unknown   attempts // writes that may be applied, or may be yet
+	resolve   bool     // and a look must tell before anything else
+	own       *driver.Record
+	replacing bool // a term of its own in which nobody believed
+	hinted    bool // the record changed while a request was under way
+	failures  int
+	races     int // claims in a row that lost to nobody
+	retry     time.Duration
+	silent    time.Duration // since when the store was asked and gives no answer
+	mute      bool
+	lastErr   error
 
 	grant   *Grant
 	refusal *Refusal
@@ -97,6 +99,14 @@ func (c *Contender) Over() bool {
 
 // Err returns the last error of the store, nil after an answer.
 func (c *Contender) Err() error { return c.lastErr }
+
+// Silence returns for how long the store has given no answer.
+func (c *Contender) Silence(now time.Duration) time.Duration {
+	if !c.mute {
+		return 0
+	}
+	return now - c.silent
+}
 
 // Next returns the instant at which Step has something to do, and false if it
 // has nothing to do until another event.
@@ -195,7 +205,8 @@ func (c *Contender) act(now time.Duration) *Request {
 		c.begun = true
 		r.Next = c.held(0)
 	case Takeover:
-		if r.Prev, _ = c.sight.Record(); c.own != nil {
+		r.Prev, _ = c.sight.Record()
+		if c.replacing = c.own != nil; c.replacing {
 			r.Prev = *c.own
 		}
 		r.Next = c.held(r.Prev.Token + 1)
@@ -262,6 +273,9 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 	case Applied, Conflicted:
 		c.answer(now, out, r)
 	case NotApplied:
+		if out.Kind == Look && out.Consistency == driver.Strong {
+			c.hinted = true // what asked for it is not answered
+		}
 		c.fail(now, r.Err)
 	case Unknown:
 		if out.Kind == Claim || out.Kind == Takeover {
@@ -277,6 +291,14 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	c.failures, c.mute, c.lastErr = 0, false, nil
 	c.retry = now
+	if raced := out.Kind == Claim && r.Outcome == Conflicted && (!r.Found || r.Record.State == driver.Released); raced {
+		// Lost to somebody who has let go of it again already, or to a store that
+		// shows a record which was not the one in the way.
+		c.retry = now + c.t.backoff(c.env, c.races)
+		c.races++
+	} else {
+		c.races = 0
+	}
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false
 	}
@@ -311,6 +333,9 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.own = &rec
 	case own:
 		c.grant = &Grant{Record: r.Record, Sent: a.sent, Former: r.Former}
+		if out.Kind == Takeover && c.replacing {
+			c.grant.Former = driver.Record{} // its data are those of this acquire
+		}
 	case c.ending && now >= c.cleanBy:
 		c.unknown = nil // what may come yet runs out by itself
 	case c.ending:

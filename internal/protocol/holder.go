@@ -352,6 +352,11 @@ func (h *Holder) finish(f Freed, a *Action) {
 func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.by = r.Record
 	h.lastErr = nil
+	if h.unknown.released() {
+		// A release of ours is what let the other one in: done.
+		h.finish(Released, a)
+		return
+	}
 	h.end(now, Superseded, a)
 	h.finish(Gone, a)
 }

@@ -40,6 +40,9 @@ func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env} }
 // instant before the request, now the one after its reply.
 func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
 	was, asked, seen := s.rec, s.asked, s.known && s.found
+	if seen && found && sent < s.looked && older(rec, was) {
+		return // overtaken by a quicker one
+	}
 	s.rec, s.known, s.found = rec, true, found
 	s.looked, s.asked = now, sent
 	switch term := seen && found && rec.State == was.State && rec.Token == was.Token; {
@@ -54,6 +57,11 @@ func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
 		s.phase = false
 	}
 	s.next = s.schedule()
+}
+
+// older says that a was written before b, as far as the records tell.
+func older(a, b driver.Record) bool {
+	return a.Token < b.Token || a.Token == b.Token && b.State == driver.Released && a.State == driver.Held
 }
 
 // holds says whether the record shows a holder.

@@ -73,8 +73,8 @@ func (t Timing) Validate() error {
 		bad("lease duration %v must be a whole number of milliseconds: stores keep it so", t.Lease)
 	}
 	positive := func(name string, d time.Duration) {
-		if d <= 0 {
-			bad("%s %v must be positive", name, d)
+		if d <= 0 || d > MaxLease {
+			bad("%s %v must be positive and at most %v", name, d, MaxLease)
 		}
 	}
 	positive("heartbeat period", t.Heartbeat)
@@ -82,8 +82,8 @@ func (t Timing) Validate() error {
 	positive("grace", t.Grace)
 	positive("request timeout", t.RequestTimeout)
 	positive("stop timeout", t.StopTimeout)
-	if t.Progress < 0 {
-		bad("progress timeout %v must not be negative", t.Progress)
+	if t.Progress < 0 || t.Progress > MaxLease {
+		bad("progress timeout %v must be from 0 to %v", t.Progress, MaxLease)
 	}
 	if !(t.Drift > 0 && t.Drift <= MaxDrift) {
 		bad("clock drift bound %v must be above 0 and at most %v", t.Drift, MaxDrift)

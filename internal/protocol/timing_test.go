@@ -34,7 +34,7 @@ func TestValidate(t *testing.T) {
 		{"grace", with(func(t *Timing) { t.Grace = -1 }), []string{"grace -1ns must be positive"}},
 		{"request timeout", with(func(t *Timing) { t.RequestTimeout = -1 }), []string{"request timeout -1ns must be positive"}},
 		{"stop timeout", with(func(t *Timing) { t.StopTimeout = -1 }), []string{"stop timeout -1ns must be positive"}},
-		{"progress", with(func(t *Timing) { t.Progress = -1 }), []string{"progress timeout -1ns must not be negative"}},
+		{"progress", with(func(t *Timing) { t.Progress = -1 }), []string{"progress timeout -1ns must be from 0 to 8760h0m0s"}},
 		{"drift too small", with(func(t *Timing) { t.Drift = -0.1 }), []string{"clock drift bound -0.1 must be above 0 and at most 0.5"}},
 		{"drift too large", with(func(t *Timing) { t.Drift = 0.51 }), []string{"clock drift bound 0.51"}},
 		{"drift not a number", with(func(t *Timing) { t.Drift = math.NaN() }), []string{"clock drift bound NaN"}},

@@ -112,6 +112,16 @@ func (as attempts) wrote(rec driver.Record) (attempt, bool) {
 	return attempt{}, false
 }
 
+// released says whether one of them releases the record.
+func (as attempts) released() bool {
+	for _, a := range as {
+		if a.kind == Release {
+			return true
+		}
+	}
+	return false
+}
+
 func (as attempts) without(version string) attempts {
 	kept := as[:0]
 	for _, a := range as {
