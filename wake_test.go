@@ -66,7 +66,7 @@ func TestWatchThatFailedIsTriedAgain(t *testing.T) {
 	})
 }
 
-// seen records what an observer yields.
+// observed records what an observer yields.
 type observed struct {
 	mu      sync.Mutex
 	leaders []tenure.Leader
@@ -147,6 +147,9 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 		_, err := b.Status(t.Context(), "x")
 		want(t, err, nil)
 		time.Sleep(heartbeat)
+		owners := o.owners()
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		last := uint64(0)
 		for _, l := range o.leaders {
 			if l.Token < last && !l.None() {
@@ -155,7 +158,7 @@ func TestObserverDoesNotGoBack(t *testing.T) {
 			last = max(last, l.Token)
 		}
 		if last != 2 {
-			t.Errorf("observed %q", o.owners())
+			t.Errorf("observed %q", owners)
 		}
 	})
 }

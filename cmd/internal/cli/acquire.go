@@ -17,7 +17,9 @@ import (
 type patience struct {
 	wait  *time.Duration // nil: for ever; 0: not at all
 	store time.Duration  // see tenure.AcquireOptions.StoreTimeout
-	held  int            // the exit status of not getting the lock
+	// unlessAlive gives up at the first sign of life of the holder.
+	unlessAlive bool
+	held        int // the exit status of not getting the lock
 }
 
 // errWaited is the cause of a context that --wait has ended.
@@ -55,7 +57,7 @@ func (s *session) acquire(parent context.Context, p patience) (*tenure.Lease, er
 }
 
 func (s *session) take(ctx context.Context, p patience) (*tenure.Lease, error) {
-	o := &tenure.AcquireOptions{StoreTimeout: p.store}
+	o := &tenure.AcquireOptions{StoreTimeout: p.store, UnlessAlive: p.unlessAlive}
 	for {
 		var lease *tenure.Lease
 		var err error
@@ -75,6 +77,8 @@ func (s *session) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 func (s *session) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	switch {
+	case errors.As(err, &held) && p.unlessAlive:
+		return s.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
 	case errors.As(err, &held):
 		return s.notAcquired(p, fmt.Sprintf("held by %s", holderText(held.Owner, held.Token)))
 	case errors.Is(context.Cause(ctx), errWaited):

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -61,6 +62,11 @@ func Main(args []string) int {
 }
 
 func execute(c *console, head []string, rest operands) error {
+	for _, word := range head {
+		if !utf8.ValidString(word) { // the parser would change it silently
+			return usage("%q is not valid UTF-8: only the command behind \"--\" may be", word)
+		}
+	}
 	var g grammar
 	parser, err := kong.New(&g,
 		kong.Name("tenure"), kong.NoDefaultHelp(), kong.Bind(c, rest),

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"bytes"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -173,5 +174,15 @@ func TestOneLine(t *testing.T) {
 	err := usage("tenure: lease is bad\ngrace is bad, too")
 	if got, want := oneLine(err), "lease is bad; grace is bad, too"; got != want {
 		t.Errorf("oneLine = %q, want %q", got, want)
+	}
+}
+
+// A parser that mended such a name would make one lock of two.
+func TestInvalidUTF8IsRefused(t *testing.T) {
+	for _, head := range [][]string{{"run", "z\xfe"}, {"status", "--store", "sqlite:b\xff.db"}} {
+		err := execute(newConsole(os.Stdout, os.Stderr), head, operands{given: true, words: []string{"true"}})
+		if statusOf(err) != statusUsage || !strings.Contains(err.Error(), "is not valid UTF-8") {
+			t.Errorf("%q: %v", head, err)
+		}
 	}
 }

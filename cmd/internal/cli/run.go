@@ -15,6 +15,7 @@ import (
 type runCmd struct {
 	job
 	Wait               *time.Duration
+	UnlessAlive        bool
 	ConflictExitStatus int `name:"conflict-exit-code" short:"E" default:"75"`
 }
 
@@ -22,6 +23,9 @@ type runCmd struct {
 func (r *runCmd) Run(c *console, rest operands) error {
 	if r.Wait != nil && *r.Wait < 0 {
 		return usage("--wait %v must not be negative", *r.Wait)
+	}
+	if r.UnlessAlive && r.Wait != nil && *r.Wait == 0 {
+		return usage("--unless-alive waits for a sign of life, which --wait %v does not allow", *r.Wait)
 	}
 	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
@@ -36,7 +40,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		waitUntil = time.Now().Add(*r.Wait)
 	}
 	for {
-		lease, err := s.acquire(context.Background(), patience{wait: r.Wait, held: r.ConflictExitStatus})
+		lease, err := s.acquire(context.Background(), patience{wait: r.Wait, unlessAlive: r.UnlessAlive, held: r.ConflictExitStatus})
 		if err != nil {
 			return err
 		}
