@@ -178,9 +178,12 @@ func (o *Options) validate() error {
 // store.
 func checkName(name string) error {
 	if name == "" {
-		return refused("lock name is empty: it must have 1 to %d bytes", driver.MaxKeyLen)
+		return refused("lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
 	}
-	return checkText("lock name", name, driver.MaxKeyLen)
+	if strings.HasPrefix(name, driver.OwnPrefix) {
+		return refused("lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
+	}
+	return checkText("lock name", name, driver.MaxNameLen)
 }
 
 func checkText(what, s string, most int) error { //nolint:unparam // the limits are equal by chance

@@ -138,7 +138,7 @@ func TestNamesThatNoStoreCanKeepAreRefused(t *testing.T) {
 		if n := m.faults.Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
-		longest := strings.Repeat("k", driver.MaxKeyLen)
+		longest := strings.Repeat("k", driver.MaxNameLen)
 		m.mustRelease(m.mustAcquire(longest, &tenure.AcquireOptions{Data: make([]byte, driver.MaxDataLen)}))
 	})
 }

@@ -11,17 +11,28 @@ import (
 // Limits that hold for every store, so that a program can move from one to
 // another. The layer above the stores enforces them.
 const (
-	// MaxKeyLen is the longest key in bytes. The narrowest engine allows 2048
-	// for a partition key; prefixes need room.
-	MaxKeyLen = 1024
+	// MaxNameLen is the longest name of a lock in bytes.
+	MaxNameLen = 1024
+	// MaxKeyLen is the longest key in bytes: the name of a lock, or a key that
+	// is made of one. The narrowest engine allows 2048 for a partition key;
+	// prefixes need room.
+	MaxKeyLen = MaxNameLen + 64
 	// MaxOwnerLen is the longest owner name, host or label in bytes.
 	MaxOwnerLen = 1024
+	// MaxReasonLen is the longest reason of a request in bytes.
+	MaxReasonLen = 1024
+	// MaxRequests is how many requests a record can hold.
+	MaxRequests = 64
 	// MaxDataLen is the longest data in bytes. The narrowest engine stores 400
 	// kB in an item, with everything in it.
 	MaxDataLen = 256 << 10
 	// MaxToken is the highest token: what a signed 64-bit column holds.
 	MaxToken = 1<<63 - 1
 )
+
+// OwnPrefix begins the keys of records that are no locks, such as the history
+// of one. No lock has such a name.
+const OwnPrefix = "tenure/"
 
 // State says what a record stands for.
 type State string
@@ -30,20 +41,17 @@ const (
 	// Held says that Owner had the lock when the record was written, and has
 	// it still as long as the beat keeps changing.
 	Held State = "held"
+	// Reserved says that nobody has the lock, and that it is kept for Owner, who
+	// may take it at once. Others take it over like a dead holder's when Beat
+	// has stood for Lease. The tenure that ended is Prev. Without an Owner it is
+	// kept for nobody: what it waits for is that a former holder has stopped.
+	Reserved State = "reserved"
 	// Released says that nobody has the lock. The record stays, because it
 	// carries the token.
 	Released State = "released"
-)
-
-// EndReason says how a tenure ended.
-type EndReason string
-
-const (
-	// EndReleased: the holder released the lock after its work.
-	EndReleased EndReason = "released"
-	// EndExpired: the holder's beat stood still for its lease, and a
-	// contender took over.
-	EndExpired EndReason = "expired"
+	// Past says that the record is no lock, but the memory of a tenure that
+	// has ended. It is written once, by Claim, and never taken.
+	Past State = "past"
 )
 
 // Record is what a store keeps for one lock.
@@ -81,9 +89,17 @@ type Record struct {
 	// it. Stores keep it as precisely as Lease.
 	Heartbeat time.Duration
 
-	// State is Held or Released. A record in any other state is neither
-	// claimed nor taken over.
+	// State is Held, Reserved or Released. A record in any other state is
+	// neither claimed nor taken over.
 	State State
+
+	// Priority is how much this holder is preferred to others, as it says
+	// itself: candidates with a higher one ask it to hand over. Usually 0.
+	Priority int
+
+	// Requests are for the holder, oldest first, in a held record alone. A
+	// lock carries one at most.
+	Requests []Request
 
 	// Data is the holder's own: its address, a checkpoint. It stays when the
 	// lock changes hands, unless the new holder brings its own. Read back, nil
@@ -99,33 +115,16 @@ type Record struct {
 	// reads them. Stores keep them to the millisecond at least.
 	Since, Until time.Time
 
-	// End says how the tenure ended, in a released record; empty in others.
+	// End says how the tenure ended, in a released record. In a held one it
+	// says why the holder has stopped its heartbeats, and the tenure ends when
+	// another one takes over. Otherwise it is empty.
 	End EndReason
+
+	// Asked is the request that ended the tenure, in a released record.
+	Asked *Request
 
 	// Prev is the tenure before this one, nil if this is the key's first.
 	Prev *Tenure
-}
-
-// Tenure is one holder's time with a lock, as the record of its successor
-// remembers it.
-type Tenure struct {
-	Owner        string
-	Token        uint64
-	Host, Label  string
-	Since, Until time.Time // Until is zero where nobody can know it
-	End          EndReason
-}
-
-// Tenure returns the tenure that the record shows, ended for the given reason.
-// A released record says itself how it ended.
-func (r Record) Tenure(end EndReason) *Tenure {
-	if r.State == Released {
-		end = r.End
-	}
-	return &Tenure{
-		Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
-		Since: r.Since, Until: r.Until, End: end,
-	}
 }
 
 // Sign returns the sign of life that contenders watch: the beat, or the
@@ -142,10 +141,10 @@ func (r Record) Clone() Record {
 	if r.Data != nil {
 		r.Data = append([]byte{}, r.Data...)
 	}
-	if r.Prev != nil {
-		prev := *r.Prev
-		r.Prev = &prev
+	if r.Requests != nil {
+		r.Requests = append([]Request{}, r.Requests...)
 	}
+	r.Asked, r.Prev = r.Asked.clone(), r.Prev.clone()
 	return r
 }
 
@@ -171,8 +170,8 @@ func Claimed(next, prev Record, found bool) Record {
 // touch their engine, so that a mistake above them never reaches a table.
 func CheckClaim(next Record) error {
 	err := checkWrite(next)
-	if next.State != Held {
-		err = fmt.Errorf("claim writes a record in state %q: it must be %q", next.State, Held)
+	if err == nil && next.State != Held && next.State != Past {
+		err = fmt.Errorf("claim of %q writes a record in state %q: it must be %q, or %q for history", next.Key, next.State, Held, Past)
 	}
 	return NotApplied(Permanent(err))
 }
@@ -198,8 +197,10 @@ func checkWrite(next Record) error {
 		return fmt.Errorf("write of a record without a key")
 	case next.Version == "":
 		return fmt.Errorf("write of %q without a version", next.Key)
-	case next.Owner == "":
+	case next.Owner == "" && next.State != Reserved:
 		return fmt.Errorf("write of %q without an owner", next.Key)
+	case len(next.Requests) > MaxRequests:
+		return fmt.Errorf("write of %q with %d requests: at most %d are allowed", next.Key, len(next.Requests), MaxRequests)
 	case next.Lease < time.Millisecond:
 		return fmt.Errorf("write of %q with a lease of %v: it must be at least a millisecond, or a store could read it back as zero", next.Key, next.Lease)
 	case next.Heartbeat < 0:

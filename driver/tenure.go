@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import "time"
+
+// Tenure is one holder's time with a lock, as the record of its successor
+// remembers it.
+type Tenure struct {
+	Owner        string
+	Token        uint64
+	Host, Label  string
+	Since, Until time.Time // Until is zero where nobody can know it
+	End          EndReason
+	Asked        *Request // who asked for the end; in vain, if it is EndExpired
+}
+
+// Tenure returns the tenure that the record shows, ended for the given reason
+// unless the record says itself how it ended. That of a Reserved record is the
+// one before: it is nobody's yet.
+func (r Record) Tenure(end EndReason) *Tenure {
+	if r.State == Reserved {
+		return r.Prev.clone()
+	}
+	if r.End != "" {
+		end = r.End
+	}
+	t := &Tenure{
+		Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Since: r.Since, Until: r.Until, End: end, Asked: r.Asked,
+	}
+	if r.State == Held && len(r.Requests) > 0 {
+		t.Asked = &r.Requests[0]
+	}
+	return t.clone()
+}
+
+func (t *Tenure) clone() *Tenure {
+	if t == nil {
+		return nil
+	}
+	c := *t
+	c.Asked = c.Asked.clone()
+	return &c
+}
+
+func (q *Request) clone() *Request {
+	if q == nil {
+		return nil
+	}
+	c := *q
+	return &c
+}
+
+// EndReason says how a tenure ended.
+type EndReason string
+
+const (
+	// EndReleased: the holder released the lock after its work.
+	EndReleased EndReason = "released"
+	// EndExpired: the holder's beat stood still for its lease, and a
+	// contender took over.
+	EndExpired EndReason = "expired"
+	// EndSteppedDown: the holder was asked to stop, and released the lock.
+	EndSteppedDown EndReason = "stepped_down"
+	// EndHandedOver: the holder was asked to make way for another one.
+	EndHandedOver EndReason = "handed_over"
+	// EndStalled: the work showed no progress, so that the holder stopped its
+	// heartbeats and said so.
+	EndStalled EndReason = "stalled"
+	// EndStopTimeout: the work did not return in time after it was told to
+	// stop, so that the holder stopped its heartbeats and said so.
+	EndStopTimeout EndReason = "stop_timeout"
+	// EndFreed: an operator released the lock of a dead holder.
+	EndFreed EndReason = "freed"
+	// EndRevoked: an operator took the lock from its holder.
+	EndRevoked EndReason = "revoked"
+)
+
+// RequestKind says what a request asks for.
+type RequestKind string
+
+// The kinds of requests.
+const (
+	StepDown RequestKind = "step_down" // stop, and release the lock
+	HandOver RequestKind = "hand_over" // stop, and reserve the lock for To
+	// Free and Revoke are acts of operators. They are never laid into a held
+	// record; they tell who ended a tenure, and why.
+	Free   RequestKind = "free"
+	Revoke RequestKind = "revoke"
+)
+
+// Request is a message for the holder of a lock, laid into its record by
+// somebody else. It changes the version and leaves the beat alone, so that it
+// cannot prolong the life of a dead holder; the holder's next heartbeat
+// conflicts, and so it is delivered.
+type Request struct {
+	ID     string // opaque, never used again; letters, digits and dashes
+	Kind   RequestKind
+	By     string    // who asked
+	Reason string    // why, for people
+	To     string    // the owner to hand over to
+	At     time.Time // by the clock of who asked, for people
+}
