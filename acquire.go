@@ -34,7 +34,7 @@ func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOp
 }
 
 func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, patience time.Duration, try bool) (*Lease, error) {
-	o, err := options.copied()
+	o, err := options.copied(c.timing.Lease)
 	if err == nil {
 		err = checkName(name)
 	}
@@ -54,8 +54,12 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	a := k.join(protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
+		Priority: o.Priority, PriorityPause: o.PriorityPause,
 	})
 	l, err := a.wait(ctx, o.AdditionalWait)
+	if err == nil && o.History {
+		err = l.record(ctx)
+	}
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
@@ -169,7 +173,7 @@ func (a *acquire) abandon(err error) error {
 	defer k.mu.Unlock()
 	if err == nil {
 		s := k.sighting()
-		err = &HeldError{Owner: s.rec.Owner, Token: s.rec.Token, FreeIn: s.freeIn}
+		err = heldBy(s.rec, s.freeIn)
 	}
 	if a.settled {
 		if r := <-a.answer; r.l != nil {
@@ -311,7 +315,7 @@ func (a *acquire) settle(l *Lease, err error) {
 func (a *acquire) refusal(r *protocol.Refusal) error {
 	switch {
 	case r.Held:
-		return &HeldError{Owner: r.Record.Owner, Token: r.Record.Token, FreeIn: r.FreeIn}
+		return heldBy(r.Record, r.FreeIn)
 	case r.Record.Key != "": // what the machine itself saw of it
 		return unreadable(r.Record)
 	default:
@@ -356,26 +360,7 @@ func (a *acquire) tell() {
 
 func (a *acquire) send(r *protocol.Request) {
 	c := a.k.c
-	r.Next.Since = time.Now()
-	if r.Kind == protocol.Release {
-		r.Next.Since, r.Next.Until = r.Prev.Since, r.Next.Since
-	}
-	c.requests.send(unhurried, request{
-		kind: r.Kind,
-		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
-			switch r.Kind {
-			case protocol.Look:
-				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
-			case protocol.Claim:
-				rec, former, err = c.store.Claim(ctx, r.Next)
-			default:
-				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
-				former = r.Prev
-			}
-			return rec, former, err
-		},
-		answer: a.reply,
-	})
+	c.send(unhurried, r, a.reply)
 }
 
 func (a *acquire) reply(res protocol.Result) {

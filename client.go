@@ -161,6 +161,32 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
+// send sends what a machine asks for, and hands the result to answer.
+func (c *Client) send(end time.Duration, r *protocol.Request, answer func(protocol.Result)) {
+	r.Stamp(time.Now())
+	c.requests.send(end, request{
+		kind: r.Kind,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			switch r.Kind {
+			case protocol.Look:
+				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
+			case protocol.Claim:
+				rec, former, err = c.store.Claim(ctx, r.Next)
+			default:
+				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
+				former = r.Prev
+			}
+			return rec, former, err
+		},
+		answer: answer,
+	})
+}
+
+// get reads a record, and hands the result to answer.
+func (c *Client) get(key string, how driver.Consistency, answer func(protocol.Result)) {
+	c.send(unhurried, &protocol.Request{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+}
+
 // began counts something that Close must wait for. It returns false if the
 // client is closed.
 func (c *Client) began(l *Lease) bool {

@@ -144,14 +144,7 @@ func (k *contest) lookDue(now time.Duration) {
 	}
 	c := k.c
 	sent := c.clock.Contender()
-	c.requests.send(unhurried, request{
-		kind: protocol.Look,
-		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
-			rec, err = c.store.Get(ctx, k.key, how)
-			return rec, former, err
-		},
-		answer: func(res protocol.Result) { k.looked(sent, res) },
-	})
+	c.get(k.key, how, func(res protocol.Result) { k.looked(sent, res) })
 }
 
 // looked takes the result of a look for observers.
@@ -238,7 +231,7 @@ func (k *contest) sighting() sighting {
 	s.rec, s.found = k.sight.Record()
 	if dead, held := k.sight.DeadAt(); held {
 		s.freeIn = max(0, dead-now)
-		s.alive = s.freeIn > 0
+		s.alive = s.freeIn > 0 && s.rec.State == driver.Held
 		s.since = now - k.sight.Since()
 	}
 	return s

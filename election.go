@@ -23,6 +23,17 @@ type ElectionOptions struct {
 	// Data is laid down in the record by each new leader: its address, say. If
 	// nil, the data of the former leader stays.
 	Data []byte
+
+	// Priority makes this candidate preferred to those with a lower one: it asks
+	// a leader with a lower priority to hand over to it, as [Client.Transfer]
+	// does. It lets a leader that it sees for the first time lead for a lease
+	// duration before. If all are equal, such as 0, nobody asks.
+	Priority int
+
+	// PriorityPause is the least time between two such requests by one client
+	// for one election, so that leadership does not go to and fro when a
+	// preferred candidate is in bad health. If zero, it is ten lease durations.
+	PriorityPause time.Duration
 }
 
 // Election returns the election of the given name. The name and the options
@@ -44,14 +55,19 @@ func (e *Election) Name() string { return e.name }
 // Run campaigns, and runs work at every election won, as [Client.Run] does.
 // When work returns, with nil or an error, Run releases the lock and returns
 // that. When the lease is lost, Run waits for work to return, drops its error,
-// and campaigns again. A store that gives no answer is asked again for as long
+// and campaigns again. So it does when the leader is asked to step down, or to
+// hand over (see [StepDownError]); before it campaigns again it lets the others
+// go first, for a moment. A store that gives no answer is asked again for as long
 // as ctx lasts; one that cannot be used at all is an error.
 //
 // When ctx ends, Run returns what work returned; without work under way, an
 // error that matches the context's.
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	for {
-		l, err := e.c.Acquire(ctx, e.name, &AcquireOptions{Data: e.options.Data, StoreTimeout: -1})
+		l, err := e.c.Acquire(ctx, e.name, &AcquireOptions{
+			Data: e.options.Data, StoreTimeout: -1, History: true,
+			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
+		})
 		if errors.Is(err, ErrExpired) {
 			continue // paused while it was won
 		}
@@ -65,6 +81,26 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		if ctx.Err() != nil || e.c.isClosed() {
 			return errors.Join(wrap("lead", e.name, lost), err)
 		}
+		if errors.Is(lost, ErrSteppedDown) {
+			if err := e.c.standBack(ctx); err != nil {
+				return wrap("lead", e.name, err)
+			}
+		}
+	}
+}
+
+// standBack lets others go first: who waits on another machine looks now and
+// then, and must have the time to see that the lock is free.
+func (c *Client) standBack(ctx context.Context) error {
+	timer := time.NewTimer(c.timing.Reservation())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return done(ctx)
+	case <-c.closing:
+		return ErrClosed
 	}
 }
 

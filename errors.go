@@ -63,6 +63,37 @@ var (
 	ErrStopTimeout = errors.New("work did not stop in time")
 )
 
+// ErrSteppedDown is matched by the cause of a lease's context when its holder
+// was asked to make way: see [StepDownError]. The work stops, and the lock is
+// released; nothing was lost.
+var ErrSteppedDown = errors.New("asked to step down")
+
+// Errors of asking a holder.
+var (
+	// ErrNotHeld is returned when there is no holder to ask: the lock is free,
+	// or reserved, or another holder came meanwhile.
+	ErrNotHeld = errors.New("not held")
+
+	// ErrRequested is matched by the error that is returned when the holder has
+	// been asked already. A lock carries one request at a time. See
+	// [RequestedError].
+	ErrRequested = errors.New("already asked")
+
+	// ErrUnanswered is returned when the request lies in the record, but the
+	// holder has not done it: the context of the call ended before, or the
+	// holder shows no sign of life. The request stays. A dead holder's lock is
+	// taken over by who waits for it, as always, or see [Client.ReleaseDead].
+	ErrUnanswered = errors.New("request not answered")
+
+	// ErrForeign is returned when the record was written by a client that does
+	// not understand requests.
+	ErrForeign = errors.New("held by a client that does not understand requests")
+
+	// ErrAlive is returned by [Client.ReleaseDead] when the holder shows life.
+	// Ask it to step down, or see [Client.Revoke].
+	ErrAlive = errors.New("the holder is alive")
+)
+
 // Errors of calls on a lease.
 var (
 	// ErrUncertain is matched when the answer of the store to a write did not
@@ -108,9 +139,23 @@ type HeldError struct {
 	// FreeIn is how long the lock can stay with this holder at the latest if
 	// it is dead. A living holder keeps it longer.
 	FreeIn time.Duration
+	// Reserved says that the lock is kept for Owner after a hand-over, or, if
+	// that is empty, until a holder that an operator has cut off has stopped
+	// for certain.
+	Reserved bool
+}
+
+func heldBy(rec driver.Record, freeIn time.Duration) error {
+	return &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Reserved: rec.State == driver.Reserved}
 }
 
 func (e *HeldError) Error() string {
+	switch free := e.FreeIn.Round(time.Millisecond); {
+	case e.Reserved && e.Owner == "":
+		return fmt.Sprintf("revoked from its holder under token %d; free in %v, when that has stopped for certain", e.Token, free)
+	case e.Reserved:
+		return fmt.Sprintf("reserved for %q after token %d; free in %v at the latest if that does not come", e.Owner, e.Token, free)
+	}
 	return fmt.Sprintf("held by %q under token %d; free in %v at the latest if it is dead", e.Owner, e.Token, e.FreeIn.Round(time.Millisecond))
 }
 

@@ -32,7 +32,7 @@ type leaseWait struct {
 func (c *Client) newLease(g protocol.Grant, data []byte) (_ *Lease, open bool) {
 	l := &Lease{
 		c: c, key: g.Record.Key, token: g.Record.Token, since: c.clock.Holder(),
-		former: previous(g, data != nil), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
+		former: previous(g, data != nil), past: pastOf(g), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), leaseKey{}, l))
 	l.deadline.run = l.reachDeadline
@@ -91,7 +91,7 @@ func (l *Lease) result() error {
 	switch {
 	case l.h.Cause() == protocol.Stalled:
 		return ErrStalled
-	case l.h.Quiet() && l.h.Cause() == protocol.Stopped && l.h.Expired():
+	case l.h.Quiet() && l.stopped() && l.h.Expired():
 		return refused("%w: %w", ErrStopTimeout, ErrExpired)
 	case l.h.Expired():
 		return ErrExpired
@@ -103,6 +103,11 @@ func (l *Lease) result() error {
 		return uncertain(l.h.Err())
 	}
 	return nil
+}
+
+// stopped says that the right to act was ended on purpose.
+func (l *Lease) stopped() bool {
+	return l.h.Cause() == protocol.Stopped || l.h.Cause() == protocol.Asked
 }
 
 func (l *Lease) superseded() error {
@@ -242,6 +247,8 @@ func (l *Lease) noteEnded() (EventKind, error) {
 	case protocol.Stalled:
 		l.end(endedStalled)
 		l.cause = ErrStalled
+	case protocol.Asked:
+		kind, l.cause = EventStopping, steppedDown(l.h.Asked())
 	default:
 		kind = EventStopping
 	}
@@ -258,18 +265,8 @@ func (l *Lease) finish() {
 }
 
 func (l *Lease) send(r *protocol.Request) {
-	if r.Kind == protocol.Release {
-		r.Next.Until = time.Now()
-	}
-	l.c.requests.send(l.h.Deadline(), request{
-		kind: r.Kind,
-		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
-			rec, err = l.c.store.Swap(ctx, r.Prev, r.Next)
-			return rec, former, err
-		},
-		answer: func(res protocol.Result) {
-			l.do(func(now time.Duration) protocol.Action { return l.h.Reply(now, res) })
-		},
+	l.c.send(l.h.Deadline(), r, func(res protocol.Result) {
+		l.do(func(now time.Duration) protocol.Action { return l.h.Reply(now, res) })
 	})
 }
 

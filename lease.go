@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -22,7 +23,8 @@ type Lease struct {
 	key    string
 	token  uint64
 	former *Previous
-	since  time.Duration // on the holder's clock: when it was acquired
+	past   []driver.Tenure // what the history may lack yet; read before the work begins
+	since  time.Duration   // on the holder's clock: when it was acquired
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -67,7 +69,7 @@ func (l *Lease) Owner() string { return l.c.options.Owner }
 // Context returns a context that lives as long as the right to act: it is
 // cancelled at the deadline, on a loss, and when the lease is told to stop.
 // context.Cause says why: an error that matches [ErrLost], or [ErrReleased],
-// or [ErrClosed], or the cause of the context that was given to [Client.Run].
+// or [ErrClosed], a [*StepDownError], or the cause of the context that was given to [Client.Run].
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Bind returns a context with the values and the cancellation of ctx that also

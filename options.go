@@ -86,6 +86,10 @@ type Options struct {
 	// it is 256.
 	MaxInFlight int
 
+	// HistoryLimit is how many tenures of a lock are kept. If zero, it is 100;
+	// negative means that none is written.
+	HistoryLimit int
+
 	// OnEvent is called with everything that happens to the leases of this
 	// client, one event at a time. It may take its time: the protocol does not
 	// wait for it, and drops events when it falls far behind.
@@ -126,7 +130,9 @@ type Clock interface {
 func MonotonicClock() Clock { return clock.Go() }
 
 const (
-	defaultMaxInFlight = 256
+	defaultMaxInFlight  = 256
+	defaultHistoryLimit = 100
+	maxHistoryLimit     = 10_000
 
 	// maxObserved bounds the locks of which a client remembers what it saw
 	// when nobody waits for them.
@@ -143,6 +149,9 @@ func (o *Options) withDefaults() Options {
 	c.Grace, c.RequestTimeout, c.StopTimeout, c.MaxClockDrift = t.Grace, t.RequestTimeout, t.StopTimeout, t.Drift
 	if c.MaxInFlight == 0 {
 		c.MaxInFlight = defaultMaxInFlight
+	}
+	if c.HistoryLimit == 0 {
+		c.HistoryLimit = defaultHistoryLimit
 	}
 	if c.Host == "" {
 		c.Host, _ = os.Hostname() // an unknown host is shown as none
@@ -168,6 +177,9 @@ func (o *Options) validate() error {
 	}
 	if o.MaxInFlight < 1 {
 		errs = append(errs, refused("max in flight %d must be positive", o.MaxInFlight))
+	}
+	if o.HistoryLimit > maxHistoryLimit {
+		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
 	}
 	errs = append(errs, checkText("owner", o.Owner, driver.MaxOwnerLen),
 		checkText("host", o.Host, driver.MaxOwnerLen), checkText("label", o.Label, driver.MaxOwnerLen))
@@ -225,22 +237,37 @@ type AcquireOptions struct {
 	// takes no notice of it.
 	UnlessAlive bool
 
+	// History has the tenures of the lock remembered: see [Client.History]. It
+	// costs one more write, before the work begins, that is waited for as long
+	// as one request may take. Elections always have it.
+	History bool
+
+	// Priority and PriorityPause are as in [ElectionOptions].
+	Priority      int
+	PriorityPause time.Duration
+
 	// StoreTimeout is how long the store may fail to give any answer before
 	// Acquire returns its error. If zero, it is the lease duration, and three
 	// request timeouts for TryAcquire; negative means for ever.
 	StoreTimeout time.Duration
 }
 
-func (o *AcquireOptions) copied() (AcquireOptions, error) {
-	if o == nil {
-		return AcquireOptions{}, nil
+func (o *AcquireOptions) copied(lease time.Duration) (AcquireOptions, error) {
+	var c AcquireOptions
+	if o != nil {
+		c = *o
 	}
-	c := *o
+	if c.PriorityPause == 0 {
+		c.PriorityPause = 10 * lease
+	}
 	if c.Data != nil {
 		c.Data = append([]byte{}, c.Data...)
 	}
 	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
 		return c, refused("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
+	}
+	if c.PriorityPause < 0 || c.PriorityPause > protocol.MaxLease {
+		return c, refused("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
 	}
 	return c, checkData(c.Data)
 }

@@ -17,7 +17,8 @@ import (
 //
 // Run returns what work returns. If the lease was lost before that, or work
 // outlasted its heartbeats, the error matches [ErrLost] or [ErrStopTimeout]
-// too. If the lock was not acquired, work was not run; see [Client.Acquire].
+// too. If the holder was asked to step down, and work returned an error, it
+// matches [ErrSteppedDown]. If the lock was not acquired, work was not run; see [Client.Acquire].
 // A panic of work releases the lock and goes on.
 func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
 	l, err := c.Acquire(ctx, name, options)
@@ -25,14 +26,15 @@ func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, 
 		return err
 	}
 	lost, err := l.run(ctx, work)
-	if lost != nil {
+	if lost != nil && (err != nil || !errors.Is(lost, ErrSteppedDown)) {
 		return errors.Join(wrap("run", name, lost), err)
 	}
 	return err
 }
 
 // run runs work under the lease and releases it. It returns how the lease was
-// lost before work had returned, if it was, and the error of work.
+// lost, or asked back, before work had returned, if it was, and the error of
+// work.
 func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) error) (lost, err error) {
 	bound, stop := l.Bind(ctx)
 	defer stop()
@@ -51,6 +53,9 @@ func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) erro
 	lost = l.Release(context.WithoutCancel(ctx))
 	if errors.Is(lost, ErrLost) || errors.Is(lost, ErrStopTimeout) {
 		return errors.Unwrap(lost), err
+	}
+	if cause := context.Cause(l.ctx); errors.Is(cause, ErrSteppedDown) {
+		return cause, err
 	}
 	return nil, err // released, or running out by itself: the work was covered
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -29,6 +30,19 @@ type Status struct {
 	Data  []byte
 	// Lease and Heartbeat are the durations that the holder keeps.
 	Lease, Heartbeat time.Duration
+	// Priority is the holder's; see [ElectionOptions.Priority].
+	Priority int
+	// ReservedFor is the owner that the lock is kept for after a hand-over: who
+	// may take it at once, while others wait for FreeIn. Owner is the last
+	// holder then.
+	ReservedFor string
+	// Request is what the holder was asked and has not done yet.
+	Request *Request
+	// End says how the last tenure ended, as in [Tenure.End]; in a record that
+	// shows a holder, why it has stopped its heartbeats. EndedBy is the request
+	// that it goes back to, if there was one.
+	End     string
+	EndedBy *Request
 	// Unchanged is how long this client has seen no sign of life, and FreeIn
 	// when the lock can be taken at the latest if none comes.
 	Unchanged, FreeIn time.Duration
@@ -36,20 +50,9 @@ type Status struct {
 	Previous *Previous
 }
 
-// How a tenure ended, in [Previous.End].
-const (
-	EndReleased = string(driver.EndReleased) // its holder released the lock
-	EndExpired  = string(driver.EndExpired)  // another one took over
-)
-
-// Previous is a tenure that has ended.
+// Previous is the tenure before another one, and what it left.
 type Previous struct {
-	Owner        string
-	Token        uint64
-	Host, Label  string
-	Since, Until time.Time // Until is zero where nobody can know it
-	// End says how it ended: EndReleased, EndExpired.
-	End string
+	Tenure
 	// Data is what it left, in [Lease.Previous] alone. It is nil if the new
 	// holder brought data of its own and the reply that showed the old one was
 	// lost.
@@ -81,10 +84,7 @@ func previousOf(t *driver.Tenure) *Previous {
 	if t == nil {
 		return nil
 	}
-	return &Previous{
-		Owner: t.Owner, Token: t.Token, Host: t.Host, Label: t.Label,
-		Since: t.Since, Until: t.Until, End: string(t.End),
-	}
+	return &Previous{Tenure: tenureOf(t)}
 }
 
 // Status reads the record of the lock. It waits for the store's answer for
@@ -118,6 +118,8 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 				return
 			}
 			// All of the page is noted before the caller takes its time with it.
+			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
+			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
 			seen := make([]sighting, len(page.Records))
 			for i, rec := range page.Records {
 				if !protocol.Readable(rec) {
@@ -167,14 +169,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	defer k.leave()
 	sent := c.clock.Contender()
 	answer := make(chan protocol.Result, 1)
-	c.requests.send(unhurried, request{
-		kind: protocol.Look,
-		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
-			rec, err = c.store.Get(ctx, name, driver.Strong)
-			return rec, former, err
-		},
-		answer: func(res protocol.Result) { answer <- res },
-	})
+	c.get(name, driver.Strong, func(res protocol.Result) { answer <- res })
 	select {
 	case res := <-answer:
 		if res.Err != nil {
@@ -215,8 +210,20 @@ func (s sighting) status(name string) Status {
 		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
 		Previous: previousOf(r.Prev),
 	}
-	if r.State == driver.Held {
+	st.Priority, st.End, st.EndedBy = r.Priority, string(r.End), requestOf(r.Asked)
+	switch r.State {
+	case driver.Held:
 		st.Unchanged, st.FreeIn = s.since, s.freeIn
+		if len(r.Requests) > 0 {
+			st.Request = requestOf(&r.Requests[0])
+		}
+	case driver.Reserved:
+		st.ReservedFor, st.FreeIn = r.Owner, s.freeIn
+		st.Owner, st.Since = "", time.Time{}
+		if t := r.Prev; t != nil {
+			st.Owner, st.Host, st.Label, st.Since, st.Until = t.Owner, t.Host, t.Label, t.Since, t.Until
+			st.End, st.EndedBy = string(t.End), requestOf(t.Asked)
+		}
 	}
 	return st
 }

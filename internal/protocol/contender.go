@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -17,6 +18,10 @@ type Want struct {
 	Data []byte
 	// Try gives up instead of waiting.
 	Try bool
+	// Priority goes into the record. A holder of a lower one is asked to hand
+	// over to Owner, at most once in PriorityPause.
+	Priority      int
+	PriorityPause time.Duration
 	// UnlessAlive gives up at the first sign of life of whoever was seen to
 	// hold the lock, a release included.
 	UnlessAlive bool
@@ -165,16 +170,42 @@ func (c *Contender) plan() (Kind, time.Duration) {
 		return Takeover, c.retry
 	case !c.begun, !known, !found, rec.State == driver.Released:
 		return Claim, c.retry
+	case c.mine(rec):
+		return Takeover, c.retry
 	}
 	dead, _ := c.sight.DeadAt()
 	look := c.sight.NextLook()
 	if c.hinted {
 		look = 0
 	}
+	if wish, ok := c.wish(rec); ok && wish < min(look, dead) {
+		return Ask, max(wish, c.retry)
+	}
 	if look < dead {
 		return Look, max(look, c.retry)
 	}
 	return Takeover, max(dead, c.retry)
+}
+
+// mine says that the lock is reserved for this contender's owner.
+func (c *Contender) mine(rec driver.Record) bool {
+	return rec.State == driver.Reserved && rec.Owner == c.want.Owner && rec.Owner != ""
+}
+
+// wish returns when to ask the holder to hand over to this contender, which is
+// preferred to it, and false if it is not to be asked. Leaders must not change
+// to and fro: the holder has led for a lease before it is asked, and it is not
+// asked twice within the pause.
+func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
+	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 ||
+		rec.Priority >= c.want.Priority || c.want.Try || c.want.UnlessAlive {
+		return 0, false
+	}
+	at := c.sight.Term() + c.t.Lease
+	if c.sight.wished {
+		at = max(at, c.sight.wish+c.want.PriorityPause)
+	}
+	return at, true
 }
 
 // act returns the request of the next move if it is due.
@@ -188,12 +219,13 @@ func (c *Contender) act(now time.Duration) *Request {
 		}
 	}
 	kind, at := c.plan()
-	if dead, ok := c.sight.DeadAt(); ok && kind == Look && !c.ending && !c.resolve && now >= dead {
+	if dead, ok := c.sight.DeadAt(); ok && (kind == Look || kind == Ask) && !c.ending && !c.resolve && now >= dead {
 		kind, at = Takeover, max(dead, c.retry)
 	}
 	if now < at {
 		return nil
 	}
+	rec, _ := c.sight.Record()
 	r := &Request{Kind: kind, Key: c.want.Key}
 	switch kind {
 	case Look:
@@ -205,7 +237,7 @@ func (c *Contender) act(now time.Duration) *Request {
 		c.begun = true
 		r.Next = c.held(0)
 	case Takeover:
-		r.Prev, _ = c.sight.Record()
+		r.Prev = rec
 		if c.replacing = c.own != nil; c.replacing {
 			r.Prev = *c.own
 		}
@@ -214,11 +246,16 @@ func (c *Contender) act(now time.Duration) *Request {
 		if r.Next.Data == nil {
 			r.Next.Data = r.Prev.Data
 		}
+	case Ask:
+		r.Prev = rec
+		r.Next = asking(rec, c.env.Fresh(), driver.Request{
+			ID: c.env.Fresh(), Kind: driver.HandOver, By: c.want.Owner, To: c.want.Owner,
+			Reason: fmt.Sprintf("preferred: priority %d before %d", c.want.Priority, rec.Priority),
+		})
+		c.sight.wished, c.sight.wish = true, now
 	case Release:
 		r.Prev = *c.own
-		r.Next = c.own.Clone()
-		r.Next.Version = c.env.Fresh()
-		r.Next.State, r.Next.End = driver.Released, driver.EndReleased
+		r.Next = freed(*c.own, c.env.Fresh(), driver.EndReleased, nil)
 	}
 	c.out, c.sent = r, now
 	if kind == Claim || kind == Takeover {
@@ -232,7 +269,7 @@ func (c *Contender) held(token uint64) driver.Record {
 	version := c.env.Fresh()
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
-		Lease: c.t.Lease, State: driver.Held, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
+		Lease: c.t.Lease, State: driver.Held, Priority: c.want.Priority, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
 	}
 	if !c.t.Manual {
 		rec.Heartbeat = c.t.Heartbeat
@@ -255,6 +292,9 @@ func (c *Contender) judge(now time.Duration) {
 		return
 	}
 	dead, held := c.sight.DeadAt()
+	if found && c.mine(rec) {
+		return
+	}
 	seen := life{rec.Token, rec.Sign(), rec.State}
 	switch {
 	case c.want.Try && held && now < dead,
@@ -317,7 +357,7 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	a, own := attempt{}, false
 	switch {
 	case !r.Found || r.Record.State != driver.Held:
-	case out.Kind == Look:
+	case out.Kind == Look, out.Kind == Ask:
 		a, own = c.unknown.wrote(r.Record)
 	default:
 		a, own = c.unknown.add(c.attempt).wrote(r.Record)

@@ -31,10 +31,11 @@ const (
 	Expired          // the deadline passed without a confirmed heartbeat
 	Superseded       // the record is another holder's, or gone
 	Stalled          // the work showed no progress
+	Asked            // asked to stop by a request in the record
 )
 
 func (c Cause) String() string {
-	return [...]string{"none", "stopped", "expired", "superseded", "stalled"}[c]
+	return [...]string{"none", "stopped", "expired", "superseded", "stalled", "asked"}[c]
 }
 
 // Note is something that people want to know. The protocol does not depend on
@@ -104,6 +105,7 @@ type Holder struct {
 
 	data, dataKept uint64 // serial numbers: wanted, and confirmed
 	want           []byte
+	adopted        int           // conflicts in a row with records of our own term
 	renewed        time.Duration // a heartbeat sent at or after this was asked for
 	renewing       bool
 
@@ -114,8 +116,10 @@ type Holder struct {
 	by       driver.Record // what superseded us, zero if the record was gone
 	quietAt  time.Duration // when heartbeats stop, once the right to act has ended
 	quiet    bool
-	done     bool          // the work has returned
-	freeBy   time.Duration // when to give up releasing
+	said     bool            // and the record says why
+	asked    *driver.Request // the first that was found in the record
+	done     bool            // the work has returned
+	freeBy   time.Duration   // when to give up releasing
 	over     bool
 	freed    Freed
 }
@@ -150,6 +154,10 @@ func (h *Holder) Expired() bool { return h.expired }
 // By returns the record that superseded this lease, and false if there was
 // none.
 func (h *Holder) By() (driver.Record, bool) { return h.by, h.by.Key != "" }
+
+// Asked returns the request that was found in the record, nil if there was
+// none.
+func (h *Holder) Asked() *driver.Request { return h.asked }
 
 // Quiet says that the heartbeats have stopped although the work had not
 // returned: the record runs out by itself.
@@ -191,7 +199,10 @@ func (h *Holder) Next() (time.Duration, bool) {
 		case h.done:
 			sooner(h.retry)
 		case h.quiet:
-		case h.asked():
+			if !h.said {
+				sooner(h.retry)
+			}
+		case h.wanted():
 			sooner(h.retry)
 		case !h.t.Manual:
 			sooner(max(h.beat, h.retry))
@@ -286,6 +297,8 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 		if own, ok := h.unknown.add(out).wrote(r.Record); ok && r.Found {
 			// It had been applied, and its answer was lost.
 			h.confirm(now, own, r.Record, &a)
+		} else if r.Found && h.term(r.Record) {
+			h.adopt(now, r.Record, &a)
 		} else {
 			h.supersede(now, r, &a)
 		}
@@ -312,11 +325,15 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 	if now >= h.Deadline() {
 		h.expire(now, a)
 	}
+	h.heed(now, a)
 	if h.cause == None && h.t.Progress > 0 && now >= h.progress+h.t.Progress {
 		h.end(now, Stalled, a)
 	}
+	if h.quiet && now >= h.quietAt+h.t.Lease {
+		h.said = true // too late to matter
+	}
 	if h.cause != None && !h.quiet && !h.done && now >= h.quietAt {
-		h.quiet = true
+		h.quiet, h.retry = true, now
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
 	if h.done && h.out == nil && now >= h.freeBy {
@@ -361,14 +378,54 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.finish(Gone, a)
 }
 
-func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
+// term says whether rec shows this holder's term. The store has seen nothing
+// of another holder then: somebody has laid a request into the record.
+func (h *Holder) term(rec driver.Record) bool {
+	return rec.State == driver.Held && rec.Owner == h.rec.Owner && rec.Token == h.rec.Token
+}
+
+// adopt goes on from a record of this term that somebody else has written. It
+// is no sign of life of this holder: the lease goes on from the confirmed
+// start, not from now. All attempts until now were from another version, so
+// that none of them can be applied any more.
+func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
-	h.failures, h.retry, h.lastErr = 0, now, nil
-	h.dataKept = max(h.dataKept, w.data)
-	if w.kind == Release {
-		h.finish(Released, a)
+	h.retry = now
+	if h.adopted > 0 { // once is a request; more is somebody who does not stop
+		h.retry += h.t.backoff(h.env, h.adopted)
+	}
+	h.adopted++
+	h.heed(now, a)
+}
+
+// heed ends the right to act if the record carries a request. One that comes
+// when it has ended already counts for the release alone.
+func (h *Holder) heed(now time.Duration, a *Action) {
+	if h.asked != nil || len(h.rec.Requests) == 0 {
 		return
 	}
+	q := h.rec.Requests[0]
+	if q.Kind != driver.StepDown && q.Kind != driver.HandOver {
+		return // of a later version, perhaps; it stays in the record
+	}
+	h.asked = &q
+	h.end(now, Asked, a)
+}
+
+func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
+	h.rec, h.unknown = rec, h.unknown[:0]
+	h.failures, h.retry, h.lastErr, h.adopted = 0, now, nil, 0
+	switch w.kind {
+	case Release:
+		h.dataKept = max(h.dataKept, w.data)
+		h.finish(Released, a)
+		return
+	case Quit:
+		h.said = true // the beat stands: nothing is renewed
+		return
+	}
+	h.dataKept = max(h.dataKept, w.data)
+	h.heed(now, a)
 	if !h.expired { // expired is final
 		h.sent = max(h.sent, w.sent)
 	}
@@ -393,14 +450,14 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	// A write that was not applied because the engine was busy for a moment is
 	// ordinary; it becomes a danger when it lasts.
 	lasting := len(h.unknown) > 0 || now-h.failing >= h.t.RequestTimeout
-	if !h.jeopardy && !h.done && lasting {
+	if !h.jeopardy && !h.done && !h.quiet && lasting {
 		h.jeopardy = true
 		a.Notes = append(a.Notes, NoteJeopardy)
 	}
 }
 
-// asked says that somebody waits for a write, whatever the period.
-func (h *Holder) asked() bool { return h.renewing || h.data > h.dataKept }
+// wanted says that somebody waits for a write, whatever the period.
+func (h *Holder) wanted() bool { return h.renewing || h.data > h.dataKept }
 
 // request returns what to send now, if anything.
 func (h *Holder) request(now time.Duration) *Request {
@@ -411,24 +468,55 @@ func (h *Holder) request(now time.Duration) *Request {
 	switch {
 	case h.done:
 		kind = Release
-	case h.quiet, !h.asked() && (h.t.Manual || now < h.beat):
+	case h.quiet && h.said, !h.quiet && !h.wanted() && (h.t.Manual || now < h.beat):
 		return nil
+	case h.quiet:
+		kind = Quit
 	}
-	next := h.rec.Clone()
-	// A release has a new version as well, so that a heartbeat still under way
-	// somewhere cannot revive the record.
-	next.Version = h.env.Fresh()
-	if kind == Release {
-		next.State, next.End = driver.Released, driver.EndReleased
-	} else {
-		next.Beat = next.Version
+	var next driver.Record
+	// Every write has a new version, a release as well, so that a heartbeat still
+	// under way somewhere cannot revive the record.
+	switch version := h.env.Fresh(); kind {
+	case Release:
+		next = h.left(version)
+	case Quit:
+		next = h.rec.Clone()
+		next.Version, next.End = version, h.why()
+	default:
+		next = h.rec.Clone()
+		next.Version, next.Beat = version, version
 		next.Lease, next.Heartbeat = h.t.Lease, h.period()
 	}
-	if h.data > h.dataKept {
+	if h.data > h.dataKept && kind != Quit {
 		next.Data = h.want
 	}
 	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: h.data}
 	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
+}
+
+// left returns the record as it is when the holder has gone: free, or kept for
+// whom it was asked to make way for.
+func (h *Holder) left(version string) driver.Record {
+	end := h.why()
+	if end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver {
+		return reserved(h.rec, version, h.asked.To, h.t.Reservation(), driver.EndHandedOver, h.asked)
+	}
+	return freed(h.rec, version, end, h.asked)
+}
+
+// why returns how the tenure ends, as others shall know it.
+func (h *Holder) why() driver.EndReason {
+	switch {
+	case h.cause == Stalled:
+		return driver.EndStalled
+	case h.quiet:
+		return driver.EndStopTimeout
+	case h.expired:
+		return driver.EndExpired
+	case h.asked != nil:
+		return driver.EndSteppedDown
+	}
+	return driver.EndReleased
 }
 
 func (h *Holder) period() time.Duration {

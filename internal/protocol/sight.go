@@ -25,6 +25,11 @@ type Sight struct {
 	looked time.Duration // after the latest reply
 	asked  time.Duration // before the request of the latest reply
 	next   time.Duration // when to look again
+	term   time.Duration // after the reply that first showed rec's token and state
+
+	// When a contender of this process last asked a holder to make way for it.
+	wished bool
+	wish   time.Duration
 
 	// The next heartbeat is expected in (lo, hi], where the record says its
 	// period and a change of the beat was seen.
@@ -53,6 +58,9 @@ func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
 		s.since, s.chased = now, 0
 		s.expect(asked, now)
 	default:
+		if !term {
+			s.term = now
+		}
 		s.since, s.chased = now, 0
 		s.phase = false
 	}
@@ -61,11 +69,27 @@ func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
 
 // older says that a was written before b, as far as the records tell.
 func older(a, b driver.Record) bool {
-	return a.Token < b.Token || a.Token == b.Token && b.State == driver.Released && a.State == driver.Held
+	return a.Token < b.Token || a.Token == b.Token && stage(a.State) < stage(b.State)
 }
 
-// holds says whether the record shows a holder.
-func (s *Sight) holds() bool { return s.known && s.found && s.rec.State == driver.Held }
+// stage is the order in which a tenure goes through the states.
+func stage(s driver.State) int {
+	switch s {
+	case driver.Held:
+		return 1
+	case driver.Reserved:
+		return 2
+	case driver.Released:
+		return 3
+	}
+	return 0
+}
+
+// holds says whether the record shows somebody whom others must wait for: a
+// holder, or who it is reserved for.
+func (s *Sight) holds() bool {
+	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved)
+}
 
 // period returns the period of the holder's heartbeats, 0 if looks do not
 // follow it: because the record does not say it, or nonsense, or because they
@@ -111,9 +135,13 @@ func (s *Sight) Known() (time.Duration, bool) { return s.looked, s.known }
 // of life.
 func (s *Sight) Since() time.Duration { return s.since }
 
+// Term returns the instant after the reply that first showed the tenure that
+// the record shows.
+func (s *Sight) Term() time.Duration { return s.term }
+
 // DeadAt returns the instant at which the holder's expiry has passed for
 // certain, if no other sign of life is seen until then, and false if the
-// record shows no holder.
+// record shows no holder. A reservation lapses at that instant.
 func (s *Sight) DeadAt() (time.Duration, bool) {
 	if !s.holds() {
 		return 0, false
@@ -175,5 +203,5 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 // One whose lease cannot be told, or whose state is unknown, may not: reading
 // nonsense as zero would take a lock from a living holder.
 func Readable(rec driver.Record) bool {
-	return rec.Lease > 0 && (rec.State == driver.Held || rec.State == driver.Released)
+	return rec.Lease > 0 && stage(rec.State) > 0
 }

@@ -110,6 +110,14 @@ func (t Timing) Window() time.Duration {
 // that long after the instant at which the confirmed write was sent.
 func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
 
+// Reservation returns for how long a lock is kept for the owner that it is
+// handed over to: that one looks twice, and writes twice, before others come.
+// It is a whole number of milliseconds, as stores keep it.
+func (t Timing) Reservation() time.Duration {
+	d := 2 * (min(t.Refresh, t.Lease/5) + t.RequestTimeout)
+	return max(d.Truncate(time.Millisecond), time.Millisecond)
+}
+
 // wait returns how long a contender must have seen the same beat in rec
 // before the holder's expiry has passed for certain. A foreign client's holder
 // keeps no margin for drift, so the contender keeps both.

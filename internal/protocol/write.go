@@ -19,23 +19,51 @@ const (
 	Claim                     // take it if it is absent or released
 	Takeover                  // swap it from a dead holder's
 	Heartbeat                 // swap it to show life, with the data of the day
-	Release                   // swap it to released
+	Release                   // swap it to released, or reserved for who is to have it next
+	Quit                      // swap it to say why no more heartbeats come, with the beat as it is
+	Ask                       // swap it with a request for its holder, with the beat as it is
+	Free                      // an operator's swap to released, or to reserved for nobody
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release"}[k]
+	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free"}[k]
 }
 
 // Request is one call of the store that a machine asks for. The machine waits
 // for its Result, or for the shell to say that the outcome is unknown.
 //
-// Since of a new holder's record and Until of a released one are set by the
-// shell when it sends the request: no decision reads them.
+// The shell calls Stamp when it sends the request.
 type Request struct {
 	Kind        Kind
 	Key         string
 	Consistency driver.Consistency // of a Look
 	Prev, Next  driver.Record      // of a swap; of a Claim Next alone
+}
+
+// Stamp writes the wall clock's time into the records that show it to people.
+// No decision reads it.
+func (r *Request) Stamp(now time.Time) {
+	next := &r.Next
+	switch r.Kind {
+	case Claim, Takeover:
+		next.Since = now
+	case Release:
+		if next.State == driver.Reserved {
+			next.Since = now
+			next.Prev.Until = now
+		} else {
+			next.Until = now
+		}
+	case Ask:
+		next.Requests[len(next.Requests)-1].At = now
+	case Free:
+		if next.State == driver.Reserved {
+			next.Since = now
+			next.Prev.Asked.At = now
+		} else if next.Asked != nil && next.Asked.At.IsZero() {
+			next.Asked.At = now
+		}
+	}
 }
 
 // Outcome says what became of a request.
@@ -102,10 +130,12 @@ func (as attempts) add(a attempt) attempts {
 	return append(as, a)
 }
 
-// wrote returns the attempt that wrote rec.
+// wrote returns the attempt that wrote rec, or that wrote the beat which it
+// shows: a request laid on top has changed the version alone.
 func (as attempts) wrote(rec driver.Record) (attempt, bool) {
 	for _, a := range as {
-		if a.version == rec.Version && (a.token == 0 || a.token == rec.Token) {
+		ours := a.version == rec.Version || a.version == rec.Beat && rec.State == driver.Held
+		if ours && (a.token == 0 || a.token == rec.Token) {
 			return a, true
 		}
 	}
@@ -120,6 +150,39 @@ func (as attempts) released() bool {
 		}
 	}
 	return false
+}
+
+// freed returns rec as it is left when nobody holds the lock any more: without
+// requests, with how the tenure ended, and by whose request.
+func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
+	next := rec.Clone()
+	next.Version, next.State, next.Requests = version, driver.Released, nil
+	if rec.State != driver.Reserved {
+		next.End, next.Asked = end, asked
+		return next
+	}
+	// A reservation that nobody took: what is left is the tenure before it.
+	if t := next.Prev; t != nil {
+		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
+		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
+		next.Prev = nil
+	}
+	return next
+}
+
+// reserved returns rec as it is left when its holder's tenure has ended and the
+// lock is kept for an owner, or for nobody, for the given time.
+func reserved(rec driver.Record, version, owner string, wait time.Duration, end driver.EndReason, asked *driver.Request) driver.Record {
+	next := rec.Clone()
+	ended := rec
+	ended.Requests, ended.End, ended.Asked = nil, end, asked
+	next.Prev = ended.Tenure(end)
+	next.Version, next.Beat, next.State = version, version, driver.Reserved
+	next.Owner, next.Host, next.Label, next.Priority = owner, "", "", 0
+	next.Lease, next.Heartbeat = wait, 0
+	next.Requests, next.End, next.Asked = nil, "", nil
+	next.Since, next.Until = time.Time{}, time.Time{}
+	return next
 }
 
 func (as attempts) without(version string) attempts {

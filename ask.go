@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// RequestKind says what a request asks for.
+type RequestKind string
+
+// What a [Request] asks for.
+const (
+	RequestStepDown RequestKind = RequestKind(driver.StepDown) // stop, and release the lock
+	RequestHandOver RequestKind = RequestKind(driver.HandOver) // stop, and make way for To
+	RequestFree     RequestKind = RequestKind(driver.Free)     // an operator's release of a dead holder's lock
+	RequestRevoke   RequestKind = RequestKind(driver.Revoke)   // an operator's taking of the lock
+)
+
+// Request is what somebody asked of the holder of a lock.
+type Request struct {
+	Kind   RequestKind
+	By     string // the owner name of who asked
+	Reason string
+	To     string    // the owner name of who is to have the lock next
+	At     time.Time // by the clock of who asked
+}
+
+func requestOf(q *driver.Request) *Request {
+	if q == nil {
+		return nil
+	}
+	return &Request{Kind: RequestKind(q.Kind), By: q.By, Reason: q.Reason, To: q.To, At: q.At}
+}
+
+// StepDownError is the cause of a lease's context when its holder was asked to
+// make way. It matches [ErrSteppedDown].
+type StepDownError struct {
+	// By is the owner name of who asked, and Reason why.
+	By, Reason string
+	// To is who is to have the lock next, empty if whoever comes first.
+	To string
+	// At is when it was asked, by the clock of who did.
+	At time.Time
+}
+
+func steppedDown(q *driver.Request) error {
+	return &StepDownError{By: q.By, Reason: q.Reason, To: q.To, At: q.At}
+}
+
+func (e *StepDownError) Error() string {
+	what := "step down"
+	if e.To != "" {
+		what = fmt.Sprintf("hand over to %q", e.To)
+	}
+	return fmt.Sprintf("asked by %q to %s: %s", e.By, what, e.Reason)
+}
+
+// Is reports whether target is [ErrSteppedDown].
+func (e *StepDownError) Is(target error) bool { return target == ErrSteppedDown }
+
+// RequestedError tells what the holder was asked before. It matches
+// [ErrRequested].
+type RequestedError struct{ Request Request }
+
+func (e *RequestedError) Error() string {
+	q := e.Request
+	what := "step down"
+	if q.To != "" {
+		what = fmt.Sprintf("hand over to %q", q.To)
+	}
+	return fmt.Sprintf("already asked by %q at %s to %s: %s", q.By, q.At.UTC().Format(time.RFC3339), what, q.Reason)
+}
+
+// Is reports whether target is [ErrRequested].
+func (e *RequestedError) Is(target error) bool { return target == ErrRequested }
+
+// StepDown asks the holder of the lock to stop and to release it, and waits
+// until its tenure has ended. The request is laid into the record, where the
+// holder finds it with its next heartbeat; its work has its stop timeout. ctx
+// bounds the waiting. The reason lands in the history; it must not be empty.
+//
+// The error matches [ErrNotHeld], [ErrRequested] if somebody else has asked
+// before, [ErrForeign], or [ErrUnanswered] if the request is laid and the
+// holder has not answered. A request does not prolong a dead holder's lease.
+func (c *Client) StepDown(ctx context.Context, name, reason string) error {
+	return c.ask(ctx, "step down", name, driver.Request{Kind: driver.StepDown, Reason: reason})
+}
+
+// Transfer is as StepDown, and has the lock reserved for the owner named to,
+// who must be waiting for it: others come after it, or when it has not come for
+// a while, a third of the lease duration by default.
+func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
+	err := checkText("owner to hand over to", to, driver.MaxOwnerLen)
+	if to == "" {
+		err = refused("owner to hand over to is empty: name one, or ask to step down")
+	}
+	if err != nil {
+		return wrap("transfer", name, err)
+	}
+	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, To: to, Reason: reason})
+}
+
+// ReleaseDead releases the lock of a holder that is dead, for who cannot wait
+// for a contender to take it over. It watches the record until the holder has
+// shown no sign of life for the lease duration that it states, and releases it
+// then. If there is a sign of life the error matches [ErrAlive]; with nobody to
+// release, [ErrNotHeld].
+func (c *Client) ReleaseDead(ctx context.Context, name, reason string) error {
+	return c.ask(ctx, "release", name, driver.Request{Kind: driver.Free, Reason: reason})
+}
+
+// Revoke takes the lock away from its holder, alive or not. From the first
+// write on the holder cannot renew any more; but it may be at work until its
+// lease has run out, so the lock is free only after that, for which Revoke
+// waits. If ctx ends before, the lock stays reserved for nobody and is free for
+// who has watched that for the lease duration.
+//
+// It is for a holder that does not answer. One that does is better asked to
+// step down: it can end its work in order, and is quicker.
+func (c *Client) Revoke(ctx context.Context, name, reason string) error {
+	return c.ask(ctx, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
+}
+
+// StepDown asks the leader to step down: see [Client.StepDown].
+func (e *Election) StepDown(ctx context.Context, reason string) error {
+	return e.c.StepDown(ctx, e.name, reason)
+}
+
+// Transfer asks the leader to hand over: see [Client.Transfer].
+func (e *Election) Transfer(ctx context.Context, to, reason string) error {
+	return e.c.Transfer(ctx, e.name, to, reason)
+}
+
+func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {
+	err := checkName(name)
+	if err == nil && q.Reason == "" {
+		err = refused("the reason is empty: say why, for who reads the history")
+	}
+	if err == nil {
+		err = checkText("reason", q.Reason, driver.MaxReasonLen)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = done(ctx)
+	}
+	if err != nil {
+		return wrap(op, name, err)
+	}
+	k, err := c.contest(name)
+	if err != nil {
+		return wrap(op, name, err)
+	}
+	defer k.leave()
+	q.By = c.options.Owner
+	o := k.observe() // so that looks go on, and a watch tells of the end
+	defer k.unobserve(o)
+	if err := k.ask(q).wait(ctx, o); err != nil {
+		return wrap(op, name, err)
+	}
+	return nil
+}
+
+// asking is one call that asks something of a holder.
+type asking struct {
+	entry
+	k     *contest
+	m     *protocol.Asker
+	sent  time.Duration
+	ended chan struct{} // closed when the machine has its answer
+}
+
+func (k *contest) ask(q driver.Request) *asking {
+	c := k.c
+	a := &asking{
+		k: k, ended: make(chan struct{}),
+		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
+	}
+	a.run = func(time.Duration) { a.do((*protocol.Asker).Step) }
+	a.do((*protocol.Asker).Step)
+	return a
+}
+
+func (a *asking) do(step func(*protocol.Asker, time.Duration) protocol.Action) {
+	k := a.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was, _, _ := a.m.Answer()
+	act := step(a.m, k.c.clock.Contender())
+	if act.Request != nil {
+		k.c.send(unhurried, act.Request, func(res protocol.Result) {
+			a.do(func(m *protocol.Asker, now time.Duration) protocol.Action { return m.Reply(now, res) })
+		})
+	}
+	k.notify()
+	if now, _, _ := a.m.Answer(); now != protocol.NoAnswer {
+		if was == protocol.NoAnswer {
+			close(a.ended)
+		}
+		k.c.looks.drop(&a.entry)
+	} else if at, ok := a.m.Next(); ok {
+		k.c.looks.set(&a.entry, at)
+	}
+}
+
+// wait waits for the answer, and then for what was asked.
+func (a *asking) wait(ctx context.Context, o *observer) error {
+	c := a.k.c
+	select {
+	case <-a.ended:
+	case <-ctx.Done():
+		a.do((*protocol.Asker).GiveUp)
+		return done(ctx)
+	case <-c.closing:
+		a.do((*protocol.Asker).GiveUp)
+		return ErrClosed
+	}
+	a.k.mu.Lock()
+	answer, rec, err := a.m.Answer()
+	token := a.m.Token()
+	a.k.mu.Unlock()
+	switch answer {
+	case protocol.Laid:
+		return a.honoured(ctx, o, token)
+	case protocol.Done:
+		c.released(a.k.key)
+		return nil
+	case protocol.Nobody:
+		if rec.State == driver.Reserved {
+			return refused("%w: %w", ErrNotHeld, heldBy(rec, 0))
+		}
+		return ErrNotHeld
+	case protocol.Changed:
+		return refused("%w: %q has it now, under token %d", ErrNotHeld, rec.Owner, rec.Token)
+	case protocol.Pending:
+		return &RequestedError{Request: *requestOf(&rec.Requests[0])}
+	case protocol.Foreign:
+		return refused("%w: %q", ErrForeign, rec.Owner)
+	case protocol.Alive:
+		return refused("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
+	case protocol.Self:
+		return refused("%q holds it already, under token %d", rec.Owner, rec.Token)
+	case protocol.Unusable:
+		if rec.Key != "" {
+			return unreadable(rec)
+		}
+		return err
+	default:
+		return ErrClosed
+	}
+}
+
+// honoured waits until the tenure that was asked has ended.
+func (a *asking) honoured(ctx context.Context, o *observer, token uint64) error {
+	for {
+		s, _ := a.k.observed(o) // a store that fails is asked again
+		switch {
+		case s.known && (!s.found || s.rec.Token != token || s.rec.State != driver.Held):
+			return nil
+		case s.known && !s.alive:
+			return refused("%w: %q has shown no sign of life for %v", ErrUnanswered, s.rec.Owner, s.since.Round(time.Millisecond))
+		}
+		if err := o.wait(ctx, a.k.c, s); err != nil {
+			return refused("%w: %w", ErrUnanswered, err)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// How a tenure ended, in [Tenure.End].
+const (
+	EndReleased    = string(driver.EndReleased)    // its holder released the lock
+	EndExpired     = string(driver.EndExpired)     // it showed no life for its lease; another one took over
+	EndSteppedDown = string(driver.EndSteppedDown) // it was asked to stop
+	EndHandedOver  = string(driver.EndHandedOver)  // it was asked to make way for another one
+	EndStalled     = string(driver.EndStalled)     // its work showed no progress
+	EndStopTimeout = string(driver.EndStopTimeout) // its work did not stop in time
+	EndFreed       = string(driver.EndFreed)       // dead, and released by an operator
+	EndRevoked     = string(driver.EndRevoked)     // taken from it by an operator
+)
+
+// Tenure is one holder's time with a lock, from grant to end.
+type Tenure struct {
+	Owner       string
+	Token       uint64
+	Host, Label string
+	// Since and Until are by the wall clock of the holder. Until is zero while
+	// it goes on, and where nobody can know it: of a holder that crashed it is
+	// known only that it had stopped when the next tenure began.
+	Since, Until time.Time
+	// End says how it ended, empty while it goes on.
+	End string
+	// Request is what it was asked, by whom and why, if it was: what ended it,
+	// or, if it crashed, what it did not answer.
+	Request *Request
+	// Unknown says that there was a tenure under this token of which nothing is
+	// known but that: its holder and the next one crashed before they had
+	// written it down.
+	Unknown bool
+}
+
+func tenureOf(t *driver.Tenure) Tenure {
+	return Tenure{
+		Owner: t.Owner, Token: t.Token, Host: t.Host, Label: t.Label,
+		Since: t.Since, Until: t.Until, End: string(t.End), Request: requestOf(t.Asked),
+	}
+}
+
+// The history of a lock is kept in records of their own, one for each tenure
+// that has ended, under a key made of lock and token. Nobody knows how a tenure
+// ends before it has, and who crashes does not write: so it is the successor
+// that writes the record of the tenure before its own, from what its grant
+// showed, before it begins its work. One that crashes before it has done so
+// leaves the end of its predecessor in its own record, from which the one after
+// it completes the history. Only two such crashes in a row leave a hole.
+
+func historyKey(lock string, token uint64) string {
+	return fmt.Sprintf("%shistory/%s/%019d", driver.OwnPrefix, lock, token)
+}
+
+// pastVersion is the version of all these records. They are written once, so
+// that it can be known without reading one.
+const pastVersion = "past"
+
+// pastOf returns the tenures that the history may lack when a lease is granted.
+func pastOf(g protocol.Grant) []driver.Tenure {
+	prev := g.Record.Prev
+	if prev == nil {
+		return nil
+	}
+	past := []driver.Tenure{*prev}
+	switch prev.End {
+	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
+	default:
+		// Ended in an unclean way: perhaps before it had written of the one before.
+		if before := g.Former.Prev; before != nil && g.Former.State != driver.Reserved {
+			past = append(past, *before)
+		}
+	}
+	return past
+}
+
+// record writes the history before the work begins. It waits for one request
+// timeout; what is not written by then is tried again beside the work.
+func (l *Lease) record(ctx context.Context) error {
+	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
+		return nil
+	}
+	written := make(chan struct{}, len(l.past))
+	for _, t := range l.past {
+		e := &entryWrite{c: l.c, lock: l.key, tenure: t, written: written}
+		e.run = func(time.Duration) { e.send() }
+		e.send()
+	}
+	timer := time.NewTimer(l.c.options.RequestTimeout)
+	defer timer.Stop()
+wait:
+	for range l.past {
+		select {
+		case <-written:
+		case <-timer.C:
+			break wait
+		case <-ctx.Done():
+			break wait
+		case <-l.c.gone:
+			break wait
+		}
+	}
+	if errors.Is(l.Check(), ErrLost) {
+		// Paused meanwhile. The work has not begun.
+		l.free()
+		return ErrExpired
+	}
+	return nil
+}
+
+// maxEntryTries bounds how often the writing of one tenure is tried. With the
+// pauses between the tries that is a few leases.
+const maxEntryTries = 20
+
+// entryWrite writes one tenure into the history.
+type entryWrite struct {
+	entry
+	c       *Client
+	lock    string
+	tenure  driver.Tenure
+	tries   int
+	written chan<- struct{} // has room
+}
+
+func (e *entryWrite) send() {
+	t := e.tenure
+	rec := driver.Record{
+		Key: historyKey(e.lock, t.Token), Version: pastVersion, Beat: pastVersion, State: driver.Past,
+		Owner: t.Owner, Host: t.Host, Label: t.Label, Since: t.Since, Until: t.Until,
+		End: t.End, Asked: t.Asked, Lease: e.c.timing.Lease,
+	}
+	e.c.requests.send(unhurried, request{
+		kind: protocol.Claim,
+		ask: func(ctx context.Context) (now, prev driver.Record, err error) {
+			return e.c.store.Claim(ctx, rec)
+		},
+		answer: e.answered,
+	})
+}
+
+func (e *entryWrite) answered(res protocol.Result) {
+	switch {
+	case res.Outcome == protocol.Applied, res.Outcome == protocol.Conflicted: // somebody else has written it
+		e.written <- struct{}{}
+		e.trim()
+		return
+	case e.tries == maxEntryTries, errors.Is(res.Err, driver.ErrPermanent), errors.Is(res.Err, driver.ErrClosed):
+		e.c.events.emit(Event{Kind: EventStoreError, Lock: e.lock, Token: e.tenure.Token, Err: fmt.Errorf("history of token %d is not written: %w", e.tenure.Token, res.Err)})
+		return
+	}
+	e.tries++
+	e.c.looks.set(&e.entry, e.c.clock.Contender()+e.c.timing.Lease/10)
+}
+
+// trim removes the tenure that is one too many now. If that fails it stays, and
+// is not shown.
+func (e *entryWrite) trim() {
+	limit := uint64(e.c.options.HistoryLimit)
+	if e.tenure.Token <= limit {
+		return
+	}
+	old := driver.Record{Key: historyKey(e.lock, e.tenure.Token-limit), Version: pastVersion, Token: 1}
+	e.c.requests.send(unhurried, request{
+		kind: protocol.Free,
+		ask: func(ctx context.Context) (now, prev driver.Record, err error) {
+			return now, prev, e.c.store.Delete(ctx, old)
+		},
+		answer: func(protocol.Result) {},
+	})
+}
+
+// History returns who held the lock, from when to when, and how it ended, the
+// newest tenure first, the present one included: [Options.HistoryLimit] of them
+// at most. It is empty if the lock was never taken.
+//
+// Tenures are in the order of their tokens, whatever the wall clocks of their
+// holders say. Under a lock without a history, only the latest two are known.
+// One that is missing between others is Unknown.
+func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
+	if err := checkName(name); err != nil {
+		return nil, wrap("history", name, err)
+	}
+	s, err := c.look(ctx, name)
+	if err != nil {
+		return nil, wrap("history", name, err)
+	}
+	if !s.found {
+		return nil, nil
+	}
+	list := present(s.rec)
+	oldest := list[len(list)-1].Token
+	limit := uint64(max(0, c.options.HistoryLimit))
+	from := oldest - 1
+	to := from - min(from, limit-min(limit, uint64(len(list))))
+	past, err := c.past(ctx, name, from, to)
+	if err != nil {
+		return nil, wrap("history", name, err)
+	}
+	list = append(list, past...)
+	for len(list) > 0 && list[len(list)-1].Unknown {
+		list = list[:len(list)-1] // older than what is kept
+	}
+	return list, nil
+}
+
+// present returns what the record of a lock itself tells, the newest first.
+func present(rec driver.Record) []Tenure {
+	var list []Tenure
+	if rec.State != driver.Reserved {
+		t := tenureOf(rec.Tenure(rec.End))
+		if rec.State == driver.Held && len(rec.Requests) == 0 {
+			t.Request = nil
+		}
+		list = append(list, t)
+	}
+	switch {
+	case rec.Prev != nil:
+		list = append(list, tenureOf(rec.Prev))
+	case rec.State == driver.Reserved:
+		list = append(list, Tenure{Token: rec.Token, Unknown: true})
+	}
+	return list
+}
+
+// past reads the tenures with the tokens from, from-1, ... down to above to.
+func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]Tenure, error) {
+	const atOnce = 8
+	list := make([]Tenure, from-to)
+	errs := make([]error, len(list))
+	places := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i := range list {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			all.Wait()
+			return nil, done(ctx)
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			token := from - uint64(i)
+			list[i] = Tenure{Token: token, Unknown: true}
+			rec, err := c.read(ctx, historyKey(name, token))
+			switch {
+			case errors.Is(err, driver.ErrNotFound), errors.Is(err, driver.ErrUnreadable):
+			case err != nil:
+				errs[i] = err
+			case rec.State == driver.Past:
+				t := rec.Tenure(rec.End)
+				t.Token = token
+				list[i] = tenureOf(t)
+			}
+		})
+	}
+	all.Wait()
+	return list, errors.Join(errs...)
+}
+
+// read reads one record. It waits as look does.
+func (c *Client) read(ctx context.Context, key string) (driver.Record, error) {
+	answer := make(chan protocol.Result, 1)
+	c.get(key, driver.Strong, func(res protocol.Result) { answer <- res })
+	select {
+	case res := <-answer:
+		if res.Err == nil && !res.Found {
+			return driver.Record{}, driver.ErrNotFound
+		}
+		return res.Record, res.Err
+	case <-ctx.Done():
+		return driver.Record{}, done(ctx)
+	case <-c.gone:
+		return driver.Record{}, ErrClosed
+	}
+}
+
+// History returns the tenures of the election: see [Client.History].
+func (e *Election) History(ctx context.Context) ([]Tenure, error) { return e.c.History(ctx, e.name) }

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// asking returns rec with a request laid into it. Nothing else changes but the
+// version: the beat stands, so that a request cannot prolong a dead holder's
+// life.
+func asking(rec driver.Record, version string, q driver.Request) driver.Record {
+	next := rec.Clone()
+	next.Version = version
+	next.Requests = append(next.Requests, q)
+	return next
+}
+
+// Answer says what an asker found.
+type Answer int
+
+// The answers.
+const (
+	NoAnswer  Answer = iota
+	Laid             // the request lies in the record, or has been honoured already
+	Done             // an operator's release: nobody holds the lock any more
+	Nobody           // there is no holder to ask
+	Changed          // the tenure ended while it was to be asked
+	Pending          // another request came first
+	Foreign          // the holder does not understand requests
+	Alive            // it shows life, so that only revoking can end it
+	Self             // it is to hand over to itself
+	Unusable         // the store failed: see Err
+	Abandoned        // given up from outside
+)
+
+// Asker is the machine of who wants something from a holder: that it steps
+// down, or hands over; or that a dead one's lock is released, or a living one's
+// lock is taken away.
+//
+// A request is laid into the record, where the holder's next heartbeat finds
+// it. A dead holder's lock is released when its beat has stood for its lease,
+// as it is taken over. To revoke is to reserve the lock for nobody: the holder
+// cannot renew any more, and when its lease has run out for certain the lock is
+// released. So nobody begins while it may still be at work.
+type Asker struct {
+	t        Timing
+	env      Env
+	key      string
+	want     driver.Request
+	patience time.Duration
+	sight    *Sight
+
+	looked   bool
+	first    life          // what was seen at first
+	token    uint64        // of the tenure that is asked
+	tried    bool          // a write of unknown outcome
+	resolve  bool          // a look must tell what became of it
+	revoked  bool          // reserved for nobody, by this asker or another one
+	begun    time.Duration // of the silence of the store
+	mute     bool
+	out      *Request
+	sent     time.Duration
+	retry    time.Duration
+	failures int
+
+	answer Answer
+	rec    driver.Record // that led to the answer
+	err    error
+}
+
+// NewAsker returns the machine of one request. Its ID is filled in. Patience is
+// how long the store may fail to give any answer, 0 for ever.
+func NewAsker(t Timing, env Env, key string, want driver.Request, patience time.Duration, sight *Sight) *Asker {
+	want.ID = env.Fresh()
+	return &Asker{t: t, env: env, key: key, want: want, patience: patience, sight: sight}
+}
+
+// Answer returns the answer, NoAnswer as long as there is none, the record that
+// led to it, and the error of the store.
+func (k *Asker) Answer() (Answer, driver.Record, error) { return k.answer, k.rec, k.err }
+
+// Token returns the token of the tenure that was asked.
+func (k *Asker) Token() uint64 { return k.token }
+
+// Revoked says that the holder cannot renew any more, and that its lease is
+// waited for.
+func (k *Asker) Revoked() bool { return k.revoked }
+
+// Over says that the asker sends nothing any more.
+func (k *Asker) Over() bool { return k.answer != NoAnswer && k.out == nil }
+
+// Next returns the instant at which Step has something to do.
+func (k *Asker) Next() (time.Duration, bool) {
+	if k.out != nil || k.Over() {
+		return 0, false
+	}
+	_, at := k.plan()
+	return at, true
+}
+
+// Step lets time pass.
+func (k *Asker) Step(now time.Duration) Action { return Action{Request: k.act(now)} }
+
+// GiveUp ends it from outside. What is laid already stays.
+func (k *Asker) GiveUp(time.Duration) Action {
+	k.settle(Abandoned, driver.Record{}, nil)
+	return Action{}
+}
+
+func (k *Asker) settle(a Answer, rec driver.Record, err error) {
+	if k.answer == NoAnswer {
+		k.answer, k.rec, k.err = a, rec, err
+	}
+}
+
+// waits says that it acts when the holder is dead, and not before.
+func (k *Asker) waits(rec driver.Record) bool {
+	return k.want.Kind == driver.Free || k.want.Kind == driver.Revoke && rec.State == driver.Reserved
+}
+
+// plan returns the next move and when it is due.
+func (k *Asker) plan() (Kind, time.Duration) {
+	if !k.looked || k.resolve {
+		return Look, k.retry
+	}
+	rec, _ := k.sight.Record()
+	if !k.waits(rec) {
+		if k.want.Kind == driver.Revoke {
+			return Free, k.retry
+		}
+		return Ask, k.retry
+	}
+	dead, _ := k.sight.DeadAt()
+	if look := k.sight.NextLook(); look < dead {
+		return Look, max(look, k.retry)
+	}
+	return Free, max(dead, k.retry)
+}
+
+func (k *Asker) act(now time.Duration) *Request {
+	if k.out != nil || k.answer != NoAnswer {
+		return nil
+	}
+	kind, at := k.plan()
+	if dead, ok := k.sight.DeadAt(); ok && kind == Look && k.looked && !k.resolve && now >= dead {
+		kind, at = Free, max(dead, k.retry)
+	}
+	if now < at {
+		return nil
+	}
+	rec, _ := k.sight.Record()
+	r := &Request{Kind: kind, Key: k.key, Prev: rec}
+	switch asked := k.want; {
+	case kind == Look:
+		r.Prev = driver.Record{}
+	case kind == Ask:
+		r.Next = asking(rec, k.env.Fresh(), asked)
+	case k.waits(rec):
+		r.Next = freed(rec, k.env.Fresh(), driver.EndFreed, &asked)
+	default:
+		r.Next = reserved(rec, k.env.Fresh(), "", rec.Lease, driver.EndRevoked, &asked)
+	}
+	k.out, k.sent = r, now
+	return r
+}
+
+// Reply takes the result of the request under way.
+func (k *Asker) Reply(now time.Duration, r Result) Action {
+	out := k.out
+	k.out = nil
+	switch r.Outcome {
+	case Applied, Conflicted:
+		k.failures, k.mute, k.retry = 0, false, now
+		if out.Kind == Look {
+			k.resolve = false
+		}
+		k.looked = true
+		k.sight.Saw(k.sent, now, r.Record, r.Found)
+		k.judge(out, r)
+	default:
+		if out.Kind != Look && r.Outcome == Unknown {
+			k.tried, k.resolve = true, true
+		}
+		k.fail(now, r.Err)
+	}
+	return Action{Request: k.act(now)}
+}
+
+// judge says what the record means for what is wanted.
+func (k *Asker) judge(out *Request, r Result) {
+	rec := r.Record
+	if r.Found && !Readable(rec) {
+		k.settle(Unusable, rec, driver.ErrUnreadable)
+		return
+	}
+	seen := life{rec.Token, rec.Sign(), rec.State}
+	if k.token == 0 {
+		k.first, k.token = seen, rec.Token
+	}
+	switch {
+	case k.laid(rec):
+		k.settle(Laid, rec, nil)
+	case !r.Found, rec.State == driver.Released:
+		if k.revoked || out.Kind == Free && r.Outcome == Applied || k.tried && k.freed(rec) {
+			k.settle(Done, rec, nil)
+		} else {
+			k.settle(Nobody, rec, nil)
+		}
+	case rec.Token != k.token && k.revoked:
+		k.settle(Done, rec, nil) // somebody took it when its time had come
+	case rec.Token != k.token:
+		k.settle(Changed, rec, nil)
+	case k.want.Kind == driver.Free:
+		if seen != k.first {
+			k.settle(Alive, rec, nil)
+		}
+	case k.want.Kind == driver.Revoke:
+		k.revoked = k.revoked || rec.State == driver.Reserved
+		if rec.State == driver.Held && rec.Beat == "" {
+			k.settle(Foreign, rec, nil)
+		}
+	case rec.State != driver.Held:
+		k.settle(Nobody, rec, nil)
+	case rec.Beat == "":
+		k.settle(Foreign, rec, nil)
+	case len(rec.Requests) > 0:
+		k.settle(Pending, rec, nil)
+	case k.want.Kind == driver.HandOver && k.want.To == rec.Owner:
+		k.settle(Self, rec, nil)
+	}
+}
+
+// laid says whether the record shows the request, as pending or as what ended
+// the tenure.
+func (k *Asker) laid(rec driver.Record) bool {
+	for _, q := range rec.Requests {
+		if q.ID == k.want.ID {
+			return true
+		}
+	}
+	step := k.want.Kind == driver.StepDown || k.want.Kind == driver.HandOver
+	return step && (k.freed(rec) || rec.Prev != nil && rec.Prev.Asked != nil && rec.Prev.Asked.ID == k.want.ID)
+}
+
+// freed says whether the record shows that this request ended the tenure.
+func (k *Asker) freed(rec driver.Record) bool {
+	return rec.Asked != nil && rec.Asked.ID == k.want.ID
+}
+
+func (k *Asker) fail(now time.Duration, err error) {
+	if !k.mute {
+		k.mute, k.begun = true, k.sent
+	}
+	k.retry = now + k.t.backoff(k.env, k.failures)
+	k.failures++
+	impatient := k.patience > 0 && now-k.begun >= k.patience
+	if impatient || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
+		k.settle(Unusable, driver.Record{}, err)
+	}
+}
