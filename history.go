@@ -216,6 +216,33 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 	return list, nil
 }
 
+// HolderAt returns who of a history held the lock at a time, by the wall clocks
+// of the holders: ok is false if nobody did. Certain is false if that cannot be
+// told for sure: because the holder crashed, and may have been dead already; or
+// because what was then is unknown, or older than the history.
+func HolderAt(history []Tenure, at time.Time) (t Tenure, ok, certain bool) {
+	hole := false // between this tenure and the one after it
+	for _, t := range history {
+		if t.Unknown || t.Since.IsZero() {
+			hole = true
+			continue
+		}
+		if t.Since.After(at) {
+			hole = false
+			continue
+		}
+		switch {
+		case t.End == "", at.Before(t.Until):
+			return t, true, true
+		case t.Until.IsZero():
+			return t, true, false
+		}
+		return Tenure{}, false, !hole
+	}
+	first := len(history) == 0 || history[len(history)-1].Token == 1
+	return Tenure{}, false, first && !hole
+}
+
 // present returns what the record of a lock itself tells, the newest first.
 func present(rec driver.Record) []Tenure {
 	var list []Tenure

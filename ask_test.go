@@ -1,0 +1,476 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// reign is one tenure as a candidate lived it.
+type reign struct {
+	owner      string
+	token      uint64
+	begin, end time.Time
+	cause      error
+}
+
+// campaign has candidates lead an election, each until it is told to stop.
+type campaign struct {
+	mu     sync.Mutex
+	reigns []reign
+	stop   context.CancelFunc
+	all    sync.WaitGroup
+}
+
+// join has the machine campaign. Its work takes the given time to stop.
+func (c *campaign) join(ctx context.Context, m *machine, o *tenure.ElectionOptions, drain time.Duration) {
+	c.all.Go(func() {
+		_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+			r := reign{owner: l.Owner(), token: l.Token(), begin: time.Now()}
+			<-ctx.Done()
+			time.Sleep(drain)
+			r.cause, r.end = context.Cause(ctx), time.Now()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.reigns = append(c.reigns, r)
+			return nil
+		})
+	})
+}
+
+func newCampaign(t *testing.T) (*campaign, context.Context) {
+	ctx, stop := context.WithCancel(t.Context())
+	return &campaign{stop: stop}, ctx
+}
+
+// over ends the campaign and returns the tenures in their order.
+func (c *campaign) over(t *testing.T) []reign {
+	t.Helper()
+	c.stop()
+	c.all.Wait()
+	slices.SortFunc(c.reigns, func(a, b reign) int { return a.begin.Compare(b.begin) })
+	for i := 1; i < len(c.reigns); i++ {
+		if a, b := c.reigns[i-1], c.reigns[i]; b.begin.Before(a.end) || b.token <= a.token {
+			t.Errorf("%s leads under token %d before %s has stopped under token %d", b.owner, b.token, a.owner, a.token)
+		}
+	}
+	return c.reigns
+}
+
+func owners(reigns []reign) []string {
+	var list []string
+	for _, r := range reigns {
+		list = append(list, r.owner)
+	}
+	return list
+}
+
+func leader(t *testing.T, m *machine) string {
+	t.Helper()
+	l, err := m.Election("x", nil).Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Owner
+}
+
+// A leader that is asked to step down stops its work, releases, and lets others
+// go first.
+func TestStepDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+		c, ctx := newCampaign(t)
+		c.join(ctx, a, nil, 2*time.Second)
+		time.Sleep(time.Second)
+		c.join(ctx, b, nil, 0)
+		time.Sleep(10 * time.Second)
+
+		asked := time.Now()
+		if err := boss.Election("x", nil).StepDown(t.Context(), "deploy"); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(asked)
+		if most := heartbeat + 2*time.Second + refresh; took > most {
+			t.Errorf("took %v: more than a heartbeat, the work's time, and a look: %v", took, most)
+		}
+		time.Sleep(time.Minute)
+		if got := leader(t, boss); got != "b" {
+			t.Errorf("%s leads", got)
+		}
+		reigns := c.over(t)
+		if got := owners(reigns); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("leaders %v", got)
+		}
+		var cause *tenure.StepDownError
+		if !errors.As(reigns[0].cause, &cause) || cause.By != "boss" || cause.Reason != "deploy" || cause.To != "" || !cause.At.Equal(asked) {
+			t.Errorf("the work of a ended with %v", reigns[0].cause)
+		}
+		want(t, reigns[0].cause, tenure.ErrSteppedDown)
+		if errors.Is(reigns[0].cause, tenure.ErrLost) {
+			t.Error("a step-down is no loss")
+		}
+		if e := a.events.of(tenure.EventStopping); len(e) != 1 || !errors.Is(e[0].Err, tenure.ErrSteppedDown) {
+			t.Errorf("stopping events %+v", e)
+		}
+	})
+}
+
+// With nobody else there, who stepped down leads again after a while.
+func TestStepDownOfTheOnlyCandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, boss := w.machine("a"), w.machine("boss")
+		c, ctx := newCampaign(t)
+		c.join(ctx, a, nil, 0)
+		time.Sleep(10 * time.Second)
+		if err := boss.StepDown(t.Context(), "x", "see what happens"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := boss.Election("x", nil).Leader(t.Context())
+		want(t, err, tenure.ErrNoLeader)
+		time.Sleep(lease)
+		if got := leader(t, boss); got != "a" {
+			t.Errorf("%s leads", got)
+		}
+		c.over(t)
+	})
+}
+
+// The one that is named leads next, whoever else waits.
+func TestTransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c, ctx := newCampaign(t)
+		var ms []*machine
+		for i := range 8 {
+			ms = append(ms, w.machine(fmt.Sprint("m", i)))
+			c.join(ctx, ms[i], nil, time.Second)
+			time.Sleep(time.Second)
+		}
+		for _, to := range []string{"m5", "m2", "m7", "m0"} {
+			if err := ms[3].Transfer(t.Context(), "x", to, "moving on"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+			if got := leader(t, ms[3]); got != to {
+				t.Errorf("%s leads instead of %s", got, to)
+			}
+		}
+		if got := owners(c.over(t)); !slices.Equal(got, []string{"m0", "m5", "m2", "m7", "m0"}) {
+			t.Errorf("leaders %v", got)
+		}
+	})
+}
+
+// A lock that is kept for somebody who does not come is taken by others when
+// the reservation has stood its time.
+func TestTransferToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		go func() {
+			<-l.Context().Done()
+			_ = l.Release(t.Context())
+		}()
+		if err := b.Transfer(t.Context(), "x", "gone", "it was here yesterday"); err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Status(t.Context(), "x")
+		if err != nil || s.Held || s.ReservedFor != "gone" || s.Owner != "a" || s.End != tenure.EndHandedOver || s.EndedBy.By != "b" {
+			t.Errorf("status %+v, %v", s, err)
+		}
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		var held *tenure.HeldError
+		if !errors.As(err, &held) || !held.Reserved || held.Owner != "gone" {
+			t.Errorf("try: %v", err)
+		}
+		begun := time.Now()
+		got := b.mustAcquire("x", nil)
+		if waited := time.Since(begun); waited > lease/2 || waited < refresh {
+			t.Errorf("waited %v", waited)
+		}
+		if p, ok := got.Previous(); !ok || p.Owner != "a" || p.Token != 1 || p.End != tenure.EndHandedOver || p.Request.To != "gone" || p.Until.IsZero() {
+			t.Errorf("previous %+v", p)
+		}
+		b.mustRelease(got)
+	})
+}
+
+// Ten ask at once: one request is laid, nine are told of it.
+func TestTenAskers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		l := a.mustAcquire("x", nil)
+		go func() {
+			<-l.Context().Done()
+			time.Sleep(5 * time.Second)
+			_ = l.Release(t.Context())
+		}()
+		var all sync.WaitGroup
+		errs := make([]error, 10)
+		for i := range errs {
+			m := w.machine(fmt.Sprint("asker-", i))
+			all.Go(func() { errs[i] = m.StepDown(t.Context(), "x", fmt.Sprint("reason ", i)) })
+		}
+		all.Wait()
+		laid, told := 0, 0
+		for _, err := range errs {
+			var first *tenure.RequestedError
+			switch {
+			case err == nil:
+				laid++
+			case errors.As(err, &first) && first.Request.By != "" && first.Request.Reason != "":
+				told++
+				want(t, err, tenure.ErrRequested)
+			default:
+				t.Error(err)
+			}
+		}
+		if laid != 1 || told != 9 {
+			t.Errorf("%d laid, %d told", laid, told)
+		}
+	})
+}
+
+// A request laid on a dead holder does not delay its takeover.
+func TestAskingTheDeadDelaysNothing(t *testing.T) {
+	takeover := func(asks int) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			a.mustAcquire("x", nil)
+			begun := time.Now()
+			a.crash()
+			got := make(chan *tenure.Lease)
+			go func() { got <- b.mustAcquire("x", nil) }()
+			for i := range asks {
+				time.Sleep(time.Second)
+				m := w.machine(fmt.Sprint("asker-", i))
+				go func() {
+					if err := m.StepDown(t.Context(), "x", "hurry"); err != nil && i > 0 {
+						want(t, err, tenure.ErrRequested)
+					}
+				}()
+			}
+			l := <-got
+			took = time.Since(begun)
+			p, _ := l.Previous()
+			if p.End != tenure.EndExpired || (p.Request != nil) != (asks > 0) {
+				t.Errorf("previous %+v", p)
+			}
+			b.mustRelease(l)
+		})
+		return took
+	}
+	alone, asked := takeover(0), takeover(10)
+	t.Logf("takeover after %v without requests, after %v with ten", alone, asked)
+	if asked != alone || alone < lease {
+		t.Errorf("takeover after %v, and %v with requests", alone, asked)
+	}
+}
+
+func TestAskingNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		want(t, b.ReleaseDead(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		want(t, b.Revoke(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		l := a.mustAcquire("x", nil)
+		for _, err := range []error{
+			b.StepDown(t.Context(), "x", ""), b.Transfer(t.Context(), "x", "", "why"), b.Transfer(t.Context(), "x", "a", "why"),
+			b.StepDown(t.Context(), "", "why"), b.StepDown(t.Context(), "tenure/x", "why"), b.StepDown(t.Context(), "x", "a\nb"),
+		} {
+			if err == nil {
+				t.Error("no error")
+			}
+			t.Log(err)
+		}
+		if l.Check() != nil {
+			t.Error("asked nevertheless")
+		}
+		a.mustRelease(l)
+		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrNotHeld)
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		want(t, b.StepDown(ctx, "x", "why"), context.Canceled)
+		_ = b.Close(t.Context())
+		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrClosed)
+	})
+}
+
+// A holder that does not answer: the request stays, and says so.
+func TestUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		a.crash()
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		err := b.StepDown(ctx, "x", "why")
+		want(t, err, tenure.ErrUnanswered)
+		want(t, err, context.DeadlineExceeded)
+		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrRequested)
+		s, err := b.Status(t.Context(), "x")
+		if err != nil || s.Request == nil || s.Request.By != "b" || s.Request.Kind != tenure.RequestStepDown {
+			t.Errorf("status %+v, %v", s, err)
+		}
+		c := w.machine("c")
+		begun := time.Now()
+		if err := c.ReleaseDead(t.Context(), "x", "it is dead"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < lease || took > lease+time.Second {
+			t.Errorf("released after %v", took)
+		}
+		rec := w.record("x")
+		if rec.State != driver.Released || rec.End != driver.EndFreed || rec.Asked.By != "c" || len(rec.Requests) != 0 {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+func TestReleaseDeadRefusesTheLiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		begun := time.Now()
+		want(t, b.ReleaseDead(t.Context(), "x", "I thought so"), tenure.ErrAlive)
+		if took := time.Since(begun); took > heartbeat+refresh {
+			t.Errorf("told after %v", took)
+		}
+		if l.Check() != nil {
+			t.Error(l.Check())
+		}
+		a.mustRelease(l)
+	})
+}
+
+// A lock that is revoked is free when its holder has stopped for certain, and
+// not before: cut off at once, or only after a while.
+func TestRevoke(t *testing.T) {
+	for _, reachable := range []bool{true, false} {
+		t.Run(fmt.Sprint("reachable=", reachable), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+				l := a.mustAcquire("x", nil)
+				if !reachable {
+					a.crash()
+				}
+				var free time.Time
+				go func() {
+					got := b.mustAcquire("x", nil)
+					free = time.Now()
+					if l.Check() == nil {
+						t.Error("two hold it")
+					}
+					p, _ := got.Previous()
+					if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
+						t.Errorf("previous %+v", p)
+					}
+				}()
+				time.Sleep(time.Second)
+				begun := time.Now()
+				if err := boss.Revoke(t.Context(), "x", "mad"); err != nil {
+					t.Fatal(err)
+				}
+				took := time.Since(begun)
+				if took < lease || took > lease+2*time.Second {
+					t.Errorf("revoked after %v", took)
+				}
+				synctest.Wait()
+				if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
+					t.Errorf("taken after %v", got)
+				}
+				want(t, l.Check(), tenure.ErrLost)
+			})
+		})
+	}
+}
+
+// The preferred candidate comes to lead, in whatever order the candidates come,
+// and leadership does not go to and fro.
+func TestPriority(t *testing.T) {
+	for _, order := range [][]int{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				c, ctx := newCampaign(t)
+				for _, p := range order {
+					c.join(ctx, w.machine(fmt.Sprint("p", p)), &tenure.ElectionOptions{Priority: p}, time.Second)
+					time.Sleep(3 * time.Second)
+				}
+				time.Sleep(20 * lease)
+				if got := leader(t, w.machine("who")); got != "p3" {
+					t.Errorf("%s leads", got)
+				}
+				reigns := c.over(t)
+				t.Log(owners(reigns))
+				seen := map[string]bool{}
+				for i, r := range reigns {
+					if seen[r.owner] {
+						t.Errorf("%s leads again: %v", r.owner, owners(reigns))
+					}
+					seen[r.owner] = true
+					if i > 0 && r.owner < reigns[i-1].owner {
+						t.Errorf("a lesser one comes to lead: %v", owners(reigns))
+					}
+				}
+				for _, r := range reigns[:len(reigns)-1] {
+					if r.end.Sub(r.begin) < lease {
+						t.Errorf("%s was asked after %v already", r.owner, r.end.Sub(r.begin))
+					}
+				}
+			})
+		})
+	}
+}
+
+// A preferred candidate that loses its lease again and again asks once in a
+// while, and no more.
+func TestPriorityPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c, ctx := newCampaign(t)
+		good, sick := w.machine("good"), w.machine("sick")
+		c.join(ctx, good, nil, 0)
+		time.Sleep(time.Second)
+		c.join(ctx, sick, &tenure.ElectionOptions{Priority: 9, PriorityPause: time.Hour}, 0)
+		for range 6 * 30 {
+			time.Sleep(2 * time.Minute)
+			if leader(t, good) == "sick" {
+				remove := sick.fault(faultstore.OpHeartbeat, 0, 0, faultstore.LoseRequest())
+				time.Sleep(2 * lease)
+				remove()
+			}
+		}
+		asked := 0
+		for _, r := range c.over(t) {
+			if r.owner == "good" && errors.Is(r.cause, tenure.ErrSteppedDown) {
+				asked++
+			}
+		}
+		// Six hours, and half a minute for each time that it was made sick.
+		if asked < 5 || asked > 7 {
+			t.Errorf("it asked %d times in six hours", asked)
+		}
+	})
+}

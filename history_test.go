@@ -1,0 +1,369 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+var recorded = &tenure.AcquireOptions{History: true}
+
+func (m *machine) history(name string) []tenure.Tenure {
+	m.t.Helper()
+	list, err := m.History(m.t.Context(), name)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return list
+}
+
+// brief shows a tenure in a few words.
+func brief(t tenure.Tenure) string {
+	if t.Unknown {
+		return fmt.Sprintf("%d unknown", t.Token)
+	}
+	s := fmt.Sprintf("%d %s %s", t.Token, t.Owner, t.End)
+	if t.Request != nil {
+		s += fmt.Sprintf(" (%s by %s: %s)", t.Request.Kind, t.Request.By, t.Request.Reason)
+	}
+	return s
+}
+
+func expectHistory(t *testing.T, got []tenure.Tenure, want ...string) {
+	t.Helper()
+	same := len(got) == len(want)
+	for i := 0; same && i < len(got); i++ {
+		same = brief(got[i]) == want[i]
+	}
+	if same {
+		return
+	}
+	t.Errorf("history of %d tenures, want %d:", len(got), len(want))
+	for _, g := range got {
+		t.Logf("  got  %s", brief(g))
+	}
+	for _, w := range want {
+		t.Logf("  want %s", w)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+		expectHistory(t, boss.history("x"))
+
+		begun := time.Now()
+		l := a.mustAcquire("x", recorded)
+		expectHistory(t, boss.history("x"), "1 a ")
+		time.Sleep(time.Minute)
+		a.mustRelease(l)
+		expectHistory(t, boss.history("x"), "1 a released")
+
+		c, ctx := newCampaign(t)
+		c.join(ctx, b, nil, 0)
+		time.Sleep(time.Minute)
+		if err := boss.StepDown(t.Context(), "x", "deploy"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		c.over(t)
+		dead := w.machine("dead")
+		dead.mustAcquire("x", recorded)
+		dead.crash()
+		l = a.mustAcquire("x", recorded)
+		got := boss.history("x")
+		expectHistory(t, got, "5 a ", "4 dead expired", "3 b released", "2 b stepped_down (step_down by boss: deploy)", "1 a released")
+
+		if first := got[4]; !first.Since.Equal(begun) || !first.Until.Equal(begun.Add(time.Minute)) || first.Host != "host-of-a" {
+			t.Errorf("the first: %+v", first)
+		}
+		if crashed := got[1]; !crashed.Until.IsZero() || !crashed.Since.Before(got[0].Since) {
+			t.Errorf("the one that crashed: %+v", crashed)
+		}
+		a.mustRelease(l)
+		for s, err := range boss.Locks(t.Context(), "") {
+			if err != nil || s.Name != "x" {
+				t.Errorf("the history is listed among the locks: %+v, %v", s, err)
+			}
+		}
+	})
+}
+
+// Who held it then, across a release, a crash, a takeover and a hole.
+func TestHolderAt(t *testing.T) {
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	at := func(minute int) time.Time { return day.Add(time.Duration(minute) * time.Minute) }
+	history := []tenure.Tenure{
+		{Token: 7, Owner: "g", Since: at(70)},
+		{Token: 6, Owner: "f", Since: at(60), Until: at(65), End: tenure.EndReleased},
+		{Token: 5, Unknown: true},
+		{Token: 4, Owner: "d", Since: at(40), Until: at(45), End: tenure.EndSteppedDown},
+		{Token: 3, Owner: "c", Since: at(30), End: tenure.EndExpired},
+		{Token: 2, Owner: "b", Since: at(20), Until: at(25), End: tenure.EndReleased},
+	}
+	for _, tc := range []struct {
+		minute  int
+		owner   string
+		certain bool
+	}{
+		{10, "", false}, // older than what is kept
+		{20, "b", true}, {24, "b", true}, {25, "", true}, {29, "", true},
+		{30, "c", false}, {39, "c", false}, // or dead already
+		{40, "d", true}, {44, "d", true}, {45, "", false}, {59, "", false}, // the hole
+		{60, "f", true}, {65, "", true}, {70, "g", true}, {99, "g", true},
+	} {
+		got, ok, certain := tenure.HolderAt(history, at(tc.minute))
+		if got.Owner != tc.owner || ok != (tc.owner != "") || certain != tc.certain {
+			t.Errorf("minute %d: %q, certain=%v; want %q, %v", tc.minute, got.Owner, certain, tc.owner, tc.certain)
+		}
+	}
+	history[5].Token = 1
+	if _, ok, certain := tenure.HolderAt(history, at(10)); ok || !certain {
+		t.Error("before the first tenure there was nobody, for certain")
+	}
+	if _, ok, certain := tenure.HolderAt(nil, at(10)); ok || !certain {
+		t.Error("a lock that was never taken")
+	}
+}
+
+// A process that is killed at any point of its acquisition, twice in a row
+// perhaps, leaves a history that is complete, or has a hole that is shown.
+func TestHistoryAfterACrashAtEveryPoint(t *testing.T) {
+	const calls = 6
+	for first := range calls {
+		for second := range calls {
+			for _, reply := range []bool{false, true} {
+				t.Run(fmt.Sprint(first, second, reply), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { crashTwice(t, first, second, reply) })
+				})
+			}
+		}
+	}
+}
+
+func crashTwice(t *testing.T, first, second int, reply bool) {
+	w := newWorld(t)
+	truth := map[uint64]driver.Record{} // every tenure, as the records showed it
+	see := func() {
+		if rec, err := w.records.Get(context.Background(), "x", driver.Strong); err == nil && rec.State == driver.Held {
+			truth[rec.Token] = rec
+		}
+	}
+	a := w.machine("a")
+	l := a.mustAcquire("x", recorded)
+	see()
+	a.mustRelease(l)
+
+	for i, n := range []int{first, second} {
+		m := w.machine(fmt.Sprint("crash-", i))
+		// The n-th call is the last that reaches the records; with its reply, or
+		// without.
+		dead := faultstore.LoseRequest()
+		dead.Hang = true
+		m.faults.Inject(faultstore.Rule{Skip: n, Fault: dead})
+		if !reply && n > 0 {
+			m.faults.Inject(faultstore.Rule{Skip: n - 1, Count: 1, Fault: faultstore.LoseReplyHang()})
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := started(func() error {
+			_, err := m.Acquire(ctx, "x", recorded)
+			return err
+		})
+		for range 40 {
+			time.Sleep(time.Second)
+			see()
+		}
+		m.crash()
+		stop()
+		<-done
+	}
+	z := w.machine("z")
+	l = z.mustAcquire("x", recorded)
+	see()
+	time.Sleep(time.Minute)
+
+	got := z.history("x")
+	if len(got) == 0 || got[0].Token != l.Token() || got[len(got)-1].Token != 1 {
+		t.Fatalf("history %v", got)
+	}
+	holes := 0
+	for i, g := range got {
+		if g.Token != l.Token()-uint64(i) {
+			t.Errorf("tokens are not dense: %v", got)
+		}
+		was, known := truth[g.Token]
+		switch {
+		case g.Unknown:
+			holes++
+		case known && (g.Owner != was.Owner || !g.Since.Equal(was.Since)):
+			t.Errorf("history says %s, since %v; the record said %s, since %v", brief(g), g.Since, was.Owner, was.Since)
+		case i > 0 && g.End == "":
+			t.Errorf("%s has no end", brief(g))
+		}
+	}
+	if holes > 1 {
+		t.Errorf("%d holes after two crashes in a row: %v", holes, got)
+	}
+	z.mustRelease(l)
+}
+
+// With one crash at a time nothing is missing.
+func TestHistoryIsCompletedByTheSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		// It dies between the grant and the writing of the history.
+		b := w.machine("b")
+		b.fault(faultstore.OpClaim, 1, 0, faultstore.Fault{Effect: faultstore.RequestLost, Hang: true})
+		l := b.mustAcquire("x", recorded)
+		if _, err := w.records.Get(t.Context(), "tenure/history/x/0000000000000000001", driver.Strong); err == nil {
+			t.Fatal("the history was written: the test has lost its point")
+		}
+		if l.Check() != nil {
+			t.Error("a history that cannot be written holds up the work for one request and no more")
+		}
+		b.crash()
+		c := w.machine("c")
+		l = c.mustAcquire("x", recorded)
+		expectHistory(t, c.history("x"), "3 c ", "2 b expired", "1 a released")
+		c.mustRelease(l)
+		// The records of all three stand, not only what the lock itself shows.
+		c.mustRelease(c.mustAcquire("x", recorded))
+		c.mustRelease(c.mustAcquire("x", recorded))
+		expectHistory(t, c.history("x"), "5 c released", "4 c released", "3 c released", "2 b expired", "1 a released")
+	})
+}
+
+// A store that is away for a moment: the history is written beside the work.
+func TestHistoryIsWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		remove := b.fault(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
+		begun := time.Now()
+		l := b.mustAcquire("x", recorded)
+		if took := time.Since(begun); took > requestTimeout {
+			t.Errorf("the work waited for %v", took)
+		}
+		remove()
+		time.Sleep(lease)
+		b.mustRelease(l)
+		b.mustRelease(b.mustAcquire("x", nil))
+		b.mustRelease(b.mustAcquire("x", nil))
+		expectHistory(t, b.history("x"), "4 b released", "3 b released", "2 unknown", "1 a released")
+	})
+}
+
+func TestHistoryLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 5 })
+		for range 20 {
+			a.mustRelease(a.mustAcquire("x", recorded))
+			time.Sleep(time.Second)
+		}
+		got := a.history("x")
+		if len(got) != 5 || got[0].Token != 20 || got[4].Token != 16 {
+			t.Errorf("%d tenures: %v", len(got), got)
+		}
+		page, err := w.records.List(t.Context(), driver.OwnPrefix, "")
+		if err != nil || len(page.Records) > 6 {
+			t.Errorf("%d records are kept, %v", len(page.Records), err)
+		}
+		none := w.machine("none", func(o *tenure.Options) { o.HistoryLimit = -1 })
+		calls := none.faults.Count()
+		none.mustRelease(none.mustAcquire("x", recorded))
+		if n := none.faults.Count() - calls; n != 2 {
+			t.Errorf("%d requests to take and to release without history", n)
+		}
+	})
+}
+
+// A free lock costs one request, two with history: DESIGN's goal.
+func TestRequestsOfAnAcquisition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for i, tc := range []struct {
+			o    *tenure.AcquireOptions
+			want int
+		}{{nil, 1}, {recorded, 2}, {recorded, 2}} {
+			before := m.faults.Count()
+			l := m.mustAcquire("x", tc.o)
+			if got := m.faults.Count() - before; got != tc.want {
+				t.Errorf("acquisition %d took %d requests, want %d", i+1, got, tc.want)
+			}
+			m.mustRelease(l)
+		}
+	})
+}
+
+// Work that shows no progress loses the lock while its process lives, and the
+// successor learns it.
+func TestStalledWorkTellsItsSuccessor(t *testing.T) {
+	const progress = 20 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = progress })
+		b := w.machine("b")
+		release := make(chan struct{})
+		done := started(func() error {
+			return a.Run(t.Context(), "x", recorded, func(_ context.Context, l *tenure.Lease) error {
+				l.Progress()
+				<-release // stuck: it takes no notice of its context
+				return nil
+			})
+		})
+		time.Sleep(time.Second)
+		begun := time.Now()
+		l := b.mustAcquire("x", recorded)
+		if took := time.Since(begun); took > progress+lease+refresh {
+			t.Errorf("took over after %v", took)
+		}
+		if p, _ := l.Previous(); p.Owner != "a" || p.End != tenure.EndStalled {
+			t.Errorf("previous %+v", p)
+		}
+		expectHistory(t, b.history("x"), "2 b ", "1 a stalled")
+		close(release)
+		want(t, <-done, tenure.ErrStalled)
+		b.mustRelease(l)
+	})
+}
+
+// So does work that does not stop in time.
+func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		release := make(chan struct{})
+		done := started(func() error {
+			return a.Run(t.Context(), "x", recorded, func(context.Context, *tenure.Lease) error {
+				<-release
+				return errWork
+			})
+		})
+		time.Sleep(time.Second)
+		asked := started(func() error { return b.StepDown(t.Context(), "x", "deploy") })
+		l := b.mustAcquire("x", recorded)
+		want(t, <-asked, tenure.ErrUnanswered)
+		if p, _ := l.Previous(); p.End != tenure.EndStopTimeout || p.Request == nil || p.Request.By != "b" {
+			t.Errorf("previous %+v", p)
+		}
+		close(release)
+		err := <-done
+		want(t, err, tenure.ErrStopTimeout)
+		want(t, err, errWork)
+		b.mustRelease(l)
+	})
+}
