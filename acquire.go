@@ -51,7 +51,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
-	a := k.join(protocol.Want{
+	a := k.join(o, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause,
@@ -71,6 +71,7 @@ type acquire struct {
 	entry
 	k       *contest
 	want    protocol.Want
+	options AcquireOptions
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
 	sent    []sentVersion
@@ -115,9 +116,9 @@ func (a *acquire) sentAt(version string) time.Duration {
 }
 
 // join adds an acquire. One that waits for nobody acts at once; others queue.
-func (k *contest) join(want protocol.Want) *acquire {
+func (k *contest) join(options AcquireOptions, want protocol.Want) *acquire {
 	a := &acquire{
-		k: k, want: want, begun: k.c.clock.Contender(),
+		k: k, options: options, want: want, begun: k.c.clock.Contender(),
 		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
 	}
 	a.run = func(time.Duration) { a.do((*protocol.Contender).Step) }
@@ -284,7 +285,7 @@ func (k *contest) impatient(err error) {
 func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
 	g.Sent = a.sentAt(g.Record.Version)
-	l, open := c.newLease(g, a.want.Data)
+	l, open := c.newLease(g, a.options)
 	switch {
 	case a.settled || !open:
 		a.settle(nil, ErrClosed)

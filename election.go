@@ -24,6 +24,9 @@ type ElectionOptions struct {
 	// nil, the data of the former leader stays.
 	Data []byte
 
+	// Capacity is as in [AcquireOptions].
+	Capacity int
+
 	// Priority makes this candidate preferred to those with a lower one: it asks
 	// a leader with a lower priority to hand over to it, as [Client.Transfer]
 	// does. It lets a leader that it sees for the first time lead for a lease
@@ -65,7 +68,7 @@ func (e *Election) Name() string { return e.name }
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	for {
 		l, err := e.c.Acquire(ctx, e.name, &AcquireOptions{
-			Data: e.options.Data, StoreTimeout: -1, History: true,
+			Data: e.options.Data, StoreTimeout: -1, History: true, Capacity: e.options.Capacity,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
 		})
 		if errors.Is(err, ErrExpired) {

@@ -30,13 +30,17 @@ const (
 	// EventSafe: a heartbeat was confirmed after jeopardy.
 	EventSafe EventKind = "safe"
 	// EventStopping: the holder was told to stop, by a release, a close, or
-	// its caller's context. Err is the cause.
+	// its caller's context, or asked to by a request. Err is the cause.
 	EventStopping EventKind = "stopping"
 	// EventLost: the lease ended without the holder asking for it. Err is the
 	// cause.
 	EventLost EventKind = "lost"
 	// EventStopTimeout: the work did not return in time; the heartbeats ended.
 	EventStopTimeout EventKind = "stop_timeout"
+	// EventBusy: a period of four lease durations has ended in which the holder
+	// used [Lease.Do], or before which it had. Busy is how long it was at work,
+	// of Held; Share is that as a share of its capacity: see [Lease.BusyShare].
+	EventBusy EventKind = "busy"
 	// EventReleased: the record is released. Held and Busy tell how long the
 	// lease was held, and for how much of that work ran in [Lease.Do].
 	EventReleased EventKind = "released"
@@ -60,6 +64,7 @@ type Event struct {
 	Took       time.Duration // see the kind
 	Remaining  time.Duration
 	Held, Busy time.Duration
+	Share      float64
 	Err        error
 
 	// Missed counts the events before this one that were dropped because
@@ -137,7 +142,7 @@ func (e *events) hand(ev Event) {
 func (e *events) write(ev Event) {
 	level := slog.LevelInfo
 	switch ev.Kind {
-	case EventRenewed, EventStopping:
+	case EventRenewed, EventStopping, EventBusy:
 		level = slog.LevelDebug
 	case EventJeopardy, EventStopTimeout, EventEnded, EventStoreError:
 		level = slog.LevelWarn
@@ -164,6 +169,9 @@ func (e *events) write(ev Event) {
 	add("remaining", ev.Remaining)
 	add("held", ev.Held)
 	add("busy", ev.Busy)
+	if ev.Kind == EventBusy {
+		attrs = append(attrs, slog.Float64("share", ev.Share))
+	}
 	if ev.Err != nil {
 		attrs = append(attrs, slog.Any("error", ev.Err))
 	}

@@ -29,12 +29,14 @@ type leaseWait struct {
 
 // newLease returns the lease that was granted, and false if the client is
 // closed, so that it must be released again.
-func (c *Client) newLease(g protocol.Grant, data []byte) (_ *Lease, open bool) {
+func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
 	l := &Lease{
 		c: c, key: g.Record.Key, token: g.Record.Token, since: c.clock.Holder(),
-		former: previous(g, data != nil), past: pastOf(g), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
+		former: previous(g, o.Data != nil), past: pastOf(g), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), leaseKey{}, l))
+	l.meter = newMeter(c.clock.Contender(), o.Capacity)
+	l.report.run = l.reportBusy
 	l.deadline.run = l.reachDeadline
 	l.beat.run = func(time.Duration) { l.do(l.h.Step) }
 	l.limit.Store(int64(l.h.Deadline()))
@@ -216,7 +218,7 @@ func (l *Lease) note(n protocol.Note, now time.Duration) {
 		l.finish()
 	case protocol.NoteOver:
 		freed, _ := l.h.Over()
-		e.Kind, e.Held, e.Busy = EventReleased, now-l.since, time.Duration(l.busy.Load())
+		e.Kind, e.Held, e.Busy = EventReleased, now-l.since, l.meter.until(l.c.clock.Contender())
 		if freed != protocol.Released {
 			e.Kind, e.Err = EventEnded, l.h.Err()
 			if freed == protocol.Gone {
@@ -226,6 +228,7 @@ func (l *Lease) note(n protocol.Note, now time.Duration) {
 		}
 		l.c.deadlines.drop(&l.deadline)
 		close(l.over)
+		l.c.looks.drop(&l.report)
 		l.finish()
 		l.c.released(l.key)
 	}

@@ -32,11 +32,12 @@ type Lease struct {
 	// Whoever finds the clock past it makes it endedExpired, for good: a
 	// heartbeat that is confirmed at the same moment cannot move it any more.
 	limit    atomic.Int64
-	busy     atomic.Int64 // nanoseconds that Do was at work
 	progress atomic.Int64 // on the holder's clock: when Progress was called last
 
 	deadline entry // on the agenda of deadlines, which takes no lock of ours
 	beat     entry
+	report   entry // of how busy the holder is, on the agenda of looks
+	meter    *meter
 
 	mu       sync.Mutex // guards the fields below; never held across I/O
 	h        *protocol.Holder
@@ -128,31 +129,6 @@ func (l *Lease) Remaining() time.Duration {
 		return 0
 	}
 	return max(0, time.Duration(limit)-l.c.clock.Holder())
-}
-
-// Do runs work if at least need of the lease remains, and returns its error.
-// Otherwise it returns an error that matches [ErrTooLate], or what Check says,
-// and does nothing. The context of the work is that of Bind.
-//
-// The time that work takes counts as busy: see [Lease.Busy].
-func (l *Lease) Do(ctx context.Context, need time.Duration, work func(context.Context) error) error {
-	if err := l.Check(); err != nil {
-		return err
-	}
-	if left := l.Remaining(); left < need {
-		return wrap("do", l.key, refused("%w: %v is left, %v is needed", ErrTooLate, left.Round(time.Millisecond), need))
-	}
-	bound, stop := l.Bind(ctx)
-	defer stop()
-	start := l.c.clock.Contender()
-	defer func() { l.busy.Add(int64(l.c.clock.Contender() - start)) }()
-	return work(bound)
-}
-
-// Busy returns for how long the holder was at work in Do, of how long it has
-// held the lease. Work that ran in parallel counts for each.
-func (l *Lease) Busy() (busy, held time.Duration) {
-	return time.Duration(l.busy.Load()), l.c.clock.Holder() - l.since
 }
 
 // Progress says that the work moves. It matters with

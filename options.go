@@ -242,6 +242,10 @@ type AcquireOptions struct {
 	// as one request may take. Elections always have it.
 	History bool
 
+	// Capacity is how many pieces of work in [Lease.Do] the holder can do at
+	// once: what [Lease.BusyShare] is measured against. If zero, it is 1.
+	Capacity int
+
 	// Priority and PriorityPause are as in [ElectionOptions].
 	Priority      int
 	PriorityPause time.Duration
@@ -265,6 +269,9 @@ func (o *AcquireOptions) copied(lease time.Duration) (AcquireOptions, error) {
 	}
 	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
 		return c, refused("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
+	}
+	if c.Capacity < 0 {
+		return c, refused("capacity %d must not be negative", c.Capacity)
 	}
 	if c.PriorityPause < 0 || c.PriorityPause > protocol.MaxLease {
 		return c, refused("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)

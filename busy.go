@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Do runs work if at least need of the lease remains, and returns its error.
+// Otherwise it returns an error that matches [ErrTooLate], or what Check says,
+// and does nothing. The context of the work is that of Bind.
+//
+// The time that work takes counts as busy: see [Lease.Busy] and
+// [Lease.BusyShare].
+func (l *Lease) Do(ctx context.Context, need time.Duration, work func(context.Context) error) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	if left := l.Remaining(); left < need {
+		return wrap("do", l.key, refused("%w: %v is left, %v is needed", ErrTooLate, left.Round(time.Millisecond), need))
+	}
+	bound, stop := l.Bind(ctx)
+	defer stop()
+	l.work(+1)
+	defer l.work(-1)
+	return work(bound)
+}
+
+// Busy returns for how long the holder was at work in Do, of how long it has
+// held the lease. Work that is under way counts until now, and work that runs
+// in parallel counts for each.
+func (l *Lease) Busy() (busy, held time.Duration) {
+	return l.meter.until(l.c.clock.Contender()), l.c.clock.Holder() - l.since
+}
+
+// BusyShare returns which share of its capacity the holder was at work in Do
+// lately: in the last whole period of four lease durations, and since then; 1 is
+// all of it. With [AcquireOptions.Capacity] the holder says how many pieces of
+// work it can do at once.
+//
+// It is the number to plan with: a leader that is busy for 70 % of its time has
+// no more than that left to grow, and takes that much longer to catch up after
+// a takeover. [EventBusy] tells of it after each period.
+func (l *Lease) BusyShare() float64 { return l.meter.share(l.c.clock.Contender()) }
+
+// meter adds up the time at work.
+type meter struct {
+	capacity int
+
+	mu      sync.Mutex // guards the fields below; held for a moment alone
+	running int
+	at      time.Duration // until when busy is counted
+	busy    time.Duration
+	used    bool
+	from    window // where the last whole period began
+	to      window // and ended
+}
+
+// window is what the meter showed at a time.
+type window struct{ at, busy time.Duration }
+
+func newMeter(now time.Duration, capacity int) *meter {
+	return &meter{capacity: max(1, capacity), at: now, from: window{at: now}, to: window{at: now}}
+}
+
+// count adds what has passed since it was called last. The caller holds mu.
+func (m *meter) count(now time.Duration) {
+	m.busy += time.Duration(m.running) * max(0, now-m.at)
+	m.at = max(m.at, now)
+}
+
+func (m *meter) until(now time.Duration) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(now)
+	return m.busy
+}
+
+func (m *meter) add(now time.Duration, n int) (first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(now)
+	m.running += n
+	first, m.used = !m.used, true
+	return first
+}
+
+func (m *meter) share(now time.Duration) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(now)
+	return m.of(m.busy-m.from.busy, m.at-m.from.at)
+}
+
+// period ends a period, and returns what it was.
+func (m *meter) period(now time.Duration) (busy, whole time.Duration, share float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(now)
+	m.from, m.to = m.to, window{m.at, m.busy}
+	busy, whole = m.to.busy-m.from.busy, m.to.at-m.from.at
+	return busy, whole, m.of(busy, whole)
+}
+
+func (m *meter) of(busy, whole time.Duration) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return float64(busy) / float64(whole) / float64(m.capacity)
+}
+
+// busyPeriods is how many lease durations a period of the meter has: a minute
+// by default.
+const busyPeriods = 4
+
+func (l *Lease) work(n int) {
+	now := l.c.clock.Contender()
+	if l.meter.add(now, n) {
+		l.meter.period(now) // who never uses Do is told nothing
+		l.c.looks.set(&l.report, now+busyPeriods*l.c.timing.Lease)
+	}
+}
+
+// reportBusy is run at the end of a period.
+func (l *Lease) reportBusy(now time.Duration) {
+	select {
+	case <-l.over:
+		return
+	default:
+	}
+	busy, whole, share := l.meter.period(now)
+	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.Owner(), Token: l.token, Busy: busy, Held: whole, Share: share})
+	l.c.looks.set(&l.report, now+busyPeriods*l.c.timing.Lease)
+}
