@@ -474,3 +474,34 @@ func TestPriorityPause(t *testing.T) {
 		}
 	})
 }
+
+// Where the store can watch, a leader learns of a request at once.
+func TestStepDownWithAWatch(t *testing.T) {
+	for _, attentive := range []bool{true, false} {
+		t.Run(fmt.Sprint("attentive=", attentive), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, boss := w.machine("a"), w.machine("boss")
+				l := a.mustAcquire("x", &tenure.AcquireOptions{Attentive: attentive})
+				go func() {
+					<-l.Context().Done()
+					_ = l.Release(t.Context())
+				}()
+				var took time.Duration
+				time.Sleep(10 * time.Second)
+				before := a.faults.Count()
+				begun := time.Now()
+				if err := boss.StepDown(t.Context(), "x", "now"); err != nil {
+					t.Fatal(err)
+				}
+				took = time.Since(begun)
+				if quick := took < 10*time.Millisecond; quick != attentive || took > heartbeat {
+					t.Errorf("took %v", took)
+				}
+				if n := a.faults.Count() - before; attentive && n > 3 {
+					t.Errorf("the holder made %d requests: a conflict, a heartbeat, and the release", n)
+				}
+			})
+		})
+	}
+}

@@ -203,15 +203,7 @@ func (k *contest) rest() {
 	if len(k.queue) == 0 && len(k.observers) == 0 && k.unwatch != nil {
 		unwatch := k.unwatch
 		k.unwatch, k.watching = nil, false
-		// Not here: a store may take its time.
-		k.c.requests.send(unhurried, request{
-			kind: protocol.Look,
-			ask: func(context.Context) (rec, former driver.Record, err error) {
-				unwatch()
-				return rec, former, err
-			},
-			answer: func(protocol.Result) {},
-		})
+		k.c.unwatch(unwatch)
 	}
 }
 

@@ -68,7 +68,7 @@ func (e *Election) Name() string { return e.name }
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	for {
 		l, err := e.c.Acquire(ctx, e.name, &AcquireOptions{
-			Data: e.options.Data, StoreTimeout: -1, History: true, Capacity: e.options.Capacity,
+			Data: e.options.Data, StoreTimeout: -1, History: true, Attentive: true, Capacity: e.options.Capacity,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
 		})
 		if errors.Is(err, ErrExpired) {

@@ -37,12 +37,16 @@ func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), leaseKey{}, l))
 	l.meter = newMeter(c.clock.Contender(), o.Capacity)
 	l.report.run = l.reportBusy
+	l.hint.run = l.hinted
 	l.deadline.run = l.reachDeadline
 	l.beat.run = func(time.Duration) { l.do(l.h.Step) }
 	l.limit.Store(int64(l.h.Deadline()))
 	open = c.began(l)
 	c.deadlines.set(&l.deadline, l.h.Deadline())
 	l.do(l.h.Step)
+	if o.Attentive {
+		l.attend()
+	}
 	return l, open
 }
 
@@ -263,6 +267,7 @@ func (l *Lease) noteEnded() (EventKind, error) {
 func (l *Lease) finish() {
 	if !l.finished {
 		l.finished = true
+		l.unattend()
 		l.c.finished(l)
 	}
 }

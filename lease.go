@@ -36,6 +36,7 @@ type Lease struct {
 
 	deadline entry // on the agenda of deadlines, which takes no lock of ours
 	beat     entry
+	hint     entry // that the record has changed
 	report   entry // of how busy the holder is, on the agenda of looks
 	meter    *meter
 
@@ -44,6 +45,7 @@ type Lease struct {
 	cause    error // why the context was cancelled
 	waits    []leaseWait
 	over     chan struct{} // closed when nothing is sent any more
+	unwatch  func()        // ends the watch for requests
 	finished bool          // over, or quiet: the client need not wait
 }
 

@@ -242,6 +242,11 @@ type AcquireOptions struct {
 	// as one request may take. Elections always have it.
 	History bool
 
+	// Attentive has the holder learn of a request at once, where the store can
+	// watch, instead of with its next heartbeat. It costs a watch for as long
+	// as the lock is held. Elections always do it.
+	Attentive bool
+
 	// Capacity is how many pieces of work in [Lease.Do] the holder can do at
 	// once: what [Lease.BusyShare] is measured against. If zero, it is 1.
 	Capacity int

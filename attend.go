@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// attend has the store hint when a request is laid into the record, if it can
+// watch. The holder looks then, by a heartbeat that is due at once. Without a
+// hint it finds the request with its next heartbeat.
+func (l *Lease) attend() {
+	c := l.c
+	if c.watcher == nil {
+		return
+	}
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(context.Context) (rec, former driver.Record, err error) {
+			unwatch, err := c.watcher.Watch(l.key, func() { c.beats.set(&l.hint, 0) })
+			if err != nil {
+				return rec, former, err // heartbeats go on without it
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.unwatch = unwatch; l.finished {
+				l.unattend()
+			}
+			return rec, former, err
+		},
+		answer: func(protocol.Result) {},
+	})
+}
+
+// hinted is run after a hint.
+func (l *Lease) hinted(time.Duration) {
+	l.do(func(now time.Duration) protocol.Action {
+		if l.h.Cause() != protocol.None {
+			return l.h.Step(now)
+		}
+		return l.h.Renew(now)
+	})
+}
+
+// unattend ends the watch. The caller holds the lease.
+func (l *Lease) unattend() {
+	l.c.beats.drop(&l.hint)
+	if l.unwatch == nil {
+		return
+	}
+	l.c.unwatch(l.unwatch)
+	l.unwatch = nil
+}
+
+// unwatch ends a watch, not here: a store may take its time.
+func (c *Client) unwatch(unwatch func()) {
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(context.Context) (rec, former driver.Record, err error) {
+			unwatch()
+			return rec, former, err
+		},
+		answer: func(protocol.Result) {},
+	})
+}
