@@ -378,40 +378,6 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.finish(Gone, a)
 }
 
-// term says whether rec shows this holder's term. The store has seen nothing
-// of another holder then: somebody has laid a request into the record.
-func (h *Holder) term(rec driver.Record) bool {
-	return rec.State == driver.Held && rec.Owner == h.rec.Owner && rec.Token == h.rec.Token
-}
-
-// adopt goes on from a record of this term that somebody else has written. It
-// is no sign of life of this holder: the lease goes on from the confirmed
-// start, not from now. All attempts until now were from another version, so
-// that none of them can be applied any more.
-func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
-	h.rec, h.unknown = rec, h.unknown[:0]
-	h.retry = now
-	if h.adopted > 0 { // once is a request; more is somebody who does not stop
-		h.retry += h.t.backoff(h.env, h.adopted)
-	}
-	h.adopted++
-	h.heed(now, a)
-}
-
-// heed ends the right to act if the record carries a request. One that comes
-// when it has ended already counts for the release alone.
-func (h *Holder) heed(now time.Duration, a *Action) {
-	if h.asked != nil || len(h.rec.Requests) == 0 {
-		return
-	}
-	q := h.rec.Requests[0]
-	if q.Kind != driver.StepDown && q.Kind != driver.HandOver {
-		return // of a later version, perhaps; it stays in the record
-	}
-	h.asked = &q
-	h.end(now, Asked, a)
-}
-
 func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
 	h.failures, h.retry, h.lastErr, h.adopted = 0, now, nil, 0
@@ -492,31 +458,6 @@ func (h *Holder) request(now time.Duration) *Request {
 	}
 	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: h.data}
 	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
-}
-
-// left returns the record as it is when the holder has gone: free, or kept for
-// whom it was asked to make way for.
-func (h *Holder) left(version string) driver.Record {
-	end := h.why()
-	if end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver {
-		return reserved(h.rec, version, h.asked.To, h.t.Reservation(), driver.EndHandedOver, h.asked)
-	}
-	return freed(h.rec, version, end, h.asked)
-}
-
-// why returns how the tenure ends, as others shall know it.
-func (h *Holder) why() driver.EndReason {
-	switch {
-	case h.cause == Stalled:
-		return driver.EndStalled
-	case h.quiet:
-		return driver.EndStopTimeout
-	case h.expired:
-		return driver.EndExpired
-	case h.asked != nil:
-		return driver.EndSteppedDown
-	}
-	return driver.EndReleased
 }
 
 func (h *Holder) period() time.Duration {

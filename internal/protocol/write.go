@@ -152,39 +152,6 @@ func (as attempts) released() bool {
 	return false
 }
 
-// freed returns rec as it is left when nobody holds the lock any more: without
-// requests, with how the tenure ended, and by whose request.
-func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
-	next := rec.Clone()
-	next.Version, next.State, next.Requests = version, driver.Released, nil
-	if rec.State != driver.Reserved {
-		next.End, next.Asked = end, asked
-		return next
-	}
-	// A reservation that nobody took: what is left is the tenure before it.
-	if t := next.Prev; t != nil {
-		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
-		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
-		next.Prev = nil
-	}
-	return next
-}
-
-// reserved returns rec as it is left when its holder's tenure has ended and the
-// lock is kept for an owner, or for nobody, for the given time.
-func reserved(rec driver.Record, version, owner string, wait time.Duration, end driver.EndReason, asked *driver.Request) driver.Record {
-	next := rec.Clone()
-	ended := rec
-	ended.Requests, ended.End, ended.Asked = nil, end, asked
-	next.Prev = ended.Tenure(end)
-	next.Version, next.Beat, next.State = version, version, driver.Reserved
-	next.Owner, next.Host, next.Label, next.Priority = owner, "", "", 0
-	next.Lease, next.Heartbeat = wait, 0
-	next.Requests, next.End, next.Asked = nil, "", nil
-	next.Since, next.Until = time.Time{}, time.Time{}
-	return next
-}
-
 func (as attempts) without(version string) attempts {
 	kept := as[:0]
 	for _, a := range as {

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// term says whether rec shows this holder's term. The store has seen nothing
+// of another holder then: somebody has laid a request into the record.
+func (h *Holder) term(rec driver.Record) bool {
+	return rec.State == driver.Held && rec.Owner == h.rec.Owner && rec.Token == h.rec.Token
+}
+
+// adopt goes on from a record of this term that somebody else has written. It
+// is no sign of life of this holder: the lease goes on from the confirmed
+// start, not from now. All attempts until now were from another version, so
+// that none of them can be applied any more.
+func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
+	h.rec, h.unknown = rec, h.unknown[:0]
+	h.retry = now
+	if h.adopted > 0 { // once is a request; more is somebody who does not stop
+		h.retry += h.t.backoff(h.env, h.adopted)
+	}
+	h.adopted++
+	h.heed(now, a)
+}
+
+// heed ends the right to act if the record carries a request. One that comes
+// when it has ended already counts for the release alone.
+func (h *Holder) heed(now time.Duration, a *Action) {
+	if h.asked != nil || len(h.rec.Requests) == 0 {
+		return
+	}
+	q := h.rec.Requests[0]
+	if q.Kind != driver.StepDown && q.Kind != driver.HandOver {
+		return // of a later version, perhaps; it stays in the record
+	}
+	h.asked = &q
+	h.end(now, Asked, a)
+}
+
+// left returns the record as it is when the holder has gone: free, or kept for
+// whom it was asked to make way for.
+func (h *Holder) left(version string) driver.Record {
+	end := h.why()
+	if end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver {
+		return reserved(h.rec, version, h.asked.To, h.t.Reservation(), driver.EndHandedOver, h.asked)
+	}
+	return freed(h.rec, version, end, h.asked)
+}
+
+// why returns how the tenure ends, as others shall know it.
+func (h *Holder) why() driver.EndReason {
+	switch {
+	case h.cause == Stalled:
+		return driver.EndStalled
+	case h.quiet:
+		return driver.EndStopTimeout
+	case h.expired:
+		return driver.EndExpired
+	case h.asked != nil:
+		return driver.EndSteppedDown
+	}
+	return driver.EndReleased
+}
+
+// freed returns rec as it is left when nobody holds the lock any more: without
+// requests, with how the tenure ended, and by whose request.
+func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
+	next := rec.Clone()
+	next.Version, next.State, next.Requests = version, driver.Released, nil
+	if rec.State != driver.Reserved {
+		next.End, next.Asked = end, asked
+		return next
+	}
+	// A reservation that nobody took: what is left is the tenure before it.
+	if t := next.Prev; t != nil {
+		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
+		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
+		next.Prev = nil
+	}
+	return next
+}
+
+// reserved returns rec as it is left when its holder's tenure has ended and the
+// lock is kept for an owner, or for nobody, for the given time.
+func reserved(rec driver.Record, version, owner string, wait time.Duration, end driver.EndReason, asked *driver.Request) driver.Record {
+	next := rec.Clone()
+	ended := rec
+	ended.Requests, ended.End, ended.Asked = nil, end, asked
+	next.Prev = ended.Tenure(end)
+	next.Version, next.Beat, next.State = version, version, driver.Reserved
+	next.Owner, next.Host, next.Label, next.Priority = owner, "", "", 0
+	next.Lease, next.Heartbeat = wait, 0
+	next.Requests, next.End, next.Asked = nil, "", nil
+	next.Since, next.Until = time.Time{}, time.Time{}
+	return next
+}
