@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// watchCounter is a store that knows how many watches are on.
+type watchCounter struct {
+	*memstore.Store
+	on atomic.Int64
+}
+
+func (s *watchCounter) Watch(key string, hint func()) (func(), error) {
+	stop, err := s.Store.Watch(key, hint)
+	if err != nil {
+		return nil, err
+	}
+	s.on.Add(1)
+	var ended atomic.Bool
+	return func() {
+		stop()
+		if ended.CompareAndSwap(false, true) {
+			s.on.Add(-1)
+		}
+	}, nil
+}
+
+// A watch is on for as long as somebody waits, observes or leads, and no
+// longer: a program that takes many locks in turn does not gather watches.
+func TestWatchesAreEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchCounter{Store: memstore.New()}
+		client := func() *tenure.Client {
+			c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+			return c
+		}
+		on := func(n int64, when string) {
+			t.Helper()
+			synctest.Wait()
+			if got := store.on.Load(); got != n {
+				t.Errorf("%s: %d watches, want %d", when, got, n)
+			}
+		}
+		a, b := client(), client()
+		l, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{Attentive: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		on(1, "a attentive holder")
+		ctx, stop := context.WithCancel(t.Context())
+		waits := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		time.Sleep(time.Second)
+		on(2, "and a waiter")
+		stop()
+		want(t, <-waits, context.Canceled)
+		on(1, "the waiter has given up")
+		ctx, stop = context.WithCancel(t.Context())
+		done := started(func() error {
+			for range b.Election("x", nil).Observe(ctx) { //nolint:revive // it only has to run
+			}
+			return nil
+		})
+		time.Sleep(time.Second)
+		on(2, "an observer")
+		stop()
+		<-done
+		on(1, "no observer")
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		on(0, "released")
+	})
+}
+
+// What changes between the first look and the watch is seen, because the watch
+// is followed by a look of its own.
+func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		b := w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+		l := a.mustAcquire("x", nil)
+		// The watch takes a second to set up, and the release comes within it: the
+		// hint that follows from the watch is all there is.
+		slow := &slowWatch{Store: b.faults.Driver(), delay: time.Second}
+		c, err := tenure.New(slow, &tenure.Options{Owner: "b", RefreshPeriod: time.Hour, Clock: tenure.MonotonicClock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(t.Context()) }()
+		begun := time.Now()
+		got := started(func() error {
+			l, err := c.Acquire(t.Context(), "x", nil)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			return err
+		})
+		time.Sleep(time.Second / 2)
+		a.mustRelease(l)
+		want(t, <-got, nil)
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("seen after %v", took)
+		}
+	})
+}
+
+// slowWatch takes its time to set up a watch, and sees nothing before.
+type slowWatch struct {
+	driver.Store
+	delay time.Duration
+}
+
+func (s *slowWatch) Watch(key string, hint func()) (func(), error) {
+	time.Sleep(s.delay)
+	return s.Store.(driver.Watcher).Watch(key, hint)
+}
+
+// Who comes next in the queue of a process knows what the one before it saw: it
+// makes no claim of its own on a lock that is held.
+func TestNextInTheQueueMakesNoClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		first := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		time.Sleep(time.Second)
+		second := started(func() error {
+			l, err := b.Acquire(t.Context(), "x", nil)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			return err
+		})
+		time.Sleep(time.Second)
+		stop()
+		want(t, <-first, context.Canceled)
+		time.Sleep(10 * time.Second)
+		if n := b.faults.Count(faultstore.OpClaim, faultstore.OpTakeover); n != 1 {
+			t.Errorf("%d claims of two waiters on a held lock", n)
+		}
+		a.mustRelease(l)
+		want(t, <-second, nil)
+	})
+}
