@@ -8,6 +8,7 @@ require (
 	github.com/tenurelock/tenure v0.1.0
 	github.com/tenurelock/tenure/sqlitestore v0.1.0
 	go.uber.org/goleak v1.3.0
+	modernc.org/sqlite v1.60.0
 	pgregory.net/rapid v1.3.0
 )
 
@@ -22,5 +23,4 @@ require (
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-	modernc.org/sqlite v1.60.0 // indirect
 )

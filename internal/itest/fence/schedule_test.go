@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/tenurelock/tenure/fence"
+)
+
+// SQLite in Go under the race detector takes about 1 ms for a transaction, so
+// that most worlds are of a leader and its successor, and some have a third.
+func actorsOf(seed uint64) int {
+	if seed%5 == 0 {
+		return 3
+	}
+	return 2
+}
+
+// world is one schedule of actors that believe to hold a lock. An actor is a
+// coroutine that runs until it pauses, with a connection of its own, so that
+// each world is a function of its seed. Nothing waits: an actor that finds the
+// database busy pauses and begins its transaction again.
+type world struct {
+	ctx      context.Context
+	resource string
+	lock     uint64 // the token of its holder
+	refused  int
+	busied   int
+}
+
+// newWorld returns a world in which the lock has been held often before, so
+// that a few resources serve all worlds, and the table stays small.
+func newWorld(ctx context.Context, seed uint64) *world {
+	return &world{ctx: ctx, resource: fmt.Sprint("ledger ", seed%20), lock: seed * tokensEach}
+}
+
+type actor struct {
+	w     *world
+	conn  *sql.Conn
+	ready *prepared
+	token uint64
+	pause func()
+}
+
+// write is one transaction of an actor, or several.
+type write func(*actor) error
+
+// run is the life of a holder: take the token, check, and write.
+func (a *actor) run(write write) {
+	a.pause()
+	a.w.lock++
+	a.token = a.w.lock
+	a.pause()
+	if a.w.lock != a.token {
+		return // its lease says so
+	}
+	for {
+		a.pause()
+		switch err := write(a); {
+		case err == nil:
+			return
+		case busy(err):
+			a.w.busied++
+		case errors.Is(err, fence.ErrStale):
+			a.w.refused++
+			return
+		default:
+			panic(err)
+		}
+	}
+}
+
+func (w *world) schedule(seed uint64, conns []*sql.Conn, ready *prepared, write write) {
+	type step = func() (struct{}, bool)
+	var able []step
+	for _, conn := range conns {
+		next, stop := iter.Pull(func(yield func(struct{}) bool) {
+			a := &actor{w: w, conn: conn, ready: ready, pause: func() { yield(struct{}{}) }}
+			a.run(write)
+		})
+		defer stop()
+		able = append(able, next)
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	for len(able) > 0 {
+		i := random.IntN(len(able))
+		if _, more := able[i](); !more {
+			able = append(able[:i], able[i+1:]...)
+		}
+	}
+}
+
+// unguarded writes in a transaction, as who relies on the lease alone does.
+func unguarded(a *actor) error {
+	return transaction(a, func(tx *sql.Tx) error { return nil })
+}
+
+func transaction(a *actor, check func(*sql.Tx) error) error {
+	tx, err := a.conn.BeginTx(a.w.ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	a.pause()
+	if err := check(tx); err != nil {
+		return err
+	}
+	a.pause()
+	if err := note(a.w.ctx, a.ready.in(tx), a.w.resource, a.token); err != nil {
+		return err
+	}
+	a.pause()
+	return tx.Commit()
+}
+
+// guarded has the guard in the transaction.
+func guarded(guard *fence.SQL) write {
+	return func(a *actor) error {
+		return transaction(a, func(tx *sql.Tx) error { return guard.Guard(a.w.ctx, a.ready.in(tx), a.w.resource, a.token) })
+	}
+}
+
+// apart asks the guard in a transaction of its own, before that of the write.
+func apart(guard *fence.SQL) write {
+	return func(a *actor) error {
+		tx, err := a.conn.BeginTx(a.w.ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := guard.Guard(a.w.ctx, a.ready.in(tx), a.w.resource, a.token); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return unguarded(a)
+	}
+}
+
+func TestInterleavings(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		interleavings uint64 // from the same seeds
+		sound         bool
+		way           func(*fence.SQL) write
+	}{
+		{"no guard", 500, false, func(*fence.SQL) write { return unguarded }},
+		{"guard in another transaction", 500, false, apart},
+		{"guard in the transaction", 10_000, true, guarded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t, "0")
+			way := c.way(newSQL(t, db, nil))
+			ctx := context.WithoutCancel(t.Context()) // one that ends costs a goroutine for each statement
+			conns := make([]*sql.Conn, actorsOf(0))
+			for i := range conns {
+				var err error
+				if conns[i], err = db.Conn(ctx); err != nil {
+					t.Fatal(err)
+				}
+				defer conns[i].Close()
+			}
+			ready := &prepared{db: db, statements: map[string]*sql.Stmt{}}
+			refused, busied := 0, 0
+			for seed := range c.interleavings {
+				w := newWorld(ctx, seed)
+				w.schedule(seed, conns[:actorsOf(seed)], ready, way)
+				refused += w.refused
+				busied += w.busied
+			}
+			writes, stale := tally(t, db)
+			t.Logf("%d schedules: %d with a stale write; %d writes were committed, %d refused, %d found the database busy",
+				c.interleavings, stale, writes, refused, busied)
+			judge(t, c.sound, stale, refused)
+			if busied == 0 {
+				t.Error("no two transactions met")
+			}
+		})
+	}
+}
+
+func judge(t *testing.T, sound bool, stale, refused int) {
+	t.Helper()
+	switch {
+	case sound && stale > 0:
+		t.Errorf("a stale write was committed in %d schedules", stale)
+	case sound && refused == 0:
+		t.Error("nothing was refused: the schedules do not reach the guard")
+	case !sound && stale == 0:
+		t.Error("no stale write was committed: the schedules would not find a broken guard")
+	}
+}
+
+type actorKey struct{}
+
+// The gate in SQL is what the HTTP handler stands on here. Actors write in the
+// gate's transaction, and pause on their way and inside.
+func TestGateInterleavings(t *testing.T) {
+	t.Parallel()
+	const interleavings = 500
+	db := open(t, "0")
+	guard := newSQL(t, db, nil)
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := r.Context().Value(actorKey{}).(*actor)
+		tx, ok := fence.TxFromContext(r.Context())
+		if !ok {
+			panic("no transaction")
+		}
+		a.pause()
+		if err := note(r.Context(), tx, a.w.resource, a.token); err != nil {
+			panic(err)
+		}
+		a.pause()
+	})
+	var failed error
+	h := fence.Handler(guard.Gate(db), next, &fence.HandlerOptions{OnError: func(_ *http.Request, err error) { failed = err }})
+	refused, busied := 0, 0
+	for seed := range uint64(interleavings) {
+		w := newWorld(context.WithoutCancel(t.Context()), seed)
+		w.schedule(seed, make([]*sql.Conn, actorsOf(seed)), nil, func(a *actor) error {
+			r := httptest.NewRequestWithContext(context.WithValue(w.ctx, actorKey{}, a), http.MethodPut, "/", nil)
+			fence.SetHeader(r.Header, fence.Fixed(w.resource, a.token))
+			a.pause()
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, r)
+			if answer.Code >= http.StatusInternalServerError {
+				return failed // nothing runs beside us: it is ours
+			}
+			return fence.Refusal(answer.Result())
+		})
+		refused += w.refused
+		busied += w.busied
+	}
+	writes, stale := tally(t, db)
+	t.Logf("%d schedules: %d with a stale write; %d writes were committed, %d refused, %d found the database busy",
+		interleavings, stale, writes, refused, busied)
+	judge(t, true, stale, refused)
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/tenurelock/tenure/fence"
+)
+
+// open returns a database in a file of its own with the guard's table and one
+// that notes each write in the order in which they are committed: SQLite has
+// one writer at a time. Nothing is flushed: no power fails here.
+func open(t *testing.T, busyTimeout string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "data.db")+
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout("+busyTimeout+")")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE write (seq INTEGER PRIMARY KEY, resource TEXT NOT NULL, token BIGINT NOT NULL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func newSQL(t *testing.T, db *sql.DB, options *fence.SQLOptions) *fence.SQL {
+	t.Helper()
+	guard, err := fence.NewSQL(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it may be there
+		if err := guard.CreateTable(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return guard
+}
+
+// note is a write of the work.
+func note(ctx context.Context, tx fence.Conn, resource string, token uint64) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO write (resource, token) VALUES (?, ?)", resource, int64(token))
+	return err
+}
+
+// tokensEach is how many tokens one world may use.
+const tokensEach = 10
+
+// tally counts the writes that were committed, and the worlds in which one was
+// committed after one under a higher token.
+func tally(t *testing.T, db *sql.DB) (writes, stale int) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), `
+		SELECT count(*), count(DISTINCT CASE WHEN token < highest THEN token / ? END) FROM (
+			SELECT resource, token, max(token) OVER (PARTITION BY resource ORDER BY seq) AS highest FROM write)`, tokensEach).Scan(&writes, &stale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writes, stale
+}
+
+// busy reports whether another transaction has the write lock, or has written
+// since this one began to read. The whole transaction is begun again then.
+func busy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
+// prepared keeps the statements of a database, because to read one takes
+// SQLite longer than to do it, under the race detector.
+type prepared struct {
+	db         *sql.DB
+	statements map[string]*sql.Stmt
+}
+
+// in returns a connection to the guard that runs them in the transaction.
+func (p *prepared) in(tx *sql.Tx) fence.Conn { return preparedTx{p, tx} }
+
+type preparedTx struct {
+	p  *prepared
+	tx *sql.Tx
+}
+
+func (c preparedTx) statement(ctx context.Context, query string) *sql.Stmt {
+	s := c.p.statements[query]
+	if s == nil {
+		var err error
+		if s, err = c.p.db.PrepareContext(ctx, query); err != nil {
+			panic(err)
+		}
+		c.p.statements[query] = s
+	}
+	return c.tx.StmtContext(ctx, s)
+}
+
+func (c preparedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return c.statement(ctx, query).ExecContext(ctx, args...)
+}
+
+func (c preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return c.statement(ctx, query).QueryRowContext(ctx, args...)
+}
