@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tasks runs an application as a group of tasks: some of every
+// replica, some of the leader alone, some of those who follow it.
+//
+//	group := tasks.New(client.Election("scheduler", nil), nil)
+//	group.Always("http", serve)          // func(ctx context.Context) error
+//	group.Leading("scheduler", schedule) // func(ctx context.Context, lease *tenure.Lease) error
+//	group.Following("proxy", forward)    // func(ctx context.Context, followed *tasks.Followed) error
+//	err := group.Run(ctx)
+//
+// Tasks are started in the order in which they were added, and stopped in the
+// reverse order, each one when the one after it has returned: a task can count
+// on those that were added before it. To stop a task is to end its context,
+// and to wait for it to return. The cause of the context says why.
+//
+// A replica follows until it is elected. Then its following tasks are stopped,
+// and after them its leading tasks are started. When the leadership ends, the
+// leading tasks are stopped, the replica campaigns again, and the following
+// tasks are started again. A leading task that returns nil is done for this
+// tenure; the replica goes on leading, even if nothing is left to do, because
+// the next leader would begin all over again. A task that has done what the
+// whole group is for returns [ErrStop].
+//
+// The leader tells the others something through its data:
+// [tenure.ElectionOptions], and [tenure.Lease.SetData] in a leading task.
+// Following tasks see it in [Followed]. An Always task that wants to know who
+// leads asks [tenure.Election.Observe].
+//
+// # The stop
+//
+// The group stops on a signal, at the end of Run's context, on the first error
+// or panic of a task, and when the election cannot be used any more. First the
+// leading tasks are stopped, and the lock is released; or the candidacy is
+// withdrawn and the following tasks are stopped. Then those that always run.
+//
+// # Guarantees
+//
+// A leading task is started only while the lease is good, and no leading task
+// is under way when the lock is released: not after an error, not after a
+// panic, not in a stop that takes too long. While a leading task runs on after
+// it was told to stop, heartbeats cover it, until the group has given it up
+// and [tenure.Options.StopTimeout] has passed after that. Then the record runs
+// out by itself.
+//
+// Leading and following tasks of one group never run at the same time.
+//
+// When the lease is lost, or the leader is asked to step down, all leading
+// tasks are told at once, not one after the other: none of them has time to
+// wait for another. Following tasks are started again, and the next campaign
+// begins, when all of them have returned.
+//
+// A panic is never swallowed. Run hands the first one on when the group has
+// stopped and the lock is released; further ones are logged.
+//
+// # What is not guaranteed
+//
+// The group does not know when a task is ready, only that it was started. Who
+// needs another task to be ready asks it.
+//
+// A task that takes no notice of its context cannot be stopped. After
+// [Options.StopTimeout] Run gives it up, stops the others, and returns an
+// error that names it, while it still runs: the process should end then. A
+// leading task in that state can come to run beside the next leader's, as any
+// work can that was paused between its last check and its write. Fence where
+// that matters: see [tenure.Lease.Token].
+//
+// Following tasks see the leader as others do, later than it changes. In a
+// process that is paused at that moment they can see this replica itself, just
+// elected. Between two leaders,
+// and right after the start, there may be neither leading nor following tasks.
+package tasks

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Followed tells a following task whom it follows. All methods may be called
+// concurrently.
+type Followed struct {
+	settle  func()        // closes settled
+	settled chan struct{} // closed when following tasks need not wait any longer
+	over    chan struct{} // closed when this replica does not follow any more
+
+	mu      sync.Mutex // guards the fields below
+	own     uint64     // this replica's own tenures have this token or a lower one
+	leader  tenure.Leader
+	version uint64        // of leader, one higher with each change; 0 if nothing is known
+	changed chan struct{} // closed and replaced with each change
+}
+
+func newFollowed(own uint64) *Followed {
+	f := &Followed{own: own, settled: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+	f.settle = sync.OnceFunc(func() { close(f.settled) })
+	return f
+}
+
+// Leader returns who leads, as far as is known, and [tenure.Leader.None] if
+// nobody does or nothing is known yet. An error of the store changes nothing,
+// until the leader counts as dead.
+func (f *Followed) Leader() tenure.Leader {
+	l, _, _ := f.state()
+	return l
+}
+
+func (f *Followed) state() (l tenure.Leader, version uint64, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l = f.leader
+	l.Data = bytes.Clone(l.Data)
+	return l, f.version, f.changed
+}
+
+// Changes yields who leads, as soon as that is known and after every change,
+// of the data too, nobody included. It ends with ctx, and when this replica
+// does not follow any more. It yields the latest state: a slow loop skips some,
+// and holds up nobody.
+func (f *Followed) Changes(ctx context.Context) iter.Seq[tenure.Leader] {
+	return func(yield func(tenure.Leader) bool) {
+		seen := uint64(0)
+		for ctx.Err() == nil {
+			l, version, changed := f.state()
+			if version != seen {
+				seen = version
+				if !yield(l) {
+					return
+				}
+				continue
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			case <-f.over:
+				return
+			}
+		}
+	}
+}
+
+// Each runs work for each leader, one after the other. The context of work
+// ends with ctx, and when that leader is not known to lead any more, with
+// [ErrLeaderChanged]; Each then waits for it to return, and drops its error.
+// New data of the same leader does not end it: see [Followed.Leader].
+//
+// Work that returns nil before that is not run again for the same leader. An
+// error ends Each, which returns it. It returns ctx's error when ctx ends.
+func (f *Followed) Each(ctx context.Context, work func(ctx context.Context, leader tenure.Leader) error) error {
+	served := uint64(0)
+	for l := range f.Changes(ctx) {
+		if l.None() || l.Token == served {
+			continue
+		}
+		changed, err := f.serve(ctx, l, work)
+		switch {
+		case changed:
+		case err != nil:
+			return err
+		default:
+			served = l.Token
+		}
+	}
+	return ctx.Err()
+}
+
+// serve runs work for one leader, and reports whether that leader has changed
+// meanwhile.
+func (f *Followed) serve(ctx context.Context, l tenure.Leader, work func(context.Context, tenure.Leader) error) (changed bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	defer func() {
+		cancel(errEnded)
+		<-watched
+	}()
+	go func() {
+		defer close(watched)
+		for now := range f.Changes(ctx) {
+			if now.Token != l.Token {
+				cancel(ErrLeaderChanged)
+				return
+			}
+		}
+	}()
+	err = work(ctx, l)
+	return context.Cause(ctx) == ErrLeaderChanged, err //nolint:errorlint // our own cause, as it is
+}
+
+// set notes who leads, by what was seen.
+func (f *Followed) set(l tenure.Leader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.Token <= f.own {
+		l = tenure.Leader{} // a tenure of our own, which has ended
+	}
+	f.put(l)
+	if !l.None() {
+		f.settle()
+	}
+}
+
+// disown says that tenures up to this token are this replica's own.
+func (f *Followed) disown(token uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.own = token
+	if l := f.leader; !l.None() && l.Token <= token {
+		f.put(tenure.Leader{})
+	}
+}
+
+// put notes a leader, and tells of it if it is news. The caller holds f.
+func (f *Followed) put(l tenure.Leader) {
+	if f.version > 0 && l.Token == f.leader.Token && l.Owner == f.leader.Owner && bytes.Equal(l.Data, f.leader.Data) {
+		return
+	}
+	f.leader = l
+	f.version++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}

@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tasks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/tasks"
+)
+
+func describe(l tenure.Leader) string {
+	if l.None() {
+		return "nobody"
+	}
+	return fmt.Sprintf("%s%d %q", l.Owner, l.Token, l.Data)
+}
+
+// watcher adds a following task that notes what it sees.
+func (r *replica) watcher(see func(context.Context, *tasks.Followed)) {
+	r.plain = true
+	r.Following("watcher", func(ctx context.Context, f *tasks.Followed) error {
+		r.enter("following", "watcher")
+		defer r.leave("following")
+		see(ctx, f)
+		return ctx.Err()
+	})
+}
+
+// expectSkipping compares the journal, in which an entry may be missing: who is
+// elected at once has no time to see it.
+func (s *stage) expectSkipping(entry, want string) {
+	s.t.Helper()
+	if got := strings.ReplaceAll(s.story(), entry+", ", ""); got != want {
+		s.t.Errorf("journal:\n got %s\nwant %s", got, want)
+	}
+}
+
+func (r *replica) noteChanges() {
+	r.watcher(func(ctx context.Context, f *tasks.Followed) {
+		for l := range f.Changes(ctx) {
+			r.s.note("%s sees %s", r.owner, describe(l))
+			if now := f.Leader(); now.Token < l.Token {
+				r.s.t.Errorf("the leader is %v after %v was seen", now, l)
+			}
+		}
+	})
+}
+
+// A leader tells its followers things through its data; the next one goes on,
+// and nobody sees a tenure of its own.
+func TestFollowersSeeTheLeaderAndItsData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		replicas := map[string]*replica{}
+		stops := map[string]context.CancelFunc{}
+		ended := map[string]<-chan result{}
+		for _, owner := range []string{"a", "b", "c"} {
+			r := s.replica(owner)
+			replicas[owner] = r
+			r.noteChanges()
+			r.Leading("leader", func(ctx context.Context, l *tenure.Lease) error {
+				r.enter("leading", "leader")
+				defer r.leave("leading")
+				s.note("%s leads", owner)
+				select {
+				case <-time.After(lease):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if err := l.SetData(ctx, []byte("news of "+owner)); err != nil {
+					return err
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}
+		start := func(owner string) {
+			ctx, stop := context.WithCancel(t.Context())
+			stops[owner], ended[owner] = stop, replicas[owner].run(ctx)
+			time.Sleep(3 * time.Second)
+		}
+		start("a")
+		s.expect("a leads")
+		start("b")
+		s.expect(`b sees a1 "from a"`)
+		time.Sleep(lease)
+		s.expect(`b sees a1 "news of a"`)
+		stops["a"]()
+		(<-ended["a"]).check(t, nil)
+		time.Sleep(3 * time.Second)
+		s.expectSkipping("b sees nobody", "release, b leads")
+		start("c")
+		s.expect(`c sees b2 "from b"`)
+
+		// The leader is cut off.
+		replicas["b"].faults.SetBlackHole(true)
+		time.Sleep(2 * lease)
+		s.expectSkipping("c sees nobody", "c leads")
+		replicas["b"].faults.SetBlackHole(false)
+		time.Sleep(lease)
+		story := strings.ReplaceAll(s.story(), "release, ", "")
+		if story = strings.TrimPrefix(story, `b sees c3 "from c", `); story != `b sees c3 "news of c"` {
+			t.Errorf("journal %q", story)
+		}
+		for owner, stop := range stops {
+			stop()
+			if owner != "a" {
+				(<-ended[owner]).check(t, nil)
+			}
+		}
+	})
+}
+
+// A leader whose writes are lost begins to follow while the record still shows
+// its own tenure: that is nobody.
+func TestNobodyFollowsItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		r := s.replica("a")
+		r.noteChanges()
+		r.add("l1", act{quiet: true})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := r.run(ctx)
+		time.Sleep(lease)
+		remove := r.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op.IsWrite() },
+			Fault: faultstore.LoseRequest(),
+		})
+		time.Sleep(4 * lease)
+		if story := strings.ReplaceAll(s.story(), "release, ", ""); story != "a sees nobody" {
+			t.Errorf("journal %q", story)
+		}
+		remove()
+		stop()
+		(<-ended).check(t, nil)
+	})
+}
+
+// A following task that takes its time to stop does not see the tenure that it
+// makes way for.
+func TestStoppingFollowerDoesNotSeeItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		rival := s.lead("rival")
+		r := s.replica("a")
+		r.watcher(func(ctx context.Context, f *tasks.Followed) {
+			<-ctx.Done()
+			time.Sleep(5 * time.Second)
+			s.note("sees %s", describe(f.Leader()))
+		})
+		r.add("l1", act{quiet: true})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := r.run(ctx)
+		time.Sleep(lease)
+		if err := rival.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(lease)
+		s.expect("sees nobody")
+		stop()
+		(<-ended).check(t, nil)
+	})
+}
+
+// An error of the store does not change who is followed; a leader that shows no
+// sign of life does. The same leader may come back.
+func TestFollowedWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.lead("rival")
+		r := s.replica("b")
+		r.noteChanges() // no leading task: it does not campaign
+		ctx, stop := context.WithCancel(t.Context())
+		ended := r.run(ctx)
+		time.Sleep(lease)
+		s.expect(`b sees rival1 ""`)
+		r.faults.SetBlackHole(true)
+		time.Sleep(lease / 2)
+		s.expect("")
+		time.Sleep(lease)
+		s.expect("b sees nobody")
+		r.faults.SetBlackHole(false)
+		time.Sleep(lease)
+		s.expect(`b sees rival1 ""`)
+		stop()
+		(<-ended).check(t, nil)
+	})
+}
+
+// A slow loop over the changes skips states and holds up nobody, the handle
+// ends with the following, and its data is the caller's own.
+func TestChangesSkipAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		rival := s.lead("rival")
+		r := s.replica("b")
+		var seen []string
+		over := make(chan string, 1)
+		r.watcher(func(ctx context.Context, f *tasks.Followed) {
+			go func() {
+				for range f.Changes(context.WithoutCancel(ctx)) {
+				}
+				over <- describe(f.Leader())
+			}()
+			for l := range f.Changes(ctx) {
+				seen = append(seen, string(l.Data))
+				clear(l.Data)
+				if got := f.Leader().Data; bytes.IndexByte(got, 0) >= 0 {
+					t.Errorf("data %q: it is shared", got)
+				}
+				select {
+				case <-time.After(5 * lease):
+				case <-ctx.Done():
+				}
+			}
+		})
+		ended := r.run(t.Context())
+		for i := range 20 {
+			time.Sleep(lease)
+			if err := rival.SetData(t.Context(), fmt.Append(nil, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * lease)
+		r.signals <- syscall.SIGTERM
+		(<-ended).check(t, nil)
+		if len(seen) < 4 || len(seen) > 7 {
+			t.Errorf("saw %q", seen)
+		}
+		if last := seen[len(seen)-1]; last != "19" {
+			t.Errorf("saw %q last", last)
+		}
+		if last := <-over; last != `rival1 "19"` {
+			t.Errorf("leader at the end: %s", last)
+		}
+	})
+}
+
+// Each runs its work once for each leader, and never twice at once.
+func TestEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		rivals := []*replica{s.replica("r1"), s.replica("r2"), s.replica("r3"), s.replica("r4")}
+		b := s.replica("b")
+		b.watcher(func(ctx context.Context, f *tasks.Followed) {
+			working := 0
+			err := f.Each(ctx, func(ctx context.Context, l tenure.Leader) error {
+				if working++; working != 1 {
+					t.Error("work runs twice at once")
+				}
+				defer func() { working-- }()
+				s.note("serve %s", l.Owner)
+				switch l.Token {
+				case 2:
+					return nil // done with this leader
+				case 4:
+					return errTask
+				}
+				<-ctx.Done()
+				s.note("%v", context.Cause(ctx))
+				time.Sleep(time.Second)
+				return errors.New("dropped")
+			})
+			s.note("each: %v", err)
+		})
+		ended := b.run(t.Context())
+		for _, r := range rivals {
+			l, err := r.client.Acquire(t.Context(), election, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(lease)
+			if err := l.SetData(t.Context(), []byte("still "+l.Owner())); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(lease)
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(lease)
+		}
+		// The group was done when Each was: there is nothing else in it.
+		(<-ended).check(t, nil)
+		s.expect("serve r1, leader changed, serve r2, serve r3, leader changed, serve r4, each: task failed")
+	})
+}
+
+// A leader that counted as dead and comes back is served again; the end of the
+// group ends Each with the context's error.
+func TestEachServesALeaderThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.lead("rival")
+		b := s.replica("b")
+		b.watcher(func(ctx context.Context, f *tasks.Followed) {
+			err := f.Each(ctx, func(ctx context.Context, l tenure.Leader) error {
+				s.note("serve %s", l.Owner)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			s.note("each: %v", err)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := b.run(ctx)
+		time.Sleep(lease)
+		b.faults.SetBlackHole(true)
+		time.Sleep(2 * lease)
+		b.faults.SetBlackHole(false)
+		time.Sleep(lease)
+		stop()
+		(<-ended).check(t, nil)
+		s.expect("serve rival, serve rival, each: context canceled")
+	})
+}

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/tasks"
+)
+
+// Two replicas hand over: the second one's following tasks have returned before
+// its leading ones start, and those start after the first one's release.
+func TestHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		ctx, stop := context.WithCancel(t.Context())
+		a := s.replica("a").cast(nil).run(ctx)
+		time.Sleep(lease)
+		s.expect("a1, a2, l1, l2")
+		ctxB, stopB := context.WithCancel(t.Context())
+		b := s.replica("b").cast(nil).run(ctxB)
+		time.Sleep(lease)
+		s.expect("a1, a2, f1, f2")
+		stop()
+		(<-a).check(t, nil)
+		time.Sleep(lease)
+		story := s.story()
+		before, after, ok := strings.Cut(story, "release, ")
+		if !ok || before != "-l2, l2., -l1, l1., " {
+			t.Errorf("before the release: %q of %q", before, story)
+		}
+		for _, entry := range []string{"-a2, ", "a2., ", "-a1, ", "a1., "} { // of the first one, meanwhile
+			after = strings.Replace(after+", ", entry, "", 1)
+			after = strings.TrimSuffix(after, ", ")
+		}
+		if after != followingStops+", l1, l2" {
+			t.Errorf("after the release: %q", after)
+		}
+		stopB()
+		(<-b).check(t, nil)
+	})
+}
+
+// Replicas come and go, are cut off, and lose their stores, for hours: the
+// stage checks at every start and every release who may run. See enter.
+func TestReplicasThroughFaults(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				rng := rand.New(rand.NewPCG(seed, 1))
+				var ended []<-chan result
+				var stops []context.CancelFunc
+				var replicas []*replica
+				tenures := 0
+				for i := range 2 + rng.IntN(2) {
+					r := s.replica(string(rune('a' + i)))
+					r.plain = true
+					quick := act{drain: time.Millisecond, quiet: true}
+					for _, name := range []string{"a1", "f1", "f2", "l1", "l2"} {
+						r.add(name, quick)
+					}
+					r.Leading("count", func(ctx context.Context, l *tenure.Lease) error {
+						r.enter("leading", "count")
+						defer r.leave("leading")
+						s.mu.Lock()
+						tenures++
+						s.mu.Unlock()
+						<-ctx.Done()
+						return l.Check()
+					})
+					ctx, stop := context.WithCancel(t.Context())
+					replicas, stops, ended = append(replicas, r), append(stops, stop), append(ended, r.run(ctx))
+				}
+				leaders, following := 0, 0
+				for range 100 {
+					r := replicas[rng.IntN(len(replicas))]
+					r.faults.SetBlackHole(true)
+					time.Sleep(time.Duration(rng.Int64N(int64(2 * lease))))
+					r.faults.SetBlackHole(false)
+					time.Sleep(time.Duration(rng.Int64N(int64(lease))))
+					s.mu.Lock()
+					for k, n := range s.running {
+						if n > 0 && strings.HasSuffix(k, "leading") {
+							leaders++
+						}
+						if n > 0 && strings.HasSuffix(k, "following") {
+							following++
+						}
+					}
+					s.mu.Unlock()
+				}
+				for i, stop := range stops {
+					stop()
+					if res := <-ended[i]; res.panicked != nil || res.err != nil {
+						t.Errorf("replica %d: %+v", i, res)
+					}
+				}
+				if tenures < 10 || leaders < 20 || following < 50 {
+					t.Errorf("%d tenures; leaders at work in %d of 100 looks; followers %d", tenures, leaders, following)
+				}
+			})
+		})
+	}
+}
+
+// A group without leading tasks does not campaign, and is done with its tasks.
+func TestGroupWithoutLeadingTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		r := s.replica("a")
+		r.add("a1", act{after: 2 * lease, how: done})
+		r.add("f1", act{after: 3 * lease, how: done})
+		ended := r.run(t.Context())
+		time.Sleep(lease)
+		if _, err := s.records.Get(t.Context(), election, driver.Strong); err == nil {
+			t.Error("it campaigns")
+		}
+		(<-ended).check(t, nil)
+		s.expect("a1, f1, a1!, f1!")
+		(<-s.replica("b").run(t.Context())).check(t, nil) // has no task at all
+	})
+}
+
+// A replica alone does not start its following tasks only to stop them.
+func TestFirstReplicaLeadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		ctx, stop := context.WithCancel(t.Context())
+		start := time.Now()
+		r := s.replica("a").cast(nil)
+		r.started = func(task string) {
+			if task == "l1" && time.Since(start) > 0 {
+				t.Errorf("leads after %v", time.Since(start))
+			}
+		}
+		ended := r.run(ctx)
+		time.Sleep(lease)
+		s.expect("a1, a2, l1, l2")
+		stop()
+		(<-ended).check(t, nil)
+	})
+}
+
+// Values of Run's context reach the tasks, and leading ones find their lease.
+func TestContextValues(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		r := s.replica("a")
+		check := func(ctx context.Context) error {
+			if ctx.Value(key{}) != "value" {
+				t.Error("no value")
+			}
+			if _, ok := ctx.Deadline(); ok {
+				t.Error("the deadline reaches the task")
+			}
+			return nil
+		}
+		r.Always("a", check)
+		r.Leading("l", func(ctx context.Context, l *tenure.Lease) error {
+			if from, ok := tenure.FromContext(ctx); !ok || from != l {
+				t.Error("no lease")
+			}
+			<-ctx.Done()
+			if err := l.Check(); err != nil { // it is good for a last checkpoint
+				t.Error(err)
+			}
+			return check(ctx)
+		})
+		ctx, stop := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), lease)
+		defer stop()
+		(<-r.run(ctx)).check(t, nil)
+	})
+}
+
+// What is wrong with a group is an error of Run, and nothing is started.
+func TestRunRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		r := s.replica("a", func(o *tasks.Options) { o.StopTimeout = -1 })
+		r.Always("", func(context.Context) error { return nil })
+		r.Always("x", nil)
+		r.Leading("x", nil)
+		r.Following("y", nil)
+		want := "tasks: stop timeout -1ns must not be negative\na task has no name\ntask \"x\" has no function\n" +
+			"there are two tasks \"x\": give each a name of its own\ntask \"x\" has no function\ntask \"y\" has no function"
+		if err := r.Run(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+		if err := tasks.New(nil, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "election is nil") {
+			t.Errorf("got %v", err)
+		}
+		s.expect("")
+
+		r = s.replica("b")
+		if err := r.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "was run before") {
+			t.Errorf("second run: %v", err)
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("adding after Run does not panic")
+			}
+		}()
+		r.Always("late", func(context.Context) error { return nil })
+	})
+}
