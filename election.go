@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // Election is a lock that candidates campaign for again and again; its holder
@@ -85,27 +87,45 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 			return errors.Join(wrap("lead", e.name, lost), err)
 		}
 		if errors.Is(lost, ErrSteppedDown) {
-			if err := e.c.standBack(ctx); err != nil {
-				return wrap("lead", e.name, err)
+			if err := e.c.StandBack(ctx, e.name); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-// standBack lets others go first: who waits on another machine looks now and
-// then, and must have the time to see that the lock is free.
-func (c *Client) standBack(ctx context.Context) error {
-	timer := time.NewTimer(c.timing.Reservation())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return done(ctx)
-	case <-c.closing:
-		return ErrClosed
+// StandBack lets others take the lock first, after a step-down: who waits on
+// another machine looks now and then, and must have the time to see that the
+// lock is free. It returns when another one has it, or when it is reserved for
+// this client, and else after a third of the lease duration by default.
+// [Election.Run] does it by itself. The error matches the context's, or
+// [ErrClosed].
+func (c *Client) StandBack(ctx context.Context, name string) error {
+	k, err := c.contest(name)
+	if err != nil {
+		return wrap("stand back", name, err)
+	}
+	defer k.leave()
+	o := k.observe()
+	defer k.unobserve(o)
+	bound, stop := context.WithTimeoutCause(ctx, c.timing.Reservation(), errWaited)
+	defer stop()
+	for {
+		s, _ := k.observed(o) // a store that fails is asked again
+		if mine := s.rec.Owner == c.options.Owner; s.known && s.looked >= o.begun && s.found &&
+			(s.rec.State == driver.Held && !mine || s.rec.State == driver.Reserved && mine) {
+			return nil
+		}
+		switch err := o.wait(bound, c, s); {
+		case errors.Is(err, errWaited):
+			return nil
+		case err != nil:
+			return wrap("stand back", name, err)
+		}
 	}
 }
+
+var errWaited = errors.New("waited long enough")
 
 // Leader is who leads an election, as far as one process can know.
 type Leader struct {

@@ -171,10 +171,15 @@ type SupersededError struct {
 	Token uint64
 	// Released says that the record was found released, by somebody else.
 	Released bool
+	// Request is the operator's act by which the lock was taken away, if that
+	// is what it was: see [Client.Revoke].
+	Request *Request
 }
 
 func (e *SupersededError) Error() string {
 	switch {
+	case e.Request != nil:
+		return fmt.Sprintf("lease revoked by %q: %s", e.Request.By, e.Request.Reason)
 	case e.Token == 0:
 		return "lease superseded: the record is gone"
 	case e.Released:

@@ -118,7 +118,16 @@ func (l *Lease) stopped() bool {
 
 func (l *Lease) superseded() error {
 	by, _ := l.h.By()
-	return &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
+	err := &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
+	// How the record says that this tenure ended: itself, or what came after.
+	ended := by.Prev
+	if by.State == driver.Released && by.Token == l.token {
+		ended = by.Tenure(by.End)
+	}
+	if ended != nil && ended.Token == l.token && ended.Asked != nil && (ended.End == driver.EndRevoked || ended.End == driver.EndFreed) {
+		err.Request = requestOf(ended.Asked)
+	}
+	return err
 }
 
 // reachDeadline is run when the deadline, as it was when it was last looked
