@@ -153,7 +153,13 @@ func (k *Asker) act(now time.Duration) *Request {
 	if now < at {
 		return nil
 	}
-	rec, _ := k.sight.Record()
+	rec, found := k.sight.Record()
+	if kind != Look {
+		// Others share the sight, and may have seen more since the last reply.
+		if k.judge(rec, found, false); k.answer != NoAnswer {
+			return nil
+		}
+	}
 	r := &Request{Kind: kind, Key: k.key, Prev: rec}
 	switch asked := k.want; {
 	case kind == Look:
@@ -181,7 +187,7 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 		}
 		k.looked = true
 		k.sight.Saw(k.sent, now, r.Record, r.Found)
-		k.judge(out, r)
+		k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
 	default:
 		if out.Kind != Look && r.Outcome == Unknown {
 			k.tried, k.resolve = true, true
@@ -191,10 +197,10 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 	return Action{Request: k.act(now)}
 }
 
-// judge says what the record means for what is wanted.
-func (k *Asker) judge(out *Request, r Result) {
-	rec := r.Record
-	if r.Found && !Readable(rec) {
+// judge says what the record means for what is wanted. Wrote says that it is as
+// an operator's release has left it just now.
+func (k *Asker) judge(rec driver.Record, found, wrote bool) {
+	if found && !Readable(rec) {
 		k.settle(Unusable, rec, driver.ErrUnreadable)
 		return
 	}
@@ -205,13 +211,13 @@ func (k *Asker) judge(out *Request, r Result) {
 	switch {
 	case k.laid(rec):
 		k.settle(Laid, rec, nil)
-	case !r.Found, rec.State == driver.Released:
-		if k.revoked || out.Kind == Free && r.Outcome == Applied || k.tried && k.freed(rec) {
+	case !found, rec.State == driver.Released:
+		if k.revoked || wrote || k.tried && k.freed(rec) {
 			k.settle(Done, rec, nil)
 		} else {
 			k.settle(Nobody, rec, nil)
 		}
-	case rec.Token != k.token && k.revoked:
+	case rec.Token != k.token && (k.revoked || k.tried && k.ended(rec.Prev)):
 		k.settle(Done, rec, nil) // somebody took it when its time had come
 	case rec.Token != k.token:
 		k.settle(Changed, rec, nil)
@@ -244,10 +250,15 @@ func (k *Asker) laid(rec driver.Record) bool {
 		}
 	}
 	step := k.want.Kind == driver.StepDown || k.want.Kind == driver.HandOver
-	return step && (k.freed(rec) || rec.Prev != nil && rec.Prev.Asked != nil && rec.Prev.Asked.ID == k.want.ID)
+	return step && (k.freed(rec) || k.ended(rec.Prev))
 }
 
-// freed says whether the record shows that this request ended the tenure.
+// ended says whether this request ended the tenure.
+func (k *Asker) ended(t *driver.Tenure) bool {
+	return t != nil && t.Asked != nil && t.Asked.ID == k.want.ID
+}
+
+// freed says whether the record shows that this request ended its tenure.
 func (k *Asker) freed(rec driver.Record) bool {
 	return rec.Asked != nil && rec.Asked.ID == k.want.ID
 }

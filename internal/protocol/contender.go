@@ -343,16 +343,22 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.resolve = false
 	}
 	if out.Kind == Release {
-		// Released, or not ours any more: the attempt has had its effect.
-		c.unknown = c.unknown.without(c.own.Version)
-		c.own = nil
-		if r.Outcome == Applied {
-			c.sight.Saw(c.sent, now, r.Record, true)
+		c.sight.Saw(c.sent, now, r.Record, r.Found)
+		if _, own := c.unknown.wrote(r.Record); own && r.Found && r.Record.State == driver.Held {
+			rec := r.Record
+			c.own = &rec // a request was laid into it
+			return
 		}
+		// Released, or not ours any more: the attempt has had its effect.
+		c.unknown = c.unknown.without(c.own.Version).without(c.own.Beat)
+		c.own = nil
 		return
 	}
 	c.own = nil
 	c.sight.Saw(c.sent, now, r.Record, r.Found)
+	if out.Kind == Ask && r.Outcome == Conflicted {
+		c.sight.wished = false // a heartbeat was quicker: nobody was asked
+	}
 
 	a, own := attempt{}, false
 	switch {
