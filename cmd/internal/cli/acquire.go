@@ -20,6 +20,10 @@ type patience struct {
 	// unlessAlive gives up at the first sign of life of the holder.
 	unlessAlive bool
 	held        int // the exit status of not getting the lock
+
+	election      bool // it is to hear of requests at once
+	priority      int
+	priorityPause time.Duration
 }
 
 // errWaited is the cause of a context that --wait has ended.
@@ -57,7 +61,10 @@ func (s *session) acquire(parent context.Context, p patience) (*tenure.Lease, er
 }
 
 func (s *session) take(ctx context.Context, p patience) (*tenure.Lease, error) {
-	o := &tenure.AcquireOptions{StoreTimeout: p.store, UnlessAlive: p.unlessAlive}
+	o := &tenure.AcquireOptions{
+		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
+		History: true, Attentive: p.election, Priority: p.priority, PriorityPause: p.priorityPause,
+	}
 	for {
 		var lease *tenure.Lease
 		var err error
@@ -79,6 +86,8 @@ func (s *session) refusal(ctx context.Context, p patience, err error) error {
 	switch {
 	case errors.As(err, &held) && p.unlessAlive:
 		return s.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
+	case errors.As(err, &held) && held.Reserved:
+		return s.notAcquired(p, held.Error())
 	case errors.As(err, &held):
 		return s.notAcquired(p, fmt.Sprintf("held by %s", holderText(held.Owner, held.Token)))
 	case errors.Is(context.Cause(ctx), errWaited):

@@ -29,7 +29,12 @@ type grammar struct {
 	Run    runCmd    `cmd:""`
 	Lead   leadCmd   `cmd:""`
 	Status statusCmd `cmd:""`
-	Demo   demo.Cmd  `cmd:""`
+
+	History  historyCmd  `cmd:""`
+	StepDown stepDownCmd `cmd:""`
+	Release  releaseCmd  `cmd:""`
+
+	Demo demo.Cmd `cmd:""`
 
 	DemoReplica demo.ReplicaCmd `cmd:"" hidden:""` // demo.ReplicaCommand
 }
@@ -70,13 +75,13 @@ func execute(c *console, head []string, rest operands) error {
 	var g grammar
 	parser, err := kong.New(&g,
 		kong.Name("tenure"), kong.NoDefaultHelp(), kong.Bind(c, rest),
-		kong.TypeMapper(durationType, kong.MapperFunc(decodeDuration)),
+		valueMappers(),
 	)
 	if err != nil {
 		return err // the grammar is wrong
 	}
 	if len(head) == 0 {
-		return usage("no command given: want run, lead, status or demo")
+		return usage("no command given: want one such as run, lead or status")
 	}
 	parsed, err := parser.Parse(head)
 	if err != nil {
@@ -101,6 +106,9 @@ func subject(head []string) (command, hint string) {
 		if word == "help" || strings.HasPrefix(word, "-") {
 			continue
 		}
+		if word == "" {
+			break
+		}
 		if _, known := helpOf(word); known {
 			return word, "see tenure " + word + " --help"
 		}
@@ -108,6 +116,9 @@ func subject(head []string) (command, hint string) {
 	}
 	return "", "see tenure --help"
 }
+
+// exclusive is what kong says of flags that are given together and must not be.
+const exclusive = " can't be used together"
 
 // explained says in our words what kong says about words that are missing or
 // misplaced.
@@ -120,14 +131,20 @@ func explained(err error) error {
 	word, meant, _ := strings.Cut(word, ", did you mean ")
 	selected := parse.Context.Selected()
 	switch {
-	case selected == nil && unexpected && meant != "":
+	case selected == nil && unexpected && meant != "" && word != "":
 		return fmt.Errorf("unknown command %.20q, did you mean %s", word, meant)
 	case selected == nil && unexpected:
-		return fmt.Errorf("unknown command %.20q: want run, lead, status or demo", word)
+		return fmt.Errorf("unknown command %.20q: want one such as run, lead or status", word)
+	case selected != nil && unexpected && len(selected.Positional) == 0:
+		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, selected.Name)
+	case selected != nil && unexpected && selected.Name != "run" && selected.Name != "lead":
+		return fmt.Errorf("unexpected argument %.20q: one NAME is all that %s takes", word, selected.Name)
 	case selected != nil && unexpected:
 		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
 	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
 		return errors.New("no lock named: its NAME is missing")
+	case strings.HasSuffix(parse.Error(), exclusive):
+		return errors.New(strings.TrimSuffix(parse.Error(), exclusive) + " exclude each other")
 	}
 	return err
 }

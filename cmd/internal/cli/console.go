@@ -139,6 +139,7 @@ type record struct {
 	Took      *float64 `json:"took_seconds,omitempty"`
 	Remaining *float64 `json:"remaining_seconds,omitempty"`
 	Held      *float64 `json:"held_seconds,omitempty"`
+	Busy      *float64 `json:"busy_seconds,omitempty"`
 	Pause     *float64 `json:"pause_seconds,omitempty"`
 	Command   []string `json:"command,omitempty"`
 	Status    *int     `json:"status,omitempty"`

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -41,6 +42,15 @@ func (s *session) tellPeople(e tenure.Event) {
 		}
 	case tenure.EventJeopardy:
 		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, oneLine(e.Err), round(e.Remaining))
+	case tenure.EventStopping:
+		var q *tenure.StepDownError
+		if errors.As(e.Err, &q) {
+			what := "step down"
+			if q.To != "" {
+				what = fmt.Sprintf("hand over to %q", q.To)
+			}
+			c.say("%s asks to %s: %s; the command is told to stop", q.By, what, q.Reason)
+		}
 	case tenure.EventSafe:
 		c.say("the heartbeat for %q goes on", e.Lock)
 	}
@@ -58,6 +68,8 @@ func recordOf(e tenure.Event) record {
 		r.Took, r.Remaining = seconds(e.Took), seconds(e.Remaining)
 	case tenure.EventReleased, tenure.EventEnded:
 		r.Held = seconds(e.Held)
+	case tenure.EventBusy:
+		r.Held, r.Busy = seconds(e.Held), seconds(e.Busy)
 	}
 	if e.Err != nil {
 		r.Error = oneLine(e.Err)
@@ -68,7 +80,7 @@ func recordOf(e tenure.Event) record {
 func logEvent(log *slog.Logger, e tenure.Event) {
 	level := slog.LevelInfo
 	switch e.Kind {
-	case tenure.EventRenewed, tenure.EventStopping:
+	case tenure.EventRenewed, tenure.EventStopping, tenure.EventBusy:
 		level = slog.LevelDebug
 	case tenure.EventJeopardy, tenure.EventStopTimeout, tenure.EventEnded, tenure.EventStoreError:
 		level = slog.LevelWarn

@@ -7,11 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
@@ -29,7 +25,7 @@ type leaseFlags struct {
 	Heartbeat *time.Duration
 	Refresh   *time.Duration
 	Grace     *time.Duration
-	Owner     string
+	Owner     *string
 	Label     string
 	Contain   bool
 }
@@ -41,29 +37,15 @@ type outputFlags struct {
 	Verbose bool `short:"v" xor:"loudness"`
 }
 
-var durationType = reflect.TypeFor[time.Duration]()
-
-// decodeDuration reads a duration, a negative one included, so that whoever
-// reads the message about it sees the rule that it breaks.
-func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
-	token := ctx.Scan.Peek()
-	text := token.String()
-	if strings.HasPrefix(text, "--") || token.IsEOL() {
-		return errors.New("a duration is missing: write a number with its unit, such as 15s, 500ms or 2m")
-	}
-	ctx.Scan.Pop()
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is no duration: write a number with its unit, such as 15s, 500ms or 2m", text)
-	}
-	target.SetInt(int64(d))
-	return nil
-}
-
 // options returns the client's options. An option of zero means its default to
 // the client, so what was given as zero is refused here.
 func (f *leaseFlags) options() (tenure.Options, error) {
-	o := tenure.Options{Owner: f.Owner, Label: f.Label}
+	o := tenure.Options{Label: f.Label}
+	if f.Owner != nil {
+		if o.Owner = *f.Owner; o.Owner == "" {
+			return o, usage("--owner is empty: name this holder, or leave the flag out")
+		}
+	}
 	for _, part := range []struct {
 		flag string
 		from *time.Duration
@@ -118,7 +100,7 @@ func (f *storeFlags) location(c *console, env func(string) string) (storeurl.Loc
 			return l, usage("%w", err)
 		}
 		if err := storeurl.MakeFolder(l); err != nil {
-			return l, storeFailed(fmt.Errorf("default store %s: %w", l.URL(), err))
+			return l, storeFailed(fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.URL(), err))
 		}
 		c.say("no store is named (--store, TENURE_STORE): using %s", l.URL())
 		return l, nil

@@ -21,6 +21,8 @@ type running struct {
 	lease *tenure.Lease
 	guard *guard.Guard
 	grace time.Duration
+	// stopTimeout is how long heartbeats go on after the lease was asked back.
+	stopTimeout time.Duration
 
 	mu     sync.Mutex
 	latest guard.Limits
@@ -28,11 +30,13 @@ type running struct {
 
 // outcome is how a command under a lease ended.
 type outcome struct {
-	exit    guard.Exit
-	lost    error // why the lease was lost while the command ran, or nil
-	asked   bool  // a signal that asks for the end was passed on
-	hungUp  bool  // so was SIGHUP
-	elapsed time.Duration
+	exit  guard.Exit
+	lost  error // why the lease was lost while the command ran, or nil
+	asked bool  // a signal that asks for the end was passed on
+	// steppedDown is the request for which the command was told to stop, or nil.
+	steppedDown *tenure.StepDownError
+	hungUp      bool // so was SIGHUP
+	elapsed     time.Duration
 }
 
 // status is the exit status.
@@ -68,11 +72,17 @@ func (r *running) extend() {
 	}
 }
 
-// stop ends the command, because its lease has ended.
+// stop ends the command, because its lease has ended, or was asked back. In that
+// case heartbeats go on while the command stops in its own time, which is the
+// stop timeout.
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := guard.Now()
+	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
+		r.guard.Stop(now.Add(r.stopTimeout))
+		return
+	}
 	// At the deadline there is the grace left. Before it, the lease has another
 	// holder already, or the wall clock says that this machine was paused and the
 	// boot clock with it: nothing is left.
@@ -99,7 +109,7 @@ func (s *session) hold(lease *tenure.Lease) (outcome, error) {
 		return outcome{}, err
 	}
 	s.console.emit(record{Event: "started", Lock: s.lock, Token: lease.Token(), Command: command.Args})
-	r := &running{lease: lease, guard: g, grace: grace, latest: first}
+	r := &running{lease: lease, guard: g, grace: grace, stopTimeout: s.client.Options().StopTimeout, latest: first}
 	s.running.Store(r)
 	r.extend() // a heartbeat may have been confirmed meanwhile
 	unhook := context.AfterFunc(lease.Context(), r.stop)
@@ -120,7 +130,9 @@ func (s *session) hold(lease *tenure.Lease) (outcome, error) {
 	s.running.Store(nil)
 	o.elapsed = time.Since(begun)
 
-	if o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped {
+	_ = errors.As(context.Cause(lease.Context()), &o.steppedDown)
+	inTime := o.steppedDown != nil && o.exit.Reason == guard.Stopped && lease.Check() == nil
+	if !inTime && (o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped) {
 		if o.lost = context.Cause(lease.Context()); o.lost == nil {
 			o.lost = tenure.ErrExpired // the guard was quicker
 		}
@@ -141,6 +153,8 @@ func (s *session) conclude(lease *tenure.Lease, o *outcome) {
 		o.lost = superseded
 	}
 	switch {
+	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
+		c.warn("the command did not stop within %v after the lock was asked back: it was killed", s.client.Options().StopTimeout)
 	case o.lost != nil && o.exit.Killed:
 		c.warn("the lease of %q was lost while the command ran (%s): it was killed", s.lock, reasonText(o.lost))
 	case o.lost != nil && o.exit.Reason == guard.Ended:
@@ -176,6 +190,9 @@ func (s *session) notified(n guard.Notice) {
 	case guard.Awaiting:
 		c.say("the command has ended; %q stays held until what it left behind has, too: %s", s.lock, joinSome(processes))
 	case guard.Terminating:
+		if r := s.running.Load(); r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
+			return // that it was asked back is told already
+		}
 		c.say("the lease of %q ends, and with it the command and all that it has started", s.lock)
 	case guard.Suspended:
 		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))

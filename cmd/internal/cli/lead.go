@@ -17,8 +17,10 @@ import (
 // leadCmd is tenure lead.
 type leadCmd struct {
 	job
-	Once  bool
-	Pause time.Duration `default:"1s"`
+	Once          bool
+	Priority      int
+	PriorityPause *time.Duration
+	Pause         time.Duration `default:"1s"`
 }
 
 // maxPause bounds the pause after a command that fails again and again. A
@@ -31,6 +33,12 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	if l.Pause < 0 {
 		return usage("--pause %v must not be negative", l.Pause)
 	}
+	p := patience{store: -1, election: true, priority: l.Priority}
+	if l.PriorityPause != nil {
+		if p.priorityPause = *l.PriorityPause; p.priorityPause <= 0 {
+			return usage("--priority-pause %v must be positive", *l.PriorityPause)
+		}
+	}
 	s, err := l.open(c, rest)
 	if err != nil {
 		return err
@@ -39,7 +47,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	ctx := context.Background()
 	failures := 0
 	for {
-		lease, err := s.acquire(ctx, patience{store: -1})
+		lease, err := s.acquire(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -66,6 +74,12 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		if o.lost != nil {
 			continue // somebody else leads now, or the store is away
 		}
+		if o.steppedDown != nil {
+			if err := s.standBack(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		if o.status() == 0 || o.elapsed > maxPause {
 			failures = 0
 		}
@@ -76,6 +90,17 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			return err
 		}
 	}
+}
+
+// standBack lets others lead first after a step-down.
+func (s *session) standBack(parent context.Context) error {
+	s.console.say("campaigning for %q again when the others have had the time to", s.lock)
+	ctx, stop := s.signals.cancel(parent)
+	defer stop()
+	if err := s.client.StandBack(ctx, s.lock); err != nil {
+		return context.Cause(ctx) // a signal: nothing else ends it
+	}
+	return nil
 }
 
 // interrupted says that whoever sits at the terminal has ended the command by

@@ -93,6 +93,8 @@ func (f *statusCmd) missing(at storeurl.Location) (bool, error) {
 // States of a lock, as people see them.
 const (
 	stateHeld       = "held"
+	stateAsked      = "asked"      // held, and asked to make way
+	stateReserved   = "reserved"   // for an owner, after a hand-over
 	stateFree       = "free"       // released
 	stateExpired    = "expired"    // seen without a sign of life for a lease
 	stateNever      = "never held" // there is no record
@@ -111,8 +113,12 @@ func rowOf(st tenure.Status) row {
 	switch {
 	case st.Token == 0:
 		r.state = stateNever
+	case st.Held && st.Request != nil:
+		r.state = stateAsked
 	case st.Held:
 		r.state = stateHeld
+	case st.FreeIn > 0: // not held, and yet to be waited for
+		r.state = stateReserved
 	case !st.Until.IsZero():
 		r.state = stateFree
 	}
@@ -214,7 +220,14 @@ type object struct {
 	Heartbeat float64  `json:"heartbeat_seconds,omitempty"`
 	Unchanged *float64 `json:"unchanged_seconds,omitempty"`
 	FreeIn    *float64 `json:"free_in_seconds,omitempty"`
-	Error     string   `json:"error,omitempty"`
+
+	ReservedFor string       `json:"reserved_for,omitempty"`
+	Request     *requestJSON `json:"request,omitempty"` // what the holder was asked
+	End         string       `json:"end,omitempty"`     // how the last tenure ended
+	EndedBy     *requestJSON `json:"ended_by,omitempty"`
+	Priority    int          `json:"priority,omitempty"`
+
+	Error string `json:"error,omitempty"`
 }
 
 func (r row) writeJSON(w io.Writer, seen time.Time) error {
@@ -222,8 +235,12 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
 		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
 	}
-	if r.state == stateHeld || r.state == stateExpired {
+	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority
+	switch r.state {
+	case stateHeld, stateAsked, stateExpired:
 		o.Unchanged, o.FreeIn = seconds(r.Unchanged), seconds(r.FreeIn)
+	case stateReserved:
+		o.FreeIn = seconds(r.FreeIn)
 	}
 	if r.err != nil {
 		o.Error = reasonText(r.err)

@@ -37,25 +37,8 @@ func table(rows []row, s style) string {
 	for _, r := range rows {
 		cells = append(cells, r.cells(s))
 	}
-	widths := make([]int, len(head))
-	for _, line := range cells {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
 	var b strings.Builder
-	for n, line := range cells {
-		var text strings.Builder
-		for i, cell := range line {
-			if i > 0 {
-				text.WriteString("  ")
-			}
-			text.WriteString(cell)
-			if i < len(line)-1 {
-				text.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
-			}
-		}
-		out := strings.TrimRight(text.String(), " ")
+	for n, out := range columns(cells) {
 		if s.width > 0 {
 			out = fit(out, s.width)
 		}
@@ -67,12 +50,37 @@ func table(rows []row, s style) string {
 	return b.String()
 }
 
+// columns lays cells out as lines of text.
+func columns(cells [][]string) []string {
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	lines := make([]string, 0, len(cells))
+	for _, line := range cells {
+		var text strings.Builder
+		for i, cell := range line {
+			if i > 0 {
+				text.WriteString("  ")
+			}
+			text.WriteString(cell)
+			if i < len(line)-1 {
+				text.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+			}
+		}
+		lines = append(lines, strings.TrimRight(text.String(), " "))
+	}
+	return lines
+}
+
 func colourOf(line int, rows []row) string {
 	if line == 0 {
 		return escBold
 	}
 	switch rows[line-1].state {
-	case stateHeld:
+	case stateHeld, stateAsked:
 		return escGreen
 	case stateExpired, stateUnreadable:
 		return escRed
@@ -81,17 +89,20 @@ func colourOf(line int, rows []row) string {
 }
 
 // cells are the columns of the table. The owner of a lock that is free is the
-// last one, and since is since when it is free.
+// last one, that of a reserved one who may take it, and since is since when it
+// is free, or reserved.
 func (r row) cells(s style) []string {
 	since, unchanged, free := clockText(r.Since), "", ""
 	switch r.state {
-	case stateHeld:
+	case stateHeld, stateAsked:
 		if s.live {
 			unchanged = fmt.Sprintf("%.1fs", r.Unchanged.Seconds())
 		}
 		free = fmt.Sprintf("<%v", round(r.FreeIn))
 	case stateExpired:
 		unchanged, free = fmt.Sprintf("%.1fs", r.Unchanged.Seconds()), "now"
+	case stateReserved:
+		since, free = clockText(r.Until), fmt.Sprintf("<%v", round(r.FreeIn))
 	case stateFree:
 		since, free = clockText(r.Until), "now"
 	}
@@ -99,7 +110,11 @@ func (r row) cells(s style) []string {
 	if r.Token == 0 {
 		token = ""
 	}
-	line := []string{r.Name, r.state, r.Owner, token, since, unchanged, free, r.Host, r.Label}
+	owner := r.Owner
+	if r.state == stateReserved {
+		owner = r.ReservedFor
+	}
+	line := []string{r.Name, r.state, owner, token, since, unchanged, free, r.Host, r.Label}
 	for i, cell := range line {
 		if cell == "" {
 			line[i] = "-"

@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// historyCmd is tenure history.
+type historyCmd struct {
+	Name  string  `arg:""`
+	At    *string `placeholder:"TIME"`
+	Limit int     `default:"100"`
+	storeFlags
+	JSON  bool `name:"json"`
+	Quiet bool `short:"q"`
+}
+
+// Run shows who held the lock.
+func (h *historyCmd) Run(c *console, rest operands) error {
+	c.set(outputFlags{JSON: h.JSON, Quiet: h.Quiet})
+	if rest.given {
+		return usage(`this command runs nothing: leave out "--" and what follows`)
+	}
+	var at time.Time
+	if h.At != nil {
+		var err error
+		if at, err = parseTime(*h.At, time.Now()); err != nil {
+			return err
+		}
+	}
+	if h.Limit <= 0 {
+		return usage("--limit %d must be positive", h.Limit)
+	}
+	options := tenure.Options{HistoryLimit: h.Limit}
+	if h.At != nil {
+		options.HistoryLimit = 0 // as many as there are by default
+	}
+	if err := check(options, h.Name); err != nil {
+		return err
+	}
+	where, err := h.location(c, os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := mustExist(where); err != nil {
+		return err
+	}
+	store, err := where.Open()
+	if err != nil {
+		return storeFailed(err)
+	}
+	defer func() { _ = store.Close() }() // nothing was written
+	client, err := tenure.New(store, &options)
+	if err != nil {
+		return usage("%w", err)
+	}
+	ctx, stop := catchSignals().cancel(context.Background())
+	defer stop()
+	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	list, err := client.History(ctx, h.Name)
+	if err != nil {
+		return lookFailed(ctx, err)
+	}
+	if h.At != nil {
+		return h.printAt(c, list, at)
+	}
+	return h.print(c, list)
+}
+
+// parseTime reads a point in time as people write it.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	if t, err := time.ParseInLocation("15:04:05", text, time.Local); err == nil {
+		y, m, d := now.Date()
+		return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.Local), nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04:05 of today, or how long ago, such as 10m", text)
+}
+
+func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
+	if h.JSON {
+		for _, t := range list {
+			if err := writeTenure(c.stdout, tenureObject(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		c.say("%q was never held", h.Name)
+		return nil
+	}
+	cells := [][]string{{"TOKEN", "OWNER", "HOST", "LABEL", "SINCE", "UNTIL", "HELD", "ENDED", "WHY"}}
+	for _, t := range list {
+		cells = append(cells, tenureCells(t))
+	}
+	if _, err := io.WriteString(c.stdout, strings.Join(columns(cells), "\n")+"\n"); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	if last := list[len(list)-1]; last.Token > 1 {
+		c.say("earlier tenures are not kept, or were held without a history")
+	}
+	return nil
+}
+
+// tenureCells are the columns of a tenure.
+func tenureCells(t tenure.Tenure) []string {
+	if t.Unknown {
+		return []string{formatToken(t.Token), "unknown", "-", "-", "-", "-", "-", "unknown", "its holder and the next one crashed before it was written"}
+	}
+	until, held, why := clockText(t.Until), "-", "-"
+	switch {
+	case t.End == "":
+		until, held = "now", round(time.Since(t.Since)).String()
+	case t.Until.IsZero():
+		until = "unknown"
+	default:
+		held = round(t.Until.Sub(t.Since)).String()
+	}
+	if q := t.Request; q != nil {
+		why = fmt.Sprintf("%s (%s)", q.Reason, q.By)
+	}
+	line := []string{formatToken(t.Token), t.Owner, t.Host, t.Label, clockText(t.Since), until, held, endText(t), why}
+	for i, cell := range line {
+		if cell == "" {
+			line[i] = "-"
+		}
+	}
+	return line
+}
+
+// endText says how a tenure ended.
+func endText(t tenure.Tenure) string {
+	switch t.End {
+	case "":
+		if t.Request != nil {
+			return "asked " + requestText(*t.Request)
+		}
+		return "holds it"
+	case tenure.EndHandedOver:
+		if t.Request != nil {
+			return fmt.Sprintf("handed over to %s", t.Request.To)
+		}
+	case tenure.EndExpired:
+		if t.Request != nil {
+			return "expired, asked in vain"
+		}
+	case tenure.EndStalled:
+		return "stalled: no progress"
+	case tenure.EndStopTimeout:
+		return "did not stop in time"
+	}
+	return strings.ReplaceAll(t.End, "_", " ")
+}
+
+// tenureJSON is a tenure as an object of --json.
+type tenureJSON struct {
+	Token   uint64       `json:"token"`
+	Owner   string       `json:"owner,omitempty"`
+	Host    string       `json:"host,omitempty"`
+	Label   string       `json:"label,omitempty"`
+	Since   string       `json:"since,omitempty"`
+	Until   string       `json:"until,omitempty"`
+	End     string       `json:"end,omitempty"`
+	Request *requestJSON `json:"request,omitempty"`
+	Unknown bool         `json:"unknown,omitempty"`
+}
+
+// requestJSON is what somebody asked.
+type requestJSON struct {
+	Kind   string `json:"kind"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	To     string `json:"to,omitempty"`
+	At     string `json:"at,omitempty"`
+}
+
+func requestObject(q *tenure.Request) *requestJSON {
+	if q == nil {
+		return nil
+	}
+	return &requestJSON{Kind: string(q.Kind), By: q.By, Reason: q.Reason, To: q.To, At: instant(q.At)}
+}
+
+func tenureObject(t tenure.Tenure) tenureJSON {
+	return tenureJSON{
+		Token: t.Token, Owner: t.Owner, Host: t.Host, Label: t.Label, Since: instant(t.Since), Until: instant(t.Until),
+		End: t.End, Request: requestObject(t.Request), Unknown: t.Unknown,
+	}
+}
+
+func writeTenure(w io.Writer, object any) error {
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+// atJSON is the answer to --at as an object of --json.
+type atJSON struct {
+	Lock    string      `json:"lock"`
+	At      string      `json:"at"`
+	Certain bool        `json:"certain"`
+	Holder  *tenureJSON `json:"holder,omitempty"`
+}
+
+// printAt says who held the lock at a time.
+func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at time.Time) error {
+	if at.After(time.Now()) {
+		return usage("--at %s is in the future", clockText(at))
+	}
+	t, ok, certain := tenure.HolderAt(list, at)
+	if h.JSON {
+		o := atJSON{Lock: h.Name, At: instant(at), Certain: certain}
+		if ok {
+			holder := tenureObject(t)
+			o.Holder = &holder
+		}
+		return writeTenure(c.stdout, o)
+	}
+	var text string
+	switch {
+	case ok && certain:
+		text = fmt.Sprintf("at %s %q was held by %s, since %s", clockText(at), h.Name, holderText(t.Owner, t.Token), clockText(t.Since))
+	case ok:
+		text = fmt.Sprintf("at %s %q was held by %s, since %s, unless it had crashed already: it never said that it ended (%s)",
+			clockText(at), h.Name, holderText(t.Owner, t.Token), clockText(t.Since), endText(t))
+	case certain:
+		text = fmt.Sprintf("at %s nobody held %q", clockText(at), h.Name)
+	default:
+		text = fmt.Sprintf("at %s it is not known who held %q: the history has a hole there, or begins later", clockText(at), h.Name)
+	}
+	if _, err := fmt.Fprintln(c.stdout, text); err != nil {
+		return errors.Join(errors.New("standard output"), err)
+	}
+	return nil
+}

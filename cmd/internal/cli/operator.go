@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+)
+
+// operatorFlags are those of a command by which a person, or a script, asks
+// something of a holder.
+type operatorFlags struct {
+	Reason *string
+	By     *string `placeholder:"NAME"`
+	storeFlags
+	JSON  bool `name:"json"`
+	Quiet bool `short:"q"`
+}
+
+// operator is one such command under way.
+type operator struct {
+	console *console
+	lock    string
+	reason  string
+	client  *tenure.Client
+	ctx     context.Context //nolint:containedctx // it is one command, which a signal ends
+	close   func()
+}
+
+// open makes everything ready, and finds what is wrong with the command line
+// before a store is touched.
+func (f *operatorFlags) open(c *console, lock string, rest operands) (*operator, error) {
+	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
+	if rest.given {
+		return nil, usage(`this command runs nothing: leave out "--" and what follows`)
+	}
+	if f.Reason == nil || *f.Reason == "" {
+		return nil, usage("no --reason given: say why, for who reads the history")
+	}
+	// Whoever asks is there for a moment, and wants to see what comes of it.
+	options := tenure.Options{Owner: operatorName(), RefreshPeriod: 100 * time.Millisecond}
+	if f.By != nil {
+		if options.Owner = *f.By; options.Owner == "" {
+			return nil, usage("--by is empty: name who asks")
+		}
+	}
+	if err := check(options, lock); err != nil {
+		return nil, err
+	}
+	at, err := f.location(c, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if err := mustExist(at); err != nil {
+		return nil, err
+	}
+	store, err := at.Open()
+	if err != nil {
+		return nil, storeFailed(err)
+	}
+	client, err := tenure.New(store, &options)
+	if err != nil {
+		_ = store.Close() // nothing was written
+		return nil, usage("%w", err)
+	}
+	ctx, stop := catchSignals().cancel(context.Background())
+	return &operator{
+		console: c, lock: lock, reason: *f.Reason, client: client, ctx: ctx,
+		close: func() {
+			_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
+			_ = store.Close()
+			stop()
+		},
+	}, nil
+}
+
+// mustExist returns an error if the store is a file that there is not: to ask
+// somebody does not create it.
+func mustExist(at storeurl.Location) error {
+	if at.File() == "" {
+		return nil
+	}
+	if _, err := os.Stat(at.File()); !errors.Is(err, fs.ErrNotExist) {
+		return nil // Open says what else is wrong
+	}
+	return storeFailed(fmt.Errorf("%s: there is no such file: tenure run and tenure lead create it", at.URL()))
+}
+
+// operatorName is who asks, if nobody says otherwise.
+func operatorName() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return name
+	}
+	return name + "@" + host
+}
+
+// status looks at the lock.
+func (o *operator) status() (tenure.Status, error) {
+	st, err := o.client.Status(o.ctx, o.lock)
+	if err != nil {
+		return st, o.failed(err)
+	}
+	return st, nil
+}
+
+// failed returns what to end with when the store has failed, or a signal came.
+func (o *operator) failed(err error) error {
+	if errors.Is(err, tenure.ErrUnreadable) {
+		return storeFailed(err)
+	}
+	return lookFailed(o.ctx, err)
+}
+
+// party is one of those that a result tells of.
+type party struct {
+	Owner string `json:"owner"`
+	Token uint64 `json:"token,omitempty"`
+}
+
+// result is what came of a command, as an object of --json.
+type result struct {
+	Lock   string   `json:"lock"`
+	Result string   `json:"result"`
+	Holder *party   `json:"holder,omitempty"` // the one that was asked
+	Next   *party   `json:"next,omitempty"`   // who has it now
+	Took   *float64 `json:"took_seconds,omitempty"`
+	After  *float64 `json:"next_after_seconds,omitempty"`
+}
+
+// done tells the result.
+func (o *operator) done(r result, format string, args ...any) error {
+	o.console.clear()
+	if !o.console.json {
+		o.console.say(format, args...)
+		return nil
+	}
+	r.Lock = o.lock
+	if err := json.NewEncoder(o.console.stdout).Encode(r); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+func holderOf(st tenure.Status) *party { return &party{Owner: st.Owner, Token: st.Token} }
+
+// next waits for a while for who comes after the holder with the token.
+func (o *operator) next(token uint64, patience time.Duration) (tenure.Leader, bool) {
+	ctx, cancel := context.WithTimeout(o.ctx, patience)
+	defer cancel()
+	for l, err := range o.client.Election(o.lock, nil).Observe(ctx) {
+		if err == nil && l.Token > token {
+			return l, true
+		}
+	}
+	return tenure.Leader{}, false
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// stepDownCmd is tenure step-down.
+type stepDownCmd struct {
+	Name string  `arg:""`
+	To   *string `placeholder:"OWNER"`
+	Wait *time.Duration
+	operatorFlags
+}
+
+// nextPatience is how long the successor is waited for, for telling of it.
+const nextPatience = 5 * time.Second
+
+// Run asks the holder to stop, and waits until it has.
+func (s *stepDownCmd) Run(c *console, rest operands) error {
+	if s.To != nil && *s.To == "" {
+		return usage("--to is empty: name the owner that is to have the lock next, or leave it out")
+	}
+	if s.Wait != nil && *s.Wait <= 0 {
+		return usage("--wait %v must be positive", *s.Wait)
+	}
+	o, err := s.open(c, s.Name, rest)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	st, err := o.status()
+	if err != nil {
+		return err
+	}
+	if !st.Held {
+		return o.notHeld(st)
+	}
+	what := "step down"
+	if s.To != nil {
+		what = fmt.Sprintf("hand over to %q", *s.To)
+	}
+	o.console.show("asking %s to %s; it hears of it with its next heartbeat, within %v, and then ends its work",
+		holderText(st.Owner, st.Token), what, round(max(st.Heartbeat, time.Millisecond)))
+	ctx := o.ctx
+	if s.Wait != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, *s.Wait, errWaited)
+		defer cancel()
+	}
+	begun := time.Now()
+	if s.To != nil {
+		err = o.client.Transfer(ctx, o.lock, *s.To, o.reason)
+	} else {
+		err = o.client.StepDown(ctx, o.lock, o.reason)
+	}
+	took := time.Since(begun)
+	if err != nil {
+		return o.notDone(err, st)
+	}
+	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
+	if s.To != nil {
+		r.Result = "handed_over"
+	}
+	l, ok := o.next(st.Token, nextPatience)
+	if !ok {
+		return o.done(r, "%s has stepped down, %v after the request; nobody has come after it yet", holderText(st.Owner, st.Token), round(took))
+	}
+	after := time.Since(begun)
+	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
+	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request", holderText(st.Owner, st.Token), holderText(l.Owner, l.Token), round(after))
+}
+
+// notHeld ends a command that has nobody to ask. That is no failure: what was
+// wanted is so already.
+func (o *operator) notHeld(st tenure.Status) error {
+	r := result{Result: "not_held"}
+	switch {
+	case st.Token == 0:
+		return o.done(r, "%q was never held", o.lock)
+	case st.ReservedFor != "":
+		r.Next = &party{Owner: st.ReservedFor}
+		return o.done(r, "%q is not held: it is reserved for %q, and free in %v at the latest", o.lock, st.ReservedFor, round(st.FreeIn))
+	}
+	return o.done(r, "%q is not held: last by %s", o.lock, holderText(st.Owner, st.Token))
+}
+
+// notDone ends a command that was not done.
+func (o *operator) notDone(err error, st tenure.Status) error {
+	var first *tenure.RequestedError
+	holder := holderText(st.Owner, st.Token)
+	switch sig := (signaled{}); {
+	case errors.As(context.Cause(o.ctx), &sig):
+		return sig
+	case errors.Is(err, tenure.ErrNotHeld):
+		return o.notHeld(st)
+	case errors.As(err, &first):
+		return failed(statusHeld, fmt.Errorf("%q: %s has been asked already: by %s at %s, %s: %s; it can be asked again when that is done",
+			o.lock, holder, first.Request.By, clockText(first.Request.At), requestText(first.Request), first.Request.Reason))
+	case errors.Is(err, tenure.ErrUnanswered) && errors.Is(err, errWaited):
+		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder))
+	case errors.Is(err, tenure.ErrUnanswered):
+		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, but shows no sign of life: whoever waits takes over; see tenure release", o.lock, holder))
+	case errors.Is(err, tenure.ErrAlive):
+		return failed(statusHeld, fmt.Errorf("%q: %s is alive: ask it with tenure step-down, or take the lock away with --force", o.lock, holder))
+	case errors.Is(err, tenure.ErrForeign):
+		return failed(statusHeld, fmt.Errorf("%q: %s does not understand requests: it is another client's", o.lock, holder))
+	case errors.Is(err, errWaited):
+		return storeFailed(fmt.Errorf("%q: no answer of the store in time: %w", o.lock, err))
+	}
+	return storeFailed(err)
+}
+
+// requestText says what was asked.
+func requestText(q tenure.Request) string {
+	switch q.Kind {
+	case tenure.RequestHandOver:
+		return fmt.Sprintf("to hand over to %q", q.To)
+	case tenure.RequestStepDown:
+		return "to step down"
+	case tenure.RequestFree:
+		return "released as dead"
+	case tenure.RequestRevoke:
+		return "revoked"
+	}
+	return string(q.Kind)
+}
