@@ -3,7 +3,10 @@
 
 package driver
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Consistency says how fresh a read must be.
 type Consistency int
@@ -19,8 +22,8 @@ const (
 // Store is a linearizable map from key to [Record].
 //
 // All methods but Close may be called concurrently. A store keeps no
-// reference to the memory of records that it was given (their Data and Prev),
-// and the records that it returns belong to the caller.
+// reference to the memory of records that it was given (their Data, Requests,
+// Asked and Prev), and the records that it returns belong to the caller.
 //
 // A method returns soon after its context is done, with an error that matches
 // the context's. A write whose context is done before it begins, a write of a
@@ -35,12 +38,12 @@ type Store interface {
 	// zero would let everybody take the lock.
 	Get(ctx context.Context, key string, c Consistency) (Record, error)
 
-	// Claim takes the key if it is absent or Released, in one atomic step and
-	// in one request where the engine can do that. What it stores is what
-	// Claimed(next, prev, found) returns: the token is one higher than the
-	// stored one and 1 for a new key, whatever next.Token says; the stored
-	// Data stays if next.Data is nil; Prev is the tenure that the stored
-	// record shows.
+	// Claim writes next, which is Held or Past, if the key is absent or
+	// Released, in one atomic step and in one request where the engine can do
+	// that. What it stores is what Claimed(next, prev, found) returns: the
+	// token is one higher than the stored one and 1 for a new key, whatever
+	// next.Token says; the stored Data stays if next.Data is nil; Prev is the
+	// tenure that the stored record shows, with the request that ended it.
 	//
 	// It returns the record as stored, and the record that it replaced (zero
 	// if there was none). If the key is there in any state but Released, it
@@ -63,8 +66,9 @@ type Store interface {
 	Swap(ctx context.Context, prev, next Record) (Record, error)
 
 	// Delete removes the record if its version and token are those of prev. It
-	// returns a *ConflictError if one differs, and nil if the key is absent. The token of a deleted key starts again at 1: locks that are in
-	// use are not deleted, they are released.
+	// returns a *ConflictError if one differs, and nil if the key is absent.
+	// The token of a deleted key starts again at 1: locks that are in use are
+	// not deleted, they are released.
 	Delete(ctx context.Context, prev Record) error
 
 	// List returns records whose key begins with prefix, in the order of their
@@ -95,13 +99,32 @@ type Page struct {
 // the record anyway, only sooner.
 type Watcher interface {
 	// Watch has hint called soon after the record of key changed in a way that
-	// a waiter must know at once: to any state but Held, or deleted. Changes
-	// made by other processes count as well. Calls may come twice, come without
-	// reason, and come concurrently; when the engine fails they may be missed.
-	// hint must not block. stop ends the watch, and may be called again; hint
-	// may still be running when it returns. Close ends all watches.
+	// somebody must know at once: by a Delete, or by a Swap of which [Wakes] is
+	// true. Those free a lock or keep it for somebody, whom contenders wait
+	// for; or they lay a request, which its holder would else find only at its
+	// next heartbeat. Changes made by other processes count as well. Calls may
+	// come twice, come without reason, and come concurrently; when the engine
+	// fails they may be missed. hint must not block. stop ends the watch, and
+	// may be called again; hint may still be running when it returns. Close
+	// ends all watches.
 	//
 	// A change after Watch returned is hinted, so that a caller who looks after
 	// that misses nothing.
 	Watch(key string, hint func()) (stop func(), err error)
+}
+
+// Wakes reports whether a Swap from prev to next is one that watches hint: to
+// any state but Held, or one that lays a request. Heartbeats, data and
+// takeovers are none: they are news for nobody who waits.
+func Wakes(prev, next Record) bool { return next.State != Held || Laid(prev, next) }
+
+// Laid reports whether next carries a request that prev does not.
+func Laid(prev, next Record) bool {
+	for _, request := range next.Requests {
+		same := func(other Request) bool { return other.ID == request.ID }
+		if !slices.ContainsFunc(prev.Requests, same) {
+			return true
+		}
+	}
+	return false
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -77,41 +76,6 @@ func (h *handle) id(key string) string {
 	return key
 }
 
-// keep is what is left of a record once it is stored.
-func (h *handle) keep(r driver.Record) driver.Record {
-	if !h.db.is("memory shared") {
-		r = r.Clone()
-	}
-	r.Since, r.Until = r.Since.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
-	switch h.db.bug {
-	case "lease in seconds":
-		r.Lease = r.Lease.Truncate(time.Second)
-	case "times in seconds":
-		r.Since = r.Since.Truncate(time.Second)
-	case "label dropped":
-		r.Label = ""
-	case "label of the former tenure dropped":
-		if r.Prev != nil {
-			r.Prev.Label = ""
-		}
-	case "token a float":
-		r.Token = uint64(float64(r.Token))
-	}
-	return r
-}
-
-func (h *handle) conflict(r driver.Record, found bool, key string) error {
-	switch h.db.bug {
-	case "conflict without record":
-		return &driver.ConflictError{Key: key}
-	case "conflict a plain error":
-		return driver.NotApplied(driver.Permanent(errors.New("condition failed")))
-	case "conflict without Absent":
-		return &driver.ConflictError{Key: key, Current: r}
-	}
-	return &driver.ConflictError{Key: key, Current: r.Clone(), Absent: !found}
-}
-
 func (h *handle) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
 	if err := h.fail(ctx); err != nil {
 		return driver.Record{}, err
@@ -132,10 +96,7 @@ func (h *handle) Get(ctx context.Context, key string, _ driver.Consistency) (dri
 		return driver.Record{}, driver.ErrUnreadable
 	}
 	h.cache[key] = r
-	if h.db.is("memory shared") {
-		return r, nil
-	}
-	return r.Clone(), nil
+	return h.copy(r), nil
 }
 
 // unreadable is the state of a record that stands for one of another format.
@@ -148,6 +109,9 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	if err := driver.CheckClaim(next); err != nil && !h.db.is("writes unchecked") {
 		return now, prev, err
 	}
+	if err := h.refuse(next); err != nil {
+		return now, prev, err
+	}
 	h.db.mu.Lock()
 	defer h.db.mu.Unlock()
 	prev, found := h.db.records[h.id(next.Key)]
@@ -156,8 +120,7 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 		runtime.Gosched()
 		h.db.mu.Lock()
 	}
-	free := !found || prev.State == driver.Released || h.db.is("claim overwrites held") ||
-		h.db.is("claim takes unknown states") && prev.State != driver.Held
+	free := !found || prev.State == driver.Released || h.claimsMore(prev, next)
 	switch {
 	case found && prev.State == unreadable && !h.db.is("unreadable claimed"):
 		return driver.Record{}, driver.Record{}, driver.ErrUnreadable
@@ -178,6 +141,18 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 		now.Data = next.Data
 	case "claim forgets Prev":
 		now.Prev = nil
+	case "claim forgets who asked":
+		if now.Prev != nil {
+			now.Prev.Asked = nil
+		}
+	case "claim keeps who asked":
+		now.Asked = prev.Asked
+	case "memory of a claim shared":
+		if now.Prev != nil && prev.Asked != nil {
+			now.Prev.Asked = prev.Asked
+			h.db.records[h.id(next.Key)] = h.keep(now)
+			return now, prev, nil
+		}
 	case "Prev always released":
 		if now.Prev != nil {
 			now.Prev.End = driver.EndReleased
@@ -188,10 +163,40 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	if h.db.is("claim returns no prev") {
 		prev = driver.Record{}
 	}
-	if h.db.is("memory shared") {
-		return now, prev, nil
+	return h.copy(now), h.copy(prev), nil
+}
+
+// refuse returns an error for what a bug does not let in.
+func (h *handle) refuse(next driver.Record) error {
+	switch {
+	case h.db.is("past refused") && next.State == driver.Past,
+		h.db.is("keys of ours refused") && strings.HasPrefix(next.Key, driver.OwnPrefix),
+		h.db.is("long keys refused") && len(next.Key) > driver.MaxNameLen,
+		h.db.is("reserved for nobody refused") && next.Owner == "":
+		return driver.NotApplied(driver.Permanent(errors.New("not allowed")))
 	}
-	return now.Clone(), prev.Clone(), nil
+	return nil
+}
+
+// claimsMore reports whether a bug lets a claim take what is not free.
+func (h *handle) claimsMore(prev, next driver.Record) bool {
+	switch h.db.bug {
+	case "claim overwrites held":
+		return true
+	case "claim takes unknown states":
+		return prev.State != driver.Held && prev.State != driver.Reserved && prev.State != driver.Past
+	case "claim takes reserved":
+		return prev.State == driver.Reserved
+	case "claim takes what is reserved for it":
+		return prev.State == driver.Reserved && prev.Owner == next.Owner
+	case "claim takes past":
+		return prev.State == driver.Past
+	case "claim takes held with an end":
+		return prev.State == driver.Held && prev.End != ""
+	case "past overwrites past":
+		return prev.State == driver.Past && next.State == driver.Past
+	}
+	return false
 }
 
 func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
@@ -199,6 +204,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		return driver.Record{}, driver.NotApplied(err)
 	}
 	if err := driver.CheckSwap(prev, next); err != nil && !h.db.is("writes unchecked") {
+		return driver.Record{}, err
+	}
+	if err := h.refuse(next); err != nil {
 		return driver.Record{}, err
 	}
 	h.db.mu.Lock()
@@ -209,7 +217,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		h.db.mu.Lock()
 	}
 	if !found && !h.db.is("swap creates") ||
-		found && stored.Version != prev.Version && !h.db.is("swap ignores version") ||
+		found && stored.Version != prev.Version && !h.db.is("swap ignores version") &&
+			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.Laid(prev, next)) &&
+			!(h.db.is("reservations ignore version") && next.State == driver.Reserved) ||
 		found && stored.Token != prev.Token && !h.db.is("swap ignores token") ||
 		found && stored.Owner != prev.Owner && h.db.is("swap compares owner") {
 		defer h.db.mu.Unlock()
@@ -220,8 +230,13 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		next.Data = stored.Data
 	case h.db.is("release keeps version") && next.State == driver.Released:
 		next.Version = stored.Version
-	case h.db.is("takeover keeps token"):
+	case h.db.is("takeover keeps token"),
+		h.db.is("taking what is reserved keeps token") && stored.State == driver.Reserved:
 		next.Token = stored.Token
+	case h.db.is("reservation raises token") && next.State == driver.Reserved && stored.State == driver.Held:
+		next.Token++
+	case h.db.is("requests add up") && len(next.Requests) > 0:
+		next.Requests = append(slices.Clone(stored.Requests), next.Requests...)
 	}
 	next = h.keep(next)
 	h.db.records[h.id(next.Key)] = next
@@ -229,7 +244,10 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		delete(h.db.records, h.id(next.Key))
 	}
 	h.db.mu.Unlock()
-	if next.State == driver.Released {
+	if driver.Wakes(stored, next) &&
+		!(h.db.is("no hint of a reservation") && next.State == driver.Reserved) &&
+		!(h.db.is("no hint of a request") && next.State == driver.Held) &&
+		!(h.db.is("hint of the first request alone") && len(stored.Requests) > 0) {
 		h.hint(next.Key)
 	}
 	if h.db.is("applied said to be not") {
@@ -238,10 +256,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 			return driver.Record{}, driver.NotApplied(err)
 		}
 	}
-	if h.db.is("memory shared") {
-		return next, nil
-	}
-	return next.Clone(), nil
+	return h.copy(next), nil
 }
 
 func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
@@ -256,6 +271,10 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 			return driver.ErrNotFound
 		}
 		return nil
+	}
+	if h.db.is("past not deleted") && stored.State == driver.Past {
+		h.db.mu.Unlock()
+		return driver.NotApplied(driver.Permanent(errors.New("history is for ever")))
 	}
 	if stored.Token != prev.Token && !h.db.is("delete ignores token") ||
 		stored.Version != prev.Version && !h.db.is("delete ignores version") {
@@ -274,104 +293,5 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 	if !h.db.is("no hint of delete") {
 		h.hint(prev.Key)
 	}
-	return nil
-}
-
-func (h *handle) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
-	const size = 4
-	if err := h.fail(ctx); err != nil {
-		return driver.Page{}, err
-	}
-	h.db.mu.Lock()
-	defer h.db.mu.Unlock()
-	page := driver.Page{Unreadable: map[string]error{}}
-	var keys []string
-	for key := range h.db.records {
-		match := strings.HasPrefix(key, prefix)
-		if h.db.is("prefix ignored") {
-			match = true
-		}
-		if h.db.is("prefix folds case") {
-			match = strings.HasPrefix(strings.ToLower(key), strings.ToLower(prefix))
-		}
-		if match && key > cursor {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	if h.db.is("list folds case") {
-		slices.SortFunc(keys, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
-	}
-	if len(keys) > size {
-		keys = keys[:size]
-		page.Cursor = keys[size-1]
-		if h.db.is("list ends after a page") {
-			page.Cursor = ""
-		}
-		if h.db.is("pages overlap") {
-			page.Cursor = keys[size-2]
-		}
-	}
-	for _, key := range keys {
-		switch r := h.db.records[key]; {
-		case r.State != unreadable:
-			page.Records = append(page.Records, r.Clone())
-		case !h.db.is("unreadable not listed"):
-			page.Unreadable[key] = driver.ErrUnreadable
-		}
-	}
-	return page, nil
-}
-
-func (h *handle) Watch(key string, hint func()) (stop func(), err error) {
-	if err := h.fail(context.Background()); err != nil {
-		return nil, err
-	}
-	h.db.mu.Lock()
-	defer h.db.mu.Unlock()
-	h.db.serial++
-	n := h.db.serial
-	if h.db.is("one watch per key") {
-		for n, w := range h.db.watches {
-			if w.key == key {
-				delete(h.db.watches, n)
-			}
-		}
-	}
-	h.db.watches[n] = watch{key: key, owner: h, hint: hint}
-	return func() {
-		h.db.mu.Lock()
-		defer h.db.mu.Unlock()
-		if !h.db.is("watch never stops") {
-			delete(h.db.watches, n)
-		}
-	}, nil
-}
-
-func (h *handle) hint(key string) {
-	h.db.mu.Lock()
-	var hints []func()
-	for n, w := range h.db.watches {
-		if w.key != key || h.db.is("no hint of others") && w.owner != h {
-			continue
-		}
-		hints = append(hints, w.hint)
-		if h.db.is("watch hints once") {
-			delete(h.db.watches, n)
-		}
-	}
-	h.db.mu.Unlock()
-	for _, hint := range hints {
-		hint()
-	}
-}
-
-func (h *handle) Close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed && h.db.is("second Close fails") {
-		return driver.ErrClosed
-	}
-	h.closed = true
 	return nil
 }

@@ -86,6 +86,42 @@ func testClaim(t *testing.T, e *env) {
 		e.wantConflict(t, "Claim of a key that was taken over", err, taken)
 	})
 
+	// A holder that has stopped its heartbeats and says so may be at work still.
+	t.Run("HeldWithEnd", func(t *testing.T) {
+		for _, end := range []driver.EndReason{driver.EndStalled, driver.EndStopTimeout} {
+			held := e.claim(t, a, e.held(e.key()))
+			ending := e.beat(held)
+			ending.End = end
+			ending = e.swap(t, a, held, ending)
+			_, _, err := b.Claim(t.Context(), e.held(held.Key))
+			e.wantConflict(t, "Claim of a held key with end "+string(end), err, ending)
+			taken := e.swap(t, b, ending, e.taken(ending))
+			if taken.Prev.End != end {
+				t.Errorf("a takeover from a holder that ended by %q says %q", end, taken.Prev.End)
+			}
+			e.wantStored(t, taken)
+		}
+	})
+
+	// What is reserved is taken by a Swap from it: not even the owner for whom
+	// it is kept may claim it, since a claim does not say what it has seen.
+	t.Run("Reserved", func(t *testing.T) {
+		for _, owner := range []string{"successor", ""} {
+			held := e.claim(t, a, e.held(e.key()))
+			reserved := e.swap(t, a, held, e.reserved(held, owner))
+			next := e.held(held.Key)
+			next.Owner = "successor"
+			_, _, err := b.Claim(t.Context(), next)
+			e.wantConflict(t, "Claim of a reserved key", err, reserved)
+		}
+	})
+
+	t.Run("Past", func(t *testing.T) {
+		past := e.claim(t, a, e.past(e.key()))
+		_, _, err := b.Claim(t.Context(), e.held(past.Key))
+		e.wantConflict(t, "Claim of a past record", err, past)
+	})
+
 	// Only Released is free: what a later version of Tenure or a foreign client
 	// wrote is somebody's.
 	t.Run("UnknownState", func(t *testing.T) {

@@ -169,6 +169,49 @@ func (e *env) released(r driver.Record) driver.Record {
 	return next
 }
 
+// request returns a request that nobody has laid.
+func (e *env) request(kind driver.RequestKind) driver.Request {
+	return driver.Request{ID: e.fresh("request"), Kind: kind, By: "ops", Reason: "deploy", To: "other", At: time.Now()}
+}
+
+// asked returns the record for a request laid into r: the version alone is new.
+func (e *env) asked(r driver.Record) driver.Record {
+	next := r.Clone()
+	next.Version, next.Requests = e.fresh("asked"), []driver.Request{e.request(driver.StepDown)}
+	return next
+}
+
+// answered returns the record for a release of r as its request asks.
+func (e *env) answered(r driver.Record) driver.Record {
+	next := e.released(r)
+	next.Requests = nil
+	if next.End = driver.EndSteppedDown; len(r.Requests) > 0 {
+		request := r.Requests[0]
+		next.Asked = &request
+	}
+	return next
+}
+
+// reserved returns the record for a hand-over of r to owner, or to nobody.
+func (e *env) reserved(r driver.Record, owner string) driver.Record {
+	next := e.held(r.Key)
+	next.Version = e.fresh("reserve")
+	next.Beat, next.State = next.Version, driver.Reserved
+	next.Owner, next.Token, next.Data = owner, r.Token, r.Data
+	if next.Prev = r.Tenure(driver.EndHandedOver); next.Prev != nil {
+		next.Prev.Until = time.Now()
+	}
+	return next
+}
+
+// past returns the record of an ended tenure for a Claim of key.
+func (e *env) past(key string) driver.Record {
+	next := e.held(key)
+	request := e.request(driver.Revoke)
+	next.State, next.End, next.Asked, next.Until = driver.Past, driver.EndRevoked, &request, time.Now()
+	return next
+}
+
 // withData returns the record for a write of data into r.
 func (e *env) withData(r driver.Record, data []byte) driver.Record {
 	next := r.Clone()

@@ -25,6 +25,7 @@ func testErrors(t *testing.T, e *env) {
 		{"NoOwner", func(r *driver.Record) { r.Owner = "" }},
 		{"NoLease", func(r *driver.Record) { r.Lease = 0 }},
 		{"NegativeLease", func(r *driver.Record) { r.Lease = -time.Second }},
+		{"TooManyRequests", func(r *driver.Record) { r.Requests = make([]driver.Request, driver.MaxRequests+1) }},
 		{"NoState", func(r *driver.Record) { r.State = "" }},
 		{"TokenTooHigh", func(r *driver.Record) { r.Token = driver.MaxToken + 1 }},
 	}
@@ -33,7 +34,10 @@ func testErrors(t *testing.T, e *env) {
 		changes := append(changes, struct {
 			name   string
 			change func(*driver.Record)
-		}{"Released", func(r *driver.Record) { r.State = driver.Released }})
+		}{"Released", func(r *driver.Record) { r.State = driver.Released }}, struct {
+			name   string
+			change func(*driver.Record)
+		}{"Reserved", func(r *driver.Record) { r.State = driver.Reserved }})
 		for _, tc := range changes {
 			t.Run(tc.name, func(t *testing.T) {
 				next := e.held(e.key())

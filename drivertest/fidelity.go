@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -35,9 +36,10 @@ func testFidelity(t *testing.T, e *env) {
 		}
 		rec = swapped(2, driver.Held)
 		rec = swapped(3, "hibernating")
-		rec = swapped(4, driver.Released)
+		rec = swapped(4, driver.Reserved)
+		rec = swapped(5, driver.Released)
 
-		next = filled(t, rec.Key, 5)
+		next = filled(t, rec.Key, 6)
 		next.State = driver.Held
 		want = driver.Claimed(next, rec, true)
 		now, prev, err := a.Claim(t.Context(), next)
@@ -59,6 +61,46 @@ func testFidelity(t *testing.T, e *env) {
 		e.swap(t, a, rec, next)
 		e.wantStored(t, next)
 		e.wantListed(t, next)
+		rec, next = next, next.Clone()
+		next.Version, next.Asked = "v3", &driver.Request{}
+		next.Prev.Asked, next.Requests = &driver.Request{}, []driver.Request{{}}
+		e.swap(t, a, rec, next)
+		e.wantStored(t, next)
+		e.wantListed(t, next)
+	})
+
+	// All that a record may carry, in its order.
+	t.Run("Requests", func(t *testing.T) {
+		rec := e.claim(t, a, e.held(e.key()))
+		for _, n := range []int{1, 2, driver.MaxRequests, 0} {
+			next := e.beat(rec)
+			next.Requests = nil
+			for i := range n {
+				request := e.request(driver.HandOver)
+				request.Reason = fmt.Sprint("the reason of ", i)
+				next.Requests = append(next.Requests, request)
+			}
+			rec = e.swap(t, a, rec, next)
+			e.wantStored(t, next)
+			e.wantListed(t, next)
+		}
+		next := e.beat(rec)
+		next.Requests = []driver.Request{e.request(driver.HandOver)}
+		next.Requests[0].Reason = strings.Repeat("\x01", driver.MaxReasonLen)
+		next.Requests[0].By = strings.Repeat("ü", driver.MaxOwnerLen/2)
+		next.Requests[0].To = strings.Repeat("b", driver.MaxOwnerLen)
+		e.swap(t, a, rec, next)
+		e.wantStored(t, next)
+	})
+
+	t.Run("Priorities", func(t *testing.T) {
+		rec := e.claim(t, a, e.held(e.key()))
+		for _, priority := range []int{1, -1, 1000, math.MaxInt32, math.MinInt32, 0} {
+			next := e.beat(rec)
+			next.Priority = priority
+			rec = e.swap(t, a, rec, next)
+			e.wantStored(t, next)
+		}
 	})
 
 	t.Run("Strings", func(t *testing.T) {
@@ -70,7 +112,9 @@ func testFidelity(t *testing.T, e *env) {
 			rec := e.claim(t, a, e.held(e.key()))
 			next := e.beat(rec)
 			next.Owner, next.Host, next.Label, next.Beat = "o"+s, s, s, s
-			next.Prev = &driver.Tenure{Owner: s, Token: 1, Host: s, Label: s, End: driver.EndReason(s)}
+			request := driver.Request{ID: s, Kind: driver.RequestKind(s), By: s, Reason: s, To: s}
+			next.Requests, next.Asked = []driver.Request{request, request}, &request
+			next.Prev = &driver.Tenure{Owner: s, Token: 1, Host: s, Label: s, End: driver.EndReason(s), Asked: &request}
 			e.swap(t, a, rec, next)
 			e.wantStored(t, next)
 		}
@@ -100,7 +144,9 @@ func testFidelity(t *testing.T, e *env) {
 			rec := e.claim(t, a, e.held(e.key()))
 			next := e.released(rec)
 			next.Since, next.Until = at, at.Add(1234567)
-			next.Prev = &driver.Tenure{Owner: "o", Token: 1, Since: at, Until: at.Add(7654321)}
+			request := driver.Request{ID: "id", Kind: driver.StepDown, At: at.Add(5432176)}
+			next.Requests, next.Asked = []driver.Request{request}, &request
+			next.Prev = &driver.Tenure{Owner: "o", Token: 1, Since: at, Until: at.Add(7654321), Asked: &request}
 			e.swap(t, a, rec, next)
 			e.wantStored(t, next)
 		}

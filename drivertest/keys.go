@@ -13,13 +13,15 @@ import (
 
 // oddKeys are keys that some engine, somewhere, folds, trims, escapes, splits
 // or orders in its own way. Some are equal but for what an engine might fold.
+// Those below driver.OwnPrefix are no different from others to a store.
 // U+0000 is not among them: PostgreSQL's text has no room for it.
 var oddKeys = []string{
 	"a", "A", "a ", " a", " ", "  ", "a\t", "a\n", "a\r\n", "ab", "a/b", "a//b", "/a", "a/", "/", "//", ".", "..", "a/../b",
 	"a/./b", "%", "a%2Fb", "a%2fb", "a+b", "a%20b", "_", "a_", "*", "a*", "?", "[a]", "{a}", "~", "!", "#", "$1", "&", "=", ":",
 	"a:b", "a|b", "a;b", "a,b", "@", "^", "'", "''", `"`, `\`, `\\`, `\n`, "`", "--", "'; DROP TABLE tenure; --", "<a>", "\x01", "\x1f",
 	"\x7f", "\u0085", "\u200b", "\ufeffa", "\u00e9", "e\u0301", "E\u0301", "ß", "ss", "ı", "i", "I", "İ", "世界", "👋🏽", "\ufffd",
-	"\ufffe", "\U0010ffff", "0", "00", "0x0", "1", "1.0", "null", "true", "NaN", "-", "tenure", "__proto__", "zookeeper", "CON",
+	"\ufffe", "\U0010ffff", "0", "00", "0x0", "1", "1.0", "null", "true", "NaN", "-", "tenure", driver.OwnPrefix, driver.OwnPrefix + "a",
+	driver.OwnPrefix + "history/a/0000000000000000001", "Tenure/", "tenure/a/", "__proto__", "zookeeper", "CON",
 }
 
 func testKeys(t *testing.T, e *env) {
@@ -27,6 +29,8 @@ func testKeys(t *testing.T, e *env) {
 	keys = append(keys,
 		strings.Repeat("k", driver.MaxKeyLen), strings.Repeat("k", driver.MaxKeyLen-1)+"l",
 		strings.Repeat("k", driver.MaxKeyLen-1), strings.Repeat("/", driver.MaxKeyLen),
+		strings.Repeat("k", driver.MaxNameLen), strings.Repeat("k", driver.MaxNameLen+1),
+		driver.OwnPrefix+strings.Repeat("k", driver.MaxKeyLen-len(driver.OwnPrefix)),
 		strings.Repeat("%", driver.MaxKeyLen), strings.Repeat("\x01", driver.MaxKeyLen),
 		strings.Repeat("ü", driver.MaxKeyLen/2), strings.Repeat("a/", driver.MaxKeyLen/2),
 	)
@@ -67,7 +71,7 @@ func testKeys(t *testing.T, e *env) {
 
 	t.Run("List", func(t *testing.T) {
 		e.wantList(t, "", stored)
-		for _, prefix := range []string{"a", "a/", "A", "%", "_", "*", "?", "[", `\`, "'", "\ufeff", "e", " ", "/", strings.Repeat("k", 1000)} {
+		for _, prefix := range []string{"a", "a/", "A", "%", "_", "*", "?", "[", `\`, "'", "\ufeff", "e", " ", "/", driver.OwnPrefix, strings.Repeat("k", 1000)} {
 			e.wantList(t, prefix, stored)
 		}
 	})

@@ -24,13 +24,21 @@ var life = []struct {
 	{"claim again", opClaim, claimOf},
 	{"takeover", opSwap, (*env).taken},
 	{"heartbeat of the successor", opSwap, (*env).beat},
-	{"release of the successor", opSwap, (*env).released},
+	{"request", opSwap, (*env).asked},
+	{"heartbeat after the request", opSwap, (*env).beat},
+	{"release as asked", opSwap, (*env).answered},
 	{"takeover of the released", opSwap, (*env).taken},
+	{"second request", opSwap, (*env).asked},
+	{"hand-over", opSwap, handOver},
+	{"heartbeat of the reservation", opSwap, (*env).beat},
+	{"takeover of the reserved", opSwap, (*env).taken},
 	{"delete", opDelete, (*env).beat},
 	{"claim after the delete", opClaim, claimOf},
 }
 
 func claimOf(e *env, now driver.Record) driver.Record { return e.held(now.Key) }
+
+func handOver(e *env, now driver.Record) driver.Record { return e.reserved(now, "successor") }
 
 func dataOf(e *env, now driver.Record) driver.Record {
 	return e.withData(now, []byte(e.fresh("data")))

@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// raceEverything has all racers claim, renew, write data, release and take
-// over the same keys, each from the record that it saw last, and then checks
+// raceEverything has all racers claim, renew, write data, lay requests, release,
+// hand over and take over the same keys, each from the record that it saw last, and then checks
 // that the writes that were applied form one chain: each replaced the record
 // that the one before had left, and the token rose with each change of holder
 // and at no other time.
@@ -85,17 +85,21 @@ func (r *racer) step(t *testing.T, key string) error {
 	var kind string
 	var now, prev driver.Record
 	var err error
-	if rec.State != driver.Held {
+	if rec.State != driver.Held && (rec.State != driver.Reserved || r.random.IntN(4) == 0) {
 		kind = "claim"
 		now, prev, err = r.c.Claim(t.Context(), r.e.held(key))
 	} else {
 		var next driver.Record
-		switch n := r.random.IntN(10); {
+		switch n := r.random.IntN(14); {
+		case n < 3 && rec.State == driver.Held:
+			kind, next = "request", r.e.asked(rec)
 		case n < 4:
-			kind, next = "heartbeat", r.e.beat(rec)
-		case n < 6:
-			kind, next = "data", dataOf(r.e, rec)
+			kind, next = "reservation", r.e.reserved(rec, "successor")
 		case n < 8:
+			kind, next = "heartbeat", r.e.beat(rec)
+		case n < 10:
+			kind, next = "data", dataOf(r.e, rec)
+		case n < 12:
 			kind, next = "release", r.e.released(rec)
 		default:
 			kind, next = "takeover", r.e.taken(rec)
@@ -160,7 +164,7 @@ func (e *env) checkChain(t *testing.T, key string, links []link) {
 		if l.now.Token != want {
 			t.Fatalf("a %s led from token %d to %d", l.kind, at.Token, l.now.Token)
 		}
-		if l.kind == "claim" && at.State == driver.Held {
+		if l.kind == "claim" && at.Key != "" && at.State != driver.Released {
 			t.Fatalf("a claim replaced %s", brief(at))
 		}
 		at = l.now

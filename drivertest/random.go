@@ -70,7 +70,7 @@ func (e *env) checkToken(t *testing.T, w *walker, before model, deletes bool) {
 		return
 	}
 	rec := e.get(t, e.clients[0], w.key)
-	granted := !before.found || before.rec.State == driver.Released && rec.State == driver.Held || rec.Owner != before.rec.Owner
+	granted := !before.found || rec.State == driver.Held && (before.rec.State != driver.Held || rec.Owner != before.rec.Owner)
 	if granted && rec.Token != w.token+1 {
 		t.Fatalf("a change of holder led from token %d to %d", w.token, rec.Token)
 	}
@@ -89,11 +89,13 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 	swap := func(name string, next driver.Record) (string, write) {
 		return name + " from the " + age + " record", write{op: opSwap, prev: from, next: next}
 	}
-	switch n := random.IntN(20); {
+	switch n := random.IntN(25); {
 	case n < 5 && len(w.sent) > 0:
 		return "a duplicate", w.sent[random.IntN(len(w.sent))]
 	case deletes && n == 5:
 		return "delete of the " + age + " record", write{op: opDelete, prev: from}
+	case deletes && n == 6: // it stays until it is deleted
+		return "claim with a past record", write{op: opClaim, next: e.past(w.key)}
 	case n < 11 || from.Version == "":
 		next := e.held(w.key)
 		if random.IntN(2) == 0 {
@@ -104,8 +106,18 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 		return swap("heartbeat", e.beat(from))
 	case n < 14:
 		return swap("data", dataOf(e, from))
-	case n < 17:
+	case n < 17 && from.Owner != "": // a reservation for nobody cannot be released as it is
 		return swap("release", e.released(from))
+	case n < 18 && from.State == driver.Held:
+		ending := e.beat(from)
+		ending.End = driver.EndStalled
+		return swap("end", ending)
+	case n < 20 && from.State == driver.Held:
+		return swap("request", e.asked(from))
+	case n < 21 && from.State == driver.Held:
+		return swap("release as asked", e.answered(from))
+	case n < 23:
+		return swap("reservation", e.reserved(from, []string{"successor", ""}[random.IntN(2)]))
 	default:
 		return swap("takeover", e.taken(from))
 	}

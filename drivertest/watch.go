@@ -45,6 +45,31 @@ func testWatch(t *testing.T, e *env) {
 		}
 	})
 
+	// Whoever waits may take it now, or knows that it is not for them.
+	t.Run("Reserved", func(t *testing.T) {
+		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
+			t.Run(name, func(t *testing.T) {
+				rec := e.claim(t, a, e.held(e.key()))
+				w := e.watch(t, a, rec.Key)
+				e.swap(t, by, rec, e.reserved(rec, "successor"))
+				w.want(t, e)
+			})
+		}
+	})
+
+	// The holder need not wait for its next heartbeat.
+	t.Run("Request", func(t *testing.T) {
+		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
+			t.Run(name, func(t *testing.T) {
+				rec := e.claim(t, a, e.held(e.key()))
+				w := e.watch(t, a, rec.Key)
+				rec = e.swap(t, by, rec, e.asked(rec))
+				w.want(t, e)
+				e.watchSecondRequest(t, by, rec)
+			})
+		}
+	})
+
 	t.Run("BeforeTheKeyIsThere", func(t *testing.T) {
 		key := e.key()
 		w := e.watch(t, a, key)
@@ -106,6 +131,16 @@ func testWatch(t *testing.T, e *env) {
 			w.stop()
 		}
 	})
+}
+
+// watchSecondRequest lays a request beside one that is there.
+func (e *env) watchSecondRequest(t *testing.T, by *client, rec driver.Record) {
+	t.Helper()
+	w := e.watch(t, e.clients[0], rec.Key)
+	next := e.asked(rec)
+	next.Requests = append(rec.Clone().Requests, next.Requests...)
+	e.swap(t, by, rec, next)
+	w.want(t, e)
 }
 
 // watchStop checks that a stopped watch falls silent, and others do not. Hints

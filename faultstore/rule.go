@@ -17,8 +17,10 @@ type Op string
 const (
 	OpGet       Op = "get"
 	OpClaim     Op = "claim"
-	OpHeartbeat Op = "heartbeat" // a Swap that is none of the three below
+	OpHeartbeat Op = "heartbeat" // a Swap that is none of those below
 	OpSetData   Op = "set data"  // a Swap that changes Data
+	OpRequest   Op = "request"   // a Swap that lays a request
+	OpReserve   Op = "reserve"   // a Swap to Reserved
 	OpRelease   Op = "release"   // a Swap to Released
 	OpTakeover  Op = "takeover"  // a Swap to another token
 	OpDelete    Op = "delete"
@@ -31,13 +33,18 @@ const (
 )
 
 // Classify returns the kind of a Swap from prev to next. A Swap that is
-// several things at once is the first of OpTakeover, OpRelease, OpSetData.
+// several things at once is the first of OpTakeover, OpRelease, OpReserve,
+// OpRequest, OpSetData.
 func Classify(prev, next driver.Record) Op {
 	switch {
 	case next.Token != prev.Token:
 		return OpTakeover
 	case next.State == driver.Released:
 		return OpRelease
+	case next.State == driver.Reserved:
+		return OpReserve
+	case driver.Laid(prev, next):
+		return OpRequest
 	case !bytes.Equal(next.Data, prev.Data):
 		return OpSetData
 	default:

@@ -16,13 +16,16 @@ import (
 
 func TestClassify(t *testing.T) {
 	prev := held("k", "v1")
-	prev.Token, prev.Data = 4, []byte("x")
+	prev.Token, prev.Data, prev.Requests = 4, []byte("x"), []driver.Request{{ID: "q1"}}
 	for _, tc := range []struct {
 		want   faultstore.Op
 		change func(*driver.Record)
 	}{
 		{faultstore.OpHeartbeat, func(r *driver.Record) { r.Beat = "v2" }},
 		{faultstore.OpSetData, func(r *driver.Record) { r.Data = []byte("y") }},
+		{faultstore.OpHeartbeat, func(r *driver.Record) { r.Requests = nil }},
+		{faultstore.OpRequest, func(r *driver.Record) { r.Requests, r.Data = append(r.Requests, driver.Request{ID: "q2"}), nil }},
+		{faultstore.OpReserve, func(r *driver.Record) { r.State, r.Data = driver.Reserved, nil }},
 		{faultstore.OpRelease, func(r *driver.Record) { r.State, r.Data = driver.Released, nil }},
 		{faultstore.OpTakeover, func(r *driver.Record) { r.Token, r.State = 5, driver.Released }},
 	} {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -74,7 +75,7 @@ func (db *database) swap(prev, next driver.Record) (driver.Record, error) {
 	}
 	db.records[next.Key] = next
 	var hints []*watch
-	if next.State != driver.Held {
+	if driver.Wakes(stored, next) {
 		hints = slices.Clone(db.watches[next.Key])
 	}
 	db.mu.Unlock()
@@ -175,11 +176,26 @@ func (db *database) remove(key string, gone func(*watch) bool) {
 // reading, no location.
 func detach(rec driver.Record) driver.Record {
 	rec = rec.Clone()
-	rec.Since, rec.Until = rec.Since.UTC().Round(0), rec.Until.UTC().Round(0)
+	bare(&rec.Since, &rec.Until)
+	for i := range rec.Requests {
+		bare(&rec.Requests[i].At)
+	}
+	if rec.Asked != nil {
+		bare(&rec.Asked.At)
+	}
 	if rec.Prev != nil {
-		rec.Prev.Since, rec.Prev.Until = rec.Prev.Since.UTC().Round(0), rec.Prev.Until.UTC().Round(0)
+		bare(&rec.Prev.Since, &rec.Prev.Until)
+		if rec.Prev.Asked != nil {
+			bare(&rec.Prev.Asked.At)
+		}
 	}
 	return rec
+}
+
+func bare(times ...*time.Time) {
+	for _, t := range times {
+		*t = t.UTC().Round(0)
+	}
 }
 
 func conflict(key string, stored driver.Record, found bool) error {

@@ -52,7 +52,7 @@ func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driv
 	return s.db.get(key)
 }
 
-// Claim takes the key of next if it is absent or released.
+// Claim writes next if its key is absent or released.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.Record{}, driver.Record{}, driver.NotApplied(err)
@@ -98,9 +98,10 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	return s.db.list(prefix, cursor, size), nil
 }
 
-// Watch has hint called after each release and each deletion of key through
-// any handle, in the goroutine of that write and before it returns. No mutex
-// is held then: hint may call the store. A nil hint panics.
+// Watch has hint called after each write to key through any handle that
+// [driver.Watcher] names: releases, reservations, requests and deletions. It is
+// called in the goroutine of that write and before it returns. No mutex is held
+// then: hint may call the store. A nil hint panics.
 func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
 	if hint == nil {
 		panic("memstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error

@@ -93,11 +93,55 @@ func TestHintMayCallStore(t *testing.T) {
 	}
 }
 
-func TestTimesLoseMonotonicReading(t *testing.T) {
+// Whoever watches a lock is not woken by each heartbeat of its holder.
+func TestNoHintOfHeartbeats(t *testing.T) {
+	ctx := t.Context()
 	s := memstore.New()
-	now, _, err := s.Claim(t.Context(), held("k", "v1"))
+	hints := 0
+	if _, err := s.Watch("k", func() { hints++ }); err != nil {
+		t.Fatal(err)
+	}
+	now, _, err := s.Claim(ctx, held("k", "v1"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		want   int
+		change func(*driver.Record)
+	}{
+		{0, func(r *driver.Record) { r.Beat = "b" }},
+		{0, func(r *driver.Record) { r.Data = []byte("d") }},
+		{0, func(r *driver.Record) { r.Token++ }},
+		{1, func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q"}} }},
+		{1, func(r *driver.Record) { r.Beat = "c" }}, // with the request still there
+		{1, func(r *driver.Record) { r.Requests = nil }},
+		{2, func(r *driver.Record) { r.State = driver.Reserved }},
+	} {
+		next := now.Clone()
+		next.Version = fmt.Sprint("step-", i)
+		step.change(&next)
+		if now, err = s.Swap(ctx, now, next); err != nil {
+			t.Fatal(err)
+		}
+		if hints != step.want {
+			t.Errorf("%d hints after step %d, want %d", hints, i, step.want)
+		}
+	}
+}
+
+func TestTimesLoseMonotonicReading(t *testing.T) {
+	s := memstore.New()
+	next := held("k", "v1")
+	at := time.Now()
+	request := driver.Request{ID: "q", At: at}
+	next.Requests, next.Asked = []driver.Request{request}, &request
+	now, _, err := s.Claim(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := at.UTC().Round(0)
+	if now.Requests[0].At != bare || now.Asked.At != bare {
+		t.Errorf("requests of %v and %v, want %v", now.Requests[0].At, now.Asked.At, bare)
 	}
 	if now.Since != now.Since.Round(0) || now.Since.Location() != time.UTC {
 		t.Errorf("Since = %v: no database keeps a monotonic reading or a location", now.Since)

@@ -11,11 +11,11 @@ import (
 )
 
 // The bell is a small file beside the database, FILE-notify, through which
-// processes tell each other of releases. It holds nothing that matters: it may
-// be deleted at any time, and is made anew.
+// processes tell each other of changes that somebody waits for. It holds nothing
+// that matters: it may be deleted at any time, and is made anew.
 //
-// It is an array of slots. Whoever frees a key fills the key's slot with random
-// bytes, and whoever watches compares all slots with what they were: a change
+// It is an array of slots. Whoever frees a key, reserves it or asks its holder
+// for something fills the key's slot with random bytes, and whoever watches compares all slots with what they were: a change
 // is seen even if a later one has gone over the file meanwhile, and a watcher
 // is woken for its own keys, not for each of everybody's. The file never grows.
 const (
@@ -32,12 +32,12 @@ func slot(key string) int {
 	return int(h.Sum32() % bellSlots)
 }
 
-// ring tells the other processes which keys of a batch are free now. An error
+// ring tells the other processes which keys of a batch changed so. An error
 // is dropped: then they find out when they look next.
 func (s *Store) ring(batch []*write) {
 	var file *os.File
 	for _, w := range batch {
-		if !w.free {
+		if !w.wake {
 			continue
 		}
 		if file == nil {

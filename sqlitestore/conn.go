@@ -15,23 +15,29 @@ import (
 	"modernc.org/sqlite"
 )
 
+// engine is a connection of the engine's driver.
+type engine interface {
+	sqldriver.Conn
+	sqldriver.ExecerContext
+	sqldriver.ConnPrepareContext
+}
+
 // conn is one connection to the engine, with the statements that it has
 // prepared. One goroutine at a time uses it.
 //
-// It is a connection of the engine's driver itself, not one from the pool of
-// database/sql: that pool opens connections anew whenever it sees fit, and a
-// connection that is opened later may be one to another file, put in the place
-// of the first. Besides, record.go needs the values as they are stored.
+// It is a connection of the engine's driver itself, not one that the pool of
+// database/sql hands out for each statement: that pool opens connections anew
+// whenever it sees fit, and a connection that is opened later may be one to
+// another file, put in the place of the first. Besides, record.go needs the
+// values as they are stored.
 //
 // No context reaches the engine. An interrupted COMMIT leaves its outcome
 // unknown for no gain; whoever gives up waiting leaves the connection to finish
 // (see write.go and Store.read).
 type conn struct {
-	engine interface {
-		sqldriver.Conn
-		sqldriver.ExecerContext
-		sqldriver.ConnPrepareContext
-	}
+	// with calls fn with the engine, and returns its error. It cannot be nested.
+	with  func(fn func(engine) error) error
+	end   func() error
 	stmts map[string]sqldriver.Stmt
 }
 
@@ -41,16 +47,17 @@ func dial(file, mode string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := connector.Connect(context.Background())
+	dialed, err := connector.Connect(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{stmts: map[string]sqldriver.Stmt{}}
-	c.engine = engine.(interface {
-		sqldriver.Conn
-		sqldriver.ExecerContext
-		sqldriver.ConnPrepareContext
-	})
+	e := dialed.(engine)
+	return newConn(func(fn func(engine) error) error { return fn(e) }, e.Close)
+}
+
+// newConn makes a connection ready. It ends it if that fails.
+func newConn(with func(fn func(engine) error) error, end func() error) (*conn, error) {
+	c := &conn{with: with, end: end, stmts: map[string]sqldriver.Stmt{}}
 	// Above are jitter and retry: here waiting would only hide who is waited for.
 	if err := c.run("PRAGMA busy_timeout = 0"); err != nil {
 		_ = c.close()
@@ -74,53 +81,73 @@ func dsn(file, mode string) string {
 // run executes sql without keeping it prepared. Some pragmas take effect while
 // they are prepared, not while they are executed: they must go through run.
 func (c *conn) run(sql string) error {
-	_, err := c.engine.ExecContext(context.Background(), sql, nil)
-	return err
+	return c.with(func(e engine) error {
+		_, err := e.ExecContext(context.Background(), sql, nil)
+		return err
+	})
 }
 
 // exec executes a statement and returns the number of rows that it changed.
-func (c *conn) exec(sql string, args ...sqldriver.Value) (int64, error) {
-	stmt, err := c.prepare(sql)
-	if err != nil {
-		return 0, err
-	}
-	res, err := stmt.(sqldriver.StmtExecContext).ExecContext(context.Background(), named(args))
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+func (c *conn) exec(sql string, args ...sqldriver.Value) (n int64, err error) {
+	err = c.with(func(e engine) error {
+		stmt, err := c.prepare(e, sql)
+		if err != nil {
+			return err
+		}
+		res, err := stmt.(sqldriver.StmtExecContext).ExecContext(context.Background(), named(args))
+		if err != nil {
+			return err
+		}
+		n, err = res.RowsAffected()
+		return err
+	})
+	return n, err
 }
 
 // query calls fn with each row until fn returns false. The row is valid during
 // the call alone; its values are int64, float64, string, []byte or nil, just
-// as the engine stores them.
+// as the engine stores them. fn must not use the connection.
 func (c *conn) query(sql string, fn func(row []sqldriver.Value) bool, args ...sqldriver.Value) error {
-	stmt, err := c.prepare(sql)
-	if err != nil {
-		return err
-	}
-	rows, err := stmt.(sqldriver.StmtQueryContext).QueryContext(context.Background(), named(args))
-	if err != nil {
-		return err
-	}
-	row := make([]sqldriver.Value, len(rows.Columns()))
-	for {
-		if err = rows.Next(row); err != nil || !fn(row) {
-			break
+	return c.with(func(e engine) error {
+		stmt, err := c.prepare(e, sql)
+		if err != nil {
+			return err
 		}
-	}
-	closeErr := rows.Close() // ends the read transaction
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	return closeErr
+		rows, err := stmt.(sqldriver.StmtQueryContext).QueryContext(context.Background(), named(args))
+		if err != nil {
+			return err
+		}
+		row := make([]sqldriver.Value, len(rows.Columns()))
+		for {
+			if err = rows.Next(row); err != nil || !fn(row) {
+				break
+			}
+		}
+		closeErr := rows.Close() // ends the read transaction
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		return closeErr
+	})
 }
 
-func (c *conn) prepare(sql string) (sqldriver.Stmt, error) {
+// compile prepares statements for later.
+func (c *conn) compile(list ...string) error {
+	return c.with(func(e engine) error {
+		for _, sql := range list {
+			if _, err := c.prepare(e, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *conn) prepare(e engine, sql string) (sqldriver.Stmt, error) {
 	if stmt := c.stmts[sql]; stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := c.engine.PrepareContext(context.Background(), sql)
+	stmt, err := e.PrepareContext(context.Background(), sql)
 	if err != nil {
 		return nil, err
 	}
@@ -129,10 +156,13 @@ func (c *conn) prepare(sql string) (sqldriver.Stmt, error) {
 }
 
 func (c *conn) close() error {
-	for _, stmt := range c.stmts {
-		_ = stmt.Close() // repeats the error of its last execution
-	}
-	return c.engine.Close()
+	_ = c.with(func(engine) error {
+		for _, stmt := range c.stmts {
+			_ = stmt.Close() // repeats the error of its last execution
+		}
+		return nil
+	})
+	return c.end()
 }
 
 func named(args []sqldriver.Value) []sqldriver.NamedValue {

@@ -14,10 +14,11 @@
 //
 //   - Claim, Swap and Delete are decided inside one transaction of the engine,
 //     and every read sees all writes that were answered before it.
-//   - Tokens and data that were answered survive a power loss: the disk has
-//     synced them. The last heartbeats and releases before a power loss may be
-//     lost, which at worst means that a lock is free one lease later. A crash of
-//     a process loses nothing.
+//   - Tokens, data and history that were answered survive a power loss: the
+//     disk has synced them. The last heartbeats, releases, reservations and
+//     requests before a power loss may be lost, which at worst means that a lock
+//     is free one lease later, and that who asked for it asks again. A crash of a
+//     process loses nothing.
 //   - A process that is killed in the midst of a write leaves the write made as
 //     a whole or not at all.
 //   - Goroutines of one store never keep each other out: their writes line up,
@@ -29,6 +30,15 @@
 //   - A store whose files are moved, replaced or deleted while it is open
 //     refuses to go on, with an error that matches [driver.ErrPermanent].
 //     Otherwise it would hold locks beside those who open what is there then.
+//
+// # Fencing in the same file
+//
+// A holder that is paused does not notice that its lease has ended; a check
+// before each write only makes that rare. If what the holder writes is in an
+// SQLite database, too, put the locks into the same one: [New] keeps them in a
+// table beside the program's own, and [Guard], called in the program's own
+// transaction, refuses it if the lock is another's by now, and keeps others from
+// taking it until the transaction ends.
 //
 // # What is not guaranteed
 //
@@ -51,12 +61,17 @@
 // # Files
 //
 // Beside FILE are FILE-wal and FILE-shm, SQLite's own, while somebody has it
-// open, and FILE-notify, through which processes tell each other of releases.
-// FILE-notify holds nothing that matters and may be deleted. The table is meant
-// to be read by people:
+// open, and FILE-notify, through which processes tell each other of releases,
+// reservations and requests. FILE-notify holds nothing that matters and may be
+// deleted. The table is meant to be read by people:
 //
-//	sqlite3 -readonly FILE "SELECT key, state, owner, token, since FROM tenure_records"
+//	sqlite3 -readonly FILE "SELECT key, state, owner, token, since, requests FROM tenure_records"
 //
 // Columns that somebody adds are left alone by all writes. Whoever changes a
-// row by hand must give it a new version, or a holder will not notice.
+// row by hand must give it a new version, or a holder will not notice, and the
+// same stamp, or its priority and requests do not count.
+//
+// Open migrates a file of an older version of this package. Programs of that
+// version that have it open go on, see no requests, and leave reserved locks
+// alone; they cannot open it again.
 package sqlitestore

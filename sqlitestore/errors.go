@@ -6,7 +6,9 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -14,30 +16,47 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// fault names the file and says what an error of the engine means and what to
-// do about it. It marks with driver.Permanent what no retry can mend. Whether
+// fault names the file, if it is given, and says what an error of the engine
+// means and what to do about it. It marks with driver.Permanent what no retry can mend. Whether
 // a write has been applied is for the caller to say, who knows how far it came.
 func fault(file string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var engine *sqlite.Error
-	if !errors.As(err, &engine) {
-		return fmt.Errorf("sqlite file %q: %w", file, err)
+	permanent := false
+	if errors.As(err, &engine) {
+		var what string
+		what, permanent = explain(engine.Code())
+		err = fmt.Errorf("%s: %w", what, err)
 	}
-	what, permanent := explain(engine.Code())
-	err = fmt.Errorf("sqlite file %q: %s: %w", file, what, err)
+	if file != "" {
+		err = fmt.Errorf("sqlite file %q: %w", file, unnamed(file, err))
+	}
 	if permanent {
 		return driver.Permanent(err)
 	}
 	return err
 }
 
+// unnamed takes the name of the file out of an error of the system's, for who
+// names it anyway.
+func unnamed(file string, err error) error {
+	if system, ok := err.(*fs.PathError); ok && system.Path == file { //nolint:errorlint // a wrapped one has a text of its own
+		return fmt.Errorf("%s: %w", system.Op, system.Err)
+	}
+	return err
+}
+
+// moved is what to do about it: nothing that the program could do by itself
+// would be safe.
+const moved = "was moved, replaced or deleted while in use; put it back, or restart every program that uses it"
+
 // explain sorts the result codes of https://www.sqlite.org/rescode.html. The
 // low byte of an extended code is the code that it refines.
 func explain(code int) (what string, permanent bool) {
 	if code == sqlite3.SQLITE_READONLY_DBMOVED {
-		return "the file was moved, replaced or deleted while open; close the store and open it again", true
+		return "it " + moved, true
 	}
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
@@ -112,10 +131,13 @@ func (id *identity) check() error {
 		switch {
 		case err == nil && os.SameFile(info, id.infos[i]):
 		case err == nil, errors.Is(err, os.ErrNotExist):
-			return driver.Permanent(fmt.Errorf(
-				"sqlite file %q: %q was moved, replaced or deleted while open; close the store and open it again", id.names[0], name))
+			what := "it"
+			if name != id.names[0] {
+				what = fmt.Sprintf("%q beside it", filepath.Base(name))
+			}
+			return driver.Permanent(fmt.Errorf("sqlite file %q: %s %s", id.names[0], what, moved))
 		default:
-			return fmt.Errorf("sqlite file %q: %w", id.names[0], err)
+			return fault(id.names[0], err)
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func TestDenied(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := start(t, "denied", file, nil).wait(t)
-			if len(lines) != 2 || lines[0] != "permanent true" || !strings.Contains(lines[1], file) ||
+			if len(lines) != 2 || lines[0] != "permanent true" || strings.Count(lines[1], file) != 1 ||
 				!strings.Contains(lines[1], "permission denied") {
 				t.Errorf("child: %q", lines)
 			}

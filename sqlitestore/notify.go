@@ -43,7 +43,8 @@ func (w *watches) init(s *Store, period time.Duration) {
 	w.store, w.period, w.hints = s, period, map[string][]*watch{}
 }
 
-// Watch has hint called soon after key was released or deleted by any process.
+// Watch has hint called soon after key was released, reserved or deleted, or a
+// request was laid for its holder, by any process.
 //
 // On Linux the kernel tells of it. Elsewhere, and if that fails, the file is
 // looked at every [Options.PollPeriod]; any change of any record is taken for

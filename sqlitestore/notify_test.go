@@ -140,8 +140,8 @@ func TestBellSlots(t *testing.T) {
 	if _, err := seen.look(file); err != nil {
 		t.Fatal(err)
 	}
-	s.ring([]*write{{key: "a", free: true}, {key: "b", free: true}, {key: "c"}})
-	s.ring([]*write{{key: "a", free: true}})
+	s.ring([]*write{{key: "a", wake: true}, {key: "b", wake: true}, {key: "c"}})
+	s.ring([]*write{{key: "a", wake: true}})
 	changed, err := seen.look(file)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestBellSlots(t *testing.T) {
 		t.Error("a changed twice")
 	}
 	for i := range 10_000 {
-		s.ring([]*write{{key: strconv.Itoa(i), free: true}})
+		s.ring([]*write{{key: strconv.Itoa(i), wake: true}})
 	}
 	if info, err := os.Stat(file + bellSuffix); err != nil || info.Size() > bellSize {
 		t.Errorf("the bell has %d bytes (%v), at most %d are wanted", info.Size(), err, bellSize)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,15 +82,9 @@ func Open(path string, o *Options) (*Store, error) {
 }
 
 func open(path string, o *Options, patience time.Duration) (*Store, error) {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	switch {
-	case opts.PollPeriod == 0:
-		opts.PollPeriod = defaultPollPeriod
-	case opts.PollPeriod < leastPollPeriod:
-		return nil, fmt.Errorf("poll period %v: it must be 0 or at least %v", opts.PollPeriod, leastPollPeriod)
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
 	}
 	file, err := locate(path)
 	if err != nil {
@@ -102,17 +95,26 @@ func open(path string, o *Options, patience time.Duration) (*Store, error) {
 			return nil, driver.Permanent(err)
 		}
 	}
-	patient := time.Now().Add(patience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		s, err := openFile(file, opts)
-		if err == nil || !locked(err) {
-			return s, err
-		}
-		if time.Now().After(patient) {
-			return nil, driver.NotApplied(err)
-		}
-		<-time.After(pause/2 + rand.N(pause))
+	return origin{
+		file:     file,
+		readers:  readerCount,
+		connect:  func(mode string) (*conn, error) { return dial(file, mode) },
+		prepare:  func(c *conn) error { return prepareFile(c, file) },
+		walLimit: walLimit,
+	}.open(opts, patience)
+}
+
+func (o *Options) withDefaults() (opts Options, err error) {
+	if o != nil {
+		opts = *o
 	}
+	switch {
+	case opts.PollPeriod == 0:
+		opts.PollPeriod = defaultPollPeriod
+	case opts.PollPeriod < leastPollPeriod:
+		err = fmt.Errorf("poll period %v: it must be 0 or at least %v", opts.PollPeriod, leastPollPeriod)
+	}
+	return opts, err
 }
 
 // locate returns the file that path names, absolute and with symbolic links
@@ -146,7 +148,7 @@ func locate(path string) (string, error) {
 		}
 		return file, writable(file, file, filepath.Dir(file))
 	case !errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("sqlite file %q: %w", abs, err)
+		return "", fmt.Errorf("sqlite file %q: %w", abs, unnamed(abs, err))
 	}
 	if info, err := os.Lstat(abs); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		return "", fmt.Errorf("sqlite file %q: it is a symbolic link to a file that is missing", abs)
@@ -164,76 +166,14 @@ func locate(path string) (string, error) {
 func writable(file string, names ...string) error {
 	for _, name := range names {
 		if err := access(name); err != nil {
-			return fmt.Errorf("sqlite file %q: %q is not writable by this user; file and folder must be: %w", file, name, err)
+			what := "it"
+			if name != file {
+				what = fmt.Sprintf("its folder %q", name)
+			}
+			return fmt.Errorf("sqlite file %q: %s is not writable by this user; file and folder must be: %w", file, what, err)
 		}
 	}
 	return nil
-}
-
-// openFile tries once. It leaves nothing open if it fails.
-func openFile(file string, opts Options) (_ *Store, err error) {
-	var conns []*conn
-	defer func() {
-		if err != nil {
-			for _, c := range conns {
-				_ = c.close()
-			}
-		}
-	}()
-	for i := range 1 + readerCount {
-		mode, role := "rwc", "PRAGMA journal_size_limit = "+fmt.Sprint(walLimit)
-		if i > 0 {
-			mode, role = "rw", "PRAGMA query_only = ON"
-		}
-		c, err := dial(file, mode)
-		if err != nil {
-			return nil, fault(file, err)
-		}
-		conns = append(conns, c)
-		if i == 0 {
-			if err := prepareFile(c, file); err != nil {
-				return nil, err
-			}
-			// On macOS fsync alone leaves the data in the drive's cache. Elsewhere
-			// these mean nothing.
-			if err := c.run("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON"); err != nil {
-				return nil, fault(file, err)
-			}
-		}
-		if err := c.run(role); err != nil {
-			return nil, fault(file, err)
-		}
-		// Compiling the statements finds a table that is not ours.
-		for _, sql := range []string{sqlGet, sqlList, sqlPut, sqlSwap, sqlDelete} {
-			if _, err := c.prepare(sql); err != nil {
-				return nil, fault(file, err)
-			}
-		}
-		// The first read opens the log and its index.
-		if _, err := get(c, ""); err != nil && !errors.Is(err, driver.ErrNotFound) && !errors.Is(err, driver.ErrUnreadable) {
-			return nil, fault(file, err)
-		}
-	}
-	files, err := identify(file)
-	if err != nil {
-		return nil, fault(file, err)
-	}
-	s := &Store{
-		file:     file,
-		files:    files,
-		pageSize: pageSize,
-		writes:   make(chan *write),
-		writer:   conns[0],
-		readers:  make(chan *conn, readerCount),
-		closing:  make(chan struct{}),
-	}
-	s.watches.init(s, opts.PollPeriod)
-	for _, c := range conns[1:] {
-		s.readers <- c
-	}
-	s.running.Add(1)
-	go s.runWriter(s.writer)
-	return s, nil
 }
 
 // Close waits for the write under way, ends all watches and closes the file.
@@ -243,8 +183,8 @@ func (s *Store) Close() (err error) {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		s.watches.close()
-		errs := make([]error, 0, readerCount)
-		for range readerCount {
+		errs := make([]error, 0, cap(s.readers))
+		for range cap(s.readers) {
 			c := <-s.readers
 			errs = append(errs, c.close())
 		}

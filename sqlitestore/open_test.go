@@ -67,9 +67,9 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "other application", want: "another application (application_id 0x7,", make: func(t *testing.T, file string) {
 			shell(t, file, "PRAGMA application_id = 7")
 		}},
-		{name: "newer", want: "newer Tenure (schema version 2, this one knows 1); upgrade", make: func(t *testing.T, file string) {
+		{name: "newer", want: "newer Tenure (schema version 3, this one knows 2); upgrade", make: func(t *testing.T, file string) {
 			database(t, file)
-			shell(t, file, "PRAGMA user_version = 2")
+			shell(t, file, "PRAGMA user_version = 3")
 		}},
 		{name: "never written", want: "schema version 0 is none", make: func(t *testing.T, file string) {
 			database(t, file)
@@ -112,8 +112,8 @@ func TestOpenRefuses(t *testing.T) {
 			if text := err.Error(); !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
 				t.Errorf("%q: want one line with %q", text, c.want)
 			}
-			if c.path == "" && !strings.Contains(err.Error(), "locks.db") {
-				t.Errorf("%v: the file is not named", err)
+			if n := strings.Count(err.Error(), "locks.db"); c.path == "" && n != 1 {
+				t.Errorf("%v: the file is named %d times", err, n)
 			}
 			after, err := os.ReadFile(file)
 			if !bytes.Equal(before, after) || fmt.Sprint(err) != fmt.Sprint(readErr) {
@@ -177,6 +177,38 @@ func TestNetworkFS(t *testing.T) {
 		} else if err == nil || !strings.Contains(err.Error(), "("+want+")") || !strings.Contains(err.Error(), "AllowNetworkFS") {
 			t.Errorf("%#x: %v, want a refusal that names %s and the option", kind, err, want)
 		}
+	}
+}
+
+// TestUpgradeSecond comes second, after another process has made or migrated the
+// table between the first look and the transaction.
+func TestUpgradeSecond(t *testing.T) {
+	columns := func(file string) any { return ask(t, file, "SELECT count(*) FROM pragma_table_info('tenure_records')") }
+	for _, guest := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "locks.db")
+		if guest {
+			shell(t, file, "CREATE TABLE orders (id INTEGER)")
+		}
+		c := dialTest(t, file)
+		defer func() { _ = c.close() }()
+		for range 2 {
+			if err := upgrade(c, file, guest); err != nil {
+				t.Errorf("guest %t: %v", guest, err)
+			}
+		}
+		if got := columns(file); got != int64(26) {
+			t.Errorf("guest %t: %v columns, want 26", guest, got)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "app.db")
+	shell(t, file, "CREATE TABLE orders (id INTEGER)")
+	c := dialTest(t, file)
+	defer func() { _ = c.close() }()
+	if err := upgrade(c, file, false); err == nil || !strings.Contains(err.Error(), "another application") {
+		t.Errorf("a file that was another application's in between: %v", err)
+	}
+	if got := columns(file); got != int64(0) {
+		t.Errorf("the table was made there, with %v columns", got)
 	}
 }
 

@@ -5,7 +5,9 @@ package sqlitestore
 
 import (
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,31 +22,55 @@ const timeLayout = "2006-01-02T15:04:05.000000000Z07:00"
 // come back from the file: without location and monotonic reading.
 func detach(rec driver.Record) driver.Record {
 	rec = rec.Clone()
-	rec.Since, rec.Until = rec.Since.UTC().Round(0), rec.Until.UTC().Round(0)
+	bare(&rec.Since, &rec.Until)
+	for i := range rec.Requests {
+		bare(&rec.Requests[i].At)
+	}
+	if rec.Asked != nil {
+		bare(&rec.Asked.At)
+	}
 	if rec.Prev != nil {
-		rec.Prev.Since, rec.Prev.Until = rec.Prev.Since.UTC().Round(0), rec.Prev.Until.UTC().Round(0)
+		bare(&rec.Prev.Since, &rec.Prev.Until)
+		if rec.Prev.Asked != nil {
+			bare(&rec.Prev.Asked.At)
+		}
 	}
 	return rec
+}
+
+func bare(times ...*time.Time) {
+	for _, t := range times {
+		*t = t.UTC().Round(0)
+	}
 }
 
 // encode returns the values of columns. What decode would not understand is an
 // error here, before it is in the file.
 func encode(rec driver.Record) ([]sqldriver.Value, error) {
+	requests, err := encodeRequests(rec.Requests)
+	asked, askedErr := encodeRequest(rec.Asked)
 	values := []sqldriver.Value{
 		rec.Key, string(rec.State), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
 		int64(rec.Lease), int64(rec.Heartbeat), rec.Host, rec.Label,
 		encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
-		nil, nil, nil, nil, nil, nil, nil, nil,
+		int64(rec.Priority), requests, asked,
 	}
+	prev := make([]sqldriver.Value, 8)
+	var prevErr error
 	if p := rec.Prev; p != nil {
-		copy(values[13:], []sqldriver.Value{
-			int64(p.Token), p.Owner, p.Host, p.Label, encodeTime(p.Since), encodeTime(p.Until), string(p.End),
-		})
+		prev = []sqldriver.Value{
+			int64(p.Token), p.Owner, p.Host, p.Label, encodeTime(p.Since), encodeTime(p.Until), string(p.End), nil,
+		}
+		prev[7], prevErr = encodeRequest(p.Asked)
 	}
+	values = append(append(values, prev...), rec.Version, nil)
 	if rec.Data != nil {
-		values[20] = rec.Data
+		values[len(values)-1] = rec.Data
 	}
-	if _, err := decode(values); err != nil {
+	if err = errors.Join(err, askedErr, prevErr); err == nil {
+		_, err = decode(values)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write of %q: the file could not give it back: %w", rec.Key, err)
 	}
 	return values, nil
@@ -76,6 +102,14 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 		Until:     r.time(),
 		End:       driver.EndReason(r.text()),
 	}
+	// What a program of an older version left in the row does not count.
+	ours := values[stampColumn] == sqldriver.Value(rec.Version)
+	if ours {
+		rec.Priority = r.priority()
+		rec.Requests = r.requests()
+		rec.Asked = r.request()
+	}
+	r.next = prevColumn
 	if values[r.next] != nil {
 		rec.Prev = &driver.Tenure{
 			Token: uint64(r.number(0)),
@@ -86,6 +120,9 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 			Until: r.time(),
 			End:   driver.EndReason(r.text()),
 		}
+		if ours {
+			rec.Prev.Asked = r.request()
+		}
 	}
 	r.next = len(columns) - 1
 	rec.Data = r.blob()
@@ -94,6 +131,11 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 	}
 	return rec, nil
 }
+
+var (
+	prevColumn  = slices.Index(columns, "prev_token")
+	stampColumn = slices.Index(columns, "stamp")
+)
 
 // row takes the values of a row one after the other, and remembers the first
 // that cannot be what its column is for. No value is ever converted: a lease of
@@ -144,6 +186,15 @@ func (r *row) number(least int64) int64 {
 		r.bad(v, fmt.Sprintf("a whole number of %d or more", least))
 	}
 	return n
+}
+
+func (r *row) priority() int {
+	v := r.take()
+	n, ok := v.(int64)
+	if !ok || int64(int(n)) != n {
+		r.bad(v, "a whole number that this machine can hold")
+	}
+	return int(n)
 }
 
 func (r *row) time() time.Time {

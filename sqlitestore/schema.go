@@ -14,10 +14,13 @@ import (
 const (
 	// applicationID says in the header of the file that it is ours: "Tenu".
 	applicationID = 0x54656e75
-	// schemaVersion is the user_version that this package reads and writes.
-	// Columns may be added without a new version, since writes leave columns
-	// that they do not know as they are; any other change needs one.
-	schemaVersion = 1
+	// schemaVersion is the user_version that this package reads and writes; see
+	// migrate.go for those before. Writes leave columns that they do not know as
+	// they are. That is good for columns of somebody else's, and a danger for
+	// ours: a program of an older version takes a lock and leaves the request to
+	// the former holder in the row. So a new column needs a new version, too, or
+	// a look at stamp.
+	schemaVersion = 2
 )
 
 // schema makes the table. It is for people with the sqlite3 shell, too.
@@ -26,11 +29,11 @@ const (
 // rowid table with a key beside it, because rows may be long. data is the last
 // column, so that a heartbeat, which changes version and beat at the front,
 // leaves the pages with long data alone: SQLite writes the pages that differ if
-// the row keeps its size.
+// the row keeps its size. (In a file that was migrated, data is not the last.)
 const schema = `
 CREATE TABLE tenure_records (
 	key          TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
-	state        TEXT NOT NULL,    -- held, released
+	state        TEXT NOT NULL,    -- held, reserved, released; past: no lock, but the memory of a tenure
 	owner        TEXT NOT NULL,
 	token        INTEGER NOT NULL, -- fencing token: one higher with every change of holder
 	version      TEXT NOT NULL,    -- new with every write
@@ -42,6 +45,9 @@ CREATE TABLE tenure_records (
 	since        TEXT,             -- when the tenure began and ended, RFC 3339, for people only
 	until        TEXT,
 	ended        TEXT NOT NULL,    -- how it ended, in a released record
+	priority     INTEGER NOT NULL DEFAULT 0, -- how much the holder is preferred
+	requests     TEXT,             -- for the holder, a JSON array, NULL if there are none
+	asked        TEXT,             -- the request that ended the tenure, in JSON
 	prev_token   INTEGER,          -- the tenure before this one, NULL if this is the first
 	prev_owner   TEXT,
 	prev_host    TEXT,
@@ -49,14 +55,16 @@ CREATE TABLE tenure_records (
 	prev_since   TEXT,
 	prev_until   TEXT,
 	prev_ended   TEXT,
+	prev_asked   TEXT,
+	stamp        TEXT,             -- the version with which priority, requests, asked and prev_asked were written; they count if it is the row's
 	data         BLOB              -- the holder's own
 ) STRICT`
 
 // columns are those that this package knows, in the order of record.go.
 var columns = []string{
 	"key", "state", "owner", "token", "version", "beat", "lease_ns", "heartbeat_ns", "host", "label",
-	"since", "until", "ended", "prev_token", "prev_owner", "prev_host", "prev_label", "prev_since", "prev_until",
-	"prev_ended", "data",
+	"since", "until", "ended", "priority", "requests", "asked", "prev_token", "prev_owner", "prev_host", "prev_label",
+	"prev_since", "prev_until", "prev_ended", "prev_asked", "stamp", "data",
 }
 
 // The statements. Writes name their columns, so that what a newer version has
@@ -75,7 +83,8 @@ var (
 
 const (
 	sqlDelete  = "DELETE FROM tenure_records WHERE key = ? AND version = ? AND token = ?"
-	sqlInspect = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version" +
+	sqlInspect = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version," +
+		" (SELECT count(*) FROM sqlite_schema WHERE name = 'tenure_records')" +
 		" FROM pragma_application_id, pragma_user_version"
 	sqlBegin    = "BEGIN IMMEDIATE"
 	sqlCommit   = "COMMIT"
@@ -95,12 +104,19 @@ func assign(value string) string {
 	return strings.Join(list, ", ")
 }
 
-// prepareFile makes an empty database ours and leaves any other as it is,
-// unless it is ours already. Any number of processes may do this at once.
+// prepareFile makes the table in an empty database, migrates one of ours that
+// is older, and leaves any other as it is. Any number of processes may do this
+// at once.
 func prepareFile(c *conn, file string) error {
-	fresh, err := inspect(c, file)
+	found, err := inspect(c, file)
 	if err != nil {
 		return err
+	}
+	if found.guest {
+		return checkSettings(c, file)
+	}
+	if !found.ours() {
+		return found.foreign(file)
 	}
 	if err := probe(c); err != nil && !locked(err) { // if others write, it is not read-only
 		return fault(file, err)
@@ -118,8 +134,8 @@ func prepareFile(c *conn, file string) error {
 		return driver.Permanent(fmt.Errorf(
 			"sqlite file %q: cannot use write-ahead logging (journal mode is %q); put it on a local file system", file, mode))
 	}
-	if fresh {
-		return create(c, file)
+	if found.version < schemaVersion {
+		return upgrade(c, file, false)
 	}
 	return nil
 }
@@ -137,21 +153,27 @@ func probe(c *conn) error {
 	return err
 }
 
-// create makes the table in one transaction, unless another process was first.
-func create(c *conn, file string) error {
+// upgrade brings the table from any version to ours in one transaction, unless
+// another process was first. It is seen as a whole or not at all. With guest
+// the database may be another application's: the table alone is made then.
+func upgrade(c *conn, file string, guest bool) error {
 	if _, err := c.exec(sqlBegin); err != nil {
 		return fault(file, err)
 	}
-	fresh, err := inspect(c, file)
-	if fresh && err == nil {
-		for _, sql := range []string{
-			schema,
-			fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-			fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
-		} {
-			if err = fault(file, c.run(sql)); err != nil {
-				break
-			}
+	found, err := inspect(c, file)
+	var list []string
+	switch {
+	case err != nil:
+	case found.id == applicationID || !guest && found.ours():
+		list = migration(found.version)
+	case !guest:
+		err = found.foreign(file)
+	case !found.guest:
+		list = []string{schema}
+	}
+	for _, sql := range list {
+		if err == nil {
+			err = fault(file, c.run(sql))
 		}
 	}
 	if err == nil {
@@ -164,33 +186,45 @@ func create(c *conn, file string) error {
 	return err
 }
 
-// inspect tells whether the database is empty, and returns an error if it is
-// neither that nor ours. It changes nothing.
-func inspect(c *conn, file string) (fresh bool, err error) {
-	var objects, id, version int64
+// found is what a database holds.
+type found struct {
+	objects, id, version int64
+	guest                bool // another application's, with our table in it
+}
+
+func (f found) ours() bool { return f.id == applicationID || f == found{} }
+
+func (f found) foreign(file string) error {
+	return driver.Permanent(fmt.Errorf(
+		"sqlite file %q: the database belongs to another application (application_id %#x, %d objects); give Tenure a file of its own",
+		file, f.id, f.objects))
+}
+
+// inspect returns what the database holds, and an error if it is ours and of a
+// version that this program cannot work with. It changes nothing.
+//
+// A table in another application's database has no version: a program that
+// cannot work with it finds a column missing.
+func inspect(c *conn, file string) (f found, err error) {
 	// One statement, so that it sees another process's creation whole or not at all.
 	err = c.query(sqlInspect, func(row []sqldriver.Value) bool {
-		objects, _ = row[0].(int64)
-		id, _ = row[1].(int64)
-		version, _ = row[2].(int64)
+		f.objects, _ = row[0].(int64)
+		f.id, _ = row[1].(int64)
+		f.version, _ = row[2].(int64)
+		f.guest = f.id != applicationID && row[3] != int64(0)
 		return false
 	})
-	if err != nil {
-		return false, fault(file, err)
-	}
 	switch {
-	case objects == 0 && id == 0 && version == 0:
-		return true, nil
-	case id != applicationID:
-		return false, driver.Permanent(fmt.Errorf(
-			"sqlite file %q: the database belongs to another application (application_id %#x, %d objects); give Tenure a file of its own",
-			file, id, objects))
-	case version > schemaVersion:
-		return false, driver.Permanent(fmt.Errorf(
-			"sqlite file %q: made by a newer Tenure (schema version %d, this one knows %d); upgrade this program", file, version, schemaVersion))
-	case version < schemaVersion:
-		return false, driver.Permanent(fmt.Errorf(
-			"sqlite file %q: schema version %d is none that Tenure ever wrote (this one writes %d); restore the file", file, version, schemaVersion))
+	case err != nil:
+		return found{}, fault(file, err)
+	case f.id != applicationID:
+		return f, nil
+	case f.version > schemaVersion:
+		return found{}, driver.Permanent(fmt.Errorf(
+			"sqlite file %q: made by a newer Tenure (schema version %d, this one knows %d); upgrade this program", file, f.version, schemaVersion))
+	case f.version < 1:
+		return found{}, driver.Permanent(fmt.Errorf(
+			"sqlite file %q: schema version %d is none that Tenure ever wrote (this one writes %d); restore the file", file, f.version, schemaVersion))
 	}
-	return false, nil
+	return f, nil
 }

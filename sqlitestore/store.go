@@ -25,7 +25,7 @@ func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driv
 	})
 }
 
-// Claim takes the key of next if it is absent or released.
+// Claim writes next if its key is absent or released.
 //
 // A claim that the first look shows to be hopeless ends there: it takes no lock
 // and waits for no disk. Others are decided inside their transaction.
@@ -104,7 +104,7 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 			w.answer, err = conflict(c, next.Key)
 			return err
 		}
-		w.free = next.State != driver.Held
+		w.wake = driver.Wakes(prev, next)
 		return err
 	}
 	if err := s.submit(ctx, w); err != nil {
@@ -123,7 +123,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 			w.answer, err = conflict(c, prev.Key)
 			return err
 		}
-		w.free = true
+		w.wake = true
 		return err
 	}
 	err := s.submit(ctx, w)

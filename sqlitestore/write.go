@@ -28,8 +28,8 @@ type write struct {
 	apply func(*conn) error
 	// answer is nil if apply wrote something.
 	answer error
-	// free is set if a waiter for key must know at once.
-	free bool
+	// wake is set if who watches key must know at once.
+	wake bool
 	key  string
 	done chan error // has room for one, so that the writer never waits
 }
@@ -115,7 +115,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 		return
 	}
 	for _, w := range batch {
-		w.answer, w.free = nil, false
+		w.answer, w.wake = nil, false
 		if err := w.apply(c); err != nil {
 			_ = c.run(sqlRollback)
 			if len(batch) == 1 {
@@ -178,11 +178,16 @@ func (s *Store) begin(c *conn, batch []*write) error {
 //
 // NORMAL syncs when the log is folded into the database, and so the last
 // commits may be lost, in order: never one from the middle. It is used for
-// heartbeats, releases and deletions. Whoever loses power loses all holders
-// and contenders of the file with it, since they are on the same host; when
-// they start again they see an older heartbeat, or a lock still held, watch
-// it for its lease, and take over under a higher token. A record whose
-// deletion is lost merely comes back.
+// heartbeats, releases, reservations, requests and deletions. Whoever loses
+// power loses all holders and contenders of the file with it, since they are on
+// the same host; when they start again they see an older heartbeat, or a lock
+// still held, watch it for its lease, and take over under a higher token. A
+// reservation that is lost leaves such a lock. A request that is lost asked a
+// holder to stop that the power loss has stopped; who still wants the lock for
+// somebody asks again. A record whose deletion is lost merely comes back.
+//
+// The history of a lock is claimed, and so synced: an audit that forgets is
+// none.
 const (
 	syncFull   = "PRAGMA synchronous = FULL"
 	syncNormal = "PRAGMA synchronous = NORMAL"

@@ -312,9 +312,15 @@ func TestReplaced(t *testing.T) {
 				if how == "replaced" {
 					write0(t, name, nil)
 				}
-				want := fmt.Sprintf("%q was moved, replaced or deleted while open", s.file+suffix)
+				want := fmt.Sprintf("sqlite file %q: it was moved, replaced or deleted while in use; put it back, or restart", s.file)
+				if suffix != "" {
+					want = fmt.Sprintf("sqlite file %q: %q beside it was moved", s.file, filepath.Base(name))
+				}
 				_, err := s.Swap(t.Context(), rec, next(rec))
 				wantError(t, err, permanent, want)
+				if n := strings.Count(err.Error(), s.file); n != 1 {
+					t.Errorf("%v: names the file %d times", err, n)
+				}
 				_, _, err = s.Claim(t.Context(), held("l", "a"))
 				wantError(t, err, permanent, want)
 				if _, err = s.Get(t.Context(), "k", driver.Strong); !errors.Is(err, driver.ErrPermanent) {
@@ -345,6 +351,12 @@ func TestUnreadableColumns(t *testing.T) {
 		"state = 'Held'", "state = ''", "state = 'held '", "token = 0", "token = -1", "version = ''", "lease_ns = 0",
 		"lease_ns = -1", "heartbeat_ns = -1", "since = 'yesterday'", "until = ''", "prev_token = 1",
 		"prev_token = -1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",
+		"requests = ''", "requests = 'null'", "requests = '{}'", "requests = '[{}]'", "requests = '[null]'", "requests = '[] []'",
+		`requests = '[{"id":"q","kind":1}]'`, `requests = '[{"id":"q","kind":"step_down"}'`, "requests = 'step down'",
+		`requests = '[{"id":"q","kind":"step_down"},{"id":"q"}]'`, `requests = '[{"id":"q","kind":"step_down","at":"now"}]'`,
+		"asked = ''", "asked = 'null'", "asked = '{}'", "asked = '[]'", `asked = '{"id":"q"}'`, `asked = '{"kind":"free"}'`,
+		`asked = '{"id":7,"kind":"free"}'`, `asked = '{"id":"q","kind":"free","at":3}'`, `asked = '{"id":"q","kind":"free"}x'`,
+		"prev_asked = 'x', prev_token = 1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",
 	} {
 		rec := mustClaim(t, s, held("k", "a"))
 		shell(t, file, "UPDATE tenure_records SET "+set)
@@ -401,6 +413,18 @@ func TestSync(t *testing.T) {
 	data.Data = []byte("checkpoint")
 	rec = mustSwap(t, s, rec, data)
 	check("data", full)
+	asked := next(rec)
+	asked.Requests = []driver.Request{{ID: "q", Kind: driver.StepDown}}
+	rec = mustSwap(t, s, rec, asked)
+	check("request", normal)
+	reserved := released(rec)
+	reserved.State = driver.Reserved
+	rec = mustSwap(t, s, rec, reserved)
+	check("reservation", normal)
+	past := held("tenure/history/k/1", "a")
+	past.State = driver.Past
+	mustClaim(t, s, past)
+	check("history", full)
 	mustSwap(t, s, rec, released(rec))
 	check("release", normal)
 	rec = mustClaim(t, s, held("k", "b"))

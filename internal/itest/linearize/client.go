@@ -18,7 +18,7 @@ import (
 
 // run has the clients work on keys until each has made its calls, waits for
 // what is still on its way, and looks at each key once more.
-func run(ctx context.Context, t *testing.T, open func(t *testing.T) driver.Store, o Options, round int, keys []string, h *history) {
+func run(ctx context.Context, t *testing.T, open func(t *testing.T) driver.Store, o Options, round int, keys keys, h *history) {
 	t.Helper()
 	var wg sync.WaitGroup
 	clients := make([]*client, o.Clients)
@@ -30,7 +30,7 @@ func run(ctx context.Context, t *testing.T, open func(t *testing.T) driver.Store
 	for _, c := range clients {
 		wg.Go(func() {
 			for range o.Ops {
-				c.step(ctx, keys[c.random.IntN(len(keys))])
+				c.turn(ctx, keys)
 			}
 		})
 	}
@@ -41,12 +41,12 @@ func run(ctx context.Context, t *testing.T, open func(t *testing.T) driver.Store
 	last := clients[0]
 	last.fault = faultstore.Fault{}
 	if !h.foreign {
-		h.mark(settled, keys)
+		h.mark(settled, keys.all())
 	}
-	for _, key := range keys {
+	for _, key := range keys.all() {
 		last.get(ctx, key)
 	}
-	h.mark(over, keys)
+	h.mark(over, keys.all())
 }
 
 func closeStore(t *testing.T, s *faultstore.Store) {
@@ -77,13 +77,29 @@ func newClient(id int, store driver.Store, seed, stream uint64, h *history) *cli
 	return c
 }
 
+// turn makes one call: on a lock as a rule, and now and then on a record of
+// history, which several clients may try to write.
+func (c *client) turn(ctx context.Context, keys keys) {
+	if c.random.IntN(10) > 0 {
+		c.step(ctx, keys.locks[c.random.IntN(len(keys.locks))])
+		return
+	}
+	c.fault = c.drawFault()
+	key := keys.past[c.random.IntN(len(keys.past))]
+	if c.random.IntN(4) == 0 {
+		c.get(ctx, key)
+	} else {
+		c.claim(ctx, key, driver.Past)
+	}
+}
+
 // step makes one call on key.
 func (c *client) step(ctx context.Context, key string) {
 	c.fault = c.drawFault()
 	seen := c.seen[key]
 	if len(seen) == 0 || c.random.IntN(8) == 0 {
 		if len(seen) == 0 && c.random.IntN(2) == 0 {
-			c.claim(ctx, key)
+			c.claim(ctx, key, driver.Held)
 		} else {
 			c.get(ctx, key)
 		}
@@ -93,24 +109,37 @@ func (c *client) step(ctx context.Context, key string) {
 	if c.random.IntN(6) == 0 {
 		rec = seen[c.random.IntN(len(seen))]
 	}
-	if rec.State == driver.Released && c.random.IntN(4) > 0 {
-		c.claim(ctx, key)
+	if rec.State == driver.Released && c.random.IntN(4) > 0 || rec.State == driver.Reserved && c.random.IntN(4) == 0 {
+		c.claim(ctx, key, driver.Held)
 		return
 	}
+	c.swap(ctx, rec, c.next(rec))
+}
+
+// next returns a record to follow rec.
+func (c *client) next(rec driver.Record) driver.Record {
 	next := rec.Clone()
 	next.Version = c.fresh()
-	switch n := c.random.IntN(10); {
+	switch n := c.random.IntN(12); {
 	case n < 3:
 		next.Beat = next.Version
-	case n < 5:
+	case n < 4:
 		next.Data = []byte(next.Version)
-	case n < 8:
-		next.State, next.End = driver.Released, driver.EndReleased
-	default:
-		next.Owner, next.Token, next.State = c.name, rec.Token+1, driver.Held
-		next.End, next.Prev = "", rec.Tenure(driver.EndExpired)
+	case n < 6 && rec.State == driver.Held: // the beat stays
+		next.Requests = []driver.Request{{ID: next.Version, Kind: driver.StepDown, By: c.name}}
+	case n < 7:
+		next.Beat, next.State, next.Prev = next.Version, driver.Reserved, rec.Tenure(driver.EndHandedOver)
+		next.Owner, next.Requests, next.End, next.Asked = c.name, nil, "", nil
+	case n < 10:
+		next.State, next.End, next.Requests = driver.Released, driver.EndReleased, nil
+		if len(rec.Requests) > 0 {
+			next.End, next.Asked = driver.EndSteppedDown, &rec.Requests[0]
+		}
+	default: // a takeover, or the taking of what is reserved
+		next.Owner, next.Token, next.State, next.Beat = c.name, rec.Token+1, driver.Held, next.Version
+		next.End, next.Prev, next.Requests, next.Asked = "", rec.Tenure(driver.EndExpired), nil, nil
 	}
-	c.swap(ctx, rec, next)
+	return next
 }
 
 func (c *client) fresh() string {
@@ -148,9 +177,12 @@ func (c *client) get(ctx context.Context, key string) {
 	}
 }
 
-func (c *client) claim(ctx context.Context, key string) {
+func (c *client) claim(ctx context.Context, key string, state driver.State) {
 	next := driver.Record{
-		Key: key, Version: c.fresh(), Owner: c.name, Lease: time.Second, State: driver.Held,
+		Key: key, Version: c.fresh(), Owner: c.name, Lease: time.Second, State: state,
+	}
+	if state == driver.Past {
+		next.End, next.Asked = driver.EndRevoked, &driver.Request{ID: next.Version, Kind: driver.Revoke, By: c.name}
 	}
 	if c.random.IntN(2) == 0 {
 		next.Data = []byte(next.Version)

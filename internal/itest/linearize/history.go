@@ -26,30 +26,53 @@ const (
 
 // snapshot is what the model knows of a record. It can be compared with ==.
 type snapshot struct {
-	Found   bool
-	Version string
-	Token   uint64
-	State   driver.State
-	Owner   string
-	Data    string
-	Prev    uint64 // the token of the tenure before
+	Found    bool
+	Version  string
+	Beat     string
+	Token    uint64
+	State    driver.State
+	Owner    string
+	Data     string
+	Requests string // their ids
+	Asked    string // the id of the request that ended the tenure
+	End      driver.EndReason
+	Prev     tenure // the tenure before
+}
+
+// tenure is what the model knows of a driver.Tenure.
+type tenure struct {
+	Token uint64
+	End   driver.EndReason
+	Asked string
 }
 
 func snap(r driver.Record) snapshot {
 	s := snapshot{
-		Found: r.Key != "", Version: r.Version, Token: r.Token, State: r.State, Owner: r.Owner, Data: string(r.Data),
+		Found: r.Key != "", Version: r.Version, Beat: r.Beat, Token: r.Token, State: r.State, Owner: r.Owner,
+		Data: string(r.Data), Asked: id(r.Asked), End: r.End,
 	}
-	if r.Prev != nil {
-		s.Prev = r.Prev.Token
+	for _, request := range r.Requests {
+		s.Requests += request.ID + " "
+	}
+	if p := r.Prev; p != nil {
+		s.Prev = tenure{Token: p.Token, End: p.End, Asked: id(p.Asked)}
 	}
 	return s
+}
+
+func id(q *driver.Request) string {
+	if q == nil {
+		return ""
+	}
+	return q.ID
 }
 
 func (s snapshot) String() string {
 	if !s.Found {
 		return "absent"
 	}
-	return fmt.Sprintf("%s by %s, token %d, version %s, data %q, after %d", s.State, s.Owner, s.Token, s.Version, s.Data, s.Prev)
+	return fmt.Sprintf("%s by %s, token %d, version %s, beat %s, data %q, requests %q, asked %q, after %+v",
+		s.State, s.Owner, s.Token, s.Version, s.Beat, s.Data, s.Requests, s.Asked, s.Prev)
 }
 
 // outcome says how a call ended.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,16 +84,25 @@ func Check(t *testing.T, open func(t *testing.T) driver.Store, opts *Options) {
 	}
 }
 
+// keys are what a round works on: locks, and the keys of history, each of which
+// is written once.
+type keys struct{ locks, past []string }
+
+func (k keys) all() []string { return slices.Concat(k.locks, k.past) }
+
 // record runs one round and returns its history.
 func record(t *testing.T, open func(t *testing.T) driver.Store, o Options, round int) *history {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	h := &history{conflictsReadLater: o.ConflictsReadLater}
-	keys := make([]string, o.Keys)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("linearize-%d-%d-%d", o.Seed, round, i)
+	names := keys{locks: make([]string, o.Keys), past: make([]string, o.Ops/8)}
+	for i := range names.locks {
+		names.locks[i] = fmt.Sprintf("linearize-%d-%d-%d", o.Seed, round, i)
 	}
-	run(ctx, t, open, o, round, keys, h)
+	for i := range names.past {
+		names.past[i] = fmt.Sprintf("%slinearize-%d-%d-%d", driver.OwnPrefix, o.Seed, round, i)
+	}
+	run(ctx, t, open, o, round, names, h)
 	return h
 }

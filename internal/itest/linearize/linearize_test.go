@@ -4,10 +4,6 @@
 package linearize
 
 import (
-	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -35,6 +31,10 @@ func TestBrokenStoresAreFound(t *testing.T) {
 		"swap ignores token":     func(s *memstore.Store) driver.Store { return ignoresToken{s} },
 		"claim overwrites held":  func(s *memstore.Store) driver.Store { return overwritesHeld{s} },
 		"applied said to be not": func(s *memstore.Store) driver.Store { return &liar{Store: s} },
+		"requests forced":        func(s *memstore.Store) driver.Store { return forcesRequests{s} },
+		"claims reserved":        func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Reserved} },
+		"claims past":            func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Past} },
+		"forgets who asked":      func(s *memstore.Store) driver.Store { return forgetsAsked{s} },
 		"writes twice":           func(s *memstore.Store) driver.Store { return retries{s} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,117 +55,4 @@ func TestBrokenStoresAreFound(t *testing.T) {
 			t.Errorf("%d rounds were explained", most)
 		})
 	}
-}
-
-// staleReads sometimes shows what its handle read before.
-type staleReads struct {
-	*memstore.Store
-	n    atomic.Int64
-	last sync.Map
-}
-
-func (s *staleReads) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
-	if rec, ok := s.last.Load(key); ok && s.n.Add(1)%3 == 0 {
-		return rec.(driver.Record).Clone(), nil
-	}
-	rec, err := s.Store.Get(ctx, key, c)
-	if err == nil {
-		s.last.Store(key, rec)
-	}
-	return rec, err
-}
-
-// staleConflicts shows in a conflict what its handle wrote before.
-type staleConflicts struct {
-	*memstore.Store
-	last sync.Map
-}
-
-func (s *staleConflicts) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	now, err := s.Store.Swap(ctx, prev, next)
-	var conflict *driver.ConflictError
-	if rec, ok := s.last.Load(next.Key); ok && errors.As(err, &conflict) {
-		conflict.Current = rec.(driver.Record).Clone()
-	}
-	if err == nil {
-		s.last.Store(next.Key, now)
-	}
-	return now, err
-}
-
-// force makes a swap whatever is stored.
-func force(ctx context.Context, s *memstore.Store, next driver.Record) (driver.Record, error) {
-	for {
-		cur, err := s.Get(ctx, next.Key, driver.Strong)
-		if err != nil {
-			return driver.Record{}, err
-		}
-		next.Token = min(max(next.Token, cur.Token), cur.Token+1)
-		now, err := s.Swap(ctx, cur, next)
-		if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) {
-			continue
-		}
-		return now, err
-	}
-}
-
-// lostUpdates compares first and swaps afterwards.
-type lostUpdates struct{ *memstore.Store }
-
-func (s lostUpdates) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	cur, err := s.Get(ctx, next.Key, driver.Strong)
-	if err != nil || cur.Version != prev.Version || cur.Token != prev.Token {
-		return s.Store.Swap(ctx, prev, next)
-	}
-	return force(ctx, s.Store, next)
-}
-
-// ignoresToken compares the version alone.
-type ignoresToken struct{ *memstore.Store }
-
-func (s ignoresToken) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	cur, err := s.Get(ctx, next.Key, driver.Strong)
-	if err == nil && cur.Version == prev.Version {
-		next.Token, prev.Token = cur.Token+(next.Token-prev.Token), cur.Token
-	}
-	return s.Store.Swap(ctx, prev, next)
-}
-
-// overwritesHeld grants every claim.
-type overwritesHeld struct{ *memstore.Store }
-
-func (s overwritesHeld) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	now, prev, err = s.Store.Claim(ctx, next)
-	var conflict *driver.ConflictError
-	if errors.As(err, &conflict) && conflict.Current.Version != next.Version {
-		next = driver.Claimed(next, conflict.Current, true)
-		now, err = s.Swap(ctx, conflict.Current, next)
-		prev = conflict.Current
-	}
-	return now, prev, err
-}
-
-// liar says of some writes that they were not applied, when they were.
-type liar struct {
-	*memstore.Store
-	n atomic.Int64
-}
-
-func (s *liar) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	now, err := s.Store.Swap(ctx, prev, next)
-	if err == nil && s.n.Add(1)%10 == 0 {
-		return driver.Record{}, driver.NotApplied(errors.New("timeout"))
-	}
-	return now, err
-}
-
-// retries sends each write twice, as the client library of an engine does that
-// missed the first reply: the second answer is a conflict with itself.
-type retries struct{ *memstore.Store }
-
-func (s retries) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	if _, _, err := s.Store.Claim(ctx, next); err != nil {
-		return now, prev, err
-	}
-	return s.Store.Claim(ctx, next)
 }

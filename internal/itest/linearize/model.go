@@ -80,7 +80,7 @@ func apply(s register, in input) (after register, applies bool) {
 			return s, false
 		}
 		next := in.next
-		next.Token, next.Prev = rec.Token+1, rec.Token
+		next.Token, next.Prev = rec.Token+1, tenure{Token: rec.Token, End: rec.End, Asked: rec.Asked}
 		if in.keepData {
 			next.Data = rec.Data
 		}
@@ -129,7 +129,7 @@ func describe(in input, out output) string {
 	what := string(in.kind)
 	switch in.kind {
 	case claim:
-		what = fmt.Sprintf("claim(%s by %s)", in.next.Version, in.next.Owner)
+		what = fmt.Sprintf("claim(%s by %s, %s)", in.next.Version, in.next.Owner, in.next.State)
 	case swap:
 		what = fmt.Sprintf("swap(%s/%d -> %s/%d, %s)", in.from.Version, in.from.Token, in.next.Version, in.next.Token, in.next.State)
 	}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func (h *handle) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	const size = 4
+	if err := h.fail(ctx); err != nil {
+		return driver.Page{}, err
+	}
+	h.db.mu.Lock()
+	defer h.db.mu.Unlock()
+	page := driver.Page{Unreadable: map[string]error{}}
+	var keys []string
+	for key := range h.db.records {
+		match := strings.HasPrefix(key, prefix)
+		if h.db.is("prefix ignored") {
+			match = true
+		}
+		if h.db.is("prefix folds case") {
+			match = strings.HasPrefix(strings.ToLower(key), strings.ToLower(prefix))
+		}
+		if match && key > cursor {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	if h.db.is("list folds case") {
+		slices.SortFunc(keys, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
+	}
+	if len(keys) > size {
+		keys = keys[:size]
+		page.Cursor = keys[size-1]
+		if h.db.is("list ends after a page") {
+			page.Cursor = ""
+		}
+		if h.db.is("pages overlap") {
+			page.Cursor = keys[size-2]
+		}
+	}
+	for _, key := range keys {
+		switch r := h.db.records[key]; {
+		case r.State != unreadable:
+			page.Records = append(page.Records, h.copy(r))
+		case !h.db.is("unreadable not listed"):
+			page.Unreadable[key] = driver.ErrUnreadable
+		}
+	}
+	return page, nil
+}
+
+func (h *handle) Watch(key string, hint func()) (stop func(), err error) {
+	if err := h.fail(context.Background()); err != nil {
+		return nil, err
+	}
+	h.db.mu.Lock()
+	defer h.db.mu.Unlock()
+	h.db.serial++
+	n := h.db.serial
+	if h.db.is("one watch per key") {
+		for n, w := range h.db.watches {
+			if w.key == key {
+				delete(h.db.watches, n)
+			}
+		}
+	}
+	h.db.watches[n] = watch{key: key, owner: h, hint: hint}
+	return func() {
+		h.db.mu.Lock()
+		defer h.db.mu.Unlock()
+		if !h.db.is("watch never stops") {
+			delete(h.db.watches, n)
+		}
+	}, nil
+}
+
+func (h *handle) hint(key string) {
+	h.db.mu.Lock()
+	var hints []func()
+	for n, w := range h.db.watches {
+		if w.key != key || h.db.is("no hint of others") && w.owner != h {
+			continue
+		}
+		hints = append(hints, w.hint)
+		if h.db.is("watch hints once") {
+			delete(h.db.watches, n)
+		}
+	}
+	h.db.mu.Unlock()
+	for _, hint := range hints {
+		hint()
+	}
+}
+
+func (h *handle) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed && h.db.is("second Close fails") {
+		return driver.ErrClosed
+	}
+	h.closed = true
+	return nil
+}

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// copy returns a copy of a record for the other side of the interface.
+func (h *handle) copy(r driver.Record) driver.Record {
+	c := r.Clone()
+	switch h.db.bug {
+	case "memory shared":
+		return r
+	case "requests shared":
+		c.Requests = r.Requests
+	case "asked shared":
+		c.Asked = r.Asked
+	case "asked of the former tenure shared":
+		if r.Prev != nil {
+			c.Prev.Asked = r.Prev.Asked
+		}
+	}
+	return c
+}
+
+// keep is what is left of a record once it is stored.
+func (h *handle) keep(r driver.Record) driver.Record {
+	r = h.copy(r)
+	if lose := losses[h.db.bug]; lose != nil {
+		r = r.Clone()
+		lose(&r)
+	}
+	r.Since, r.Until = r.Since.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
+	return r
+}
+
+// losses are what a store may fail to keep.
+var losses = map[string]func(r *driver.Record){
+	"lease in seconds": func(r *driver.Record) { r.Lease = r.Lease.Truncate(time.Second) },
+	"times in seconds": func(r *driver.Record) { r.Since = r.Since.Truncate(time.Second) },
+	"label dropped":    func(r *driver.Record) { r.Label = "" },
+	"priority dropped": func(r *driver.Record) { r.Priority = 0 },
+	"priority a byte":  func(r *driver.Record) { r.Priority = int(int8(r.Priority)) },
+	"requests dropped": func(r *driver.Record) { r.Requests = nil },
+	"asked dropped":    func(r *driver.Record) { r.Asked = nil },
+	"token a float":    func(r *driver.Record) { r.Token = uint64(float64(r.Token)) },
+	"one request kept": func(r *driver.Record) { r.Requests = r.Requests[:min(1, len(r.Requests))] },
+	"requests turned round": func(r *driver.Record) {
+		slices.Reverse(r.Requests)
+	},
+	"time of a request dropped": func(r *driver.Record) {
+		for i := range r.Requests {
+			r.Requests[i].At = time.Time{}
+		}
+	},
+	"reason cut": func(r *driver.Record) {
+		for i, request := range r.Requests {
+			r.Requests[i].Reason = request.Reason[:min(len(request.Reason), 255)]
+		}
+	},
+	"label of the former tenure dropped": func(r *driver.Record) {
+		if r.Prev != nil {
+			r.Prev.Label = ""
+		}
+	},
+	"asked of the former tenure dropped": func(r *driver.Record) {
+		if r.Prev != nil {
+			r.Prev.Asked = nil
+		}
+	},
+	"request prolongs": func(r *driver.Record) {
+		if len(r.Requests) > 0 {
+			r.Beat = r.Version
+		}
+	},
+}
+
+func (h *handle) conflict(r driver.Record, found bool, key string) error {
+	switch h.db.bug {
+	case "conflict without record":
+		return &driver.ConflictError{Key: key}
+	case "conflict a plain error":
+		return driver.NotApplied(driver.Permanent(errors.New("condition failed")))
+	case "conflict without Absent":
+		return &driver.ConflictError{Key: key, Current: r}
+	case "conflict without requests":
+		r.Requests = nil
+	}
+	return &driver.ConflictError{Key: key, Current: h.copy(r), Absent: !found}
+}

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+var (
+	// ErrStale is matched by the error of [Guard] when the tenure of the token
+	// has ended. Roll back, and stop the work: the token never passes again. See
+	// [StaleError].
+	ErrStale = errors.New("stale token")
+
+	// ErrUnknownToken is matched by the error of [Guard] when the database does
+	// not know the lock, or not yet the token: the lock is in another database,
+	// or its record was deleted, or put back to an older state. Roll back, and
+	// see whether the store of the lock is one made by [New] on this database.
+	ErrUnknownToken = errors.New("unknown token")
+)
+
+// StaleError is the refusal of [Guard]. It matches [ErrStale].
+type StaleError struct {
+	// Lock is the name of the lock.
+	Lock string
+	// Token is the one that was refused, and Highest that of the lock's record.
+	// They are the same if the tenure has ended and no other has begun.
+	Token, Highest uint64
+	// State is that of the lock's record.
+	State driver.State
+}
+
+func (e *StaleError) Error() string {
+	if e.Highest == e.Token {
+		return fmt.Sprintf("guard %q: token %d is stale: its tenure has ended, the lock is %s under token %d; stop",
+			e.Lock, e.Token, e.State, e.Highest)
+	}
+	return fmt.Sprintf("guard %q: token %d is stale, token %d was granted: another holder has begun, stop", e.Lock, e.Token, e.Highest)
+}
+
+// Is reports whether target is [ErrStale].
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// Tx is a transaction: a [*sql.Tx], or a [*sql.Conn] on which BEGIN was run.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Guard returns nil if, and only if, the lock is held under token, and stays so
+// until tx ends: nobody can take the lock over before. So what tx writes is
+// written by the holder of the lock, however long the holder was paused between
+// its last heartbeat and this call, or is paused between this call and the
+// commit.
+//
+//	tx, err := db.BeginTx(ctx, nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer tx.Rollback()
+//	if err := sqlitestore.Guard(ctx, tx, "reports", lease.Token()); err != nil {
+//		return err
+//	}
+//	// the writes of the holder
+//	return tx.Commit()
+//
+// tx must be of the database that [New] was given. Call Guard first in it.
+//
+// Guard makes tx a write transaction before it looks. A transaction that only
+// reads sees the database as it was at its first read: the record there may be
+// of a time before the takeover, and what tx then does elsewhere, in an attached
+// database, in a file, in a message, would be done beside another holder. As a
+// writer it has the one place that there is, so that it comes either before a
+// takeover as a whole, or after, and then sees it. For the same reason the
+// holder's own heartbeats fail while tx is open, and are tried again: keep it
+// much shorter than the lease.
+//
+// Errors match ErrStale, as a [*StaleError] with both tokens; or
+// ErrUnknownToken; or [driver.ErrUnreadable]; or [driver.ErrNotApplied] where
+// somebody else is writing, for longer than the handle's busy_timeout, or has
+// written since tx read for the first time. After the last, roll back and begin
+// again; after all, roll back.
+func Guard(ctx context.Context, tx Tx, lock string, token uint64) error {
+	err := guard(ctx, tx, lock, token)
+	if refusal := (*StaleError)(nil); err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	return fmt.Errorf("guard %q: %w", lock, err)
+}
+
+func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
+	if err := needTransaction(ctx, tx); err != nil {
+		return err
+	}
+	// It changes no row, and takes the place of the one writer all the same.
+	_, err := tx.ExecContext(ctx, "UPDATE tenure_records SET key = key WHERE key IS NULL")
+	if is(err, sqlite3.SQLITE_ERROR) {
+		return fmt.Errorf("%w: token %d, in a database without tenure's table: %w", ErrUnknownToken, token, err)
+	}
+	if err != nil {
+		return explained(err)
+	}
+	var highest, state any
+	err = tx.QueryRowContext(ctx, "SELECT token, state FROM tenure_records WHERE key = ?", lock).Scan(&highest, &state)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: token %d, of a lock that has no record in this database", ErrUnknownToken, token)
+	}
+	if err != nil {
+		return explained(err)
+	}
+	n, ok := highest.(int64)
+	if !ok || n < 1 {
+		return fmt.Errorf("%w: column token holds %v, not a whole number of 1 or more", driver.ErrUnreadable, highest)
+	}
+	word, ok := state.(string)
+	if !ok {
+		return fmt.Errorf("%w: column state holds %v, not a text", driver.ErrUnreadable, state)
+	}
+	switch highest := uint64(n); {
+	case highest < token:
+		return fmt.Errorf("%w: token %d, of a lock whose record in this database has token %d", ErrUnknownToken, token, highest)
+	case highest > token, driver.State(word) != driver.Held:
+		return &StaleError{Lock: lock, Token: token, Highest: highest, State: driver.State(word)}
+	}
+	return nil
+}
+
+// needTransaction returns an error if tx is none. Outside of a transaction each
+// statement is one of its own, and the guard over before the first write.
+func needTransaction(ctx context.Context, tx Tx) error {
+	if _, ok := tx.(*sql.Tx); ok {
+		return nil
+	}
+	// Inside of a transaction BEGIN fails and changes nothing, and ROLLBACK,
+	// which comes after it, is not run.
+	if _, err := tx.ExecContext(ctx, "BEGIN; ROLLBACK"); err == nil {
+		return errors.New("it was not called in a transaction; begin one first, with BeginTx or BEGIN IMMEDIATE")
+	}
+	return ctx.Err()
+}
+
+// explained says what an error of the engine means, and marks it.
+func explained(err error) error {
+	return driver.NotApplied(fault("", err))
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// origin is where a store has its connections from: Open dials them, New
+// borrows them.
+type origin struct {
+	file    string
+	readers int
+	// connect returns a connection. mode is rwc for the first, else rw.
+	connect func(mode string) (*conn, error)
+	// prepare sees to it that the table is there, through the first connection.
+	prepare func(c *conn) error
+	// verify looks at all connections. It may be nil.
+	verify func(writer, reader *conn) error
+	// walLimit is what is left of a long log, 0 for what the connection says.
+	walLimit int
+}
+
+// open tries until the file is not locked, or for as long as patience lasts.
+func (o origin) open(opts Options, patience time.Duration) (*Store, error) {
+	patient := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		s, err := o.openOnce(opts)
+		if err == nil || !locked(err) {
+			return s, err
+		}
+		if time.Now().After(patient) {
+			return nil, driver.NotApplied(err)
+		}
+		<-time.After(pause/2 + rand.N(pause))
+	}
+}
+
+// openOnce leaves nothing open if it fails.
+func (o origin) openOnce(opts Options) (_ *Store, err error) {
+	var conns []*conn
+	defer func() {
+		if err != nil {
+			for _, c := range conns {
+				_ = c.close()
+			}
+		}
+	}()
+	for i := range 1 + o.readers {
+		mode := "rwc"
+		if i > 0 {
+			mode = "rw"
+		}
+		c, err := o.connect(mode)
+		if err != nil {
+			return nil, fault(o.file, err)
+		}
+		conns = append(conns, c)
+		if err := o.settle(c, i == 0); err != nil {
+			return nil, err
+		}
+	}
+	if o.verify != nil {
+		if err := o.verify(conns[0], conns[1]); err != nil {
+			return nil, err
+		}
+	}
+	files, err := identify(o.file)
+	if err != nil {
+		return nil, fault(o.file, err)
+	}
+	s := &Store{
+		file:     o.file,
+		files:    files,
+		pageSize: pageSize,
+		writes:   make(chan *write),
+		writer:   conns[0],
+		readers:  make(chan *conn, o.readers),
+		closing:  make(chan struct{}),
+	}
+	s.watches.init(s, opts.PollPeriod)
+	for _, c := range conns[1:] {
+		s.readers <- c
+	}
+	s.running.Add(1)
+	go s.runWriter(s.writer)
+	return s, nil
+}
+
+// settle makes a connection the writer, or a reader.
+func (o origin) settle(c *conn, writer bool) error {
+	role := "PRAGMA query_only = ON"
+	if writer {
+		if err := o.prepare(c); err != nil {
+			return err
+		}
+		// On macOS fsync alone leaves the data in the drive's cache. Elsewhere
+		// these mean nothing.
+		role = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON"
+		if o.walLimit > 0 {
+			role += fmt.Sprintf("; PRAGMA journal_size_limit = %d", o.walLimit)
+		}
+	}
+	if err := c.run(role); err != nil {
+		return fault(o.file, err)
+	}
+	// Compiling the statements finds a table that is not ours.
+	if err := c.compile(sqlGet, sqlList, sqlPut, sqlSwap, sqlDelete); err != nil {
+		return fault(o.file, err)
+	}
+	// The first read opens the log and its index.
+	if _, err := get(c, ""); err != nil && !errors.Is(err, driver.ErrNotFound) && !errors.Is(err, driver.ErrUnreadable) {
+		return fault(o.file, err)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// TestRequestsInTheShell shows what people see of requests, and what a store
+// makes of what people write.
+func TestRequestsInTheShell(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	rec := mustClaim(t, s, held("k", "a"))
+	if got := ask(t, file, "SELECT coalesce(requests, asked, prev_asked) FROM tenure_records"); got != nil {
+		t.Errorf("without requests the columns hold %v, want NULL", got)
+	}
+	asked := next(rec)
+	asked.Requests = []driver.Request{
+		{ID: "q1", Kind: driver.HandOver, By: "ops", Reason: "a <new> host & more", To: "b", At: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)},
+		{ID: "q2", Kind: driver.StepDown},
+	}
+	mustSwap(t, s, rec, asked)
+	const want = `[{"id":"q1","kind":"hand_over","by":"ops","reason":"a <new> host & more","to":"b","at":"2026-05-04T03:02:01.000000000Z"},` +
+		`{"id":"q2","kind":"step_down"}]`
+	if got := ask(t, file, "SELECT requests FROM tenure_records"); got != want {
+		t.Errorf("requests are\n%v, want\n%v", got, want)
+	}
+	if got := ask(t, file, "SELECT requests ->> '$[0].by' FROM tenure_records"); got != "ops" {
+		t.Errorf("asked by %v", got)
+	}
+
+	// Spaces, a time of another place, names that are not known: all is well.
+	shell(t, file, `UPDATE tenure_records SET version = 'by-hand', stamp = 'by-hand',
+		requests = ' [ {"kind": "step_down", "id": "q3", "urgent": true, "at": "2026-05-04T03:02:01+02:00"} ] '`)
+	got := mustGet(t, s, "k")
+	if len(got.Requests) != 1 || got.Requests[0].ID != "q3" || !got.Requests[0].At.Equal(time.Date(2026, 5, 4, 1, 2, 1, 0, time.UTC)) {
+		t.Errorf("requests by hand: %+v", got.Requests)
+	}
+	// Without a stamp they do not count.
+	shell(t, file, `UPDATE tenure_records SET version = 'by-hand-2'`)
+	if got := mustGet(t, s, "k"); len(got.Requests) != 0 {
+		t.Errorf("requests in a row with another stamp: %+v", got.Requests)
+	}
+}
+
+// TestNotUTF8 checks that what JSON would replace is refused, not changed.
+func TestNotUTF8(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	rec := mustClaim(t, s, held("k", "a"))
+	bad := driver.Request{ID: "q", Kind: driver.StepDown, Reason: "\xff"}
+	for _, change := range []func(*driver.Record){
+		func(r *driver.Record) { r.Requests = []driver.Request{bad} },
+		func(r *driver.Record) { r.Asked = &bad },
+		func(r *driver.Record) { r.Prev = &driver.Tenure{Asked: &bad} },
+	} {
+		after := next(rec)
+		change(&after)
+		_, err := s.Swap(t.Context(), rec, after)
+		wantError(t, err, permanent, "is not UTF-8")
+	}
+}
