@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure"
 )
 
 // tolerance is how late a process may stamp a report, by its scheduling.
@@ -23,7 +23,8 @@ type tenureSeen struct {
 	PID      int
 	From, To time.Time // its work; To is zero while it goes on
 	Beat     time.Time // when the last confirmed heartbeat was sent
-	End      kind      // killed, released, lost, or empty
+	End      kind      // killed, steppedDown, released, lost, or empty
+	asked    bool      // it was asked to step down
 	Previous *previous
 }
 
@@ -53,6 +54,10 @@ func tenuresIn(reports []report) []tenureSeen {
 			t.Beat = r.Time.Add(-time.Duration(r.Took))
 		case r.Kind == stopped:
 			t.To = r.Time
+		case r.Kind == steppedDown:
+			t.asked = true
+		case r.Kind == released && t.End == "" && t.asked:
+			t.End = steppedDown
 		case r.Kind == released && t.End == "", r.Kind == lost:
 			t.End = r.Kind
 		}
@@ -62,16 +67,19 @@ func tenuresIn(reports []report) []tenureSeen {
 }
 
 // check holds the reports of a whole demo against what Tenure promises and
-// what the play wants: the first leader is killed, the others are asked to
-// end. It returns the tenures in their order, and an error that names each
+// what the play wants: the first leader is killed, the second one is asked to
+// step down, and the last one to end. It returns the tenures in their order, and an error that names each
 // promise that the reports break.
 func check(lease time.Duration, reports []report) ([]tenureSeen, error) {
 	all := tenuresIn(reports)
 	errs := []error{checkTokens(all), checkAlone(all), checkExits(reports)}
 	for i, t := range all {
 		want := released
-		if i == 0 {
+		switch i {
+		case 0:
 			want = killed
+		case 1:
+			want = steppedDown
 		}
 		if t.End != want {
 			errs = append(errs, fmt.Errorf("the tenure with token %d of %s ended as %q: it should have been %q", t.Token, t.Replica, t.End, want))
@@ -114,15 +122,14 @@ func checkAlone(all []tenureSeen) error {
 // checkSuccession wants that a killed leader's lease had run out before the
 // next one led, and that the next one found in the record how it ended.
 func checkSuccession(lease time.Duration, t, next tenureSeen) error {
-	end := driver.EndReleased
+	end := endOf(t.End)
 	if t.End == killed {
-		end = driver.EndExpired
 		if stood := next.From.Sub(t.Beat); stood < lease-tolerance {
 			return fmt.Errorf("%s took over %s after the last heartbeat of %s, which was killed: the lease is %s",
 				next.Replica, inSeconds(stood), t.Replica, exactly(lease))
 		}
 	}
-	want := previous{Owner: t.Replica, Token: t.Token, End: string(end)}
+	want := previous{Owner: t.Replica, Token: t.Token, End: end}
 	switch got := next.Previous; {
 	case got == nil:
 		return fmt.Errorf("%s found no tenure before its own: it must be %s", next.Replica, want)
@@ -130,6 +137,32 @@ func checkSuccession(lease time.Duration, t, next tenureSeen) error {
 		return fmt.Errorf("%s found before its own tenure %s: it must be %s", next.Replica, *got, want)
 	}
 	return nil
+}
+
+// endOf returns how the records must say that a tenure ended.
+func endOf(k kind) string {
+	switch k {
+	case killed:
+		return tenure.EndExpired
+	case steppedDown:
+		return tenure.EndSteppedDown
+	}
+	return tenure.EndReleased
+}
+
+// checkHistory wants that the history of the lock tells what was seen.
+func checkHistory(seen []tenureSeen, history []tenure.Tenure) error {
+	if len(history) != len(seen) {
+		return fmt.Errorf("the history has %d tenures: %d were seen", len(history), len(seen))
+	}
+	var errs []error
+	for i, h := range history { // the newest first
+		t := seen[len(seen)-1-i]
+		if h.Token != t.Token || h.Owner != t.Replica || h.End != endOf(t.End) || (h.Request != nil) != t.asked {
+			errs = append(errs, fmt.Errorf("the history says %s, token %d, %q: seen was %s, token %d, %q", h.Owner, h.Token, h.End, t.Replica, t.Token, t.End))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkExits wants that each process that was started was waited for, and that

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure"
 )
 
 // t0 is when the demos of these tests begin.
@@ -37,8 +39,9 @@ func goodReports() []report {
 		is(a, leading, 0.1), beat,
 		is(a, killed, 2.1), dead,
 		after(is(b, leading, 4.85), a, "expired"), is(b, renewed, 5.5),
-		is(b, asked, 7), is(b, stopping, 7.001), is(b, stopped, 7.002), is(b, released, 7.004),
-		after(is(c, leading, 7.003), b, "released"), is(b, exited, 7.1), // the heir was quicker than the answer
+		is(b, steppedDown, 7), is(b, stopping, 7.001), is(b, stopped, 7.002), is(b, released, 7.004),
+		after(is(c, leading, 7.003), b, "stepped_down"), // the heir was quicker than the answer
+		is(b, asked, 8.9), is(b, exited, 8.95),
 		is(c, asked, 9), is(c, stopping, 9.001), is(c, stopped, 9.002), is(c, released, 9.003), is(c, exited, 9.1),
 	}
 }
@@ -51,14 +54,50 @@ func TestCheckGoodReports(t *testing.T) {
 	if len(tenures) != 3 {
 		t.Fatalf("%d tenures, want 3", len(tenures))
 	}
-	got := strings.Join(table(tenures, t0), "\n")
+	if err := checkHistory(tenures, goodHistory()); err != nil {
+		t.Error(err)
+	}
+	got := strings.Join(table(goodHistory(), tenures, t0), "\n")
 	want := `
+The history of the lock:
   TOKEN  OWNER                        FROM       TO   ENDED
-      1  replica-1 (pid 101)         0.1 s    2.1 s   killed: expired
-      2  replica-2 (pid 102)         4.8 s    7.0 s   released
+      1  replica-1 (pid 101)         0.1 s        ?   expired
+      2  replica-2 (pid 102)         4.8 s    7.0 s   stepped down (the demo: a test)
       3  replica-3 (pid 103)         7.0 s    9.0 s   released`
 	if got != want {
 		t.Errorf("table:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// goodHistory is that of the same demo, the newest tenure first.
+func goodHistory() []tenure.Tenure {
+	return []tenure.Tenure{
+		{Token: 3, Owner: "replica-3", Since: at(7.003), Until: at(9.003), End: tenure.EndReleased},
+		{
+			Token: 2, Owner: "replica-2", Since: at(4.84), Until: at(7.002), End: tenure.EndSteppedDown,
+			Request: &tenure.Request{By: "the demo", Reason: "a test"},
+		},
+		{Token: 1, Owner: "replica-1", Since: at(0.1), End: tenure.EndExpired},
+	}
+}
+
+// A history that tells something else than what was seen fails the demo.
+func TestCheckBadHistory(t *testing.T) {
+	seen, err := check(3*time.Second, goodReports())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func([]tenure.Tenure) []tenure.Tenure{
+		"a tenure is missing": func(h []tenure.Tenure) []tenure.Tenure { return h[1:] },
+		"another owner":       func(h []tenure.Tenure) []tenure.Tenure { h[1].Owner = "replica-1"; return h },
+		"another token":       func(h []tenure.Tenure) []tenure.Tenure { h[2].Token = 7; return h },
+		"another end":         func(h []tenure.Tenure) []tenure.Tenure { h[2].End = tenure.EndReleased; return h },
+		"nobody asked":        func(h []tenure.Tenure) []tenure.Tenure { h[1].Request = nil; return h },
+		"a hole":              func(h []tenure.Tenure) []tenure.Tenure { h[1] = tenure.Tenure{Token: 2, Unknown: true}; return h },
+	} {
+		if err := checkHistory(seen, spoil(goodHistory())); err == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
 }
 
@@ -116,7 +155,7 @@ func TestCheckBadReports(t *testing.T) {
 		}, "replica-3 found no tenure before its own"},
 		{"a polite end without a release", func(rs []report) []report {
 			return slices.DeleteFunc(rs, func(r report) bool { return r.Replica == "replica-2" && r.Kind == released })
-		}, `the tenure with token 2 of replica-2 ended as "": it should have been "released"`},
+		}, `the tenure with token 2 of replica-2 ended as "": it should have been "stepped_down"`},
 		{"a lost lease", func(rs []report) []report {
 			of(rs, "replica-3", released).Kind = lost
 			return rs

@@ -21,8 +21,8 @@ const (
 
 // Cmd is `tenure demo`: three processes campaign for one lock on a fresh SQLite
 // file. The leader is killed by SIGKILL, and one of the others takes over; that
-// one is asked to end by SIGTERM, and the third takes over. The demo times both,
-// and fails if two led at once, if the tokens did not rise, or if a lease was
+// one is asked to step down, and the third takes over; at the end the history of
+// the lock is shown. The demo times both, and fails if two led at once, if the tokens did not rise, or if a lease was
 // not respected. It takes about three leases, and leaves nothing behind.
 //
 // The command line that embeds it must offer [ReplicaCmd] as [ReplicaCommand]

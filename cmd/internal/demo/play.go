@@ -51,26 +51,33 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	d.say("%s leads with token %d. It took over %s after the kill; the lease is %s, and the last heartbeat was %s before the kill.",
 		second.name, second.token, inSeconds(second.since.Sub(dead)), exactly(d.lease), inSeconds(dead.Sub(first.beat)))
-	if err := d.watch(ctx, second, "%s is asked to end by SIGTERM"); err != nil {
+	if err := d.watch(ctx, second, "%s is asked to step down"); err != nil {
 		return err
 	}
 
-	end, err := d.ask(second)
-	if err != nil {
-		return err
-	}
-	d.say("%s (pid %d) is asked to end by SIGTERM, and stops its work.", second.name, second.pid)
+	end := time.Now()
+	answer := d.stepDown(ctx, second)
+	d.say("%s is asked to step down, by a request in the record of the lock. It stops its work, and stays a candidate.", second.name)
 	d.later("the last one learns of the release, and takes the lock at once", time.Time{})
 	third, err := d.awaitLeader(ctx, 3)
 	if err != nil {
 		return err
 	}
-	d.say("%s leads with token %d: hand-over in %s from the end of the old leader's work, %s from the SIGTERM.",
+	if err := <-answer; err != nil {
+		return err
+	}
+	d.say("%s leads with token %d: hand-over in %s from the end of the old leader's work, %s from the request.",
 		third.name, third.token, inMillis(third.since.Sub(second.stopped)), inMillis(third.since.Sub(end)))
-	if err := d.watch(ctx, third, "%s, the last one, is asked to end by SIGTERM"); err != nil {
+	if err := d.watch(ctx, third, "both are asked to end by SIGTERM, the leader last"); err != nil {
 		return err
 	}
 
+	if _, err := d.ask(second); err != nil {
+		return err
+	}
+	if err := d.await(ctx, second.name+" exits", func() bool { return second.gone }); err != nil {
+		return err
+	}
 	if _, err := d.ask(third); err != nil {
 		return err
 	}
@@ -78,7 +85,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err := d.await(ctx, third.name+" releases the lock", func() bool { return third.freed }); err != nil {
 		return err
 	}
-	d.say("%s (pid %d) is asked to end by SIGTERM. Nobody leads now.", third.name, third.pid)
+	d.say("%s and %s (pid %d) are asked to end by SIGTERM. Nobody leads now.", second.name, third.name, third.pid)
 	d.later("the demo ends", time.Time{})
 	return d.await(ctx, "all replicas exit", func() bool {
 		for _, r := range d.stage.replicas {
@@ -102,7 +109,7 @@ func (d *demo) start(name string) error {
 // awaitLeader waits for the next leader, which must have the token.
 func (d *demo) awaitLeader(ctx context.Context, token uint64) (*replica, error) {
 	err := d.await(ctx, fmt.Sprintf("a leader with token %d", token), func() bool {
-		return d.stage.leader != nil && !d.stage.leader.ending
+		return d.stage.leader != nil && !d.stage.leader.ending && d.stage.leader.token >= token
 	})
 	if err != nil {
 		return nil, err
@@ -124,6 +131,26 @@ func (d *demo) watch(ctx context.Context, r *replica, next string) error {
 		return err
 	}
 	return d.until(ctx, r.beat.Add(half))
+}
+
+// reason is why the second leader has to make way.
+const reason = "it is another one's turn"
+
+// stepDown asks the leader to step down, as tenure step-down does, and returns
+// a channel for what came of it.
+func (d *demo) stepDown(ctx context.Context, r *replica) <-chan error {
+	answer := make(chan error, 1)
+	d.take(report{Kind: steppedDown, Time: time.Now(), Replica: r.name, PID: r.pid, Token: r.token})
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, patience+d.lease)
+		defer cancel()
+		if err := d.operator.StepDown(ctx, election, reason); err != nil {
+			answer <- fmt.Errorf("ask %s to step down: %w", r.name, err)
+			return
+		}
+		answer <- nil
+	}()
+	return answer
 }
 
 // ask asks the replica to end, and returns when it did.

@@ -33,10 +33,13 @@ const (
 	started kind = "started"      // the process was started
 	killed  kind = "killed"       // SIGKILL was sent
 	asked   kind = "asked_to_end" // SIGTERM was sent
-	exited  kind = "exited"       // the process was waited for; Error: its status, if not 0
-	seen    kind = "tenure"       // a tenure that was seen: a row of the table
-	passed  kind = "passed"       // everything went as it must
-	failed  kind = "failed"       // Error says what did not
+	// A request to step down was laid into the record; as the end of a tenure,
+	// what it was ended by.
+	steppedDown kind = "stepped_down"
+	exited      kind = "exited" // the process was waited for; Error: its status, if not 0
+	seen        kind = "tenure" // a tenure that was seen: a row of the table
+	passed      kind = "passed" // everything went as it must
+	failed      kind = "failed" // Error says what did not
 )
 
 // report is something that happened, as a line of JSON. Time is the wall

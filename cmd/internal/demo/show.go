@@ -8,7 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/sqlitestore"
 )
 
 const (
@@ -41,11 +45,13 @@ type demo struct {
 	folder  string
 	begin   time.Time
 	company *company
-	out     output
-	stage   stage
-	log     []report
-	next    string
-	due     time.Time
+	// operator asks for a step-down, and reads the history.
+	operator *tenure.Client
+	out      output
+	stage    stage
+	log      []report
+	next     string
+	due      time.Time
 }
 
 // run plays the demo, checks what was seen, and clears up in any case.
@@ -70,7 +76,15 @@ func run(ctx context.Context, lease time.Duration, keep bool, out output) (err e
 	if err != nil {
 		return err
 	}
-	d := &demo{lease: lease, folder: folder, begin: time.Now(), company: company, out: out, stage: stage{lease: lease}}
+	operator, closeOperator, err := newOperator(filepath.Join(folder, storeFile), lease)
+	if err != nil {
+		company.close()
+		return err
+	}
+	d := &demo{
+		lease: lease, folder: folder, begin: time.Now(), company: company, operator: operator, out: out, stage: stage{lease: lease},
+	}
+	defer closeOperator()
 	defer company.close()
 
 	d.out.report(report{Kind: began, Time: d.begin, Folder: folder, Lease: seconds(lease)})
@@ -79,6 +93,11 @@ func run(ctx context.Context, lease time.Duration, keep bool, out output) (err e
 		return err
 	}
 	tenures, err := check(lease, d.log)
+	history, historyErr := operator.History(ctx, election)
+	if historyErr == nil {
+		historyErr = checkHistory(tenures, history)
+	}
+	err = errors.Join(err, historyErr)
 	for _, t := range tenures {
 		r := report{
 			Kind: seen, Time: time.Now(), Token: t.Token, Owner: t.Replica, PID: t.PID, End: t.ended(),
@@ -95,11 +114,27 @@ func run(ctx context.Context, lease time.Duration, keep bool, out output) (err e
 	}
 	d.out.report(d.stamped(verdict))
 	d.out.close()
-	d.out.tell(table(tenures, d.begin))
+	d.out.tell(table(history, tenures, d.begin))
 	if err == nil {
 		d.out.tell(moral(folder, keep))
 	}
 	return err
+}
+
+// newOperator returns a client that holds nothing, and what closes it.
+func newOperator(file string, lease time.Duration) (*tenure.Client, func(), error) {
+	store, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := tenure.New(store, &tenure.Options{Owner: "the demo", LeaseDuration: lease})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return client, func() {
+		_ = client.Close(context.Background()) // it holds nothing
+		_ = store.Close()
+	}, nil
 }
 
 // take takes a report in.

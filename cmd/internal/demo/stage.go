@@ -69,6 +69,10 @@ func (s *stage) apply(e report) {
 		r.state, r.ending = "killed", true
 	case asked:
 		r.ending = true
+		if r.state == "waits" {
+			r.state = "ends"
+		}
+	case steppedDown:
 	case exited:
 		r.gone = true
 		if r.state != "killed" {

@@ -6,7 +6,11 @@ package demo
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure"
 )
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
@@ -26,17 +30,28 @@ func (t tenureSeen) ended() string {
 	return string(t.End)
 }
 
-// table returns the tenures as lines of text, the times counted from begin.
-func table(tenures []tenureSeen, begin time.Time) []string {
+// table returns the history as lines of text, the oldest tenure first, the
+// times counted from begin.
+func table(history []tenure.Tenure, seen []tenureSeen, begin time.Time) []string {
 	const row = "  %5s  %-24s %8s %8s   %s"
-	lines := []string{"", fmt.Sprintf(row, "TOKEN", "OWNER", "FROM", "TO", "ENDED")}
-	for _, t := range tenures {
-		to := "-"
-		if !t.To.IsZero() {
-			to = inSeconds(t.To.Sub(begin))
+	owner := func(h tenure.Tenure) string {
+		for _, t := range seen {
+			if t.Token == h.Token {
+				return fmt.Sprintf("%s (pid %d)", h.Owner, t.PID)
+			}
 		}
-		lines = append(lines, fmt.Sprintf(row, fmt.Sprint(t.Token), fmt.Sprintf("%s (pid %d)", t.Replica, t.PID),
-			inSeconds(t.From.Sub(begin)), to, t.ended()))
+		return h.Owner
+	}
+	lines := []string{"", "The history of the lock:", fmt.Sprintf(row, "TOKEN", "OWNER", "FROM", "TO", "ENDED")}
+	for _, t := range slices.Backward(history) {
+		to, ended := "?", strings.ReplaceAll(t.End, "_", " ")
+		if !t.Until.IsZero() {
+			to = inSeconds(t.Until.Sub(begin))
+		}
+		if t.Request != nil {
+			ended += fmt.Sprintf(" (%s: %s)", t.Request.By, t.Request.Reason)
+		}
+		lines = append(lines, fmt.Sprintf(row, fmt.Sprint(t.Token), owner(t), inSeconds(t.Since.Sub(begin)), to, ended))
 	}
 	return lines
 }
@@ -46,7 +61,7 @@ func moral(folder string, kept bool) []string {
 	lines := []string{
 		"",
 		"There were never two leaders at once, and each tenure had a higher token.",
-		"After a kill the lease had to run out; after a polite end it took milliseconds.",
+		"After a kill the lease had to run out; after a request it took milliseconds.",
 		"A resource that remembers the highest token can refuse late writes of the dead.",
 		"",
 		"Go on:",
@@ -55,7 +70,7 @@ func moral(folder string, kept bool) []string {
 	}
 	if kept {
 		file := filepath.Join(folder, storeFile)
-		lines = append(lines, "  tenure status --store sqlite:"+file)
+		lines = append(lines, "  tenure history demo --store sqlite:"+file)
 	}
 	return lines
 }
