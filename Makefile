@@ -59,6 +59,8 @@ test: ## Build, vet and test all modules, with the race detector
 	@# -vet=off: the line above has vetted, with all of vet's checks.
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) \
 		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) work
+	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
+	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore
 
 .PHONY: lint
 lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Check format, code, go.mod files and other systems' builds

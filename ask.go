@@ -171,7 +171,6 @@ type asking struct {
 	entry
 	k     *contest
 	m     *protocol.Asker
-	sent  time.Duration
 	ended chan struct{} // closed when the machine has its answer
 }
 

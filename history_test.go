@@ -117,10 +117,20 @@ func TestHolderAt(t *testing.T) {
 		certain bool
 	}{
 		{10, "", false}, // older than what is kept
-		{20, "b", true}, {24, "b", true}, {25, "", true}, {29, "", true},
-		{30, "c", false}, {39, "c", false}, // or dead already
-		{40, "d", true}, {44, "d", true}, {45, "", false}, {59, "", false}, // the hole
-		{60, "f", true}, {65, "", true}, {70, "g", true}, {99, "g", true},
+		{20, "b", true},
+		{24, "b", true},
+		{25, "", true},
+		{29, "", true},
+		{30, "c", false},
+		{39, "c", false}, // or dead already
+		{40, "d", true},
+		{44, "d", true},
+		{45, "", false},
+		{59, "", false}, // the hole
+		{60, "f", true},
+		{65, "", true},
+		{70, "g", true},
+		{99, "g", true},
 	} {
 		got, ok, certain := tenure.HolderAt(history, at(tc.minute))
 		if got.Owner != tc.owner || ok != (tc.owner != "") || certain != tc.certain {
@@ -155,7 +165,7 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 	w := newWorld(t)
 	truth := map[uint64]driver.Record{} // every tenure, as the records showed it
 	see := func() {
-		if rec, err := w.records.Get(context.Background(), "x", driver.Strong); err == nil && rec.State == driver.Held {
+		if rec, err := w.records.Get(t.Context(), "x", driver.Strong); err == nil && rec.State == driver.Held {
 			truth[rec.Token] = rec
 		}
 	}
@@ -185,7 +195,9 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 		}
 		m.crash()
 		stop()
-		<-done
+		if err := <-done; err != nil {
+			want(t, err, context.Canceled)
+		}
 	}
 	z := w.machine("z")
 	l = z.mustAcquire("x", recorded)
@@ -356,7 +368,9 @@ func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
 		time.Sleep(time.Second)
 		asked := started(func() error { return b.StepDown(t.Context(), "x", "deploy") })
 		l := b.mustAcquire("x", recorded)
-		<-asked // that it was not answered, or that another has the lock already
+		if err := <-asked; err != nil { // else b was quicker to take the lock
+			want(t, err, tenure.ErrUnanswered)
+		}
 		if p, _ := l.Previous(); p.End != tenure.EndStopTimeout || p.Request == nil || p.Request.By != "b" {
 			t.Errorf("previous %+v", p)
 		}

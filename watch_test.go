@@ -72,14 +72,17 @@ func TestWatchesAreEnded(t *testing.T) {
 		on(1, "the waiter has given up")
 		ctx, stop = context.WithCancel(t.Context())
 		done := started(func() error {
-			for range b.Election("x", nil).Observe(ctx) { //nolint:revive // it only has to run
+			for _, err := range b.Election("x", nil).Observe(ctx) {
+				if err != nil {
+					return err
+				}
 			}
 			return nil
 		})
 		time.Sleep(time.Second)
 		on(2, "an observer")
 		stop()
-		<-done
+		want(t, <-done, context.Canceled)
 		on(1, "no observer")
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
