@@ -284,7 +284,7 @@ func (k *contest) impatient(err error) {
 // won hands the lease over, or releases it if nobody waits for it any more.
 func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
-	g.Sent = a.sentAt(g.Record.Version)
+	g.Sent = a.sentAt(g.Record.Beat) // a request on top has changed the version
 	l, open := c.newLease(g, a.options)
 	switch {
 	case a.settled || !open:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
 )
 
 // reign is one tenure as a candidate lived it.
@@ -508,4 +509,45 @@ func TestStepDownWithAWatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease whose claim has lost its reply, and on which somebody has laid a
+// request since, counts from its claim: it is granted, and asked back.
+func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, boss := w.machine("a"), w.machine("boss")
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
+		done := started(func() error {
+			l, err := a.Acquire(t.Context(), "x", nil)
+			if err != nil {
+				return err
+			}
+			<-l.Context().Done()
+			want(t, context.Cause(l.Context()), tenure.ErrSteppedDown)
+			return l.Release(t.Context())
+		})
+		time.Sleep(requestTimeout / 2)
+		want(t, boss.StepDown(t.Context(), "x", "early"), nil)
+		want(t, <-done, nil)
+	})
+}
+
+// A preferred candidate that looks once an hour, without a watch, does not miss
+// the reservation that it has asked for.
+func TestPriorityWithRareLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c, ctx := newCampaign(t)
+		good := w.machine("good")
+		rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+		rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
+		c.join(ctx, good, nil, time.Second)
+		time.Sleep(time.Second)
+		c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1}, 0)
+		time.Sleep(12 * time.Hour)
+		if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
+			t.Errorf("leaders %v", got)
+		}
+	})
 }

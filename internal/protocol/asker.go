@@ -154,11 +154,8 @@ func (k *Asker) act(now time.Duration) *Request {
 		return nil
 	}
 	rec, found := k.sight.Record()
-	if kind != Look {
-		// Others share the sight, and may have seen more since the last reply.
-		if k.judge(rec, found, false); k.answer != NoAnswer {
-			return nil
-		}
+	if kind != Look && !k.fits(rec, found) {
+		kind = Look // others share the sight, and have seen more, or something old
 	}
 	r := &Request{Kind: kind, Key: k.key, Prev: rec}
 	switch asked := k.want; {
@@ -173,6 +170,20 @@ func (k *Asker) act(now time.Duration) *Request {
 	}
 	k.out, k.sent = r, now
 	return r
+}
+
+// fits says whether rec is one that may be written upon. Any other one calls for
+// a look, which tells what has become of the tenure.
+func (k *Asker) fits(rec driver.Record, found bool) bool {
+	switch {
+	case !found || rec.Token != k.token || !Readable(rec):
+		return false
+	case k.want.Kind == driver.Free:
+		return k.first == life{rec.Token, rec.Sign(), rec.State}
+	case k.want.Kind == driver.Revoke && rec.State == driver.Reserved:
+		return true
+	}
+	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
 
 // Reply takes the result of the request under way.

@@ -158,6 +158,11 @@ func (s *Sight) NextLook() time.Duration { return s.next }
 
 func (s *Sight) schedule() time.Duration {
 	r := s.t.Refresh
+	if s.known && s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0) {
+		// The lock changes hands within a time that goes by the lease, however
+		// rarely this contender looks: it may be the one that is meant.
+		r = min(r, s.t.wait(s.rec)/5, s.t.Lease/5)
+	}
 	next := s.looked + s.env.between(r-r/8, r+r/8)
 	dead, held := s.DeadAt()
 	if !held {
