@@ -517,6 +517,7 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, boss := w.machine("a"), w.machine("boss")
+		time.Sleep(time.Hour) // away from the origin of the clock
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
 		done := started(func() error {
 			l, err := a.Acquire(t.Context(), "x", nil)
