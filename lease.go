@@ -191,10 +191,11 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 
 // Release ends the lease: it cancels the context with [ErrReleased], lets
 // Check fail, and releases the record, so that others need not wait. Call it
-// when the work has returned, and not before. It waits for the store's answer,
-// for one lease duration at most. A context that is done already before the
-// call is taken no notice of, so that a deferred Release works; one that ends
-// meanwhile ends the waiting, and the release goes on in the background.
+// when the work has returned, and not before. It waits for the store's answer:
+// for one lease duration, and for the request that is under way then. A context
+// that is done already before the call is taken no notice of, so that a deferred
+// Release works; one that ends meanwhile ends the waiting, and the release goes
+// on in the background.
 //
 // The result is nil if the lease was good until now. It matches [ErrLost] if
 // the lease had been lost before the work was done, and [ErrStopTimeout] if
