@@ -344,8 +344,8 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	}
 	if out.Kind == Release {
 		c.sight.Saw(c.sent, now, r.Record, r.Found)
-		if _, own := c.unknown.wrote(r.Record); own && r.Found && r.Record.State == driver.Held {
-			rec := r.Record
+		if rec := r.Record; r.Outcome == Conflicted && r.Found && rec.State == driver.Held &&
+			rec.Token == c.own.Token && rec.Beat == c.own.Beat {
 			c.own = &rec // a request was laid into it
 			return
 		}
