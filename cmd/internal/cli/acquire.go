@@ -30,8 +30,8 @@ type patience struct {
 var errWaited = errors.New("waited long enough")
 
 // acquire takes the lock. The error is a failure, or a signaled.
-func (s *session) acquire(parent context.Context, p patience) (*tenure.Lease, error) {
-	ctx, stop := s.signals.cancel(parent)
+func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, error) {
+	ctx, stop := t.signals.cancel(parent)
 	defer stop()
 	if p.wait != nil && *p.wait > 0 {
 		var cancel context.CancelFunc
@@ -42,9 +42,9 @@ func (s *session) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	announceCtx, silence := context.WithCancel(ctx)
 	go func() {
 		defer close(announced)
-		s.announce(announceCtx)
+		t.announce(announceCtx)
 	}()
-	lease, err := s.take(ctx, p)
+	lease, err := t.take(ctx, p)
 	silence()
 	<-announced
 	if sig := (signaled{}); errors.As(context.Cause(ctx), &sig) {
@@ -55,12 +55,12 @@ func (s *session) acquire(parent context.Context, p patience) (*tenure.Lease, er
 		return nil, sig
 	}
 	if err != nil {
-		return nil, s.refusal(ctx, p, err)
+		return nil, t.refusal(ctx, p, err)
 	}
 	return lease, nil
 }
 
-func (s *session) take(ctx context.Context, p patience) (*tenure.Lease, error) {
+func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 	o := &tenure.AcquireOptions{
 		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
 		History: true, Attentive: p.election, Priority: p.priority, PriorityPause: p.priorityPause,
@@ -69,9 +69,9 @@ func (s *session) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 		var lease *tenure.Lease
 		var err error
 		if p.wait != nil && *p.wait == 0 {
-			lease, err = s.client.TryAcquire(ctx, s.lock, o)
+			lease, err = t.client.TryAcquire(ctx, t.lock, o)
 		} else {
-			lease, err = s.client.Acquire(ctx, s.lock, o)
+			lease, err = t.client.Acquire(ctx, t.lock, o)
 		}
 		if errors.Is(err, tenure.ErrExpired) {
 			continue // this process was stopped while it took the lock
@@ -81,35 +81,51 @@ func (s *session) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 }
 
 // refusal tells a lock that is held from a store that cannot be reached.
-func (s *session) refusal(ctx context.Context, p patience, err error) error {
+func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	switch {
 	case errors.As(err, &held) && p.unlessAlive:
-		return s.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
+		return t.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
 	case errors.As(err, &held) && held.Reserved:
-		return s.notAcquired(p, held.Error())
+		return t.notAcquired(p, held.Error())
 	case errors.As(err, &held):
-		return s.notAcquired(p, fmt.Sprintf("held by %s", holderText(held.Owner, held.Token)))
+		return t.notAcquired(p, fmt.Sprintf("held by %s", holderText(held.Owner, held.Token)))
 	case errors.Is(context.Cause(ctx), errWaited):
-		if e := s.storeError.Load(); e != nil {
+		if e := t.storeError.Load(); e != nil {
 			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, *e))
 		}
-		return s.notAcquired(p, fmt.Sprintf("not acquired within %v", *p.wait))
+		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, t.whose()))
 	}
 	return storeFailed(err)
 }
 
+// whose says who has the lock now, if the store answers soon.
+func (t *tenancy) whose() string {
+	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
+	defer cancel()
+	st, err := t.client.Status(ctx, t.lock)
+	switch {
+	case err != nil:
+		return ""
+	case st.Held:
+		return ": held by " + holderText(st.Owner, st.Token)
+	case st.ReservedFor != "":
+		return fmt.Sprintf(": reserved for %q", st.ReservedFor)
+	}
+	return ""
+}
+
 // notAcquired is ordinary: with --quiet the exit status alone tells.
-func (s *session) notAcquired(p patience, why string) error {
-	if s.console.quiet {
+func (t *tenancy) notAcquired(p patience, why string) error {
+	if t.console.quiet {
 		return ended(p.held)
 	}
-	return failed(p.held, fmt.Errorf("%q: %s", s.lock, why))
+	return failed(p.held, fmt.Errorf("%q: %s", t.lock, why))
 }
 
 // announce says who holds the lock while it is waited for.
-func (s *session) announce(ctx context.Context) {
-	defer s.console.clear()
+func (t *tenancy) announce(ctx context.Context) {
+	defer t.console.clear()
 	begun := time.Now()
 	timer := time.NewTimer(announceAfter)
 	defer timer.Stop()
@@ -121,34 +137,43 @@ func (s *session) announce(ctx context.Context) {
 			return
 		case <-timer.C:
 			due = true
-		case <-s.waiting:
+		case <-t.waiting:
 			held = true
 		}
-		if !due || !held || s.console.quiet || s.console.json {
+		if !due || !held || t.console.quiet || t.console.json {
 			continue
 		}
 		// The look also brings the time that is left up to date.
-		st, err := s.client.Status(ctx, s.lock)
-		if err == nil && st.Held && (s.console.terminal || st.Token != told) {
+		st, err := t.client.Status(ctx, t.lock)
+		if err == nil && st.Held && (t.console.terminal || st.Token != told) {
 			told = st.Token
-			s.console.show("%s", waitingText(s.lock, st, s.console.terminal, time.Since(begun)))
+			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))
 		}
-		if s.console.terminal {
-			timer.Reset(max(time.Second, s.client.Options().RefreshPeriod))
+		if t.console.terminal {
+			timer.Reset(max(time.Second, t.client.Options().RefreshPeriod))
 		}
 	}
 }
 
-func waitingText(lock string, st tenure.Status, live bool, waited time.Duration) string {
+// waitingTexts say who is waited for, the longest text first.
+func waitingTexts(lock string, st tenure.Status, live bool, waited time.Duration) []string {
 	text := fmt.Sprintf("waiting for %q", lock)
 	if live {
 		text += fmt.Sprintf(" for %v", waited.Round(time.Second))
 	}
-	text += fmt.Sprintf(": held by %s since %s", holderText(st.Owner, st.Token), clockText(st.Since))
-	if st.Unchanged > 2*st.Heartbeat && st.Heartbeat > 0 {
-		return text + fmt.Sprintf(", no sign of life for %v, free in %v at the latest if it is dead", round(st.Unchanged), round(st.FreeIn))
+	text += ": held by " + holderText(st.Owner, st.Token)
+	since := " since " + clockText(st.Since)
+	silent := st.Unchanged > 2*st.Heartbeat && st.Heartbeat > 0
+	if !silent {
+		free := fmt.Sprintf(", free %v after its last sign of life", round(st.Lease))
+		return []string{text + since + free, text + free, text + since, text}
 	}
-	return text + fmt.Sprintf(", free %v after its last sign of life", round(st.Lease))
+	free := fmt.Sprintf(", free in %v at the latest if it is dead", round(st.FreeIn))
+	return []string{
+		text + since + fmt.Sprintf(", no sign of life for %v", round(st.Unchanged)) + free,
+		text + fmt.Sprintf(", no sign of life for %v", round(st.Unchanged)),
+		text,
+	}
 }
 
 // clockText shows an instant to people: the time of day, and the date if it is

@@ -172,6 +172,33 @@ func TestTerminalStopped(t *testing.T) {
 	}
 }
 
+// TestTerminalLeftovers has a command leave something behind: Ctrl-C tells that to
+// stop, which takes no notice of Ctrl-C itself, and kills it when it comes again.
+func TestTerminalLeftovers(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	x := s.terminal()
+	x.keys(`tenure run job -- sh -c 'sleep 60 & setsid sleep 61 & exit 3'; echo "status $?"`, "Enter")
+	x.await("Ctrl-C tells it to stop")
+	x.keys("C-c")
+	x.await("status 3")
+	if screen := x.screen(); strings.Contains(screen, "lost") || strings.Contains(screen, "killed") {
+		t.Errorf("the screen after a polite end:\n%s", screen)
+	}
+
+	x.clear()
+	x.keys(`tenure run job -- sh -c '(trap "" TERM; while :; do sleep 0.1; done) & exit 4'; echo "status $?"`, "Enter")
+	x.await("Ctrl-C tells it to stop")
+	x.keys("C-c")
+	x.await("Ctrl-C kills it")
+	x.keys("C-c")
+	x.await("what the command had left behind was killed")
+	x.await("status 4")
+	if p := s.start("run", "--wait", "0", "job", "--", "true"); p.status() != 0 {
+		t.Error("the lock was not released")
+	}
+}
+
 func TestTerminalWatch(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
+	"github.com/mattn/go-runewidth"
 
 	"github.com/tenurelock/tenure"
 )
@@ -63,8 +64,17 @@ func TestHelpListsFlags(t *testing.T) {
 			t.Errorf("the help of %s lacks exit statuses or examples", command.Name)
 		}
 	}
-	for _, command := range []string{"", "run", "lead", "status", "demo"} {
-		text, _ := helpOf(command)
+	files, err := helpTexts.ReadDir("help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		command := strings.TrimSuffix(file.Name(), ".txt")
+		b, err := helpTexts.ReadFile("help/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
 		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("help of %q: %d columns: %s", command, n, line)
@@ -123,6 +133,37 @@ x          never held  -       -      -                    -          -        -
 	}
 	if text := table(nil, plain); text != "" {
 		t.Errorf("a table of nothing is %q", text)
+	}
+}
+
+// A character of Chinese takes two columns, and one that is combined with
+// another takes none.
+func TestWideCharacters(t *testing.T) {
+	lines := columns([][]string{{"LOCK", "STATE", "OWNER"}, {"東京", "held", "a"}, {"e\u0301te\u0301", "held", "b"}, {"x", "held", "c"}})
+	want := []string{"LOCK  STATE  OWNER", "東京  held   a", "e\u0301te\u0301   held   b", "x     held   c"}
+	if d := cmp.Diff(want, lines); d != "" {
+		t.Errorf("columns (- want, + got):\n%s", d)
+	}
+	for width := 2; width < 14; width++ {
+		text := fit("東京東京東京", width)
+		if n := runewidth.StringWidth(text); n >= width || width < 13 && !strings.HasSuffix(text, "…") {
+			t.Errorf("fit to %d: %q has %d columns", width, text, n)
+		}
+	}
+}
+
+func TestWaitingTextsShorten(t *testing.T) {
+	st := tenure.Status{Owner: "web-7", Token: 3, Lease: 15 * time.Second, Heartbeat: 3 * time.Second}
+	for _, st.Unchanged = range []time.Duration{time.Second, 10 * time.Second} {
+		texts := waitingTexts("job", st, true, 12*time.Second)
+		for i, text := range texts {
+			if i > 0 && len(text) >= len(texts[i-1]) {
+				t.Errorf("%q is no shorter than %q", text, texts[i-1])
+			}
+			if !strings.HasPrefix(text, `waiting for "job" for 12s: held by "web-7" (token 3)`) {
+				t.Errorf("%q does not say who is waited for", text)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lmittmann/tint"
+	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 )
 
@@ -55,22 +56,25 @@ func (c *console) set(f outputFlags) {
 	}
 }
 
+// said stands before what is said to people.
+const said = "tenure: "
+
 func (c *console) close(patience time.Duration) { c.stderr.close(patience) }
 
 // say tells people what goes on. It is not said with --quiet, nor with --json.
 func (c *console) say(format string, args ...any) {
 	if !c.quiet && !c.json {
-		c.write("tenure: "+format+"\n", args...)
+		c.write(said+format+"\n", args...)
 	}
 }
 
 // warn tells people what they have to know.
 func (c *console) warn(format string, args ...any) {
 	if c.json {
-		c.emit(record{Event: "warning", Error: fmt.Sprintf(format, args...)})
+		c.emit(record{Event: eventWarning, Error: fmt.Sprintf(format, args...)})
 		return
 	}
-	c.write("tenure: "+format+"\n", args...)
+	c.write(said+format+"\n", args...)
 }
 
 // show says something on a line of the terminal that the next message
@@ -80,10 +84,10 @@ func (c *console) show(format string, args ...any) {
 		return
 	}
 	if !c.terminal {
-		c.write("tenure: "+format+"\n", args...)
+		c.write(said+format+"\n", args...)
 		return
 	}
-	text := fit("tenure: "+fmt.Sprintf(format, args...), c.width())
+	text := fit(said+fmt.Sprintf(format, args...), c.width())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintf(c.stderr, "\r\x1b[K%s", text)
@@ -121,15 +125,27 @@ func (c *console) width() int {
 	return width
 }
 
-// fit cuts text so that it stays on one line of the terminal.
+// fitting returns the first text that fits on one line of the terminal whole,
+// or the last one.
+func (c *console) fitting(texts ...string) string {
+	for _, text := range texts[:len(texts)-1] {
+		if !c.terminal || runewidth.StringWidth(said+text) < c.width() {
+			return text
+		}
+	}
+	return texts[len(texts)-1]
+}
+
+// fit cuts text so that it stays on one line of the terminal, where a character
+// may take two columns, or none.
 func fit(text string, width int) string {
-	if r := []rune(text); len(r) >= width && width > 1 {
-		return string(r[:width-2]) + "…"
+	if width > 1 && runewidth.StringWidth(text) >= width {
+		return runewidth.Truncate(text, width-1, "…")
 	}
 	return text
 }
 
-// record is a line of --json. Durations are in seconds.
+// record is a line of --json: see help/events.txt. Durations are in seconds.
 type record struct {
 	Time      string   `json:"time"`
 	Event     string   `json:"event"`
@@ -140,16 +156,21 @@ type record struct {
 	Remaining *float64 `json:"remaining_seconds,omitempty"`
 	Held      *float64 `json:"held_seconds,omitempty"`
 	Busy      *float64 `json:"busy_seconds,omitempty"`
+	Share     *float64 `json:"busy_share,omitempty"`
 	Pause     *float64 `json:"pause_seconds,omitempty"`
 	Command   []string `json:"command,omitempty"`
 	Status    *int     `json:"status,omitempty"`
 	Processes []string `json:"processes,omitempty"`
+	Cause     string   `json:"cause,omitempty"`
 	Error     string   `json:"error,omitempty"`
+	Missed    uint64   `json:"missed_events,omitempty"`
+
+	Request *requestJSON `json:"request,omitempty"`
 }
 
-// emit writes a line of --json.
+// emit writes a line of --json; with --quiet, errors alone.
 func (c *console) emit(r record) {
-	if !c.json {
+	if !c.json || c.quiet && r.Event != eventWarning && r.Event != eventError {
 		return
 	}
 	if r.Time == "" {

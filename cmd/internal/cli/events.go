@@ -4,40 +4,45 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/tenurelock/tenure"
 )
 
-// told hands an event of the client on to whoever reads: the log, the lines of
-// --json, or people. It is called from the goroutine that extends the command's
-// life, so it must not block.
-func (s *session) told(e tenure.Event) {
-	c := s.console
+// told hands an event of the client on to whoever reads: the lines of --json, or
+// people; with --verbose the client itself logs it. It is called from the
+// goroutine that extends the command's life, so it must not block.
+func (t *tenancy) told(e tenure.Event) {
+	c := t.console
 	if c.json && (c.verbose || e.Kind != tenure.EventRenewed) {
 		c.emit(recordOf(e))
 	}
-	if c.log != nil {
-		logEvent(c.log, e)
-	}
-	s.tellPeople(e)
+	t.tellPeople(e)
 }
 
-func (s *session) tellPeople(e tenure.Event) {
-	c := s.console
+// Events of this command itself, besides those of the client and the guard's
+// notices. All of them are in help/events.txt.
+const (
+	eventStarted = "command_started"
+	eventEnded   = "command_ended"
+	eventPausing = "pausing"
+	eventWarning = "warning"
+	eventError   = "error"
+)
+
+func (t *tenancy) tellPeople(e tenure.Event) {
+	c := t.console
 	switch e.Kind {
 	case tenure.EventStoreError:
-		s.storeError.Store(&e.Err)
-		if !s.inTrouble.Swap(true) {
+		t.storeError.Store(&e.Err)
+		if !t.inTrouble.Swap(true) {
 			c.say("the store gives no answer: %s; trying again", oneLine(e.Err))
 		}
 	case tenure.EventWaiting, tenure.EventAcquired:
-		s.storeError.Store(nil)
-		if s.inTrouble.Swap(false) {
+		t.storeError.Store(nil)
+		if t.inTrouble.Swap(false) {
 			c.say("the store answers again")
 		}
 	case tenure.EventJeopardy:
@@ -69,40 +74,29 @@ func recordOf(e tenure.Event) record {
 	case tenure.EventReleased, tenure.EventEnded:
 		r.Held = seconds(e.Held)
 	case tenure.EventBusy:
-		r.Held, r.Busy = seconds(e.Held), seconds(e.Busy)
+		r.Held, r.Busy, r.Share = seconds(e.Held), seconds(e.Busy), &e.Share
 	}
-	if e.Err != nil {
+	r.Missed = e.Missed
+	var asked *tenure.StepDownError
+	switch {
+	case e.Err == nil:
+	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost:
+		r.Cause = oneLine(e.Err) // nothing has failed, or not here
+		if errors.As(e.Err, &asked) {
+			r.Request = &requestJSON{Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason, To: asked.To}
+		}
+	default:
 		r.Error = oneLine(e.Err)
 	}
 	return r
 }
 
-func logEvent(log *slog.Logger, e tenure.Event) {
-	level := slog.LevelInfo
-	switch e.Kind {
-	case tenure.EventRenewed, tenure.EventStopping, tenure.EventBusy:
-		level = slog.LevelDebug
-	case tenure.EventJeopardy, tenure.EventStopTimeout, tenure.EventEnded, tenure.EventStoreError:
-		level = slog.LevelWarn
-	case tenure.EventLost:
-		level = slog.LevelError
+// kindOf is the kind of request that a lease has ended for.
+func kindOf(asked *tenure.StepDownError) tenure.RequestKind {
+	if asked.To != "" {
+		return tenure.RequestHandOver
 	}
-	attrs := []slog.Attr{slog.String("lock", e.Lock)}
-	if e.Owner != "" {
-		attrs = append(attrs, slog.String("owner", e.Owner), slog.Uint64("token", e.Token))
-	}
-	for _, part := range []struct {
-		name string
-		d    time.Duration
-	}{{"took", e.Took}, {"remaining", e.Remaining}, {"held", e.Held}} {
-		if part.d != 0 {
-			attrs = append(attrs, slog.Duration(part.name, part.d))
-		}
-	}
-	if e.Err != nil {
-		attrs = append(attrs, slog.String("error", oneLine(e.Err)))
-	}
-	log.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
+	return tenure.RequestStepDown
 }
 
 // round makes a duration readable.

@@ -84,7 +84,7 @@ func (c *console) fail(err error, hint string) int {
 	}
 	text := oneLine(err)
 	if c.json {
-		c.emit(record{Event: "error", Status: &status, Error: text})
+		c.emit(record{Event: eventError, Status: &status, Error: text})
 		return status
 	}
 	if status == statusUsage {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,8 +25,13 @@ type running struct {
 	// stopTimeout is how long heartbeats go on after the lease was asked back.
 	stopTimeout time.Duration
 
+	// left is set when the command itself has ended, and what it left behind is
+	// awaited.
+	left atomic.Bool
+
 	mu     sync.Mutex
 	latest guard.Limits
+	swept  bool // what was left behind was told to stop
 }
 
 // outcome is how a command under a lease ended.
@@ -35,7 +41,8 @@ type outcome struct {
 	asked bool  // a signal that asks for the end was passed on
 	// steppedDown is the request for which the command was told to stop, or nil.
 	steppedDown *tenure.StepDownError
-	hungUp      bool // so was SIGHUP
+	swept       bool // what the command left behind was told to stop, by a signal
+	hungUp      bool // SIGHUP was passed on
 	elapsed     time.Duration
 }
 
@@ -93,45 +100,79 @@ func (r *running) stop() {
 	r.guard.Stop(r.latest.Kill)
 }
 
+// sweep tells what the command has left behind to stop, and kills it when Ctrl-C
+// comes again. It returns false if the signal is to be passed on as it is, to the
+// command's group: what a shell has started in the background takes no notice of
+// Ctrl-C, and what has left the group would not hear of it.
+func (r *running) sweep(sig syscall.Signal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.left.Load() || sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGTERM:
+		return false
+	case !r.swept:
+		r.swept = true
+		r.guard.Stop(guard.Now().Add(unhurried)) // it has the time that it takes, as a command has
+	case sig == syscall.SIGTERM:
+		return false
+	default:
+		r.guard.Stop(guard.Now())
+	}
+	return true
+}
+
+// unhurried is longer than any lease.
+const unhurried = 100 * 365 * 24 * time.Hour
+
+// hasSwept says whether what was left behind was told to stop.
+func (r *running) hasSwept() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.swept
+}
+
 // hold runs the command under the lease, and returns when nothing is left of
 // it and of what it has started. It does not release the lease.
-func (s *session) hold(lease *tenure.Lease) (outcome, error) {
+func (t *tenancy) hold(lease *tenure.Lease) (outcome, error) {
 	begun := time.Now()
-	grace := s.client.Options().Grace
+	grace := t.client.Options().Grace
 	first, ok := limits(lease, grace)
 	if !ok {
 		return outcome{}, guard.ErrTooLate
 	}
-	command := s.command
-	command.Env = s.environment(lease)
+	command := t.command
+	command.Env = t.environment(lease)
 	g, err := guard.Start(command, first)
 	if err != nil {
 		return outcome{}, err
 	}
-	s.console.emit(record{Event: "started", Lock: s.lock, Token: lease.Token(), Command: command.Args})
-	r := &running{lease: lease, guard: g, grace: grace, stopTimeout: s.client.Options().StopTimeout, latest: first}
-	s.running.Store(r)
+	t.console.emit(record{Event: eventStarted, Lock: t.lock, Token: lease.Token(), Command: command.Args})
+	r := &running{lease: lease, guard: g, grace: grace, stopTimeout: t.client.Options().StopTimeout, latest: first}
+	t.running.Store(r)
 	r.extend() // a heartbeat may have been confirmed meanwhile
 	unhook := context.AfterFunc(lease.Context(), r.stop)
 
 	var o outcome
-	unhand := s.signals.to(func(sig syscall.Signal) {
+	unhand := t.signals.to(func(sig syscall.Signal) {
 		switch sig {
 		case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
 			o.asked = true
 		case syscall.SIGHUP:
 			o.hungUp = true
 		}
-		g.Signal(sig)
+		if !r.sweep(sig) {
+			g.Signal(sig)
+		}
 	})
 	o.exit = g.Wait()
 	unhand()
 	unhook()
-	s.running.Store(nil)
+	t.running.Store(nil)
 	o.elapsed = time.Since(begun)
 
 	_ = errors.As(context.Cause(lease.Context()), &o.steppedDown)
-	inTime := o.steppedDown != nil && o.exit.Reason == guard.Stopped && lease.Check() == nil
+	o.swept = r.hasSwept()
+	inTime := (o.steppedDown != nil || o.swept) && o.exit.Reason == guard.Stopped && lease.Check() == nil
 	if !inTime && (o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped) {
 		if o.lost = context.Cause(lease.Context()); o.lost == nil {
 			o.lost = tenure.ErrExpired // the guard was quicker
@@ -141,26 +182,28 @@ func (s *session) hold(lease *tenure.Lease) (outcome, error) {
 }
 
 // conclude releases the lock and says how the command ended.
-func (s *session) conclude(lease *tenure.Lease, o *outcome) {
-	c := s.console
+func (t *tenancy) conclude(lease *tenure.Lease, o *outcome) {
+	c := t.console
 	status := o.status()
-	r := record{Event: "ended", Lock: s.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
+	r := record{Event: eventEnded, Lock: t.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
 	if o.lost != nil {
-		r.Error = oneLine(o.lost)
+		r.Cause = oneLine(o.lost)
 	}
 	c.emit(r)
-	if superseded := s.release(lease); superseded != nil && o.lost == nil {
+	if superseded := t.release(lease); superseded != nil && o.lost == nil {
 		o.lost = superseded
 	}
 	switch {
 	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
-		c.warn("the command did not stop within %v after the lock was asked back: it was killed", s.client.Options().StopTimeout)
+		c.warn("the command did not stop within %v after the lock was asked back: it was killed", t.client.Options().StopTimeout)
+	case o.lost == nil && o.swept && o.exit.Killed:
+		c.warn("what the command had left behind was killed")
 	case o.lost != nil && o.exit.Killed:
-		c.warn("the lease of %q was lost while the command ran (%s): it was killed", s.lock, reasonText(o.lost))
+		c.warn("the lease of %q was lost while the command ran (%s): it was killed", t.lock, reasonText(o.lost))
 	case o.lost != nil && o.exit.Reason == guard.Ended:
-		c.warn("the lease of %q was lost while the command ran (%s)", s.lock, reasonText(o.lost))
+		c.warn("the lease of %q was lost while the command ran (%s)", t.lock, reasonText(o.lost))
 	case o.lost != nil:
-		c.warn("the lease of %q was lost while the command ran (%s): it was ended", s.lock, reasonText(o.lost))
+		c.warn("the lease of %q was lost while the command ran (%s): it was ended", t.lock, reasonText(o.lost))
 	case o.exit.Reason == guard.Abandoned:
 		c.warn("the guardian was killed: the command, and all that it had started, was killed for it")
 	}
@@ -175,25 +218,33 @@ func reasonText(err error) string {
 }
 
 // notified tells people what the guard has noticed.
-func (s *session) notified(n guard.Notice) {
-	c := s.console
+func (t *tenancy) notified(n guard.Notice) {
+	c := t.console
+	r := t.running.Load()
 	left := time.Duration(0)
-	if r := s.running.Load(); r != nil {
+	if r != nil {
 		left = r.lease.Remaining()
 	}
 	var processes []string
 	for _, p := range n.Processes {
 		processes = append(processes, fmt.Sprintf("%d (%s)", p.PID, p.Name))
 	}
-	c.emit(record{Event: "command_" + eventName(n.Kind), Lock: s.lock, Processes: processes})
+	c.emit(record{Event: "command_" + eventName(n.Kind), Lock: t.lock, Processes: processes})
 	switch n.Kind {
 	case guard.Awaiting:
-		c.say("the command has ended; %q stays held until what it left behind has, too: %s", s.lock, joinSome(processes))
+		if r != nil {
+			r.left.Store(true)
+		}
+		c.say("the command has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop", t.lock, joinSome(processes))
 	case guard.Terminating:
-		if r := s.running.Load(); r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
+		if r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
 			return // that it was asked back is told already
 		}
-		c.say("the lease of %q ends, and with it the command and all that it has started", s.lock)
+		if r != nil && r.hasSwept() {
+			c.say("what the command left behind was told to stop; Ctrl-C kills it")
+			return
+		}
+		c.say("the lease of %q ends, and with it the command and all that it has started", t.lock)
 	case guard.Suspended:
 		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
 	}

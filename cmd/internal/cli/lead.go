@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"syscall"
 	"time"
 
@@ -39,43 +38,46 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			return usage("--priority-pause %v must be positive", *l.PriorityPause)
 		}
 	}
-	s, err := l.open(c, rest)
+	t, err := l.open(c, rest)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer t.close()
 	ctx := context.Background()
 	failures := 0
 	for {
-		lease, err := s.acquire(ctx, p)
+		lease, err := t.acquire(ctx, p)
 		if err != nil {
 			return err
 		}
-		s.console.say("elected for %q under token %d", s.lock, lease.Token())
-		o, err := s.hold(lease)
+		t.console.say("elected for %q under token %d", t.lock, lease.Token())
+		o, err := t.hold(lease)
 		switch {
 		case errors.Is(err, guard.ErrTooLate):
-			_ = s.release(lease) // stopped until the lease was over; nothing had begun
-			if s.meanwhile != nil {
-				return *s.meanwhile
+			_ = t.release(lease) // stopped until the lease was over; nothing had begun
+			if t.meanwhile != nil {
+				return *t.meanwhile
+			}
+			if err := t.idle(ctx, latePause); err != nil {
+				return err
 			}
 			continue
 		case err != nil:
-			_ = s.release(lease)
+			_ = t.release(lease)
 			return cannotRun(err)
 		}
-		s.conclude(lease, &o)
+		t.conclude(lease, &o)
 		if o.asked || o.lost == nil && (l.Once || o.interrupted()) {
 			return ended(o.status())
 		}
-		if s.meanwhile != nil {
-			return *s.meanwhile
+		if t.meanwhile != nil {
+			return *t.meanwhile
 		}
 		if o.lost != nil {
 			continue // somebody else leads now, or the store is away
 		}
 		if o.steppedDown != nil {
-			if err := s.standBack(ctx); err != nil {
+			if err := t.standBack(ctx); err != nil {
 				return err
 			}
 			continue
@@ -86,18 +88,18 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		if o.status() != 0 {
 			failures++
 		}
-		if err := s.rest(ctx, o, l.pause(failures), failures); err != nil {
+		if err := t.rest(ctx, o, l.pause(failures), failures); err != nil {
 			return err
 		}
 	}
 }
 
 // standBack lets others lead first after a step-down.
-func (s *session) standBack(parent context.Context) error {
-	s.console.say("campaigning for %q again when the others have had the time to", s.lock)
-	ctx, stop := s.signals.cancel(parent)
+func (t *tenancy) standBack(parent context.Context) error {
+	t.console.say("campaigning for %q again when the others have had the time to", t.lock)
+	ctx, stop := t.signals.cancel(parent)
 	defer stop()
-	if err := s.client.StandBack(ctx, s.lock); err != nil {
+	if err := t.client.StandBack(ctx, t.lock); err != nil {
 		return context.Cause(ctx) // a signal: nothing else ends it
 	}
 	return nil
@@ -128,10 +130,10 @@ func (l *leadCmd) pause(failures int) time.Duration {
 }
 
 // rest lets others lead for a while, and says how the command has ended.
-func (s *session) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
-	c := s.console
+func (t *tenancy) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
+	c := t.console
 	status := o.status()
-	c.emit(record{Event: "pausing", Lock: s.lock, Status: &status, Pause: seconds(pause)})
+	c.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Pause: seconds(pause)})
 	how := "the command has ended"
 	if failures > 0 {
 		how = fmt.Sprintf("the command failed with status %d", status)
@@ -139,9 +141,6 @@ func (s *session) rest(parent context.Context, o outcome, pause time.Duration, f
 			how += fmt.Sprintf(", %d times in a row", failures)
 		}
 	}
-	c.say("%s; campaigning for %q again in %v", how, s.lock, round(pause))
-	ctx, stop := s.signals.cancel(parent)
-	defer stop()
-	// A tenth of it is random, so that candidates do not keep in step.
-	return sleep(ctx, pause+rand.N(pause/10+1))
+	c.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
+	return t.idle(parent, pause)
 }

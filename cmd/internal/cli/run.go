@@ -30,34 +30,37 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
 	}
-	s, err := r.open(c, rest)
+	t, err := r.open(c, rest)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer t.close()
 	waitUntil := time.Time{}
 	if r.Wait != nil {
 		waitUntil = time.Now().Add(*r.Wait)
 	}
 	for {
-		lease, err := s.acquire(context.Background(), patience{wait: r.Wait, unlessAlive: r.UnlessAlive, held: r.ConflictExitStatus})
+		lease, err := t.acquire(context.Background(), patience{wait: r.Wait, unlessAlive: r.UnlessAlive, held: r.ConflictExitStatus})
 		if err != nil {
 			return err
 		}
-		o, err := s.hold(lease)
+		o, err := t.hold(lease)
 		if err == nil {
-			s.conclude(lease, &o)
+			t.conclude(lease, &o)
 			return ended(o.status())
 		}
-		_ = s.release(lease)
+		_ = t.release(lease)
 		if !errors.Is(err, guard.ErrTooLate) {
 			return cannotRun(err)
 		}
-		if s.meanwhile != nil {
-			return *s.meanwhile
+		if t.meanwhile != nil {
+			return *t.meanwhile
 		}
 		// This process was stopped until the lease was over, before anything had
 		// begun: it waits for the lock again.
+		if err := t.idle(context.Background(), latePause); err != nil {
+			return err
+		}
 		if r.Wait != nil {
 			left := max(0, time.Until(waitUntil))
 			r.Wait = &left

@@ -17,7 +17,7 @@ import (
 // it could be passed on to.
 type signaled struct{ sig syscall.Signal }
 
-func (s signaled) Error() string { return fmt.Sprintf("stopped by a signal: %v", s.sig) }
+func (s signaled) Error() string { return fmt.Sprintf("ended by signal %d (%v)", int(s.sig), s.sig) }
 
 // ExitCode is the status that a shell shows for it.
 func (s signaled) ExitCode() int { return 128 + int(s.sig) }

@@ -6,7 +6,8 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // style says how a table looks.
@@ -55,7 +56,7 @@ func columns(cells [][]string) []string {
 	widths := make([]int, len(cells[0]))
 	for _, line := range cells {
 		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], runewidth.StringWidth(cell))
 		}
 	}
 	lines := make([]string, 0, len(cells))
@@ -67,7 +68,7 @@ func columns(cells [][]string) []string {
 			}
 			text.WriteString(cell)
 			if i < len(line)-1 {
-				text.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+				text.WriteString(strings.Repeat(" ", widths[i]-runewidth.StringWidth(cell)))
 			}
 		}
 		lines = append(lines, strings.TrimRight(text.String(), " "))

@@ -72,7 +72,7 @@ func (c *Cmd) output() output {
 type InterruptedError struct{ Signal os.Signal }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("demo: stopped by a signal (%v), and cleaned up", e.Signal)
+	return fmt.Sprintf("demo: ended by a signal (%v), and cleaned up", e.Signal)
 }
 
 // ExitCode returns 128 and the signal's number.

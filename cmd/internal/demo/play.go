@@ -72,13 +72,13 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 
-	if _, err := d.ask(second); err != nil {
+	if err := d.ask(second); err != nil {
 		return err
 	}
 	if err := d.await(ctx, second.name+" exits", func() bool { return second.gone }); err != nil {
 		return err
 	}
-	if _, err := d.ask(third); err != nil {
+	if err := d.ask(third); err != nil {
 		return err
 	}
 	d.later("the lock is released", time.Time{})
@@ -153,14 +153,13 @@ func (d *demo) stepDown(ctx context.Context, r *replica) <-chan error {
 	return answer
 }
 
-// ask asks the replica to end, and returns when it did.
-func (d *demo) ask(r *replica) (time.Time, error) {
-	now := time.Now()
-	d.take(report{Kind: asked, Time: now, Replica: r.name, PID: r.pid, Token: r.token})
+// ask asks the replica to end.
+func (d *demo) ask(r *replica) error {
+	d.take(report{Kind: asked, Time: time.Now(), Replica: r.name, PID: r.pid, Token: r.token})
 	if err := d.process(r).ask(); err != nil {
-		return now, fmt.Errorf("ask %s to end: %w", r.name, err)
+		return fmt.Errorf("ask %s to end: %w", r.name, err)
 	}
-	return now, nil
+	return nil
 }
 
 func (d *demo) process(r *replica) *process {

@@ -214,7 +214,7 @@ func TestDemoInterrupted(t *testing.T) {
 			if !errors.As(err, &exit) || exit.ExitCode() != 130 {
 				t.Errorf("%v, want exit status 130", err)
 			}
-			if !strings.Contains(stderr, "stopped by a signal (interrupt), and cleaned up") {
+			if !strings.Contains(stderr, "ended by a signal (interrupt), and cleaned up") {
 				t.Errorf("standard error: %q", stderr)
 			}
 			_, pids := pidsIn(t, out)

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,9 @@ type job struct {
 	outputFlags
 }
 
-// session is a client on a store, and what this process does with it.
-type session struct {
+// tenancy is a client on a store, and what run or lead does with it from their
+// start to their end: one tenure, or many.
+type tenancy struct {
 	console  *console
 	signals  *signals
 	location storeurl.Location
@@ -45,7 +47,7 @@ type session struct {
 // open makes everything ready to take the lock: what is wrong with the command
 // line, the command and the store is found in this order, before anything is
 // written to a store.
-func (j *job) open(c *console, rest operands) (*session, error) {
+func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	c.set(j.outputFlags)
 	if len(rest.words) == 0 {
 		return nil, usage(`no command given: write it behind "--"`)
@@ -57,66 +59,66 @@ func (j *job) open(c *console, rest operands) (*session, error) {
 	if err := check(options, j.Name); err != nil {
 		return nil, err
 	}
-	s := &session{
+	t := &tenancy{
 		console: c, lock: j.Name, waiting: make(chan struct{}, 1),
 		command: guard.Command{Args: rest.words, Contain: j.Contain},
 	}
-	s.command.Notify = s.notified
-	if _, err := s.command.Find(); err != nil {
+	t.command.Notify = t.notified
+	if _, err := t.command.Find(); err != nil {
 		return nil, cannotRun(err)
 	}
-	if s.location, err = j.location(c, os.Getenv); err != nil {
+	if t.location, err = j.location(c, os.Getenv); err != nil {
 		return nil, err
 	}
-	if s.location.Private() {
+	if t.location.Private() {
 		c.say("a store in memory excludes no other process")
 	}
-	if s.store, err = s.location.Open(); err != nil {
+	if t.store, err = t.location.Open(); err != nil {
 		return nil, storeFailed(err)
 	}
-	s.signals = catchSignals() // until here there was nothing to clean up
+	t.signals = catchSignals() // until here there was nothing to clean up
 	surviveBrokenPipe()
-	options.OnEvent = s.onEvent
-	if s.client, err = tenure.New(s.store, &options); err != nil {
-		_ = s.store.Close()
+	options.OnEvent, options.Logger = t.onEvent, c.log
+	if t.client, err = tenure.New(t.store, &options); err != nil {
+		_ = t.store.Close()
 		return nil, usage("%w", err)
 	}
-	return s, nil
+	return t, nil
 }
 
 // close waits for what an acquire that was given up leaves to clean up.
-func (s *session) close() {
-	patience := 3 * s.client.Options().RequestTimeout
+func (t *tenancy) close() {
+	patience := 3 * t.client.Options().RequestTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_ = s.client.Close(ctx) // a lease that is left has been told of
-	_ = s.store.Close()
+	_ = t.client.Close(ctx) // a lease that is left has been told of
+	_ = t.store.Close()
 }
 
 // onEvent is called for each event of the client. The command's life is
 // extended first.
-func (s *session) onEvent(e tenure.Event) {
+func (t *tenancy) onEvent(e tenure.Event) {
 	switch e.Kind {
 	case tenure.EventRenewed:
-		if r := s.running.Load(); r != nil {
+		if r := t.running.Load(); r != nil {
 			r.extend()
 		}
 	case tenure.EventWaiting:
 		select {
-		case s.waiting <- struct{}{}:
+		case t.waiting <- struct{}{}:
 		default:
 		}
 	}
-	s.told(e)
+	t.told(e)
 }
 
 // environment is the command's.
-func (s *session) environment(lease *tenure.Lease) []string {
+func (t *tenancy) environment(lease *tenure.Lease) []string {
 	return append(os.Environ(),
 		"TENURE_LOCK="+lease.Name(),
 		"TENURE_TOKEN="+formatToken(lease.Token()),
 		"TENURE_OWNER="+lease.Owner(),
-		"TENURE_STORE="+s.location.URL(),
+		"TENURE_STORE="+t.location.URL(),
 	)
 }
 
@@ -124,27 +126,39 @@ func (s *session) environment(lease *tenure.Lease) []string {
 // that only the release has brought to light, if another holder came in
 // between. A signal ends the waiting for the store's answer, and is kept for
 // whoever would go on otherwise.
-func (s *session) release(lease *tenure.Lease) (superseded error) {
-	ctx, stop := s.signals.cancel(context.Background())
+func (t *tenancy) release(lease *tenure.Lease) (superseded error) {
+	ctx, stop := t.signals.cancel(context.Background())
 	defer stop()
 	if lease.Check() != nil {
 		// It runs out by itself, so the release is a courtesy. The store may be
 		// what it was lost by.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 2*s.client.Options().RequestTimeout)
+		ctx, cancel = context.WithTimeout(ctx, 2*t.client.Options().RequestTimeout)
 		defer cancel()
 	}
 	err := lease.Release(ctx)
 	if sig := (signaled{}); errors.As(context.Cause(ctx), &sig) {
-		s.meanwhile = &sig
+		t.meanwhile = &sig
 	}
 	switch {
 	case errors.Is(err, tenure.ErrSuperseded):
 		return err
 	case errors.Is(err, tenure.ErrUncertain) && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		s.console.warn("the release of %q was not confirmed: it is free within %v", s.lock, s.client.Options().LeaseDuration)
+		t.console.warn("the release of %q was not confirmed: it is free within %v", t.lock, t.client.Options().LeaseDuration)
 	}
 	return nil // what was lost during the command, the guard has seen
+}
+
+// latePause is how long to wait after a lease that was over before its command
+// could begin: what has held this process up may do so again.
+const latePause = 100 * time.Millisecond
+
+// idle does nothing for a while, unless a signal comes.
+func (t *tenancy) idle(parent context.Context, pause time.Duration) error {
+	ctx, stop := t.signals.cancel(parent)
+	defer stop()
+	// A tenth of it is random, so that candidates do not keep in step.
+	return sleep(ctx, pause+rand.N(pause/10+1))
 }
 
 // announceAfter is how long a lock is waited for in silence.
