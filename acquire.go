@@ -285,6 +285,10 @@ func (k *contest) impatient(err error) {
 func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
 	g.Sent = a.sentAt(g.Record.Beat) // a request on top has changed the version
+	c.events.emit(Event{
+		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
+		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+c.timing.Usable()-c.clock.Holder()),
+	})
 	l, open := c.newLease(g, a.options)
 	switch {
 	case a.settled || !open:
@@ -295,10 +299,6 @@ func (a *acquire) won(g protocol.Grant) {
 		a.settle(nil, ErrExpired)
 		l.free()
 	default:
-		c.events.emit(Event{
-			Kind: EventAcquired, Lock: l.key, Owner: l.Owner(), Token: l.token,
-			Took: c.clock.Contender() - a.begun, Remaining: l.Remaining(),
-		})
 		a.settle(l, nil)
 	}
 	a.unqueue()

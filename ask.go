@@ -95,7 +95,7 @@ func (c *Client) StepDown(ctx context.Context, name, reason string) error {
 
 // Transfer is as StepDown, and has the lock reserved for the owner named to,
 // who must be waiting for it: others come after it, or when it has not come for
-// a while, a third of the lease duration by default.
+// a while, which is twice a look and a write: 5 s by default.
 func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
 	err := checkText("owner to hand over to", to, driver.MaxOwnerLen)
 	if to == "" {

@@ -97,7 +97,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 // StandBack lets others take the lock first, after a step-down: who waits on
 // another machine looks now and then, and must have the time to see that the
 // lock is free. It returns when another one has it, or when it is reserved for
-// this client, and else after a third of the lease duration by default.
+// this client, and else after twice the time of a look and a write, 5 s by default.
 // [Election.Run] does it by itself. The error matches the context's, or
 // [ErrClosed].
 func (c *Client) StandBack(ctx context.Context, name string) error {

@@ -19,7 +19,8 @@ const (
 	// Token are the holder's; Remaining is how long the record can stay its
 	// own without another sign of life.
 	EventWaiting EventKind = "waiting"
-	// EventAcquired: the lock was taken. Took is how long that took.
+	// EventAcquired: the lock was taken. Took is how long that took. It comes
+	// also if nobody waits for it any more, and it is released at once.
 	EventAcquired EventKind = "acquired"
 	// EventRenewed: a heartbeat was confirmed. Took is how long the request
 	// took, Remaining what is left until the deadline.

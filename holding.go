@@ -44,7 +44,7 @@ func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	open = c.began(l)
 	c.deadlines.set(&l.deadline, l.h.Deadline())
 	l.do(l.h.Step)
-	if o.Attentive {
+	if o.Attentive && !c.timing.Manual {
 		l.attend()
 	}
 	return l, open
@@ -214,6 +214,12 @@ func (l *Lease) extend() {
 
 func (l *Lease) note(n protocol.Note, now time.Duration) {
 	e := Event{Lock: l.key, Owner: l.Owner(), Token: l.token}
+	switch n {
+	case protocol.NoteRenewed, protocol.NoteSafe:
+		if l.h.Expired() {
+			return // it only keeps others away while the work drains
+		}
+	}
 	switch n {
 	case protocol.NoteRenewed:
 		e.Kind, e.Took, e.Remaining = EventRenewed, now-l.h.Sent(), l.h.Deadline()-now

@@ -49,7 +49,8 @@ type Options struct {
 	RequestTimeout time.Duration
 
 	// StopTimeout bounds how long work that was told to stop is still covered
-	// by heartbeats. If zero, it is LeaseDuration.
+	// by heartbeats. With a Manual heartbeat it is covered by those that it
+	// makes itself. If zero, it is LeaseDuration.
 	StopTimeout time.Duration
 
 	// ProgressTimeout ties the heartbeats to the work: if [Lease.Progress] is
@@ -244,7 +245,8 @@ type AcquireOptions struct {
 
 	// Attentive has the holder learn of a request at once, where the store can
 	// watch, instead of with its next heartbeat. It costs a watch for as long
-	// as the lock is held. Elections always do it.
+	// as the lock is held. Elections always do it. With a Manual heartbeat it
+	// means nothing: a look is a heartbeat.
 	Attentive bool
 
 	// Capacity is how many pieces of work in [Lease.Do] the holder can do at

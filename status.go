@@ -18,6 +18,9 @@ import (
 // Status is what the record of a lock shows.
 type Status struct {
 	Name string
+	// State is what the record says: StateHeld, StateReserved or StateReleased;
+	// empty if there is none.
+	State string
 	// Held says that the record shows a holder that may be alive, as far as
 	// this client can know.
 	Held  bool
@@ -49,6 +52,13 @@ type Status struct {
 	// Previous is the tenure before, nil if there was none.
 	Previous *Previous
 }
+
+// What a record says, in [Status.State].
+const (
+	StateHeld     = string(driver.Held)     // it has a holder, alive or not
+	StateReserved = string(driver.Reserved) // kept for ReservedFor, or for nobody
+	StateReleased = string(driver.Released) // free
+)
 
 // Previous is the tenure before another one, and what it left.
 type Previous struct {
@@ -206,7 +216,7 @@ type sighting struct {
 func (s sighting) status(name string) Status {
 	r := s.rec
 	st := Status{
-		Name: name, Held: s.alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Name: name, State: string(r.State), Held: s.alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
 		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
 		Previous: previousOf(r.Prev),
 	}
