@@ -21,7 +21,6 @@ type patience struct {
 	unlessAlive bool
 	held        int // the exit status of not getting the lock
 
-	election      bool // it is to hear of requests at once
 	priority      int
 	priorityPause time.Duration
 }
@@ -63,7 +62,7 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 	o := &tenure.AcquireOptions{
 		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
-		History: true, Attentive: p.election, Priority: p.priority, PriorityPause: p.priorityPause,
+		History: true, Attentive: true, Priority: p.priority, PriorityPause: p.priorityPause,
 	}
 	for {
 		var lease *tenure.Lease

@@ -36,6 +36,9 @@ type grammar struct {
 
 	Demo demo.Cmd `cmd:""`
 
+	Completion completionCmd `cmd:""`
+	Man        manCmd        `cmd:""`
+
 	DemoReplica demo.ReplicaCmd `cmd:"" hidden:""` // demo.ReplicaCommand
 }
 
@@ -48,6 +51,10 @@ type operands struct {
 // Main runs the command line without the name of the program, and returns the
 // exit status.
 func Main(args []string) int {
+	if len(args) > 0 && args[0] == completeWord {
+		complete(os.Stdout, args[1:])
+		return 0
+	}
 	c := newConsole(os.Stdout, os.Stderr)
 	defer c.close(time.Second)
 	head, rest := split(args)
@@ -72,11 +79,7 @@ func execute(c *console, head []string, rest operands) error {
 			return usage("%q is not valid UTF-8: only the command behind \"--\" may be", word)
 		}
 	}
-	var g grammar
-	parser, err := kong.New(&g,
-		kong.Name("tenure"), kong.NoDefaultHelp(), kong.Bind(c, rest),
-		valueMappers(),
-	)
+	parser, err := newParser(kong.Bind(c, rest))
 	if err != nil {
 		return err // the grammar is wrong
 	}
@@ -88,6 +91,10 @@ func execute(c *console, head []string, rest operands) error {
 		return usage("%w", explained(err))
 	}
 	return parsed.Run()
+}
+
+func newParser(options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(new(grammar), append(options, kong.Name("tenure"), kong.NoDefaultHelp(), valueMappers())...)
 }
 
 // split takes the command line apart at the first "--".

@@ -112,8 +112,8 @@ func TestTable(t *testing.T) {
 			Name: "scheduler", Held: true, Owner: "web-7", Token: 41, Host: "web-7", Label: "v1.2", Since: noon,
 			Unchanged: 1300 * time.Millisecond, FreeIn: 13700 * time.Millisecond,
 		}),
-		rowOf(tenure.Status{Name: "nightly", Owner: "cron-1", Token: 3, Host: "cron-1", Since: noon, Until: noon.Add(time.Minute)}),
-		rowOf(tenure.Status{Name: "grüße", Owner: "b", Token: 1, Since: noon, Unchanged: 20 * time.Second}),
+		rowOf(tenure.Status{Name: "nightly", State: tenure.StateReleased, Owner: "cron-1", Token: 3, Host: "cron-1", Since: noon, Until: noon.Add(time.Minute)}),
+		rowOf(tenure.Status{Name: "grüße", State: tenure.StateHeld, Owner: "b", Token: 1, Since: noon, Unchanged: 20 * time.Second}),
 		rowOf(tenure.Status{Name: "x"}),
 	}
 	want := `

@@ -87,7 +87,9 @@ func (r *running) stop() {
 	defer r.mu.Unlock()
 	now := guard.Now()
 	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
-		r.guard.Stop(now.Add(r.stopTimeout))
+		// A bit before the heartbeats end, so that the lock is released under a
+		// good lease.
+		r.guard.Stop(now.Add(r.stopTimeout - r.grace/2))
 		return
 	}
 	// At the deadline there is the grace left. Before it, the lease has another

@@ -32,7 +32,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	if l.Pause < 0 {
 		return usage("--pause %v must not be negative", l.Pause)
 	}
-	p := patience{store: -1, election: true, priority: l.Priority}
+	p := patience{store: -1, priority: l.Priority}
 	if l.PriorityPause != nil {
 		if p.priorityPause = *l.PriorityPause; p.priorityPause <= 0 {
 			return usage("--priority-pause %v must be positive", *l.PriorityPause)

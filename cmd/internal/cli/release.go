@@ -28,7 +28,7 @@ func (f *releaseCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	holder := holderText(st.Owner, st.Token)
-	if st.Token == 0 || !st.Until.IsZero() && st.ReservedFor == "" && !st.Held && st.Unchanged == 0 {
+	if st.State != tenure.StateHeld && st.State != tenure.StateReserved {
 		return o.notHeld(st)
 	}
 	begun := time.Now()

@@ -117,9 +117,9 @@ func rowOf(st tenure.Status) row {
 		r.state = stateAsked
 	case st.Held:
 		r.state = stateHeld
-	case st.FreeIn > 0: // not held, and yet to be waited for
+	case st.State == tenure.StateReserved && st.FreeIn > 0:
 		r.state = stateReserved
-	case !st.Until.IsZero():
+	case st.State == tenure.StateReleased:
 		r.state = stateFree
 	}
 	return r

@@ -47,8 +47,11 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	if s.To != nil {
 		what = fmt.Sprintf("hand over to %q", *s.To)
 	}
-	o.console.show("asking %s to %s; it hears of it with its next heartbeat, within %v, and then ends its work",
-		holderText(st.Owner, st.Token), what, round(max(st.Heartbeat, time.Millisecond)))
+	within := "when it renews its lease next"
+	if st.Heartbeat > 0 {
+		within = fmt.Sprintf("within %v", round(st.Heartbeat))
+	}
+	o.console.show("asking %s to %s; it hears of it %s, and then ends its work", holderText(st.Owner, st.Token), what, within)
 	ctx := o.ctx
 	if s.Wait != nil {
 		var cancel context.CancelFunc

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+)
+
+// The scripts ask this program for the words that fit, so that they know
+// nothing of commands and flags, and never grow old. (The libraries that do
+// this for kong rest on packages that nobody has kept for years.)
+//
+//go:embed completion
+var completionScripts embed.FS
+
+// completeWord is the hidden command that the scripts call, with the words
+// behind the program's name, up to the one that is being written.
+const completeWord = "__complete"
+
+// completionCmd is tenure completion.
+type completionCmd struct {
+	Shell string `arg:""`
+}
+
+// Run prints the script of a shell.
+func (f *completionCmd) Run(c *console, rest operands) error {
+	if rest.given {
+		return usage(`this command runs nothing: leave out "--" and what follows`)
+	}
+	script, err := fs.ReadFile(completionScripts, "completion/tenure."+f.Shell)
+	if err != nil || !slices.Contains(shells, f.Shell) {
+		return usage("shell %.20q is not known: want bash, zsh or fish", f.Shell)
+	}
+	if _, err := c.stdout.Write(script); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+var shells = []string{"bash", "fish", "zsh"}
+
+// complete prints the words that can stand for the last of the given ones, one
+// a line. It prints none where a file may stand, or nobody knows: the shell
+// completes files then.
+func complete(w io.Writer, words []string) {
+	for _, word := range candidates(words, lockNames) {
+		fmt.Fprintln(w, word)
+	}
+}
+
+func candidates(words []string, locks func(store string) []string) []string {
+	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
+		return nil
+	}
+	before, word := words[:len(words)-1], words[len(words)-1]
+	parser, err := newParser()
+	if err != nil {
+		return nil
+	}
+	var command *kong.Node
+	store := os.Getenv("TENURE_STORE")
+	names := 0 // of locks, behind the command
+	for i := 0; i < len(before); i++ {
+		switch {
+		case command == nil && !strings.HasPrefix(before[i], "-"):
+			at := slices.IndexFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == before[i] })
+			if at < 0 && before[i] != "help" {
+				return nil
+			}
+			if before[i] == "help" {
+				return fitting(commands(parser), word)
+			}
+			command = parser.Model.Children[at]
+		case strings.HasPrefix(before[i], "-") && command != nil:
+			flag, value, joined := strings.Cut(before[i], "=")
+			f := flagOf(command, flag)
+			if f == nil || f.IsBool() {
+				continue
+			}
+			if !joined {
+				if i++; i == len(before) {
+					return values(f, word)
+				}
+				value = before[i]
+			}
+			if f.Name == "store" {
+				store = value
+			}
+		default:
+			names++
+		}
+	}
+	switch {
+	case command == nil && strings.HasPrefix(word, "-"):
+		return fitting([]string{"--help", "--version"}, word)
+	case command == nil:
+		return fitting(append(commands(parser), "help"), word)
+	case strings.HasPrefix(word, "--") && strings.Contains(word, "="):
+		flag, value, _ := strings.Cut(word, "=")
+		f := flagOf(command, flag)
+		if f == nil || f.IsBool() {
+			return nil
+		}
+		var list []string
+		for _, v := range values(f, value) {
+			list = append(list, flag+"="+v)
+		}
+		return list
+	case strings.HasPrefix(word, "-"):
+		return fitting(flags(command), word)
+	case command.Name == "completion" && names == 0:
+		return fitting(shells, word)
+	case len(command.Positional) > 0 && (names == 0 || command.Name == "status"):
+		return fitting(locks(store), word)
+	}
+	return nil
+}
+
+func commands(parser *kong.Kong) []string {
+	var list []string
+	for _, n := range parser.Model.Children {
+		if !n.Hidden {
+			list = append(list, n.Name)
+		}
+	}
+	return list
+}
+
+func flags(command *kong.Node) []string {
+	list := []string{"--help"}
+	for _, f := range command.Flags {
+		list = append(list, "--"+f.Name)
+	}
+	return list
+}
+
+func flagOf(command *kong.Node, word string) *kong.Flag {
+	for _, f := range command.Flags {
+		if word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) {
+			return f
+		}
+	}
+	return nil
+}
+
+// values are those that a flag can begin with. A store is a path, mostly.
+func values(f *kong.Flag, word string) []string {
+	if f.Name == "store" {
+		return fitting([]string{"sqlite:", "memory:"}, word)
+	}
+	return nil
+}
+
+func fitting(list []string, word string) []string {
+	var fit []string
+	for _, s := range list {
+		if strings.HasPrefix(s, word) {
+			fit = append(fit, s)
+		}
+	}
+	slices.Sort(fit)
+	return fit
+}
+
+// plainName is a name that no shell needs to quote.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/@%+-]*$`)
+
+const (
+	// completionPatience is how long somebody who pressed a key is kept waiting.
+	completionPatience = 500 * time.Millisecond
+	mostCompleted      = 1000
+)
+
+// lockNames returns the names of the locks in a store, none if it cannot be
+// read at once. It does not create a store.
+func lockNames(url string) []string {
+	at, err := storeurl.Default()
+	if url != "" {
+		at, err = storeurl.Parse(url)
+	}
+	if err != nil || at.Private() {
+		return nil
+	}
+	if at.File() != "" {
+		if _, err := os.Stat(at.File()); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	answer := make(chan []string, 1)
+	go func() { // a store that does not answer is left behind: the program ends
+		store, err := at.Open()
+		if err != nil {
+			answer <- nil
+			return
+		}
+		client, err := tenure.New(store, nil)
+		if err != nil {
+			answer <- nil
+			return
+		}
+		var names []string
+		for st, err := range client.Locks(context.Background(), "") {
+			if err == nil && plainName.MatchString(st.Name) {
+				names = append(names, st.Name)
+			}
+			if len(names) == mostCompleted {
+				break
+			}
+		}
+		_ = client.Close(context.Background()) // it holds nothing
+		_ = store.Close()
+		answer <- names
+	}()
+	select {
+	case names := <-answer:
+		return names
+	case <-time.After(completionPatience):
+		return nil
+	}
+}

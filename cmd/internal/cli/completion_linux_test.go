@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/sqlitestore"
+)
+
+// completionStore makes a store with a few locks and returns its URL.
+func completionStore(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "locks.db")
+	store, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	client, err := tenure.New(store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close(context.WithoutCancel(t.Context())) }()
+	for _, name := range []string{"nightly", "nightly-2", "scheduler", "needs quotes"} {
+		l, err := client.Acquire(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "sqlite:" + file
+}
+
+// Bash itself completes, by the script that tenure prints.
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenure, err := exec.LookPath("tenure")
+	if err != nil {
+		t.Skip("only within the scripts' environment: ", err)
+	}
+	store := completionStore(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "data.csv"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ line, want string }{
+		{"tenure ", "completion demo doctor help history lead man release run status step-down"},
+		{"tenure st", "status step-down"},
+		{"tenure run --un", "--unless-alive"},
+		{"tenure step-down --re", "--reason"},
+		{"tenure step-down night", "nightly nightly-2"},
+		{"tenure status nightly s", "scheduler"},
+		{"tenure history --at 10m sch", "scheduler"},
+		{"tenure run --store=s", "sqlite:"},
+		{"tenure run --store s", "sqlite:"},
+		{"tenure run --store sqlite:da", "data.csv"},
+		{"tenure completion z", "zsh"},
+		{"tenure help le", "lead"},
+		{"tenure run job -- cat dat", "data.csv"},
+		{"tenure run job -- mapfil", "mapfile"},
+		{"tenure nonsense x", ""},
+	} {
+		script := `source <("$TENURE" completion bash)
+			COMP_LINE=$1 COMP_POINT=${#1}; _tenure 2>/dev/null; printf '%s\n' "${COMPREPLY[@]}"`
+		cmd := exec.CommandContext(t.Context(), bash, "--norc", "-c", script, "bash", tc.line)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "TENURE="+tenure, "TENURE_STORE="+store)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%q: %v", tc.line, err)
+		}
+		got := strings.Fields(string(out))
+		slices.Sort(got)
+		got = slices.DeleteFunc(got, func(s string) bool { return s == "doctor" })
+		want := slices.DeleteFunc(strings.Fields(tc.want), func(s string) bool { return s == "doctor" })
+		if !slices.Equal(got, want) {
+			t.Errorf("%q is completed by %q, want %q", tc.line, got, want)
+		}
+	}
+}
