@@ -87,7 +87,12 @@ func flatten(code string) string {
 }
 
 func TestSnippetsAreExamples(t *testing.T) {
-	found, err := checkSnippets(os.DirFS("../.."), "README.md")
+	tree := os.DirFS("../..")
+	pages, err := fs.Glob(tree, "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := checkSnippets(tree, append(pages, "README.md")...)
 	if err != nil {
 		t.Fatal(err)
 	}
