@@ -155,6 +155,19 @@ func TestAbandonedUnderARequest(t *testing.T) {
 			t.Errorf("the record stays held by nobody: next %+v, over %v", a.Request, c.Over())
 		}
 	})
+	t.Run("applied, laid before the release", func(t *testing.T) {
+		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us"}, NewSight(timing, middle()))
+		claim := c.Step(0).Request
+		c.GiveUp(0)
+		r := c.Reply(time.Second, found(driver.Claimed(claim.Next, driver.Record{}, false))).Request
+		if r == nil || r.Kind != Release {
+			t.Fatalf("want a release, got %+v", r)
+		}
+		again := c.Reply(2*time.Second, conflict(asking(r.Prev, "q1", q))).Request
+		if again == nil || again.Kind != Release || again.Prev.Version != "q1" {
+			t.Errorf("the record stays held by nobody: next %+v, over %v", again, c.Over())
+		}
+	})
 }
 
 // TestWishIsNotSpentOnAConflict: a preferred contender whose request lost to a

@@ -33,7 +33,7 @@ func TestFailover(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var fs []world.Failed
-			for seed := range uint64(600) {
+			for seed := range uint64(300) {
 				f, err := world.Failover(world.Seed(seed), world.Config{
 					Timing: protocol.Timing{Refresh: tt.refresh}.WithDefaults(), Processes: 1 + tt.contenders,
 					Latency: 5 * time.Millisecond, Skew: tt.drift,

@@ -4,6 +4,7 @@
 package protocol_test
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -42,7 +43,10 @@ func config(src world.Source) world.Config {
 	if src.Intn(8) == 7 {
 		t.Refresh = time.Hour
 	}
-	return world.Config{Timing: t, Processes: 1 + src.Intn(4), Length: time.Duration(1+src.Intn(12)) * t.Lease, Faults: true}
+	return world.Config{
+		Timing: t, Processes: 1 + src.Intn(4), Length: time.Duration(1+src.Intn(12)) * t.Lease,
+		Faults: true, Requests: src.Intn(4) != 0,
+	}
 }
 
 // check has rapid look for choices that make run fail. The choices are drawn
@@ -65,9 +69,12 @@ func TestWorld(t *testing.T) {
 	check(t, func(src world.Source) error { return world.Run(src, config(src)) })
 }
 
+// worlds is how many TestWorldSeeded runs: many more in a night.
+var worlds = flag.Uint64("worlds", 400, "how many worlds to run")
+
 // TestWorldSeeded runs many more worlds than rapid would in the same time.
 func TestWorldSeeded(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range *worlds {
 		src := world.Seed(seed)
 		if err := world.Run(src, config(src)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -108,7 +115,8 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 		func(r *driver.Record) { r.Lease = 0 },
 		func(r *driver.Record) { r.Lease = -time.Hour },
 		func(r *driver.Record) { r.State = "" },
-		func(r *driver.Record) { r.State = "reserved" },
+		func(r *driver.Record) { r.State = "waiting" },
+		func(r *driver.Record) { r.State, r.Lease = driver.Reserved, 0 },
 		func(r *driver.Record) { r.Lease, r.Beat = 0, "" },
 	} {
 		rec := driver.Record{Key: "k", Version: "w1", Beat: "w1", Owner: "them", Token: 7, Lease: 15 * time.Second, State: driver.Held}

@@ -13,8 +13,9 @@ import (
 // Abandon lets one acquire be given up at a random moment, with faults until
 // then and writes that come late. Nothing that it wrote may be left held when
 // it is over, unless it was applied too late for cleaning up, or a second time.
+// Another process asks the holder to step down now and then.
 func Abandon(src Source, cfg Config) error {
-	cfg.Processes, cfg.Faults = 1, true
+	cfg.Processes, cfg.Faults = 2, true
 	w := newWorld(src, cfg)
 	p := w.procs[0]
 	p.acquire()
@@ -22,6 +23,9 @@ func Abandon(src Source, cfg Config) error {
 		return w.failure()
 	}
 	m := p.machines[0]
+	for range 4 {
+		w.after(w.upTo(w.t.Lease), func() { w.procs[1].ask(driver.Request{Kind: driver.StepDown}) })
+	}
 	give := w.upTo(w.t.Lease / 2)
 	w.after(give, func() {})
 	w.run(func() bool { return w.now >= give })
@@ -39,8 +43,8 @@ func Abandon(src Source, cfg Config) error {
 	w.run(func() bool {
 		if rec := w.store.rec; rec.State != driver.Held {
 			held = ""
-		} else if !seen[rec.Version] {
-			held, heldSince = rec.Version, w.now
+		} else if !seen[rec.Beat] {
+			held, heldSince = rec.Beat, w.now
 			seen[held] = true
 		}
 		return w.now >= end

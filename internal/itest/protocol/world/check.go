@@ -18,14 +18,32 @@ type checks struct {
 	written   map[string]write // by version
 	last      uint64           // the token of the latest grant
 	kept      [2]uint64        // token and number of the newest confirmed data
-	stored    [2]uint64        // the same of what the store has
+	lain      [2]uint64        // the same of what the store has
+
+	tenures  map[uint64]*tenure       // by token
+	beats    map[uint64]int           // how many the store has seen, by token
+	stored   map[string]time.Duration // when a beat was, in real time
+	beatOf   map[string]string        // by version
+	ids      map[*machine]string      // of the requests of askers
+	laid     map[string]time.Duration // when a request was, by its id
+	answered []protocol.Answer
+
+	leaders       []*process // all who were granted the lock
+	ledSince      []time.Duration
+	firstTakeover time.Duration // when it was sent
 }
 
 // write is a write that was sent, whatever became of it.
 type write struct {
 	by      *machine
 	acquire int
-	hold    time.Duration // when it was sent, by the holder's clock
+	hold    time.Duration    // when it was sent, by the holder's clock
+	cont    time.Duration    // and by the contender's
+	at      time.Duration    // in real time
+	end     driver.EndReason // of a release or quit: how the sender leaves
+	asked   *driver.Request  // and what it was asked
+	want    driver.Request   // of an operator
+	unknown bool             // its sender was told that the outcome is
 }
 
 // judged is what the world remembers of one lease.
@@ -37,7 +55,13 @@ type judged struct {
 	deadline time.Duration // once expired
 }
 
-func newChecks() checks { return checks{written: map[string]write{}} }
+func newChecks() checks {
+	return checks{
+		written: map[string]write{}, tenures: map[uint64]*tenure{}, beats: map[uint64]int{}, stored: map[string]time.Duration{},
+		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{},
+	}
+}
+
 func newJudged() judged { return judged{applied: map[uint64]time.Duration{}} }
 
 func (w *World) fail(format string, args ...any) {
@@ -52,7 +76,32 @@ func (w *World) sent(m *machine, r *protocol.Request) {
 	if _, used := w.written[r.Next.Version]; used {
 		w.fail("%s sends version %s again", m, r.Next.Version)
 	}
-	w.written[r.Next.Version] = write{m, m.acquire, m.clock()}
+	if r.Kind == protocol.Takeover && w.firstTakeover == 0 {
+		w.firstTakeover = w.now
+	}
+	if r.Kind == protocol.Heartbeat && m.h.Quiet() {
+		w.fail("%s has said that it is quiet, and beats", m)
+	}
+	if r.Kind == protocol.Ask && m.k == nil {
+		m.wishes()
+	}
+	by := write{by: m, acquire: m.acquire, hold: m.clock(), cont: m.p.cont.at(w.now), at: w.now, want: m.want}
+	switch r.Kind {
+	case protocol.Release, protocol.Quit:
+		by.end, by.asked = ending(m, r)
+	case protocol.Ask:
+		by.want = r.Next.Requests[len(r.Next.Requests)-1]
+	case protocol.Free:
+		if a := r.Next.Asked; a != nil {
+			by.want.ID = a.ID
+		} else if p := r.Next.Prev; p != nil && p.Asked != nil {
+			by.want.ID = p.Asked.ID
+		}
+	}
+	if m.k != nil {
+		w.ids[m] = by.want.ID
+	}
+	w.written[r.Next.Version] = by
 }
 
 // apply has the store carry out a request, and judges what it did.
@@ -63,28 +112,21 @@ func (w *World) apply(m *machine, r *protocol.Request, behind int) (rec, former 
 		return rec, former, err
 	}
 	w.note("store: %v of %s: %s", r.Kind, m, shown(w.store.rec))
-	if r.Kind != protocol.Claim && found && before.State == driver.Released {
-		w.fail("%v of %s changes a released record", r.Kind, m)
-	}
-	if r.Kind == protocol.Takeover && (before.Lease <= 0 || before.State != driver.Held) {
+	if r.Kind == protocol.Takeover && !protocol.Readable(before) {
 		w.fail("%s takes over an unreadable record", m)
-	}
-	if r.Kind == protocol.Release && (rec.State != driver.Released || rec.End != driver.EndReleased) {
-		w.fail("%s leaves the record %v, ended %q", m, shown(rec), rec.End)
-	}
-	if p := rec.Prev; r.Kind == protocol.Takeover && (p == nil || p.Token != before.Token || p.End != driver.EndExpired) {
-		w.fail("%s takes over from token %d, and writes down %+v", m, before.Token, p)
 	}
 	if w.store.rec.Token < before.Token {
 		w.fail("the stored token falls from %d to %d", before.Token, w.store.rec.Token)
 	}
+	w.wrote(m, r, before, found)
 	if w.store.rec.Token != before.Token && found && !bytes.Equal(before.Data, w.store.rec.Data) {
 		w.fail("the data changed from %q to %q with the holder", before.Data, w.store.rec.Data)
 	}
-	if _, err := fmt.Sscanf(string(rec.Data), "%d.%d", &w.stored[0], &w.stored[1]); err != nil {
-		w.stored = [2]uint64{}
+	if _, err := fmt.Sscanf(string(rec.Data), "%d.%d", &w.lain[0], &w.lain[1]); err != nil {
+		w.lain = [2]uint64{}
 	}
-	if sent := w.written[r.Next.Version].hold; r.Kind != protocol.Release {
+	switch sent := w.written[r.Next.Version].hold; r.Kind {
+	case protocol.Claim, protocol.Takeover, protocol.Heartbeat: // and nothing else counts
 		m.applied[rec.Token] = max(m.applied[rec.Token], sent)
 	}
 	return rec, former, nil
@@ -96,7 +138,8 @@ func (w *World) granted(m *machine, g protocol.Grant) {
 		w.fail("%s is granted token %d after %d", m, g.Record.Token, w.last)
 	}
 	w.last = max(w.last, g.Record.Token)
-	if by := w.written[g.Record.Version]; by.by != m || by.acquire != m.acquire {
+	w.leaders, w.ledSince = append(w.leaders, m.p), append(w.ledSince, w.now)
+	if by := w.written[g.Record.Beat]; by.by != m || by.acquire != m.acquire {
 		w.fail("%s is granted what another acquire wrote", m)
 	}
 	if m.left {
@@ -141,8 +184,9 @@ func (w *World) checkAll() {
 			w.checkLease(m)
 		}
 	}
+	w.checkRequests()
 	if len(w.store.rec.Data) > 0 || w.kept[1] > 0 {
-		have := w.stored
+		have := w.lain
 		if have[0] < w.kept[0] || have[0] == w.kept[0] && have[1] < w.kept[1] {
 			w.fail("the store has data %q, but %d.%d was confirmed", w.store.rec.Data, w.kept[0], w.kept[1])
 		}
@@ -154,8 +198,12 @@ func (w *World) checkLease(m *machine) {
 	if m.h.Deadline() > m.applied[rec.Token]+w.t.Usable() {
 		w.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
-	if c := m.h.Cause(); !w.cfg.Faults && !w.t.Manual && (c == protocol.Expired || c == protocol.Superseded) {
+	revoked := w.tenures[rec.Token].end == driver.EndRevoked
+	if c := m.h.Cause(); !w.cfg.Faults && !w.t.Manual && !revoked && (c == protocol.Expired || c == protocol.Superseded) {
 		w.fail("%s is %v although nothing fails", m, c)
+	}
+	if is := w.store.rec; m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held {
+		w.fail("%s is superseded by its own tenure", m)
 	}
 	switch {
 	case m.expired && (!m.h.Expired() || m.h.Deadline() != m.deadline):
@@ -165,5 +213,39 @@ func (w *World) checkLease(m *machine) {
 	}
 	if n := m.h.DataKept(); n > 0 && (rec.Token > w.kept[0] || rec.Token == w.kept[0] && n > w.kept[1]) {
 		w.kept = [2]uint64{rec.Token, n}
+	}
+}
+
+// sees returns what has a reply judged: a write that is no sign of life must not
+// count as one.
+func (p *process) sees() func(*machine) {
+	w, sight := p.w, p.sight
+	was, seen := sight.Record()
+	since := sight.Since()
+	return func(m *machine) {
+		is, found := sight.Record()
+		same := seen && found && is.Token == was.Token && is.State == was.State && w.beatOf[is.Version] == w.beatOf[was.Version]
+		if same && sight.Since() != since {
+			w.fail("%s takes a record for a sign of life whose beat stands: %+v", m, is)
+		}
+	}
+}
+
+// recognised judges that a machine knows its own writes when it sees them, also
+// under a request that was laid on top of them.
+func (w *World) recognised(m *machine, res protocol.Result) {
+	by, wrote := w.written[res.Record.Beat]
+	if !wrote || by.by != m || by.acquire != m.acquire || !by.unknown || m.left || res.Record.State != driver.Held {
+		return
+	}
+	if m.h == nil {
+		if now := m.p.cont.at(w.now); now < by.cont+w.t.Usable() {
+			w.fail("%s does not see that it holds what it wrote as %s", m, res.Record.Beat)
+		}
+		return
+	}
+	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
+	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+w.t.Usable() {
+		w.fail("%s does not see that its heartbeat %s was applied", m, res.Record.Beat)
 	}
 }

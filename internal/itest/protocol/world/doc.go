@@ -3,8 +3,9 @@
 
 // Package world is a small deterministic world for tests of the protocol's
 // machines: processes with clocks of their own, a model of a store, a network
-// that loses, delays and repeats, and users who acquire, work, stop, crash and
-// pause. It runs in virtual time, without goroutines, and every choice comes
+// that loses, delays and repeats, users who acquire, work, stall, stop, crash and
+// pause, and people who ask holders to make way, free locks and revoke them. It
+// runs in virtual time, without goroutines, and every choice comes
 // from a [Source], so that a run is repeated by its source.
 //
 // After every step it checks what must always hold; the first violation ends

@@ -29,8 +29,11 @@ const (
 )
 
 // fate draws one, mostly kind unless the store is cut off.
-func (w *World) fate(p *process) fate {
+func (w *World) fate(m *machine) fate {
+	p := m.p
 	switch {
+	case p.flaky && m.h == nil:
+		return [...]fate{answered, answered, lost, unanswered}[w.src.Intn(4)]
 	case !w.cfg.Faults || w.final:
 		return answered
 	case w.now < w.down || w.now < p.cutOff:
@@ -47,6 +50,7 @@ func (w *World) fate(p *process) fate {
 // send carries a request to the store and brings the answer back.
 func (m *machine) send(r *protocol.Request) {
 	w, p := m.p.w, m.p
+	r = w.miswrite(m, r)
 	if r.Kind == protocol.Look {
 		w.Reads++
 	} else {
@@ -56,8 +60,8 @@ func (m *machine) send(r *protocol.Request) {
 	w.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
 	m.sentCont = p.cont.at(w.now)
 
-	there, back := w.upTo(w.cfg.Latency/2), w.upTo(w.cfg.Latency/2)
-	if w.one(2) {
+	there, back := p.upTo(w.cfg.Latency/2), p.upTo(w.cfg.Latency/2)
+	if p.source().Intn(2) == 1 {
 		there, back = there/64, back/64
 	}
 	behind := 0
@@ -87,7 +91,7 @@ func (m *machine) send(r *protocol.Request) {
 	timeout := func() {
 		p.after(m, w.t.RequestTimeout, func() { m.reply(r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
 	}
-	switch w.fate(p) {
+	switch w.fate(m) {
 	case repeated:
 		again(0, 3*w.t.Lease)
 		fallthrough

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -20,15 +21,24 @@ type process struct {
 	cont   clock // what contenders count by
 	up     bool
 	paused time.Duration // takes no step until then
+	asleep []func()      // what it is called for when it wakes up
 	cutOff time.Duration // does not reach the store until then
 	epoch  int           // of crashes
 
 	sight    *protocol.Sight
 	machines []*machine
 	acquires int
+	asks     int
+	src      Source // of its own choices, that of the world if nil
+
+	priority int
+	pauses   time.Duration // between two asks for priority
+	wished   int           // requests for priority
+	wish     time.Duration // when the latest was sent, by its clock; 0 if it lost to another write
+	flaky    bool          // has a bad link while it does not lead
 }
 
-// machine is an acquire, and the lease that it became.
+// machine is an acquire, and the lease that it became; or an asker.
 type machine struct {
 	p       *process
 	id      string
@@ -36,7 +46,9 @@ type machine struct {
 	acquire int
 	c       *protocol.Contender
 	h       *protocol.Holder
-	wake    int // number of the latest wake-up; older ones are void
+	k       *protocol.Asker
+	want    driver.Request // of an asker
+	wake    int            // number of the latest wake-up; older ones are void
 
 	sentCont time.Duration // the contender's clock when its request was sent
 	begun    time.Duration // real time
@@ -59,7 +71,7 @@ func (p *process) after(m *machine, d time.Duration, do func()) {
 		switch {
 		case p.epoch != epoch:
 		case p.w.now < p.paused:
-			p.w.after(p.paused-p.w.now, try)
+			p.asleep = append(p.asleep, try)
 		default:
 			do()
 		}
@@ -67,12 +79,25 @@ func (p *process) after(m *machine, d time.Duration, do func()) {
 	p.w.after(d, try)
 }
 
+// wake ends a pause, unless it was prolonged.
+func (p *process) wake() {
+	if p.w.now < p.paused {
+		return
+	}
+	p.hold.resume(p.w.now)
+	asleep := p.asleep
+	p.asleep = nil
+	for _, do := range asleep {
+		do()
+	}
+}
+
 // act is what the user of a process does now and then: acquire the lock if
 // there is no acquire or lease that could be waited for.
 func (p *process) act() {
 	w := p.w
 	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
-		return m.h == nil && !m.left || m.h != nil && !m.done
+		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done)
 	})
 	if p.up && w.now >= p.paused && !busy {
 		p.acquire()
@@ -83,14 +108,14 @@ func (p *process) act() {
 func (p *process) acquire() {
 	w := p.w
 	p.acquires++
-	want := protocol.Want{Key: key, Owner: p.name, Try: !w.final && w.one(4), Behind: w.one(4)}
+	want := protocol.Want{Key: key, Owner: p.name, Try: !w.final && w.one(4), Behind: w.one(4), Priority: p.priority, PriorityPause: p.pauses}
 	if !w.final && w.one(4) {
 		want.Patience = w.t.Lease / 2
 	}
 	m := p.reused()
 	if m == nil {
 		m = &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%d", p.name, p.acquires)}
-		m.c = protocol.NewContender(w.t, w.env(), want, p.sight)
+		m.c = protocol.NewContender(w.t, w.env(p), want, p.sight)
 		p.machines = append(p.machines, m)
 	}
 	m.acquire, m.begun, m.left = p.acquires, w.now, false
@@ -107,7 +132,7 @@ func (p *process) reused() *machine {
 	if p.w.cfg.Wrong != SharedAttempts {
 		return nil
 	}
-	i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.h == nil && m.left })
+	i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.k == nil && m.h == nil && m.left })
 	if i < 0 {
 		return nil
 	}
@@ -132,15 +157,31 @@ var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"
 func (m *machine) reply(r *protocol.Request, res protocol.Result) {
 	w := m.p.w
 	w.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
+	res = w.misread(m, res)
+	if by := w.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
+		by.unknown = true
+		w.written[r.Next.Version] = by
+	}
 	if m.h != nil {
 		m.took(m.h.Reply(m.clock(), res))
+		w.recognised(m, res)
 		return
 	}
 	now := m.p.cont.at(w.now)
 	if w.cfg.Wrong == SeenAtRequest {
 		now = m.sentCont
 	}
-	m.took(m.c.Reply(now, res))
+	if r.Kind == protocol.Ask && res.Outcome == protocol.Conflicted {
+		m.p.wish = 0
+	}
+	saw := m.p.sees()
+	if m.k != nil {
+		m.took(m.k.Reply(now, res))
+	} else {
+		m.took(m.c.Reply(now, res))
+	}
+	saw(m)
+	w.recognised(m, res)
 }
 
 // clock returns the instant by which the lease is counted.
@@ -149,7 +190,10 @@ func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.w.now) }
 // took does what a machine asks for.
 func (m *machine) took(a protocol.Action) {
 	w := m.p.w
-	if m.h == nil {
+	switch {
+	case m.k != nil:
+		m.told()
+	case m.h == nil:
 		if g, ok := m.c.Granted(); ok {
 			m.hold(g)
 			return
@@ -162,11 +206,7 @@ func (m *machine) took(a protocol.Action) {
 	for _, n := range a.Notes {
 		w.note("%s: %v", m, n)
 		if n == protocol.NoteEnded && !m.done {
-			drain := w.upTo(w.t.Lease)
-			if w.final {
-				drain = 0
-			}
-			m.p.after(m, drain, m.finish)
+			m.p.after(m, m.drain(), m.finish)
 		}
 	}
 	if a.Request != nil {
@@ -180,16 +220,23 @@ func (m *machine) sleep() {
 	w, p := m.p.w, m.p
 	var at time.Duration
 	var due bool
-	if m.h != nil {
+	over := false
+	switch {
+	case m.h != nil:
 		if at, due = m.h.Next(); due {
 			at = p.hold.when(at, w.now)
 		}
-	} else if at, due = m.c.Next(); due {
-		at = p.cont.when(at, w.now)
-	}
-	over := m.h == nil && m.c.Over()
-	if m.h != nil {
 		_, over = m.h.Over()
+	case m.k != nil:
+		if at, due = m.k.Next(); due {
+			at = p.cont.when(at, w.now)
+		}
+		over = m.k.Over()
+	default:
+		if at, due = m.c.Next(); due {
+			at = p.cont.when(at, w.now)
+		}
+		over = m.c.Over()
 	}
 	if over {
 		if i := slices.Index(p.machines, m); i >= 0 && (m.h == nil || m.done) {
@@ -215,9 +262,12 @@ func (m *machine) sleep() {
 
 func (m *machine) step() {
 	w := m.p.w
-	if m.h != nil {
+	switch {
+	case m.h != nil:
 		m.took(m.h.Step(m.clock()))
-		return
+	case m.k != nil:
+		m.took(m.k.Step(m.p.cont.at(w.now)))
+	default:
+		m.took(m.c.Step(m.p.cont.at(w.now)))
 	}
-	m.took(m.c.Step(m.p.cont.at(w.now)))
 }

@@ -13,14 +13,15 @@ import (
 // hold begins the work under a lease that was just granted.
 func (m *machine) hold(g protocol.Grant) {
 	w := m.p.w
-	// The instant at which the write was sent, by the clock of the holder.
-	g.Sent = w.written[g.Record.Version].hold
+	// The instant at which the write was sent, by the clock of the holder. The
+	// beat is its version, whatever was laid on top.
+	g.Sent = w.written[g.Record.Beat].hold
 	if w.cfg.Wrong == SentAtReply {
 		g.Sent = m.clock()
 	}
 	w.note("%s is granted %s", m, shown(g.Record))
 	w.granted(m, g)
-	m.h = protocol.NewHolder(w.t, w.env(), g)
+	m.h = protocol.NewHolder(w.t, w.env(m.p), g)
 	m.took(m.h.Step(m.clock()))
 	if w.t.Progress > 0 {
 		m.p.after(m, 0, m.progress)
@@ -46,6 +47,21 @@ func (m *machine) stop() {
 		m.p.w.note("%s is asked to stop", m)
 		m.took(m.h.Stop(m.clock()))
 	}
+}
+
+// drain returns how long the work takes to return when it was told to stop.
+func (m *machine) drain() time.Duration {
+	w := m.p.w
+	switch {
+	case w.final:
+		return w.cfg.Drain
+	case w.cfg.Requests && w.one(6):
+		return w.upTo(6 * w.t.Lease) // longer than anybody waits for
+	}
+	if t := w.tenures[m.h.Record().Token]; t != nil {
+		t.prompt = true
+	}
+	return w.upTo(w.t.Lease)
 }
 
 // finish ends the work, whatever state the lease is in.
@@ -129,13 +145,13 @@ func (p *process) pause(d time.Duration) {
 	p.paused = w.now + d
 	if w.cfg.Wrong == StoppingClock {
 		p.hold.halted = w.now
-		p.after(nil, d, func() { p.hold.resume(w.now) })
 	}
+	w.after(d, p.wake)
 }
 
 func (w *World) crash(p *process) {
 	w.note("%s crashes", p.name)
-	p.up, p.machines = false, nil
+	p.up, p.machines, p.asleep = false, nil, nil
 	p.epoch++
 }
 
@@ -146,5 +162,5 @@ func (p *process) restart() {
 	p.w.note("%s starts again", p.name)
 	p.up, p.paused = true, 0
 	p.hold, p.cont = p.w.clock(), p.w.clock()
-	p.sight = protocol.NewSight(p.w.t, p.w.env())
+	p.sight, p.wish = protocol.NewSight(p.w.t, p.w.env(p)), 0
 }

@@ -28,6 +28,11 @@ type Config struct {
 	Faults bool
 	// Rough has many writes applied late, or twice.
 	Rough bool
+	// Requests has people ask holders to make way, and operators free and revoke;
+	// contenders have different priorities, and some work does not stop in time.
+	Requests bool
+	// Drain is how long the work needs to stop when the faults are over.
+	Drain time.Duration
 	// Skew is the largest rate error of a clock; Timing.Drift if it is zero.
 	Skew float64
 	// Latency bounds what the network and the store need for a request, there
@@ -47,11 +52,12 @@ type World struct {
 	queue queue
 	count int // of everything numbered
 
-	store store
-	procs []*process
-	down  time.Duration // the store cannot be reached until then
-	late  []func()      // writes that may be applied yet
-	final bool          // the faults are over
+	store  store
+	procs  []*process
+	down   time.Duration // the store cannot be reached until then
+	late   []func()      // writes that may be applied yet
+	final  bool          // the faults are over
+	healed time.Duration // since then
 
 	checks
 	trace []line
@@ -72,6 +78,9 @@ func Run(src Source, cfg Config) error {
 	w := newWorld(src, cfg)
 	for _, p := range w.procs {
 		w.after(w.upTo(w.t.Lease/4), p.act)
+		if cfg.Requests {
+			w.after(w.upTo(2*w.t.Lease), p.meddle)
+		}
 	}
 	if cfg.Faults {
 		w.after(w.upTo(w.t.Lease), w.nemesis)
@@ -88,6 +97,7 @@ func newWorld(src Source, cfg Config) *World {
 	if cfg.First.Key != "" {
 		w.store.put(cfg.First)
 	}
+	w.checks = newChecks()
 	if w.cfg.Skew == 0 {
 		w.cfg.Skew = cfg.Timing.Drift
 	}
@@ -97,11 +107,13 @@ func newWorld(src Source, cfg Config) *World {
 	if cfg.Wrong == DriftAboveBound {
 		w.cfg.Skew = min(0.9, 3*cfg.Timing.Drift)
 	}
-	w.checks = newChecks()
 	for i := range cfg.Processes {
 		p := &process{w: w, name: fmt.Sprintf("p%d", i+1), up: true}
 		p.hold, p.cont = w.clock(), w.clock()
-		p.sight = protocol.NewSight(w.t, w.env())
+		p.sight = protocol.NewSight(w.t, w.env(p))
+		if cfg.Requests {
+			p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2
+		}
 		w.procs = append(w.procs, p)
 	}
 	return w
@@ -119,11 +131,24 @@ func (w *World) clock() clock {
 	return clock{offset: time.Duration(w.src.Intn(4)) * 1234 * time.Hour, rate: rate}
 }
 
-func (w *World) env() protocol.Env {
+func (w *World) env(p *process) protocol.Env {
 	return protocol.Env{
 		Fresh:  func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
-		Random: func() float64 { return float64(w.src.Intn(16)) / 16 },
+		Random: func() float64 { return float64(p.source().Intn(16)) / 16 },
 	}
+}
+
+// source returns where the choices of a process come from.
+func (p *process) source() Source {
+	if p.src != nil {
+		return p.src
+	}
+	return p.w.src
+}
+
+// upTo returns a duration in [0, d).
+func (p *process) upTo(d time.Duration) time.Duration {
+	return d * time.Duration(p.source().Intn(1024)) / 1024
 }
 
 // one returns true once in n times.

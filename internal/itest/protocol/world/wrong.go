@@ -3,6 +3,11 @@
 
 package world
 
+import (
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
 // Wrong is a deliberate mistake around the machines. The checks of the world
 // must find each.
 type Wrong int
@@ -19,6 +24,25 @@ const (
 	StoppingClock            // the holder's clock stands still while its process is paused
 	SharedAttempts           // a later acquire gets the grant that an earlier one left behind
 	WorkAfterRelease         // the work goes on acting after its lease was released
+
+	RequestBeats         // a request changes the beat
+	RequestIsLife        // a contender takes a request for a sign of life
+	RequestIsLoss        // a holder takes a request for a loss
+	RequestRenews        // a holder that finds a request counts its lease from there
+	RequestOnAnything    // a request is laid into a record that nobody holds
+	RequestOverwrites    // a second request replaces the first
+	RequestDropped       // a heartbeat wipes the request from the record
+	HandOverDropped      // a holder that is to hand over releases
+	HandOverToOther      // a holder hands over to somebody else
+	ReservedTaken        // a contender takes at once what is reserved for another
+	ReservedTakenFromAll // a contender takes at once what is reserved for nobody
+	RevokeAtOnce         // an operator revokes by releasing
+	FreeAtOnce           // an operator frees what shows life
+	QuitBeats            // a holder that quits renews the beat
+	QuitIsLife           // a contender takes a quit for a sign of life
+	EndForgotten         // a holder writes that it has released, whatever ended it
+	PrevForgotten        // a successor writes that its predecessor expired, whatever ended it
+	AskerForgotten       // a holder does not write who asked
 )
 
 func (w Wrong) String() string {
@@ -26,5 +50,70 @@ func (w Wrong) String() string {
 		"nothing", "lease counted from the reply", "contender counts from its request", "swap compares the version alone",
 		"release keeps the version", "heartbeats revive released records", "drift above the bound",
 		"clock stops in a pause", "attempts shared between acquires", "work acts after release",
+		"request changes the beat", "request taken for life", "request taken for loss", "request renews the lease",
+		"request on a record that is not held", "second request overwrites the first", "request wiped by a heartbeat",
+		"hand-over dropped", "hand-over to another one", "reservation of another taken", "reservation for nobody taken",
+		"revoke releases at once", "free of a living holder", "quit renews the beat", "quit taken for life",
+		"end of a tenure forgotten", "end of the predecessor forgotten", "asker forgotten",
 	}[w]
+}
+
+// miswrite makes the mistakes in what a machine sends.
+func (w *World) miswrite(m *machine, req *protocol.Request) *protocol.Request {
+	changed := *req
+	r := &changed
+	r.Next = req.Next.Clone()
+	next := &r.Next
+	kept := next.State == driver.Reserved
+	switch wrong := w.cfg.Wrong; {
+	case wrong == RequestBeats && r.Kind == protocol.Ask, wrong == QuitBeats && r.Kind == protocol.Quit:
+		next.Beat = next.Version
+	case wrong == RequestOnAnything && r.Kind == protocol.Ask:
+		next.State = w.store.rec.State
+	case wrong == RequestDropped && r.Kind == protocol.Heartbeat:
+		next.Requests = nil
+	case wrong == HandOverDropped && r.Kind == protocol.Release && kept:
+		*next = r.Prev.Clone()
+		next.Version, next.State, next.Requests = req.Next.Version, driver.Released, nil
+		next.End, next.Asked = driver.EndSteppedDown, req.Next.Prev.Asked
+	case wrong == HandOverToOther && r.Kind == protocol.Release && kept:
+		next.Owner = m.p.name
+	case wrong == RevokeAtOnce && r.Kind == protocol.Free && kept:
+		*next = r.Prev.Clone()
+		next.Version, next.State, next.Requests = req.Next.Version, driver.Released, nil
+		next.End, next.Asked = driver.EndRevoked, req.Next.Prev.Asked
+	case wrong == FreeAtOnce && r.Kind == protocol.Ask && m.want.Kind == driver.StepDown:
+		r.Kind = protocol.Free
+		next.State, next.End, next.Asked, next.Requests = driver.Released, driver.EndFreed, &next.Requests[0], nil
+	case wrong == EndForgotten && r.Kind == protocol.Release && !kept:
+		next.End = driver.EndReleased
+	case wrong == PrevForgotten && r.Kind == protocol.Takeover:
+		next.Prev.End = driver.EndExpired
+	case wrong == AskerForgotten && r.Kind == protocol.Release && kept:
+		next.Prev.Asked = nil
+	}
+	return r
+}
+
+// misread makes the mistakes in what a machine is told.
+func (w *World) misread(m *machine, res protocol.Result) protocol.Result {
+	rec := &res.Record
+	asked := rec.State == driver.Held && len(rec.Requests) > 0
+	waits := m.h == nil && m.k == nil
+	switch wrong := w.cfg.Wrong; {
+	case wrong == RequestIsLife && m.h == nil && asked, wrong == QuitIsLife && m.h == nil && rec.State == driver.Held && rec.End != "":
+		rec.Beat = rec.Version
+	case wrong == RequestIsLoss && m.h != nil && asked && res.Outcome == protocol.Conflicted:
+		rec.Owner = "somebody else"
+	case wrong == RequestRenews && m.h != nil && asked && res.Outcome == protocol.Conflicted:
+		res.Outcome = protocol.Applied
+	case wrong == RequestOnAnything && m.k != nil && rec.State == driver.Released:
+		rec.State = driver.Held
+	case wrong == RequestOverwrites && m.k != nil:
+		rec.Requests = nil
+	case wrong == ReservedTaken && waits && rec.State == driver.Reserved && rec.Owner != "",
+		wrong == ReservedTakenFromAll && waits && rec.State == driver.Reserved && rec.Owner == "":
+		rec.Owner = m.p.name
+	}
+	return res
 }
