@@ -34,7 +34,8 @@ type grammar struct {
 	StepDown stepDownCmd `cmd:""`
 	Release  releaseCmd  `cmd:""`
 
-	Demo demo.Cmd `cmd:""`
+	Doctor doctorCmd `cmd:""`
+	Demo   demo.Cmd  `cmd:""`
 
 	Completion completionCmd `cmd:""`
 	Man        manCmd        `cmd:""`

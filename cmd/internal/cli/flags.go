@@ -19,15 +19,20 @@ type storeFlags struct {
 	Store *string `placeholder:"URL"`
 }
 
-// leaseFlags are those of a holder. Nil is "not given".
-type leaseFlags struct {
+// timingFlags are the durations of a lease. Nil is "not given".
+type timingFlags struct {
 	Lease     *time.Duration
 	Heartbeat *time.Duration
 	Refresh   *time.Duration
 	Grace     *time.Duration
-	Owner     *string
-	Label     string
-	Contain   bool
+}
+
+// leaseFlags are those of a holder.
+type leaseFlags struct {
+	timingFlags
+	Owner   *string
+	Label   string
+	Contain bool
 }
 
 // outputFlags say what people, or programs, get to read.
@@ -37,15 +42,25 @@ type outputFlags struct {
 	Verbose bool `short:"v" xor:"loudness"`
 }
 
-// options returns the client's options. An option of zero means its default to
-// the client, so what was given as zero is refused here.
+// options returns the client's options.
 func (f *leaseFlags) options() (tenure.Options, error) {
-	o := tenure.Options{Label: f.Label}
+	o, err := f.timingFlags.options()
+	if err != nil {
+		return o, err
+	}
+	o.Label = f.Label
 	if f.Owner != nil {
 		if o.Owner = *f.Owner; o.Owner == "" {
 			return o, usage("--owner is empty: name this holder, or leave the flag out")
 		}
 	}
+	return o, nil
+}
+
+// options returns the client's options. An option of zero means its default to
+// the client, so what was given as zero is refused here.
+func (f *timingFlags) options() (tenure.Options, error) {
+	var o tenure.Options
 	for _, part := range []struct {
 		flag string
 		from *time.Duration

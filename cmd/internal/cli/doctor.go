@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// doctorCmd is tenure doctor.
+type doctorCmd struct {
+	storeFlags
+	timingFlags
+	JSON  bool `name:"json"`
+	Quiet bool `short:"q"`
+}
+
+// statusBad is the exit status of an examination that found something bad.
+const statusBad = 1
+
+// Run examines the store and the machine.
+func (f *doctorCmd) Run(c *console, rest operands) error {
+	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
+	if rest.given {
+		return usage(`this command runs nothing: leave out "--" and what follows`)
+	}
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	if err := check(options); err != nil {
+		return err
+	}
+	whole, err := withDefaults(options)
+	if err != nil {
+		return err
+	}
+	at, err := f.location(c, os.Getenv)
+	if err != nil {
+		return err
+	}
+	if at.File() != "" {
+		if _, err := os.Stat(at.File()); errors.Is(err, fs.ErrNotExist) {
+			return storeFailed(fmt.Errorf("%s: there is no such file: tenure run and tenure lead create it", at.URL()))
+		}
+	}
+	ctx, stop := catchSignals().cancel(context.Background())
+	defer stop()
+	var failed error
+	bad, err := doctor.Examine(ctx, doctor.Patient{
+		File: at.File(), Open: at.Open, Options: whole,
+		Tell: func(finding doctor.Finding) {
+			if f.Quiet && finding.Level == doctor.OK {
+				return
+			}
+			failed = errors.Join(failed, f.tell(c, finding))
+		},
+	})
+	sig := signaled{}
+	switch {
+	case errors.As(context.Cause(ctx), &sig):
+		return sig
+	case failed != nil:
+		return fmt.Errorf("standard output: %w", failed)
+	case err != nil:
+		return ended(statusStore) // it was told
+	case bad:
+		return ended(statusBad)
+	}
+	return nil
+}
+
+// withDefaults returns the options as a client fills them in.
+func withDefaults(o tenure.Options) (tenure.Options, error) {
+	client, err := tenure.New(memstore.New(), &o)
+	if err != nil {
+		return o, usage("%w", err)
+	}
+	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
+	return client.Options(), nil
+}
+
+func (f *doctorCmd) tell(c *console, finding doctor.Finding) error {
+	if f.JSON {
+		return json.NewEncoder(c.stdout).Encode(finding)
+	}
+	text := fmt.Sprintf("%-4s  %s: %s", finding.Level, finding.Check, finding.Finding)
+	if finding.Advice != "" {
+		text += "; " + finding.Advice
+	}
+	_, err := fmt.Fprintln(c.stdout, text)
+	return err
+}

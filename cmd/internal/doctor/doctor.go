@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor examines a store, and the machine, for what would make leases
+// fail: `tenure doctor`. It tells what it finds, and what to do.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // works, and may not one day
+	Bad  Level = "bad"  // does not work, or not safely
+)
+
+// Finding is one thing that was found.
+type Finding struct {
+	Check   string `json:"check"`
+	Level   Level  `json:"level"`
+	Finding string `json:"finding"`
+	Advice  string `json:"advice,omitempty"`
+}
+
+// Patient is what is examined.
+type Patient struct {
+	// File is the database file, if the store is one.
+	File string
+	// Open opens the store; it is called twice.
+	Open func() (driver.Store, error)
+	// Options are a client's, with their defaults.
+	Options tenure.Options
+	// Tell is called with each finding.
+	Tell func(Finding)
+}
+
+// ErrNoStore is returned when the store could not be reached at all.
+var ErrNoStore = errors.New("the store is out of reach")
+
+// openPatience is longer than a store waits for a file that is locked.
+const openPatience = 8 * time.Second
+
+// Examine makes all checks, and returns whether something is bad. It takes a
+// few seconds.
+func Examine(ctx context.Context, p Patient) (bad bool, err error) {
+	tell := p.Tell
+	p.Tell = func(f Finding) {
+		bad = bad || f.Level == Bad
+		tell(f)
+	}
+	for _, f := range Numbers(p.Options) {
+		p.Tell(f)
+	}
+	for _, f := range clocks(p.Options.MaxClockDrift) {
+		p.Tell(f)
+	}
+	if p.File != "" {
+		p.file()
+	}
+	store, err := p.open(ctx)
+	if err != nil {
+		p.Tell(Finding{"store", Bad, "cannot be opened: " + err.Error(), "mend that first"})
+		p.blockers(ctx, true)
+		return true, errors.Join(ErrNoStore, err)
+	}
+	defer func() { _ = store.Close() }()
+	busy, err := p.try(ctx, store)
+	p.blockers(ctx, busy)
+	if err != nil {
+		return true, errors.Join(ErrNoStore, err)
+	}
+	return bad, nil
+}
+
+// open opens the store, and does not wait for ever.
+func (p *Patient) open(ctx context.Context) (driver.Store, error) {
+	type opened struct {
+		store driver.Store
+		err   error
+	}
+	answer := make(chan opened, 1)
+	go func() {
+		s, err := p.Open()
+		answer <- opened{s, err}
+	}()
+	select {
+	case o := <-answer:
+		return o.store, o.err
+	case <-time.After(openPatience):
+		return nil, errors.New("no answer within " + openPatience.String())
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // the blocker's own engine
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/sqlitestore"
+)
+
+// blocker makes this binary a process that keeps a database for itself.
+const blocker = "DOCTOR_TEST_BLOCK"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(blocker); file != "" {
+		if err := block(file); err != nil {
+			fmt.Fprintln(os.Stdout, err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// block holds the write lock until its standard input ends.
+func block(file string) error {
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return err
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(context.Background(), "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, "blocks")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // its end is what counts
+	return nil
+}
+
+func options(t *testing.T, o tenure.Options) tenure.Options {
+	t.Helper()
+	c, err := tenure.New(memstore.New(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	return c.Options()
+}
+
+// examine returns the findings as lines.
+func examine(t *testing.T, p Patient) (lines string, bad bool, err error) {
+	t.Helper()
+	var b strings.Builder
+	p.Tell = func(f Finding) { fmt.Fprintf(&b, "%s %s: %s; %s\n", f.Level, f.Check, f.Finding, f.Advice) }
+	bad, err = Examine(t.Context(), p)
+	return b.String(), bad, err
+}
+
+func wantLines(t *testing.T, lines string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(lines, w) {
+			t.Errorf("no %q in:\n%s", w, lines)
+		}
+	}
+}
+
+func TestHealthySQLite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
+	first, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	lines, bad, err := examine(t, Patient{File: file, Open: open, Options: options(t, tenure.Options{LeaseDuration: time.Minute})})
+	if bad || err != nil {
+		t.Errorf("bad %v, %v:\n%s", bad, err, lines)
+	}
+	wantLines(t, lines, "ok lease: lease 1m0s", "ok store: can be read and written", "latency: writes take", "who waits hears of a release after", "locks.db", "MB are free")
+	page, err := first.List(t.Context(), driver.OwnPrefix, "")
+	if err != nil || len(page.Records) != 0 {
+		t.Errorf("left behind: %v, %v", page.Records, err)
+	}
+}
+
+// A process that keeps everybody else from writing is named.
+func TestBlockerIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), blocker+"="+file)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "blocks\n" {
+		t.Fatalf("the blocker says %q, %v", line, err)
+	}
+	open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
+	lines, bad, err := examine(t, Patient{File: file, Open: open, Options: options(t, tenure.Options{})})
+	if !bad || err == nil {
+		t.Errorf("bad %v, %v", bad, err)
+	}
+	wantLines(t, lines, fmt.Sprintf("bad users: process %d (", cmd.Process.Pid), "has kept everybody else from writing", "bad store: cannot be written")
+
+	users, err := Users(file)
+	if err != nil || len(users) != 1 || users[0].PID != cmd.Process.Pid || !users[0].Writing {
+		t.Errorf("users %+v, %v", users, err)
+	}
+}
+
+// A store that cannot be written, one that loses writes, one that nobody can
+// open, and one that does not answer in time.
+func TestSickStores(t *testing.T) {
+	o := options(t, tenure.Options{})
+	sick := func(f faultstore.Rule) func() (driver.Store, error) {
+		s := faultstore.New(memstore.New(), nil)
+		t.Cleanup(func() { _ = s.Close() })
+		s.Inject(f)
+		return func() (driver.Store, error) { return s.Driver(), nil }
+	}
+	for name, tc := range map[string]struct {
+		open func() (driver.Store, error)
+		want string
+	}{
+		"cannot be opened":   {func() (driver.Store, error) { return nil, fmt.Errorf("no permission") }, "bad store: cannot be opened: no permission"},
+		"cannot be written":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Fault: faultstore.LoseRequest()}), "bad store: cannot be written"},
+		"cannot be renewed":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.LoseRequest()}), "bad store: a record cannot be renewed"},
+		"cannot be read":     {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.LoseRequest()}), "is not read back"},
+		"cannot be watched":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.LoseRequest()}), "warn watch: a release cannot be watched for"},
+		"does not tell":      {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Fault: faultstore.LoseRequest()}), "warn watch: who waits did not hear"},
+		"cannot be cleared":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpDelete}, Fault: faultstore.LoseRequest()}), "could not be deleted again"},
+		"too slow for lease": {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.Fault{Before: 5 * time.Millisecond}}), "this store wants --lease"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			if strings.HasPrefix(name, "too slow") {
+				o = options(t, tenure.Options{LeaseDuration: 20 * time.Millisecond})
+			}
+			lines, bad, err := examine(t, Patient{Open: tc.open, Options: o})
+			wantLines(t, lines, tc.want)
+			if strings.HasPrefix(tc.want, "bad") && (!bad || err == nil) {
+				t.Errorf("bad %v, %v:\n%s", bad, err, lines)
+			}
+		})
+	}
+}
+
+func TestJudgements(t *testing.T) {
+	o := options(t, tenure.Options{})
+	ms := func(least, median, most int) latency {
+		return latency{time.Duration(least) * time.Millisecond, time.Duration(median) * time.Millisecond, time.Duration(most) * time.Millisecond}
+	}
+	for _, tc := range []struct {
+		got  Finding
+		want Level
+		text string
+	}{
+		{judge(ms(1, 2, 30), o), OK, "median 2ms"},
+		{judge(ms(1, 2, 600), o), Warn, "--lease 25s or more"},
+		{judge(ms(900, 1600, 2000), o), Bad, "--lease 1m21s or more"},
+		{judgeSource("tsc"), OK, "tsc"},
+		{judgeSource("jiffies"), Warn, "jiffies"},
+		{judgeDiscipline(false, 0, 10_000, 0.09), OK, "0.0000 %"},
+		{judgeDiscipline(true, 65536*20, 10_000, 0.09), Warn, "nobody keeps"},
+		{judgeDiscipline(false, 0, 10_800, 0.09), Warn, "8.0000 %"},
+		{judgeDiscipline(false, 0, 9_000, 0.09), Bad, "no lease is safe"},
+	} {
+		text := tc.got.Finding + "; " + tc.got.Advice
+		if tc.got.Level != tc.want || !strings.Contains(text, tc.text) {
+			t.Errorf("%+v, want %s with %q", tc.got, tc.want, tc.text)
+		}
+	}
+	for _, f := range Numbers(options(t, tenure.Options{HeartbeatPeriod: 7 * time.Second})) {
+		if f.Level == Warn {
+			return
+		}
+	}
+	t.Error("a heartbeat of half the lease is no reason for a warning")
+}

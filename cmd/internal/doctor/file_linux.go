@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// leastFree is what a database, its log and a checkpoint need at the least.
+const leastFree = 100 << 20
+
+// file looks at the file from outside. It never opens it: closing it again would
+// drop the locks that SQLite has on it in this process.
+func (p *Patient) file() {
+	folder := filepath.Dir(p.File)
+	info, err := os.Stat(p.File)
+	if err != nil {
+		p.Tell(Finding{"file", Bad, err.Error(), "tenure run and tenure lead create it; see the folder's permissions"})
+		return
+	}
+	f := Finding{"file", OK, fmt.Sprintf("%s, %d kB, %v", p.File, (info.Size()+1023)>>10, info.Mode()), ""}
+	if info.Mode().Perm()&0o002 != 0 {
+		f.Level, f.Advice = Warn, "anybody can write it, and so take any lock: chmod o-w"
+	}
+	p.Tell(f)
+	if err := unix.Access(folder, unix.W_OK); err != nil {
+		p.Tell(Finding{"file", Bad, fmt.Sprintf("the folder %s cannot be written: %v", folder, err), "SQLite keeps files beside the database: chmod, or another folder"})
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(folder, &fs); err != nil {
+		p.Tell(Finding{"file", Warn, fmt.Sprintf("the file system cannot be asked: %v", err), ""})
+		return
+	}
+	free := fs.Bavail * uint64(fs.Bsize)
+	f = Finding{"file", OK, fmt.Sprintf("%d MB are free", free>>20), ""}
+	if free < leastFree {
+		f.Level, f.Advice = Warn, "heartbeats fail when the disk is full: make room"
+	}
+	p.Tell(f)
+}
+
+// User is a process that has locks on a database.
+type User struct {
+	PID     int
+	Name    string
+	Writing bool // it is in the middle of a write, and keeps others out
+}
+
+// SQLite locks these bytes of FILE-shm: see "WAL-Mode File Format" in its
+// documentation.
+const (
+	writeLock = 120
+	sharedMap = 128 // by everybody who has the database open
+)
+
+// Users returns the processes that have locks on the database, as the kernel
+// tells, but this one.
+func Users(file string) ([]User, error) {
+	text, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return nil, err
+	}
+	places := map[string]bool{} // major:minor:inode, and whether it is the shared map
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		var st unix.Stat_t
+		if err := unix.Stat(file+suffix, &st); err != nil {
+			continue
+		}
+		places[fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)] = suffix == "-shm"
+	}
+	users := map[int]User{}
+	for line := range strings.Lines(string(text)) {
+		// 1: POSIX  ADVISORY  WRITE 4711 fd:00:1234 120 120
+		words := strings.Fields(line)
+		if len(words) < 8 || words[1] == "->" {
+			continue // somebody who waits
+		}
+		isMap, ours := places[words[5]]
+		pid, err := strconv.Atoi(words[4])
+		if !ours || err != nil || pid <= 0 || pid == os.Getpid() {
+			continue
+		}
+		u := users[pid]
+		u.PID = pid
+		first, _ := strconv.Atoi(words[6])
+		last, err := strconv.Atoi(words[7])
+		if err != nil {
+			last = 1 << 30 // "EOF"
+		}
+		if isMap && words[3] == "WRITE" && first <= writeLock && writeLock <= last {
+			u.Writing = true
+		}
+		users[pid] = u
+	}
+	list := make([]User, 0, len(users))
+	for pid, u := range users {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil {
+			name = []byte("gone")
+		}
+		u.Name = strings.TrimSpace(string(name))
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(a, b User) int { return a.PID - b.PID })
+	return list, nil
+}
+
+const (
+	// A writer that is seen in so many looks is no passing one.
+	blockLooks = 3
+	blockPause = 300 * time.Millisecond
+)
+
+// blockers says who has the file open, and who keeps others from writing it.
+func (p *Patient) blockers(ctx context.Context, busy bool) {
+	if p.File == "" {
+		return
+	}
+	var users []User
+	writing := map[int]int{}
+	for i := range blockLooks {
+		if i > 0 {
+			select {
+			case <-time.After(blockPause):
+			case <-ctx.Done():
+				return
+			}
+		}
+		var err error
+		if users, err = Users(p.File); err != nil {
+			p.Tell(Finding{"users", Warn, "the kernel does not tell who uses the file: " + err.Error(), ""})
+			return
+		}
+		for _, u := range users {
+			if u.Writing {
+				writing[u.PID]++
+			}
+		}
+	}
+	for _, u := range users {
+		f := Finding{"users", OK, fmt.Sprintf("process %d (%s) has the file open", u.PID, u.Name), ""}
+		if writing[u.PID] == blockLooks {
+			f.Level, f.Finding = Warn, fmt.Sprintf("process %d (%s) has kept everybody else from writing for %v and more", u.PID, u.Name, (blockLooks-1)*blockPause)
+			f.Advice = "no heartbeat comes through meanwhile: a transaction is open in it; end that, or the process"
+			if busy {
+				f.Level = Bad
+			}
+		}
+		p.Tell(f)
+	}
+	if busy && len(writing) == 0 {
+		p.Tell(Finding{"users", Warn, "nobody is seen who blocks the file", "it may be a process of another container, or of another machine"})
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+const (
+	samples = 20
+	// tryPatience bounds how long a store that is busy is asked again.
+	tryPatience = 5 * time.Second
+	// bellPatience bounds how long a hint is waited for.
+	bellPatience = 2 * time.Second
+)
+
+// try takes, renews, releases and deletes a record of its own. It returns
+// whether the store was busy for all of its patience.
+func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*tryPatience)
+	defer cancel()
+	version := rand.Text()
+	rec := driver.Record{
+		Key: driver.OwnPrefix + "doctor/" + rand.Text(), Version: version, Beat: version, Owner: "tenure doctor",
+		State: driver.Held, Lease: p.Options.LeaseDuration, Since: time.Now(),
+	}
+	begun := time.Now()
+	for {
+		now, _, err := store.Claim(ctx, rec)
+		if err == nil {
+			rec = now
+			break
+		}
+		if errors.Is(err, driver.ErrNotApplied) && !errors.Is(err, driver.ErrPermanent) && time.Since(begun) < tryPatience && ctx.Err() == nil {
+			continue // busy: a store says so after a while, or at once
+		}
+		p.Tell(Finding{"store", Bad, "cannot be written: " + err.Error(), "see who blocks it below, and its permissions"})
+		return errors.Is(err, driver.ErrNotApplied), err
+	}
+	defer func() {
+		if left := store.Delete(context.WithoutCancel(ctx), rec); left != nil {
+			p.Tell(Finding{"store", Warn, fmt.Sprintf("the record %q could not be deleted again: %v", rec.Key, left), "it does no harm"})
+		}
+	}()
+	var writes, reads []time.Duration
+	for range samples {
+		next := rec
+		next.Version = rand.Text()
+		next.Beat = next.Version
+		sent := time.Now()
+		now, err := store.Swap(ctx, rec, next)
+		if err != nil {
+			if errors.Is(err, driver.ErrNotApplied) && ctx.Err() == nil {
+				continue // somebody else was writing
+			}
+			p.Tell(Finding{"store", Bad, "a record cannot be renewed: " + err.Error(), "a heartbeat is such a write"})
+			return false, err
+		}
+		writes = append(writes, time.Since(sent))
+		rec = now
+		sent = time.Now()
+		seen, err := store.Get(ctx, rec.Key, driver.Strong)
+		if err != nil || seen.Version != rec.Version {
+			p.Tell(Finding{"store", Bad, fmt.Sprintf("a record that was written is not read back: version %q, %v", seen.Version, err), "do not use this store"})
+			return false, errors.Join(errors.New("not read back"), err)
+		}
+		reads = append(reads, time.Since(sent))
+	}
+	if len(writes) == 0 {
+		p.Tell(Finding{"store", Bad, "no heartbeat came through: somebody else writes all the time", "see who blocks it below"})
+		return true, nil
+	}
+	p.Tell(Finding{"store", OK, "can be read and written", ""})
+	p.Tell(judge(measure(writes), p.Options))
+	p.Tell(Finding{"latency", OK, fmt.Sprintf("reads take %v", measure(reads)), ""})
+	rec = p.bell(ctx, store, rec)
+	return false, nil
+}
+
+func measure(all []time.Duration) latency {
+	slices.Sort(all)
+	return latency{all[0], all[len(all)/2], all[len(all)-1]}
+}
+
+// bell releases the record, and sees whether who waits is told of it. It
+// returns the record as it stands.
+func (p *Patient) bell(ctx context.Context, store driver.Store, rec driver.Record) driver.Record {
+	other, err := p.open(ctx)
+	if err != nil {
+		p.Tell(Finding{"watch", Warn, "a second handle cannot be opened: " + err.Error(), ""})
+		return rec
+	}
+	defer func() { _ = other.Close() }()
+	watcher, ok := other.(driver.Watcher)
+	if !ok {
+		p.Tell(Finding{"watch", OK, fmt.Sprintf("this store cannot tell of a release: who waits sees it within %v", p.Options.RefreshPeriod), ""})
+		return rec
+	}
+	hinted := make(chan struct{}, 1)
+	stop, err := watcher.Watch(rec.Key, func() {
+		select {
+		case hinted <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		p.Tell(Finding{"watch", Warn, "a release cannot be watched for: " + err.Error(), "who waits looks now and then instead"})
+		return rec
+	}
+	defer stop()
+	next := rec
+	next.Version, next.State, next.End, next.Until = rand.Text(), driver.Released, driver.EndReleased, time.Now()
+	sent := time.Now()
+	now, err := store.Swap(ctx, rec, next)
+	if err != nil {
+		p.Tell(Finding{"watch", Warn, "the trial release failed: " + err.Error(), "try again"})
+		return rec
+	}
+	select {
+	case <-hinted:
+		p.Tell(Finding{"watch", OK, fmt.Sprintf("who waits hears of a release after %v", shown(time.Since(sent))), ""})
+	case <-time.After(bellPatience):
+		p.Tell(Finding{
+			"watch", Warn, fmt.Sprintf("who waits did not hear of a release within %v", bellPatience),
+			fmt.Sprintf("looks find it, every %v; see whether the -notify file beside the database can be written", p.Options.RefreshPeriod),
+		})
+	}
+	return now
+}
