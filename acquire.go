@@ -178,7 +178,7 @@ func (a *acquire) abandon(err error) error {
 	}
 	if a.settled {
 		if r := <-a.answer; r.l != nil {
-			r.l.free()
+			r.l.discard()
 		}
 		return err
 	}
@@ -293,11 +293,11 @@ func (a *acquire) won(g protocol.Grant) {
 	switch {
 	case a.settled || !open:
 		a.settle(nil, ErrClosed)
-		l.free()
+		l.discard()
 	case l.Check() != nil:
 		// Paused between the request and now, until the lease was over.
 		a.settle(nil, ErrExpired)
-		l.free()
+		l.discard()
 	default:
 		a.settle(l, nil)
 	}

@@ -221,12 +221,16 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 	}
 	a.k.mu.Lock()
 	answer, rec, err := a.m.Answer()
-	token := a.m.Token()
+	token, before := a.m.Token(), a.m.Before()
 	a.k.mu.Unlock()
 	switch answer {
 	case protocol.Laid:
 		return a.honoured(ctx, o, token)
 	case protocol.Done:
+		if before != nil && c.options.HistoryLimit > 0 {
+			// The revoked holder may have crashed before it had written that.
+			c.chronicle(ctx, a.k.key, []driver.Tenure{*before})
+		}
 		c.released(a.k.key)
 		return nil
 	case protocol.Nobody:

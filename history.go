@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 	EndHandedOver  = string(driver.EndHandedOver)  // it was asked to make way for another one
 	EndStalled     = string(driver.EndStalled)     // its work showed no progress
 	EndStopTimeout = string(driver.EndStopTimeout) // its work did not stop in time
+	EndAbandoned   = string(driver.EndAbandoned)   // its acquire was given up; nothing was done under it
 	EndFreed       = string(driver.EndFreed)       // dead, and released by an operator
 	EndRevoked     = string(driver.EndRevoked)     // taken from it by an operator
 )
@@ -42,7 +44,8 @@ type Tenure struct {
 	Request *Request
 	// Unknown says that there was a tenure under this token of which nothing is
 	// known but that: its holder and the next one crashed before they had
-	// written it down.
+	// written it down; or, at the end of the list, the lock had no history yet,
+	// or it is not kept any more.
 	Unknown bool
 }
 
@@ -59,7 +62,7 @@ func tenureOf(t *driver.Tenure) Tenure {
 // that writes the record of the tenure before its own, from what its grant
 // showed, before it begins its work. One that crashes before it has done so
 // leaves the end of its predecessor in its own record, from which the one after
-// it completes the history. Only two such crashes in a row leave a hole.
+// it completes the history. Two such crashes in a row leave a hole.
 
 func historyKey(lock string, token uint64) string {
 	return fmt.Sprintf("%shistory/%s/%019d", driver.OwnPrefix, lock, token)
@@ -80,8 +83,8 @@ func pastOf(g protocol.Grant) []driver.Tenure {
 	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
 	default:
 		// Ended in an unclean way: perhaps before it had written of the one before.
-		if before := g.Former.Prev; before != nil && g.Former.State != driver.Reserved {
-			past = append(past, *before)
+		for _, t := range g.Before {
+			past = append(past, *t)
 		}
 	}
 	return past
@@ -93,32 +96,37 @@ func (l *Lease) record(ctx context.Context) error {
 	if len(l.past) == 0 || l.c.options.HistoryLimit < 0 {
 		return nil
 	}
-	written := make(chan struct{}, len(l.past))
-	for _, t := range l.past {
-		e := &entryWrite{c: l.c, lock: l.key, tenure: t, written: written}
-		e.run = func(time.Duration) { e.send() }
-		e.send()
-	}
-	timer := time.NewTimer(l.c.options.RequestTimeout)
-	defer timer.Stop()
-wait:
-	for range l.past {
-		select {
-		case <-written:
-		case <-timer.C:
-			break wait
-		case <-ctx.Done():
-			break wait
-		case <-l.c.gone:
-			break wait
-		}
-	}
+	l.c.chronicle(ctx, l.key, l.past)
 	if errors.Is(l.Check(), ErrLost) {
 		// Paused meanwhile. The work has not begun.
 		l.free()
 		return ErrExpired
 	}
 	return nil
+}
+
+// chronicle writes tenures into the history of a lock. It waits for one request
+// timeout, or until ctx ends, and goes on beside.
+func (c *Client) chronicle(ctx context.Context, lock string, past []driver.Tenure) {
+	written := make(chan struct{}, len(past))
+	for _, t := range past {
+		e := &entryWrite{c: c, lock: lock, tenure: t, written: written}
+		e.run = func(time.Duration) { e.send() }
+		e.send()
+	}
+	timer := time.NewTimer(c.options.RequestTimeout)
+	defer timer.Stop()
+	for range past {
+		select {
+		case <-written:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-c.gone:
+			return
+		}
+	}
 }
 
 // maxEntryTries bounds how often the writing of one tenure is tried. With the
@@ -209,9 +217,8 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 	if err != nil {
 		return nil, wrap("history", name, err)
 	}
-	list = append(list, past...)
-	for len(list) > 0 && list[len(list)-1].Unknown {
-		list = list[:len(list)-1] // older than what is kept
+	if slices.ContainsFunc(past, func(t Tenure) bool { return !t.Unknown }) {
+		list = append(list, past...)
 	}
 	return list, nil
 }

@@ -74,6 +74,14 @@ func (l *Lease) free() {
 	})
 }
 
+// discard releases a lease that nobody waits for any more.
+func (l *Lease) discard() {
+	l.mu.Lock()
+	l.h.Abandon()
+	l.mu.Unlock()
+	l.free()
+}
+
 // stop tells the holder to stop, and has the heartbeats go on meanwhile.
 func (l *Lease) stop(cause error) {
 	l.do(func(now time.Duration) protocol.Action {

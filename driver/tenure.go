@@ -74,6 +74,9 @@ const (
 	EndStopTimeout EndReason = "stop_timeout"
 	// EndFreed: an operator released the lock of a dead holder.
 	EndFreed EndReason = "freed"
+	// EndAbandoned: the acquire was given up while the lock was granted, and
+	// nothing was done under it.
+	EndAbandoned EndReason = "abandoned"
 	// EndRevoked: an operator took the lock from its holder.
 	EndRevoked EndReason = "revoked"
 )

@@ -55,6 +55,7 @@ type Asker struct {
 	patience time.Duration
 	sight    *Sight
 
+	before   *driver.Tenure // the one before a tenure that was revoked
 	looked   bool
 	first    life          // what was seen at first
 	token    uint64        // of the tenure that is asked
@@ -86,6 +87,10 @@ func (k *Asker) Answer() (Answer, driver.Record, error) { return k.answer, k.rec
 
 // Token returns the token of the tenure that was asked.
 func (k *Asker) Token() uint64 { return k.token }
+
+// Before returns the tenure before the one that was revoked, nil if there was
+// none. The record does not show it any more.
+func (k *Asker) Before() *driver.Tenure { return k.before }
 
 // Revoked says that the holder cannot renew any more, and that its lease is
 // waited for.
@@ -167,6 +172,7 @@ func (k *Asker) act(now time.Duration) *Request {
 		r.Next = freed(rec, k.env.Fresh(), driver.EndFreed, &asked)
 	default:
 		r.Next = reserved(rec, k.env.Fresh(), "", rec.Lease, driver.EndRevoked, &asked)
+		k.before = rec.Prev
 	}
 	k.out, k.sent = r, now
 	return r

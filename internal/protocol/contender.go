@@ -64,8 +64,9 @@ type Contender struct {
 	unknown   attempts // writes that may be applied, or may be yet
 	resolve   bool     // and a look must tell before anything else
 	own       *driver.Record
-	replacing bool // a term of its own in which nobody believed
-	hinted    bool // the record changed while a request was under way
+	before    []*driver.Tenure // of own
+	replacing bool             // a term of its own in which nobody believed
+	hinted    bool             // the record changed while a request was under way
 	failures  int
 	races     int // claims in a row that lost to nobody
 	retry     time.Duration
@@ -255,11 +256,17 @@ func (c *Contender) act(now time.Duration) *Request {
 		c.sight.wished, c.sight.wish = true, now
 	case Release:
 		r.Prev = *c.own
-		r.Next = freed(*c.own, c.env.Fresh(), driver.EndReleased, nil)
+		r.Next = freed(*c.own, c.env.Fresh(), driver.EndAbandoned, nil)
 	}
 	c.out, c.sent = r, now
 	if kind == Claim || kind == Takeover {
 		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now}
+		if prev := r.Prev.Prev; kind == Takeover && prev != nil && r.Prev.State == driver.Held {
+			c.attempt.before = []*driver.Tenure{prev}
+			if c.replacing {
+				c.attempt.before = append(c.attempt.before, c.before...)
+			}
+		}
 	}
 	return r
 }
@@ -376,9 +383,9 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		// Ours, but so long ago that its lease is over before it began. Nobody
 		// believed in it: it is replaced like a dead holder's.
 		rec := r.Record
-		c.own = &rec
+		c.own, c.before = &rec, before(a, r.Former)
 	case own:
-		c.grant = &Grant{Record: r.Record, Sent: a.sent, Former: r.Former}
+		c.grant = &Grant{Record: r.Record, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
 		if out.Kind == Takeover && c.replacing {
 			c.grant.Former = driver.Record{} // its data are those of this acquire
 		}
@@ -390,6 +397,15 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.retry = min(now+min(c.t.Refresh, c.t.Lease/16)<<min(c.cleaned, 5), c.cleanBy)
 		c.cleaned++
 	}
+}
+
+// before returns the tenures before the one that a grant names as Prev: what
+// the attempt knew, or what its reply has shown.
+func before(a attempt, former driver.Record) []*driver.Tenure {
+	if a.before == nil && former.Prev != nil && former.State != driver.Reserved {
+		return []*driver.Tenure{former.Prev}
+	}
+	return a.before
 }
 
 func (c *Contender) fail(now time.Duration, err error) {

@@ -19,6 +19,9 @@ type Grant struct {
 	// Former is the record before the grant, zero where there was none or
 	// where the reply that carried it was lost.
 	Former driver.Record
+	// Before are the tenures before the one that the record names as Prev, the
+	// newest first: those of which nobody else may have written anything.
+	Before []*driver.Tenure
 }
 
 // Cause says why the right to act ended.
@@ -118,6 +121,7 @@ type Holder struct {
 	quiet    bool
 	said     bool            // and the record says why
 	asked    *driver.Request // the first that was found in the record
+	unwanted bool            // nothing is done under it
 	done     bool            // the work has returned
 	freeBy   time.Duration   // when to give up releasing
 	over     bool
@@ -242,6 +246,10 @@ func (h *Holder) Done(now time.Duration) Action {
 	a.Request = h.request(now)
 	return a
 }
+
+// Abandon says that nobody waits for the lease any more: nothing is done under
+// it. Done follows.
+func (h *Holder) Abandon() { h.unwanted = true }
 
 // Progress notes a sign of progress of the work. It cannot revive a lease that
 // has ended.

@@ -60,6 +60,8 @@ func (h *Holder) why() driver.EndReason {
 		return driver.EndStalled
 	case h.quiet:
 		return driver.EndStopTimeout
+	case h.unwanted:
+		return driver.EndAbandoned
 	case h.expired:
 		return driver.EndExpired
 	case h.asked != nil:

@@ -114,6 +114,9 @@ type attempt struct {
 	token   uint64 // 0: counted by the store
 	sent    time.Duration
 	data    uint64 // the serial number of the data that it carries
+	// before are the tenures before the one that it names as Prev, as far as a
+	// takeover knows them, the newest first.
+	before []*driver.Tenure
 }
 
 // maxAttempts bounds the attempts that a machine remembers. Beyond it the

@@ -111,8 +111,19 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 		return nil
 	}
 	cells := [][]string{{"TOKEN", "OWNER", "HOST", "LABEL", "SINCE", "UNTIL", "HELD", "ENDED", "WHY"}}
-	for _, t := range list {
-		cells = append(cells, tenureCells(t))
+	for i := 0; i < len(list); i++ {
+		first := i
+		for list[i].Unknown && i+1 < len(list) && list[i+1].Unknown {
+			i++
+		}
+		line := tenureCells(list[i])
+		if i > first {
+			line[0] = fmt.Sprintf("%s-%s", line[0], formatToken(list[first].Token))
+		}
+		if list[i].Unknown && i == len(list)-1 {
+			line[len(line)-1] = "not kept, or from before there was a history, or never written"
+		}
+		cells = append(cells, line)
 	}
 	if _, err := io.WriteString(c.stdout, strings.Join(columns(cells), "\n")+"\n"); err != nil {
 		return fmt.Errorf("standard output: %w", err)
@@ -165,6 +176,8 @@ func endText(t tenure.Tenure) string {
 		if t.Request != nil {
 			return "expired, asked in vain"
 		}
+	case tenure.EndAbandoned:
+		return "given up before any work"
 	case tenure.EndStalled:
 		return "stalled: no progress"
 	case tenure.EndStopTimeout:

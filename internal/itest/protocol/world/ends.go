@@ -29,7 +29,7 @@ func ending(m *machine, r *protocol.Request) (driver.EndReason, *driver.Request)
 	}
 	switch {
 	case m.h == nil: // nobody ever believed in it
-		return driver.EndReleased, nil
+		return driver.EndAbandoned, nil
 	case m.h.Cause() == protocol.Stalled:
 		return driver.EndStalled, asked
 	case m.h.Quiet():

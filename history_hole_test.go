@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// One crash between the grant and the history leaves no hole, whatever comes
+// next: b, the second holder, dies there.
+func TestOneCrashLeavesNoHole(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		next func(t *testing.T, w *world)
+		end  string
+	}{
+		{"taken over", func(_ *testing.T, w *world) {
+			c := w.machine("c")
+			c.mustRelease(c.mustAcquire("x", recorded))
+		}, "2 b expired"},
+		{"taken over, and the reply is lost", func(_ *testing.T, w *world) {
+			c := w.machine("c")
+			c.fault(faultstore.OpTakeover, 0, 1, faultstore.LoseReply())
+			c.mustRelease(c.mustAcquire("x", recorded))
+		}, "2 b expired"},
+		{"taken over too late to be believed in, and replaced", func(t *testing.T, w *world) {
+			t.Helper()
+			c := w.machine("c")
+			c.fault(faultstore.OpTakeover, 0, 1, faultstore.LoseReplyHang())
+			go func() {
+				for w.record("x").Token < 3 {
+					time.Sleep(requestTimeout / 10)
+				}
+				remove := c.fault(faultstore.OpGet, 0, 0, faultstore.LoseRequest())
+				time.Sleep(lease)
+				remove()
+			}()
+			l := c.mustAcquire("x", &tenure.AcquireOptions{History: true, StoreTimeout: -1})
+			if l.Token() != 4 {
+				t.Errorf("token %d: the test has lost its point", l.Token())
+			}
+			c.mustRelease(l)
+		}, "2 b expired"},
+		{"revoked", func(t *testing.T, w *world) {
+			t.Helper()
+			want(t, w.machine("boss").Revoke(t.Context(), "x", "hangs"), nil)
+		}, "2 b revoked (revoke by boss: hangs)"},
+		{"released as dead", func(t *testing.T, w *world) {
+			t.Helper()
+			want(t, w.machine("boss").ReleaseDead(t.Context(), "x", "gone"), nil)
+		}, "2 b freed (free by boss: gone)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				a.mustRelease(a.mustAcquire("x", recorded))
+				b.fault(faultstore.OpClaim, 1, 0, faultstore.Fault{Effect: faultstore.RequestLost, Hang: true})
+				b.mustAcquire("x", recorded)
+				b.crash()
+				tc.next(t, w)
+				complete(t, w, tc.end)
+			})
+		})
+	}
+}
+
+// complete lets three more hold the lock, and wants a history without holes.
+func complete(t *testing.T, w *world, second string) {
+	t.Helper()
+	z := w.machine("z")
+	for range 3 {
+		z.mustRelease(z.mustAcquire("x", recorded))
+	}
+	got := z.history("x")
+	for _, h := range got {
+		if h.Unknown {
+			t.Errorf("token %d is unknown", h.Token)
+		}
+	}
+	if n := len(got); n < 5 || brief(got[n-1]) != "1 a released" || brief(got[n-2]) != second {
+		for _, h := range got {
+			t.Log(brief(h))
+		}
+		t.Errorf("want %q, and 1 a released", second)
+	}
+}
+
+// An acquire that is given up while the lock is granted to it is no clean
+// tenure: it has written nothing of the one before.
+func TestGivenUpGrantLeavesNoHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		b.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, 10*time.Millisecond))
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer stop()
+		_, err := b.Acquire(ctx, "x", recorded)
+		want(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		complete(t, w, "2 b "+tenure.EndAbandoned)
+	})
+}
+
+// A hole at the end of the list is shown, too.
+func TestOldestHoleIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		m.mustRelease(m.mustAcquire("x", nil))
+		m.mustRelease(m.mustAcquire("x", nil))
+		expectHistory(t, m.history("x"), "2 a released", "1 a released")
+		m.mustRelease(m.mustAcquire("x", nil)) // without a history
+		expectHistory(t, m.history("x"), "3 a released", "2 a released")
+		m.mustRelease(m.mustAcquire("x", recorded))
+		m.mustRelease(m.mustAcquire("x", recorded))
+		expectHistory(t, m.history("x"), "5 a released", "4 a released", "3 a released", "2 unknown", "1 unknown")
+	})
+}
