@@ -21,7 +21,7 @@ type stepDownCmd struct {
 }
 
 // nextPatience is how long the successor is waited for, for telling of it.
-const nextPatience = 5 * time.Second
+const nextPatience = 2 * time.Second
 
 // Run asks the holder to stop, and waits until it has.
 func (s *stepDownCmd) Run(c *console, rest operands) error {
