@@ -60,7 +60,7 @@ test: ## Build, vet and test all modules, with the race detector
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) \
 		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) work
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
-	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore
+	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore ./internal/itest/fence
 
 .PHONY: lint
 lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Check format, code, go.mod files and other systems' builds

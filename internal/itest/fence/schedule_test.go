@@ -209,7 +209,6 @@ type actorKey struct{}
 // gate's transaction, and pause on their way and inside.
 func TestGateInterleavings(t *testing.T) {
 	t.Parallel()
-	const interleavings = 500
 	db := open(t, "0")
 	guard := newSQL(t, db, nil)
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -227,7 +226,7 @@ func TestGateInterleavings(t *testing.T) {
 	var failed error
 	h := fence.Handler(guard.Gate(db), next, &fence.HandlerOptions{OnError: func(_ *http.Request, err error) { failed = err }})
 	refused, busied := 0, 0
-	for seed := range uint64(interleavings) {
+	for seed := range uint64(gateInterleavings) {
 		w := newWorld(context.WithoutCancel(t.Context()), seed)
 		w.schedule(seed, make([]*sql.Conn, actorsOf(seed)), nil, func(a *actor) error {
 			r := httptest.NewRequestWithContext(context.WithValue(w.ctx, actorKey{}, a), http.MethodPut, "/", nil)
@@ -245,6 +244,6 @@ func TestGateInterleavings(t *testing.T) {
 	}
 	writes, stale := tally(t, db)
 	t.Logf("%d schedules: %d with a stale write; %d writes were committed, %d refused, %d found the database busy",
-		interleavings, stale, writes, refused, busied)
+		gateInterleavings, stale, writes, refused, busied)
 	judge(t, true, stale, refused)
 }

@@ -1,0 +1,9 @@
+//go:build !race
+
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fence
+
+// gateInterleavings is how many orders TestGateInterleavings tries.
+const gateInterleavings = 10_000
