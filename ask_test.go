@@ -353,7 +353,7 @@ func TestReleaseDeadRefusesTheLiving(t *testing.T) {
 		l := a.mustAcquire("x", nil)
 		begun := time.Now()
 		want(t, b.ReleaseDead(t.Context(), "x", "I thought so"), tenure.ErrAlive)
-		if took := time.Since(begun); took > heartbeat+refresh {
+		if took := time.Since(begun); took > heartbeat+2*refresh {
 			t.Errorf("told after %v", took)
 		}
 		if l.Check() != nil {
@@ -500,7 +500,7 @@ func TestStepDownWithAWatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				took = time.Since(begun)
-				if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+refresh {
+				if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
 					t.Errorf("took %v", took)
 				}
 				if n := a.faults.Count() - before; attentive && n > 3 {
@@ -550,5 +550,25 @@ func TestPriorityWithRareLooks(t *testing.T) {
 		if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
 			t.Errorf("leaders %v", got)
 		}
+	})
+}
+
+// A record that was deleted begins with token 1 again. A holder from before that
+// does not take the new one for its own, though owner and token are the same.
+func TestDeletedRecordIsNotAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("same name"), w.machine("same name")
+		l := a.mustAcquire("x", nil)
+		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		m := b.mustAcquire("x", nil)
+		if l.Token() != m.Token() || l.Owner() != m.Owner() {
+			t.Fatalf("tokens %d and %d, owners %q and %q: the test has lost its point", l.Token(), m.Token(), l.Owner(), m.Owner())
+		}
+		time.Sleep(heartbeat)
+		want(t, l.Check(), tenure.ErrSuperseded)
+		time.Sleep(time.Minute)
+		want(t, m.Check(), nil)
+		b.mustRelease(m)
 	})
 }

@@ -160,7 +160,15 @@ func (e *entryWrite) send() {
 }
 
 func (e *entryWrite) answered(res protocol.Result) {
+	old := res.Record
 	switch {
+	case res.Outcome == protocol.Conflicted && res.Found && old.State == driver.Past &&
+		(old.Owner != e.tenure.Owner || !old.Since.Equal(e.tenure.Since)) && e.tries < maxEntryTries:
+		// Of another tenure under the same token: the lock's record was deleted
+		// since, and the tokens have begun again.
+		e.tries++
+		e.delete(old, func() { e.send() })
+		return
 	case res.Outcome == protocol.Applied, res.Outcome == protocol.Conflicted: // somebody else has written it
 		e.written <- struct{}{}
 		e.trim()
@@ -180,13 +188,17 @@ func (e *entryWrite) trim() {
 	if e.tenure.Token <= limit {
 		return
 	}
-	old := driver.Record{Key: historyKey(e.lock, e.tenure.Token-limit), Version: pastVersion, Token: 1}
+	e.delete(driver.Record{Key: historyKey(e.lock, e.tenure.Token-limit), Version: pastVersion, Token: 1}, func() {})
+}
+
+// delete removes a record of the history, if it can, and goes on.
+func (e *entryWrite) delete(old driver.Record, next func()) {
 	e.c.requests.send(unhurried, request{
 		kind: protocol.Free,
 		ask: func(ctx context.Context) (now, prev driver.Record, err error) {
 			return now, prev, e.c.store.Delete(ctx, old)
 		},
-		answer: func(protocol.Result) {},
+		answer: func(protocol.Result) { next() },
 	})
 }
 

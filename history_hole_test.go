@@ -125,3 +125,23 @@ func TestOldestHoleIsShown(t *testing.T) {
 		expectHistory(t, m.history("x"), "5 a released", "4 a released", "3 a released", "2 unknown", "1 unknown")
 	})
 }
+
+// When a lock's record was deleted, the tokens begin again. What is written of
+// the new tenures replaces what stands there of the old ones.
+func TestHistoryAfterADeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		for range 4 {
+			a.mustRelease(a.mustAcquire("x", recorded))
+			time.Sleep(time.Second)
+		}
+		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		for range 4 {
+			b.mustRelease(b.mustAcquire("x", recorded))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(lease)
+		expectHistory(t, b.history("x"), "4 b released", "3 b released", "2 b released", "1 b released")
+	})
+}

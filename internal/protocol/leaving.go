@@ -9,10 +9,12 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// term says whether rec shows this holder's term. The store has seen nothing
-// of another holder then: somebody has laid a request into the record.
+// term says whether rec shows this holder's term, with the beat that was
+// confirmed last. The store has seen nothing of another holder then: somebody
+// has laid a request into the record. The beat alone tells for certain: owners
+// may share a name, and tokens begin again when a record was deleted.
 func (h *Holder) term(rec driver.Record) bool {
-	return rec.State == driver.Held && rec.Owner == h.rec.Owner && rec.Token == h.rec.Token
+	return rec.State == driver.Held && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 
 // adopt goes on from a record of this term that somebody else has written. It

@@ -104,7 +104,7 @@ func (w *World) misread(m *machine, res protocol.Result) protocol.Result {
 	case wrong == RequestIsLife && m.h == nil && asked, wrong == QuitIsLife && m.h == nil && rec.State == driver.Held && rec.End != "":
 		rec.Beat = rec.Version
 	case wrong == RequestIsLoss && m.h != nil && asked && res.Outcome == protocol.Conflicted:
-		rec.Owner = "somebody else"
+		rec.Beat = "of somebody else"
 	case wrong == RequestRenews && m.h != nil && asked && res.Outcome == protocol.Conflicted:
 		res.Outcome = protocol.Applied
 	case wrong == RequestOnAnything && m.k != nil && rec.State == driver.Released:
