@@ -37,10 +37,18 @@ func (l *Lease) attend() {
 	})
 }
 
+// hintsPerHeartbeat bounds how many heartbeats hints can cause in one period: a
+// store may hint without a reason, and more than once.
+const hintsPerHeartbeat = 20
+
 // hinted is run after a hint.
 func (l *Lease) hinted(time.Duration) {
 	l.do(func(now time.Duration) protocol.Action {
 		if l.h.Cause() != protocol.None {
+			return l.h.Step(now)
+		}
+		if due := l.h.Sent() + l.c.timing.Heartbeat/hintsPerHeartbeat; now < due {
+			l.c.beats.set(&l.hint, due)
 			return l.h.Step(now)
 		}
 		return l.h.Renew(now)

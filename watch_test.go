@@ -91,6 +91,47 @@ func TestWatchesAreEnded(t *testing.T) {
 	})
 }
 
+// A store that hints all the time does not make a holder write all the time.
+func TestStormOfHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		store := &stormy{Store: m.faults.Driver()}
+		c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = c.Close(t.Context())
+			time.Sleep(time.Second) // for the storm to end
+		}()
+		l, err := c.Acquire(t.Context(), "x", &tenure.AcquireOptions{Attentive: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n, most := m.faults.Count(), int(time.Minute/heartbeat)*21; n > most {
+			t.Errorf("%d requests in a minute, at most %d are for hints and heartbeats", n, most)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// stormy is a store that hints every millisecond.
+type stormy struct{ driver.Store }
+
+func (s *stormy) Watch(_ string, hint func()) (func(), error) {
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		for ctx.Err() == nil {
+			hint()
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return stop, nil
+}
+
 // What changes between the first look and the watch is seen, because the watch
 // is followed by a look of its own.
 func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {

@@ -18,6 +18,7 @@ const (
 	samples = 20
 	// tryPatience bounds how long a store that is busy is asked again.
 	tryPatience = 5 * time.Second
+	busyPause   = 20 * time.Millisecond
 	// bellPatience bounds how long a hint is waited for.
 	bellPatience = 2 * time.Second
 )
@@ -40,7 +41,8 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 			break
 		}
 		if errors.Is(err, driver.ErrNotApplied) && !errors.Is(err, driver.ErrPermanent) && time.Since(begun) < tryPatience && ctx.Err() == nil {
-			continue // busy: a store says so after a while, or at once
+			<-time.After(busyPause) // a store may say so at once
+			continue
 		}
 		p.Tell(Finding{"store", Bad, "cannot be written: " + err.Error(), "see who blocks it below, and its permissions"})
 		return errors.Is(err, driver.ErrNotApplied), err
