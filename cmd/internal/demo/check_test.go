@@ -62,7 +62,8 @@ func TestCheckGoodReports(t *testing.T) {
 The history of the lock:
   TOKEN  OWNER                        FROM       TO   ENDED
       1  replica-1 (pid 101)         0.1 s        ?   expired
-      2  replica-2 (pid 102)         4.8 s    7.0 s   stepped down (the demo: a test)
+      2  replica-2 (pid 102)         4.8 s    7.0 s   stepped down
+         asked by the demo: a test
       3  replica-3 (pid 103)         7.0 s    9.0 s   released`
 	if got != want {
 		t.Errorf("table:\n%s\nwant:\n%s", got, want)

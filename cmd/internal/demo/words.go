@@ -48,10 +48,10 @@ func table(history []tenure.Tenure, seen []tenureSeen, begin time.Time) []string
 		if !t.Until.IsZero() {
 			to = inSeconds(t.Until.Sub(begin))
 		}
-		if t.Request != nil {
-			ended += fmt.Sprintf(" (%s: %s)", t.Request.By, t.Request.Reason)
-		}
 		lines = append(lines, fmt.Sprintf(row, fmt.Sprint(t.Token), owner(t), inSeconds(t.Since.Sub(begin)), to, ended))
+		if t.Request != nil {
+			lines = append(lines, fmt.Sprintf("         asked by %s: %s", t.Request.By, t.Request.Reason))
+		}
 	}
 	return lines
 }
