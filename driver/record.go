@@ -148,6 +148,32 @@ func (r Record) Clone() Record {
 	return r
 }
 
+// Detach returns a clone whose times are what is left of them after a trip to a
+// database: no monotonic reading, no location. Stores return such records.
+func (r Record) Detach() Record {
+	r = r.Clone()
+	bare(&r.Since, &r.Until)
+	for i := range r.Requests {
+		bare(&r.Requests[i].At)
+	}
+	if r.Asked != nil {
+		bare(&r.Asked.At)
+	}
+	if r.Prev != nil {
+		bare(&r.Prev.Since, &r.Prev.Until)
+		if r.Prev.Asked != nil {
+			bare(&r.Prev.Asked.At)
+		}
+	}
+	return r
+}
+
+func bare(times ...*time.Time) {
+	for _, t := range times {
+		*t = t.UTC().Round(0)
+	}
+}
+
 // Claimed returns the record that [Store.Claim] writes when the key holds
 // prev, or nothing if found is false. Stores that read and write inside a
 // transaction call it; stores that claim with one expression of their engine

@@ -67,8 +67,8 @@ type Store interface {
 
 	// Delete removes the record if its version and token are those of prev. It
 	// returns a *ConflictError if one differs, and nil if the key is absent.
-	// The token of a deleted key starts again at 1: locks that are in use are
-	// not deleted, they are released.
+	// The token of a deleted key starts again at 1, unless the store keeps it
+	// elsewhere: locks that are in use are not deleted, they are released.
 	Delete(ctx context.Context, prev Record) error
 
 	// List returns records whose key begins with prefix, in the order of their
@@ -92,6 +92,21 @@ type Page struct {
 	Unreadable map[string]error
 	// Cursor continues the list, empty after the last page. It is opaque.
 	Cursor string
+}
+
+// BatchGetter is implemented by stores that read several records in one request
+// of their engine, or in few. Without it they are read one by one.
+type BatchGetter interface {
+	// GetBatch returns what Get would return for each of the keys, in their
+	// order. They need not be states of one instant. An error is one of the
+	// whole batch.
+	GetBatch(ctx context.Context, keys []string, c Consistency) ([]Lookup, error)
+}
+
+// Lookup is one answer of a [BatchGetter].
+type Lookup struct {
+	Record Record
+	Err    error // as that of Get
 }
 
 // Watcher is implemented by stores whose engine can tell that a key changed.

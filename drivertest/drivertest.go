@@ -43,6 +43,10 @@ type Harness struct {
 	// older state. The suite then waits for them to catch up, for Patience.
 	EventualReads bool
 
+	// TokensOutliveDelete says that the token of a deleted key goes on where it
+	// was, in place of starting again at 1.
+	TokensOutliveDelete bool
+
 	// TimePrecision is the unit to which Since and Until are kept, and
 	// LeasePrecision that of Lease and Heartbeat. If zero, a millisecond, which
 	// is the least that the contract allows.

@@ -14,6 +14,9 @@ type model struct {
 	key   string
 	rec   driver.Record
 	found bool
+
+	outlive bool   // tokens outlive a delete
+	deleted uint64 // the highest of them
 }
 
 // op is a kind of write of the driver's interface.
@@ -40,6 +43,7 @@ func (m *model) apply(w write) bool {
 			return false
 		}
 		m.rec, m.found = driver.Claimed(w.next, m.rec, m.found), true
+		m.rec.Token = max(m.rec.Token, m.deleted+1)
 	case opSwap:
 		if !m.found || m.rec.Version != w.prev.Version || m.rec.Token != w.prev.Token {
 			return false
@@ -48,6 +52,9 @@ func (m *model) apply(w write) bool {
 	case opDelete:
 		if m.found && (m.rec.Version != w.prev.Version || m.rec.Token != w.prev.Token) {
 			return false
+		}
+		if m.outlive {
+			m.deleted = max(m.deleted, m.rec.Token)
 		}
 		m.rec, m.found = driver.Record{}, false
 	}
@@ -68,6 +75,7 @@ func (e *env) send(t *testing.T, m *model, c driver.Store, what string, w write)
 	case opDelete:
 		err = c.Delete(t.Context(), w.prev.Clone())
 	}
+	m.outlive = e.h.TokensOutliveDelete
 	before := *m
 	ok := m.apply(w)
 	switch {

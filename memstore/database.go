@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -44,7 +43,7 @@ func (db *database) get(key string) (driver.Record, error) {
 }
 
 func (db *database) claim(next driver.Record) (now, prev driver.Record, err error) {
-	next = detach(next)
+	next = next.Detach()
 	db.mu.Lock()
 	prev, found := db.records[next.Key]
 	if found && prev.State != driver.Released {
@@ -66,7 +65,7 @@ func (db *database) claim(next driver.Record) (now, prev driver.Record, err erro
 }
 
 func (db *database) swap(prev, next driver.Record) (driver.Record, error) {
-	next = detach(next)
+	next = next.Detach()
 	db.mu.Lock()
 	stored, found := db.records[next.Key]
 	if !found || stored.Version != prev.Version || stored.Token != prev.Token {
@@ -169,33 +168,6 @@ func (db *database) remove(key string, gone func(*watch) bool) {
 		return
 	}
 	db.watches[key] = left
-}
-
-// detach returns a copy that shares no memory with the caller's and whose
-// times are what is left of them after a trip to a real database: no monotonic
-// reading, no location.
-func detach(rec driver.Record) driver.Record {
-	rec = rec.Clone()
-	bare(&rec.Since, &rec.Until)
-	for i := range rec.Requests {
-		bare(&rec.Requests[i].At)
-	}
-	if rec.Asked != nil {
-		bare(&rec.Asked.At)
-	}
-	if rec.Prev != nil {
-		bare(&rec.Prev.Since, &rec.Prev.Until)
-		if rec.Prev.Asked != nil {
-			bare(&rec.Prev.Asked.At)
-		}
-	}
-	return rec
-}
-
-func bare(times ...*time.Time) {
-	for _, t := range times {
-		*t = t.UTC().Round(0)
-	}
 }
 
 func conflict(key string, stored driver.Record, found bool) error {

@@ -129,7 +129,7 @@ func recordsV1() []driver.Record {
 	free.Key = "free"
 	all := []driver.Record{fresh, long, free}
 	for i := range all {
-		all[i] = detach(all[i])
+		all[i] = all[i].Detach()
 	}
 	return all
 }

@@ -18,32 +18,6 @@ import (
 // texts and a row keeps its size.
 const timeLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// detach returns a copy that shares no memory with rec, with its times as they
-// come back from the file: without location and monotonic reading.
-func detach(rec driver.Record) driver.Record {
-	rec = rec.Clone()
-	bare(&rec.Since, &rec.Until)
-	for i := range rec.Requests {
-		bare(&rec.Requests[i].At)
-	}
-	if rec.Asked != nil {
-		bare(&rec.Asked.At)
-	}
-	if rec.Prev != nil {
-		bare(&rec.Prev.Since, &rec.Prev.Until)
-		if rec.Prev.Asked != nil {
-			bare(&rec.Prev.Asked.At)
-		}
-	}
-	return rec
-}
-
-func bare(times ...*time.Time) {
-	for _, t := range times {
-		*t = t.UTC().Round(0)
-	}
-}
-
 // encode returns the values of columns. What decode would not understand is an
 // error here, before it is in the file.
 func encode(rec driver.Record) ([]sqldriver.Value, error) {

@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	if err := driver.CheckClaim(next); err != nil {
 		return now, prev, err
 	}
-	next = detach(next)
+	next = next.Detach()
 	look, err := s.Get(ctx, next.Key, driver.Strong)
 	if err == nil && look.State != driver.Released {
 		return now, prev, &driver.ConflictError{Key: next.Key, Current: look}
@@ -87,7 +87,7 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 	if err := driver.CheckSwap(prev, next); err != nil {
 		return driver.Record{}, err
 	}
-	next = detach(next)
+	next = next.Detach()
 	values, err := encode(next)
 	if err != nil {
 		return driver.Record{}, driver.NotApplied(driver.Permanent(err))
