@@ -35,6 +35,15 @@ TESTFLAGS ?=
 # plain `go test`) that test is skipped with a reason.
 TENURE_REQUIRE_ENGINES ?= 1
 
+# The engines of the tests, started for a command and stopped after it. With
+# TENURE_TEST_DYNAMODB=URL the tests of DynamoDB run on that endpoint instead.
+TENURE_TEST_DYNAMODB ?=
+ifeq ($(TENURE_TEST_DYNAMODB),)
+WITH_ENGINES := scripts/engines run dynoxide dynalite --
+else
+WITH_ENGINES := env TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB)
+endif
+
 # No stamp of the revision: nothing reads it from a test's binary, and git
 # refuses to give it in a checkout that belongs to another user, as in containers.
 GOFLAGS ?=
@@ -45,7 +54,7 @@ export GOFLAGS
 # alone. golangci-lint knows directories only, so it gets what go.work uses.
 MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
 # What users on other systems compile.
-PORTABLE := $(filter-out ./internal/itest/... ./bench/...,$(MODULES))
+PORTABLE := $(filter-out ./internal/itest/... ./interop/... ./bench/...,$(MODULES))
 
 .PHONY: help
 help: ## Describe the targets (default)
@@ -57,7 +66,7 @@ test: ## Build, vet and test all modules, with the race detector
 	$(GO) build work
 	$(GO) vet work
 	@# -vet=off: the line above has vetted, with all of vet's checks.
-	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) \
+	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
 		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) work
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore ./internal/itest/fence
@@ -82,8 +91,17 @@ tidy: ## Tidy go.mod and go.sum of all modules
 	scripts/tidy
 
 .PHONY: bench
-bench: ## Run the benchmarks of all modules
-	$(GO) test -run '^$$' -bench . -benchmem -p 1 work
+bench: ## Measure beside other lock clients, on one engine in one run
+	scripts/setup
+	scripts/engines run dynoxide -- $(GO) run ./bench
+
+.PHONY: gobench
+gobench: ## Run the Go benchmarks of all modules
+	$(WITH_ENGINES) $(GO) test -run '^$$' -bench . -benchmem -p 1 work
+
+.PHONY: engines
+engines: ## Install the engines of the tests; scripts/engines starts and stops them
+	scripts/engines install dynoxide dynalite
 
 .PHONY: demo
 demo: ## Show a crash and a polite end on this machine
@@ -91,6 +109,7 @@ demo: ## Show a crash and a polite end on this machine
 
 .PHONY: clean
 clean: ## Delete the installed tools and the cached test results
+	scripts/engines down
 	rm -rf $(BIN)
 	$(GO) clean -testcache
 

@@ -283,12 +283,42 @@ func present(rec driver.Record) []Tenure {
 
 // past reads the tenures with the tokens from, from-1, ... down to above to.
 func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]Tenure, error) {
-	const atOnce = 8
 	list := make([]Tenure, from-to)
-	errs := make([]error, len(list))
+	keys := make([]string, len(list))
+	for i := range list {
+		keys[i] = historyKey(name, from-uint64(i))
+	}
+	found, err := c.readAll(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for i, f := range found {
+		token := from - uint64(i)
+		list[i] = Tenure{Token: token, Unknown: true}
+		switch {
+		case errors.Is(f.Err, driver.ErrNotFound), errors.Is(f.Err, driver.ErrUnreadable):
+		case f.Err != nil:
+			errs = append(errs, f.Err)
+		case f.Record.State == driver.Past:
+			t := f.Record.Tenure(f.Record.End)
+			t.Token = token
+			list[i] = tenureOf(t)
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// readAll reads many records, in few requests where the store can do that.
+func (c *Client) readAll(ctx context.Context, keys []string) ([]driver.Lookup, error) {
+	if batch, ok := c.store.(driver.BatchGetter); ok && len(keys) > 0 {
+		return c.readBatch(ctx, batch, keys)
+	}
+	const atOnce = 8
+	found := make([]driver.Lookup, len(keys))
 	places := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
-	for i := range list {
+	for i, key := range keys {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
@@ -297,39 +327,42 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]Tenu
 		}
 		all.Go(func() {
 			defer func() { <-places }()
-			token := from - uint64(i)
-			list[i] = Tenure{Token: token, Unknown: true}
-			rec, err := c.read(ctx, historyKey(name, token))
-			switch {
-			case errors.Is(err, driver.ErrNotFound), errors.Is(err, driver.ErrUnreadable):
-			case err != nil:
-				errs[i] = err
-			case rec.State == driver.Past:
-				t := rec.Tenure(rec.End)
-				t.Token = token
-				list[i] = tenureOf(t)
-			}
+			found[i].Record, found[i].Err = c.read(ctx, key)
 		})
 	}
 	all.Wait()
-	return list, errors.Join(errs...)
+	return found, nil
+}
+
+func (c *Client) readBatch(ctx context.Context, batch driver.BatchGetter, keys []string) ([]driver.Lookup, error) {
+	var found []driver.Lookup
+	answer := make(chan protocol.Result, 1)
+	c.requests.send(unhurried, request{
+		kind: protocol.Look,
+		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+			found, err = batch.GetBatch(ctx, keys, driver.Strong)
+			if err == nil && len(found) != len(keys) {
+				err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
+			}
+			return rec, former, err
+		},
+		answer: func(res protocol.Result) { answer <- res },
+	})
+	if _, err := c.answered(ctx, answer); err != nil {
+		return nil, err // found may still be written to
+	}
+	return found, nil
 }
 
 // read reads one record. It waits as look does.
 func (c *Client) read(ctx context.Context, key string) (driver.Record, error) {
 	answer := make(chan protocol.Result, 1)
 	c.get(key, driver.Strong, func(res protocol.Result) { answer <- res })
-	select {
-	case res := <-answer:
-		if res.Err == nil && !res.Found {
-			return driver.Record{}, driver.ErrNotFound
-		}
-		return res.Record, res.Err
-	case <-ctx.Done():
-		return driver.Record{}, done(ctx)
-	case <-c.gone:
-		return driver.Record{}, ErrClosed
+	res, err := c.answered(ctx, answer)
+	if err == nil && !res.Found {
+		err = driver.ErrNotFound
 	}
+	return res.Record, err
 }
 
 // History returns the tenures of the election: see [Client.History].

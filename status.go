@@ -180,19 +180,25 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	sent := c.clock.Contender()
 	answer := make(chan protocol.Result, 1)
 	c.get(name, driver.Strong, func(res protocol.Result) { answer <- res })
+	res, err := c.answered(ctx, answer)
+	if err != nil {
+		return sighting{}, err
+	}
+	if res.Found && !protocol.Readable(res.Record) {
+		return sighting{}, unreadable(res.Record)
+	}
+	return k.saw(sent, res.Record, res.Found), nil
+}
+
+// answered waits for the result of a read: until ctx ends, or the client does.
+func (c *Client) answered(ctx context.Context, answer <-chan protocol.Result) (protocol.Result, error) {
 	select {
 	case res := <-answer:
-		if res.Err != nil {
-			return sighting{}, res.Err
-		}
-		if res.Found && !protocol.Readable(res.Record) {
-			return sighting{}, unreadable(res.Record)
-		}
-		return k.saw(sent, res.Record, res.Found), nil
+		return res, res.Err
 	case <-ctx.Done():
-		return sighting{}, done(ctx)
+		return protocol.Result{}, done(ctx)
 	case <-c.gone:
-		return sighting{}, ErrClosed
+		return protocol.Result{}, ErrClosed
 	}
 }
 

@@ -25,6 +25,9 @@ var public = []string{
 	".", "driver", "drivertest", "faultstore", "fence", "memstore", "semaphore", "shard", "tasks",
 }
 
+// onEngines is what tests of stores are written with.
+var onEngines = append(slices.Clone(public), "internal/enginetest")
+
 // zones says who may import whom: the dependencies point inwards, to driver.
 // A directory without a zone is reported, so that a new package gets its rule
 // on the day on which it is made. The longest directory wins.
@@ -34,6 +37,7 @@ var zones = []zone{
 	{dir: "driver", inTests: public},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
+	{dir: "internal/enginetest"},
 	{dir: "internal", may: []string{"driver", "internal", "internal/protocol", "internal/clock"}, inTests: public},
 	{
 		dir: ".", may: []string{"driver", "internal", "internal/protocol", "internal/clock"},
@@ -44,11 +48,11 @@ var zones = []zone{
 	{dir: "drivertest", may: []string{"driver"}, inTests: public},
 	{dir: "faultstore", may: []string{"driver"}, inTests: public},
 	{dir: "memstore", may: []string{"driver"}, inTests: public},
-	{dir: "dynamostore", may: []string{"driver"}, inTests: public, others: true},
-	{dir: "etcdstore", may: []string{"driver"}, inTests: public, others: true},
-	{dir: "pgstore", may: []string{"driver"}, inTests: public, others: true},
-	{dir: "sqlitestore", may: []string{"driver"}, inTests: public, others: true},
-	{dir: "zkstore", may: []string{"driver"}, inTests: public, others: true},
+	{dir: "dynamostore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "etcdstore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "pgstore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "sqlitestore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "zkstore", may: []string{"driver"}, inTests: onEngines, others: true},
 
 	// What any user could have written shows that the public API is enough.
 	{dir: "fence", may: []string{"."}, inTests: public},
@@ -56,6 +60,11 @@ var zones = []zone{
 	{dir: "shard", may: []string{"."}, inTests: public},
 	{dir: "tasks", may: []string{"."}, inTests: public},
 	{dir: "tenureotel", may: []string{"."}, inTests: public, others: true},
+
+	// The programs of other clients, and the tests and measurements beside them.
+	{dir: "interop", any: true, others: true},
+	{dir: "interop/dynamolock", may: []string{"interop/peer"}, others: true},
+	{dir: "interop/peer", inTests: []string{"internal/enginetest"}, others: true},
 
 	// The ends of the graph.
 	{dir: "bench", any: true, others: true},

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+func TestConformance(t *testing.T) {
+	settings := []struct {
+		name    string
+		table   TableOptions
+		options Options
+	}{
+		{"Plain", TableOptions{}, Options{}},
+		{"SortKey", TableOptions{PartitionKey: "name", SortKey: "data2"}, Options{PartitionKey: "name", SortKey: "data2", SortValue: "locks", Dialect: Dynamolock}},
+		{"Shared", TableOptions{}, Options{SharedTable: true}},
+	}
+	for _, s := range settings {
+		t.Run(s.name, func(t *testing.T) {
+			enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+				if s.options.SharedTable && e.NoTransactions {
+					t.Skipf("%s has no transactions: see TestSharedNeedsTransactions", e.Name)
+				}
+				drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+					table := newTable(t, e, &s.table)
+					return drivertest.Harness{
+						Open: func(t *testing.T) driver.Store {
+							store := open(t, e.URL, table, &s.options)
+							store.pageSize = 7
+							return store
+						},
+						EventualReads:       true,
+						TokensOutliveDelete: s.options.SharedTable,
+						TimePrecision:       time.Nanosecond,
+						LeasePrecision:      time.Nanosecond,
+						Ops:                 400,
+						PlantUnreadable: func(t *testing.T, key string) {
+							plantUnreadable(t, e.URL, table, &s.options, key)
+						},
+						Plant: func(t *testing.T, rec driver.Record) { plant(t, e.URL, table, &s.options, rec) },
+					}
+				})
+			})
+		})
+	}
+}
+
+func plantUnreadable(t *testing.T, url, table string, options *Options, key string) {
+	o, err := options.resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := o.encode(driver.Record{Key: key, Version: "planted", Owner: "o", Lease: time.Second, State: driver.Held})
+	it[o.PartitionKey], it[attrToken] = text(key), number(1)
+	it[attrLease] = &types.AttributeValueMemberN{Value: "0"}
+	if o.SortKey != "" {
+		it[o.SortKey] = text(o.SortValue)
+	}
+	plantItem(t, url, table, it)
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dynamostore keeps Tenure's records in an Amazon DynamoDB table, one
+// item for a lock.
+//
+//	cfg, err := config.LoadDefaultConfig(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	store, err := dynamostore.Open(ctx, dynamodb.NewFromConfig(cfg), "locks", nil)
+//	if err != nil {
+//		return err
+//	}
+//	client, err := tenure.New(store, nil)
+//
+// [CreateTable] makes the table. The item is that of the Amazon DynamoDB Lock
+// Client for Java, with Tenure's own attributes beside, so that a table may be
+// shared with that client, or with cirello.io/dynamolock, while a fleet moves;
+// see [Options.SharedTable] and [Options.Dialect].
+//
+// # Guarantees
+//
+//   - Every decision is a condition that DynamoDB checks together with the
+//     write. Nothing is read first and written after.
+//   - Taking a lock that is free or released, each heartbeat and each release is
+//     one request; one that finds the lock held brings the holder's record back,
+//     in the same request. The token is counted by DynamoDB.
+//   - Every error says whether the write was applied, was not, or may have been,
+//     and what to do. The SDK's retries are switched off for these calls: a
+//     second attempt of a write whose first reply was lost would take the
+//     caller's own record for another's.
+//   - A row that cannot be understood, whoever wrote it, is an error that
+//     matches [driver.ErrUnreadable], never a lock that is free.
+//   - What Tenure does not know in a row is left there.
+//
+// # What is not guaranteed
+//
+//   - Anything between regions whose replicas are eventually consistent; [Open]
+//     refuses such tables. Replicas with multi-region strong consistency are one
+//     table.
+//   - Tokens, if another client writes the table and SharedTable is not set, or
+//     if the table is restored from a backup, which has older tokens.
+//   - Locks, if the table has a time to live on an attribute of theirs.
+//   - A hint that a lock was released: DynamoDB has none, so a waiter sees it
+//     at its next look, within the client's RefreshPeriod.
+//
+// # Fencing
+//
+// A lease cannot stop a write that is on its way. [Fence] guards items of the
+// program's own one by one, [FenceItem] whole transactions.
+//
+// # Items
+//
+// A lock's item has the attributes ownerName, leaseDuration,
+// recordVersionNumber, isReleased and data of the Java client. Besides,
+// fencingToken is the token, stamp the recordVersionNumber that Tenure wrote
+// last (another one has written since if they differ), tenure a map of what else
+// a record has, tenureBefore how the tenure before ended, and tenureEnded how
+// this one did. Keys that begin with "tenure/" are not locks: the history of
+// locks, and, in a table that is shared, their tokens.
+package dynamostore

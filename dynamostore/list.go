@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// pageSize is the highest number of records in a page of List. Each page costs
+// a scan of the whole table: DynamoDB keeps no order of partition keys.
+const pageSize = 10_000
+
+// List returns the records whose key begins with prefix, in the order of their
+// keys. Each page of up to ten thousand scans the table: it reads, and DynamoDB
+// bills, every item in it, half a capacity unit for 4 kB. It is eventually
+// consistent.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Page{}, err
+	}
+	var kept []item // in order of their keys, pageSize and one at most
+	var start item
+	for {
+		out, err := call(ctx, s.client.Scan, s.scan(prefix, start))
+		if err != nil {
+			return driver.Page{}, s.fault(ctx, err)
+		}
+		for _, it := range out.Items {
+			if key := s.keyOf(it); key > cursor && !strings.HasPrefix(key, tokenPrefix) && !strings.HasPrefix(key, fencePrefix) {
+				kept = append(kept, it)
+			}
+		}
+		if start = out.LastEvaluatedKey; len(start) == 0 || len(kept) > 2*s.pageSize {
+			slices.SortFunc(kept, func(a, b item) int { return strings.Compare(s.keyOf(a), s.keyOf(b)) })
+			kept = kept[:min(len(kept), s.pageSize+1)]
+		}
+		if len(start) == 0 {
+			return s.page(kept), nil
+		}
+	}
+}
+
+// scan returns the request for the next part of the table.
+func (s *Store) scan(prefix string, start item) *dynamodb.ScanInput {
+	in := &dynamodb.ScanInput{TableName: &s.table, ExclusiveStartKey: start}
+	var conditions []string
+	in.ExpressionAttributeNames, in.ExpressionAttributeValues = map[string]string{}, item{}
+	if prefix != "" {
+		conditions = append(conditions, "begins_with(#k, :prefix)")
+		in.ExpressionAttributeNames["#k"] = s.options.PartitionKey
+		in.ExpressionAttributeValues[":prefix"] = text(prefix)
+	}
+	if s.options.SortKey != "" {
+		conditions = append(conditions, "#s = :sort")
+		in.ExpressionAttributeNames["#s"] = s.options.SortKey
+		in.ExpressionAttributeValues[":sort"] = text(s.options.SortValue)
+	}
+	if len(conditions) == 0 {
+		in.ExpressionAttributeNames, in.ExpressionAttributeValues = nil, nil
+		return in
+	}
+	filter := strings.Join(conditions, " AND ")
+	in.FilterExpression = &filter
+	return in
+}
+
+func (s *Store) keyOf(it item) string {
+	if key, ok := it[s.options.PartitionKey].(*types.AttributeValueMemberS); ok {
+		return key.Value
+	}
+	return ""
+}
+
+func (s *Store) page(items []item) driver.Page {
+	var page driver.Page
+	if len(items) > s.pageSize {
+		items = items[:s.pageSize]
+		page.Cursor = s.keyOf(items[s.pageSize-1])
+	}
+	for _, it := range items {
+		key := s.keyOf(it)
+		f, err := s.find(key, it, 0)
+		if err == nil {
+			page.Records = append(page.Records, f.rec)
+			continue
+		}
+		if page.Unreadable == nil {
+			page.Unreadable = map[string]error{}
+		}
+		page.Unreadable[key] = err
+	}
+	return page
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Dialect says how the lease duration stands in an item. It is what keeps the
+// existing lock clients from reading each other's locks; apart from it their
+// items are the same. All dialects that have a safe meaning are read, whichever
+// is written.
+type Dialect int
+
+const (
+	// Java is the dialect of the Amazon DynamoDB Lock Client for Java: whole
+	// milliseconds in decimal, "20000".
+	Java Dialect = iota
+	// Dynamolock is that of cirello.io/dynamolock: a duration of Go, "20s".
+	Dynamolock
+)
+
+func (d Dialect) String() string {
+	switch d {
+	case Java:
+		return "java"
+	case Dynamolock:
+		return "dynamolock"
+	}
+	return fmt.Sprintf("Dialect(%d)", int(d))
+}
+
+// ParseDialect returns the dialect of the given name, "java" or "dynamolock".
+func ParseDialect(name string) (Dialect, error) {
+	for _, d := range []Dialect{Java, Dynamolock} {
+		if d.String() == name {
+			return d, nil
+		}
+	}
+	return 0, fmt.Errorf("dialect %q is unknown: write %q, or %q", name, Java, Dynamolock)
+}
+
+// DefaultPartitionKey is the name of the partition key if Options.PartitionKey
+// is empty. It is the default of the Java client and of dynamolock as well.
+const DefaultPartitionKey = "key"
+
+// Options are the settings of a [Store]. The zero value is good for a table
+// that Tenure has for itself.
+type Options struct {
+	// PartitionKey is the name of the table's partition key, of type S. If
+	// empty, "key".
+	PartitionKey string
+
+	// SortKey and SortValue are the name of the table's sort key, of type S,
+	// and the value that all items of this store have there. Stores with
+	// different values share no lock. If both are empty, the table has no sort
+	// key. The Java client chooses the value lock by lock: open a store for each
+	// value that it uses.
+	SortKey, SortValue string
+
+	// Dialect is what is written. If zero, [Java]. In a table that another
+	// client uses as well it must be the one of that client: it cannot read the
+	// other, and neither waits for a lock nor takes it then, but fails.
+	Dialect Dialect
+
+	// SharedTable must be set while another lock client writes to the table, or
+	// as long as items are left there that one wrote. Such clients wipe the
+	// fencing token of an item that they take (Java), or bring back an older one
+	// (dynamolock). With SharedTable it is kept in an item of its own: taking a
+	// lock then costs a read and a transaction, two requests in place of one,
+	// and five capacity units or so in place of one. Heartbeats and releases
+	// cost what they cost without it. The engine must have TransactWriteItems.
+	//
+	// Without it, an item that another client wrote is respected and shown, and
+	// never taken: Claim and takeover return an error that says so.
+	//
+	// All users of a table should agree on it.
+	SharedTable bool
+
+	// EventualReplicas insists on a global table whose replicas are only
+	// eventually consistent. There, two processes in different regions may hold
+	// one lock at once: conditional writes are decided in their own region, and
+	// the last writer wins. It is safe only as long as all processes use one and
+	// the same region. It is read by [Open].
+	EventualReplicas bool
+}
+
+// resolve returns the options with defaults filled in, or what is wrong.
+func (o *Options) resolve() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.PartitionKey == "" {
+		r.PartitionKey = DefaultPartitionKey
+	}
+	for _, name := range []string{r.PartitionKey, r.SortKey} {
+		if ownAttributes[name] {
+			return r, fmt.Errorf("key attribute %q has the name of an attribute of a lock's item: %s", name, strings.Join(ownNames(), ", "))
+		}
+	}
+	switch {
+	case r.SortKey == "" && r.SortValue != "":
+		return r, fmt.Errorf("there is a SortValue, %q, but no SortKey: name the table's sort key", r.SortValue)
+	case r.SortKey != "" && r.SortValue == "":
+		return r, fmt.Errorf("there is a SortKey, %q, but no SortValue: DynamoDB stores no empty sort key; choose the value for the locks of this store", r.SortKey)
+	case r.SortKey == r.PartitionKey:
+		return r, fmt.Errorf("sort key and partition key are both %q", r.SortKey)
+	case len(r.SortValue) > maxSortValueLen:
+		return r, fmt.Errorf("SortValue has %d bytes: at most %d are allowed by DynamoDB", len(r.SortValue), maxSortValueLen)
+	case r.Dialect != Java && r.Dialect != Dynamolock:
+		return r, errors.New("unknown dialect: use Java or Dynamolock")
+	}
+	return r, nil
+}
+
+const maxSortValueLen = 1024

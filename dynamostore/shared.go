@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// In a table that another client writes too, the token of a lock stands in an
+// item of its own, which that client knows nothing of. It is written together
+// with the lock's item, in one transaction, whenever the holder changes, and
+// rises in it whatever the other item says.
+
+// tokenPrefix begins the keys of these items.
+const tokenPrefix = driver.OwnPrefix + "token/"
+
+// sharesToken reports whether the token of a record stands beside it. Tenure's
+// own records, such as history, are nobody else's.
+func (s *Store) sharesToken(key string) bool {
+	return s.options.SharedTable && !strings.HasPrefix(key, driver.OwnPrefix)
+}
+
+// both is a lock's record and the token beside it.
+type both struct {
+	finding
+	last uint64 // 0 if there is none yet
+}
+
+// lookBoth reads them in one request. They may be of different instants; the
+// conditions of a write on both find that out. With an error that matches
+// ErrNotFound, the token is returned all the same.
+func (s *Store) lookBoth(ctx context.Context, key string, c driver.Consistency) (both, error) {
+	items, err := s.getItems(ctx, []string{key, tokenPrefix + key}, c)
+	if err != nil {
+		return both{}, err
+	}
+	return s.findBoth(key, items)
+}
+
+func (s *Store) findBoth(key string, items map[string]item) (b both, err error) {
+	r := reader{it: items[tokenPrefix+key]}
+	if b.last = r.token(); r.err != nil {
+		return b, fmt.Errorf("item of %q: %w: %w", tokenPrefix+key, driver.ErrUnreadable, r.err)
+	}
+	b.finding, err = s.find(key, items[key], b.last)
+	return b, err
+}
+
+// claimBoth is Claim for a table that is shared: what stands there must be
+// known before the token of the lock's item can be.
+func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	stands, err := s.lookBoth(ctx, next.Key, driver.Strong)
+	prev = stands.rec
+	e := &expression{condition: isAbsent}
+	switch found := err == nil; {
+	case !found && !errors.Is(err, driver.ErrNotFound):
+		return now, driver.Record{}, driver.NotApplied(err)
+	case found && prev.State != driver.Released:
+		return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
+	case max(prev.Token, stands.last) >= driver.MaxToken:
+		return now, driver.Record{}, s.refusedClaim(next.Key, finding{rec: driver.Record{State: driver.Released, Token: driver.MaxToken}}, &driver.ConflictError{})
+	default:
+		now = driver.Claimed(next, prev, found)
+		now.Token = max(now.Token, stands.last+1)
+		e = s.options.replace(now, next.Data == nil)
+		e.condition = isAbsent
+		if found {
+			e.only(&s.options, prev)
+			// Another client releases under the version that it held under.
+			e.condition += " AND #ir = :one"
+			e.values[":one"] = text(released)
+		}
+	}
+	if err := s.writeBoth(ctx, now, e); err != nil {
+		stands, err := s.conflict(ctx, next.Key, err)
+		return driver.Record{}, driver.Record{}, s.refusedClaim(next.Key, stands, err)
+	}
+	return now.Clone(), prev, nil // they shared Data
+}
+
+// writeBoth makes an update of the lock's item and raises the token beside it
+// to that of rec, or does neither.
+func (s *Store) writeBoth(ctx context.Context, rec driver.Record, e *expression) error {
+	// Other clients list all items of a table, and fail at one that does not
+	// look like a lock.
+	token := driver.Record{Version: rec.Version, Owner: rec.Owner, Lease: rec.Lease, State: driver.Released}
+	beside := &expression{condition: "attribute_not_exists(#tk) OR #tk < :tk"}
+	beside.set = []string{"#on = :on", "#ld = :ld", "#rv = :rv", "#ir = :ir", "#tk = :tk"}
+	beside.values = item{
+		":on": text(token.Owner), ":ld": text(s.options.leaseText(token)), ":rv": text(token.Version),
+		":ir": text(released), ":tk": number(rec.Token),
+	}
+	if rec.Owner == "" {
+		beside.values[":on"] = text("tenure")
+	}
+	update := func(key string, e *expression) types.TransactWriteItem {
+		return types.TransactWriteItem{Update: &types.Update{
+			TableName: &s.table, Key: s.key(key),
+			UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
+			ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+		}}
+	}
+	_, err := call(ctx, s.client.TransactWriteItems, &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{update(rec.Key, e), update(tokenPrefix+rec.Key, beside)},
+	})
+	return err
+}

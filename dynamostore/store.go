@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Store keeps records in a table. It implements [driver.Store] and
+// [driver.BatchGetter]. All methods may be called concurrently.
+type Store struct {
+	client   *dynamodb.Client
+	table    string
+	options  Options
+	pageSize int
+	closed   atomic.Bool
+}
+
+// New returns a store on the table, and sends nothing. [Open] does the same,
+// and looks first whether the table is there and fit for locks.
+//
+// The client stays the caller's. The store switches the retries of the SDK off
+// for its own calls, whatever the client is set to: a hidden retry of a write
+// that had been applied looks like a lost race. Retries, with their limits in
+// time, are made above the store.
+func New(client *dynamodb.Client, table string, options *Options) (*Store, error) {
+	if client == nil {
+		return nil, errors.New("dynamostore: the client is nil")
+	}
+	if table == "" {
+		return nil, errors.New("dynamostore: the table has no name")
+	}
+	o, err := options.resolve()
+	if err != nil {
+		return nil, fmt.Errorf("dynamostore: %w", err)
+	}
+	return &Store{client: client, table: table, options: o, pageSize: pageSize}, nil
+}
+
+// Open is [New] for a table that must be there: it asks DynamoDB for the
+// table's description, and refuses one with other keys than the options say,
+// one that is being deleted, and a global table whose replicas are eventually
+// consistent; see [Options.EventualReplicas]. It needs the permission
+// dynamodb:DescribeTable.
+func Open(ctx context.Context, client *dynamodb.Client, table string, options *Options) (*Store, error) {
+	s, err := New(client, table, options)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.fit(&s.options); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// ready returns an error if a call must not begin.
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Close ends the use of the store. It returns at once; calls that are under way
+// go on, and the client stays open.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+// Get returns the record of key. [driver.Eventual] reads cost half of what
+// [driver.Strong] ones do.
+func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Record{}, err
+	}
+	f, err := s.look(ctx, key, c)
+	return f.rec, err
+}
+
+// finding is a record as it stands in the table.
+type finding struct {
+	rec     driver.Record
+	foreign bool // another client wrote it
+}
+
+func (s *Store) look(ctx context.Context, key string, c driver.Consistency) (finding, error) {
+	if s.sharesToken(key) {
+		both, err := s.lookBoth(ctx, key, c)
+		return both.finding, err
+	}
+	out, err := call(ctx, s.client.GetItem, &dynamodb.GetItemInput{
+		TableName: &s.table, Key: s.key(key), ConsistentRead: aws.Bool(c == driver.Strong),
+	})
+	if err != nil {
+		return finding{}, s.fault(ctx, err)
+	}
+	return s.find(key, out.Item, 0)
+}
+
+// key returns the primary key of a record.
+func (s *Store) key(key string) item {
+	it := item{s.options.PartitionKey: text(key)}
+	if s.options.SortKey != "" {
+		it[s.options.SortKey] = text(s.options.SortValue)
+	}
+	return it
+}
+
+// find returns the record of an item, if there is one. The item of another
+// client gets the token after the last one that is known: its holder is a
+// change of holders, even though it was given none.
+func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
+	if len(it) == 0 {
+		return f, fmt.Errorf("%q: %w", key, driver.ErrNotFound)
+	}
+	f.rec, f.foreign, err = s.options.decode(it)
+	if err == nil && f.foreign {
+		f.rec.Token = min(max(f.rec.Token, last), driver.MaxToken-1) + 1
+	}
+	return f, err
+}
+
+// Claim writes next if its key is absent or released: one request, and two in
+// a table that is shared.
+func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	if err := s.ready(ctx); err != nil {
+		return now, prev, driver.NotApplied(err)
+	}
+	if err := driver.CheckClaim(next); err != nil {
+		return now, prev, err
+	}
+	next = next.Detach()
+	if s.sharesToken(next.Key) {
+		return s.claimBoth(ctx, next)
+	}
+	e := s.options.claim(next)
+	out, err := call(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+		TableName: &s.table, Key: s.key(next.Key),
+		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
+		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+		ReturnValues:                        types.ReturnValueAllOld,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if err != nil {
+		stands, err := s.conflict(ctx, next.Key, err)
+		return now, prev, s.refusedClaim(next.Key, stands, err)
+	}
+	if out.Attributes[attrVersion] == nil && out.Attributes[attrStamp] == nil {
+		// Nothing, or, from an emulator, the key alone.
+		return driver.Claimed(next, prev, false), prev, nil
+	}
+	old, err := s.find(next.Key, out.Attributes, 0)
+	if err != nil {
+		// It is applied all the same: the next look shows the record that it wrote.
+		return now, prev, fmt.Errorf("claim of %q: it was applied over what cannot be understood: %v", next.Key, err) //nolint:errorlint // not ErrUnreadable: it is gone
+	}
+	prev = old.rec
+	now = driver.Claimed(next, prev, true)
+	return now.Clone(), prev, nil // they shared Data
+}
+
+// refusedClaim returns the error of a claim, given what conflict said of it.
+func (s *Store) refusedClaim(key string, stands finding, err error) error {
+	switch conflict := (*driver.ConflictError)(nil); {
+	case !errors.As(err, &conflict):
+		return err
+	case conflict.Absent:
+		return driver.NotApplied(fmt.Errorf("claim of %q: the item was deleted meanwhile; try again", key))
+	case stands.rec.State != driver.Released:
+		return err
+	case stands.foreign && !s.options.SharedTable:
+		return s.foreign(key, stands.rec)
+	case stands.rec.Token >= driver.MaxToken:
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("claim of %q: token %d cannot rise", key, stands.rec.Token)))
+	}
+	return driver.NotApplied(fmt.Errorf("claim of %q: the lock was released meanwhile; try again", key))
+}
+
+// foreign is the error of a write over what another client wrote, in a table
+// that was not said to be shared.
+func (s *Store) foreign(key string, rec driver.Record) error {
+	return driver.NotApplied(driver.Permanent(fmt.Errorf("item of %q in table %q was written by another lock client, owner %q, which keeps no fencing token: "+
+		"set SharedTable (shared=true in a URL), or stop the users of that client and delete the item", key, s.table, rec.Owner)))
+}
+
+// Swap replaces prev by next if the stored version and token are those of
+// prev: one request, which is a transaction of two items when the holder
+// changes in a table that is shared.
+func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Record{}, driver.NotApplied(err)
+	}
+	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
+	next = next.Detach()
+	e := s.options.swap(prev, next)
+	var err error
+	if s.sharesToken(next.Key) && next.Token != prev.Token {
+		err = s.writeBoth(ctx, next, e)
+	} else {
+		_, err = call(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+			TableName: &s.table, Key: s.key(next.Key),
+			UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
+			ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		})
+	}
+	if err != nil {
+		stands, err := s.conflict(ctx, next.Key, err)
+		return driver.Record{}, s.refusedSwap(prev, stands, err)
+	}
+	return next, nil
+}
+
+// refusedSwap returns the error of a swap or delete, given what conflict said
+// of it.
+func (s *Store) refusedSwap(prev driver.Record, stands finding, err error) error {
+	conflict := (*driver.ConflictError)(nil)
+	if !errors.As(err, &conflict) || conflict.Absent || stands.rec.Version != prev.Version || stands.rec.Token != prev.Token {
+		return err
+	}
+	if stands.foreign && !s.options.SharedTable {
+		return s.foreign(prev.Key, stands.rec)
+	}
+	return driver.NotApplied(fmt.Errorf("write of %q: the item changed meanwhile, or the token beside it; try again", prev.Key))
+}
+
+// Delete removes the record if its version and token are those of prev. In a
+// table that is shared the token outlives it.
+func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
+	if err := s.ready(ctx); err != nil {
+		return driver.NotApplied(err)
+	}
+	e := &expression{values: item{}}
+	e.only(&s.options, prev)
+	e.condition = isAbsent + " OR " + e.condition
+	_, err := call(ctx, s.client.DeleteItem, &dynamodb.DeleteItemInput{
+		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
+		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if err == nil {
+		return nil
+	}
+	stands, err := s.conflict(ctx, prev.Key, err)
+	if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Absent {
+		return nil
+	}
+	return s.refusedSwap(prev, stands, err)
+}
+
+// conflict turns the error of a write into what it means. If a condition did
+// not hold, that is a conflict with what stands there, which comes with the
+// error; an engine that does not send it is asked for it.
+func (s *Store) conflict(ctx context.Context, key string, err error) (stands finding, _ error) {
+	it, failed := conditionFailed(err)
+	if !failed {
+		return stands, s.fault(ctx, err)
+	}
+	if len(it) > 0 {
+		stands, err = s.find(key, it, 0)
+	}
+	if len(it) == 0 || stands.foreign && s.sharesToken(key) {
+		stands, err = s.look(ctx, key, driver.Strong)
+	}
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		return stands, &driver.ConflictError{Key: key, Absent: true}
+	case err != nil:
+		return stands, driver.NotApplied(err)
+	}
+	return stands, &driver.ConflictError{Key: key, Current: stands.rec}
+}

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// TableOptions are the settings of [CreateTable]. The zero value is good.
+type TableOptions struct {
+	// PartitionKey and SortKey are the names of the keys, which have type S. If
+	// PartitionKey is empty, "key"; if SortKey is empty, there is none.
+	PartitionKey, SortKey string
+	// DeletionProtection has DynamoDB refuse to delete the table.
+	DeletionProtection bool
+	// PointInTimeRecovery has DynamoDB keep a backup of the last 35 days, at a
+	// price for each GB. A restored table has the tokens of its time: they rise
+	// from there again, and tokens that were given out since are given out a
+	// second time.
+	PointInTimeRecovery bool
+	// Tags are put on the table.
+	Tags map[string]string
+}
+
+// CreateTable makes a table for locks, billed on demand, and waits until it can
+// be used, or until ctx is done. It returns an error that matches [ErrTableExists]
+// if there is one of that name, and leaves it as it is.
+//
+// It needs the permissions dynamodb:CreateTable and dynamodb:DescribeTable, and
+// those for what the options ask.
+func CreateTable(ctx context.Context, client *dynamodb.Client, table string, options *TableOptions) error {
+	s, err := New(client, table, nil)
+	if err != nil {
+		return err
+	}
+	var o TableOptions
+	if options != nil {
+		o = *options
+	}
+	if o.PartitionKey == "" {
+		o.PartitionKey = DefaultPartitionKey
+	}
+	if o.SortKey == o.PartitionKey || ownAttributes[o.SortKey] || ownAttributes[o.PartitionKey] {
+		return fmt.Errorf("table %q: keys %q and %q: they must differ, and be none of %s", table, o.PartitionKey, o.SortKey, strings.Join(ownNames(), ", "))
+	}
+	if _, err := call(ctx, client.CreateTable, o.input(table)); err != nil {
+		if inUse := (*types.ResourceInUseException)(nil); errors.As(err, &inUse) {
+			return fmt.Errorf("%w: %q", ErrTableExists, table)
+		}
+		return s.fault(ctx, err)
+	}
+	if err := s.awaitActive(ctx); err != nil {
+		return err
+	}
+	if !o.PointInTimeRecovery {
+		return nil
+	}
+	_, err = call(ctx, client.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
+		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+	})
+	if err != nil {
+		return fmt.Errorf("the table was created, but has no point-in-time recovery: %w", s.fault(ctx, err))
+	}
+	return nil
+}
+
+// ErrTableExists is returned by [CreateTable] if there is a table of that name.
+var ErrTableExists = errors.New("table exists already")
+
+func (o *TableOptions) input(table string) *dynamodb.CreateTableInput {
+	in := &dynamodb.CreateTableInput{TableName: &table, BillingMode: types.BillingModePayPerRequest}
+	if o.DeletionProtection {
+		in.DeletionProtectionEnabled = aws.Bool(true)
+	}
+	add := func(name string, kind types.KeyType) {
+		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &name, AttributeType: types.ScalarAttributeTypeS})
+		in.KeySchema = append(in.KeySchema, types.KeySchemaElement{AttributeName: &name, KeyType: kind})
+	}
+	add(o.PartitionKey, types.KeyTypeHash)
+	if o.SortKey != "" {
+		add(o.SortKey, types.KeyTypeRange)
+	}
+	for name, value := range o.Tags {
+		in.Tags = append(in.Tags, types.Tag{Key: &name, Value: &value})
+	}
+	return in
+}
+
+// awaitActive waits until the table can be used. A table that was just created
+// may not even be found for a moment.
+func (s *Store) awaitActive(ctx context.Context) error {
+	err := dynamodb.NewTableExistsWaiter(s.client, func(o *dynamodb.TableExistsWaiterOptions) {
+		o.MinDelay, o.MaxDelay = 100*time.Millisecond, 5*time.Second
+	}).Wait(ctx, &dynamodb.DescribeTableInput{TableName: &s.table}, 10*time.Minute)
+	if err != nil {
+		return fmt.Errorf("the table was created, but is not ready: %w", s.fault(ctx, err))
+	}
+	return nil
+}
+
+// Description is what [Describe] finds out about a table.
+type Description struct {
+	Name, Region, ARN string
+	// Status is "ACTIVE" when the table can be used.
+	Status string
+	// PartitionKey and SortKey are the names of its keys, and KeyTypes their
+	// types in that order, "S" where they are right for locks.
+	PartitionKey, SortKey string
+	KeyTypes              []string
+	// Billing is "PAY_PER_REQUEST" or "PROVISIONED", with the capacity units a
+	// second.
+	Billing                           string
+	ReadCapacity, WriteCapacity       int64
+	Class                             string // "STANDARD" or "STANDARD_INFREQUENT_ACCESS"
+	DeletionProtection                bool
+	Items, Bytes                      int64 // as of some hours ago
+	Replicas                          []string
+	EventualReplicas                  bool   // the replicas are not strongly consistent
+	TTLAttribute                      string // "" if items do not expire
+	TTLUnknown, RecoveryUnknown       bool   // could not be asked for
+	PointInTimeRecovery, StreamActive bool
+}
+
+// Describe asks DynamoDB about a table: three requests of its control plane. It
+// needs the permission dynamodb:DescribeTable; without
+// dynamodb:DescribeTimeToLive and dynamodb:DescribeContinuousBackups what they
+// tell stays unknown.
+func Describe(ctx context.Context, client *dynamodb.Client, table string) (Description, error) {
+	s, err := New(client, table, nil)
+	if err != nil {
+		return Description{}, err
+	}
+	d, err := s.describe(ctx)
+	if err != nil {
+		return Description{}, err
+	}
+	ttl, err := call(ctx, client.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+	switch {
+	case err != nil && !unanswered(err):
+		return d, s.fault(ctx, err)
+	case err != nil:
+		d.TTLUnknown = true
+	case ttl.TimeToLiveDescription != nil && (ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabled ||
+		ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabling):
+		d.TTLAttribute = aws.ToString(ttl.TimeToLiveDescription.AttributeName)
+	}
+	backups, err := call(ctx, client.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
+	switch {
+	case err != nil && !unanswered(err):
+		return d, s.fault(ctx, err)
+	case err != nil:
+		d.RecoveryUnknown = true
+	case backups.ContinuousBackupsDescription != nil && backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription != nil:
+		status := backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus
+		d.PointInTimeRecovery = status == types.PointInTimeRecoveryStatusEnabled
+	}
+	return d, nil
+}
+
+// describe makes the one request that must succeed.
+func (s *Store) describe(ctx context.Context) (Description, error) {
+	out, err := call(ctx, s.client.DescribeTable, &dynamodb.DescribeTableInput{TableName: &s.table})
+	if err != nil {
+		return Description{}, s.fault(ctx, err)
+	}
+	t := out.Table
+	if t == nil {
+		return Description{}, fmt.Errorf("dynamodb table %q: the answer has no description", s.table)
+	}
+	d := Description{
+		Name: s.table, Region: s.client.Options().Region, ARN: aws.ToString(t.TableArn), Status: string(t.TableStatus),
+		Billing: string(types.BillingModeProvisioned), Class: string(types.TableClassStandard),
+		DeletionProtection: aws.ToBool(t.DeletionProtectionEnabled),
+		Items:              aws.ToInt64(t.ItemCount), Bytes: aws.ToInt64(t.TableSizeBytes),
+		StreamActive: t.StreamSpecification != nil && aws.ToBool(t.StreamSpecification.StreamEnabled),
+	}
+	if t.BillingModeSummary != nil && t.BillingModeSummary.BillingMode != "" {
+		d.Billing = string(t.BillingModeSummary.BillingMode)
+	}
+	if t.ProvisionedThroughput != nil {
+		d.ReadCapacity, d.WriteCapacity = aws.ToInt64(t.ProvisionedThroughput.ReadCapacityUnits), aws.ToInt64(t.ProvisionedThroughput.WriteCapacityUnits)
+	}
+	if t.TableClassSummary != nil {
+		d.Class = string(t.TableClassSummary.TableClass)
+	}
+	for _, replica := range t.Replicas {
+		d.Replicas = append(d.Replicas, aws.ToString(replica.RegionName))
+	}
+	d.EventualReplicas = len(d.Replicas) > 0 && t.MultiRegionConsistency != types.MultiRegionConsistencyStrong
+	d.keys(t)
+	return d, nil
+}
+
+func (d *Description) keys(t *types.TableDescription) {
+	for _, kind := range []types.KeyType{types.KeyTypeHash, types.KeyTypeRange} {
+		for _, key := range t.KeySchema {
+			if key.KeyType != kind {
+				continue
+			}
+			name := aws.ToString(key.AttributeName)
+			if kind == types.KeyTypeHash {
+				d.PartitionKey = name
+			} else {
+				d.SortKey = name
+			}
+			i := slices.IndexFunc(t.AttributeDefinitions, func(a types.AttributeDefinition) bool { return aws.ToString(a.AttributeName) == name })
+			if i >= 0 {
+				d.KeyTypes = append(d.KeyTypes, string(t.AttributeDefinitions[i].AttributeType))
+			}
+		}
+	}
+}
+
+// unanswered reports whether a question that is not vital was refused: the
+// caller may not ask it, or the engine does not know it.
+func unanswered(err error) bool {
+	api := smithy.APIError(nil)
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode() {
+	case "AccessDeniedException", "AccessDenied", "UnauthorizedOperation", "UnknownOperationException", "ValidationException":
+		return true
+	}
+	return false
+}
+
+// fit returns an error unless the table fits the options of a store.
+func (d *Description) fit(o *Options) error {
+	problem := func(format string, args ...any) error {
+		return driver.Permanent(fmt.Errorf("dynamodb table %q: %s", d.Name, fmt.Sprintf(format, args...)))
+	}
+	switch {
+	case d.Status == string(types.TableStatusDeleting), d.Status == string(types.TableStatusArchived), d.Status == string(types.TableStatusArchiving):
+		return problem("it is %s", d.Status)
+	case d.PartitionKey != o.PartitionKey:
+		return problem("its partition key is %q, not %q; set PartitionKey (partition-key= in a URL)", d.PartitionKey, o.PartitionKey)
+	case d.SortKey != o.SortKey && d.SortKey == "":
+		return problem("it has no sort key; leave SortKey and SortValue away")
+	case d.SortKey != o.SortKey:
+		return problem("its sort key is %q, not %q; set SortKey and SortValue (sort-key= and sort-value= in a URL)", d.SortKey, o.SortKey)
+	case slices.ContainsFunc(d.KeyTypes, func(kind string) bool { return kind != "S" }):
+		return problem("its keys have the types %s; they must be S", strings.Join(d.KeyTypes, " and "))
+	case d.EventualReplicas && !o.EventualReplicas:
+		return problem("its replicas in %s are only eventually consistent: processes in two regions could hold one lock; "+
+			"use a table without replicas, or one with strong multi-region consistency, or set EventualReplicas (eventual-replicas=true in a URL) if all processes use one region",
+			strings.Join(d.Replicas, ", "))
+	case len(d.Replicas) > 0 && !d.EventualReplicas && o.SharedTable:
+		return problem("it is a global table with strong multi-region consistency, which has no transactions; SharedTable needs them")
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// site is a table, and the way to it through a wire that counts and fails.
+type site struct {
+	t     *testing.T
+	wire  *enginetest.Wire
+	table string
+	e     enginetest.DynamoDB
+}
+
+func newSite(t *testing.T, e enginetest.DynamoDB) *site {
+	t.Helper()
+	s := &site{t: t, wire: enginetest.NewWire(t, e), table: "tenure-test-" + rand.Text(), e: e}
+	client := s.dynamodb(e.URL)
+	if err := dynamostore.CreateTable(t.Context(), client, s.table, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: &s.table}); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *site) dynamodb(url string) *dynamodb.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 100
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &url, Region: "local", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		HTTPClient: &http.Client{Transport: transport},
+	})
+}
+
+// client returns a client whose requests go over the wire.
+func (s *site) client(o tenure.Options, d *dynamostore.Options) *tenure.Client {
+	s.t.Helper()
+	store, err := dynamostore.New(s.dynamodb(s.wire.URL), s.table, d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := tenure.New(store, &o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Minute)
+		defer stop()
+		if err := c.Close(ctx); err != nil {
+			s.t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+// wantRequests fails the test unless exactly these were made since the last
+// look, as in "GetItem 1, UpdateItem 2".
+func (s *site) wantRequests(what, want string) {
+	s.t.Helper()
+	if got := tell(s.wire.Counts()); got != want {
+		s.t.Errorf("%s made the requests %q, want %q", what, got, want)
+	}
+}
+
+func tell(counts map[string]int) string {
+	var all []string
+	for _, operation := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, fmt.Sprintf("%s %d", operation, counts[operation]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// calm is a client whose heartbeats do not come by themselves during a test.
+func calm(owner string) tenure.Options {
+	return tenure.Options{Owner: owner, LeaseDuration: 10 * time.Minute, Heartbeat: tenure.Manual}
+}
+
+func TestRequestsOfEachStep(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		s := newSite(t, e)
+		a, b := s.client(calm("a"), nil), s.client(calm("b"), nil)
+		ctx := t.Context()
+
+		lease, err := a.Acquire(ctx, "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("taking a free lock", "UpdateItem 1")
+
+		if err := lease.Renew(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("a heartbeat", "UpdateItem 1")
+
+		if err := lease.SetData(ctx, []byte("checkpoint")); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("writing data", "UpdateItem 1")
+
+		_, err = b.TryAcquire(ctx, "reports", nil)
+		held := (*tenure.HeldError)(nil)
+		if !errors.As(err, &held) || held.Owner != "a" || held.Token != lease.Token() {
+			t.Fatalf("the first try for a held lock: %v", err)
+		}
+		if e.NoOldOnFailure {
+			s.wantRequests("the first try for a held lock, without ALL_OLD", "GetItem 1, UpdateItem 1")
+		} else {
+			s.wantRequests("the first try for a held lock", "UpdateItem 1")
+		}
+
+		if err := lease.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("a release", "UpdateItem 1")
+
+		again, err := b.TryAcquire(ctx, "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		previous, ok := again.Previous()
+		if again.Token() != lease.Token()+1 || !ok || previous.Owner != "a" || previous.End != tenure.EndReleased || string(previous.Data) != "checkpoint" {
+			t.Errorf("the next holder has token %d after %d, and sees the previous tenure as %+v", again.Token(), lease.Token(), previous)
+		}
+		s.wantRequests("taking a released lock", "UpdateItem 1")
+		if err := again.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRequestsOfASharedTable(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	s := newSite(t, e)
+	c := s.client(calm("a"), &dynamostore.Options{SharedTable: true})
+	for i := range 2 {
+		lease, err := c.Acquire(t.Context(), "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("taking a free lock", "BatchGetItem 1, TransactWriteItems 1")
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("a heartbeat", "UpdateItem 1")
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("a release", "UpdateItem 1")
+		if lease.Token() != uint64(i+1) {
+			t.Errorf("token %d of tenure %d", lease.Token(), i+1)
+		}
+	}
+}
+
+// TestRequestsOfManyWaiters has fifty goroutines of one process wait for a lock
+// for a lease, and compares with one: they share the looks.
+func TestRequestsOfManyWaiters(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		s := newSite(t, e)
+		const lease = 3 * time.Second
+		holder := s.client(tenure.Options{Owner: "holder", LeaseDuration: 10 * time.Minute, Heartbeat: tenure.Manual}, nil)
+		for _, name := range []string{"one", "many"} {
+			held, err := holder.Acquire(t.Context(), name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := held.Release(context.WithoutCancel(t.Context())); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		looks := map[string]int{}
+		for name, waiters := range map[string]int{"one": 1, "many": 50} {
+			c := s.client(tenure.Options{Owner: name, LeaseDuration: lease}, nil)
+			s.wire.Counts()
+			ctx, stop := context.WithTimeout(t.Context(), lease)
+			var all sync.WaitGroup
+			for range waiters {
+				all.Go(func() {
+					if _, err := c.Acquire(ctx, name, nil); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("waiter for %q: %v", name, err)
+					}
+				})
+			}
+			all.Wait()
+			stop()
+			for _, n := range s.wire.Counts() {
+				looks[name] += n
+			}
+		}
+		if looks["one"] < 3 || looks["many"] > looks["one"]+2 {
+			t.Errorf("one waiter made %d requests, fifty made %d", looks["one"], looks["many"])
+		}
+		t.Logf("one waiter made %d requests, fifty made %d", looks["one"], looks["many"])
+	})
+}
+
+// lose drops the replies of the next n requests for an operation, after the
+// engine has carried them out.
+func (s *site) lose(operation string, n int32, how enginetest.Fault) {
+	var left atomic.Int32
+	left.Store(n)
+	s.wire.SetFault(func(op string) enginetest.Fault {
+		if op == operation && left.Add(-1) >= 0 {
+			return how
+		}
+		return enginetest.Pass
+	})
+}
+
+// TestLostReplies loses the reply of a write that was applied. Clients that
+// leave the retry to the SDK take their own write for another's then.
+func TestLostReplies(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		for name, how := range map[string]enginetest.Fault{"Dropped": enginetest.DropReply, "Answered500": enginetest.Answer500} {
+			t.Run(name, func(t *testing.T) {
+				s := newSite(t, e)
+				c := s.client(calm("a"), nil)
+				ctx := t.Context()
+
+				s.lose("UpdateItem", 1, how)
+				lease, err := c.Acquire(ctx, "reports", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.wire.SetFault(nil)
+				// The lost claim, and one look that finds it.
+				s.wantRequests("a claim with a lost reply", "GetItem 1, UpdateItem 1")
+				if lease.Token() != 1 || lease.Check() != nil {
+					t.Errorf("token %d, %v", lease.Token(), lease.Check())
+				}
+
+				s.lose("UpdateItem", 1, how)
+				if err := lease.Renew(ctx); err != nil {
+					t.Errorf("a heartbeat with a lost reply: %v", err)
+				}
+				s.wire.SetFault(nil)
+				if err := lease.Renew(ctx); err != nil || lease.Check() != nil {
+					t.Errorf("the heartbeat after one with a lost reply: %v, %v", err, lease.Check())
+				}
+
+				s.lose("UpdateItem", 1, how)
+				if err := lease.Release(ctx); err != nil {
+					t.Errorf("a release with a lost reply: %v", err)
+				}
+				s.wire.SetFault(nil)
+				s.wire.Counts()
+				again, err := c.TryAcquire(ctx, "reports", nil)
+				if err != nil || again.Token() != 2 {
+					t.Fatalf("after a release with a lost reply: %v", err)
+				}
+				s.wantRequests("taking the lock after that", "UpdateItem 1")
+				if err := again.Release(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// TestLostReplyOfATransaction does the same where claims are transactions.
+func TestLostReplyOfATransaction(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	s := newSite(t, e)
+	c := s.client(calm("a"), &dynamostore.Options{SharedTable: true})
+	s.lose("TransactWriteItems", 1, enginetest.DropReply)
+	lease, err := c.Acquire(t.Context(), "reports", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wire.SetFault(nil)
+	s.wantRequests("a claim with a lost reply", "BatchGetItem 2, TransactWriteItems 1")
+	if lease.Token() != 1 || lease.Check() != nil {
+		t.Errorf("token %d, %v", lease.Token(), lease.Check())
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
