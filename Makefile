@@ -58,7 +58,7 @@ PORTABLE := $(filter-out ./internal/itest/... ./interop/... ./bench/...,$(MODULE
 
 .PHONY: help
 help: ## Describe the targets (default)
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: ## Build, vet and test all modules, with the race detector
@@ -98,6 +98,10 @@ bench: ## Measure beside other lock clients, on one engine in one run
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of all modules
 	$(WITH_ENGINES) $(GO) test -run '^$$' -bench . -benchmem -p 1 work
+
+.PHONY: engines-test
+engines-test: ## Test the script that starts the engines (Linux)
+	scripts/engines-test
 
 .PHONY: engines
 engines: ## Install the engines of the tests; scripts/engines starts and stops them
