@@ -59,9 +59,7 @@ func (s *Store) lookup(key string, items map[string]item, leftOut error) driver.
 		if _, found := items[tokenPrefix+key]; !found && leftOut != nil {
 			return driver.Lookup{Err: leftOut}
 		}
-		var b both
-		b, l.Err = s.findBoth(key, items)
-		f = b.finding
+		f, l.Err = s.findBoth(key, items)
 	} else {
 		f, l.Err = s.find(key, items[key], 0)
 	}

@@ -107,14 +107,7 @@ func explain(err error) (meaning, string) {
 	if cancelled := (*types.TransactionCanceledException)(nil); errors.As(err, &cancelled) {
 		return explainCancelled(cancelled)
 	}
-	api := smithy.APIError(nil)
-	if errors.As(err, &api) {
-		status := 0
-		if response := (*smithyhttp.ResponseError)(nil); errors.As(err, &response) {
-			status = response.HTTPStatusCode()
-		}
-		return explainCode(api.ErrorCode(), api.ErrorMessage(), status)
-	}
+	// Before the codes: who hands out credentials has codes of its own.
 	if unsent := (*unsentError)(nil); errors.As(err, &unsent) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return notApplied, ""
@@ -127,6 +120,13 @@ func explain(err error) (meaning, string) {
 			return hopeless, "the region is missing or wrong; set it in the client's configuration, or AWS_REGION, or region= in the URL"
 		}
 		return notApplied, "the request was not sent"
+	}
+	if api := smithy.APIError(nil); errors.As(err, &api) {
+		status := 0
+		if response := (*smithyhttp.ResponseError)(nil); errors.As(err, &response) {
+			status = response.HTTPStatusCode()
+		}
+		return explainCode(api.ErrorCode(), api.ErrorMessage(), status)
 	}
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return notApplied, "the endpoint cannot be reached; check the region, the endpoint and the network"

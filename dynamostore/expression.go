@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -15,6 +17,7 @@ import (
 var names = map[string]string{
 	"#on": attrOwner, "#ld": attrLease, "#rv": attrVersion, "#ir": attrReleased, "#da": attrData,
 	"#tk": attrToken, "#st": attrStamp, "#te": attrTenure, "#be": attrBefore, "#en": attrEnded,
+	"#sa": keyState,
 }
 
 // written are the placeholders of what encode returns.
@@ -23,14 +26,23 @@ var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#te", "#en"
 // Conditions, each decided by the engine together with the write.
 const (
 	isAbsent = "attribute_not_exists(#k)"
-	// isFree is true of a lock that Tenure released. What another client
-	// released bears an old stamp, and history has no tenureEnded.
-	isFree = "(#ir = :one AND #st = #rv AND attribute_exists(#en) AND #tk < :max)"
+	// isFree is true of a lock that Tenure released, and of which all is
+	// understood that decides. What another client released bears an old stamp,
+	// history and states of a later version have no tenureEnded or a state.
+	isFree = "(#ir = :one AND #st = #rv AND attribute_exists(#en) AND #tk < :max AND attribute_not_exists(#te.#sa)" +
+		" AND attribute_type(#te, :map) AND attribute_type(#ld, :str) AND attribute_type(#on, :str)" +
+		" AND (attribute_not_exists(#da) OR attribute_type(#da, :bin)))"
 	// isOwn is true of what Tenure wrote under this version and token.
 	isOwn = "(#rv = :pv AND #st = :pv AND #tk = :pt)"
 	// isForeign is true of what another client wrote under this version. The
-	// token that may be there is of an earlier time.
-	isForeign = "(#rv = :pv AND (attribute_not_exists(#st) OR #st <> :pv) AND (attribute_not_exists(#tk) OR #tk <= :pt))"
+	// token that may be there is of an earlier time. Such a client releases, and
+	// changes the data with that, under the version that it held under: so those
+	// are compared as well.
+	isForeign = "#rv = :pv AND (attribute_not_exists(#st) OR #st <> :pv) AND (attribute_not_exists(#tk) OR #tk <= :pt)"
+	wasHeld   = " AND attribute_not_exists(#ir)"
+	wasFree   = " AND #ir = :one"
+	hadData   = " AND #da = :pd"
+	hadNone   = " AND attribute_not_exists(#da)"
 )
 
 // expression is an update, a condition, or an update with its condition.
@@ -91,6 +103,7 @@ func (o *Options) claim(next driver.Record) *expression {
 	e.set = append(e.set, "#tk = if_not_exists(#tk, :zero) + :inc", "#be = if_not_exists(#en, :null)")
 	e.values[":zero"], e.values[":inc"], e.values[":null"] = number(0), number(1), null
 	e.values[":one"], e.values[":max"] = text(released), number(driver.MaxToken)
+	e.values[":map"], e.values[":str"], e.values[":bin"] = text("M"), text("S"), text("B")
 	e.condition = isAbsent + " OR " + isFree
 	return e
 }
@@ -122,8 +135,22 @@ func (o *Options) swap(prev, next driver.Record) *expression {
 // only makes the expression conditional on the version and token of prev.
 func (e *expression) only(o *Options, prev driver.Record) {
 	e.condition = isOwn
-	if o.SharedTable {
-		e.condition = "(" + isOwn + " OR " + isForeign + ")"
-	}
 	e.values[":pv"], e.values[":pt"] = text(prev.Version), number(prev.Token)
+	if !o.SharedTable || prev.Beat != "" {
+		return // Tenure wrote it
+	}
+	foreign := isForeign
+	if prev.State == driver.Released {
+		foreign += wasFree
+		e.values[":one"] = text(released)
+	} else {
+		foreign += wasHeld
+	}
+	if len(prev.Data) > 0 {
+		foreign += hadData
+		e.values[":pd"] = &types.AttributeValueMemberB{Value: prev.Data}
+	} else {
+		foreign += hadNone
+	}
+	e.condition = "(" + isOwn + " OR (" + foreign + "))"
 }

@@ -65,8 +65,8 @@ const DefaultFenceAttribute = attrToken
 // items change together or because it must end with the change of holders, use
 // a [FenceItem]. One item must be guarded by the tokens of one lock alone.
 //
-// The SDK's retries may stay on for these writes: the condition holds again for
-// a write of the same token.
+// The condition holds again for a second write of the same token: the SDK's
+// retries may stay on where a write may be made twice, so not for one that adds.
 type Fence struct {
 	// Token is that of the lease under which the item is written.
 	Token uint64
@@ -89,8 +89,8 @@ func (f *Fence) attribute() string {
 
 // guard adds the condition to those of a write.
 func (f *Fence) guard(condition **string, names *map[string]string, values *map[string]types.AttributeValue) error {
-	if f.Token == 0 {
-		return errors.New("fence: the token is 0: a lease has one of 1 or more")
+	if f.Token == 0 || f.Token > driver.MaxToken {
+		return fmt.Errorf("fence: there is no token %d: a lease has one from 1 to %d", f.Token, uint64(driver.MaxToken))
 	}
 	if _, used := (*names)[fenceName]; used {
 		return errors.New("fence: the write is fenced already")
@@ -192,7 +192,9 @@ func (f Fence) Delete(in *dynamodb.DeleteItemInput) error {
 
 // Explain returns a [*StaleError] if err says that an item has seen a newer
 // token, and otherwise err itself: a condition of the caller's own may have
-// failed. Engines that send no item with a failed condition tell neither.
+// failed. Engines that send no item with a failed condition tell neither, and
+// fences of several locks in one transaction are not told apart: there, see the
+// reasons in the SDK's error.
 func (f Fence) Explain(err error) error {
 	return f.explain(err, func(item) bool { return true })
 }
@@ -248,8 +250,11 @@ func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*Fen
 	if err := s.ready(ctx); err != nil {
 		return nil, driver.NotApplied(err)
 	}
-	if token == 0 {
-		return nil, errors.New("fence: the token is 0: a lease has one of 1 or more")
+	switch {
+	case lock == "":
+		return nil, errors.New("fence: the lock has no name")
+	case token == 0 || token > driver.MaxToken:
+		return nil, fmt.Errorf("fence: there is no token %d: a lease has one from 1 to %d", token, uint64(driver.MaxToken))
 	}
 	f := &FenceItem{s: s, lock: lock, token: token}
 	// Like a released lock to those who list a table that is shared.
@@ -288,6 +293,9 @@ func (f *FenceItem) stale(ctx context.Context, err error) error {
 		return readErr
 	}
 	r := reader{it: items[fencePrefix+f.lock]}
+	if highest := r.token(); r.err != nil || highest == 0 {
+		return fmt.Errorf("item of %q: %w: it has no %s that can be read", fencePrefix+f.lock, driver.ErrUnreadable, attrToken)
+	}
 	return &StaleError{Token: f.token, Highest: max(r.token(), f.token+1), err: err}
 }
 

@@ -5,6 +5,7 @@ package dynamostore
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -32,6 +33,20 @@ func fencedWrites(client *dynamodb.Client, table string) map[string]func(t *test
 			}
 			return fenced(t, token, func(f Fence) error { return f.Update(in) }, func() error {
 				_, err := client.UpdateItem(t.Context(), in)
+				return err
+			})
+		},
+		"transact put": func(t *testing.T, token uint64) error {
+			in := &types.Put{TableName: &table, Item: item{"key": text("account")}}
+			return fenced(t, token, func(f Fence) error { return f.TransactPut(in) }, func() error {
+				_, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{{Put: in}}})
+				return err
+			})
+		},
+		"transact update": func(t *testing.T, token uint64) error {
+			in := &types.Update{TableName: &table, Key: key, UpdateExpression: aws.String("SET balance = :b"), ExpressionAttributeValues: item{":b": n("2")}}
+			return fenced(t, token, func(f Fence) error { return f.TransactUpdate(in) }, func() error {
+				_, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{{Update: in}}})
 				return err
 			})
 		},
@@ -64,6 +79,9 @@ func fenced(t *testing.T, token uint64, fence func(Fence) error, write func() er
 func TestFence(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		for name, write := range fencedWrites(connect(t, e.URL), newTable(t, e, nil)) {
+			if e.NoTransactions && strings.HasPrefix(name, "transact") {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				client, table := connect(t, e.URL), newTable(t, e, nil)
 				write = fencedWrites(client, table)[name]

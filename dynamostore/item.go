@@ -47,7 +47,8 @@ func ownNames() []string {
 }
 
 const (
-	released = "1" // the one value of isReleased on which other clients agree
+	keyState = "state" // in attrTenure: the state, where isReleased does not tell it
+	released = "1"     // the one value of isReleased on which other clients agree
 	// leaseResting is the lease of an item that must not be taken although nobody
 	// renews it. Other clients cannot parse it, and fail; one that they could
 	// parse, they would take. A reservation is not of that kind: when its time is
@@ -112,7 +113,7 @@ func (o *Options) encode(rec driver.Record) item {
 		put(more, "lease", rec.Lease.String())
 	}
 	if rec.State != driver.Held && rec.State != driver.Released {
-		put(more, "state", string(rec.State))
+		put(more, keyState, string(rec.State))
 	}
 	if rec.Priority != 0 {
 		more["priority"] = &types.AttributeValueMemberN{Value: strconv.Itoa(rec.Priority)}
@@ -205,7 +206,7 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	default:
 		// Other clients take its presence for released when they read, and the
 		// value for the condition when they write, and so never get the lock.
-		r.fail(fmt.Errorf("%s is not %q: no client agrees on what that means; remove it, or set it to %[2]q if nobody holds the lock", attrReleased, released))
+		r.fail(fmt.Errorf("%s is not %q: no client agrees on what that means; remove it", attrReleased, released))
 	}
 	if foreign {
 		rec.Owner = r.text(attrOwner, true)
@@ -216,16 +217,17 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	if rec.Owner = r.text(attrOwner, true); m.it[nobody] != nil {
 		rec.Owner = ""
 	}
-	if state := m.text("state", false); state != "" {
+	if state := m.text(keyState, false); state != "" {
 		rec.State = driver.State(state)
+	}
+	if _, ended := it[attrEnded]; rec.State == driver.Released && !ended {
+		// Nobody released it who knows how: its holder may be alive.
+		r.fail(fmt.Errorf("%s was set by hand: remove it, and free the lock with \"tenure release\"", attrReleased))
 	}
 	if rec.Token == 0 {
 		r.fail(missing(attrToken))
 	}
-	rec.Lease = m.duration("lease")
-	if rec.Lease == 0 {
-		rec.Lease = r.lease()
-	}
+	rec.Lease = r.ownLease(&m)
 	rec.Beat = m.text("beat", false)
 	rec.Heartbeat = m.duration("heartbeat")
 	rec.Priority = m.integer("priority")

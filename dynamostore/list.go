@@ -43,7 +43,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 			kept = kept[:min(len(kept), s.pageSize+1)]
 		}
 		if len(start) == 0 {
-			return s.page(kept), nil
+			return s.page(ctx, kept)
 		}
 	}
 }
@@ -79,23 +79,48 @@ func (s *Store) keyOf(it item) string {
 	return ""
 }
 
-func (s *Store) page(items []item) driver.Page {
+func (s *Store) page(ctx context.Context, items []item) (driver.Page, error) {
 	var page driver.Page
 	if len(items) > s.pageSize {
 		items = items[:s.pageSize]
 		page.Cursor = s.keyOf(items[s.pageSize-1])
 	}
+	var foreign []string
 	for _, it := range items {
 		key := s.keyOf(it)
 		f, err := s.find(key, it, 0)
-		if err == nil {
+		switch {
+		case err == nil:
 			page.Records = append(page.Records, f.rec)
-			continue
+			if f.foreign && s.sharesToken(key) {
+				foreign = append(foreign, tokenPrefix+key)
+			}
+		case page.Unreadable == nil:
+			page.Unreadable = map[string]error{key: err}
+		default:
+			page.Unreadable[key] = err
 		}
-		if page.Unreadable == nil {
-			page.Unreadable = map[string]error{}
-		}
-		page.Unreadable[key] = err
 	}
-	return page
+	return page, s.countTokens(ctx, page.Records, foreign)
+}
+
+// countTokens gives the records of other clients the token after the one beside.
+func (s *Store) countTokens(ctx context.Context, records []driver.Record, beside []string) error {
+	tokens := map[string]uint64{}
+	for keys := range slices.Chunk(beside, maxBatch) {
+		items, err := s.getItems(ctx, keys, driver.Eventual)
+		if err != nil {
+			return err
+		}
+		for key, it := range items {
+			r := reader{it: it}
+			tokens[strings.TrimPrefix(key, tokenPrefix)] = r.token()
+		}
+	}
+	for i := range records {
+		if last, found := tokens[records[i].Key]; found {
+			records[i].Token = max(records[i].Token, last+1)
+		}
+	}
+	return nil
 }

@@ -66,19 +66,31 @@ type Options struct {
 	// other, and neither waits for a lock nor takes it then, but fails.
 	Dialect Dialect
 
-	// SharedTable must be set while another lock client writes to the table, or
-	// as long as items are left there that one wrote. Such clients wipe the
-	// fencing token of an item that they take (Java), or bring back an older one
-	// (dynamolock). With SharedTable it is kept in an item of its own: taking a
-	// lock then costs a read and a transaction, two requests in place of one,
-	// and five capacity units or so in place of one. Heartbeats and releases
-	// cost what they cost without it. The engine must have TransactWriteItems.
+	// SharedTable must be set by all users of a table to which another lock client
+	// writes. Such clients wipe the fencing token of an item that they take
+	// (Java), bring back an older one (dynamolock), or delete the item (both).
+	// With SharedTable it is kept in an item of its own: taking a lock then costs
+	// a read and a transaction, two requests in place of one, and five capacity
+	// units or so in place of one. Heartbeats and releases cost what they cost
+	// without it. The engine must have TransactWriteItems.
+	//
+	// Before another client may write to a table that Tenure had for itself, take
+	// and release each lock once with SharedTable set: its token is then beside
+	// it. And set it on until Tenure was the last to write each lock's item, and
+	// none is gone: who has the token in no place begins at 1.
 	//
 	// Without it, an item that another client wrote is respected and shown, and
 	// never taken: Claim and takeover return an error that says so.
 	//
-	// All users of a table should agree on it.
+	// It must not be set on a table to which the Rust crate dynamodb_lock writes:
+	// up to version 0.4 its leases, in seconds without a unit, look like Java's in
+	// milliseconds. Those below 1000 are refused; one of 1800 seconds would be
+	// taken after 1.8.
 	SharedTable bool
+
+	// TimeToLive insists on a table whose items expire, together with
+	// SharedTable: no item of a lock may have the attribute. It is read by [Open].
+	TimeToLive bool
 
 	// EventualReplicas insists on a global table whose replicas are only
 	// eventually consistent. There, two processes in different regions may hold

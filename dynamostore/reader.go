@@ -157,6 +157,23 @@ func (r *reader) lease() time.Duration {
 	return d
 }
 
+// ownLease returns the lease of an item of Tenure's own, of which m is the map. It
+// stands there exactly if leaseDuration cannot hold it; if somebody has raised
+// that by hand, the longer one counts.
+func (r *reader) ownLease(m *reader) time.Duration {
+	exact := m.duration("lease")
+	if exact == 0 {
+		return r.lease()
+	}
+	const rounding = time.Millisecond
+	if s := r.text(attrLease, true); s != leaseResting {
+		if d := r.lease(); d >= exact+rounding {
+			return d
+		}
+	}
+	return exact
+}
+
 // foreignLease returns that of an item of another client. Which one wrote it
 // is not said in the item; what might be meant in another way is refused.
 func (r *reader) foreignLease() time.Duration {

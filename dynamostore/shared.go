@@ -30,30 +30,24 @@ func (s *Store) sharesToken(key string) bool {
 	return s.options.SharedTable && !strings.HasPrefix(key, driver.OwnPrefix)
 }
 
-// both is a lock's record and the token beside it.
-type both struct {
-	finding
-	last uint64 // 0 if there is none yet
-}
-
-// lookBoth reads them in one request. They may be of different instants; the
-// conditions of a write on both find that out. With an error that matches
-// ErrNotFound, the token is returned all the same.
-func (s *Store) lookBoth(ctx context.Context, key string, c driver.Consistency) (both, error) {
+// lookBoth reads a lock's record and the token beside it in one request. They
+// may be of different instants; the conditions of a write on both find that out.
+// With an error that matches ErrNotFound the token is returned all the same.
+func (s *Store) lookBoth(ctx context.Context, key string, c driver.Consistency) (finding, error) {
 	items, err := s.getItems(ctx, []string{key, tokenPrefix + key}, c)
 	if err != nil {
-		return both{}, err
+		return finding{}, err
 	}
 	return s.findBoth(key, items)
 }
 
-func (s *Store) findBoth(key string, items map[string]item) (b both, err error) {
+func (s *Store) findBoth(key string, items map[string]item) (finding, error) {
 	r := reader{it: items[tokenPrefix+key]}
-	if b.last = r.token(); r.err != nil {
-		return b, fmt.Errorf("item of %q: %w: %w", tokenPrefix+key, driver.ErrUnreadable, r.err)
+	last := r.token() // 0 if there is none yet
+	if r.err != nil {
+		return finding{}, fmt.Errorf("item of %q: %w: %w", tokenPrefix+key, driver.ErrUnreadable, r.err)
 	}
-	b.finding, err = s.find(key, items[key], b.last)
-	return b, err
+	return s.find(key, items[key], last)
 }
 
 // claimBoth is Claim for a table that is shared: what stands there must be
@@ -76,9 +70,6 @@ func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev dr
 		e.condition = isAbsent
 		if found {
 			e.only(&s.options, prev)
-			// Another client releases under the version that it held under.
-			e.condition += " AND #ir = :one"
-			e.values[":one"] = text(released)
 		}
 	}
 	if err := s.writeBoth(ctx, now, e); err != nil {

@@ -4,6 +4,7 @@
 package dynamostore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,9 @@ func New(client *dynamodb.Client, table string, options *Options) (*Store, error
 // table's description, and refuses one with other keys than the options say,
 // one that is being deleted, and a global table whose replicas are eventually
 // consistent; see [Options.EventualReplicas]. It needs the permission
-// dynamodb:DescribeTable.
+// dynamodb:DescribeTable. With SharedTable it also refuses a table whose items
+// expire, if it may ask for that by dynamodb:DescribeTimeToLive; see
+// [Options.TimeToLive].
 func Open(ctx context.Context, client *dynamodb.Client, table string, options *Options) (*Store, error) {
 	s, err := New(client, table, options)
 	if err != nil {
@@ -60,6 +63,11 @@ func Open(ctx context.Context, client *dynamodb.Client, table string, options *O
 	d, err := s.describe(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if s.options.SharedTable {
+		if err := s.describeTTL(ctx, &d); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.fit(&s.options); err != nil {
 		return nil, err
@@ -95,13 +103,13 @@ func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driv
 // finding is a record as it stands in the table.
 type finding struct {
 	rec     driver.Record
-	foreign bool // another client wrote it
+	foreign bool   // another client wrote it
+	last    uint64 // the token beside it, if it was read
 }
 
 func (s *Store) look(ctx context.Context, key string, c driver.Consistency) (finding, error) {
 	if s.sharesToken(key) {
-		both, err := s.lookBoth(ctx, key, c)
-		return both.finding, err
+		return s.lookBoth(ctx, key, c)
 	}
 	out, err := call(ctx, s.client.GetItem, &dynamodb.GetItemInput{
 		TableName: &s.table, Key: s.key(key), ConsistentRead: aws.Bool(c == driver.Strong),
@@ -125,6 +133,7 @@ func (s *Store) key(key string) item {
 // client gets the token after the last one that is known: its holder is a
 // change of holders, even though it was given none.
 func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
+	f.last = last
 	if len(it) == 0 {
 		return f, fmt.Errorf("%q: %w", key, driver.ErrNotFound)
 	}
@@ -237,6 +246,14 @@ func (s *Store) refusedSwap(prev driver.Record, stands finding, err error) error
 	}
 	if stands.foreign && !s.options.SharedTable {
 		return s.foreign(prev.Key, stands.rec)
+	}
+	if stands.foreign && (stands.rec.State != prev.State || !bytes.Equal(stands.rec.Data, prev.Data)) {
+		return err // released meanwhile
+	}
+	if !stands.foreign && stands.last > prev.Token {
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("item of %q in table %q has token %d, and the one of %q has %d: "+
+			"the table was restored in part, or changed by hand; set fencingToken of the first to that of the second",
+			prev.Key, s.table, prev.Token, tokenPrefix+prev.Key, stands.last)))
 	}
 	return driver.NotApplied(fmt.Errorf("write of %q: the item changed meanwhile, or the token beside it; try again", prev.Key))
 }

@@ -63,18 +63,36 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 		return s.fault(ctx, err)
 	}
 	if err := s.awaitActive(ctx); err != nil {
-		return err
+		// Not the store's marks: the table is there.
+		return fmt.Errorf("dynamodb table %q was created, but is not ready: %w", table, brief(err))
 	}
 	if !o.PointInTimeRecovery {
 		return nil
 	}
-	_, err = call(ctx, client.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
-		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-	})
-	if err != nil {
-		return fmt.Errorf("the table was created, but has no point-in-time recovery: %w", s.fault(ctx, err))
+	if err := s.startRecovery(ctx); err != nil {
+		return fmt.Errorf("dynamodb table %q was created, but has no point-in-time recovery, switch it on by hand: %w", table, brief(err))
 	}
 	return nil
+}
+
+// startRecovery switches point-in-time recovery on. A new table refuses that
+// for some time, while its backups are being made ready.
+func (s *Store) startRecovery(ctx context.Context) error {
+	const attempts, pause = 60, 2 * time.Second
+	for attempt := 1; ; attempt++ {
+		_, err := call(ctx, s.client.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
+			TableName:                        &s.table,
+			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+		})
+		if early := (*types.ContinuousBackupsUnavailableException)(nil); attempt == attempts || !errors.As(err, &early) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // ErrTableExists is returned by [CreateTable] if there is a table of that name.
@@ -102,13 +120,9 @@ func (o *TableOptions) input(table string) *dynamodb.CreateTableInput {
 // awaitActive waits until the table can be used. A table that was just created
 // may not even be found for a moment.
 func (s *Store) awaitActive(ctx context.Context) error {
-	err := dynamodb.NewTableExistsWaiter(s.client, func(o *dynamodb.TableExistsWaiterOptions) {
+	return dynamodb.NewTableExistsWaiter(s.client, func(o *dynamodb.TableExistsWaiterOptions) {
 		o.MinDelay, o.MaxDelay = 100*time.Millisecond, 5*time.Second
 	}).Wait(ctx, &dynamodb.DescribeTableInput{TableName: &s.table}, 10*time.Minute)
-	if err != nil {
-		return fmt.Errorf("the table was created, but is not ready: %w", s.fault(ctx, err))
-	}
-	return nil
 }
 
 // Description is what [Describe] finds out about a table.
@@ -147,15 +161,8 @@ func Describe(ctx context.Context, client *dynamodb.Client, table string) (Descr
 	if err != nil {
 		return Description{}, err
 	}
-	ttl, err := call(ctx, client.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
-	switch {
-	case err != nil && !unanswered(err):
-		return d, s.fault(ctx, err)
-	case err != nil:
-		d.TTLUnknown = true
-	case ttl.TimeToLiveDescription != nil && (ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabled ||
-		ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabling):
-		d.TTLAttribute = aws.ToString(ttl.TimeToLiveDescription.AttributeName)
+	if err := s.describeTTL(ctx, &d); err != nil {
+		return d, err
 	}
 	backups, err := call(ctx, client.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
 	switch {
@@ -168,6 +175,20 @@ func Describe(ctx context.Context, client *dynamodb.Client, table string) (Descr
 		d.PointInTimeRecovery = status == types.PointInTimeRecoveryStatusEnabled
 	}
 	return d, nil
+}
+
+func (s *Store) describeTTL(ctx context.Context, d *Description) error {
+	ttl, err := call(ctx, s.client.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
+	switch {
+	case err != nil && !unanswered(err):
+		return s.fault(ctx, err)
+	case err != nil:
+		d.TTLUnknown = true
+	case ttl.TimeToLiveDescription != nil && (ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabled ||
+		ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabling):
+		d.TTLAttribute = aws.ToString(ttl.TimeToLiveDescription.AttributeName)
+	}
+	return nil
 }
 
 // describe makes the one request that must succeed.
@@ -197,7 +218,10 @@ func (s *Store) describe(ctx context.Context) (Description, error) {
 		d.Class = string(t.TableClassSummary.TableClass)
 	}
 	for _, replica := range t.Replicas {
-		d.Replicas = append(d.Replicas, aws.ToString(replica.RegionName))
+		// Some descriptions list the table's own region, too.
+		if region := aws.ToString(replica.RegionName); !strings.Contains(d.ARN, ":dynamodb:"+region+":") {
+			d.Replicas = append(d.Replicas, region)
+		}
 	}
 	d.EventualReplicas = len(d.Replicas) > 0 && t.MultiRegionConsistency != types.MultiRegionConsistencyStrong
 	d.keys(t)
@@ -258,6 +282,9 @@ func (d *Description) fit(o *Options) error {
 		return problem("its replicas in %s are only eventually consistent: processes in two regions could hold one lock; "+
 			"use a table without replicas, or one with strong multi-region consistency, or set EventualReplicas (eventual-replicas=true in a URL) if all processes use one region",
 			strings.Join(d.Replicas, ", "))
+	case d.TTLAttribute != "" && o.SharedTable && !o.TimeToLive:
+		return problem("its items expire by attribute %q: an item of the other client that has it would go while Tenure holds the lock; "+
+			"switch that off, or set TimeToLive (ttl=true in a URL) if no lock has the attribute", d.TTLAttribute)
 	case len(d.Replicas) > 0 && !d.EventualReplicas && o.SharedTable:
 		return problem("it is a global table with strong multi-region consistency, which has no transactions; SharedTable needs them")
 	}

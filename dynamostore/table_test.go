@@ -92,6 +92,15 @@ func TestTableWithTTL(t *testing.T) {
 		if d, err := Describe(t.Context(), client, table); err != nil || d.TTLAttribute != "expires" {
 			t.Errorf("Describe: %+v, %v", d, err)
 		}
+		for _, tc := range []struct {
+			options Options
+			refused bool
+		}{{Options{}, false}, {Options{SharedTable: true}, true}, {Options{SharedTable: true, TimeToLive: true}, false}} {
+			_, err := Open(t.Context(), client, table, &tc.options)
+			if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), `its items expire by attribute "expires"`) {
+				t.Errorf("Open with %+v: %v", tc.options, err)
+			}
+		}
 	})
 }
 

@@ -1,0 +1,299 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// ownRow returns what Tenure writes for a lock that is free, or held, with some
+// attributes changed; nil takes one away.
+func ownRow(t *testing.T, free bool, changes item) item {
+	t.Helper()
+	o, err := (*Options)(nil).resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := held("k")
+	rec.Token = 7
+	if free {
+		rec.State, rec.End = driver.Released, driver.EndReleased
+	}
+	it := o.encode(rec)
+	it[attrToken] = number(rec.Token)
+	maps.Copy(it, changes)
+	maps.DeleteFunc(it, func(_ string, v types.AttributeValue) bool { return v == nil })
+	return it
+}
+
+// TestDamagedRows has rows of Tenure's own that somebody changed by hand, or a
+// later version wrote: none is free.
+func TestDamagedRows(t *testing.T) {
+	more := func(it item) types.AttributeValue { return &types.AttributeValueMemberM{Value: it} }
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		for i, tc := range []struct {
+			name    string
+			row     item
+			refused string // "": it is understood, and not free
+		}{
+			{"no token", ownRow(t, false, item{attrToken: nil}), "it has no fencingToken"},
+			{"no token, released", ownRow(t, true, item{attrToken: nil}), "it has no fencingToken"},
+			{"token 0", ownRow(t, false, item{attrToken: n("0")}), "it has no fencingToken"},
+			{"token beyond all", ownRow(t, true, item{attrToken: n("9223372036854775808")}), "fencingToken is 9223372036854775808"},
+			{"no map", ownRow(t, true, item{attrTenure: nil}), "it has no tenure"},
+			{"map a string", ownRow(t, true, item{attrTenure: text("x")}), "tenure is a string (S)"},
+			{"lease a number", ownRow(t, true, item{attrLease: n("20000")}), "leaseDuration is a number (N)"},
+			{"no lease", ownRow(t, true, item{attrLease: nil}), "it has no leaseDuration"},
+			{"owner a number", ownRow(t, true, item{attrOwner: n("1")}), "ownerName is a number (N)"},
+			{"no owner", ownRow(t, true, item{attrOwner: nil}), "it has no ownerName"},
+			{"data a string", ownRow(t, true, item{attrData: text("d")}), "data is a string (S)"},
+			{"freed by hand", ownRow(t, false, item{attrReleased: text("1")}), `isReleased was set by hand: remove it, and free the lock with "tenure release"`},
+			{"requests a string", ownRow(t, false, item{attrTenure: more(item{"requests": text("x")})}), "tenure.requests is a string (S)"},
+			{"of a later version", ownRow(t, true, item{attrTenure: more(item{"state": text("hibernating")})}), ""},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				key := fmt.Sprint("k", i)
+				tc.row["key"] = text(key)
+				plantItem(t, e.URL, table, tc.row)
+				store := open(t, e.URL, table, nil)
+				rec, err := store.Get(t.Context(), key, driver.Strong)
+				if tc.refused != "" && (!errors.Is(err, driver.ErrUnreadable) || !strings.Contains(err.Error(), tc.refused)) {
+					t.Errorf("Get: %+v, %v; want ErrUnreadable with %q", rec, err, tc.refused)
+				}
+				_, _, err = store.Claim(t.Context(), held(key))
+				conflict := (*driver.ConflictError)(nil)
+				if tc.refused == "" && !errors.As(err, &conflict) || tc.refused != "" && !(errors.Is(err, driver.ErrUnreadable) && errors.Is(err, driver.ErrNotApplied)) {
+					t.Errorf("Claim: %v", err)
+				}
+				if left := readItem(t, e.URL, table, item{"key": text(key)}); !reflect.DeepEqual(left, tc.row) {
+					t.Errorf("the row changed:\n%v\nto\n%v", tc.row, left)
+				}
+			})
+		}
+	})
+}
+
+// TestLeaseRaisedByHand: of two leases the longer one counts.
+func TestLeaseRaisedByHand(t *testing.T) {
+	o := Options{PartitionKey: "key"}
+	rec := held("k")
+	rec.Token, rec.Lease = 1, 1500*time.Microsecond // which Java's dialect cannot hold
+	it := o.encode(rec)
+	it["key"], it[attrToken] = text("k"), number(1)
+	for lease, want := range map[string]time.Duration{"2": rec.Lease, "600000": 10 * time.Minute, "1": rec.Lease} {
+		it[attrLease] = text(lease)
+		if got, _, err := o.decode(it); err != nil || got.Lease != want {
+			t.Errorf("with leaseDuration %q the lease is %v, %v; want %v", lease, got.Lease, err, want)
+		}
+	}
+}
+
+// TestSharedTokenIsNeverGivenTwice has a claimant that read the state of an
+// earlier time: another one was granted meanwhile, and the other client deleted
+// the row.
+func TestSharedTokenIsNeverGivenTwice(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	store := open(t, e.URL, table, &Options{SharedTable: true})
+	late := held("k")
+	late.Token = 1
+	stale := store.options.replace(late, false)
+	stale.condition = isAbsent
+	if _, _, err := store.Claim(t.Context(), held("k")); err != nil {
+		t.Fatal(err)
+	}
+	deleteItem(t, e.URL, table, item{"key": text("k")})
+	if _, failed := conditionFailed(store.writeBoth(t.Context(), late, stale)); !failed {
+		t.Error("token 1 was given a second time")
+	}
+	now, _, err := store.Claim(t.Context(), held("k"))
+	if err != nil || now.Token != 2 {
+		t.Errorf("the next claim: token %d, %v; want 2", now.Token, err)
+	}
+}
+
+// TestSharingATableThatWasOurs follows what the documentation says about the
+// order, and lets the other client wipe everything.
+func TestSharingATableThatWasOurs(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	var rec driver.Record
+	cycle := func(options *Options) {
+		t.Helper()
+		store := open(t, e.URL, table, options)
+		now, _, err := store.Claim(t.Context(), held("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := now.Clone()
+		next.Version, next.State, next.End = held("k").Version, driver.Released, driver.EndReleased
+		if rec, err = store.Swap(t.Context(), now, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		cycle(nil)
+	}
+	cycle(&Options{SharedTable: true})
+	deleteItem(t, e.URL, table, item{"key": text("k")})
+	before := rec.Token
+	if cycle(&Options{SharedTable: true}); rec.Token <= before {
+		t.Errorf("token %d after %d", rec.Token, before)
+	}
+}
+
+// TestSharedRestoredInPart says what to do where no takeover can succeed.
+func TestSharedRestoredInPart(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	store := open(t, e.URL, table, &Options{SharedTable: true})
+	now, _, err := store.Claim(t.Context(), held("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := readItem(t, e.URL, table, item{"key": text(tokenPrefix + "k")})
+	beside[attrToken] = n("5")
+	plantItem(t, e.URL, table, beside)
+	taken := held("k")
+	taken.Token = now.Token + 1
+	_, err = store.Swap(t.Context(), now, taken)
+	if !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "set fencingToken of the first to that of the second") {
+		t.Errorf("takeover: %v", err)
+	}
+}
+
+// TestReleaseUnderTheSameVersion: other clients release, and change the data
+// with that, without a new version.
+func TestReleaseUnderTheSameVersion(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	store := open(t, e.URL, table, &Options{SharedTable: true})
+	for i, meanwhile := range []item{
+		{attrReleased: text("1")},
+		{attrData: binary("after")},
+		{attrReleased: text("1"), attrData: binary("after")},
+		{attrData: nil},
+	} {
+		key := fmt.Sprint("k", i)
+		plantItem(t, e.URL, table, row(item{"key": text(key), attrData: binary("before")}))
+		seen, err := store.Get(t.Context(), key, driver.Strong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := item{"key": text(key), attrData: binary("before")}
+		maps.Copy(changes, meanwhile)
+		plantItem(t, e.URL, table, row(changes))
+		taken := held(key)
+		taken.Token, taken.Data = seen.Token+1, seen.Data
+		_, err = store.Swap(t.Context(), seen, taken)
+		if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) {
+			t.Errorf("takeover of what changed under its version, %v: %v; want a conflict", meanwhile, err)
+		}
+	}
+}
+
+// TestListOfASharedTable shows the tokens that Get does.
+func TestListOfASharedTable(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	store := open(t, e.URL, table, &Options{SharedTable: true})
+	for range 3 {
+		if _, _, err := store.Claim(t.Context(), held("k")); err != nil {
+			t.Fatal(err)
+		}
+		deleteItem(t, e.URL, table, item{"key": text("k")})
+	}
+	plantItem(t, e.URL, table, row(item{"key": text("k")}))
+	rec, err := store.Get(t.Context(), "k", driver.Strong)
+	if err != nil || rec.Token != 4 {
+		t.Fatalf("Get: %+v, %v", rec, err)
+	}
+	page, err := store.List(t.Context(), "", "")
+	if err != nil || len(page.Records) != 1 || !reflect.DeepEqual(page.Records[0], rec) {
+		t.Errorf("List: %+v, %v; want %+v", page, err, rec)
+	}
+}
+
+// TestReadsOnTheWire checks what no emulator shows: which reads are strong, and
+// what becomes of records that DynamoDB leaves out.
+func TestReadsOnTheWire(t *testing.T) {
+	var strong []bool
+	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
+		var in struct {
+			ConsistentRead bool
+			RequestItems   map[string]struct{ ConsistentRead bool }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		strong = append(strong, in.ConsistentRead || in.RequestItems["locks"].ConsistentRead)
+		fmt.Fprint(rw, `{}`)
+	})
+	shared := &Store{client: store.client, table: store.table, options: store.options}
+	shared.options.SharedTable = true
+	for _, s := range []*Store{store, shared} {
+		for _, c := range []driver.Consistency{driver.Strong, driver.Eventual} {
+			strong = nil
+			_, getErr := s.Get(t.Context(), "k", c)
+			_, batchErr := s.GetBatch(t.Context(), []string{"k", "k"}, c)
+			if !errors.Is(getErr, driver.ErrNotFound) || batchErr != nil {
+				t.Fatal(getErr, batchErr)
+			}
+			if want := []bool{c == driver.Strong, c == driver.Strong}; !reflect.DeepEqual(strong, want) {
+				t.Errorf("reads with consistency %d are strong: %v, want %v", c, strong, want)
+			}
+		}
+	}
+}
+
+func TestBatchLeftOut(t *testing.T) {
+	store := answering(t, func(rw http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(rw, `{"Responses":{"locks":[{"key":{"S":"a"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"v"}},`+
+			`{"key":{"S":"tenure/token/b"},"fencingToken":{"N":"3"}}]},"UnprocessedKeys":{"locks":{"Keys":[{"key":{"S":"c"}}]}}}`)
+	})
+	shared := &Store{client: store.client, table: store.table, options: store.options}
+	shared.options.SharedTable = true
+	for _, tc := range []struct {
+		store *Store
+		want  string // of a, b and c
+	}{{store, "[found left left]"}, {shared, "[left left left]"}} { // the token beside a may be among those left out
+		found, err := tc.store.GetBatch(t.Context(), []string{"a", "b", "c"}, driver.Strong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range found {
+			switch {
+			case f.Err == nil:
+				got = append(got, "found")
+			case errors.Is(f.Err, errLeftOut):
+				got = append(got, "left")
+			default:
+				got = append(got, f.Err.Error())
+			}
+		}
+		if fmt.Sprint(got) != tc.want {
+			t.Errorf("GetBatch: %v, want %v", got, tc.want)
+		}
+		if tc.store == shared {
+			if _, err := tc.store.Get(t.Context(), "a", driver.Strong); !errors.Is(err, errLeftOut) {
+				t.Errorf("Get: %v", err)
+			}
+		}
+	}
+}
