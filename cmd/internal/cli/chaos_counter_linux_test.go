@@ -74,8 +74,9 @@ func (s *scene) checkCounter() int {
 	return len(lines)
 }
 
-func TestTwentyAtOnce(t *testing.T) {
-	s := newScene(t)
+func TestTwentyAtOnce(t *testing.T) { eachStore(t, twentyAtOnce) }
+
+func twentyAtOnce(t *testing.T, s *scene) {
 	for i, p := range s.contend() {
 		if status := p.status(); status != 0 {
 			t.Errorf("process %d ended with status %d", i, status)
@@ -86,8 +87,9 @@ func TestTwentyAtOnce(t *testing.T) {
 	}
 }
 
-func TestTwentyAtOnceFiveKilled(t *testing.T) {
-	s := newScene(t)
+func TestTwentyAtOnceFiveKilled(t *testing.T) { eachStore(t, twentyAtOnceFiveKilled) }
+
+func twentyAtOnceFiveKilled(t *testing.T, s *scene) {
 	all := s.contend()
 	killed := map[int]bool{}
 	done := func(i int) bool {

@@ -59,45 +59,47 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
-			if tc.contain {
-				s.needContain()
-			}
-			s.write("family.sh", family)
-			s.write("heir.sh", heir)
-			first := s.start("run", "--lease", "2s", fmt.Sprintf("--contain=%t", tc.contain), "job", "--",
-				"env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
-			s.await("the family", func() bool {
-				log := s.read("log")
-				return strings.Contains(log, "job") && strings.Contains(log, "session") && strings.Contains(log, "orphan") &&
-					strings.Contains(log, "deaf") && strings.Contains(log, "main")
-			})
-			second := s.start("run", "--json", "--lease", "2s", "job", "--", "sh", s.path("heir.sh"))
-			s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
+			eachStore(t, func(t *testing.T, s *scene) {
+				t.Parallel()
+				if tc.contain {
+					s.needContain()
+				}
+				s.write("family.sh", family)
+				s.write("heir.sh", heir)
+				first := s.start("run", "--lease", "2s", fmt.Sprintf("--contain=%t", tc.contain), "job", "--",
+					"env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
+				s.await("the family", func() bool {
+					log := s.read("log")
+					return strings.Contains(log, "job") && strings.Contains(log, "session") && strings.Contains(log, "orphan") &&
+						strings.Contains(log, "deaf") && strings.Contains(log, "main")
+				})
+				second := s.start("run", "--json", "--lease", "2s", "job", "--", "sh", s.path("heir.sh"))
+				s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
 
-			tc.do(first)
-			if status := second.status(); status != 0 {
-				t.Errorf("the successor ended with status %d", status)
-			}
-			var before, after int
-			verdict := s.read("verdict")
-			if n, err := fmt.Sscan(verdict, &before, &after); n != 2 {
-				t.Fatalf("verdict %q: %v", verdict, err)
-			}
-			if before != after {
-				t.Errorf("the file grew from %d to %d bytes beside the successor", before, after)
-			}
-			if living := strings.Fields(verdict)[2:]; len(living) > 0 {
-				t.Errorf("alive when the successor began: %v", living)
-			}
-			first.signal(syscall.SIGCONT)
-			if status := first.status(); status != tc.status {
-				t.Errorf("the first one ended with status %d, want %d", status, tc.status)
-			}
-			time.Sleep(300 * time.Millisecond) // for whoever might still write
-			if now := len(s.read("log")); now != after {
-				t.Errorf("the file grew from %d to %d bytes after all", after, now)
-			}
+				tc.do(first)
+				if status := second.status(); status != 0 {
+					t.Errorf("the successor ended with status %d", status)
+				}
+				var before, after int
+				verdict := s.read("verdict")
+				if n, err := fmt.Sscan(verdict, &before, &after); n != 2 {
+					t.Fatalf("verdict %q: %v", verdict, err)
+				}
+				if before != after {
+					t.Errorf("the file grew from %d to %d bytes beside the successor", before, after)
+				}
+				if living := strings.Fields(verdict)[2:]; len(living) > 0 {
+					t.Errorf("alive when the successor began: %v", living)
+				}
+				first.signal(syscall.SIGCONT)
+				if status := first.status(); status != tc.status {
+					t.Errorf("the first one ended with status %d, want %d", status, tc.status)
+				}
+				time.Sleep(300 * time.Millisecond) // for whoever might still write
+				if now := len(s.read("log")); now != after {
+					t.Errorf("the file grew from %d to %d bytes after all", after, now)
+				}
+			})
 		})
 	}
 }
@@ -116,8 +118,9 @@ func (s *scene) needContain() {
 
 // TestStoppedPastItsLease stops a holder alone on its lock: nobody takes over,
 // and its command is ended all the same.
-func TestStoppedPastItsLease(t *testing.T) {
-	s := newScene(t)
+func TestStoppedPastItsLease(t *testing.T) { eachStore(t, stoppedPastItsLease) }
+
+func stoppedPastItsLease(t *testing.T, s *scene) {
 	s.write("family.sh", family)
 	p := s.start("run", "--lease", "1s", "job", "--", "env", "FAMILY="+s.mark, "sh", s.path("family.sh"))
 	s.await("the family", func() bool { return strings.Contains(s.read("log"), "deaf") })
@@ -138,8 +141,9 @@ func TestStoppedPastItsLease(t *testing.T) {
 
 // TestStalledReader holds a lock while nobody reads what tenure says, until
 // the pipe is full: neither heartbeats nor the command may wait for a reader.
-func TestStalledReader(t *testing.T) {
-	s := newScene(t)
+func TestStalledReader(t *testing.T) { eachStore(t, stalledReader) }
+
+func stalledReader(t *testing.T, s *scene) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +163,9 @@ func TestStalledReader(t *testing.T) {
 
 // TestClosedReader holds a lock while standard error is a pipe that nobody can
 // read any more.
-func TestClosedReader(t *testing.T) {
-	s := newScene(t)
+func TestClosedReader(t *testing.T) { eachStore(t, closedReader) }
+
+func closedReader(t *testing.T, s *scene) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

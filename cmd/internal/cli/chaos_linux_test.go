@@ -5,6 +5,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -18,6 +19,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // A scene is a folder with a store and a few processes of tenure, which a test
@@ -28,12 +35,40 @@ type scene struct {
 	t    *testing.T
 	dir  string
 	mark string
+	url  string // of the store
 }
 
 const markName = "TENURE_TEST_SCENE"
 
+// eachStore runs a test on each store that processes can share. Those that are
+// about terminals run on SQLite alone: no store knows of them.
+func eachStore(t *testing.T, test func(t *testing.T, s *scene)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newScene(t)) })
+	t.Run("dynamodb", func(t *testing.T) { test(t, newTableScene(t)) })
+}
+
+// newTableScene is a scene whose store is a table of its own on DynamoDB.
+func newTableScene(t *testing.T) *scene {
+	e := enginetest.FullDynamoDB(t)
+	s := newScene(t)
+	table := "tenure-test-" + s.mark
+	s.url = "dynamodb://" + table + "?region=local&endpoint=" + e.URL
+	if p := s.start("table", "create"); p.status() != 0 {
+		t.Fatal("there is no table")
+	}
+	client := connect(t, e)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if _, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table}); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 func newScene(t *testing.T) *scene {
 	s := &scene{t: t, dir: t.TempDir(), mark: rand.Text()}
+	s.url = "sqlite:" + s.path("locks.db")
 	t.Cleanup(func() {
 		entry := markName + "=" + s.mark
 		// What was killed a moment ago may not be gone yet.
@@ -89,7 +124,22 @@ func (s *scene) read(name string) string {
 }
 
 func (s *scene) env() []string {
-	return append(os.Environ(), markName+"="+s.mark, "TENURE_STORE=sqlite:"+s.path("locks.db"), "DIR="+s.dir)
+	return append(os.Environ(), markName+"="+s.mark, "TENURE_STORE="+s.url, "DIR="+s.dir)
+}
+
+// store opens the store, for who goes behind the back of a client.
+func (s *scene) store() driver.Store {
+	s.t.Helper()
+	at, err := storeurl.Parse(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	store, err := at.Open()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = store.Close() })
+	return store
 }
 
 // process is a tenure under test.

@@ -16,8 +16,12 @@ import (
 // leader is stopped politely, and the one that is named leads next.
 func TestHandOverByCommand(t *testing.T) {
 	t.Parallel()
+	eachStore(t, handOverByCommand)
+}
+
+func handOverByCommand(t *testing.T, s *scene) {
+	t.Parallel()
 	const heartbeat = time.Second
-	s := newScene(t)
 	// The child says when it begins, when it is told to stop, and when it has.
 	const child = `trap 'echo "stop $TENURE_OWNER" >>"$DIR/log"; sleep 0.1; echo "end $TENURE_OWNER" >>"$DIR/log"; exit 0' TERM
 		echo "begin $TENURE_OWNER" >>"$DIR/log"; while :; do sleep 0.02; done`
@@ -57,7 +61,11 @@ func TestHandOverByCommand(t *testing.T) {
 // the others are told of it.
 func TestTenAskersByCommand(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	eachStore(t, tenAskersByCommand)
+}
+
+func tenAskersByCommand(t *testing.T, s *scene) {
+	t.Parallel()
 	holder := s.start("run", "--lease", "5s", "--owner", "n0", "job", "--", "sh", "-c",
 		`trap 'while [ ! -e "$DIR/told" ]; do sleep 0.02; done; exit 0' TERM; echo >"$DIR/up"; while :; do sleep 0.02; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })

@@ -34,6 +34,7 @@ type grammar struct {
 	StepDown stepDownCmd `cmd:""`
 	Release  releaseCmd  `cmd:""`
 
+	Table  tableCmd  `cmd:""`
 	Doctor doctorCmd `cmd:""`
 	Demo   demo.Cmd  `cmd:""`
 
@@ -143,8 +144,12 @@ func explained(err error) error {
 		return fmt.Errorf("unknown command %.20q, did you mean %s", word, meant)
 	case selected == nil && unexpected:
 		return fmt.Errorf("unknown command %.20q: want one such as run, lead or status", word)
+	case selected != nil && len(selected.Children) > 0 && unexpected:
+		return fmt.Errorf("unknown word %.20q: want %s", word, parts(selected))
+	case selected != nil && len(selected.Children) > 0 && strings.HasPrefix(parse.Error(), "expected one of "):
+		return fmt.Errorf("a word is missing: want %s", parts(selected))
 	case selected != nil && unexpected && len(selected.Positional) == 0:
-		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, selected.Name)
+		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, strings.TrimPrefix(selected.FullPath(), "tenure "))
 	case selected != nil && unexpected && selected.Name != "run" && selected.Name != "lead":
 		return fmt.Errorf("unexpected argument %.20q: one NAME is all that %s takes", word, selected.Name)
 	case selected != nil && unexpected:
@@ -155,4 +160,13 @@ func explained(err error) error {
 		return errors.New(strings.TrimSuffix(parse.Error(), exclusive) + " exclude each other")
 	}
 	return err
+}
+
+// parts names the commands that a command has.
+func parts(command *kong.Node) string {
+	var all []string
+	for _, part := range command.Children {
+		all = append(all, part.FullPath())
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }

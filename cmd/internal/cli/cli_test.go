@@ -43,7 +43,7 @@ func TestHelpListsFlags(t *testing.T) {
 			continue
 		}
 		var want, have []string
-		for _, f := range command.Flags {
+		for _, f := range allFlags(command) {
 			short := ""
 			if f.Short != 0 {
 				short = "-" + string(f.Short)
@@ -56,6 +56,7 @@ func TestHelpListsFlags(t *testing.T) {
 			have = append(have, m[1]+" "+m[2])
 		}
 		slices.Sort(want)
+		want = slices.Compact(want) // of parts that share one
 		slices.Sort(have)
 		if d := cmp.Diff(want, have); d != "" {
 			t.Errorf("flags of %s (- are, + in the help):\n%s", command.Name, d)
@@ -81,6 +82,15 @@ func TestHelpListsFlags(t *testing.T) {
 			}
 		}
 	}
+}
+
+// allFlags returns the flags of a command, and of the commands that it has.
+func allFlags(command *kong.Node) []*kong.Flag {
+	all := slices.Clone(command.Flags)
+	for _, part := range command.Children {
+		all = append(all, allFlags(part)...)
+	}
+	return all
 }
 
 func TestPauseDoubles(t *testing.T) {

@@ -75,7 +75,7 @@ func candidates(words []string, locks func(store string) []string) []string {
 	}
 	var command *kong.Node
 	store := os.Getenv("TENURE_STORE")
-	names := 0 // of locks, behind the command
+	locksGiven := 0 // behind the command
 	for i := 0; i < len(before); i++ {
 		switch {
 		case command == nil && !strings.HasPrefix(before[i], "-"):
@@ -87,6 +87,12 @@ func candidates(words []string, locks func(store string) []string) []string {
 				return fitting(commands(parser), word)
 			}
 			command = parser.Model.Children[at]
+		case len(command.Children) > 0 && !strings.HasPrefix(before[i], "-"):
+			at := slices.IndexFunc(command.Children, func(n *kong.Node) bool { return n.Name == before[i] })
+			if at < 0 {
+				return nil
+			}
+			command = command.Children[at]
 		case strings.HasPrefix(before[i], "-") && command != nil:
 			flag, value, joined := strings.Cut(before[i], "=")
 			f := flagOf(command, flag)
@@ -103,7 +109,7 @@ func candidates(words []string, locks func(store string) []string) []string {
 				store = value
 			}
 		default:
-			names++
+			locksGiven++
 		}
 	}
 	switch {
@@ -124,17 +130,22 @@ func candidates(words []string, locks func(store string) []string) []string {
 		return list
 	case strings.HasPrefix(word, "-"):
 		return fitting(flags(command), word)
-	case command.Name == "completion" && names == 0:
+	case len(command.Children) > 0:
+		return fitting(names(command), word)
+	case command.Name == "completion" && locksGiven == 0:
 		return fitting(shells, word)
-	case len(command.Positional) > 0 && (names == 0 || command.Name == "status"):
+	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status"):
 		return fitting(locks(store), word)
 	}
 	return nil
 }
 
-func commands(parser *kong.Kong) []string {
+func commands(parser *kong.Kong) []string { return names(parser.Model.Node) }
+
+// names are those of the commands that a command has.
+func names(command *kong.Node) []string {
 	var list []string
-	for _, n := range parser.Model.Children {
+	for _, n := range command.Children {
 		if !n.Hidden {
 			list = append(list, n.Name)
 		}
@@ -162,7 +173,7 @@ func flagOf(command *kong.Node, word string) *kong.Flag {
 // values are those that a flag can begin with. A store is a path, mostly.
 func values(f *kong.Flag, word string) []string {
 	if f.Name == "store" {
-		return fitting([]string{"sqlite:", "memory:"}, word)
+		return fitting([]string{"sqlite:", "dynamodb://", "memory:"}, word)
 	}
 	return nil
 }

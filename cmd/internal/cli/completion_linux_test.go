@@ -58,7 +58,7 @@ func TestBashCompletes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ line, want string }{
-		{"tenure ", "completion demo doctor help history lead man release run status step-down"},
+		{"tenure ", "completion demo doctor help history lead man release run status step-down table"},
 		{"tenure st", "status step-down"},
 		{"tenure run --un", "--unless-alive"},
 		{"tenure step-down --re", "--reason"},
@@ -68,6 +68,13 @@ func TestBashCompletes(t *testing.T) {
 		{"tenure run --store=s", "sqlite:"},
 		{"tenure run --store s", "sqlite:"},
 		{"tenure run --store sqlite:da", "data.csv"},
+		{"tenure run --store d", "dynamodb://"},
+		{"tenure run --store dynamodb:", "//"},
+		{"tenure table ", "create describe policy"},
+		{"tenure table d", "describe"},
+		{"tenure table create --s", "--sort-key --store"},
+		{"tenure table --x", ""},
+		{"tenure table policy x", ""},
 		{"tenure completion z", "zsh"},
 		{"tenure help le", "lead"},
 		{"tenure run job -- cat dat", "data.csv"},

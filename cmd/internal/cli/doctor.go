@@ -56,8 +56,12 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
 	var failed error
+	var table *doctor.DynamoDB
+	if url, ok := at.DynamoDB(); ok {
+		table = &doctor.DynamoDB{Table: url.Table, Options: url.Options, Connect: at.Connect}
+	}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		File: at.File(), Open: at.Open, Options: whole,
+		File: at.File(), DynamoDB: table, Open: at.Open, Options: whole,
 		Tell: func(finding doctor.Finding) {
 			if f.Quiet && finding.Level == doctor.OK {
 				return

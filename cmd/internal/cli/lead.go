@@ -53,8 +53,8 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		t.console.say("elected for %q under token %d", t.lock, lease.Token())
 		o, err := t.hold(lease)
 		switch {
-		case errors.Is(err, guard.ErrTooLate):
-			_ = t.release(lease) // stopped until the lease was over; nothing had begun
+		case errors.Is(err, guard.ErrTooLate), errors.Is(err, guard.ErrOverdue) && !l.Once:
+			_ = t.release(lease) // stopped until the lease was over; nothing is left of what had begun
 			if t.meanwhile != nil {
 				return *t.meanwhile
 			}

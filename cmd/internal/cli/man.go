@@ -58,7 +58,7 @@ var (
 	// variable.
 	entry = regexp.MustCompile(`^  (\S+(?: \S+)*)(?:  +(\S.*))?$`)
 	// flagEntry is the same for a flag.
-	flagEntry = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?: [A-Z]+)?)(?: +(\S.*))?$`)
+	flagEntry = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?: [A-Z=]+)?)(?: +(\S.*))?$`)
 	// more is a further line of the explanation.
 	more = regexp.MustCompile(`^ {7,}(\S.*)$`)
 )

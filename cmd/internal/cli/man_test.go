@@ -33,7 +33,7 @@ func TestManual(t *testing.T) {
 			continue
 		}
 		for _, n := range parser.Model.Children {
-			for _, f := range n.Flags {
+			for _, f := range allFlags(n) {
 				if n.Name != name {
 					continue
 				}

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure/cmd/internal/guard"
@@ -50,6 +51,9 @@ func (r *runCmd) Run(c *console, rest operands) error {
 			return ended(o.status())
 		}
 		_ = t.release(lease)
+		if errors.Is(err, guard.ErrOverdue) { // it may have begun: a second time would be one too many
+			return failed(statusLost, fmt.Errorf("the lease of %q was lost: %w", t.lock, err))
+		}
 		if !errors.Is(err, guard.ErrTooLate) {
 			return cannotRun(err)
 		}

@@ -5,6 +5,7 @@ package cli_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,12 +49,25 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", home)
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("HELP", help)
+			env.Setenv("STORE", "sqlite:"+filepath.Join(env.WorkDir, "locks.db"))
 			env.Setenv("LONG", strings.Repeat("n", 10<<10))
 			env.Setenv("CONTROL", "a\nb")
 			return os.Mkdir(home, 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Condition: onStore("sqlite"),
 	})
+}
+
+// onStore returns the condition that has the name of the store on which a
+// script runs.
+func onStore(store string) func(string) (bool, error) {
+	return func(name string) (bool, error) {
+		if name != "sqlite" && name != "dynamodb" {
+			return false, fmt.Errorf("unknown condition %q", name)
+		}
+		return name == store, nil
+	}
 }
 
 // exits runs a program and compares its exit status:

@@ -36,6 +36,8 @@ type Finding struct {
 type Patient struct {
 	// File is the database file, if the store is one.
 	File string
+	// DynamoDB is the table, if the store is one.
+	DynamoDB *DynamoDB
 	// Open opens the store; it is called twice.
 	Open func() (driver.Store, error)
 	// Options are a client's, with their defaults.
@@ -66,6 +68,9 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	}
 	if p.File != "" {
 		p.file()
+	}
+	if p.DynamoDB != nil {
+		p.table(ctx)
 	}
 	store, err := p.open(ctx)
 	if err != nil {

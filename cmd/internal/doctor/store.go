@@ -44,7 +44,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 			<-time.After(busyPause) // a store may say so at once
 			continue
 		}
-		p.Tell(Finding{"store", Bad, "cannot be written: " + err.Error(), "see who blocks it below, and its permissions"})
+		p.Tell(Finding{"store", Bad, "cannot be written: " + err.Error(), p.writeAdvice()})
 		return errors.Is(err, driver.ErrNotApplied), err
 	}
 	defer func() {
@@ -53,6 +53,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 		}
 	}()
 	var writes, reads []time.Duration
+	var refused error
 	for range samples {
 		next := rec
 		next.Version = rand.Text()
@@ -61,6 +62,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 		now, err := store.Swap(ctx, rec, next)
 		if err != nil {
 			if errors.Is(err, driver.ErrNotApplied) && ctx.Err() == nil {
+				refused = err
 				continue // somebody else was writing
 			}
 			p.Tell(Finding{"store", Bad, "a record cannot be renewed: " + err.Error(), "a heartbeat is such a write"})
@@ -77,14 +79,40 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 		reads = append(reads, time.Since(sent))
 	}
 	if len(writes) == 0 {
-		p.Tell(Finding{"store", Bad, "no heartbeat came through: somebody else writes all the time", "see who blocks it below"})
+		p.Tell(Finding{"store", Bad, "no heartbeat came through: " + refused.Error(), p.writeAdvice()})
 		return true, nil
 	}
 	p.Tell(Finding{"store", OK, "can be read and written", ""})
 	p.Tell(judge(measure(writes), p.Options))
 	p.Tell(Finding{"latency", OK, fmt.Sprintf("reads take %v", measure(reads)), ""})
+	p.looks(ctx, store, rec.Key)
 	rec = p.bell(ctx, store, rec)
 	return false, nil
+}
+
+func (p *Patient) writeAdvice() string {
+	if p.DynamoDB != nil {
+		return "mend that first"
+	}
+	return "see who blocks it below, and its permissions"
+}
+
+// looks measures the reads that may be a little behind, where they are not as
+// the others.
+func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
+	if p.DynamoDB == nil {
+		return
+	}
+	var looks []time.Duration
+	for range samples {
+		sent := time.Now()
+		if _, err := store.Get(ctx, key, driver.Eventual); err != nil && !errors.Is(err, driver.ErrNotFound) {
+			p.Tell(Finding{"latency", Warn, "an eventually consistent read failed: " + err.Error(), "who waits looks in this way: try again"})
+			return
+		}
+		looks = append(looks, time.Since(sent))
+	}
+	p.Tell(Finding{"latency", OK, fmt.Sprintf("eventually consistent reads take %v; who waits makes one every %v", measure(looks), p.Options.RefreshPeriod), ""})
 }
 
 func measure(all []time.Duration) latency {

@@ -24,6 +24,11 @@ var (
 	// ErrTooLate is returned when the first limits had passed before the command was started.
 	ErrTooLate = errors.New("deadline passed before the command was started")
 
+	// ErrOverdue is returned when the limits passed while the guardian was starting the
+	// command, and it was killed for that. It is not known whether the command had begun;
+	// nothing is left running.
+	ErrOverdue = errors.New("deadline passed while the command was being started")
+
 	// ErrUnsupported is returned where this system cannot do what was asked for.
 	ErrUnsupported = errors.New("not supported on this system")
 

@@ -72,7 +72,8 @@ var underway atomic.Bool
 
 // Start runs a command under guard until the first limits at most; [Guard.Extend] gives it
 // longer. It returns once the command is running. On an error nothing is left running:
-// see [ErrNotFound], [ErrCannotRun], [ErrContain], [ErrTooLate], [ErrBusy], [ErrGuardian].
+// see [ErrNotFound], [ErrCannotRun], [ErrContain], [ErrTooLate], [ErrOverdue], [ErrBusy],
+// [ErrGuardian].
 func Start(cmd Command, first Limits) (*Guard, error) {
 	if err := first.check(); err != nil {
 		return nil, err
@@ -245,6 +246,10 @@ func (g *Guard) run(subreaper subreaper) {
 		}
 	}
 	killed := g.reason != Ended || g.ended && g.status.Signaled()
+	unstarted := fmt.Errorf("%w: it ended before it had started the command", ErrGuardian)
+	if g.reason == Overdue {
+		unstarted = ErrOverdue
+	}
 	g.mu.Unlock()
 	if g.tty != nil {
 		g.tty.reclaim()
@@ -257,7 +262,7 @@ func (g *Guard) run(subreaper subreaper) {
 	notifier.Wait()
 	subreaper.restore()
 	select {
-	case g.started <- fmt.Errorf("%w: it ended before it had started the command", ErrGuardian):
+	case g.started <- unstarted:
 	default: // it has answered
 	}
 	underway.Store(false)

@@ -7,11 +7,14 @@
 package storeurl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
@@ -23,6 +26,7 @@ type Location struct {
 	url     string
 	file    string // of an SQLite store
 	private bool
+	dynamo  *opener // of a store on DynamoDB
 	open    func() (driver.Store, error)
 }
 
@@ -37,12 +41,13 @@ type scheme struct {
 func schemes() []scheme {
 	return []scheme{
 		{"sqlite", "sqlite:PATH", parseSQLite},
+		{"dynamodb", "dynamodb://TABLE?region=REGION", parseDynamoDB},
 		{"memory", "memory:", parseMemory},
 	}
 }
 
 // planned are schemes that have a name already.
-var planned = []string{"dynamodb", "postgres", "etcd", "zookeeper"}
+var planned = []string{"postgres", "etcd", "zookeeper"}
 
 // Parse returns the location that a URL names. It looks at nothing but the
 // text; an error is the fault of whoever wrote it. Errors never quote what may
@@ -60,7 +65,7 @@ func Parse(url string) (Location, error) {
 		if s.name == name {
 			l, err := s.parse(rest)
 			if err != nil {
-				return Location{}, fmt.Errorf("store URL %q: %w", url, err)
+				return Location{}, fmt.Errorf("store URL %q: %w", shown(url), err)
 			}
 			return l, nil
 		}
@@ -77,7 +82,24 @@ func usage() string {
 	for _, s := range schemes() {
 		all = append(all, s.usage)
 	}
-	return strings.Join(all, " or ")
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+}
+
+// shown returns a URL without what may be nobody's business: a user, and the
+// parameters. A path has neither.
+func shown(url string) string {
+	name, rest, _ := strings.Cut(url, ":")
+	if name == "sqlite" {
+		return url
+	}
+	rest, _, more := strings.Cut(rest, "?")
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		rest = "//…@" + rest[i+1:]
+	}
+	if more {
+		rest += "?…"
+	}
+	return name + ":" + rest
 }
 
 func parseSQLite(path string) (Location, error) {
@@ -118,14 +140,39 @@ func parseMemory(rest string) (Location, error) {
 }
 
 // URL returns the URL of the location, with an absolute path: it means the
-// same to a process in another folder.
-func (l Location) URL() string { return l.url }
+// same to a process in another folder. Once a store on DynamoDB was opened, it
+// has the region and the endpoint, too, that the environment has named: a
+// command may have another environment, and a table elsewhere has other locks.
+func (l Location) URL() string {
+	if l.dynamo != nil {
+		return l.dynamo.url()
+	}
+	return l.url
+}
 
 // Private says that no other process can come to the store.
 func (l Location) Private() bool { return l.private }
 
 // File returns the file that the store is kept in, "" if it is in none.
 func (l Location) File() string { return l.file }
+
+// DynamoDB returns what the URL says of a store on DynamoDB, and whether it is
+// one.
+func (l Location) DynamoDB() (DynamoDB, bool) {
+	if l.dynamo == nil {
+		return DynamoDB{}, false
+	}
+	return l.dynamo.d, true
+}
+
+// Connect returns a client for the store, which must be on DynamoDB. It says
+// what credentials or a region are missing, and sends DynamoDB nothing.
+func (l Location) Connect(ctx context.Context) (*dynamodb.Client, error) {
+	if l.dynamo == nil {
+		return nil, errors.New("not a store on DynamoDB")
+	}
+	return l.dynamo.connect(ctx)
+}
 
 // Open opens the store. An error of Open is about the store, not the URL.
 func (l Location) Open() (driver.Store, error) { return l.open() }

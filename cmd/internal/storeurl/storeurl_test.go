@@ -36,8 +36,8 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
-		{"", "store URL is empty: write sqlite:PATH or memory:"},
-		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH or memory:`},
+		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION or memory:"},
+		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION or memory:`},
 		{"/tmp/locks.db", `store URL "/tmp/locks.db" has no scheme`},
 		{"./a:b", `store URL "./a:b" has no scheme`},
 		{`C:\locks.db`, `has no scheme`},
@@ -46,12 +46,11 @@ func TestParseRefuses(t *testing.T) {
 		{"sqlite://locks.db", "there is no host"},
 		{"sqlite:a\x00b", "zero byte"},
 		{"memory:x", "nothing follows the colon"},
-		{"dynamodb://table?region=eu-central-1", `store scheme "dynamodb" is not in this build yet: write sqlite:PATH or memory:`},
 		{"postgres://u:secret@h/d", `store scheme "postgres" is not in this build yet`},
 		{"postgresql://u:secret@h/d", `store scheme "postgresql" is not in this build yet`},
 		{"etcd://h:1,g:2", `store scheme "etcd" is not in this build yet`},
 		{"zookeeper://h:1/p", `store scheme "zookeeper" is not in this build yet`},
-		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH or memory: (not in this build yet: dynamodb, postgres, etcd, zookeeper)`},
+		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION or memory: (not in this build yet: postgres, etcd, zookeeper)`},
 	} {
 		_, err := storeurl.Parse(tc.url)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -29,7 +29,7 @@ _tenure() {
 	local cut=${word%"${word##*[=:]}"}
 	[[ $COMP_WORDBREAKS == *[=:]* ]] || cut=
 	COMPREPLY=("${list[@]#"$cut"}")
-	if ((${#COMPREPLY[@]} == 1)) && [[ ${COMPREPLY[0]} == *: ]]; then
+	if ((${#COMPREPLY[@]} == 1)) && [[ ${COMPREPLY[0]} == *[:/] ]]; then
 		compopt -o nospace
 	fi
 	if ((${#COMPREPLY[@]} == 0)); then

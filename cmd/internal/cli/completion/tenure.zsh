@@ -17,8 +17,8 @@ _tenure() {
 	list=("${(@f)$(${words[1]} __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
 	list=(${list:#})
 	if ((${#list})); then
-		compadd -S '' -- ${(M)list:#*:}
-		compadd -- ${list:#*:}
+		compadd -S '' -- ${(M)list:#*[:/]}
+		compadd -- ${list:#*[:/]}
 	else
 		compset -P 'sqlite:'
 		_files

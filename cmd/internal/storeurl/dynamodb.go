@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/dynamostore"
+)
+
+// DynamoDB is what the URL of a store on DynamoDB says:
+//
+//	dynamodb://TABLE?region=REGION&endpoint=URL
+type DynamoDB struct {
+	Table   string
+	Region  string // "": the environment's, or the profile's
+	Profile string // "": the environment's
+	// Endpoint is the base URL of the service, "" for that of AWS in the region,
+	// or one that the environment or the profile names.
+	Endpoint string
+	Options  dynamostore.Options
+}
+
+// parameters are those of a URL, in the order in which they are written.
+var parameters = []string{
+	"region", "endpoint", "profile", "dialect", "shared", "partition-key", "sort-key", "sort-value", "eventual-replicas", "ttl",
+}
+
+// What the parts of a URL may be made of. Those of a table are DynamoDB's own
+// rule; those of a region would make a host of it.
+var (
+	tableName  = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	regionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
+	tableARN   = regexp.MustCompile(`^arn:[^:]+:dynamodb:([^:]*):[^:]*:table/([^/?]+)$`)
+)
+
+func parseDynamoDB(rest string) (Location, error) {
+	d, err := readDynamoDB(rest)
+	if err != nil {
+		return Location{}, err
+	}
+	at := &opener{d: d}
+	return Location{dynamo: at, open: func() (driver.Store, error) {
+		store, err := at.open()
+		if err != nil {
+			return nil, err // not the nil *Store in an interface
+		}
+		return store, nil
+	}}, nil
+}
+
+// readDynamoDB reads what follows the colon. It does not leave that to net/url,
+// which takes what is wrong here for a port, or for a fragment.
+func readDynamoDB(rest string) (DynamoDB, error) {
+	const write = "write dynamodb://TABLE?region=REGION"
+	rest, slashes := strings.CutPrefix(rest, "//")
+	table, query, _ := strings.Cut(rest, "?")
+	d := DynamoDB{Table: table}
+	arn := tableARN.FindStringSubmatch(table)
+	switch {
+	case !slashes || table == "":
+		return d, errors.New("the table is missing: " + write)
+	case arn != nil:
+		return d, fmt.Errorf("an ARN stands where the table's name belongs: write dynamodb://%s?region=%s", arn[2], arn[1])
+	case strings.Contains(table, "@"):
+		return d, errors.New("a user or a password stands in it: credentials come from AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role; " + write)
+	case strings.HasPrefix(table, "localhost"), strings.Contains(table, ":"):
+		return d, errors.New("a host or a port stands where the table's name belongs: write dynamodb://TABLE?region=REGION&endpoint=http://HOST:PORT")
+	case strings.Contains(table, "/"):
+		return d, errors.New("a path follows the table's name: leave it out, and " + write)
+	case strings.Contains(rest, "#"):
+		return d, errors.New(`it has a "#": write %23 in its place`)
+	case !tableName.MatchString(table):
+		return d, fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return d, errors.New(`what follows "?" cannot be read: write NAME=VALUE&NAME=VALUE, with %25 for "%" and %3B for ";"`)
+	}
+	for name, all := range values {
+		switch {
+		case !slices.Contains(parameters, name):
+			return d, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(parameters, ", "))
+		case len(all) > 1:
+			return d, fmt.Errorf("%s= is there %d times: write it once", name, len(all))
+		case all[0] == "":
+			return d, fmt.Errorf("%s= has no value: write one, or leave it out", name)
+		}
+	}
+	return d, d.set(values)
+}
+
+// set takes the parameters, each of which is there once at the most.
+func (d *DynamoDB) set(values url.Values) (err error) {
+	d.Region, d.Profile = values.Get("region"), values.Get("profile")
+	if d.Region != "" && !regionName.MatchString(d.Region) {
+		return fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", d.Region)
+	}
+	if d.Endpoint, err = endpoint(values.Get("endpoint")); err != nil {
+		return err
+	}
+	o := dynamostore.Options{
+		PartitionKey: values.Get("partition-key"), SortKey: values.Get("sort-key"), SortValue: values.Get("sort-value"),
+	}
+	if (o.SortKey == "") != (o.SortValue == "") {
+		return errors.New("sort-key= and sort-value= go together: the name of the table's sort key, and the value that the locks of this store have there")
+	}
+	if name := values.Get("dialect"); name != "" {
+		if o.Dialect, err = dynamostore.ParseDialect(name); err != nil {
+			return errors.New("dialect= is neither java nor dynamolock: leave it out, or write that of the other lock client of this table")
+		}
+	}
+	for name, to := range map[string]*bool{"shared": &o.SharedTable, "eventual-replicas": &o.EventualReplicas, "ttl": &o.TimeToLive} {
+		switch values.Get(name) {
+		case "", "false":
+		case "true":
+			*to = true
+		default:
+			return fmt.Errorf("%s= is neither true nor false", name)
+		}
+	}
+	if o.PartitionKey == dynamostore.DefaultPartitionKey {
+		o.PartitionKey = ""
+	}
+	d.Options = o
+	// It sends nothing: it says which options there cannot be.
+	if _, err := dynamostore.New(dynamodb.New(dynamodb.Options{}), d.Table, &o); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "dynamostore: "))
+	}
+	return nil
+}
+
+// endpoint returns a base URL as all write it.
+func endpoint(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	const write = "write endpoint=http://HOST:PORT or endpoint=https://HOST"
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return "", errors.New("endpoint= is no address of a server: " + write)
+	case u.User != nil:
+		return "", errors.New("endpoint= has a user or a password: leave it out, " + write)
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return "", errors.New(`endpoint= ends with a "?" or "#" of its own: ` + write)
+	}
+	u.Host = strings.ToLower(u.Host)
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// URL returns the URL that says the same: what is a default is left out, and
+// the rest stands in one order.
+func (d DynamoDB) URL() string {
+	values := map[string]string{
+		"region": d.Region, "endpoint": d.Endpoint, "profile": d.Profile,
+		"partition-key": d.Options.PartitionKey, "sort-key": d.Options.SortKey, "sort-value": d.Options.SortValue,
+	}
+	if d.Options.Dialect != dynamostore.Java {
+		values["dialect"] = d.Options.Dialect.String()
+	}
+	if d.Options.SharedTable {
+		values["shared"] = "true"
+	}
+	if d.Options.EventualReplicas {
+		values["eventual-replicas"] = "true"
+	}
+	if d.Options.TimeToLive {
+		values["ttl"] = "true"
+	}
+	var query []string
+	for _, name := range parameters {
+		if value := values[name]; value != "" {
+			query = append(query, name+"="+escape(value))
+		}
+	}
+	text := "dynamodb://" + d.Table
+	if len(query) > 0 {
+		text += "?" + strings.Join(query, "&")
+	}
+	return text
+}
+
+// escape is url.QueryEscape, and leaves an endpoint legible.
+func escape(value string) string {
+	return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(url.QueryEscape(value))
+}
+
+// PartitionKey returns the name of the partition key.
+func (d DynamoDB) PartitionKey() string {
+	if d.Options.PartitionKey == "" {
+		return dynamostore.DefaultPartitionKey
+	}
+	return d.Options.PartitionKey
+}
