@@ -36,8 +36,8 @@ func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 	each(t, hangs, func(t *testing.T, f faultstore.Fault) {
 		m := newWorld(t).machine("a")
 		slow := m.faults.Inject(faultstore.Rule{Fault: faultstore.Slow(10*time.Millisecond, 10*time.Millisecond)})
-		held := make(chan *tenure.Lease, 1000)
-		for _, name := range names(1000) {
+		held := make(chan *tenure.Lease, crowd())
+		for _, name := range names(crowd()) {
 			go func() { held <- m.mustAcquire(name, nil) }()
 		}
 		time.Sleep(3 * heartbeat)
@@ -51,7 +51,7 @@ func TestHangingStoreEndsAllLeasesInTime(t *testing.T) {
 			}
 		}
 		var all sync.WaitGroup
-		for range 1000 {
+		for range crowd() {
 			l := <-held
 			all.Go(func() {
 				deadline := last[l.Name()].Add(usable(t))

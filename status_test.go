@@ -69,8 +69,7 @@ func TestStatusShowsTheRecord(t *testing.T) {
 
 func TestLocksListsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.records.PageSize = 7
+		w := newPagedWorld(t, 7)
 		m := w.machine("a")
 		for _, name := range names(20) {
 			m.mustAcquire("jobs/"+name, nil)
@@ -138,8 +137,7 @@ func (s unreadable) List(ctx context.Context, prefix, cursor string) (driver.Pag
 
 func TestLocksGoesOnAfterAnUnreadableRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.records.PageSize = 1
+		w := newPagedWorld(t, 1)
 		m := w.machine("a")
 		m.mustAcquire("1", nil)
 		m.mustAcquire("3", nil)

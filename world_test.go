@@ -42,12 +42,25 @@ func usable(t *testing.T) time.Duration {
 // a synctest bubble.
 type world struct {
 	t       *testing.T
-	records *memstore.Store
+	records driver.Store
+	open    func() driver.Store // a further handle onto the records
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{t: t, records: memstore.New()}
+	return newPagedWorld(t, 0)
+}
+
+// newPagedWorld returns a world whose lists have pages of the given size, 0 for
+// the store's own.
+func newPagedWorld(t *testing.T, pageSize int) *world {
+	t.Helper()
+	if remote != nil {
+		return remote.world(t, pageSize)
+	}
+	records := memstore.New()
+	records.PageSize = pageSize
+	return &world{t: t, records: records, open: func() driver.Store { return records.Open() }}
 }
 
 // machine is one client, with faults of its own on its way to the records.
@@ -61,7 +74,7 @@ type machine struct {
 // machine returns a client of the given owner. It is closed with the test.
 func (w *world) machine(owner string, edit ...func(*tenure.Options)) *machine {
 	w.t.Helper()
-	m := &machine{t: w.t, faults: faultstore.New(w.records.Open(), nil), events: &recorder{}}
+	m := &machine{t: w.t, faults: faultstore.New(w.open(), nil), events: &recorder{}}
 	o := tenure.Options{Owner: owner, Host: "host-of-" + owner, Clock: tenure.MonotonicClock(), OnEvent: m.events.add}
 	for _, e := range edit {
 		e(&o)
@@ -200,4 +213,12 @@ func names(n int) []string {
 		names[i] = fmt.Sprintf("lock-%05d", i)
 	}
 	return names
+}
+
+// crowd is how many locks are many: fewer where each request goes to an engine.
+func crowd() int {
+	if remote != nil {
+		return 100
+	}
+	return 1000
 }
