@@ -93,7 +93,7 @@ tidy: ## Tidy go.mod and go.sum of all modules
 .PHONY: bench
 bench: ## Measure beside other lock clients, on one engine in one run
 	scripts/setup
-	scripts/engines run dynoxide -- $(GO) run ./bench
+	scripts/engines run dynoxide -- $(GO) run ./bench -json bench/results.json -markdown docs/performance.md
 
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of all modules

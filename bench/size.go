@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import "time"
+
+// size is how much a run does.
+type size struct {
+	locks      int    // for counting one operation
+	hold       []int  // locks that a process holds
+	waiters    int    // of one lock
+	crowds     int    // clients at once, where each of them is a load
+	everyday   timing // of holding and waiting
+	takeover   timing
+	periods    int // heartbeat periods that holding and waiting are counted for
+	handovers  int
+	handover   timing
+	kills      int // of each pair
+	pairs      int // of Tenure; of the others one
+	failover   timing
+	throughput time.Duration // of one run
+	loads      []workload
+	runs       int
+}
+
+// workload is how the throughput is measured.
+type workload struct {
+	goroutines int
+	delay      time.Duration // added to each request
+}
+
+var (
+	// peersDefaults are the times that dynamolock and the Java client use where
+	// nothing is set.
+	peersDefaults = timing{20 * time.Second, 5 * time.Second, time.Second}
+
+	full = size{
+		locks: 10, hold: []int{1, 100, 1000}, waiters: 50, crowds: 1, everyday: peersDefaults, takeover: peersDefaults, periods: 3,
+		handovers: 20, handover: peersDefaults,
+		kills: 14, pairs: 3, failover: timing{3 * time.Second, 600 * time.Millisecond, 600 * time.Millisecond},
+		throughput: 1500 * time.Millisecond, loads: []workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, runs: 5,
+	}
+	// quick looks whether all of it works.
+	quick = size{
+		locks: 3, hold: []int{1, 20}, waiters: 2, crowds: 3, everyday: timing{4 * time.Second, time.Second, 200 * time.Millisecond},
+		takeover: timing{time.Second, 200 * time.Millisecond, 100 * time.Millisecond}, periods: 2,
+		handovers: 2, handover: timing{4 * time.Second, time.Second, 200 * time.Millisecond},
+		kills: 1, pairs: 1, failover: timing{time.Second, 200 * time.Millisecond, 200 * time.Millisecond},
+		throughput: 200 * time.Millisecond, loads: []workload{{4, 0}, {1, time.Millisecond}}, runs: 2,
+	}
+)
