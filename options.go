@@ -33,10 +33,11 @@ type Options struct {
 	// LeaseDuration.
 	HeartbeatPeriod time.Duration
 
-	// RefreshPeriod is how often a waiting contender looks at the record. It
-	// bounds how late a release is seen where the store has no watch. It may
-	// be far above LeaseDuration where it has. If zero, it is 1 s, and a fifth
-	// of LeaseDuration at most.
+	// RefreshPeriod is how often a waiting contender looks at the record, and
+	// half as often once the holder has missed a heartbeat. It bounds how late a
+	// release is seen where the store has no watch. It may be far above
+	// LeaseDuration where it has. If zero, it is 1 s, and a fifth of
+	// LeaseDuration at most.
 	RefreshPeriod time.Duration
 
 	// Grace is the end of the lease that is kept for stopping: the context of

@@ -163,19 +163,33 @@ func (s *Sight) schedule() time.Duration {
 		// rarely this contender looks: it may be the one that is meant.
 		r = min(r, s.t.wait(s.rec)/5, s.t.Lease/5)
 	}
+	if s.silent() {
+		r *= 2
+	}
 	next := s.looked + s.env.between(r-r/8, r+r/8)
 	dead, held := s.DeadAt()
 	if !held {
 		return next
 	}
-	if h := s.period(); h > 0 && s.phase {
+	if h := s.period(); h > 0 && s.phase && !s.silent() {
 		next = s.aligned(next, h)
 	}
 	w := s.t.wait(s.rec)
-	if early := dead - w/10; early > s.looked {
-		next = min(next, early+s.env.between(0, w/20))
+	early := dead - w/10 + s.env.between(0, w/20)
+	if early > s.looked && next > early-r/2 { // rather than to look now and again soon
+		next = early
 	}
 	return next
+}
+
+// silent reports whether a heartbeat was missed for certain, and half a period
+// has gone by in which it could have come late. The holder is dead, or cut off
+// from the store, and then cannot release the lock either: what is left is to
+// wait, for which fewer looks will do.
+func (s *Sight) silent() bool {
+	h := s.rec.Heartbeat
+	return s.known && s.found && s.rec.State == driver.Held &&
+		h >= minPeriod && h <= s.t.wait(s.rec) && s.looked-s.since > h+h/2
 }
 
 // aligned returns the latest instant up to about limit that lies soon after an
@@ -186,7 +200,7 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	if hi <= s.looked {
 		// A heartbeat is overdue. If it is only late, it shall be seen soon
 		// after it comes; if the holder is dead, these looks are few.
-		if gap := h / 64 << s.chased; gap < s.t.Refresh {
+		if gap := h / 64 << (2 * s.chased); gap < s.t.Refresh {
 			s.chased++
 			return s.looked + s.env.between(gap/2, gap)
 		}
