@@ -98,6 +98,29 @@ func TestNeverStartedAfterTerm(t *testing.T) {
 	}
 }
 
+// TestLimitsWhileStarting lets the limits pass at each point of a start: the
+// caller is told that it was the time, never that something is broken.
+func TestLimitsWhileStarting(t *testing.T) {
+	overdue := 0
+	for d := 500 * time.Microsecond; d < 60*time.Millisecond; d += 500 * time.Microsecond {
+		g, err := Start(here("sleep", "60"), in(d/2))
+		switch {
+		case err == nil:
+			if exit := g.Wait(); exit.Reason != Overdue {
+				t.Errorf("limits in %v: it ended as %v", d, exit)
+			}
+		case errors.Is(err, ErrOverdue):
+			overdue++
+		case !errors.Is(err, ErrTooLate):
+			t.Errorf("limits in %v: %v", d, err)
+		}
+	}
+	t.Logf("the limits passed %d times while the guardian was starting", overdue)
+	if children := descendantsOf(t, os.Getpid()); len(children) > 0 {
+		t.Errorf("left behind: %v", children)
+	}
+}
+
 func TestGuardianStartedByHand(t *testing.T) {
 	for _, args := range [][]string{
 		{},
