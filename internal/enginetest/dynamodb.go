@@ -91,6 +91,7 @@ type Wire struct {
 // Fault is what happens to a request on a [Wire].
 type Fault int
 
+// What can happen.
 const (
 	Pass      Fault = iota
 	DropReply       // the engine gets it, the client no reply
@@ -140,7 +141,7 @@ func (w *Wire) serve(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 			return
 		}
 	}
-	panic(http.ErrAbortHandler) // the connection ends without an answer
+	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
 }
 
 // SetFault has fault asked for each request from now on, one at a time; nil
