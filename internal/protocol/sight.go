@@ -200,7 +200,7 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	if hi <= s.looked {
 		// A heartbeat is overdue. If it is only late, it shall be seen soon
 		// after it comes; if the holder is dead, these looks are few.
-		if gap := h / 64 << (2 * s.chased); gap < s.t.Refresh {
+		if gap := h / 8 << (3 * s.chased); gap < s.t.Refresh {
 			s.chased++
 			return s.looked + s.env.between(gap/2, gap)
 		}
