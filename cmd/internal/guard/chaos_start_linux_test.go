@@ -6,6 +6,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,6 +133,48 @@ func TestGuardianStartedByHand(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != 64 || !strings.Contains(string(out), "started by hand") {
 			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+}
+
+// Ctrl-Z while the guardian starts is not lost: the rest of the pipeline would stand still beside
+// a command that runs on.
+func TestSignalBeforeTheStart(t *testing.T) {
+	theirIn, toIt, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromIt, theirOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := guardianSpec{fd: 3, parent: os.Getpid()}
+	cmd := exec.Command("/proc/self/exe", guardianArg, spec.String(), "/bin/sleep", "sleep", "100")
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
+	b := frame{kind: frameSignal, arg: int32(syscall.SIGTSTP)}.append(nil)
+	b = frame{kind: frameOrders, orders: orders{Limits: in(time.Minute)}}.append(b)
+	if _, err := toIt.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = theirIn.Close(), theirOut.Close()
+	defer func() {
+		_ = toIt.Close() // the guardian kills the command, and ends
+		_ = cmd.Wait()
+		_ = fromIt.Close()
+	}()
+	if err := fromIt.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []frameKind{frameStarted, frameStopped} {
+		got := make([]byte, frameSize)
+		if _, err := io.ReadFull(fromIt, got); err != nil {
+			t.Fatalf("waiting for frame %d: %v", want, err)
+		}
+		if f, err := parseFrame(got); err != nil || f.kind != want {
+			t.Fatalf("frame %+v, %v; want kind %d", f, err, want)
 		}
 	}
 }

@@ -83,6 +83,7 @@ type guardian struct {
 	given         bool // the first orders have come
 	orders        orders
 	callerGone    bool
+	early         []unix.Signal // came before the command was started, which gets them then
 
 	phase     phase
 	pid       int  // the command's
@@ -286,6 +287,9 @@ func (g *guardian) obey(f frame) {
 		g.given = true
 		g.orders = f.orders
 	case frameSignal:
+		if g.phase == waiting && len(g.early) < maxQueue {
+			g.early = append(g.early, unix.Signal(f.arg))
+		}
 		g.signalGroup(unix.Signal(f.arg))
 	case frameContinue:
 		if g.phase != running {
@@ -342,6 +346,9 @@ func (g *guardian) start() error {
 	}
 	g.pid, g.alive, g.phase = pid, true, running
 	g.tell(frame{kind: frameStarted, arg: int32(pid)})
+	for _, sig := range g.early {
+		g.signalGroup(sig)
+	}
 	return nil
 }
 
