@@ -28,6 +28,10 @@ STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)
 TEST_PARALLEL ?= 2
 # For one package. The longest ones cut networks and kill processes.
 TEST_TIMEOUT ?= 15m
+# Flags of the simulator: see `go doc ./internal/sim/run`.
+SIM ?=
+# How many schedules of the simulator `make test` runs; `make sim` goes on.
+SEEDS ?= 100000
 # More flags for go test. For example, `make test TESTFLAGS='-run Lease -v'`.
 TESTFLAGS ?=
 
@@ -68,6 +72,9 @@ test: ## Build, vet and test all modules, with the race detector
 	@# -vet=off: the line above has vetted, with all of vet's checks.
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
 		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) work
+	@# The simulator finds every deliberate mistake in the core, and none without one.
+	$(GO) test -vet=off -tags tenure_wrong $(TESTFLAGS) ./internal/sim
+	$(GO) run ./internal/sim/run -seeds $(SEEDS) -all
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore ./internal/itest/fence
 
@@ -89,6 +96,10 @@ fmt: $(GOLANGCI_LINT) ## Format the code and order its imports
 .PHONY: tidy
 tidy: ## Tidy go.mod and go.sum of all modules
 	scripts/tidy
+
+.PHONY: sim
+sim: ## Simulate schedules with faults until stopped: make sim SIM='-hours 8 -faults messages,pauses'
+	$(GO) run ./internal/sim/run $(SIM)
 
 .PHONY: bench
 bench: ## Measure beside other lock clients, on one engine in one run

@@ -294,10 +294,12 @@ func (a *acquire) won(g protocol.Grant) {
 	case a.settled || !open:
 		a.settle(nil, ErrClosed)
 		l.discard()
+		a.note(g)
 	case l.Check() != nil:
 		// Paused between the request and now, until the lease was over.
 		a.settle(nil, ErrExpired)
 		l.discard()
+		a.note(g)
 	default:
 		a.settle(l, nil)
 	}
@@ -330,10 +332,22 @@ func (a *acquire) end() {
 		return
 	}
 	a.ended = true
+	if a.con != nil {
+		if g, ok := a.con.Left(); ok {
+			a.note(g)
+		}
+	}
 	delete(a.k.acquires, a)
 	a.k.c.looks.drop(&a.entry)
 	a.k.c.finished(nil)
 	a.k.leave()
+}
+
+// note writes down what came before a grant that nobody believes in.
+func (a *acquire) note(g protocol.Grant) {
+	if c := a.k.c; a.options.History && c.options.HistoryLimit > 0 {
+		c.note(a.k.key, g.Past())
+	}
 }
 
 // tell says who holds the lock, once for each holder, and to those who wait

@@ -72,24 +72,6 @@ func historyKey(lock string, token uint64) string {
 // that it can be known without reading one.
 const pastVersion = "past"
 
-// pastOf returns the tenures that the history may lack when a lease is granted.
-func pastOf(g protocol.Grant) []driver.Tenure {
-	prev := g.Record.Prev
-	if prev == nil {
-		return nil
-	}
-	past := []driver.Tenure{*prev}
-	switch prev.End {
-	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
-	default:
-		// Ended in an unclean way: perhaps before it had written of the one before.
-		for _, t := range g.Before {
-			past = append(past, *t)
-		}
-	}
-	return past
-}
-
 // record writes the history before the work begins. It waits for one request
 // timeout; what is not written by then is tried again beside the work.
 func (l *Lease) record(ctx context.Context) error {
@@ -108,12 +90,7 @@ func (l *Lease) record(ctx context.Context) error {
 // chronicle writes tenures into the history of a lock. It waits for one request
 // timeout, or until ctx ends, and goes on beside.
 func (c *Client) chronicle(ctx context.Context, lock string, past []driver.Tenure) {
-	written := make(chan struct{}, len(past))
-	for _, t := range past {
-		e := &entryWrite{c: c, lock: lock, tenure: t, written: written}
-		e.run = func(time.Duration) { e.send() }
-		e.send()
-	}
+	written := c.note(lock, past)
 	timer := time.NewTimer(c.options.RequestTimeout)
 	defer timer.Stop()
 	for range past {
@@ -127,6 +104,18 @@ func (c *Client) chronicle(ctx context.Context, lock string, past []driver.Tenur
 			return
 		}
 	}
+}
+
+// note begins to write tenures into the history of a lock. Each is told of once
+// it is written.
+func (c *Client) note(lock string, past []driver.Tenure) <-chan struct{} {
+	written := make(chan struct{}, len(past))
+	for _, t := range past {
+		e := &entryWrite{c: c, lock: lock, tenure: t, written: written}
+		e.run = func(time.Duration) { e.send() }
+		e.send()
+	}
+	return written
 }
 
 // maxEntryTries bounds how often the writing of one tenure is tried. With the

@@ -110,6 +110,25 @@ func TestGivenUpGrantLeavesNoHole(t *testing.T) {
 	})
 }
 
+// Nor does it if the reply to the next claim is lost, which alone shows what
+// came before the given up grant.
+func TestGivenUpGrantAndLostReplyLeaveNoHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		b.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, 10*time.Millisecond))
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer stop()
+		_, err := b.Acquire(ctx, "x", recorded)
+		want(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		c.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReply())
+		c.mustRelease(c.mustAcquire("x", recorded))
+		complete(t, w, "2 b "+tenure.EndAbandoned)
+	})
+}
+
 // A hole at the end of the list is shown, too.
 func TestOldestHoleIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

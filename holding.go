@@ -32,7 +32,7 @@ type leaseWait struct {
 func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
 	l := &Lease{
 		c: c, key: g.Record.Key, token: g.Record.Token, since: c.clock.Holder(),
-		former: previous(g, o.Data != nil), past: pastOf(g), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
+		former: previous(g, o.Data != nil), past: g.Past(), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), leaseKey{}, l))
 	l.meter = newMeter(c.clock.Contender(), o.Capacity)

@@ -38,6 +38,9 @@ var zones = []zone{
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest"},
+	{dir: "internal/trace", may: []string{"driver"}},
+	// The simulator has the core's machines work behind a real fence.
+	{dir: "internal/sim", may: []string{"driver", "internal/protocol", "internal/trace", "fence"}},
 	{dir: "internal", may: []string{"driver", "internal", "internal/protocol", "internal/clock"}, inTests: public},
 	{
 		dir: ".", may: []string{"driver", "internal", "internal/protocol", "internal/clock"},
@@ -69,12 +72,13 @@ var zones = []zone{
 	// The ends of the graph.
 	{dir: "bench", any: true, others: true},
 	{dir: "cmd", any: true, others: true},
+	{dir: "internal/chaos", any: true, others: true},
 	{dir: "internal/house"},
 	{dir: "internal/itest", any: true, others: true},
 }
 
 // closed zones are imported by nobody but themselves.
-var closed = []string{"bench", "cmd", "internal/house", "internal/itest"}
+var closed = []string{"bench", "cmd", "internal/chaos", "internal/house", "internal/itest"}
 
 // zoneOf returns the zone of the directory, nil if it has none.
 func zoneOf(dir string) *zone {

@@ -181,6 +181,9 @@ func (k *Asker) act(now time.Duration) *Request {
 // fits says whether rec is one that may be written upon. Any other one calls for
 // a look, which tells what has become of the tenure.
 func (k *Asker) fits(rec driver.Record, found bool) bool {
+	if Making(RequestOnAnything) {
+		rec.State = driver.Held
+	}
 	switch {
 	case !found || rec.Token != k.token || !Readable(rec):
 		return false
@@ -217,6 +220,9 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 // judge says what the record means for what is wanted. Wrote says that it is as
 // an operator's release has left it just now.
 func (k *Asker) judge(rec driver.Record, found, wrote bool) {
+	if Making(RequestOnAnything) && found {
+		rec.State = driver.Held
+	}
 	if found && !Readable(rec) {
 		k.settle(Unusable, rec, driver.ErrUnreadable)
 		return

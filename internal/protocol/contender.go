@@ -75,6 +75,7 @@ type Contender struct {
 	lastErr   error
 
 	grant   *Grant
+	left    *Grant // found while it cleaned up: nobody believes in it
 	refusal *Refusal
 	ending  bool // given up, perhaps cleaning up
 	cleanBy time.Duration
@@ -84,7 +85,11 @@ type Contender struct {
 // NewContender returns the machine of one acquire. The sight is shared with
 // the other contenders of the process for the key.
 func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
-	return &Contender{t: t, env: env, want: want, sight: sight, begun: want.Behind}
+	c := &Contender{t: t, env: env, want: want, sight: sight, begun: want.Behind}
+	if Making(AdoptsVersions) {
+		c.unknown, c.resolve = append(attempts(nil), sight.given...), len(sight.given) > 0
+	}
+	return c
 }
 
 // Granted returns the lease, once the contender has it.
@@ -93,6 +98,16 @@ func (c *Contender) Granted() (Grant, bool) {
 		return Grant{}, false
 	}
 	return *c.grant, true
+}
+
+// Left returns a grant that nobody believes in, which was found while the
+// contender cleaned up behind itself. Nobody else may have written down what
+// came before it.
+func (c *Contender) Left() (Grant, bool) {
+	if c.left == nil {
+		return Grant{}, false
+	}
+	return *c.left, true
 }
 
 // Refused returns why the contender ended without the lock, nil if it has not.
@@ -149,6 +164,9 @@ func (c *Contender) giveUp(now time.Duration) {
 	}
 	c.ending, c.cleanBy = true, now+c.t.Lease
 	c.retry = now
+	if Making(AdoptsVersions) {
+		c.sight.given, c.unknown = append(c.sight.given, c.unknown...), nil
+	}
 }
 
 func (c *Contender) refuse(now time.Duration, r Refusal) {
@@ -243,6 +261,9 @@ func (c *Contender) act(now time.Duration) *Request {
 			r.Prev = *c.own
 		}
 		r.Next = c.held(r.Prev.Token + 1)
+		if Making(TokenStays) {
+			r.Next.Token = r.Prev.Token
+		}
 		r.Next.Prev = r.Prev.Tenure(driver.EndExpired)
 		if r.Next.Data == nil {
 			r.Next.Data = r.Prev.Data
@@ -379,6 +400,7 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	case own && c.ending:
 		rec := r.Record
 		c.own = &rec
+		c.left = &Grant{Record: rec, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
 	case own && now >= a.sent+c.t.Usable():
 		// Ours, but so long ago that its lease is over before it began. Nobody
 		// believed in it: it is replaced like a dead holder's.

@@ -24,6 +24,24 @@ type Grant struct {
 	Before []*driver.Tenure
 }
 
+// Past returns the tenures that the history may lack when this one is granted.
+func (g Grant) Past() []driver.Tenure {
+	prev := g.Record.Prev
+	if prev == nil {
+		return nil
+	}
+	past := []driver.Tenure{*prev}
+	switch prev.End {
+	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
+	default:
+		// Ended in an unclean way: perhaps before it had written of the one before.
+		for _, t := range g.Before {
+			past = append(past, *t)
+		}
+	}
+	return past
+}
+
 // Cause says why the right to act ended.
 type Cause int
 
@@ -300,6 +318,9 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	h.out = nil
 	switch r.Outcome {
 	case Applied:
+		if Making(LeaseFromReply) {
+			out.sent = now
+		}
 		h.confirm(now, out, r.Record, &a)
 	case Conflicted:
 		if own, ok := h.unknown.add(out).wrote(r.Record); ok && r.Found {
@@ -460,6 +481,12 @@ func (h *Holder) request(now time.Duration) *Request {
 		next = h.rec.Clone()
 		next.Version, next.Beat = version, version
 		next.Lease, next.Heartbeat = h.t.Lease, h.period()
+		if Making(HeartbeatRestores) {
+			next.State, next.End, next.Asked = driver.Held, "", nil
+		}
+	}
+	if kind == Release && Making(ReleaseKeepsVersion) {
+		next.Version = h.rec.Version
 	}
 	if h.data > h.dataKept && kind != Quit {
 		next.Data = h.want

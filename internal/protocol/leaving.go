@@ -14,6 +14,11 @@ import (
 // has laid a request into the record. The beat alone tells for certain: owners
 // may share a name, and tokens begin again when a record was deleted.
 func (h *Holder) term(rec driver.Record) bool {
+	switch {
+	case Making(HeartbeatRestores) && rec.State == driver.Released,
+		Making(RequestOnAnything) && len(rec.Requests) > 0:
+		return rec.Token == h.rec.Token
+	}
 	return rec.State == driver.Held && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 

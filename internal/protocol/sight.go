@@ -27,6 +27,10 @@ type Sight struct {
 	next   time.Duration // when to look again
 	term   time.Duration // after the reply that first showed rec's token and state
 
+	// What acquires have written that were given up. No one reads it but by
+	// mistake.
+	given attempts
+
 	// When a contender of this process last asked a holder to make way for it.
 	wished bool
 	wish   time.Duration
@@ -44,6 +48,9 @@ func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env} }
 // Saw notes a reply: rec as the store showed it, or no record. sent is the
 // instant before the request, now the one after its reply.
 func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
+	if Making(SeenFromRequest) {
+		now = sent
+	}
 	was, asked, seen := s.rec, s.asked, s.known && s.found
 	if seen && found && sent < s.looked && older(rec, was) {
 		return // overtaken by a quicker one

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenurelock/tenure/internal/itest/protocol/world"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/sim"
 )
 
 // TestFailover measures in virtual time how long after the crash of a holder
@@ -32,9 +32,9 @@ func TestFailover(t *testing.T) {
 		{"looks once an hour", time.Hour, 1, 1e-4, 2 * lease, 0.1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var fs []world.Failed
+			var fs []sim.Failed
 			for seed := range uint64(300) {
-				f, err := world.Failover(world.Seed(seed), world.Config{
+				f, err := sim.Failover(sim.Seed(seed), sim.Config{
 					Timing: protocol.Timing{Refresh: tt.refresh}.WithDefaults(), Processes: 1 + tt.contenders,
 					Latency: 5 * time.Millisecond, Skew: tt.drift,
 				})
@@ -48,7 +48,7 @@ func TestFailover(t *testing.T) {
 				reads += f.Reads / float64(len(fs))
 				sent += float64(f.Sent) / float64(len(fs)*tt.contenders)
 			}
-			slices.SortFunc(fs, func(a, b world.Failed) int { return cmp.Compare(a.After, b.After) })
+			slices.SortFunc(fs, func(a, b sim.Failed) int { return cmp.Compare(a.After, b.After) })
 			at := func(p int) time.Duration { return fs[(len(fs)-1)*p/100].After.Round(time.Millisecond) }
 			t.Logf("p50 %v, p90 %v, p99 %v, max %v; a waiter reads %.2f times a second; from crash to grant it sends %.0f requests",
 				at(50), at(90), at(99), at(100), reads, sent)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/itest/protocol/world"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/sim"
 )
 
 // TestAskedOfADeadHolder: takeover is not delayed by a single second, nor by a
@@ -22,7 +22,7 @@ import (
 // the new version, and it needs a second one.
 func TestAskedOfADeadHolder(t *testing.T) {
 	const latency = 20 * time.Millisecond
-	cfg := world.Config{Timing: protocol.Timing{}.WithDefaults(), Latency: latency}
+	cfg := sim.Config{Timing: protocol.Timing{}.WithDefaults(), Latency: latency}
 	for _, tt := range []struct {
 		name     string
 		from, to time.Duration // when they ask, after the crash
@@ -34,11 +34,11 @@ func TestAskedOfADeadHolder(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			later := 0
 			for seed := range uint64(80) {
-				alone, err := world.AskTheDead(seed, cfg, false, tt.from, tt.to)
+				alone, err := sim.AskTheDead(seed, cfg, false, tt.from, tt.to)
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
-				asked, err := world.AskTheDead(seed, cfg, true, tt.from, tt.to)
+				asked, err := sim.AskTheDead(seed, cfg, true, tt.from, tt.to)
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
@@ -94,7 +94,7 @@ func TestHonoured(t *testing.T) {
 			}
 			var gone, again time.Duration
 			for seed := range uint64(100) {
-				g, a, err := world.Honoured(seed, world.Config{Timing: timing, Latency: latency, Drain: tt.drain}, tt.q)
+				g, a, err := sim.Honoured(seed, sim.Config{Timing: timing, Latency: latency, Drain: tt.drain}, tt.q)
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
@@ -120,7 +120,7 @@ var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 
 func TestPreference(t *testing.T) {
 	timing := protocol.Timing{}.WithDefaults()
 	for _, drift := range []float64{1e-9, 0.09} {
-		cfg := world.Config{Timing: timing, Latency: 20 * time.Millisecond, Skew: drift}
+		cfg := sim.Config{Timing: timing, Latency: 20 * time.Millisecond, Skew: drift}
 		for _, order := range orders {
 			t.Run(fmt.Sprintf("%v with drift %g", order, drift), func(t *testing.T) {
 				var want []int // each is preferred to all before it
@@ -131,7 +131,7 @@ func TestPreference(t *testing.T) {
 				}
 				for seed := range uint64(6) {
 					// One after the other, when the one before has come to lead.
-					led, err := world.Preference(world.Seed(seed), cfg, order, 4*timing.Lease, 2*timing.Lease, 20*timing.Lease, false)
+					led, err := sim.Preference(sim.Seed(seed), cfg, order, 4*timing.Lease, 2*timing.Lease, 20*timing.Lease, false)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -139,7 +139,7 @@ func TestPreference(t *testing.T) {
 						t.Errorf("seed %d: led in this order: %v, want %v; %d asks", seed, led.Leaders, want, led.Asks)
 					}
 					// All at once: who is first leads first.
-					led, err = world.Preference(world.Seed(seed), cfg, order, 0, 2*timing.Lease, 20*timing.Lease, false)
+					led, err = sim.Preference(sim.Seed(seed), cfg, order, 0, 2*timing.Lease, 20*timing.Lease, false)
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
@@ -162,9 +162,9 @@ func TestPreference(t *testing.T) {
 // does not count for the pause.
 func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 	timing := protocol.Timing{Refresh: time.Hour}.WithDefaults()
-	cfg := world.Config{Timing: timing, Latency: 20 * time.Millisecond}
+	cfg := sim.Config{Timing: timing, Latency: 20 * time.Millisecond}
 	for seed := range uint64(20) {
-		led, err := world.Preference(world.Seed(seed), cfg, []int{0, 2}, timing.Lease, time.Hour, 5*timing.Lease, false)
+		led, err := sim.Preference(sim.Seed(seed), cfg, []int{0, 2}, timing.Lease, time.Hour, 5*timing.Lease, false)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -180,11 +180,11 @@ func TestPreferenceOfWhoLooksRarely(t *testing.T) {
 func TestPreferenceOverABadLink(t *testing.T) {
 	timing := protocol.Timing{}.WithDefaults()
 	pause, length := 4*timing.Lease, 60*timing.Lease
-	cfg := world.Config{Timing: timing, Latency: 20 * time.Millisecond}
+	cfg := sim.Config{Timing: timing, Latency: 20 * time.Millisecond}
 	most := 0
 	for _, order := range orders {
 		for seed := range uint64(8) {
-			led, err := world.Preference(world.Seed(seed), cfg, order, timing.Lease, pause, length, true)
+			led, err := sim.Preference(sim.Seed(seed), cfg, order, timing.Lease, pause, length, true)
 			if err != nil {
 				t.Fatalf("%v, seed %d: %v", order, seed, err)
 			}

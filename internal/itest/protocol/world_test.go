@@ -11,24 +11,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/itest/protocol/world"
-	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/sim"
 )
 
-// drawn lets rapid make the choices of a world.
+// drawn lets rapid make the choices of a sim.
 type drawn struct{ t *rapid.T }
 
 func (d drawn) Intn(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "") }
 
-// tight is a timing with hardly any grace, so that what makes a lease a little
-// too long makes two holders.
-func tight() protocol.Timing {
-	return protocol.Timing{Grace: time.Millisecond}.WithDefaults()
-}
-
 // config draws a world with faults.
-func config(src world.Source) world.Config {
-	t := tight()
+func config(src sim.Source) sim.Config {
+	t := sim.Tight()
 	switch src.Intn(4) {
 	case 1:
 		t.Grace = t.Lease / 8
@@ -43,15 +36,15 @@ func config(src world.Source) world.Config {
 	if src.Intn(8) == 7 {
 		t.Refresh = time.Hour
 	}
-	return world.Config{
+	return sim.Config{
 		Timing: t, Processes: 1 + src.Intn(4), Length: time.Duration(1+src.Intn(12)) * t.Lease,
-		Faults: true, Requests: src.Intn(4) != 0,
+		Faults: true, Requests: src.Intn(4) != 0, Trace: &sim.Trace{},
 	}
 }
 
 // check has rapid look for choices that make run fail. The choices are drawn
 // in a generator of their own, which keeps them out of the report.
-func check(t *testing.T, run func(world.Source) error) {
+func check(t *testing.T, run func(sim.Source) error) {
 	rapid.Check(t, func(t *rapid.T) {
 		if err := rapid.Custom(func(t *rapid.T) outcome { return outcome{run(drawn{t})} }).Draw(t, "world").err; err != nil {
 			t.Fatal(err)
@@ -66,7 +59,7 @@ func (o outcome) GoString() string { return "" }
 // TestWorld checks, over all faults that the world knows, what the comment of
 // package driver promises and that the lock is taken again when they end.
 func TestWorld(t *testing.T) {
-	check(t, func(src world.Source) error { return world.Run(src, config(src)) })
+	check(t, func(src sim.Source) error { return sim.Run(src, config(src)) })
 }
 
 // worlds is how many TestWorldSeeded runs: many more in a night.
@@ -75,8 +68,8 @@ var worlds = flag.Uint64("worlds", 400, "how many worlds to run")
 // TestWorldSeeded runs many more worlds than rapid would in the same time.
 func TestWorldSeeded(t *testing.T) {
 	for seed := range *worlds {
-		src := world.Seed(seed)
-		if err := world.Run(src, config(src)); err != nil {
+		src := sim.Seed(seed)
+		if err := sim.Run(src, config(src)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -84,25 +77,25 @@ func TestWorldSeeded(t *testing.T) {
 
 // TestHealthyWorld checks that nothing is ever lost where nothing fails.
 func TestHealthyWorld(t *testing.T) {
-	check(t, func(src world.Source) error {
+	check(t, func(src sim.Source) error {
 		cfg := config(src)
 		cfg.Faults = false
-		return world.Run(src, cfg)
+		return sim.Run(src, cfg)
 	})
 }
 
 // TestAbandoned checks that an acquire that is given up leaves nothing behind.
 func TestAbandoned(t *testing.T) {
-	run := func(src world.Source) error {
-		timing := tight()
+	run := func(src sim.Source) error {
+		timing := sim.Tight()
 		if src.Intn(2) == 1 {
 			timing.Refresh = time.Hour
 		}
-		return world.Abandon(src, world.Config{Timing: timing, Rough: src.Intn(2) == 1})
+		return sim.Abandon(src, sim.Config{Timing: timing, Rough: src.Intn(2) == 1})
 	}
 	check(t, run)
 	for seed := range uint64(1000) {
-		if err := run(world.Seed(seed)); err != nil {
+		if err := run(sim.Seed(seed)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -122,7 +115,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 		rec := driver.Record{Key: "k", Version: "w1", Beat: "w1", Owner: "them", Token: 7, Lease: 15 * time.Second, State: driver.Held}
 		change(&rec)
 		for seed := range uint64(20) {
-			untouched, refused := world.Unreadable(world.Seed(seed), world.Config{Timing: tight(), Processes: 3, First: rec})
+			untouched, refused := sim.Unreadable(sim.Seed(seed), sim.Config{Timing: sim.Tight(), Processes: 3, First: rec})
 			if !untouched || refused != 3 {
 				t.Fatalf("record %+v: untouched %v, refused %d of 3", rec, untouched, refused)
 			}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"errors"
@@ -16,67 +16,67 @@ import (
 // Another process asks the holder to step down now and then.
 func Abandon(src Source, cfg Config) error {
 	cfg.Processes, cfg.Faults = 2, true
-	w := newWorld(src, cfg)
-	p := w.procs[0]
+	l := newLock(src, cfg)
+	p := l.procs[0]
 	p.acquire()
 	if len(p.machines) == 0 {
-		return w.failure()
+		return l.failure()
 	}
 	m := p.machines[0]
 	for range 4 {
-		w.after(w.upTo(w.t.Lease), func() { w.procs[1].ask(driver.Request{Kind: driver.StepDown}) })
+		l.after(l.upTo(l.t.Lease), func() { l.procs[1].ask(driver.Request{Kind: driver.StepDown}) })
 	}
-	give := w.upTo(w.t.Lease / 2)
-	w.after(give, func() {})
-	w.run(func() bool { return w.now >= give })
+	give := l.upTo(l.t.Lease / 2)
+	l.after(give, func() {})
+	l.run(func() bool { return l.now >= give })
 	if m.h != nil || m.left {
-		return w.failure()
+		return l.failure()
 	}
 	m.giveUp()
-	w.final = true
-	clean := time.Duration(float64(w.t.Lease) / (1 + w.cfg.Skew))
-	end := w.now + time.Duration(float64(w.t.Lease)/(1-w.cfg.Skew)) + 4*w.t.RequestTimeout
+	l.final = true
+	clean := time.Duration(float64(l.t.Lease) / (1 + l.cfg.Skew))
+	end := l.now + time.Duration(float64(l.t.Lease)/(1-l.cfg.Skew)) + 4*l.t.RequestTimeout
 	var heldSince time.Duration
 	held := ""
 	seen := map[string]bool{}
-	w.after(end-w.now, func() {})
-	w.run(func() bool {
-		if rec := w.store.rec; rec.State != driver.Held {
+	l.after(end-l.now, func() {})
+	l.run(func() bool {
+		if rec := l.store.rec; rec.State != driver.Held {
 			held = ""
 		} else if !seen[rec.Beat] {
-			held, heldSince = rec.Beat, w.now
+			held, heldSince = rec.Beat, l.now
 			seen[held] = true
 		}
-		return w.now >= end
+		return l.now >= end
 	})
 	if !m.c.Over() {
-		w.fail("%s is not over a lease after it was given up", m)
+		l.fail("%s is not over a lease after it was given up", m)
 	}
 	if held != "" && heldSince < give+clean {
-		w.fail("%s is left held since %v, given up at %v", held, heldSince, give)
+		l.fail("%s is left held since %v, given up at %v", held, heldSince, give)
 	}
-	return w.failure()
+	return l.failure()
 }
 
 // Unreadable runs a world whose record makes no sense, and says whether it is
 // as it was, and how many acquires were refused for it.
 func Unreadable(src Source, cfg Config) (untouched bool, refused int) {
-	w := newWorld(src, cfg)
-	for _, p := range w.procs {
+	l := newLock(src, cfg)
+	for _, p := range l.procs {
 		p.acquire()
 	}
-	first := w.store.rec.Version
+	first := l.store.rec.Version
 	machines := []*machine{}
-	for _, p := range w.procs {
+	for _, p := range l.procs {
 		machines = append(machines, p.machines...)
 	}
-	w.final = true
-	w.after(3*w.t.Lease, func() {})
-	w.run(func() bool { return w.now >= 3*w.t.Lease })
+	l.final = true
+	l.after(3*l.t.Lease, func() {})
+	l.run(func() bool { return l.now >= 3*l.t.Lease })
 	for _, m := range machines {
 		if r := m.c.Refused(); r != nil && errors.Is(r.Err, driver.ErrUnreadable) {
 			refused++
 		}
 	}
-	return w.store.rec.Version == first && w.violation == "", refused
+	return l.store.rec.Version == first && l.violation == "", refused
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"github.com/tenurelock/tenure/driver"
@@ -45,7 +45,7 @@ const (
 	AskerForgotten       // a holder does not write who asked
 )
 
-func (w Wrong) String() string {
+func (l Wrong) String() string {
 	return [...]string{
 		"nothing", "lease counted from the reply", "contender counts from its request", "swap compares the version alone",
 		"release keeps the version", "heartbeats revive released records", "drift above the bound",
@@ -55,21 +55,24 @@ func (w Wrong) String() string {
 		"hand-over dropped", "hand-over to another one", "reservation of another taken", "reservation for nobody taken",
 		"revoke releases at once", "free of a living holder", "quit renews the beat", "quit taken for life",
 		"end of a tenure forgotten", "end of the predecessor forgotten", "asker forgotten",
-	}[w]
+	}[l]
 }
 
 // miswrite makes the mistakes in what a machine sends.
-func (w *World) miswrite(m *machine, req *protocol.Request) *protocol.Request {
+func (l *lock) miswrite(m *machine, req *protocol.Request) *protocol.Request {
+	if l.cfg.Wrong == Nothing {
+		return req
+	}
 	changed := *req
 	r := &changed
 	r.Next = req.Next.Clone()
 	next := &r.Next
 	kept := next.State == driver.Reserved
-	switch wrong := w.cfg.Wrong; {
+	switch wrong := l.cfg.Wrong; {
 	case wrong == RequestBeats && r.Kind == protocol.Ask, wrong == QuitBeats && r.Kind == protocol.Quit:
 		next.Beat = next.Version
 	case wrong == RequestOnAnything && r.Kind == protocol.Ask:
-		next.State = w.store.rec.State
+		next.State = l.store.rec.State
 	case wrong == RequestDropped && r.Kind == protocol.Heartbeat:
 		next.Requests = nil
 	case wrong == HandOverDropped && r.Kind == protocol.Release && kept:
@@ -96,11 +99,14 @@ func (w *World) miswrite(m *machine, req *protocol.Request) *protocol.Request {
 }
 
 // misread makes the mistakes in what a machine is told.
-func (w *World) misread(m *machine, res protocol.Result) protocol.Result {
+func (l *lock) misread(m *machine, res protocol.Result) protocol.Result {
+	if l.cfg.Wrong == Nothing {
+		return res
+	}
 	rec := &res.Record
 	asked := rec.State == driver.Held && len(rec.Requests) > 0
 	waits := m.h == nil && m.k == nil
-	switch wrong := w.cfg.Wrong; {
+	switch wrong := l.cfg.Wrong; {
 	case wrong == RequestIsLife && m.h == nil && asked, wrong == QuitIsLife && m.h == nil && rec.State == driver.Held && rec.End != "":
 		rec.Beat = rec.Version
 	case wrong == RequestIsLoss && m.h != nil && asked && res.Outcome == protocol.Conflicted:

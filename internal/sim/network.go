@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"errors"
@@ -38,6 +38,8 @@ func (w *World) fate(m *machine) fate {
 		return answered
 	case w.now < w.down || w.now < p.cutOff:
 		return lost + fate(w.src.Intn(3))
+	case !w.fails(Messages):
+		return answered
 	case w.cfg.Rough && w.one(2):
 		return [...]fate{repeated, delayed}[w.src.Intn(2)]
 	}
@@ -49,29 +51,34 @@ func (w *World) fate(m *machine) fate {
 
 // send carries a request to the store and brings the answer back.
 func (m *machine) send(r *protocol.Request) {
-	w, p := m.p.w, m.p
-	r = w.miswrite(m, r)
+	l, p := m.p.l, m.p
+	r = l.miswrite(m, r)
 	if r.Kind == protocol.Look {
-		w.Reads++
+		l.Reads++
 	} else {
-		w.Writes++
-		w.sent(m, r)
+		l.Writes++
+		l.sent(m, r)
 	}
-	w.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
-	m.sentCont = p.cont.at(w.now)
+	l.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
+	m.sentCont = p.cont.at(l.now)
+	number := m.traceSend(r)
 
-	there, back := p.upTo(w.cfg.Latency/2), p.upTo(w.cfg.Latency/2)
+	there, back := p.upTo(l.cfg.Latency/2), p.upTo(l.cfg.Latency/2)
 	if p.source().Intn(2) == 1 {
 		there, back = there/64, back/64
 	}
 	behind := 0
-	if w.cfg.Faults && !w.final && w.one(8) {
-		behind = 1 + w.src.Intn(4)
+	if l.fails(Stale) && l.one(8) {
+		behind = 1 + l.src.Intn(4)
 	}
-	answer := func(res protocol.Result) { p.after(m, 0, func() { m.reply(r, res) }) }
+	answer := func(res protocol.Result) { p.after(m, 0, func() { m.reply(number, r, res) }) }
 	apply := func() protocol.Result {
-		rec, former, err := w.apply(m, r, behind)
-		return protocol.ResultOf(r.Kind, rec, former, err)
+		rec, former, err := l.apply(m, r, behind)
+		res := protocol.ResultOf(r.Kind, rec, former, err)
+		if r.Kind != protocol.Look {
+			m.traceApply(number, res)
+		}
+		return res
 	}
 	// again has the write applied once more, after from and before from + to.
 	again := func(from, to time.Duration) {
@@ -82,37 +89,38 @@ func (m *machine) send(r *protocol.Request) {
 		do := func() {
 			if !done {
 				done = true
+				l.tally.LateWrites++
 				apply()
 			}
 		}
-		w.late = append(w.late, do)
-		w.after(from+w.upTo(to), do)
+		l.late = append(l.late, do)
+		l.after(from+l.upTo(to), do)
 	}
 	timeout := func() {
-		p.after(m, w.t.RequestTimeout, func() { m.reply(r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
+		p.after(m, l.t.RequestTimeout, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
 	}
-	switch w.fate(m) {
+	switch l.fate(m) {
 	case repeated:
-		again(0, 3*w.t.Lease)
+		again(0, 3*l.t.Lease)
 		fallthrough
 	case answered:
-		w.after(there, func() {
+		l.after(there, func() {
 			res := apply()
-			w.after(back, func() { answer(res) })
+			l.after(back, func() { answer(res) })
 		})
 	case refused:
-		w.after(there+back, func() {
+		l.after(there+back, func() {
 			answer(protocol.Result{Outcome: protocol.NotApplied, Err: errBusy})
 		})
 	case lost:
 		timeout()
 	case unanswered:
-		w.after(there, func() { apply() })
+		l.after(there, func() { apply() })
 		timeout()
 	case delayed:
-		again(w.t.RequestTimeout, 2*w.t.Lease)
-		if w.one(4) {
-			again(w.t.RequestTimeout, 2*w.t.Lease)
+		again(l.t.RequestTimeout, 2*l.t.Lease)
+		if l.one(4) {
+			again(l.t.RequestTimeout, 2*l.t.Lease)
 		}
 		timeout()
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"fmt"
@@ -18,17 +18,17 @@ const absent = "absent"
 // meddle is what the people around a process do now and then: ask the holder to
 // make way, for whomever, or release the lock in its stead.
 func (p *process) meddle() {
-	w := p.w
-	if w.final {
+	l := p.l
+	if l.final {
 		return
 	}
-	if p.up && w.now >= p.paused {
+	if p.up && l.now >= p.paused {
 		q := driver.Request{Kind: driver.StepDown}
-		switch w.src.Intn(8) {
+		switch l.src.Intn(8) {
 		case 0, 1, 2:
 			q.Kind, q.To = driver.HandOver, absent
-			if n := w.src.Intn(len(w.procs) + 1); n < len(w.procs) {
-				q.To = w.procs[n].name
+			if n := l.src.Intn(len(l.procs) + 1); n < len(l.procs) {
+				q.To = l.procs[n].name
 			}
 		case 3:
 			q.Kind = driver.Free
@@ -37,42 +37,42 @@ func (p *process) meddle() {
 		}
 		p.ask(q)
 	}
-	w.after(w.t.Lease/8+w.upTo(4*w.t.Lease), p.meddle)
+	l.after(l.t.Lease/8+l.upTo(4*l.t.Lease), p.meddle)
 }
 
 // ask has a process ask something of whoever holds the lock.
 func (p *process) ask(q driver.Request) {
-	w := p.w
+	l := p.l
 	p.asks++
 	patience := time.Duration(0)
-	if w.one(4) {
-		patience = w.t.Lease / 2
+	if l.one(4) {
+		patience = l.t.Lease / 2
 	}
 	q.By = p.name
-	m := &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/ask%d", p.name, p.asks), want: q, judged: newJudged()}
-	m.k = protocol.NewAsker(w.t, w.env(p), key, q, patience, p.sight)
+	m := &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%sask%d", p.name, l.key, p.asks), want: q, judged: newJudged()}
+	m.k = protocol.NewAsker(l.t, l.env(p.host), l.key, q, patience, p.sight)
 	p.machines = append(p.machines, m)
-	w.note("%s asks to %s %s", m, q.Kind, q.To)
-	m.took(m.k.Step(p.cont.at(w.now)))
-	if !w.final && w.one(4) {
-		p.after(m, w.upTo(w.t.Lease), m.forget)
+	l.note("%s asks to %s %s", m, q.Kind, q.To)
+	m.took(m.k.Step(p.cont.at(l.now)))
+	if !l.final && l.one(4) {
+		p.after(m, l.upTo(l.t.Lease), m.forget)
 	}
 }
 
 // forget gives up to ask. What is laid stays.
 func (m *machine) forget() {
 	if a, _, _ := m.k.Answer(); a == protocol.NoAnswer {
-		m.took(m.k.GiveUp(m.p.cont.at(m.p.w.now)))
+		m.took(m.k.GiveUp(m.p.cont.at(m.p.l.now)))
 	}
 }
 
 // wishes judges that a process asks for priority at most once in the pause,
 // but for a request that was certainly not laid.
 func (m *machine) wishes() {
-	w, p := m.p.w, m.p
-	now := p.cont.at(w.now)
+	l, p := m.p.l, m.p
+	now := p.cont.at(l.now)
 	if p.wished > 0 && p.wish > 0 && now < p.wish+p.pauses {
-		w.fail("%s asks for priority %v after it has", m, now-p.wish)
+		l.fail("%s asks for priority %v after it has", m, now-p.wish)
 	}
 	p.wished++
 	p.wish = now
@@ -82,17 +82,20 @@ var answers = [...]string{"none", "laid", "done", "nobody", "changed", "pending"
 
 // told notes and judges what an asker was answered, once.
 func (m *machine) told() {
-	w := m.p.w
+	l := m.p.l
 	a, rec, _ := m.k.Answer()
 	if a == protocol.NoAnswer || m.left {
 		return
 	}
 	m.left = true
-	m.p.w.note("%s is answered: %s", m, answers[a])
-	w.answered = append(w.answered, a)
+	m.p.l.note("%s is answered: %s", m, answers[a])
+	l.answered = append(l.answered, a)
+	if before := m.k.Before(); a == protocol.Done && before != nil {
+		l.keep(*before)
+	}
 	token := m.k.Token()
-	gone := token == 0 || w.tenures[token] != nil && w.tenures[token].end != ""
-	life := w.beats[token] > 1
+	gone := token == 0 || l.tenures[token] != nil && l.tenures[token].end != ""
+	life := l.beats[token] > 1
 	id := ""
 	if len(rec.Requests) > 0 {
 		id = rec.Requests[0].ID
@@ -102,57 +105,57 @@ func (m *machine) told() {
 	var right bool
 	switch a {
 	case protocol.Laid:
-		_, right = w.laid[w.ids[m]]
+		_, right = l.laid[l.ids[m]]
 	case protocol.Pending:
-		right = id != "" && id != w.ids[m]
+		right = id != "" && id != l.ids[m]
 	case protocol.Done, protocol.Nobody, protocol.Changed:
 		right = gone
 	case protocol.Alive:
 		right = gone || life
 	case protocol.Self:
-		right = w.tenures[token] != nil && w.tenures[token].owner == m.want.To
+		right = l.tenures[token] != nil && l.tenures[token].owner == m.want.To
 	case protocol.Unusable, protocol.Abandoned:
 		right = true
 	}
 	if !right {
-		w.fail("%s is answered %q: token %d, gone %v", m, answers[a], token, gone)
+		l.fail("%s is answered %q: token %d, gone %v", m, answers[a], token, gone)
 	}
 }
 
 // asked judges a request that was laid into the record.
-func (w *World) asked(m *machine, was driver.Record) {
-	is := w.store.rec
+func (l *lock) asked(m *machine, was driver.Record) {
+	is := l.store.rec
 	q := is.Requests[len(is.Requests)-1]
 	if len(was.Requests) > 0 {
-		w.fail("%s lays a second request on top of that of %s", m, was.Requests[0].By)
+		l.fail("%s lays a second request on top of that of %s", m, was.Requests[0].By)
 	}
 	if q.By != m.p.name {
-		w.fail("%s asks in the name of %s", m, q.By)
+		l.fail("%s asks in the name of %s", m, q.By)
 	}
-	w.laid[q.ID] = w.now
+	l.laid[q.ID] = l.now
 	if m.k != nil {
 		return
 	}
 	if q.Kind != driver.HandOver || q.To != m.p.name || was.Priority >= m.p.priority {
-		w.fail("%s with priority %d asks one with %d to %s to %q", m, m.p.priority, was.Priority, q.Kind, q.To)
+		l.fail("%s with priority %d asks one with %d to %s to %q", m, m.p.priority, was.Priority, q.Kind, q.To)
 	}
 }
 
 // checkRequests sees, where nothing fails, that a request is honoured in time:
 // the next heartbeat finds it, the work is left its time, the lock is released.
-func (w *World) checkRequests() {
-	rec := w.store.rec
-	if w.cfg.Faults || w.final || rec.State != driver.Held || len(rec.Requests) == 0 {
+func (l *lock) checkRequests() {
+	rec := l.store.rec
+	if l.cfg.Faults || l.final || rec.State != driver.Held || len(rec.Requests) == 0 {
 		return
 	}
-	holder := slices.IndexFunc(w.procs, func(p *process) bool { return p.name == rec.Owner })
-	if holder < 0 || !w.procs[holder].up {
+	holder := slices.IndexFunc(l.procs, func(p *process) bool { return p.name == rec.Owner })
+	if holder < 0 || !l.procs[holder].up {
 		return
 	}
-	since := w.now - w.laid[rec.Requests[0].ID]
-	drain := w.t.Lease // see took
-	most := time.Duration(float64(w.t.Heartbeat+3*w.t.RequestTimeout)/(1-w.cfg.Skew)) + drain
-	if since > most && w.tenures[rec.Token].prompt {
-		w.fail("a request is laid for %v, and not honoured", since)
+	since := l.now - l.laid[rec.Requests[0].ID]
+	drain := l.t.Lease // see took
+	most := time.Duration(float64(l.t.Heartbeat+3*l.t.RequestTimeout)/(1-l.cfg.Skew)) + drain
+	if since > most && l.tenures[rec.Token].prompt {
+		l.fail("a request is laid for %v, and not honoured", since)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import "time"
 
@@ -18,6 +18,13 @@ func (c *clock) at(real time.Duration) time.Duration {
 		real = c.halted
 	}
 	return c.offset + time.Duration(c.rate*float64(real))
+}
+
+// halt stops the clock until resume.
+func (c *clock) halt(real time.Duration) {
+	if c.halted == 0 {
+		c.halted = real
+	}
 }
 
 // resume lets a halted clock run on from where it stands.

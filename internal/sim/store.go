@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 // store is the model of a store with one key. It keeps every state that the
 // record ever had, for reads that are behind.
 type store struct {
+	key   string
 	rec   driver.Record
 	found bool
 	older []driver.Record // before rec; no record came before the first
@@ -43,10 +44,13 @@ func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
 }
 
 func (s *store) swap(prev, next driver.Record) (driver.Record, error) {
-	if err := driver.CheckSwap(prev, next); err != nil {
+	if err := driver.CheckSwap(prev, next); err != nil && !protocol.Making(protocol.ReleaseKeepsVersion) {
 		return driver.Record{}, err
 	}
 	same := s.rec.Version == prev.Version && s.rec.Token == prev.Token
+	if protocol.Making(protocol.VersionAlone) {
+		same = s.rec.Version == prev.Version
+	}
 	switch s.wrong {
 	case VersionAlone:
 		same = s.rec.Version == prev.Version
@@ -72,7 +76,7 @@ func (s *store) put(rec driver.Record) {
 }
 
 func (s *store) conflict() error {
-	return &driver.ConflictError{Key: key, Current: s.rec.Clone(), Absent: !s.found}
+	return &driver.ConflictError{Key: s.key, Current: s.rec.Clone(), Absent: !s.found}
 }
 
 // do carries out a request; a look may be back writes behind.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"fmt"
@@ -10,32 +10,23 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/trace"
 )
 
-// process is one process: two clocks, one sight of the key, and the machines
-// of its acquires and leases.
+// process is what one process has to do with one lock: one sight of its
+// record, and the machines of its acquires and leases.
 type process struct {
-	w      *World
-	name   string
-	hold   clock // what leases are counted by
-	cont   clock // what contenders count by
-	up     bool
-	paused time.Duration // takes no step until then
-	asleep []func()      // what it is called for when it wakes up
-	cutOff time.Duration // does not reach the store until then
-	epoch  int           // of crashes
-
+	*host
+	l        *lock
 	sight    *protocol.Sight
 	machines []*machine
 	acquires int
 	asks     int
-	src      Source // of its own choices, that of the world if nil
 
 	priority int
 	pauses   time.Duration // between two asks for priority
 	wished   int           // requests for priority
 	wish     time.Duration // when the latest was sent, by its clock; 0 if it lost to another write
-	flaky    bool          // has a bad link while it does not lead
 }
 
 // machine is an acquire, and the lease that it became; or an asker.
@@ -52,12 +43,22 @@ type machine struct {
 
 	sentCont time.Duration // the contender's clock when its request was sent
 	begun    time.Duration // real time
+	grant    int           // its number among the grants of the lock
+	unsure   bool          // the outcome of a write was unknown
 	left     bool          // the user gave the acquire up
+	writing  bool          // down what came before its lease
+	waits    bool          // for that, and then its work returns
+	unwanted bool          // nothing is done under its lease, which was over before it began
 	done     bool          // the work has returned
 	judged
 }
 
 func (m *machine) String() string { return m.id }
+
+// look begins with no sight of the record, as a new process does.
+func (p *process) look() {
+	p.sight, p.wish = protocol.NewSight(p.w.t, p.w.env(p.host)), 0
+}
 
 // after has do called when d has passed, unless the process has crashed; a
 // paused process is called when it wakes up.
@@ -79,57 +80,44 @@ func (p *process) after(m *machine, d time.Duration, do func()) {
 	p.w.after(d, try)
 }
 
-// wake ends a pause, unless it was prolonged.
-func (p *process) wake() {
-	if p.w.now < p.paused {
-		return
-	}
-	p.hold.resume(p.w.now)
-	asleep := p.asleep
-	p.asleep = nil
-	for _, do := range asleep {
-		do()
-	}
-}
-
 // act is what the user of a process does now and then: acquire the lock if
 // there is no acquire or lease that could be waited for.
 func (p *process) act() {
-	w := p.w
+	l := p.l
 	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done)
 	})
-	if p.up && w.now >= p.paused && !busy {
+	if p.up && l.now >= p.paused && !busy {
 		p.acquire()
 	}
-	w.after(w.t.Lease/16+w.upTo(w.t.Lease/2), p.act)
+	l.after(l.t.Lease/16+l.upTo(l.t.Lease/2), p.act)
 }
 
 func (p *process) acquire() {
-	w := p.w
+	l := p.l
 	p.acquires++
-	want := protocol.Want{Key: key, Owner: p.name, Try: !w.final && w.one(4), Behind: w.one(4), Priority: p.priority, PriorityPause: p.pauses}
-	if !w.final && w.one(4) {
-		want.Patience = w.t.Lease / 2
+	want := protocol.Want{Key: l.key, Owner: p.name, Try: !l.final && l.one(4), Behind: l.one(4), Priority: p.priority, PriorityPause: p.pauses}
+	if !l.final && l.one(4) {
+		want.Patience = l.t.Lease / 2
 	}
 	m := p.reused()
 	if m == nil {
-		m = &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%d", p.name, p.acquires)}
-		m.c = protocol.NewContender(w.t, w.env(p), want, p.sight)
+		m = &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
+		m.c = protocol.NewContender(l.t, l.env(p.host), want, p.sight)
 		p.machines = append(p.machines, m)
 	}
-	m.acquire, m.begun, m.left = p.acquires, w.now, false
+	m.acquire, m.begun, m.left = p.acquires, l.now, false
 	m.judged = newJudged()
-	w.note("%s acquires, try=%v", m, want.Try)
-	m.took(m.c.Step(p.cont.at(w.now)))
-	if !w.final && w.one(3) {
-		p.after(m, w.upTo(w.t.Lease*2), m.giveUp)
+	l.note("%s acquires, try=%v", m, want.Try)
+	m.took(m.c.Step(p.cont.at(l.now)))
+	if !l.final && l.one(3) {
+		p.after(m, l.upTo(l.t.Lease*2), m.giveUp)
 	}
 }
 
 // reused returns an acquire that was given up, where that mistake is made.
 func (p *process) reused() *machine {
-	if p.w.cfg.Wrong != SharedAttempts {
+	if p.l.cfg.Wrong != SharedAttempts {
 		return nil
 	}
 	i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.k == nil && m.h == nil && m.left })
@@ -140,35 +128,39 @@ func (p *process) reused() *machine {
 }
 
 func (m *machine) giveUp() {
-	w := m.p.w
-	if m.h != nil || m.left || w.final {
+	l := m.p.l
+	if m.h != nil || m.left || l.final {
 		return
 	}
-	w.note("%s gives up", m)
+	l.note("%s gives up", m)
+	m.traced(trace.Leave, trace.Event{})
 	m.left = true
-	if w.cfg.Wrong != SharedAttempts {
-		m.took(m.c.GiveUp(m.p.cont.at(w.now)))
+	if l.cfg.Wrong != SharedAttempts {
+		m.took(m.c.GiveUp(m.p.cont.at(l.now)))
 	}
 }
 
 var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"}
 
 // reply hands the answer of a request to its machine.
-func (m *machine) reply(r *protocol.Request, res protocol.Result) {
-	w := m.p.w
-	w.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
-	res = w.misread(m, res)
-	if by := w.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
+func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
+	l := m.p.l
+	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
+	m.traceReply(number, res)
+	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
+	m.unsure = m.unsure || res.Outcome == protocol.Unknown
+	res = l.misread(m, res)
+	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
 		by.unknown = true
-		w.written[r.Next.Version] = by
+		l.written[r.Next.Version] = by
 	}
 	if m.h != nil {
 		m.took(m.h.Reply(m.clock(), res))
-		w.recognised(m, res)
+		l.recognised(m, res)
 		return
 	}
-	now := m.p.cont.at(w.now)
-	if w.cfg.Wrong == SeenAtRequest {
+	now := m.p.cont.at(l.now)
+	if l.cfg.Wrong == SeenAtRequest {
 		now = m.sentCont
 	}
 	if r.Kind == protocol.Ask && res.Outcome == protocol.Conflicted {
@@ -181,15 +173,15 @@ func (m *machine) reply(r *protocol.Request, res protocol.Result) {
 		m.took(m.c.Reply(now, res))
 	}
 	saw(m)
-	w.recognised(m, res)
+	l.recognised(m, res)
 }
 
 // clock returns the instant by which the lease is counted.
-func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.w.now) }
+func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.l.now) }
 
 // took does what a machine asks for.
 func (m *machine) took(a protocol.Action) {
-	w := m.p.w
+	l := m.p.l
 	switch {
 	case m.k != nil:
 		m.told()
@@ -199,14 +191,21 @@ func (m *machine) took(a protocol.Action) {
 			return
 		}
 		if m.c.Refused() != nil && !m.left {
-			w.note("%s is refused: %+v", m, m.c.Refused().Err)
+			l.note("%s is refused: %+v", m, m.c.Refused().Err)
+			m.traced(trace.Leave, trace.Event{})
 			m.left = true
 		}
 	}
 	for _, n := range a.Notes {
-		w.note("%s: %v", m, n)
-		if n == protocol.NoteEnded && !m.done {
-			m.p.after(m, m.drain(), m.finish)
+		l.note("%s: %v", m, n)
+		switch n {
+		case protocol.NoteEnded:
+			m.traced(trace.End, trace.Event{Cause: m.h.Cause().String()})
+			if !m.done {
+				m.p.after(m, m.drain(), m.finish)
+			}
+		case protocol.NoteQuiet:
+			m.traced(trace.Quiet, trace.Event{})
 		}
 	}
 	if a.Request != nil {
@@ -217,28 +216,33 @@ func (m *machine) took(a protocol.Action) {
 
 // sleep has the machine stepped when it says.
 func (m *machine) sleep() {
-	w, p := m.p.w, m.p
+	l, p := m.p.l, m.p
 	var at time.Duration
 	var due bool
 	over := false
 	switch {
 	case m.h != nil:
 		if at, due = m.h.Next(); due {
-			at = p.hold.when(at, w.now)
+			at = p.hold.when(at, l.now)
 		}
 		_, over = m.h.Over()
 	case m.k != nil:
 		if at, due = m.k.Next(); due {
-			at = p.cont.when(at, w.now)
+			at = p.cont.when(at, l.now)
 		}
 		over = m.k.Over()
 	default:
 		if at, due = m.c.Next(); due {
-			at = p.cont.when(at, w.now)
+			at = p.cont.when(at, l.now)
 		}
 		over = m.c.Over()
 	}
 	if over {
+		if m.c != nil {
+			if g, ok := m.c.Left(); ok {
+				m.chronicle(g)
+			}
+		}
 		if i := slices.Index(p.machines, m); i >= 0 && (m.h == nil || m.done) {
 			p.machines = slices.Delete(p.machines, i, i+1)
 		}
@@ -250,10 +254,10 @@ func (m *machine) sleep() {
 	}
 	wake := m.wake
 	late := time.Duration(0)
-	if w.cfg.Faults && !w.final && w.one(16) {
-		late = w.upTo(w.t.Lease / 20) // timers are late
+	if l.fails(Late) && l.one(16) {
+		late = l.upTo(l.t.Lease / 20) // timers are late
 	}
-	p.after(m, at-w.now+late, func() {
+	p.after(m, at-l.now+late, func() {
 		if wake == m.wake {
 			m.step()
 		}
@@ -261,13 +265,13 @@ func (m *machine) sleep() {
 }
 
 func (m *machine) step() {
-	w := m.p.w
+	l := m.p.l
 	switch {
 	case m.h != nil:
 		m.took(m.h.Step(m.clock()))
 	case m.k != nil:
-		m.took(m.k.Step(m.p.cont.at(w.now)))
+		m.took(m.k.Step(m.p.cont.at(l.now)))
 	default:
-		m.took(m.c.Step(m.p.cont.at(w.now)))
+		m.took(m.c.Step(m.p.cont.at(l.now)))
 	}
 }

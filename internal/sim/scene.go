@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package sim
 
 import (
 	"time"
@@ -24,30 +24,30 @@ type Asked struct {
 // they do or not.
 func AskTheDead(seed uint64, cfg Config, ask bool, from, to time.Duration) (Asked, error) {
 	cfg.Processes = 12
-	w := newWorld(Seed(seed), cfg)
-	w.final = true // nobody tries only, or gives up
-	for i, p := range w.procs {
+	l := newLock(Seed(seed), cfg)
+	l.final = true // nobody tries only, or gives up
+	for i, p := range l.procs {
 		p.src = Seed(seed<<8 + uint64(i))
 	}
-	crash := 3*w.t.Lease + w.procs[0].upTo(w.t.Lease)
-	w.after(0, w.procs[0].acquire)
-	w.after(w.t.Lease, w.procs[1].acquire)
-	w.after(crash, func() { w.crash(w.procs[0]) })
-	for _, p := range w.procs[2:] {
+	crash := 3*l.t.Lease + l.procs[0].upTo(l.t.Lease)
+	l.after(0, l.procs[0].acquire)
+	l.after(l.t.Lease, l.procs[1].acquire)
+	l.after(crash, func() { l.procs[0].crash() })
+	for _, p := range l.procs[2:] {
 		at := crash + from + p.upTo(to-from)
 		if ask {
-			w.after(at, func() { p.ask(driver.Request{Kind: driver.StepDown, Reason: "none"}) })
+			l.after(at, func() { p.ask(driver.Request{Kind: driver.StepDown, Reason: "none"}) })
 		}
 	}
-	end := crash + 3*w.t.Lease
-	w.run(func() bool { return w.last > 1 || w.now > end })
-	a := Asked{Sent: w.firstTakeover, Granted: w.now}
-	if prev := w.store.rec.Prev; prev != nil && prev.Asked != nil {
+	end := crash + 3*l.t.Lease
+	l.run(func() bool { return l.last > 1 || l.now > end })
+	a := Asked{Sent: l.firstTakeover, Granted: l.now}
+	if prev := l.store.rec.Prev; prev != nil && prev.Asked != nil {
 		a.Laid = prev.Asked.Kind == driver.StepDown && prev.End == driver.EndExpired
 	}
-	w.run(func() bool { return w.now > end })
-	a.Answers = w.answered
-	return a, w.failure()
+	l.run(func() bool { return l.now > end })
+	a.Answers = l.answered
+	return a, l.failure()
 }
 
 // Honoured lets a process hold, and another one ask it to step down, or to hand
@@ -55,19 +55,19 @@ func AskTheDead(seed uint64, cfg Config, ask bool, from, to time.Duration) (Aske
 // before the holder had gone, and how long it was before somebody else held.
 func Honoured(seed uint64, cfg Config, q driver.Request) (gone, again time.Duration, err error) {
 	cfg.Processes = 3
-	w := newWorld(Seed(seed), cfg)
-	w.final = true
-	w.after(0, w.procs[0].acquire)
-	w.after(w.t.Lease, w.procs[1].acquire)
-	ask := 2*w.t.Lease + w.upTo(w.t.Lease)
-	w.after(ask, func() { w.procs[2].ask(q) })
-	end := ask + 4*w.t.Lease
-	w.run(func() bool { return len(w.laid) > 0 || w.now > end })
-	since := w.now
-	w.run(func() bool { return w.store.rec.State != driver.Held || w.now > end })
-	gone = w.now - since
-	w.run(func() bool { return w.last > 1 || w.now > end })
-	return gone, w.now - since, w.failure()
+	l := newLock(Seed(seed), cfg)
+	l.final = true
+	l.after(0, l.procs[0].acquire)
+	l.after(l.t.Lease, l.procs[1].acquire)
+	ask := 2*l.t.Lease + l.upTo(l.t.Lease)
+	l.after(ask, func() { l.procs[2].ask(q) })
+	end := ask + 4*l.t.Lease
+	l.run(func() bool { return len(l.laid) > 0 || l.now > end })
+	since := l.now
+	l.run(func() bool { return l.store.rec.State != driver.Held || l.now > end })
+	gone = l.now - since
+	l.run(func() bool { return l.last > 1 || l.now > end })
+	return gone, l.now - since, l.failure()
 }
 
 // Led is how candidates with different priorities led.
@@ -82,25 +82,25 @@ type Led struct {
 // the highest priority has a bad link as long as it does not lead.
 func Preference(src Source, cfg Config, priorities []int, gap, pause, length time.Duration, flaky bool) (Led, error) {
 	cfg.Processes = len(priorities)
-	w := newWorld(src, cfg)
-	w.final = true
-	best := w.procs[0]
-	for i, p := range w.procs {
+	l := newLock(src, cfg)
+	l.final = true
+	best := l.procs[0]
+	for i, p := range l.procs {
 		p.priority, p.pauses = priorities[i], pause
 		if p.priority > best.priority {
 			best = p
 		}
-		w.after(time.Duration(i)*gap, p.act)
+		l.after(time.Duration(i)*gap, p.act)
 	}
 	best.flaky = flaky
-	w.after(length, func() {})
-	w.run(func() bool { return w.now >= length })
-	led := Led{Since: w.ledSince}
-	for _, p := range w.leaders {
+	l.after(length, func() {})
+	l.run(func() bool { return l.now >= length })
+	led := Led{Since: l.ledSince}
+	for _, p := range l.leaders {
 		led.Leaders = append(led.Leaders, p.priority)
 	}
-	for _, p := range w.procs {
+	for _, p := range l.procs {
 		led.Asks += p.wished
 	}
-	return led, w.failure()
+	return led, l.failure()
 }

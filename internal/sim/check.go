@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// checks is what the world knows beyond its processes, to judge them.
+type checks struct {
+	written map[string]write // by version
+	last    uint64           // the token of the latest grant
+	kept    [2]uint64        // token and number of the newest confirmed data
+	lain    [2]uint64        // the same of what the store has
+
+	tenures  map[uint64]*tenure       // by token
+	beats    map[uint64]int           // how many the store has seen, by token
+	stored   map[string]time.Duration // when a beat was, in real time
+	beatOf   map[string]string        // by version
+	ids      map[*machine]string      // of the requests of askers
+	laid     map[string]time.Duration // when a request was, by its id
+	answered []protocol.Answer
+
+	again         bool       // somebody has held it since the faults ended
+	leaders       []*process // all who were granted the lock
+	ledSince      []time.Duration
+	firstTakeover time.Duration // when it was sent
+}
+
+// write is a write that was sent, whatever became of it.
+type write struct {
+	by      *machine
+	acquire int
+	hold    time.Duration    // when it was sent, by the holder's clock
+	cont    time.Duration    // and by the contender's
+	at      time.Duration    // in real time
+	end     driver.EndReason // of a release or quit: how the sender leaves
+	asked   *driver.Request  // and what it was asked
+	want    driver.Request   // of an operator
+	unknown bool             // its sender was told that the outcome is
+}
+
+// judged is what the world remembers of one lease.
+type judged struct {
+	applied  map[uint64]time.Duration // when the latest applied write of a token was sent
+	lays     uint64
+	unfit    bool // its check has failed once
+	expired  bool
+	deadline time.Duration // once expired
+}
+
+func newChecks() checks {
+	return checks{
+		written: map[string]write{}, tenures: map[uint64]*tenure{}, beats: map[uint64]int{}, stored: map[string]time.Duration{},
+		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{},
+	}
+}
+
+func newJudged() judged { return judged{applied: map[uint64]time.Duration{}} }
+
+// sent notes a write before it is sent.
+func (l *lock) sent(m *machine, r *protocol.Request) {
+	if _, used := l.written[r.Next.Version]; used && !protocol.Making(protocol.ReleaseKeepsVersion) {
+		l.fail("%s sends version %s again", m, r.Next.Version)
+	}
+	if r.Kind == protocol.Takeover && l.firstTakeover == 0 {
+		l.firstTakeover = l.now
+	}
+	if r.Kind == protocol.Heartbeat && m.h.Quiet() {
+		l.fail("%s has said that it is quiet, and beats", m)
+	}
+	if r.Kind == protocol.Ask && m.k == nil {
+		m.wishes()
+	}
+	by := write{by: m, acquire: m.acquire, hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now, want: m.want}
+	switch r.Kind {
+	case protocol.Release, protocol.Quit:
+		by.end, by.asked = ending(m, r)
+	case protocol.Ask:
+		by.want = r.Next.Requests[len(r.Next.Requests)-1]
+	case protocol.Free:
+		if a := r.Next.Asked; a != nil {
+			by.want.ID = a.ID
+		} else if p := r.Next.Prev; p != nil && p.Asked != nil {
+			by.want.ID = p.Asked.ID
+		}
+	}
+	if m.k != nil {
+		l.ids[m] = by.want.ID
+	}
+	l.written[r.Next.Version] = by
+}
+
+// apply has the store carry out a request, and judges what it did.
+func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former driver.Record, err error) {
+	before, found := l.store.rec, l.store.found
+	rec, former, err = l.store.do(r, behind)
+	if r.Kind == protocol.Look || err != nil {
+		return rec, former, err
+	}
+	if l.cfg.Trace != nil {
+		l.note("store: %v of %s: %s", r.Kind, m, shown(l.store.rec))
+	}
+	if r.Kind == protocol.Ask || r.Kind == protocol.Free {
+		l.tally.Asked++
+	}
+	if r.Kind == protocol.Takeover && !protocol.Readable(before) {
+		l.fail("%s takes over an unreadable record", m)
+	}
+	if l.store.rec.Token < before.Token {
+		l.fail("the stored token falls from %d to %d", before.Token, l.store.rec.Token)
+	}
+	l.wrote(m, r, before, found)
+	if l.store.rec.Token != before.Token && found && !bytes.Equal(before.Data, l.store.rec.Data) {
+		l.fail("the data changed from %q to %q with the holder", before.Data, l.store.rec.Data)
+	}
+	if _, err := fmt.Sscanf(string(rec.Data), "%d.%d", &l.lain[0], &l.lain[1]); err != nil {
+		l.lain = [2]uint64{}
+	}
+	switch sent := l.written[r.Next.Version].hold; r.Kind {
+	case protocol.Claim, protocol.Takeover, protocol.Heartbeat: // and nothing else counts
+		m.applied[rec.Token] = max(m.applied[rec.Token], sent)
+	}
+	return rec, former, nil
+}
+
+// granted judges a grant at the instant at which its process believes in it.
+func (l *lock) granted(m *machine, g protocol.Grant) {
+	if by := l.written[g.Record.Beat]; by.by != m || by.acquire != m.acquire {
+		l.fail("%s is granted what another acquire wrote", m)
+	}
+	if m.left {
+		l.fail("%s is granted after it was given up", m)
+	}
+	if f := g.Former; f.Key != "" && !bytes.Equal(f.Data, g.Record.Data) {
+		l.fail("%s is granted data %q after %q", m, g.Record.Data, f.Data)
+	}
+}
+
+// believed judges the first instant at which a process believes in a grant.
+func (l *lock) believed(m *machine, g protocol.Grant) {
+	if g.Record.Token <= l.last {
+		l.fail("%s is granted token %d after %d", m, g.Record.Token, l.last)
+	}
+	l.last = max(l.last, g.Record.Token)
+	l.grants++
+	m.grant = l.grants
+	l.leaders, l.ledSince = append(l.leaders, m.p), append(l.ledSince, l.now)
+	m.traceGrant(g.Record)
+	l.tally.Grants++
+	if p := g.Record.Prev; p != nil && p.End == driver.EndExpired {
+		l.tally.Takeovers++
+	}
+}
+
+// believes says whether the lease check of m passes now.
+func (m *machine) believes() bool {
+	if m.h == nil || m.h.Expired() || m.h.Quiet() || m.clock() >= m.h.Deadline() {
+		return false
+	}
+	if m.p.l.cfg.Wrong == WorkAfterRelease {
+		return true
+	}
+	_, over := m.h.Over()
+	return !m.done && !over
+}
+
+// check judges every lease of the lock after a step.
+func (l *lock) check() {
+	var holder *machine
+	for _, p := range l.procs {
+		for _, m := range p.machines {
+			if m.h == nil {
+				continue
+			}
+			if m.believes() {
+				if m.unfit {
+					l.fail("%s passes its check again", m)
+				}
+				if holder != nil {
+					l.fail("%s and %s both hold", holder, m)
+				}
+				holder = m
+			} else {
+				m.unfit = true
+			}
+			l.checkLease(m)
+		}
+	}
+	if l.final && holder != nil {
+		l.again = true
+	}
+	l.checkRequests()
+	if len(l.store.rec.Data) > 0 || l.kept[1] > 0 {
+		have := l.lain
+		if have[0] < l.kept[0] || have[0] == l.kept[0] && have[1] < l.kept[1] {
+			l.fail("the store has data %q, but %d.%d was confirmed", l.store.rec.Data, l.kept[0], l.kept[1])
+		}
+	}
+}
+
+func (l *lock) checkLease(m *machine) {
+	rec := m.h.Record()
+	if m.h.Deadline() > m.applied[rec.Token]+l.t.Usable() {
+		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
+	}
+	revoked := l.tenures[rec.Token].end == driver.EndRevoked
+	if c := m.h.Cause(); !l.cfg.Faults && !l.t.Manual && !revoked && (c == protocol.Expired || c == protocol.Superseded) {
+		l.fail("%s is %v although nothing fails", m, c)
+	}
+	if is := l.store.rec; m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held {
+		l.fail("%s is superseded by its own tenure", m)
+	}
+	switch {
+	case m.expired && (!m.h.Expired() || m.h.Deadline() != m.deadline):
+		l.fail("%s expired, and its deadline moves", m)
+	case m.h.Expired() && !m.expired:
+		m.expired, m.deadline = true, m.h.Deadline()
+	}
+	if n := m.h.DataKept(); n > 0 && (rec.Token > l.kept[0] || rec.Token == l.kept[0] && n > l.kept[1]) {
+		l.kept = [2]uint64{rec.Token, n}
+	}
+}
+
+// sees returns what has a reply judged: a write that is no sign of life must not
+// count as one.
+func (p *process) sees() func(*machine) {
+	l, sight := p.l, p.sight
+	was, seen := sight.Record()
+	since := sight.Since()
+	return func(m *machine) {
+		is, found := sight.Record()
+		same := seen && found && is.Token == was.Token && is.State == was.State && l.beatOf[is.Version] == l.beatOf[was.Version]
+		if same && sight.Since() != since {
+			l.fail("%s takes a record for a sign of life whose beat stands: %+v", m, is)
+		}
+	}
+}
+
+// recognised judges that a machine knows its own writes when it sees them, also
+// under a request that was laid on top of them.
+func (l *lock) recognised(m *machine, res protocol.Result) {
+	by, wrote := l.written[res.Record.Beat]
+	if !wrote || by.by != m || by.acquire != m.acquire || !by.unknown || m.left || res.Record.State != driver.Held {
+		return
+	}
+	if m.h == nil {
+		if now := m.p.cont.at(l.now); now < by.cont+l.t.Usable() {
+			l.fail("%s does not see that it holds what it wrote as %s", m, res.Record.Beat)
+		}
+		return
+	}
+	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
+	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+l.t.Usable() {
+		l.fail("%s does not see that its heartbeat %s was applied", m, res.Record.Beat)
+	}
+}

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sim is a small deterministic world around the protocol's machines, the
+// same that run in the shell: processes with clocks that drift and are set, a
+// model of a store, a network that loses, delays and repeats, pauses of processes
+// and of whole machines, crashes, users who acquire some locks, work, stall and
+// stop, and people who ask holders to make way, free locks and revoke them. It
+// runs in virtual time, without goroutines, and every choice comes from a
+// [Source], so that a run is repeated by its source.
+//
+// After every step it checks what must always hold: no two processes whose
+// lease check passes hold one lock, tokens rise, no write of an earlier holder
+// passes a real [fence.Gate] after one of a later holder, every write changes what
+// it may and nothing else. When the faults have ended it checks that somebody
+// holds each lock within a stated bound, and that the history is complete but
+// for what two crashes in a row may hide. The first violation ends the run, and
+// [Shrink] makes it small.
+//
+// [Explore] runs many seeds; the program in run does it until it is stopped. A
+// [Wrong] makes one deliberate mistake in the world around the machines, and
+// under the build tag tenure_wrong a [protocol.Mistake] one inside of them,
+// which checks worth having must find.
+package sim

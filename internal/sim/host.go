@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import "time"
+
+// host is one process with all locks that it has to do with: two clocks, and
+// what happens to it as a whole.
+type host struct {
+	w      *World
+	name   string
+	hold   clock // what leases are counted by
+	cont   clock // what contenders count by
+	up     bool
+	paused time.Duration // takes no step until then
+	asleep []func()      // what it is called for when it wakes up
+	cutOff time.Duration // does not reach the store until then
+	epoch  int           // of crashes
+	flaky  bool          // has a bad link while it does not lead
+	src    Source        // of its own choices, that of the world if nil
+	procs  []*process    // one for each lock
+}
+
+// source returns where the choices of a process come from.
+func (h *host) source() Source {
+	if h.src != nil {
+		return h.src
+	}
+	return h.w.src
+}
+
+// upTo returns a duration in [0, d).
+func (h *host) upTo(d time.Duration) time.Duration {
+	return d * time.Duration(h.source().Intn(1024)) / 1024
+}
+
+// pause has the process take no step for d. Its clocks go on.
+func (h *host) pause(d time.Duration) {
+	if h.paused > h.w.now {
+		return
+	}
+	h.paused = h.w.now + d
+	if h.w.cfg.Wrong == StoppingClock {
+		h.hold.halt(h.w.now)
+	}
+	h.w.after(d, h.wake)
+}
+
+// freeze pauses the machine under the process: its boot clock stands, and what
+// has passed shows as a step of the wall clock alone. It counts for holders,
+// and not for contenders.
+func (h *host) freeze(d time.Duration) {
+	if h.paused > h.w.now {
+		return
+	}
+	h.cont.halt(h.w.now)
+	h.pause(d)
+}
+
+// wake ends a pause, unless it was prolonged.
+func (h *host) wake() {
+	if h.w.now < h.paused {
+		return
+	}
+	h.hold.resume(h.w.now)
+	h.cont.resume(h.w.now)
+	asleep := h.asleep
+	h.asleep = nil
+	for _, do := range asleep {
+		do()
+	}
+}
+
+// step sets the wall clock: a step forwards that nothing explains counts for
+// holders alone; one backwards for nobody.
+func (h *host) step(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	h.hold.offset += d
+	if h.w.now < h.paused {
+		return
+	}
+	for _, p := range h.procs {
+		for _, m := range append([]*machine(nil), p.machines...) {
+			if m.h != nil {
+				m.step()
+			}
+		}
+	}
+}
+
+func (h *host) crash() {
+	h.w.note("%s crashes", h.name)
+	h.w.crashed(h)
+	h.up, h.asleep = false, nil
+	h.epoch++
+	for _, p := range h.procs {
+		p.machines = nil
+	}
+}
+
+func (h *host) restart() {
+	if h.up {
+		return
+	}
+	h.w.note("%s starts again", h.name)
+	h.up, h.paused = true, 0
+	h.hold, h.cont = h.w.clock(), h.w.clock()
+	h.w.started(h)
+	for _, p := range h.procs {
+		p.look()
+	}
+}

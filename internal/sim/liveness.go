@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// heal ends all faults: what may still be applied is applied now, who is
+// paused wakes up, who holds crashes, and all who live wait without giving up.
+func (w *World) heal() {
+	if w.violation != "" {
+		return
+	}
+	w.note("the faults end")
+	w.final = true
+	for _, do := range w.late {
+		do()
+	}
+	w.late, w.healed = nil, w.now
+	for _, h := range w.hosts {
+		crashed := !h.up
+		h.paused = min(h.paused, w.now)
+		for _, p := range h.procs {
+			for _, m := range p.machines {
+				crashed = crashed || m.h != nil
+			}
+		}
+		for _, p := range h.procs {
+			for _, m := range slices.Clone(p.machines) {
+				if m.k != nil && !crashed {
+					m.forget()
+				}
+			}
+		}
+		if crashed {
+			if h.up {
+				h.crash()
+			}
+			h.restart()
+		}
+		h.wake()
+	}
+	w.checkAll()
+}
+
+// slack is what a takeover may need beyond the lease: a look, a retry, the
+// requests themselves, and a user who comes by.
+func (w *World) slack() time.Duration {
+	return 3*w.t.Refresh + 4*w.t.RequestTimeout + w.t.Lease
+}
+
+// patience is how long after the faults, or after a holder has made way, somebody
+// must have been granted a lock.
+func (w *World) patience() time.Duration {
+	return time.Duration(float64(w.t.Lease+w.slack()) / (1 - w.cfg.Skew))
+}
+
+// watchLiveness runs the healed world until somebody must have been granted each
+// lock, and sees that it is kept, or handed over to who is preferred.
+func (w *World) watchLiveness() {
+	end := w.now + w.patience()
+	w.run(func() bool {
+		return w.now > end || !slices.ContainsFunc(w.locks, func(l *lock) bool { return !l.again })
+	})
+	for _, l := range w.locks {
+		if !l.again {
+			l.fail("nobody holds %s although the faults ended long ago", l.key)
+		}
+	}
+	for _, l := range w.locks {
+		l.watchHolder()
+	}
+}
+
+func (l *lock) watchHolder() {
+	for range len(l.procs) + 1 {
+		end := l.now + l.patience()
+		l.run(func() bool { return l.now > end || l.holder() != nil })
+		if l.violation != "" {
+			return
+		}
+		holder := l.holder()
+		if holder == nil {
+			l.fail("nobody holds %s although nothing fails", l.key)
+			return
+		}
+		end = l.now + l.cfg.Kept
+		l.run(func() bool { return l.now > end || !holder.believes() })
+		if l.violation != "" || holder.believes() {
+			return
+		}
+		late := l.written[holder.h.Record().Beat].at < l.healed // hardly any of its lease was left
+		if holder.h.Cause() != protocol.Asked && !late {
+			l.fail("%s lost its lease although nothing failed: %v", holder, holder.h.Cause())
+			return
+		}
+	}
+	l.fail("the lock changes hands without an end")
+}
+
+// holder returns a machine whose lease check passes, nil if there is none.
+func (l *lock) holder() *machine {
+	for _, p := range l.procs {
+		for _, m := range p.machines {
+			if m.believes() {
+				return m
+			}
+		}
+	}
+	return nil
+}

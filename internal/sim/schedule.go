@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Tight returns a timing with hardly any grace, so that what makes a lease a
+// little too long makes two holders.
+func Tight() protocol.Timing {
+	return protocol.Timing{Grace: time.Millisecond}.WithDefaults()
+}
+
+// What a schedule has at least.
+const (
+	minEvents    = 200
+	minProcesses = 3
+)
+
+// Schedule draws a world with faults, of at least 3 processes and 200 events.
+func Schedule(src Source) Config {
+	t := Tight()
+	switch src.Intn(4) {
+	case 1:
+		t.Grace = t.Lease / 8
+	case 2:
+		t.Progress = t.Lease / 2
+	case 3:
+		t.StopTimeout = t.Lease / 4
+	}
+	if src.Intn(8) == 7 {
+		t.Manual = true
+	}
+	if src.Intn(8) == 7 {
+		t.Refresh = time.Hour
+	}
+	return Config{
+		Timing: t, Processes: minProcesses + src.Intn(3), Locks: 1 + src.Intn(8)/7, Length: time.Duration(1+src.Intn(6)) * t.Lease, Kept: t.Lease,
+		Events: minEvents, Faults: true, Rough: src.Intn(8) == 7, Requests: src.Intn(4) != 0,
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/trace"
+)
+
+// TestSeedsReplay: a seed does the same again, event by event.
+func TestSeedsReplay(t *testing.T) {
+	for seed := range uint64(20) {
+		one, two := &Trace{Events: trace.NewRecorder()}, &Trace{}
+		if _, err := RunSeed(seed, nil, one); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		tape := Record(Seed(seed))
+		if _, err := RunSource(tape, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RunSource(Play(tape.Choices), nil, two); err != nil {
+			t.Fatal(err)
+		}
+		if one.Text(0) != two.Text(0) {
+			t.Errorf("seed %d: played from its tape it does something else", seed)
+		}
+		if len(one.Events.Events()) == 0 {
+			t.Errorf("seed %d: the model is told nothing", seed)
+		}
+	}
+}
+
+// TestSchedulesAreWorthTheirCount: each has at least 200 events and 3 processes,
+// and most have what can go wrong.
+func TestSchedulesAreWorthTheirCount(t *testing.T) {
+	sum := Sum{}
+	for seed := range uint64(300) {
+		if cfg := Schedule(Seed(seed)); cfg.Processes < 3 || !cfg.Faults {
+			t.Errorf("seed %d: %d processes, faults %v", seed, cfg.Processes, cfg.Faults)
+		}
+		tally, err := RunSeed(seed, nil, nil)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		sum.Add(tally)
+	}
+	if sum.Least < 200 {
+		t.Errorf("a schedule has %d events", sum.Least)
+	}
+	for _, with := range []struct {
+		what string
+		n    uint64
+	}{
+		{"takeover", sum.WithTakeover},
+		{"request", sum.WithRequest},
+		{"late write", sum.WithLateWrite},
+		{"wrong clock", sum.WithWrongClock},
+		{"pause", sum.WithPause},
+	} {
+		if with.n < sum.Schedules/2 {
+			t.Errorf("%d of %d schedules have a %s, want half at least", with.n, sum.Schedules, with.what)
+		}
+	}
+}
+
+// TestShrink: what is found becomes small, and still breaks the same rule.
+func TestShrink(t *testing.T) {
+	shape := func(c *Config) { c.Wrong = SentAtReply }
+	_, failed := Explore(t.Context(), 0, 100, 1, shape, nil)
+	if failed == nil {
+		t.Fatal("nothing is found")
+	}
+	tape := Record(Seed(failed.Seed))
+	if _, err := RunSource(tape, shape, nil); err == nil {
+		t.Fatal("it does not fail again")
+	}
+	run := func(src Source) error {
+		_, err := RunSource(src, shape, nil)
+		return err
+	}
+	few := Shrink(slices.Clone(tape.Choices), failed.Err.Rule, 300, run)
+	var v *Violation
+	if err := run(Play(few)); !errors.As(err, &v) || v.Rule != failed.Err.Rule {
+		t.Errorf("shrunk to what breaks %q, it was %q", v, failed.Err.Rule)
+	}
+	if len(few) > len(tape.Choices)/2 {
+		t.Errorf("%d choices shrunk to %d, want half at most", len(tape.Choices), len(few))
+	}
+	t.Logf("seed %d: %d choices shrunk to %d", failed.Seed, len(tape.Choices), len(few))
+}
+
+func TestParseFaults(t *testing.T) {
+	for list, want := range map[string]Fault{"all": noFaults - 1, "none": 0, "pauses": Pauses, "late,crashes": Late | Crashes} {
+		if got, err := ParseFaults(list); got != want || err != nil {
+			t.Errorf("%q: %b, %v, want %b", list, got, err, want)
+		}
+	}
+	if _, err := ParseFaults("pauses,rain"); err == nil || !strings.Contains(err.Error(), `"rain"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestFaultsAreLeftOut: what is switched off does not happen.
+func TestFaultsAreLeftOut(t *testing.T) {
+	for seed := range uint64(50) {
+		tally, err := RunSeed(seed, func(c *Config) { c.Without = noFaults - 1 }, nil)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if n := tally.Pauses + tally.Freezes + tally.Crashes + tally.Steps + tally.LateWrites; n > 0 {
+			t.Errorf("seed %d: %d faults", seed, n)
+		}
+	}
+}
+
+// TestHistoryIsJudged: a tenure that is missing, or told wrongly, is found.
+func TestHistoryIsJudged(t *testing.T) {
+	for _, tt := range []struct {
+		spoil func(*lock)
+		want  string
+	}{
+		{func(*lock) {}, ""},
+		{func(l *lock) { delete(l.past, 1) }, "lacks token 1"},
+		{func(l *lock) { p := l.past[1]; p.Owner = "somebody"; l.past[1] = p }, "has token 1 as"},
+	} {
+		cfg := Config{Timing: Tight(), Processes: 3}
+		l := newLock(Seed(1), cfg)
+		for i, p := range l.procs {
+			l.after(time.Duration(i)*l.t.Lease, p.act)
+		}
+		l.run(func() bool { return l.last >= 3 && l.holder() != nil && l.told[l.holder().h.Record().Token] })
+		tt.spoil(l)
+		l.checkHistory()
+		if !strings.Contains(l.violation, tt.want) || (l.violation == "") != (tt.want == "") {
+			t.Errorf("violation %q, want %q", l.violation, tt.want)
+		}
+	}
+}
+
+// TestFenceIsJudged: a write of an earlier grant that passes is found.
+func TestFenceIsJudged(t *testing.T) {
+	l := newLock(Seed(1), Config{Timing: Tight(), Processes: 2})
+	m := &machine{p: l.procs[0]}
+	l.arrives(m, 2, 7)
+	l.arrives(m, 1, 7)
+	if !strings.Contains(l.violation, "passes the fence") {
+		t.Errorf("violation %q", l.violation)
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Tally counts what happened in a run.
+type Tally struct {
+	Events      int
+	Grants      int
+	Takeovers   int // grants from a holder that was dead, or cut off
+	Asked       int // requests that were laid, and operators' writes
+	LateWrites  int // applied after their sender had given them up, or a second time
+	WrongClocks int // clocks that ran at a wrong rate
+	Steps       int // of wall clocks, forwards
+	Pauses      int // of processes
+	Freezes     int // pauses of machines
+	Crashes     int
+	Refused     int // writes that the fence has refused
+	Holes       int // tenures that two crashes in a row have kept out of the history
+
+	Seen Transitions
+}
+
+// Transitions are the steps of the core's machines: what a machine was doing,
+// which request of it was answered, and how.
+type Transitions [phases][kinds][outcomes_]int
+
+// phase is what a machine is doing when an answer reaches it.
+type phase int
+
+const (
+	waiting    phase = iota // a contender
+	resolving               // with a write of unknown outcome
+	leaving                 // given up, and cleaning up
+	working                 // a holder
+	jeopardy                // after a failure
+	draining                // the right to act has ended, and the work has not
+	drained                 // after the deadline
+	quiet                   // no more heartbeats
+	freeing                 // the work has returned
+	asking                  // an asker of a request
+	afterwards              // with a write of unknown outcome
+	releasing               // an operator
+	phases
+)
+
+var phaseNames = [phases]string{
+	"waiting", "resolving", "leaving", "working", "in jeopardy", "draining", "expired", "quiet", "releasing", "asking", "asking on", "operating",
+}
+
+const (
+	kinds     = int(protocol.Free) + 1
+	outcomes_ = int(protocol.Unknown) + 1
+)
+
+// phase returns what m is doing.
+func (m *machine) phase() phase {
+	switch {
+	case m.k != nil && m.unsure:
+		return afterwards
+	case m.k != nil && m.want.Kind != driver.StepDown && m.want.Kind != driver.HandOver:
+		return releasing
+	case m.k != nil:
+		return asking
+	case m.h == nil && m.left:
+		return leaving
+	case m.h == nil && m.unsure:
+		return resolving
+	case m.h == nil:
+		return waiting
+	case m.done:
+		return freeing
+	case m.h.Quiet():
+		return quiet
+	case m.h.Expired():
+		return drained
+	case m.h.Cause() != protocol.None:
+		return draining
+	case m.h.Err() != nil:
+		return jeopardy
+	}
+	return working
+}
+
+// kindsOf are the requests that a machine makes in a phase.
+var kindsOf = [phases][]protocol.Kind{
+	waiting:    {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask},
+	resolving:  {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask},
+	leaving:    {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release},
+	working:    {protocol.Heartbeat},
+	jeopardy:   {protocol.Heartbeat},
+	draining:   {protocol.Heartbeat},
+	drained:    {protocol.Heartbeat},
+	quiet:      {protocol.Heartbeat, protocol.Quit},
+	freeing:    {protocol.Heartbeat, protocol.Quit, protocol.Release},
+	asking:     {protocol.Look, protocol.Ask},
+	afterwards: {protocol.Look, protocol.Ask, protocol.Free},
+	releasing:  {protocol.Look, protocol.Free},
+}
+
+// possible says whether a transition exists. A look never has an outcome that
+// is unknown, and never conflicts.
+func possible(k protocol.Kind, o protocol.Outcome) bool {
+	return k != protocol.Look || o == protocol.Applied || o == protocol.NotApplied
+}
+
+// Add counts another run's.
+func (t *Transitions) Add(u *Transitions) {
+	for p := range t {
+		for k := range t[p] {
+			for o := range t[p][k] {
+				t[p][k][o] += u[p][k][o]
+			}
+		}
+	}
+}
+
+// Coverage returns how many of the core's transitions were seen, how many there
+// are, and the names of those that were not seen.
+func (t *Transitions) Coverage() (seen, all int, missing []string) {
+	for p, ks := range kindsOf {
+		for _, k := range ks {
+			for o := protocol.Applied; o <= protocol.Unknown; o++ {
+				if !possible(k, o) {
+					continue
+				}
+				all++
+				if t[p][k][o] > 0 {
+					seen++
+				} else {
+					missing = append(missing, fmt.Sprintf("%s: %v %s", phaseNames[p], k, outcomes[o]))
+				}
+			}
+		}
+	}
+	return seen, all, missing
+}

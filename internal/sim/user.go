@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/trace"
+)
+
+// hold begins the work under a lease that was just granted.
+func (m *machine) hold(g protocol.Grant) {
+	l := m.p.l
+	// The instant at which the write was sent, by the clock of the holder. The
+	// beat is its version, whatever was laid on top.
+	g.Sent = l.written[g.Record.Beat].hold
+	if l.cfg.Wrong == SentAtReply || protocol.Making(protocol.LeaseFromReply) {
+		g.Sent = m.clock()
+	}
+	l.note("%s is granted %s", m, shown(g.Record))
+	l.granted(m, g)
+	m.h = protocol.NewHolder(l.t, l.env(m.p.host), g)
+	m.chronicle(g)
+	if !m.believes() {
+		// Paused between the request and now, until the lease was over.
+		m.traced(trace.Leave, trace.Event{})
+		m.h.Abandon()
+		m.unwanted, m.done = true, true
+		m.took(m.h.Done(m.clock()))
+		return
+	}
+	l.believed(m, g)
+	m.took(m.h.Step(m.clock()))
+	m.p.after(m, l.upTo(l.t.Lease/4), m.work)
+	if l.t.Progress > 0 {
+		m.p.after(m, 0, m.progress)
+	}
+	if l.t.Manual || !l.final && l.one(4) {
+		m.p.after(m, l.upTo(l.t.Heartbeat), m.renew)
+	}
+	if l.final {
+		return
+	}
+	if m.p.l.one(2) {
+		m.p.after(m, l.upTo(l.t.Lease*3), m.stop)
+	} else {
+		m.p.after(m, l.upTo(l.t.Lease*3), m.finish)
+	}
+	for range l.src.Intn(4) {
+		m.p.after(m, l.upTo(l.t.Lease*2), m.lay)
+	}
+}
+
+func (m *machine) stop() {
+	if !m.done {
+		m.p.l.note("%s is asked to stop", m)
+		m.took(m.h.Stop(m.clock()))
+	}
+}
+
+// drain returns how long the work takes to return when it was told to stop.
+func (m *machine) drain() time.Duration {
+	l := m.p.l
+	switch {
+	case l.final:
+		return l.cfg.Drain
+	case l.cfg.Requests && l.one(6):
+		return l.upTo(6 * l.t.Lease) // longer than anybody waits for
+	}
+	if t := l.tenures[m.h.Record().Token]; t != nil {
+		t.prompt = true
+	}
+	return l.upTo(l.t.Lease)
+}
+
+// finish ends the work, whatever state the lease is in.
+func (m *machine) finish() {
+	if m.done || m.p.l.final && m.h.Cause() == protocol.None {
+		return
+	}
+	if m.waits = m.writing; m.waits {
+		return // the work has not begun
+	}
+	m.p.l.note("%s: the work has returned", m)
+	m.done = true
+	m.took(m.h.Done(m.clock()))
+}
+
+// lay lays the next data into the record.
+func (m *machine) lay() {
+	if m.done {
+		return
+	}
+	n := m.lays + 1
+	serial, a := m.h.SetData(m.clock(), fmt.Appendf(nil, "%d.%d", m.h.Record().Token, n))
+	m.lays = serial
+	m.p.l.note("%s lays data %d", m, serial)
+	m.took(a)
+}
+
+func (m *machine) renew() {
+	if m.done {
+		return
+	}
+	m.took(m.h.Renew(m.clock()))
+	if m.p.l.t.Manual {
+		m.p.after(m, m.p.l.t.Heartbeat, m.renew)
+	}
+}
+
+func (m *machine) progress() {
+	l := m.p.l
+	if m.done || !l.final && l.one(32) {
+		return // it hangs
+	}
+	m.h.Progress(m.clock())
+	m.p.after(m, l.t.Progress/16+l.upTo(l.t.Progress/2), m.progress)
+}

@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/trace"
+)
+
+// Config says what kind of world to run. The zero value of a field is the
+// mildest.
+type Config struct {
+	Timing    protocol.Timing
+	Processes int
+	// Locks is how many locks all processes contend for, 1 if it is zero.
+	Locks int
+	// Length is how long the faults last. After it the network heals, every
+	// process that holds crashes, and the world runs on until another holds
+	// and has held for some leases.
+	Length time.Duration
+	// Kept is for how long a lock must be kept when somebody has it again, 4 leases
+	// if it is zero.
+	Kept time.Duration
+	// Events is how many events there are at least before the faults end.
+	Events int
+	// Faults lets requests and processes fail, but for the kinds in Without.
+	Faults  bool
+	Without Fault
+	// Rough has many writes applied late, or twice.
+	Rough bool
+	// Requests has people ask holders to make way, and operators free and revoke;
+	// contenders have different priorities, and some work does not stop in time.
+	Requests bool
+	// Drain is how long the work needs to stop when the faults are over.
+	Drain time.Duration
+	// Skew is the largest rate error of a clock; Timing.Drift if it is zero.
+	Skew float64
+	// Latency bounds what the network and the store need for a request, there
+	// and back; Timing.RequestTimeout if it is zero.
+	Latency time.Duration
+	// First is the record with which the store begins, if it has a key.
+	First driver.Record
+	Wrong Wrong
+	// Trace notes what is done, for people and for the model; nil for nothing,
+	// which is faster.
+	Trace *Trace
+}
+
+// Trace is what a world notes of a run.
+type Trace struct {
+	lines []line
+	// Events are those that the model knows, if it is not nil.
+	Events *trace.Recorder
+}
+
+type line struct {
+	at     time.Duration
+	format string
+	args   []any
+}
+
+// World is one run.
+type World struct {
+	cfg    Config
+	t      protocol.Timing
+	src    Source
+	now    time.Duration
+	queue  queue
+	count  int // of everything numbered
+	locks  []*lock
+	hosts  []*host
+	down   time.Duration // the store cannot be reached until then
+	late   []func()      // writes that may be applied yet
+	final  bool          // the faults are over
+	healed time.Duration // since then
+
+	violation, rule string // the first, and what all of its kind share
+	tally           Tally
+
+	// Reads and Writes count the requests that were sent.
+	Reads, Writes int
+}
+
+// lock is one lock of a world: its record, those who contend for it, and what
+// the world knows of it.
+type lock struct {
+	*World
+	key   string
+	store store
+	procs []*process
+	checks
+	resource
+}
+
+// Run runs a world to its end and returns the first violation, nil if there is
+// none. It is a *Violation.
+func Run(src Source, cfg Config) error {
+	_, err := Tell(src, cfg)
+	return err
+}
+
+// Tell is Run, and tells what happened in it.
+func Tell(src Source, cfg Config) (*Tally, error) {
+	w := newWorld(src, cfg)
+	for _, l := range w.locks {
+		for _, p := range l.procs {
+			w.after(w.upTo(w.t.Lease/4), p.act)
+			if cfg.Requests {
+				w.after(w.upTo(2*w.t.Lease), p.meddle)
+			}
+		}
+	}
+	if cfg.Faults {
+		w.after(w.upTo(w.t.Lease), w.nemesis)
+	}
+	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= cfg.Events })
+	w.heal()
+	w.watchLiveness()
+	for _, l := range w.locks {
+		l.checkHistory()
+	}
+	return &w.tally, w.failure()
+}
+
+func newWorld(src Source, cfg Config) *World {
+	w := &World{cfg: cfg, t: cfg.Timing, src: src}
+	if w.cfg.Skew == 0 {
+		w.cfg.Skew = cfg.Timing.Drift
+	}
+	if w.cfg.Latency == 0 {
+		w.cfg.Latency = cfg.Timing.RequestTimeout
+	}
+	if w.cfg.Kept == 0 {
+		w.cfg.Kept = 4 * cfg.Timing.Lease
+	}
+	if cfg.Wrong == DriftAboveBound {
+		w.cfg.Skew = min(0.9, 3*cfg.Timing.Drift)
+	}
+	for i := range max(1, cfg.Locks) {
+		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource()}
+		l.store = store{key: l.key, wrong: cfg.Wrong}
+		if cfg.First.Key != "" {
+			l.store.put(cfg.First)
+		}
+		w.locks = append(w.locks, l)
+	}
+	for i := range cfg.Processes {
+		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true}
+		h.hold, h.cont = w.clock(), w.clock()
+		w.hosts = append(w.hosts, h)
+		w.started(h)
+		for _, l := range w.locks {
+			p := &process{host: h, l: l}
+			p.look()
+			if cfg.Requests {
+				p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2
+			}
+			h.procs, l.procs = append(h.procs, p), append(l.procs, p)
+		}
+	}
+	return w
+}
+
+// newLock returns the one lock of a world.
+func newLock(src Source, cfg Config) *lock {
+	cfg.Locks = 1
+	return newWorld(src, cfg).locks[0]
+}
+
+// clock returns a clock whose rate is right, or wrong as far as it may be.
+func (w *World) clock() clock {
+	rate := 1.0
+	switch w.src.Intn(4) {
+	case 1:
+		rate += w.cfg.Skew
+	case 2:
+		rate -= w.cfg.Skew
+	}
+	if rate != 1 {
+		w.tally.WrongClocks++
+	}
+	return clock{offset: time.Duration(w.src.Intn(4)) * 1234 * time.Hour, rate: rate}
+}
+
+func (w *World) env(h *host) protocol.Env {
+	return protocol.Env{
+		Fresh:  func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
+		Random: func() float64 { return float64(h.source().Intn(16)) / 16 },
+	}
+}
+
+// one returns true once in n times.
+func (w *World) one(n int) bool { return w.src.Intn(n) == n-1 }
+
+// upTo returns a duration in [0, d).
+func (w *World) upTo(d time.Duration) time.Duration {
+	return d * time.Duration(w.src.Intn(1024)) / 1024
+}
+
+// maxEvents is far more than any world needs.
+const maxEvents = 1_000_000
+
+// run takes steps until done says so, something is violated, or nothing is
+// left to happen.
+func (w *World) run(done func() bool) {
+	for len(w.queue) > 0 && w.violation == "" && !done() {
+		e := heap.Pop(&w.queue).(*event)
+		w.now = e.at
+		if w.tally.Events++; w.tally.Events > maxEvents {
+			w.fail("the world does not come to an end")
+		}
+		e.do()
+		w.checkAll()
+	}
+}
+
+func (w *World) checkAll() {
+	for _, l := range w.locks {
+		l.check()
+	}
+}
+
+func (w *World) note(format string, args ...any) {
+	if t := w.cfg.Trace; t != nil {
+		t.lines = append(t.lines, line{w.now, format, args})
+	}
+}
+
+func (w *World) fail(format string, args ...any) {
+	if w.violation == "" {
+		w.rule = format
+		w.violation = fmt.Sprintf("at %v: %s", w.now, fmt.Sprintf(format, args...))
+		w.note("VIOLATION: %s", w.violation)
+	}
+}
+
+// Violation is what a world has done that must not be.
+type Violation struct {
+	What string
+	Rule string // what all violations of this kind share
+	Last string // the last lines of the trace
+}
+
+func (v *Violation) Error() string { return v.What + "\n" + v.Last }
+
+// lastLines is how much of a trace a violation shows.
+const lastLines = 120
+
+func (w *World) failure() error {
+	if w.violation == "" {
+		return nil
+	}
+	v := &Violation{What: w.violation, Rule: w.rule}
+	if t := w.cfg.Trace; t != nil {
+		v.Last = t.Text(lastLines)
+	}
+	return v
+}
+
+// Text returns the last lines for people, all of them if most is 0.
+func (t *Trace) Text(most int) string {
+	if most <= 0 {
+		most = len(t.lines)
+	}
+	var b strings.Builder
+	for _, l := range t.lines[max(0, len(t.lines)-most):] {
+		fmt.Fprintf(&b, "%12v  %s\n", l.at, fmt.Sprintf(l.format, l.args...))
+	}
+	return b.String()
+}
+
+// after has do called when d has passed.
+func (w *World) after(d time.Duration, do func()) {
+	w.count++
+	heap.Push(&w.queue, &event{at: w.now + d, n: w.count, do: do})
+}
+
+type event struct {
+	at time.Duration
+	n  int
+	do func()
+}
+
+type queue []*event
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].n < q[j].n
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(e any)   { *q = append(*q, e.(*event)) }
+func (q *queue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return e
+}

@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trace writes down what processes and their store did, so that it can
+// be checked against the model in spec/. The simulator and the recorder of the
+// shell's tests write traces; nothing reads one while it is made.
+//
+// A trace is a sequence of [Event] in the order in which they happened, by the
+// time of a reference clock that no process of the protocol reads. Events of one
+// instant stand in the order of cause and effect: a Send before its Apply, the
+// Apply before its Reply, the Reply before the Grant that it leads to.
+package trace
