@@ -58,7 +58,7 @@ export GOFLAGS
 # alone. golangci-lint knows directories only, so it gets what go.work uses.
 MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
 # What users on other systems compile.
-PORTABLE := $(filter-out ./internal/itest/... ./interop/... ./bench/...,$(MODULES))
+PORTABLE := $(filter-out ./internal/itest/... ./internal/chaos/... ./interop/... ./bench/...,$(MODULES))
 
 .PHONY: help
 help: ## Describe the targets (default)
@@ -100,6 +100,15 @@ tidy: ## Tidy go.mod and go.sum of all modules
 .PHONY: sim
 sim: ## Simulate schedules with faults until stopped: make sim SIM='-hours 8 -faults messages,pauses'
 	$(GO) run ./internal/sim/run $(SIM)
+
+# How long `make chaos` runs.
+DURATION ?= 2m
+
+.PHONY: chaos
+chaos: ## Kill, stop and cut off real processes that contend for a lock (Linux)
+	scripts/setup
+	scripts/engines install dynoxide
+	$(GO) run ./internal/chaos -duration $(DURATION) -report chaos.html
 
 .PHONY: bench
 bench: ## Measure beside other lock clients, on one engine in one run
