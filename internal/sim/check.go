@@ -113,6 +113,9 @@ func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former d
 	if r.Kind == protocol.Takeover && !protocol.Readable(before) {
 		l.fail("%s takes over an unreadable record", m)
 	}
+	if l.store.rec.Token != before.Token && l.recorder() != nil {
+		l.traceBeliefs()
+	}
 	if l.store.rec.Token < before.Token {
 		l.fail("the stored token falls from %d to %d", before.Token, l.store.rec.Token)
 	}

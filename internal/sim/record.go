@@ -83,6 +83,17 @@ func (m *machine) traceReply(request int, res protocol.Result) {
 	m.traced(trace.Reply, e)
 }
 
+// traceBeliefs notes who believes at an instant at which nobody should.
+func (l *lock) traceBeliefs() {
+	for _, p := range l.procs {
+		for _, m := range p.machines {
+			if m.believes() {
+				m.traced(trace.Check, trace.Event{})
+			}
+		}
+	}
+}
+
 func (m *machine) traceGrant(rec driver.Record) {
 	if m.p.l.recorder() != nil {
 		m.traced(trace.Grant, trace.Event{Record: trace.Of(rec)})

@@ -1,0 +1,504 @@
+------------------------------- MODULE Tenure -------------------------------
+(* SPDX-FileCopyrightText: The Tenure Authors                               *)
+(* SPDX-License-Identifier: Apache-2.0                                      *)
+(*                                                                          *)
+(* The protocol of package internal/protocol: one lock, some machines that  *)
+(* contend for it, hold it, and ask its holder for something, and a network *)
+(* that loses, delays and repeats what they send. README.md explains it to  *)
+(* those who do not read TLA+.                                              *)
+EXTENDS Integers, FiniteSets, TLC
+
+CONSTANTS
+    Machines,   \* acquires and the leases that they become
+    Mates,      \* those of one process; each other one has its own
+    None,       \* no version, no request, no answer yet
+    Step,       \* the request to step down; one to hand over is its target
+    Lease,      \* L, by a local clock
+    DriftNum,   \* rho, the bound of the clocks' rate error,
+    DriftDen,   \* as a fraction
+    Grace,      \* kept before the expiry for stopping, by a local clock
+    Tick,       \* how much real time passes at once
+    Reserve,    \* how long a reservation is kept, by a local clock
+    MaxToken,   \* the last tenure that is looked at
+    MaxTakes,   \* attempts that a contender remembers
+    MaxBeats,   \* attempts of unknown outcome that a holder remembers
+    Uses,       \* what else happens: "crash", "give up", "step down", ...
+    Reduced,    \* TRUE: leave out what makes no difference
+    Wrong       \* mistakes: a set of names, empty for the protocol
+
+VARIABLES
+    store,      \* the record
+    net,        \* writes that may be carried out, now or later, once or often
+    mach,       \* the machines
+    log         \* what grants have shown; nobody reads it
+
+vars == <<store, net, mach, log>>
+
+-----------------------------------------------------------------------------
+(* Time. A clock runs wrong by at most the rate rho, now fast and now slow.  *)
+(* So a duration d of a local clock takes at least d/(1+rho) and at most     *)
+(* d/(1-rho) of real time. Ages are in real time. What a machine decides by  *)
+(* its clock may fall anywhere between.                                      *)
+
+Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
+Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
+
+\* L*(1-rho)/(1+rho): how long after sending a write its sender may count on the
+\* lease. The holder stops the grace before that.
+Window == IF "no grace for drift" \in Wrong THEN Lease
+          ELSE (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
+Usable == Window - Grace
+
+\* No age matters beyond this. It stands for everything older, too.
+Max(a, b) == IF a > b THEN a ELSE b
+Old == Max(Longest(Usable), Shortest(Lease))
+Aged(a, d) == IF a + d > Old THEN Old ELSE a + d
+
+-----------------------------------------------------------------------------
+(* Records.                                                                  *)
+
+Absent == [ver |-> None, beat |-> None, tok |-> 0, st |-> "absent", own |-> None, req |-> None, end |-> None, prev |-> None]
+
+\* What a machine knows when it knows nothing, or nothing that is true.
+Nothing == [Absent EXCEPT !.st = "unknown"]
+
+OwnerOf(p) == p  \* the name by which others know it
+
+\* How a tenure ended is told where the configuration asks for the history.
+History == "history" \in Uses
+Why(how) == IF History THEN how ELSE None
+
+\* The tenure that r shows, as the one after it remembers it.
+Tenure(r, how) ==
+    IF ~History THEN None
+    ELSE IF r.st = "reserved" THEN r.prev
+    ELSE [tok |-> r.tok, own |-> r.own, end |-> IF r.end # None THEN r.end ELSE how]
+
+Held(p, v, t)  == [ver |-> v, beat |-> v, tok |-> t, st |-> "held", own |-> OwnerOf(p), req |-> None, end |-> None, prev |-> None]
+Beaten(r, v)   == [r EXCEPT !.ver = v, !.beat = v]
+Asked(r, v, q) == [r EXCEPT !.ver = v, !.req = q]
+
+\* A reservation that nobody took leaves the tenure before it.
+Freed(r, v, how) ==
+    LET s == [r EXCEPT !.ver = v, !.st = "released", !.req = None] IN
+    IF ~History THEN [s EXCEPT !.own = None]
+    ELSE IF r.st = "reserved" THEN [s EXCEPT !.own = r.prev.own, !.end = r.prev.end, !.prev = None]
+    ELSE [s EXCEPT !.end = how]
+
+Kept(r, v, to, how) ==
+    [r EXCEPT !.ver = v, !.beat = v, !.st = "reserved", !.own = to, !.req = None,
+              !.end = None, !.prev = Tenure([r EXCEPT !.end = Why(how)], how)]
+
+Taken(r) == r.st \in {"held", "reserved"}
+Wait(r)  == IF r.st = "reserved" /\ r.own # None THEN Reserve ELSE Lease
+SameSign(r, s) == r.st = s.st /\ r.tok = s.tok /\ r.beat = s.beat
+
+-----------------------------------------------------------------------------
+(* Machines.                                                                 *)
+(*   wait   contends, watches, asks                                          *)
+(*   leave  has given up, and cleans up behind itself                        *)
+(*   hold   has been granted the lease, and beats; it is to stop if the      *)
+(*          record carries a request                                         *)
+(*   quiet  beats no more, although its work has not returned                *)
+(*   done   its work has returned; releases                                  *)
+(* Of rec, age says how long ago its sign of life was first seen, or how     *)
+(* long ago it was sent. out is the request under way, unknown are attempts  *)
+(* whose outcome was not learnt.                                             *)
+
+Idle == [phase |-> "wait", rec |-> Nothing, age |-> 0, out |-> None, unknown |-> {}, past |-> {}]
+
+Expired(m)  == m.age >= Longest(Usable)
+Believes(p) == mach[p].phase = "hold" /\ ~Expired(mach[p])
+
+Attempt(o) == [k |-> o.k, ver |-> o.ver, tok |-> o.tok, age |-> o.age, before |-> o.before]
+
+\* The attempts that have written r, or the beat that it shows.
+Wrote(as, r) ==
+    {a \in as : (a.ver = r.ver \/ (a.ver = r.beat /\ r.st = "held")) /\ a.tok \in {0, r.tok}}
+
+Takes(k) == k \in {"claim", "takeover"}
+Counts(k) == Takes(k) \/ k = "heartbeat" \/ "waits from its request" \in Wrong
+
+-----------------------------------------------------------------------------
+(* What a reply makes of a machine m: the set of what it may become.         *)
+
+Gone(m) == [Idle EXCEPT !.out = None]
+
+\* The same sign of life is counted on; any other is counted from now.
+Seen(m, o, r) ==
+    [m EXCEPT !.rec = r,
+              !.age = IF SameSign(m.rec, r) THEN @ ELSE IF "waits from its request" \in Wrong THEN o.age ELSE 0]
+
+\* A version counts only for the acquire that wrote it.
+Known(p, m) == IF "adopts" \in Wrong /\ p \in Mates THEN m.unknown \cup UNION {mach[q].unknown : q \in {r \in Mates : mach[r].phase = "leave"}} ELSE m.unknown
+
+Contender(p, m, o, r) ==
+    LET as == Known(p, m) \cup (IF Takes(o.k) THEN {Attempt(o)} ELSE {})
+        own == IF r.st = "held" THEN Wrote(as, r) ELSE {}
+        granted == {[phase |-> "hold", rec |-> r, out |-> None, unknown |-> {},
+                     past |-> ({r.prev} \cup a.before) \ {None},
+                     age |-> IF "counts from the reply" \in Wrong THEN 0 ELSE a.age] : a \in {b \in own : b.age < Longest(Usable)}}
+        \* a term of its own, from so long ago that nobody believed in it
+        late == IF \A a \in own : a.age >= Shortest(Usable)
+                THEN {Seen(m, o, r)} ELSE {}
+    IN IF m.phase = "wait" THEN granted \cup late
+       ELSE {[Seen(m, o, r) EXCEPT !.unknown = IF o.k = "release" /\ r.st # "held" THEN {} ELSE @]}
+
+\* Confirmed is what its own attempt wrote, from the instant of sending that.
+\* What is expired stays so.
+Confirmed(m, a, r) ==
+    IF a.k = "release" THEN Gone(m)
+    ELSE [m EXCEPT !.rec = r, !.unknown = {},
+                   !.age = IF a.k = "quit" \/ Expired(m) THEN @
+                           ELSE IF "counts from the reply" \in Wrong THEN 0
+                           ELSE IF a.age < @ THEN a.age ELSE @]
+
+\* Somebody else has written into this term, and the beat stands: a request. The
+\* lease goes on from the confirmed start.
+Term(m, r) ==
+    /\ r.tok = m.rec.tok /\ r.beat = m.rec.beat
+    /\ r.st = "held" \/ "request on any record" \in Wrong
+
+Holder(m, o, r) ==
+    LET own == Wrote(m.unknown \cup {Attempt(o)}, r) IN
+    IF own # {} THEN {Confirmed(m, a, r) : a \in own}
+    ELSE IF Term(m, r) THEN {[m EXCEPT !.rec = r, !.unknown = {}]}
+    ELSE {Gone(m)}
+
+Told(p, o, r) ==
+    LET m == [mach[p] EXCEPT !.out = None] IN
+    IF m.phase \in {"wait", "leave"} THEN Contender(p, m, o, r) ELSE Holder(m, o, r)
+
+\* A new holder writes down the tenures before its own, before it begins.
+Latest(p, m) ==
+    IF mach[p].phase = "wait" /\ m.phase = "hold"
+    THEN [log EXCEPT !.last = m.rec.tok,
+                     !.granted = IF History THEN @ \cup {m.rec.tok} ELSE @,
+                     !.past = IF History THEN @ \cup m.past ELSE @]
+    ELSE log
+Becomes(p, m) == mach' = [mach EXCEPT ![p] = [m EXCEPT !.past = {}]] /\ log' = Latest(p, m)
+
+-----------------------------------------------------------------------------
+(* The store carries out a write w if its condition holds.                   *)
+
+Fits(w, s) ==
+    CASE w.k = "claim" -> s.st \in {"absent", "released"}
+      [] w.k = "heartbeat" /\ "heartbeat restores" \in Wrong ->
+            w.prev.tok = s.tok /\ (w.prev.ver = s.ver \/ s.st = "released")
+      [] "version alone" \in Wrong -> w.prev.ver = s.ver
+      [] OTHER -> w.prev.ver = s.ver /\ w.prev.tok = s.tok
+
+Written(w, s) ==
+    IF w.k = "claim"
+    THEN [w.next EXCEPT !.tok = s.tok + 1, !.prev = IF s.st = "absent" THEN None ELSE Tenure(s, "released")]
+    ELSE w.next
+
+\* Who had the lock under each token, and what ended that, by the writes alone.
+Happened(w, s) ==
+    LET ended(b, how) == [b EXCEPT ![s.tok].end = how]
+        begun(b) == [b EXCEPT ![s.tok + 1] = [own |-> OwnerOf(w.by), end |-> None]] IN
+    [log EXCEPT !.book =
+        CASE ~History -> @
+          [] w.k = "claim" -> begun(@)
+          [] w.k = "takeover" -> begun(IF log.book[s.tok].end = None THEN ended(@, "expired") ELSE @)
+          [] w.k = "quit" -> ended(@, "stopped")
+          [] w.k = "release" -> ended(@, IF w.next.st = "reserved" THEN "handed over" ELSE "released")
+          [] w.k = "free" /\ s.st = "held" -> ended(@, IF w.next.st = "reserved" THEN "revoked" ELSE "freed")
+          [] OTHER -> @]
+
+\* A swap that does not fit any more never will, and is forgotten: only a claim
+\* can bring a version back, and it raises the token.
+Living(ws, s) ==
+    {w \in ws :
+        \/ w.k = "claim"
+        \/ Fits(w, s)
+        \/ (w.k = "heartbeat" /\ "heartbeat restores" \in Wrong /\ w.prev.tok = s.tok)
+        \/ ("version alone" \in Wrong /\ \E c \in ws : c.k = "claim" /\ c.ver = w.prev.ver)}
+
+\* What is out of date is of no use but to look again: a write that builds on
+\* it fails, and says what a look would. An attempt that can neither be seen
+\* nor carried out any more need not be waited for, nor be remembered.
+Refreshed(m, s, ws) ==
+    IF ~Reduced THEN m
+    ELSE LET lives(v) == v \in {s.ver, s.beat} \/ \E w \in ws : w.ver = v IN
+         [m EXCEPT !.unknown = {a \in @ : lives(a.ver)},
+                   !.age = IF m.phase \in {"wait", "leave"} /\ ~SameSign(m.rec, s) THEN 0 ELSE @,
+                   !.rec = IF m.rec = s THEN s
+                           ELSE IF SameSign(m.rec, s) THEN [@ EXCEPT !.ver = None]
+                           ELSE IF m.phase \in {"wait", "leave"} THEN Nothing
+                           ELSE [@ EXCEPT !.ver = None, !.beat = IF @ = s.beat THEN @ ELSE None]]
+
+Waits(p, w) == mach[p].out # None /\ w.by = p /\ mach[p].out.ver = w.ver /\ mach[p].out.k = w.k /\ mach[p].out.res = None
+
+Apply(w) ==
+    /\ w \in net
+    /\ Fits(w, store)
+    /\ Written(w, store).tok <= MaxToken
+    /\ store' = Written(w, store)
+    /\ net' = Living(net, store')
+    /\ mach' = [q \in Machines |->
+            Refreshed(IF Waits(q, w) THEN [mach[q] EXCEPT !.out.res = store'] ELSE mach[q], store', net')]
+    /\ log' = Happened(w, store)
+
+\* A look, or a write whose condition does not hold: answered with the record.
+Refuse(p) ==
+    /\ mach[p].out # None /\ mach[p].out.res = None
+    /\ \A w \in net : Waits(p, w) => ~Fits(w, store)
+    /\ mach' = [mach EXCEPT ![p].out.res = store]
+    /\ UNCHANGED <<store, net, log>>
+
+\* A machine that waits learns the answer.
+Reply(p) ==
+    /\ mach[p].out # None /\ mach[p].out.res # None
+    /\ \E m \in Told(p, mach[p].out, mach[p].out.res) : Becomes(p, m)
+    /\ UNCHANGED <<store, net>>
+
+\* No answer: the outcome is unknown. If there are too many of that kind, the
+\* others are forgotten.
+Timeout(p) ==
+    LET m == mach[p]
+        as == m.unknown \cup {Attempt(m.out)} IN
+    /\ m.out # None
+    /\ mach' = [mach EXCEPT ![p] =
+            [m EXCEPT !.out = None,
+                      !.unknown = IF m.phase \in {"wait", "leave"} /\ ~Takes(m.out.k) THEN @
+                                  ELSE IF Takes(m.out.k) \/ Cardinality(as) <= MaxBeats THEN as ELSE {Attempt(m.out)}]]
+    /\ UNCHANGED <<store, net, log>>
+
+-----------------------------------------------------------------------------
+(* What machines send. A new version occurs nowhere. Numbers that nobody and *)
+(* nothing remembers are used again: nobody can tell the difference.         *)
+
+VersionsOf(r) == {r.ver, r.beat}
+InUse ==
+    VersionsOf(store)
+    \cup UNION {{w.ver, w.prev.ver} \cup VersionsOf(w.next) : w \in net}
+    \cup UNION {VersionsOf(mach[p].rec) \cup {a.ver : a \in mach[p].unknown} : p \in Machines}
+    \cup UNION {IF mach[p].out = None THEN {}
+                ELSE {mach[p].out.ver} \cup (IF mach[p].out.res = None THEN {} ELSE VersionsOf(mach[p].out.res)) : p \in Machines}
+NumbersOf(p) == {v[2] : v \in {u \in InUse : u # None /\ u[1] = p}}
+Fresh(p) == <<p, 1 + (CHOOSE n \in NumbersOf(p) \cup {0} : \A k \in NumbersOf(p) : k <= n)>>
+
+\* When nothing is asked of the answer but what a look would show as well, it
+\* is left out, and what was sent is of unknown outcome from the beginning.
+Begin(p, k, prev, next) ==
+    LET m == mach[p]
+        o == [k |-> k, ver |-> next.ver, tok |-> next.tok, res |-> None, prev |-> prev, next |-> next,
+              before |-> IF k = "takeover" /\ prev.st = "held" THEN {prev.prev} \ {None} ELSE {},
+              age |-> IF Counts(k) /\ m.phase = "hold" /\ Expired(m) THEN Old ELSE 0]
+        room == Cardinality(m.unknown) < (IF m.phase \in {"wait", "leave"} THEN MaxTakes ELSE MaxBeats)
+        kept == IF room THEN m.unknown ELSE {}
+        remembered == Takes(k) \/ m.phase \notin {"wait", "leave"}
+    IN /\ m.out = None
+       /\ mach' = [mach EXCEPT ![p] =
+            IF ~remembered THEN [m EXCEPT !.out = IF Reduced THEN None ELSE o]
+            ELSE IF Reduced THEN [m EXCEPT !.unknown = kept \cup {Attempt(o)}]
+            ELSE [m EXCEPT !.out = o, !.unknown = IF Takes(k) THEN kept ELSE @]]
+
+\* When a machine m sends again, old messages of its own that it does not
+\* remember are lost, but for one claim.
+Lingers(w, m, k) == (\E a \in m.unknown : a.ver = w.ver) \/ (w.k = "claim" /\ k # "claim")
+
+Send(p, k, prev, next) ==
+    /\ Begin(p, k, prev, next)
+    /\ Reduced /\ k # "claim" => prev.ver = store.ver
+    /\ net' = Living({w \in net : w.by # p \/ Lingers(w, mach'[p], k)}
+                     \cup {[k |-> k, by |-> p, ver |-> next.ver, prev |-> [ver |-> prev.ver, tok |-> prev.tok], next |-> next]}, store)
+    /\ UNCHANGED <<store, log>>
+
+Look(p) ==
+    /\ mach[p].phase \in {"wait", "leave"}
+    /\ Reduced => mach[p].rec # store
+    /\ IF Reduced
+       THEN /\ \E m \in Told(p, [k |-> "look"], store) : Becomes(p, m)
+       ELSE Begin(p, "look", Absent, Absent) /\ UNCHANGED log
+    /\ UNCHANGED <<store, net>>
+
+\* A write that builds on what is out of date, and is answered at once.
+Collide(p) ==
+    /\ Reduced
+    /\ mach[p].phase \in {"hold", "quiet", "done"} /\ mach[p].out = None
+    /\ mach[p].rec.ver # store.ver
+    /\ \E m \in Holder(mach[p], [k |-> "heartbeat", ver |-> <<p, 0>>, tok |-> 0, age |-> 0, before |-> {}], store) : Becomes(p, m)
+    /\ UNCHANGED <<store, net>>
+
+Claim(p, v) ==
+    /\ mach[p].phase = "wait"
+    /\ Reduced => mach[p].rec.st \in {"absent", "released"}
+    /\ Send(p, "claim", Absent, Held(p, v, 0))
+
+\* The holder that is seen is dead for certain; or the lock is kept for p; or it
+\* is p's own, from an attempt so old that nobody believed in it.
+Dead(m) == Taken(m.rec) /\ m.age >= Shortest(Wait(m.rec))
+Takeover(p, v) ==
+    LET m == mach[p] IN
+    /\ m.phase = "wait"
+    /\ \/ Dead(m)
+       \/ m.rec.st = "reserved" /\ m.rec.own = OwnerOf(p)
+       \/ m.rec.st = "held" /\ \E a \in Wrote(m.unknown, m.rec) : a.age >= Shortest(Usable)
+    /\ Send(p, "takeover", m.rec,
+            [Held(p, v, IF "token not raised" \in Wrong THEN m.rec.tok ELSE m.rec.tok + 1) EXCEPT !.prev = Tenure(m.rec, "expired")])
+
+Heartbeat(p, v) ==
+    /\ mach[p].phase = "hold"
+    /\ Send(p, "heartbeat", mach[p].rec, Beaten(mach[p].rec, v))
+
+\* It says why no more heartbeats come; the beat stands.
+Quit(p, v) ==
+    /\ mach[p].phase = "quiet"
+    /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
+
+\* A release has a new version as every write, so that a heartbeat under way
+\* cannot revive the record.
+Release(p, fresh) ==
+    LET m == mach[p]
+        v == IF "version kept" \in Wrong THEN m.rec.ver ELSE fresh IN
+    /\ m.phase = "done" \/ (m.phase = "leave" /\ m.rec.st = "held" /\ Wrote(m.unknown, m.rec) # {})
+    /\ \/ Send(p, "release", m.rec, Freed(m.rec, v, "released"))
+       \/ /\ m.phase = "done" /\ m.rec.req \notin {None, Step}
+          /\ Send(p, "release", m.rec, Kept(m.rec, v, m.rec.req, "handed over"))
+
+\* A request is laid into a held record. The beat stands.
+Ask(p, v, q) ==
+    LET m == mach[p] IN
+    /\ m.phase = "wait"
+    /\ \/ q = Step /\ "step down" \in Uses
+       \/ q # Step /\ "hand over" \in Uses
+    /\ m.rec.st = "held" /\ m.rec.req = None
+    /\ Send(p, "ask", m.rec, Asked(m.rec, v, q))
+
+\* An operator releases a dead holder's lock, or one that is kept.
+Free(p, v) ==
+    /\ mach[p].phase = "wait" /\ "free" \in Uses
+    /\ Dead(mach[p])
+    /\ Send(p, "free", mach[p].rec, Freed(mach[p].rec, v, "freed"))
+
+\* An operator takes a living holder's lock away: it is kept for nobody, until
+\* that holder's lease has run out for certain.
+Revoke(p, v) ==
+    /\ mach[p].phase = "wait" /\ "revoke" \in Uses
+    /\ mach[p].rec.st = "held"
+    /\ Send(p, "free", mach[p].rec, Kept(mach[p].rec, v, None, "revoked"))
+
+-----------------------------------------------------------------------------
+(* What users, fate and time do.                                             *)
+
+Stale(a) == [a EXCEPT !.age = IF Counts(a.k) THEN Old ELSE @]
+Turns(p, m) == mach' = [mach EXCEPT ![p] = m] /\ UNCHANGED <<store, net, log>>
+
+\* An acquire is given up with a write of unknown outcome. One without is over.
+GiveUp(p) ==
+    LET m == mach[p] IN
+    /\ "give up" \in Uses
+    /\ m.phase = "wait" /\ (m.unknown # {} \/ (m.out # None /\ Takes(m.out.k)))
+    /\ Turns(p, [m EXCEPT !.phase = "leave"])
+
+\* It has cleaned up, or has tried for a lease.
+Leave(p) ==
+    /\ mach[p].phase = "leave" /\ mach[p].out = None
+    /\ Turns(p, [mach[p] EXCEPT !.phase = "wait", !.unknown = {}])
+
+Quiet(p) ==
+    /\ mach[p].phase = "hold" /\ "quit" \in Uses
+    /\ Turns(p, [mach[p] EXCEPT !.phase = "quiet", !.age = Old, !.unknown = {Stale(a) : a \in @}])
+
+Done(p) ==
+    /\ mach[p].phase \in {"hold", "quiet"}
+    /\ Turns(p, [mach[p] EXCEPT !.phase = "done", !.age = Old, !.unknown = {Stale(a) : a \in @}])
+
+\* A release that stays without an answer for too long is given up.
+Uncertain(p) ==
+    /\ mach[p].phase = "done" /\ mach[p].out = None
+    /\ Turns(p, Gone(mach[p]))
+
+\* The clock is fast: the lease ends sooner than by a slow one.
+Expire(p) ==
+    /\ mach[p].phase = "hold" /\ mach[p].age >= Shortest(Usable) /\ ~Expired(mach[p])
+    /\ Turns(p, [mach[p] EXCEPT !.age = Old, !.unknown = {Stale(a) : a \in @},
+                                !.out = IF @ = None THEN None ELSE Stale(mach[p].out)])
+
+Crash(p) ==
+    /\ "crash" \in Uses /\ mach[p] # Idle
+    /\ Reduced => mach[p].phase # "wait"
+    /\ Turns(p, Idle)
+
+\* Only what is counted from grows older. When a lease has expired it does not
+\* matter any more when its writes were sent.
+Later(m, d) ==
+    LET old == m.phase = "hold" /\ Aged(m.age, d) >= Longest(Usable)
+        grown(a) == IF ~Counts(a.k) THEN a.age ELSE IF old THEN Old ELSE Aged(a.age, d) IN
+    [m EXCEPT !.age = IF Taken(m.rec) THEN Aged(@, d) ELSE @,
+              !.out = IF @ = None THEN None ELSE [m.out EXCEPT !.age = grown(m.out)],
+              !.unknown = {[a EXCEPT !.age = grown(a)] : a \in @}]
+Pass(d) == mach' = [p \in Machines |-> Later(mach[p], d)] /\ UNCHANGED <<store, net, log>>
+
+-----------------------------------------------------------------------------
+Init ==
+    /\ store = Absent
+    /\ net = {}
+    /\ mach = [p \in Machines |-> [Idle EXCEPT !.rec = IF Reduced THEN Absent ELSE Nothing]]
+    /\ log = [last |-> 0, granted |-> {}, past |-> {},
+              book |-> IF History THEN [t \in 1..MaxToken |-> [own |-> None, end |-> None]] ELSE None]
+
+Next ==
+    \/ Pass(Tick)
+    \/ \E w \in net : Apply(w)
+    \/ \E p \in Machines :
+        \/ Look(p) \/ Collide(p)
+        \/ mach[p].out = None /\ LET v == Fresh(p) IN
+            \/ Claim(p, v) \/ Takeover(p, v) \/ Heartbeat(p, v) \/ Quit(p, v) \/ Release(p, v)
+            \/ \E q \in Machines \cup {Step} : Ask(p, v, q)
+            \/ Free(p, v) \/ Revoke(p, v)
+        \/ Refuse(p) \/ Reply(p) \/ Timeout(p)
+        \/ GiveUp(p) \/ Leave(p) \/ Quiet(p) \/ Done(p) \/ Uncertain(p)
+        \/ Expire(p) \/ Crash(p)
+
+Spec == Init /\ [][Next]_vars
+
+-----------------------------------------------------------------------------
+(* What must hold.                                                           *)
+
+\* At most one holder believes that it may act.
+OneHolder == \A p, q \in Machines : Believes(p) /\ Believes(q) => p = q
+
+\* While one does, nobody else is let in: the record is of its tenure.
+Guarded == \A p \in Machines : Believes(p) => store.tok = mach[p].rec.tok /\ Taken(store)
+
+\* Each grant has a higher token than all before.
+GrantsRise ==
+    [][\A p \in Machines : mach[p].phase = "wait" /\ mach'[p].phase = "hold" => mach'[p].rec.tok > log.last]_vars
+
+\* What the history says is what happened,
+HistoryTrue == \A t \in log.past : log.book[t.tok] = [own |-> t.own, end |-> t.end]
+
+\* and it says of every holder, once there is another one: unless that one, and
+\* the one after it, crashed before they had written it down.
+HistoryComplete ==
+    \A t, u \in log.granted :
+        u = t + 1 \/ (u = t + 2 /\ log.book[t + 1].end = "expired") => \E e \in log.past : e.tok = t
+
+\* The token of the record never falls.
+TokensRise == [][store'.tok >= store.tok]_vars
+
+\* A released record changes only by a claim, which begins another tenure.
+ReleasedStays == [][store.st = "released" => store' = store \/ store'.tok > store.tok]_vars
+
+-----------------------------------------------------------------------------
+(* For TLC: states that differ by the names of machines, or by the numbers   *)
+(* of versions, are the same.                                                *)
+
+Symmetry == IF Cardinality(Machines) > 4 THEN {} ELSE Permutations(Machines)
+
+View ==
+    LET used == InUse \ {None}
+        name == [v \in used \cup {None} |->
+                    IF v = None THEN None ELSE <<v[1], Cardinality({u \in used : u[1] = v[1] /\ u[2] <= v[2]})>>]
+        named(r) == [r EXCEPT !.ver = name[@], !.beat = name[@]]
+    IN <<named(store), log,
+         {<<w.k, w.by, name[w.prev.ver], w.prev.tok, named(w.next)>> : w \in net},
+         [p \in Machines |->
+            LET m == mach[p] IN
+            <<m.phase, m.age, named(m.rec), {<<a.k, name[a.ver], a.tok, a.age, a.before>> : a \in m.unknown},
+              IF m.out = None THEN None
+              ELSE <<m.out.k, name[m.out.ver], m.out.tok, m.out.age, IF m.out.res = None THEN None ELSE named(m.out.res)>> >>]>>
+=============================================================================
