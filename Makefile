@@ -32,6 +32,8 @@ TEST_TIMEOUT ?= 15m
 SIM ?=
 # How many schedules of the simulator `make test` runs; `make sim` goes on.
 SEEDS ?= 100000
+# Packages that are not tested with the others: see the target.
+ALONE := /bench/faults$$ /internal/itest/spec$$
 # More flags for go test. For example, `make test TESTFLAGS='-run Lease -v'`.
 TESTFLAGS ?=
 
@@ -58,7 +60,7 @@ export GOFLAGS
 # alone. golangci-lint knows directories only, so it gets what go.work uses.
 MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
 # What users on other systems compile.
-PORTABLE := $(filter-out ./internal/itest/... ./internal/chaos/... ./interop/... ./bench/...,$(MODULES))
+PORTABLE := $(filter-out ./internal/itest/... ./internal/chaos/... ./interop/... ./bench/... ./bench/faults/...,$(MODULES))
 
 .PHONY: help
 help: ## Describe the targets (default)
@@ -70,8 +72,14 @@ test: ## Build, vet and test all modules, with the race detector
 	$(GO) build work
 	$(GO) vet work
 	@# -vet=off: the line above has vetted, with all of vet's checks.
+	packages=$$($(GO) list work | grep -v $(foreach p,$(ALONE),-e $(p))); \
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
-		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) work
+		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+	@# The fault table's clients are large: etcd and Kubernetes, with the race detector, take minutes to build.
+	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) $(GO) test -vet=off $(TESTFLAGS) ./bench/faults
+	@# TLC keeps the machine busy, which the tests of real time must not feel.
+	scripts/spec ci
+	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./internal/itest/spec
 	@# The simulator finds every deliberate mistake in the core, and none without one.
 	$(GO) test -vet=off -tags tenure_wrong $(TESTFLAGS) ./internal/sim
 	$(GO) run ./internal/sim/run -seeds $(SEEDS) -all
@@ -103,6 +111,16 @@ sim: ## Simulate schedules with faults until stopped: make sim SIM='-hours 8 -fa
 
 # How long `make chaos` runs.
 DURATION ?= 2m
+
+.PHONY: spec
+spec: ## Check the model, its wrong variants, and traces of the code against it (TLC; needs Java)
+	scripts/spec check
+	TENURE_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 1h ./internal/itest/spec -schedules 20
+
+.PHONY: faults
+faults: ## Throw the same faults at Tenure and at other clients, and write docs/faults.md
+	scripts/setup
+	scripts/engines run dynoxide -- $(GO) run ./bench/faults -write
 
 .PHONY: chaos
 chaos: ## Kill, stop and cut off real processes that contend for a lock (Linux)
