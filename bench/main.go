@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/testbed"
 	"github.com/tenurelock/tenure/interop/peer"
 )
 
@@ -79,11 +80,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		r.size = quick
 	}
 	r.report = &report{
-		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: thisMachine(), Clients: map[string]string{}, Quick: *small,
+		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: testbed.Here(), Clients: map[string]string{}, Quick: *small,
 		Units: unitRule, Prices: priceSource,
 	}
 	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
-	if r.report.Engine, err = engineName(ctx, *engine); err != nil {
+	if r.report.Engine, err = testbed.Engine(ctx, *engine); err != nil {
 		return err
 	}
 	if r.clients, err = build(ctx, strings.Split(*clients, ",")); err != nil {
@@ -96,7 +97,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	r.report.Largest, r.report.Took = r.largest, time.Since(began).Seconds()
-	r.report.Machine.LoadAfter = load()
+	r.report.Machine.LoadAfter = testbed.Load()
 	return r.report.write(stdout, *toJSON, *toPage)
 }
 

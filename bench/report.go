@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/testbed"
 )
 
 // report is everything that a run found. The tables are made from it alone.
 type report struct {
 	Date    string            `json:"date"` // of the run's start, UTC
-	Machine machine           `json:"machine"`
+	Machine testbed.Testbed   `json:"machine"`
 	Engine  string            `json:"engine"`
 	Order   []string          `json:"order"`   // of the clients, in the tables
 	Clients map[string]string `json:"clients"` // version and runtime

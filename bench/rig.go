@@ -35,17 +35,12 @@ var clientNames = []string{tenureName, dynamolockName, javaName}
 // wire.
 type client struct {
 	name  string
-	start func(context.Context) (process, wire.Answer, error)
+	start func(context.Context) (*peer.Process, error)
 }
 
+// tenureClient is this program as it serves Tenure.
 func tenureClient() client {
-	return client{tenureName, func(ctx context.Context) (process, wire.Answer, error) {
-		p, err := spawn(ctx)
-		if err != nil {
-			return nil, wire.Answer{}, err
-		}
-		return p, p.ready, nil
-	}}
+	return clientOf(peer.Command(tenureName, []string{"/proc/self/exe"}, serveEnv+"=1"))
 }
 
 func peerClient(ctx context.Context, kind peer.Kind) (client, error) {
@@ -53,13 +48,11 @@ func peerClient(ctx context.Context, kind peer.Kind) (client, error) {
 	if err != nil {
 		return client{}, err
 	}
-	return client{string(kind), func(ctx context.Context) (process, wire.Answer, error) {
-		p, err := program.Start(ctx)
-		if err != nil {
-			return nil, wire.Answer{}, err
-		}
-		return p, p.Ready, nil
-	}}, nil
+	return clientOf(program), nil
+}
+
+func clientOf(program *peer.Program) client {
+	return client{string(program.Kind), program.Start}
 }
 
 // rig is what all steps share.
@@ -179,7 +172,7 @@ func valueBytes(value types.AttributeValue) (n int64) {
 
 // member is a process with an open client.
 type member struct {
-	process
+	*peer.Process
 	stage *stage
 }
 
@@ -191,7 +184,7 @@ const startBound = time.Minute
 func (s *stage) member(ctx context.Context, counted bool) (*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	p, ready, err := s.start(ctx)
+	p, err := s.start(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.name, err)
 	}
@@ -200,7 +193,7 @@ func (s *stage) member(ctx context.Context, counted bool) (*member, error) {
 	s.members = append(s.members, m)
 	s.mu.Unlock()
 	s.rig.mu.Lock()
-	s.report.Clients[s.name] = ready.Version + ", " + ready.Runtime
+	s.report.Clients[s.name] = p.Ready.Version + ", " + p.Ready.Runtime
 	s.rig.mu.Unlock()
 	endpoint := s.engine
 	if counted {

@@ -27,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/internal/testbed"
 	"github.com/tenurelock/tenure/interop/peer"
 )
 
@@ -99,8 +100,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer r.etcd.close()
 
 	began := time.Now()
-	found := &report{Date: now(), Machine: thisMachine(), Libraries: r.versions, Cells: map[string]map[string]cell{}}
-	if found.Engine, err = engineName(ctx, *engine); err != nil {
+	found := &report{Date: now(), Machine: testbed.Here(), Libraries: r.versions, Cells: map[string]map[string]cell{}}
+	if found.Engine, err = testbed.Engine(ctx, *engine); err != nil {
 		return err
 	}
 	for _, row := range thrown {
@@ -114,7 +115,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, s.name, c.Verdict, c.Seen)
 		}
 	}
-	found.Machine.LoadAfter, found.Took = load(), time.Since(began).Seconds()
+	found.Machine.LoadAfter, found.Took = testbed.Load(), time.Since(began).Seconds()
 	if !*write {
 		return nil
 	}

@@ -16,13 +16,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/testbed"
 )
 
 // report is everything that a run found. The page is made from it, and from what
 // the rows say of themselves.
 type report struct {
 	Date      string                     `json:"date"` // of the run's start, UTC
-	Machine   machine                    `json:"machine"`
+	Machine   testbed.Testbed            `json:"machine"`
 	Engine    string                     `json:"engine"`
 	Took      float64                    `json:"tookSeconds"`
 	Libraries map[string]string          `json:"libraries"` // version and runtime

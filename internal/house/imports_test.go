@@ -38,6 +38,7 @@ var zones = []zone{
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest"},
+	{dir: "internal/testbed"},
 	{dir: "internal/trace", may: []string{"driver"}},
 	// The simulator has the core's machines work behind a real fence.
 	{dir: "internal/sim", may: []string{"driver", "internal/protocol", "internal/trace", "fence"}},

@@ -43,6 +43,13 @@ const lockPoll = 50 * time.Millisecond
 type Program struct {
 	Kind Kind
 	argv []string
+	env  []string // beside that of this process
+}
+
+// Command returns a program that was built elsewhere, and speaks the language of
+// package wire under these arguments and variables.
+func Command(kind Kind, argv []string, env ...string) *Program {
+	return &Program{Kind: kind, argv: argv, env: env}
 }
 
 // Build makes the program of a kind, or finds it built. It runs Maven only when

@@ -71,6 +71,7 @@ func (p *Program) Start(ctx context.Context) (*Process, error) {
 		pending: make(map[int64]chan wire.Answer),
 	}
 	ps.cmd.Stdin, ps.cmd.Stderr = stdin, ps.stderr
+	ps.cmd.Env = append(os.Environ(), p.env...)
 	output, err := ps.cmd.StdoutPipe()
 	if err != nil {
 		_ = input.Close()

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package main
+// Package testbed says where a measurement was made, for those who read it
+// later. What cannot be told is "unknown".
+package testbed
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// machine is where a run was made.
-type machine struct {
+// Testbed is where a run was made.
+type Testbed struct {
 	CPU        string `json:"cpu"`
 	Cores      int    `json:"cores"`
 	System     string `json:"system"`
@@ -23,8 +23,9 @@ type machine struct {
 	LoadAfter  string `json:"loadAfter"`
 }
 
-func thisMachine() machine {
-	m := machine{Cores: runtime.NumCPU(), LoadBefore: load()}
+// Here describes this machine, as it is before a run.
+func Here() Testbed {
+	m := Testbed{Cores: runtime.NumCPU(), LoadBefore: Load()}
 	m.CPU = fmt.Sprintf("%d cores, %s", m.Cores, find("/proc/cpuinfo", "model name", ":"))
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // unknown, then
 	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-")
@@ -32,8 +33,8 @@ func thisMachine() machine {
 	return m
 }
 
-// load is how many wanted to run in the last minute.
-func load() string {
+// Load is how many wanted to run in the last minute.
+func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "unknown"
@@ -53,9 +54,9 @@ func find(file, name, separator string) string {
 	return "unknown"
 }
 
-// engineName asks the engine for its name: the header is there even when it does
-// not understand the request.
-func engineName(ctx context.Context, url string) (string, error) {
+// Engine asks a DynamoDB engine on this machine for its name: the header is there even when
+// it does not understand the request.
+func Engine(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
 	if err != nil {
 		return "", err
@@ -64,7 +65,7 @@ func engineName(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	if name := answer.Header.Get("Server"); name != "" {
 		return name + ", in memory, on loopback", nil
 	}
