@@ -82,6 +82,11 @@ func parse(args []string) (*settings, error) {
 	default:
 		return nil, fmt.Errorf("-wrong %s is not known", w)
 	}
+	for _, engine := range s.engines {
+		if engine != "sqlite" && engine != "dynoxide" {
+			return nil, fmt.Errorf("-engines: %q is not known: name sqlite, dynoxide, or both with a comma between", engine)
+		}
+	}
 	switch {
 	case flags.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))

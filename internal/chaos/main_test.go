@@ -62,6 +62,18 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	return p
 }
 
+// A round that cannot begin is an error, whatever was opened until then.
+func TestRoundThatCannotBegin(t *testing.T) {
+	for _, p := range []plan{{Engine: "paper"}, {Engine: "dynoxide", dynoxide: "/no/such/program"}} {
+		if r, err := p.play(t.Context()); r != nil || err == nil {
+			t.Errorf("%s: round %v, error %v", p.Engine, r, err)
+		}
+	}
+	if _, err := parse([]string{"-engines", "paper"}); err == nil || !strings.Contains(err.Error(), `"paper"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func (p plan) mustPlay(t *testing.T) result {
 	t.Helper()
 	r, err := p.play(t.Context())

@@ -81,8 +81,8 @@ type seat struct {
 
 // play plays a round. The error is one of this program, or of the machine; what
 // the round has shown is in the round.
-func (p plan) play(ctx context.Context) (r *round, err error) {
-	r = &round{plan: p, granted: make(chan struct{})}
+func (p plan) play(ctx context.Context) (_ *round, err error) {
+	r := &round{plan: p, granted: make(chan struct{})}
 	if r.watch, err = replica.NewWatch(); err != nil {
 		return nil, err
 	}

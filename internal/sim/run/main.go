@@ -68,6 +68,10 @@ func run(o options, out io.Writer) int {
 		fmt.Fprintf(os.Stderr, "run: -faults: %v\n", err)
 		return 2
 	}
+	if o.workers < 1 || o.hours < 0 {
+		fmt.Fprintf(os.Stderr, "run: -workers %d, -hours %v: want one worker at least, and no negative time\n", o.workers, o.hours)
+		return 2
+	}
 	shape := func(c *sim.Config) { c.Without = faults.Except() }
 	switch {
 	case o.seed != "":
