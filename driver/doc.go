@@ -28,6 +28,31 @@
 //     release of its former holder, and releasing again changes nothing. A
 //     late duplicate of a claim may open a term that nobody believes in; it
 //     runs out after its lease.
+//  8. A session that is closed stays closed under any late heartbeat and request
+//     to it, and under a late duplicate of the claim that opened it, until its
+//     record is deleted.
+//
+// # Sessions
+//
+// A session is a record of its own, under a key that begins with
+// [SessionPrefix] and an id that is never used again. Its holder renews it like a
+// lock. A held record whose Session names it is written only when the lock
+// changes hands, and so one heartbeat keeps any number of locks. A store treats
+// the record of a session as any other: Claim opens it, if the key is absent;
+// Swap renews it, lays requests into it, and closes it; Delete removes it in the
+// end. For a store sessions come to this:
+//
+//   - Claim takes Released alone. A Closed record is in its way, for the late
+//     duplicate of the Claim that opened the session as well: the session would
+//     live again, and with it all locks that it has left.
+//   - A record that names a session looks dead, since its beat stands still. Who
+//     does not know of sessions must not read it as a lock whose holder is gone:
+//     neither an older program on the same database, nor another client of the
+//     same table. Store it so that they cannot understand it, in a state of its
+//     own for example.
+//   - What one client of the store writes when it closes a session the others see
+//     in their next strong read, and only a strong read that finds no session
+//     proves that there is none: of Get with Eventual no more is asked than before.
 //
 // # Writing a store
 //

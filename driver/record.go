@@ -5,6 +5,7 @@ package driver
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -23,9 +24,14 @@ const (
 	MaxReasonLen = 1024
 	// MaxRequests is how many requests a record can hold.
 	MaxRequests = 64
+	// MaxSessionLen is the longest id of a session in bytes.
+	MaxSessionLen = 64
 	// MaxDataLen is the longest data in bytes. The narrowest engine stores 400
 	// kB in an item, with everything in it.
 	MaxDataLen = 256 << 10
+	// MaxSessionDataLen is the longest data of a session in bytes: as many as the
+	// narrowest engine stores beside MaxRequests of the longest requests.
+	MaxSessionDataLen = 64 << 10
 	// MaxToken is the highest token: what a signed 64-bit column holds.
 	MaxToken = 1<<63 - 1
 )
@@ -33,6 +39,9 @@ const (
 // OwnPrefix begins the keys of records that are no locks, such as the history
 // of one. No lock has such a name.
 const OwnPrefix = "tenure/"
+
+// SessionPrefix begins the keys of sessions' records.
+const SessionPrefix = OwnPrefix + "session/"
 
 // State says what a record stands for.
 type State string
@@ -52,9 +61,22 @@ const (
 	// Past says that the record is no lock, but the memory of a tenure that
 	// has ended. It is written once, by Claim, and never taken.
 	Past State = "past"
+	// Alive says that the record is no lock, but a session of Owner's: all locks
+	// that name it are held as long as its beat keeps changing. It is written by
+	// Claim, once, under an id that is never used again.
+	Alive State = "alive"
+	// Closed says that the session has ended, and that nobody holds a lock under
+	// it. It is the last state of the record: it is not claimed, and not swapped,
+	// but stays until no late write of the session can come any more, and is
+	// deleted then.
+	Closed State = "closed"
 )
 
-// Record is what a store keeps for one lock.
+// OfSession reports whether a record in this state is a session's.
+func (s State) OfSession() bool { return s == Alive || s == Closed }
+
+// Record is what a store keeps for one lock, or for one session, which keeps
+// many locks alive by one heartbeat.
 type Record struct {
 	// Key names the lock. It is not empty, valid UTF-8 without control
 	// characters, and at most MaxKeyLen bytes long. The same holds for Owner,
@@ -84,26 +106,35 @@ type Record struct {
 	// millisecond at least.
 	Lease time.Duration
 
+	// Session is the id of the session that keeps the lock alive: at most
+	// MaxSessionLen letters, digits and dashes, in a held record alone. If it is
+	// empty, the record is its own lease. Else Beat stands still from the grant
+	// to the end, and that proves nothing: the beat to be watched is that of the
+	// session's record.
+	Session string
+
 	// Heartbeat is the period in which the holder means to change the beat, 0
 	// if it does not say. It is a hint for when to look. No decision rests on
 	// it. Stores keep it as precisely as Lease.
 	Heartbeat time.Duration
 
 	// State is Held, Reserved or Released. A record in any other state is
-	// neither claimed nor taken over.
+	// neither claimed nor taken over as a lock.
 	State State
 
 	// Priority is how much this holder is preferred to others, as it says
 	// itself: candidates with a higher one ask it to hand over. Usually 0.
 	Priority int
 
-	// Requests are for the holder, oldest first, in a held record alone. A
-	// lock carries one at most.
+	// Requests are for the holder, oldest first, in a record that is Held or
+	// Alive alone. A lock carries one at most. Those to the locks under a session
+	// are in the session's record, where its next heartbeat meets them.
 	Requests []Request
 
 	// Data is the holder's own: its address, a checkpoint. It stays when the
 	// lock changes hands, unless the new holder brings its own. Read back, nil
-	// and empty need not be told apart.
+	// and empty need not be told apart. A session's are at most
+	// MaxSessionDataLen bytes.
 	Data []byte
 
 	// Host and Label tell people where the holder runs and which version of
@@ -177,7 +208,8 @@ func bare(times ...*time.Time) {
 // Claimed returns the record that [Store.Claim] writes when the key holds
 // prev, or nothing if found is false. Stores that read and write inside a
 // transaction call it; stores that claim with one expression of their engine
-// do the same in that expression.
+// do the same in that expression. The session is next's: what was released
+// names none.
 func Claimed(next, prev Record, found bool) Record {
 	if !found {
 		next.Token, next.Prev = 1, nil
@@ -196,14 +228,16 @@ func Claimed(next, prev Record, found bool) Record {
 // touch their engine, so that a mistake above them never reaches a table.
 func CheckClaim(next Record) error {
 	err := checkWrite(next)
-	if err == nil && next.State != Held && next.State != Past {
-		err = fmt.Errorf("claim of %q writes a record in state %q: it must be %q, or %q for history", next.Key, next.State, Held, Past)
+	if err == nil && next.State != Held && next.State != Past && next.State != Alive {
+		err = fmt.Errorf("claim of %q writes a record in state %q: it must be %q, %q for history, or %q for a session",
+			next.Key, next.State, Held, Past, Alive)
 	}
 	return NotApplied(Permanent(err))
 }
 
 // CheckSwap returns an error if prev and next are not a step that
-// [Store.Swap] may take, marked by [NotApplied] and [Permanent].
+// [Store.Swap] may take, marked by [NotApplied] and [Permanent]. A prev that
+// names no more than key, version and token passes for any step.
 func CheckSwap(prev, next Record) error {
 	err := checkWrite(next)
 	switch {
@@ -213,6 +247,12 @@ func CheckSwap(prev, next Record) error {
 		err = fmt.Errorf("swap of %q keeps version %q: every write needs a new one", next.Key, next.Version)
 	case next.Token != prev.Token && next.Token != prev.Token+1:
 		err = fmt.Errorf("swap of %q from token %d to %d: it may stay or rise by one", next.Key, prev.Token, next.Token)
+	case prev.State == Closed:
+		err = fmt.Errorf("swap of %q, a session that is closed: it stays so until it is deleted", next.Key)
+	case prev.State != "" && prev.State.OfSession() != next.State.OfSession():
+		err = fmt.Errorf("swap of %q from state %q to %q: a session's record is never a lock's", next.Key, prev.State, next.State)
+	case next.State.OfSession() && next.Token != prev.Token:
+		err = fmt.Errorf("swap of %q, a session, from token %d to %d: it has one holder, and keeps its token", next.Key, prev.Token, next.Token)
 	}
 	return NotApplied(Permanent(err))
 }
@@ -233,8 +273,25 @@ func checkWrite(next Record) error {
 		return fmt.Errorf("write of %q with a heartbeat period of %v: it must not be negative", next.Key, next.Heartbeat)
 	case next.State == "":
 		return fmt.Errorf("write of %q without a state", next.Key)
+	case next.Session != "" && next.State != Held:
+		return fmt.Errorf("write of %q, which is %q, under session %q: it must be %q, or name none", next.Key, next.State, next.Session, Held)
+	case !isSession(next.Session):
+		return fmt.Errorf("write of %q under session %q: an id has letters, digits and dashes, at most %d", next.Key, next.Session, MaxSessionLen)
 	case next.Token > MaxToken:
 		return fmt.Errorf("write of %q with token %d: the highest is %d", next.Key, next.Token, uint64(MaxToken))
 	}
+	for _, request := range next.Requests {
+		if request.Token > MaxToken {
+			return fmt.Errorf("write of %q with a request under token %d: the highest is %d", next.Key, request.Token, uint64(MaxToken))
+		}
+	}
 	return nil
+}
+
+// isSession reports whether id may be the id of a session, or is empty.
+func isSession(id string) bool {
+	other := func(c rune) bool {
+		return c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	}
+	return len(id) <= MaxSessionLen && !strings.ContainsFunc(id, other)
 }

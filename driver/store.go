@@ -38,7 +38,7 @@ type Store interface {
 	// zero would let everybody take the lock.
 	Get(ctx context.Context, key string, c Consistency) (Record, error)
 
-	// Claim writes next, which is Held or Past, if the key is absent or
+	// Claim writes next, which is Held, Past or Alive, if the key is absent or
 	// Released, in one atomic step and in one request where the engine can do
 	// that. What it stores is what Claimed(next, prev, found) returns: the
 	// token is one higher than the stored one and 1 for a new key, whatever
@@ -63,6 +63,9 @@ type Store interface {
 	// or the key is absent, it changes nothing and returns a *ConflictError
 	// with the current record. Any other error leaves the outcome unknown,
 	// unless it matches ErrNotApplied.
+	//
+	// The fields of the record replace those of prev, the empty ones too: the
+	// Session of a lock that is released is gone.
 	Swap(ctx context.Context, prev, next Record) (Record, error)
 
 	// Delete removes the record if its version and token are those of prev. It
@@ -115,13 +118,13 @@ type Lookup struct {
 type Watcher interface {
 	// Watch has hint called soon after the record of key changed in a way that
 	// somebody must know at once: by a Delete, or by a Swap of which [Wakes] is
-	// true. Those free a lock or keep it for somebody, whom contenders wait
-	// for; or they lay a request, which its holder would else find only at its
-	// next heartbeat. Changes made by other processes count as well. Calls may
-	// come twice, come without reason, and come concurrently; when the engine
-	// fails they may be missed. hint must not block. stop ends the watch, and
-	// may be called again; hint may still be running when it returns. Close
-	// ends all watches.
+	// true. Those free a lock or keep it for somebody, or close a session, for
+	// which contenders wait; or they lay a request, which its holder would else
+	// find only at its next heartbeat. Changes made by other processes count as
+	// well. Calls may come twice, come without reason, and come concurrently; when
+	// the engine fails they may be missed. hint must not block. stop ends the
+	// watch, and may be called again; hint may still be running when it returns.
+	// Close ends all watches.
 	//
 	// A change after Watch returned is hinted, so that a caller who looks after
 	// that misses nothing.
@@ -129,9 +132,11 @@ type Watcher interface {
 }
 
 // Wakes reports whether a Swap from prev to next is one that watches hint: to
-// any state but Held, or one that lays a request. Heartbeats, data and
+// any state but Held and Alive, or one that lays a request. Heartbeats, data and
 // takeovers are none: they are news for nobody who waits.
-func Wakes(prev, next Record) bool { return next.State != Held || Laid(prev, next) }
+func Wakes(prev, next Record) bool {
+	return next.State != Held && next.State != Alive || Laid(prev, next)
+}
 
 // Laid reports whether next carries a request that prev does not.
 func Laid(prev, next Record) bool {

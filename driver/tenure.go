@@ -18,7 +18,8 @@ type Tenure struct {
 
 // Tenure returns the tenure that the record shows, ended for the given reason
 // unless the record says itself how it ended. That of a Reserved record is the
-// one before: it is nobody's yet.
+// one before: it is nobody's yet. The session under which it was held is not in
+// it: who knows how the tenure ended needs it no more.
 func (r Record) Tenure(end EndReason) *Tenure {
 	if r.State == Reserved {
 		return r.Prev.clone()
@@ -88,19 +89,25 @@ type RequestKind string
 const (
 	StepDown RequestKind = "step_down" // stop, and release the lock
 	HandOver RequestKind = "hand_over" // stop, and reserve the lock for To
+	// Confirm asks a session whether it holds Lock under Token. If it does, it
+	// drops the request; if not, it releases the lock: a claim whose outcome it
+	// never learnt, or a late duplicate, was granted in its name.
+	Confirm RequestKind = "confirm"
 	// Free and Revoke are acts of operators. They are never laid into a held
 	// record; they tell who ended a tenure, and why.
 	Free   RequestKind = "free"
 	Revoke RequestKind = "revoke"
 )
 
-// Request is a message for the holder of a lock, laid into its record by
-// somebody else. It changes the version and leaves the beat alone, so that it
-// cannot prolong the life of a dead holder; the holder's next heartbeat
-// conflicts, and so it is delivered.
+// Request is a message for the holder of a lock, laid into its record, or into
+// that of its session, by somebody else. It changes the version and leaves the
+// beat alone, so that it cannot prolong the life of a dead holder; the holder's
+// next heartbeat conflicts, and so it is delivered.
 type Request struct {
 	ID     string // opaque, never used again; letters, digits and dashes
 	Kind   RequestKind
+	Lock   string    // in a session's record: the key of the lock that is meant
+	Token  uint64    // the token under which it is meant, 0 for any
 	By     string    // who asked
 	Reason string    // why, for people
 	To     string    // the owner to hand over to

@@ -28,6 +28,9 @@ func (h *handle) List(ctx context.Context, prefix, cursor string) (driver.Page, 
 		if h.db.is("prefix folds case") {
 			match = strings.HasPrefix(strings.ToLower(key), strings.ToLower(prefix))
 		}
+		if h.db.is("closed not listed") && h.db.records[key].State == driver.Closed {
+			match = false
+		}
 		if match && key > cursor {
 			keys = append(keys, key)
 		}

@@ -6,6 +6,7 @@ package drivertest_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -42,15 +43,41 @@ func (h *handle) keep(r driver.Record) driver.Record {
 
 // losses are what a store may fail to keep.
 var losses = map[string]func(r *driver.Record){
-	"lease in seconds": func(r *driver.Record) { r.Lease = r.Lease.Truncate(time.Second) },
-	"times in seconds": func(r *driver.Record) { r.Since = r.Since.Truncate(time.Second) },
-	"label dropped":    func(r *driver.Record) { r.Label = "" },
-	"priority dropped": func(r *driver.Record) { r.Priority = 0 },
-	"priority a byte":  func(r *driver.Record) { r.Priority = int(int8(r.Priority)) },
-	"requests dropped": func(r *driver.Record) { r.Requests = nil },
-	"asked dropped":    func(r *driver.Record) { r.Asked = nil },
-	"token a float":    func(r *driver.Record) { r.Token = uint64(float64(r.Token)) },
-	"one request kept": func(r *driver.Record) { r.Requests = r.Requests[:min(1, len(r.Requests))] },
+	"lease in seconds":      func(r *driver.Record) { r.Lease = r.Lease.Truncate(time.Second) },
+	"times in seconds":      func(r *driver.Record) { r.Since = r.Since.Truncate(time.Second) },
+	"label dropped":         func(r *driver.Record) { r.Label = "" },
+	"priority dropped":      func(r *driver.Record) { r.Priority = 0 },
+	"priority a byte":       func(r *driver.Record) { r.Priority = int(int8(r.Priority)) },
+	"requests dropped":      func(r *driver.Record) { r.Requests = nil },
+	"asked dropped":         func(r *driver.Record) { r.Asked = nil },
+	"token a float":         func(r *driver.Record) { r.Token = uint64(float64(r.Token)) },
+	"one request kept":      func(r *driver.Record) { r.Requests = r.Requests[:min(1, len(r.Requests))] },
+	"session dropped":       func(r *driver.Record) { r.Session = "" },
+	"session in lower case": func(r *driver.Record) { r.Session = strings.ToLower(r.Session) },
+	"long session cut":      func(r *driver.Record) { r.Session = r.Session[:min(len(r.Session), 36)] },
+	"lock of a request dropped": func(r *driver.Record) {
+		for i := range r.Requests {
+			r.Requests[i].Lock = ""
+		}
+	},
+	"token of a request dropped": func(r *driver.Record) {
+		for i := range r.Requests {
+			r.Requests[i].Token = 0
+		}
+	},
+	"token of a request a float": func(r *driver.Record) {
+		for i, request := range r.Requests {
+			r.Requests[i].Token = uint64(float64(request.Token))
+		}
+	},
+	"requests bounded in bytes": func(r *driver.Record) {
+		const most = 32 << 10
+		n, size := 0, 0
+		for ; n < len(r.Requests) && size < most; n++ {
+			size += len(r.Requests[n].Reason) + len(r.Requests[n].Lock)
+		}
+		r.Requests = r.Requests[:n]
+	},
 	"requests turned round": func(r *driver.Record) {
 		slices.Reverse(r.Requests)
 	},

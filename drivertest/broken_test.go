@@ -172,6 +172,8 @@ func (h *handle) refuse(next driver.Record) error {
 	case h.db.is("past refused") && next.State == driver.Past,
 		h.db.is("keys of ours refused") && strings.HasPrefix(next.Key, driver.OwnPrefix),
 		h.db.is("long keys refused") && len(next.Key) > driver.MaxNameLen,
+		h.db.is("claim under a session refused") && next.Session != "",
+		h.db.is("sessions refused") && next.State.OfSession(),
 		h.db.is("reserved for nobody refused") && next.Owner == "":
 		return driver.NotApplied(driver.Permanent(errors.New("not allowed")))
 	}
@@ -191,6 +193,12 @@ func (h *handle) claimsMore(prev, next driver.Record) bool {
 		return prev.State == driver.Reserved && prev.Owner == next.Owner
 	case "claim takes past":
 		return prev.State == driver.Past
+	case "claim takes alive":
+		return prev.State == driver.Alive
+	case "claim takes closed":
+		return prev.State == driver.Closed
+	case "opening takes closed":
+		return prev.State == driver.Closed && next.State == driver.Alive
 	case "claim takes held with an end":
 		return prev.State == driver.Held && prev.End != ""
 	case "past overwrites past":
@@ -203,7 +211,8 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	if err := h.fail(ctx); err != nil {
 		return driver.Record{}, driver.NotApplied(err)
 	}
-	if err := driver.CheckSwap(prev, next); err != nil && !h.db.is("writes unchecked") {
+	if err := driver.CheckSwap(prev, next); err != nil && !h.db.is("writes unchecked") &&
+		!(h.db.is("sessions unchecked") && prev.State == driver.Closed) {
 		return driver.Record{}, err
 	}
 	if err := h.refuse(next); err != nil {
@@ -216,9 +225,10 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		runtime.Gosched()
 		h.db.mu.Lock()
 	}
-	if !found && !h.db.is("swap creates") ||
+	if !found && !h.db.is("swap creates") && !(h.db.is("closed by anybody") && next.State == driver.Closed) ||
 		found && stored.Version != prev.Version && !h.db.is("swap ignores version") &&
 			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.Laid(prev, next)) &&
+			!(h.db.is("closed renewed") && stored.State == driver.Closed) &&
 			!(h.db.is("reservations ignore version") && next.State == driver.Reserved) ||
 		found && stored.Token != prev.Token && !h.db.is("swap ignores token") ||
 		found && stored.Owner != prev.Owner && h.db.is("swap compares owner") {
@@ -228,6 +238,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	switch {
 	case h.db.is("swap merges") && next.Data == nil:
 		next.Data = stored.Data
+	case h.db.is("session stays at the release") && next.State == driver.Released,
+		h.db.is("session stays at a takeover") && next.Session == "" && next.Token != stored.Token:
+		next.Session = stored.Session
 	case h.db.is("release keeps version") && next.State == driver.Released:
 		next.Version = stored.Version
 	case h.db.is("takeover keeps token"),
@@ -246,6 +259,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	h.db.mu.Unlock()
 	if driver.Wakes(stored, next) &&
 		!(h.db.is("no hint of a reservation") && next.State == driver.Reserved) &&
+		!(h.db.is("no hint of a closing") && next.State == driver.Closed) &&
 		!(h.db.is("no hint of a request") && next.State == driver.Held) &&
 		!(h.db.is("hint of the first request alone") && len(stored.Requests) > 0) {
 		h.hint(next.Key)
@@ -272,7 +286,7 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 		}
 		return nil
 	}
-	if h.db.is("past not deleted") && stored.State == driver.Past {
+	if h.db.is("past not deleted") && stored.State == driver.Past || h.db.is("closed not deleted") && stored.State == driver.Closed {
 		h.db.mu.Unlock()
 		return driver.NotApplied(driver.Permanent(errors.New("history is for ever")))
 	}

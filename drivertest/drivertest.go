@@ -47,6 +47,11 @@ type Harness struct {
 	// was, in place of starting again at 1.
 	TokensOutliveDelete bool
 
+	// NoSessions says that the store refuses sessions, and locks under them, with
+	// an error that matches ErrPermanent and ErrNotApplied, as one does whose
+	// database another client writes to.
+	NoSessions bool
+
 	// TimePrecision is the unit to which Since and Until are kept, and
 	// LeasePrecision that of Lease and Heartbeat. If zero, a millisecond, which
 	// is the least that the contract allows.
@@ -84,6 +89,7 @@ var checks = []struct {
 	{"Request", testRequest},
 	{"Reserve", testReserve},
 	{"Past", testPast},
+	{"Session", testSession},
 	{"Token", testToken},
 	{"Late", testLate},
 	{"Data", testData},

@@ -79,6 +79,27 @@ var bugs = []struct{ name, check string }{
 	{"past refused", "Past/Stored"},
 	{"past overwrites past", "Past/Once"},
 	{"past not deleted", "Past/Delete"},
+	{"claim takes alive", "Session/Record/Once"},
+	{"claim takes closed", "Session/Closed"},
+	{"opening takes closed", "Session/Closed"},
+	{"closed by anybody", "Session/Late/closing/after_delete"},
+	{"closed not deleted", "Session/Deleted"},
+	{"closed renewed", "Session/Closed"},
+	{"claim under a session refused", "Session/Lock/Claimed"},
+	{"session stays at the release", "Session/Lock/Released"},
+	{"session stays at a takeover", "Session/Lock/Swapped"},
+	{"session dropped", "Fidelity/EveryField"},
+	{"session in lower case", "Session/Lock/Claimed"},
+	{"long session cut", "Session/Lock/Claimed"},
+	{"lock of a request dropped", "Fidelity/EveryField"},
+	{"token of a request dropped", "Fidelity/EveryField"},
+	{"token of a request a float", "Fidelity/Requests"},
+	{"requests bounded in bytes", "Session/Requests/Longest"},
+	{"closed not listed", "Session/List"},
+	{"sessions unchecked", "Session/Steps/Revived"},
+	{"sessions refused", "Session/Record/Opened"},
+	{"undeclared sessions", "Session"},
+	{"no hint of a closing", "Watch/Closed/SameHandle"},
 	{"conflict without record", "Claim/Held"},
 	{"conflict a plain error", "Claim/Held"},
 	{"conflict without Absent", "Swap/Absent"},
@@ -138,9 +159,10 @@ var bugs = []struct{ name, check string }{
 
 // lies are what a harness may declare wrongly.
 var lies = map[string]func(*drivertest.Harness){
-	"undeclared Watch": func(h *drivertest.Harness) { h.Watches = false },
-	"coarse times":     func(h *drivertest.Harness) { h.TimePrecision = time.Second },
-	"finer times":      func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
+	"undeclared Watch":    func(h *drivertest.Harness) { h.Watches = false },
+	"undeclared sessions": func(h *drivertest.Harness) { h.NoSessions = true },
+	"coarse times":        func(h *drivertest.Harness) { h.TimePrecision = time.Second },
+	"finer times":         func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
 }
 
 // envBug names the bug in a process that TestBugsAreFound started.

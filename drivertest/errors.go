@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ func testErrors(t *testing.T, e *env) {
 		{"NegativeLease", func(r *driver.Record) { r.Lease = -time.Second }},
 		{"TooManyRequests", func(r *driver.Record) { r.Requests = make([]driver.Request, driver.MaxRequests+1) }},
 		{"NoState", func(r *driver.Record) { r.State = "" }},
+		{"NoSessionID", func(r *driver.Record) { r.Session = "no/id" }},
+		{"SessionIDTooLong", func(r *driver.Record) { r.Session = strings.Repeat("a", driver.MaxSessionLen+1) }},
+		{"TokenOfRequestTooHigh", func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Token: driver.MaxToken + 1}} }},
 		{"TokenTooHigh", func(r *driver.Record) { r.Token = driver.MaxToken + 1 }},
 	}
 

@@ -19,16 +19,15 @@ func testFidelity(t *testing.T, e *env) {
 	a := e.clients[0]
 
 	t.Run("EveryField", func(t *testing.T) {
-		next := filled(t, e.key(), 1)
-		next.State = driver.Held
+		next := e.filled(t, e.key(), 1, driver.Held)
 		want := driver.Claimed(next, driver.Record{}, false)
 		rec := e.claim(t, a, next)
 		e.wantEqual(t, "record after Claim", rec, want)
 		e.wantStored(t, want)
 
 		swapped := func(version int, state driver.State) driver.Record {
-			next := filled(t, rec.Key, version)
-			next.Token, next.State = rec.Token+1, state
+			next := e.filled(t, rec.Key, version, state)
+			next.Token = rec.Token + 1
 			e.wantEqual(t, "record after Swap", e.swap(t, a, rec, next), next)
 			e.wantStored(t, next)
 			e.wantListed(t, next)
@@ -39,8 +38,7 @@ func testFidelity(t *testing.T, e *env) {
 		rec = swapped(4, driver.Reserved)
 		rec = swapped(5, driver.Released)
 
-		next = filled(t, rec.Key, 6)
-		next.State = driver.Held
+		next = e.filled(t, rec.Key, 6, driver.Held)
 		want = driver.Claimed(next, rec, true)
 		now, prev, err := a.Claim(t.Context(), next)
 		if err != nil {
@@ -49,6 +47,23 @@ func testFidelity(t *testing.T, e *env) {
 		e.wantEqual(t, "record after Claim", now, want)
 		e.wantEqual(t, "record that Claim replaced", prev, rec)
 		e.wantStored(t, want)
+	})
+
+	t.Run("EveryFieldOfASession", func(t *testing.T) {
+		if e.h.NoSessions {
+			t.Skip("the harness declares no sessions")
+		}
+		next := e.filled(t, driver.SessionPrefix+e.sessionID(), 1, driver.Alive)
+		rec := e.claim(t, a, next)
+		e.wantStored(t, driver.Claimed(next, driver.Record{}, false))
+		for i, state := range []driver.State{driver.Alive, driver.Closed} {
+			next := e.filled(t, rec.Key, i+2, state)
+			next.Token = rec.Token
+			e.wantEqual(t, "record after Swap", e.swap(t, a, rec, next), next)
+			e.wantStored(t, next)
+			e.wantListed(t, next)
+			rec = next
+		}
 	})
 
 	// What is empty comes back empty, not as something that stands for it.
@@ -89,6 +104,16 @@ func testFidelity(t *testing.T, e *env) {
 		next.Requests[0].Reason = strings.Repeat("\x01", driver.MaxReasonLen)
 		next.Requests[0].By = strings.Repeat("ü", driver.MaxOwnerLen/2)
 		next.Requests[0].To = strings.Repeat("b", driver.MaxOwnerLen)
+		rec = e.swap(t, a, rec, next)
+		e.wantStored(t, next)
+
+		next = e.beat(rec)
+		next.Requests = nil
+		for _, token := range []uint64{0, 1, 1<<53 + 1, driver.MaxToken} {
+			request := e.request(driver.Confirm)
+			request.Lock, request.Token = "k", token
+			next.Requests = append(next.Requests, request)
+		}
 		e.swap(t, a, rec, next)
 		e.wantStored(t, next)
 	})
@@ -112,7 +137,7 @@ func testFidelity(t *testing.T, e *env) {
 			rec := e.claim(t, a, e.held(e.key()))
 			next := e.beat(rec)
 			next.Owner, next.Host, next.Label, next.Beat = "o"+s, s, s, s
-			request := driver.Request{ID: s, Kind: driver.RequestKind(s), By: s, Reason: s, To: s}
+			request := driver.Request{ID: s, Kind: driver.RequestKind(s), Lock: s, By: s, Reason: s, To: s}
 			next.Requests, next.Asked = []driver.Request{request, request}, &request
 			next.Prev = &driver.Tenure{Owner: s, Token: 1, Host: s, Label: s, End: driver.EndReason(s), Asked: &request}
 			e.swap(t, a, rec, next)
@@ -175,7 +200,18 @@ func filled(t *testing.T, key string, n int) driver.Record {
 	t.Helper()
 	var rec driver.Record
 	fill(t, reflect.ValueOf(&rec).Elem(), "Record", n)
-	rec.Key = key
+	rec.Key, rec.Session = key, fmt.Sprint("Session-", n) // which have a form
+	return rec
+}
+
+// filled returns a record that may be stored in the given state, and is else
+// what the function of that name returns.
+func (e *env) filled(t *testing.T, key string, n int, state driver.State) driver.Record {
+	t.Helper()
+	rec := filled(t, key, n)
+	if rec.State = state; state != driver.Held || e.h.NoSessions {
+		rec.Session = ""
+	}
 	return rec
 }
 

@@ -10,13 +10,15 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// life is the writes of a key's life in order, each made from the record that
-// is stored.
-var life = []struct {
+// step is a write that is made from the record that is stored.
+type step struct {
 	name string
 	op   op
 	next func(e *env, now driver.Record) driver.Record
-}{
+}
+
+// life is the writes of a lock's life in order.
+var life = []step{
 	{"claim", opClaim, claimOf},
 	{"heartbeat", opSwap, (*env).beat},
 	{"data", opSwap, dataOf},
@@ -44,21 +46,25 @@ func dataOf(e *env, now driver.Record) driver.Record {
 	return e.withData(now, []byte(e.fresh("data")))
 }
 
-// testLate sends each write of a key's life a second time after each later
+// testLate sends each write of a lock's life a second time after each later
 // one. A late claim may find the key free, and then opens a term under a token
 // of its own; everything else must change nothing.
-func testLate(t *testing.T, e *env) {
+func testLate(t *testing.T, e *env) { e.everyLate(t, life, e.key) }
+
+func (e *env) everyLate(t *testing.T, life []step, key func() string) {
+	t.Helper()
 	for late := range life {
 		t.Run(life[late].name, func(t *testing.T) {
 			for after := late; after < len(life); after++ {
-				t.Run("after "+life[after].name, func(t *testing.T) { e.late(t, late, after) })
+				t.Run("after "+life[after].name, func(t *testing.T) { e.late(t, life, key(), late, after) })
 			}
 		})
 	}
 }
 
-func (e *env) late(t *testing.T, late, after int) {
-	m := &model{key: e.key()}
+func (e *env) late(t *testing.T, life []step, key string, late, after int) {
+	t.Helper()
+	m := &model{key: key}
 	var again write
 	for i, step := range life[:after+1] {
 		now := m.rec

@@ -89,6 +89,9 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 	swap := func(name string, next driver.Record) (string, write) {
 		return name + " from the " + age + " record", write{op: opSwap, prev: from, next: next}
 	}
+	if from.State.OfSession() {
+		return e.randomOfSession(w, random, from, age)
+	}
 	switch n := random.IntN(25); {
 	case n < 5 && len(w.sent) > 0:
 		return "a duplicate", w.sent[random.IntN(len(w.sent))]
@@ -96,8 +99,13 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 		return "delete of the " + age + " record", write{op: opDelete, prev: from}
 	case deletes && n == 6: // it stays until it is deleted
 		return "claim with a past record", write{op: opClaim, next: e.past(w.key)}
+	case deletes && n == 7 && !e.h.NoSessions: // as well
+		return "opening of a session", write{op: opClaim, next: e.openedAt(w.key)}
 	case n < 11 || from.Version == "":
 		next := e.held(w.key)
+		if random.IntN(4) == 0 && !e.h.NoSessions {
+			next.Session = e.sessionID()
+		}
 		if random.IntN(2) == 0 {
 			next.Data = []byte(e.fresh("data"))
 		}
@@ -120,5 +128,28 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 		return swap("reservation", e.reserved(from, []string{"successor", ""}[random.IntN(2)]))
 	default:
 		return swap("takeover", e.taken(from))
+	}
+}
+
+// randomOfSession returns a write to a session's record, or to what was one.
+func (e *env) randomOfSession(w *walker, random *rand.Rand, from driver.Record, age string) (string, write) {
+	swap := func(name string, next driver.Record) (string, write) {
+		return name + " from the " + age + " session", write{op: opSwap, prev: from, next: next}
+	}
+	switch n := random.IntN(12); {
+	case n < 3:
+		return "a duplicate", w.sent[random.IntN(len(w.sent))]
+	case n < 5:
+		return "delete of the " + age + " session", write{op: opDelete, prev: from}
+	case n < 6:
+		return "claim", write{op: opClaim, next: e.held(w.key)}
+	case n < 7 || from.State == driver.Closed:
+		return "opening of a session", write{op: opClaim, next: e.openedAt(w.key)}
+	case n < 9:
+		return swap("heartbeat", e.beat(from))
+	case n < 10 && len(from.Requests) < driver.MaxRequests:
+		return swap("request", e.confirmed(from))
+	default:
+		return swap("closing", e.closed(from))
 	}
 }

@@ -70,6 +70,23 @@ func testWatch(t *testing.T, e *env) {
 		}
 	})
 
+	// All who wait for a lock under it may go on.
+	t.Run("Closed", func(t *testing.T) {
+		if e.h.NoSessions {
+			t.Skip("the harness declares no sessions")
+		}
+		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
+			t.Run(name, func(t *testing.T) {
+				rec := e.claim(t, a, e.opened())
+				w := e.watch(t, a, rec.Key)
+				rec = e.swap(t, by, rec, e.confirmed(rec))
+				w.want(t, e)
+				e.swap(t, by, rec, e.closed(rec))
+				w.want(t, e)
+			})
+		}
+	})
+
 	t.Run("BeforeTheKeyIsThere", func(t *testing.T) {
 		key := e.key()
 		w := e.watch(t, a, key)

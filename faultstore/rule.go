@@ -22,6 +22,7 @@ const (
 	OpRequest   Op = "request"   // a Swap that lays a request
 	OpReserve   Op = "reserve"   // a Swap to Reserved
 	OpRelease   Op = "release"   // a Swap to Released
+	OpClose     Op = "close"     // a Swap to Closed
 	OpTakeover  Op = "takeover"  // a Swap to another token
 	OpDelete    Op = "delete"
 	OpList      Op = "list"
@@ -34,7 +35,7 @@ const (
 
 // Classify returns the kind of a Swap from prev to next. A Swap that is
 // several things at once is the first of OpTakeover, OpRelease, OpReserve,
-// OpRequest, OpSetData.
+// OpClose, OpRequest, OpSetData.
 func Classify(prev, next driver.Record) Op {
 	switch {
 	case next.Token != prev.Token:
@@ -43,6 +44,8 @@ func Classify(prev, next driver.Record) Op {
 		return OpRelease
 	case next.State == driver.Reserved:
 		return OpReserve
+	case next.State == driver.Closed:
+		return OpClose
 	case driver.Laid(prev, next):
 		return OpRequest
 	case !bytes.Equal(next.Data, prev.Data):

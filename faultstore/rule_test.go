@@ -27,6 +27,7 @@ func TestClassify(t *testing.T) {
 		{faultstore.OpRequest, func(r *driver.Record) { r.Requests, r.Data = append(r.Requests, driver.Request{ID: "q2"}), nil }},
 		{faultstore.OpReserve, func(r *driver.Record) { r.State, r.Data = driver.Reserved, nil }},
 		{faultstore.OpRelease, func(r *driver.Record) { r.State, r.Data = driver.Released, nil }},
+		{faultstore.OpClose, func(r *driver.Record) { r.State, r.Data = driver.Closed, nil }},
 		{faultstore.OpTakeover, func(r *driver.Record) { r.Token, r.State = 5, driver.Released }},
 	} {
 		next := prev.Clone()

@@ -110,8 +110,8 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 }
 
 // Swap calls Swap of the inner store. For rules and counters it is one of
-// OpHeartbeat, OpSetData, OpRequest, OpReserve, OpRelease and OpTakeover; see
-// [Classify].
+// OpHeartbeat, OpSetData, OpRequest, OpReserve, OpRelease, OpClose and
+// OpTakeover; see [Classify].
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	r, err := s.do(ctx, Call{Op: Classify(prev, next), Key: next.Key, Prev: prev.Clone(), Next: next.Clone()})
 	return r.now, err
@@ -172,7 +172,7 @@ func (s *Store) send(ctx context.Context, call Call) (reply, error) {
 		r.now, err = s.inner.Get(ctx, call.Key, call.Consistency)
 	case OpClaim:
 		r.now, r.prev, err = s.inner.Claim(ctx, next)
-	case OpHeartbeat, OpSetData, OpRequest, OpReserve, OpRelease, OpTakeover:
+	case OpHeartbeat, OpSetData, OpRequest, OpReserve, OpRelease, OpClose, OpTakeover:
 		r.now, err = s.inner.Swap(ctx, prev, next)
 	case OpDelete:
 		err = s.inner.Delete(ctx, prev)

@@ -99,9 +99,9 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 }
 
 // Watch has hint called after each write to key through any handle that
-// [driver.Watcher] names: releases, reservations, requests and deletions. It is
-// called in the goroutine of that write and before it returns. No mutex is held
-// then: hint may call the store. A nil hint panics.
+// [driver.Watcher] names: releases, reservations, closings, requests and
+// deletions. It is called in the goroutine of that write and before it returns.
+// No mutex is held then: hint may call the store. A nil hint panics.
 func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
 	if hint == nil {
 		panic("memstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error

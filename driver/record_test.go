@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func held() driver.Record {
+	return driver.Record{Key: "k", Version: "v1", Beat: "v1", Owner: "o", Token: 1, Lease: time.Second, State: driver.Held}
+}
+
+func alive() driver.Record {
+	rec := held()
+	rec.Key, rec.State = driver.SessionPrefix+"s1", driver.Alive
+	return rec
+}
+
+// with returns rec with another version and some changes.
+func with(rec driver.Record, changes ...func(*driver.Record)) driver.Record {
+	rec = rec.Clone()
+	rec.Version = "v2"
+	for _, change := range changes {
+		change(&rec)
+	}
+	return rec
+}
+
+func state(s driver.State) func(*driver.Record) { return func(r *driver.Record) { r.State = s } }
+func under(id string) func(*driver.Record)      { return func(r *driver.Record) { r.Session = id } }
+func raised(r *driver.Record)                   { r.Token++ }
+
+func wantCheck(t *testing.T, err error, refused string) {
+	t.Helper()
+	if refused == "" {
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), refused) {
+		t.Errorf("%v; want a permanent refusal with %q", err, refused)
+	}
+}
+
+func TestCheckClaim(t *testing.T) {
+	id := strings.Repeat("aZ9-", driver.MaxSessionLen/4)
+	for name, tc := range map[string]struct {
+		next    driver.Record
+		refused string
+	}{
+		"Held":              {held(), ""},
+		"HeldUnderASession": {with(held(), under(id)), ""},
+		"Past":              {with(held(), state(driver.Past)), ""},
+		"Alive":             {alive(), ""},
+		"Released":          {with(held(), state(driver.Released)), "it must be"},
+		"Reserved":          {with(held(), state(driver.Reserved)), "it must be"},
+		"Closed":            {with(alive(), state(driver.Closed)), "it must be"},
+		"IDTooLong":         {with(held(), under(id+"a")), "letters, digits and dashes"},
+		"IDWithASlash":      {with(held(), under("a/b")), "letters, digits and dashes"},
+		"IDNotASCII":        {with(held(), under("ä")), "letters, digits and dashes"},
+		"PastUnderOne":      {with(held(), state(driver.Past), under("s1")), "or name none"},
+		"AliveUnderOne":     {with(alive(), under("s1")), "or name none"},
+		"RequestToken": {with(alive(), func(r *driver.Record) {
+			r.Requests = []driver.Request{{ID: "q", Kind: driver.Confirm, Lock: "k", Token: driver.MaxToken + 1}}
+		}), "the highest is"},
+	} {
+		t.Run(name, func(t *testing.T) { wantCheck(t, driver.CheckClaim(tc.next), tc.refused) })
+	}
+}
+
+func TestCheckSwapOfSessions(t *testing.T) {
+	closed := with(alive(), state(driver.Closed))
+	closed.Version = "v1"
+	named := driver.Record{Key: alive().Key, Version: "v1", Token: 1}
+	for name, tc := range map[string]struct {
+		prev, next driver.Record
+		refused    string
+	}{
+		"Heartbeat":      {alive(), with(alive()), ""},
+		"Close":          {alive(), with(alive(), state(driver.Closed)), ""},
+		"CloseNamed":     {named, with(alive(), state(driver.Closed)), ""},
+		"Revive":         {closed, with(alive()), "stays so"},
+		"CloseAgain":     {closed, with(closed), "stays so"},
+		"Release":        {alive(), with(alive(), state(driver.Released)), "never a lock's"},
+		"ToLock":         {alive(), with(alive(), state(driver.Held)), "never a lock's"},
+		"ToUnknown":      {alive(), with(alive(), state("hibernating")), "never a lock's"},
+		"FromLock":       {held(), with(held(), state(driver.Alive)), "never a lock's"},
+		"FromLockClosed": {held(), with(held(), state(driver.Closed)), "never a lock's"},
+		"Token":          {alive(), with(alive(), raised), "keeps its token"},
+		"TokenAtClose":   {alive(), with(alive(), state(driver.Closed), raised), "keeps its token"},
+
+		"TakenUnderASession":  {held(), with(held(), under("s1"), raised), ""},
+		"SessionLeft":         {with(held(), under("s1")), with(held(), func(r *driver.Record) { r.Version = "v3" }), ""},
+		"ReleasedWithSession": {with(held(), under("s1")), with(held(), under("s1"), state(driver.Released), func(r *driver.Record) { r.Version = "v3" }), "or name none"},
+		"ReservedWithSession": {held(), with(held(), under("s1"), state(driver.Reserved)), "or name none"},
+		"UnknownWithSession":  {held(), with(held(), under("s1"), state("hibernating")), "or name none"},
+	} {
+		t.Run(name, func(t *testing.T) { wantCheck(t, driver.CheckSwap(tc.prev, tc.next), tc.refused) })
+	}
+}
+
+// A session's heartbeats wake nobody: all who wait for one of its locks watch it.
+func TestWakesOfSessions(t *testing.T) {
+	asked := with(alive(), func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Kind: driver.Confirm}} })
+	for name, tc := range map[string]struct {
+		prev, next driver.Record
+		want       bool
+	}{
+		"Heartbeat":             {alive(), with(alive()), false},
+		"HeartbeatWithRequests": {asked, with(asked), false},
+		"Request":               {alive(), asked, true},
+		"Close":                 {alive(), with(alive(), state(driver.Closed)), true},
+		"Release":               {with(held(), under("s1")), with(held(), state(driver.Released)), true},
+	} {
+		if got := driver.Wakes(tc.prev, tc.next); got != tc.want {
+			t.Errorf("%s: Wakes is %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// Who held the lock under a session is remembered as any other holder is.
+func TestClaimedAfterASession(t *testing.T) {
+	prev := with(held(), under("s1"))
+	if got := prev.Tenure(driver.EndExpired); got == nil || got.Owner != "o" || got.Token != 1 || got.End != driver.EndExpired {
+		t.Errorf("the tenure of a lock under a session is %+v", got)
+	}
+	free := with(held(), state(driver.Released))
+	for _, id := range []string{"", "s2"} {
+		if now := driver.Claimed(with(held(), under(id)), free, true); now.Session != id || now.Token != 2 || now.Prev == nil {
+			t.Errorf("a claim under session %q stores %+v", id, now)
+		}
+	}
+}

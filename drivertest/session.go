@@ -1,0 +1,408 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// testSession opens, renews and closes sessions, and holds locks under them.
+func testSession(t *testing.T, e *env) {
+	if e.h.NoSessions {
+		e.sessionsRefused(t)
+		return
+	}
+	t.Run("Record", e.sessionRecord)
+	t.Run("Closed", e.sessionClosed)
+	t.Run("Deleted", e.sessionDeleted)
+	t.Run("Requests", e.sessionRequests)
+	t.Run("Steps", e.sessionSteps)
+	t.Run("Lock", e.sessionLock)
+	t.Run("List", e.sessionList)
+	t.Run("Late", e.sessionLate)
+}
+
+// sessionID returns the id of a session that nobody has opened.
+func (e *env) sessionID() string { return e.fresh("Session") }
+
+// opened returns a record for the Claim that opens a session.
+func (e *env) opened() driver.Record { return e.openedAt(driver.SessionPrefix + e.sessionID()) }
+
+func (e *env) openedAt(key string) driver.Record {
+	next := e.held(key)
+	next.State, next.Data = driver.Alive, []byte("member")
+	return next
+}
+
+// closed returns the record that closes the session r.
+func (e *env) closed(r driver.Record) driver.Record {
+	next := e.released(r)
+	next.Version, next.State, next.Requests = e.fresh("close"), driver.Closed, nil
+	return next
+}
+
+// confirmed returns the record for the question to the session r whether it
+// holds a lock: beside those that were asked already.
+func (e *env) confirmed(r driver.Record) driver.Record {
+	next := r.Clone()
+	request := e.request(driver.Confirm)
+	request.Lock, request.Token = e.fresh("lock"), driver.MaxToken
+	next.Version, next.Requests = e.fresh("asked"), append(next.Requests, request)
+	return next
+}
+
+// under returns a record for a claim of key under a session.
+func (e *env) under(key, session string) driver.Record {
+	next := e.held(key)
+	next.Session = session
+	return next
+}
+
+func (e *env) sessionRecord(t *testing.T) {
+	a, b := e.clients[0], e.clients[1]
+
+	t.Run("Opened", func(t *testing.T) {
+		next := e.opened()
+		now, prev, err := a.Claim(t.Context(), next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := driver.Claimed(next, driver.Record{}, false)
+		e.wantEqual(t, "record after Claim", now, want)
+		if !reflect.DeepEqual(prev, driver.Record{}) {
+			t.Errorf("a claim of an absent key replaced %s, want a zero record", brief(prev))
+		}
+		e.wantStored(t, want)
+		e.wantListed(t, want)
+	})
+
+	// Who lost the reply of the opening sees that it is open. Nobody else gets in.
+	t.Run("Once", func(t *testing.T) {
+		next := e.opened()
+		rec := e.claim(t, a, next)
+		for what, again := range map[string]driver.Record{
+			"the same": next, "another of the same id": e.openedAt(next.Key), "a lock": e.held(next.Key), "a past": e.past(next.Key),
+		} {
+			for _, c := range []*client{a, b} {
+				_, _, err := c.Claim(t.Context(), again)
+				e.wantConflict(t, "Claim of a session that is alive with "+what, err, rec)
+			}
+		}
+	})
+
+	t.Run("Heartbeat", func(t *testing.T) {
+		rec := e.claim(t, a, e.opened())
+		for range 3 {
+			next := e.beat(rec)
+			next.Data = []byte(next.Version)
+			e.wantEqual(t, "record after Swap", e.swap(t, a, rec, next), next)
+			e.wantStored(t, next)
+			_, err := b.Swap(t.Context(), rec, e.beat(rec))
+			e.wantConflict(t, "heartbeat from a stale version", err, next)
+			rec = next
+		}
+	})
+}
+
+// sessionClosed writes to what is closed: it stays so, until it is deleted.
+func (e *env) sessionClosed(t *testing.T) {
+	holder, other := e.clients[0], e.clients[1]
+	opening := e.opened()
+	first := e.claim(t, holder, opening)
+	last := e.swap(t, holder, first, e.beat(first))
+	closing := e.closed(last)
+	rec := e.swap(t, other, last, closing)
+	e.wantEqual(t, "record after the closing", rec, closing)
+	e.wantStored(t, closing)
+	e.wantListed(t, closing)
+
+	for _, from := range []driver.Record{first, last} {
+		for what, next := range map[string]driver.Record{
+			"heartbeat": e.beat(from), "data": dataOf(e, from), "request": e.confirmed(from), "closing": e.closed(from),
+		} {
+			_, err := holder.Swap(t.Context(), from, next)
+			e.wantConflict(t, "late "+what+" of a session that is closed", err, rec)
+		}
+	}
+	_, err := other.Swap(t.Context(), last, closing)
+	e.wantConflict(t, "the same closing again", err, rec)
+	for what, next := range map[string]driver.Record{
+		"a late duplicate of the opening": opening, "another opening": e.openedAt(rec.Key),
+		"a lock": e.held(rec.Key), "a past": e.past(rec.Key),
+	} {
+		for _, c := range e.clients {
+			_, _, err := c.Claim(t.Context(), next)
+			e.wantConflict(t, "Claim of a session that is closed with "+what, err, rec)
+		}
+	}
+}
+
+func (e *env) sessionDeleted(t *testing.T) {
+	a, b := e.clients[0], e.clients[1]
+	opening := e.opened()
+	rec := e.claim(t, a, opening)
+	rec = e.swap(t, a, rec, e.beat(rec))
+	alive := rec
+	rec = e.swap(t, b, rec, e.closed(rec))
+
+	e.wantConflict(t, "Delete of what was there before the closing", a.Delete(t.Context(), alive), rec)
+	other := rec
+	other.Token++
+	e.wantConflict(t, "Delete under another token", a.Delete(t.Context(), other), rec)
+	for range 2 {
+		if err := a.Delete(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		e.wantAbsent(t, rec.Key)
+	}
+	_, err := a.Swap(t.Context(), alive, e.beat(alive))
+	e.wantAbsentConflict(t, "heartbeat of a session that is gone", rec.Key, err)
+
+	// Nobody knows any more that it was there.
+	next := e.openedAt(rec.Key)
+	next.Data = nil
+	now, prev, err := b.Claim(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := driver.Claimed(next, driver.Record{}, false)
+	if e.h.TokensOutliveDelete {
+		want.Token = now.Token
+	}
+	e.wantEqual(t, "record after Claim", now, want)
+	e.wantStored(t, want)
+	if !reflect.DeepEqual(prev, driver.Record{}) {
+		t.Errorf("Claim after Delete replaced %s, want a zero record", brief(prev))
+	}
+}
+
+// sessionRequests fills the list of a session.
+func (e *env) sessionRequests(t *testing.T) {
+	holder, asker := e.clients[0], e.clients[1]
+
+	// As for a lock: the next heartbeat meets them, and nothing else has changed.
+	t.Run("Delivered", func(t *testing.T) {
+		rec := e.claim(t, holder, e.opened())
+		asked := rec
+		for range 3 {
+			asked = e.swap(t, asker, asked, e.confirmed(asked))
+		}
+		_, err := holder.Swap(t.Context(), rec, e.beat(rec))
+		e.wantConflict(t, "heartbeat after requests", err, asked)
+		var conflict *driver.ConflictError
+		if !errors.As(err, &conflict) || len(conflict.Current.Requests) != 3 || conflict.Current.Beat != rec.Beat {
+			t.Fatalf("the heartbeat's error %v does not carry the requests, or another beat", err)
+		}
+		answered := e.beat(conflict.Current)
+		answered.Requests = answered.Requests[1:]
+		e.swap(t, holder, conflict.Current, answered)
+		e.wantStored(t, answered)
+	})
+
+	// The longest that there may be, beside the longest data.
+	t.Run("Longest", func(t *testing.T) {
+		rec := e.claim(t, holder, e.opened())
+		next := e.beat(rec)
+		next.Data = []byte(strings.Repeat("d", driver.MaxSessionDataLen))
+		for range driver.MaxRequests {
+			request := e.request(driver.HandOver)
+			request.Lock, request.Token = strings.Repeat("ü", driver.MaxNameLen/2), driver.MaxToken
+			request.By, request.To = strings.Repeat("b", driver.MaxOwnerLen), strings.Repeat("t", driver.MaxOwnerLen)
+			request.Reason = strings.Repeat("r", driver.MaxReasonLen)
+			next.Requests = append(next.Requests, request)
+		}
+		e.wantEqual(t, "record after Swap", e.swap(t, asker, rec, next), next)
+		e.wantStored(t, next)
+		e.wantListed(t, next)
+		_, err := holder.Swap(t.Context(), rec, e.beat(rec))
+		e.wantConflict(t, "heartbeat after requests", err, next)
+		beat := e.beat(next)
+		e.swap(t, holder, next, beat)
+		e.wantStored(t, beat)
+	})
+}
+
+// sessionSteps tries what CheckClaim and CheckSwap refuse.
+func (e *env) sessionSteps(t *testing.T) {
+	store := e.clients[0].Store // past the retries
+	t.Run("OpenedClosed", func(t *testing.T) {
+		next := e.opened()
+		next.State = driver.Closed
+		now, _, err := store.Claim(t.Context(), next)
+		wantRefused(t, "Claim", now, err)
+		e.wantAbsent(t, next.Key)
+	})
+	alive := e.claim(t, e.clients[0], e.opened())
+	closed := e.claim(t, e.clients[0], e.opened())
+	closed = e.swap(t, e.clients[0], closed, e.closed(closed))
+	lock := e.claim(t, e.clients[0], e.under(e.key(), e.sessionID()))
+	free := e.released(lock)
+	free.Session = lock.Session
+	for what, step := range map[string]struct{ prev, next driver.Record }{
+		"Revived":             {closed, e.openedAt(closed.Key)},
+		"ClosedReleased":      {closed, e.released(closed)},
+		"ClosedAgain":         {closed, e.closed(closed)},
+		"AliveReleased":       {alive, e.released(alive)},
+		"AliveTaken":          {alive, e.taken(alive)},
+		"LockClosed":          {lock, e.closed(e.beat(lock))},
+		"ReleasedWithSession": {lock, free},
+	} {
+		t.Run(what, func(t *testing.T) {
+			next := step.next
+			if next.State != driver.Held {
+				next.Token = step.prev.Token
+			}
+			now, err := store.Swap(t.Context(), step.prev, next)
+			wantRefused(t, "Swap", now, err)
+			e.wantStored(t, step.prev)
+		})
+	}
+}
+
+// sessionLock takes locks under sessions and gives them back.
+func (e *env) sessionLock(t *testing.T) {
+	a, b := e.clients[0], e.clients[1]
+
+	t.Run("Claimed", func(t *testing.T) {
+		for _, id := range []string{"s", "0123456789", "-a-", "Session-" + strings.Repeat("Z", driver.MaxSessionLen-8)} {
+			next := e.under(e.key(), id)
+			now := e.claim(t, a, next)
+			want := driver.Claimed(next, driver.Record{}, false)
+			e.wantEqual(t, "record after Claim", now, want)
+			e.wantStored(t, want)
+			e.wantListed(t, want)
+			_, _, err := b.Claim(t.Context(), e.held(next.Key))
+			e.wantConflict(t, "Claim of a lock that is held under a session", err, want)
+		}
+	})
+
+	// What was released is nobody's and no session's, and the next holder needs
+	// none.
+	t.Run("Released", func(t *testing.T) {
+		rec := e.claim(t, a, e.under(e.key(), e.sessionID()))
+		free := e.released(rec)
+		e.wantEqual(t, "record after the release", e.swap(t, a, rec, free), free)
+		e.wantStored(t, free)
+		e.wantListed(t, free)
+		for _, id := range []string{"", e.sessionID(), e.sessionID()} {
+			next := e.under(free.Key, id)
+			now, prev, err := b.Claim(t.Context(), next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := driver.Claimed(next, free, true)
+			e.wantEqual(t, "record after Claim", now, want)
+			e.wantEqual(t, "record that Claim replaced", prev, free)
+			e.wantStored(t, want)
+			free = e.released(want)
+			e.swap(t, b, want, free)
+		}
+	})
+
+	t.Run("Swapped", func(t *testing.T) {
+		rec := e.claim(t, a, e.under(e.key(), e.sessionID()))
+		step := func(what string, next driver.Record) {
+			t.Helper()
+			e.wantEqual(t, "record after "+what, e.swap(t, b, rec, next), next)
+			e.wantStored(t, next)
+			e.wantListed(t, next)
+			_, _, err := a.Claim(t.Context(), e.held(next.Key))
+			e.wantConflict(t, "Claim after "+what, err, next)
+			rec = next
+		}
+		next := dataOf(e, rec)
+		step("new data", next)
+		next = e.taken(rec)
+		next.Session = e.sessionID()
+		step("a takeover under another session", next)
+		step("a takeover under none", e.taken(rec))
+		next = e.taken(rec)
+		next.Session = e.sessionID()
+		step("a takeover under a session", next)
+		step("a hand-over", e.reserved(rec, "successor"))
+		next = e.taken(rec)
+		next.Session = e.sessionID()
+		step("taking what is reserved under a session", next)
+		next = e.beat(rec)
+		next.Session = ""
+		step("a heartbeat of its own", next)
+	})
+}
+
+// sessionList shows sessions and the locks under them beside each other.
+func (e *env) sessionList(t *testing.T) {
+	stored := map[string]driver.Record{}
+	c := e.clients[0]
+	for i := range 9 {
+		rec := e.claim(t, c, e.openedAt(fmt.Sprintf("%slist-%d", driver.SessionPrefix, i)))
+		switch i % 3 {
+		case 0:
+			rec = e.swap(t, c, rec, e.confirmed(rec))
+		case 1:
+			rec = e.swap(t, c, rec, e.closed(rec))
+		}
+		stored[rec.Key] = rec
+	}
+	e.wantList(t, driver.SessionPrefix+"list-", stored)
+	locks := map[string]driver.Record{}
+	for i := range 9 {
+		rec := e.claim(t, c, e.under(fmt.Sprintf("under-%d", i), fmt.Sprintf("list-%d", i)))
+		locks[rec.Key] = rec
+	}
+	e.wantList(t, "under-", locks)
+}
+
+// sessionLife is the writes of a session's life, as life is those of a lock's.
+var sessionLife = []step{
+	{"opening", opClaim, openingOf},
+	{"heartbeat", opSwap, (*env).beat},
+	{"data", opSwap, dataOf},
+	{"request", opSwap, (*env).confirmed},
+	{"second request", opSwap, (*env).confirmed},
+	{"heartbeat after the requests", opSwap, (*env).beat},
+	{"closing", opSwap, (*env).closed},
+	{"delete", opDelete, (*env).beat},
+	{"opening after the delete", opClaim, openingOf},
+	{"closing after that", opSwap, (*env).closed},
+}
+
+func openingOf(e *env, now driver.Record) driver.Record { return e.openedAt(now.Key) }
+
+func (e *env) sessionLate(t *testing.T) {
+	e.everyLate(t, sessionLife, func() string { return driver.SessionPrefix + e.sessionID() })
+}
+
+// sessionsRefused checks that a store which says that it has no sessions has none.
+func (e *env) sessionsRefused(t *testing.T) {
+	c := e.clients[0]
+	store := c.Store // past the retries
+	want := func(what string, now driver.Record, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) {
+			t.Errorf("%s: %s, %v; want a permanent refusal", what, brief(now), err)
+		}
+	}
+	next := e.opened()
+	now, _, err := store.Claim(t.Context(), next)
+	want("opening a session", now, err)
+	e.wantAbsent(t, next.Key)
+
+	next = e.under(e.key(), e.sessionID())
+	now, _, err = store.Claim(t.Context(), next)
+	want("claiming a lock under a session", now, err)
+	e.wantAbsent(t, next.Key)
+
+	rec := e.claim(t, c, e.held(e.key()))
+	next = e.taken(rec)
+	next.Session = e.sessionID()
+	now, err = store.Swap(t.Context(), rec, next)
+	want("taking over under a session", now, err)
+	e.wantStored(t, rec)
+}
