@@ -232,6 +232,8 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 		k.first, k.token = seen, rec.Token
 	}
 	switch {
+	case rec.Session != "":
+		k.settle(Foreign, rec, nil)
 	case k.laid(rec):
 		k.settle(Laid, rec, nil)
 	case !found, rec.State == driver.Released:

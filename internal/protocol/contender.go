@@ -30,6 +30,10 @@ type Want struct {
 	Behind bool
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
+	// Under is the session that is to keep the lock alive, nil if the lock is to
+	// be its own lease. It is open when the acquire begins; whether it is still
+	// open when the lock was granted is for the caller to see: see [Holder.Open].
+	Under *Holder
 }
 
 // Refusal says why a contender ended without the lock.
@@ -108,6 +112,20 @@ func (c *Contender) Left() (Grant, bool) {
 		return Grant{}, false
 	}
 	return *c.left, true
+}
+
+// Wrote says whether a write of this acquire, whose outcome it does not know yet,
+// has made the record what it is.
+func (c *Contender) Wrote(rec driver.Record) bool {
+	if c.grant != nil {
+		return false
+	}
+	as := c.unknown
+	if c.out != nil && (c.out.Kind == Claim || c.out.Kind == Takeover) {
+		as = append(as[:len(as):len(as)], c.attempt)
+	}
+	_, own := as.wrote(rec)
+	return own
 }
 
 // Refused returns why the contender ended without the lock, nil if it has not.
@@ -192,6 +210,9 @@ func (c *Contender) plan() (Kind, time.Duration) {
 	case c.mine(rec):
 		return Takeover, c.retry
 	}
+	if u := c.sight.under(); u != nil {
+		return c.planTied(u)
+	}
 	dead, _ := c.sight.DeadAt()
 	look := c.sight.NextLook()
 	if c.hinted {
@@ -238,7 +259,7 @@ func (c *Contender) act(now time.Duration) *Request {
 		}
 	}
 	kind, at := c.plan()
-	if dead, ok := c.sight.DeadAt(); ok && (kind == Look || kind == Ask) && !c.ending && !c.resolve && now >= dead {
+	if dead, ok := c.sight.DeadAt(); ok && !c.sight.Tied() && (kind == Look || kind == Ask) && !c.ending && !c.resolve && now >= dead {
 		kind, at = Takeover, max(dead, c.retry)
 	}
 	if now < at {
@@ -247,6 +268,8 @@ func (c *Contender) act(now time.Duration) *Request {
 	rec, _ := c.sight.Record()
 	r := &Request{Kind: kind, Key: c.want.Key}
 	switch kind {
+	case Peek, Close, Inquire:
+		c.askSession(r, c.sight.under(), now)
 	case Look:
 		if !c.ending && !c.resolve && !c.hinted {
 			r.Consistency = driver.Eventual
@@ -299,7 +322,10 @@ func (c *Contender) held(token uint64) driver.Record {
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
 		Lease: c.t.Lease, State: driver.Held, Priority: c.want.Priority, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
 	}
-	if !c.t.Manual {
+	switch {
+	case c.want.Under != nil:
+		rec.Session = c.want.Under.rec.Key[len(driver.SessionPrefix):]
+	case !c.t.Manual:
 		rec.Heartbeat = c.t.Heartbeat
 	}
 	return rec
@@ -324,6 +350,16 @@ func (c *Contender) judge(now time.Duration) {
 		return
 	}
 	seen := life{rec.Token, rec.Sign(), rec.State}
+	if u := c.sight.under(); u != nil {
+		if u.known && u.found && u.rec.Lease <= 0 {
+			c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
+			return
+		}
+		if _, alive := u.DeadAt(); !alive && !u.ended(c.sight.term) {
+			return // nobody has looked yet
+		}
+		seen.sign = u.rec.Sign()
+	}
 	switch {
 	case c.want.Try && held && now < dead,
 		c.want.UnlessAlive && c.holder != nil && seen != *c.holder:
@@ -339,7 +375,11 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 	c.out = nil
 	switch r.Outcome {
 	case Applied, Conflicted:
-		c.answer(now, out, r)
+		if out.Kind.OfSession() {
+			c.answerSession(now, out, r)
+		} else {
+			c.answer(now, out, r)
+		}
 	case NotApplied:
 		if out.Kind == Look && out.Consistency == driver.Strong {
 			c.hinted = true // what asked for it is not answered
@@ -401,7 +441,7 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		rec := r.Record
 		c.own = &rec
 		c.left = &Grant{Record: rec, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
-	case own && now >= a.sent+c.t.Usable():
+	case own && c.want.Under == nil && now >= a.sent+c.t.Usable():
 		// Ours, but so long ago that its lease is over before it began. Nobody
 		// believed in it: it is replaced like a dead holder's.
 		rec := r.Record
@@ -411,15 +451,23 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		if out.Kind == Takeover && c.replacing {
 			c.grant.Former = driver.Record{} // its data are those of this acquire
 		}
-	case c.ending && now >= c.cleanBy:
+	case c.ending && now >= c.cleanBy && !c.bound():
 		c.unknown = nil // what may come yet runs out by itself
 	case c.ending:
 		// Not there now, but it may be yet. Look again later and later, and once
 		// more at the end.
-		c.retry = min(now+min(c.t.Refresh, c.t.Lease/16)<<min(c.cleaned, 5), c.cleanBy)
+		c.retry = now + min(c.t.Refresh, c.t.Lease/16)<<min(c.cleaned, 5)
+		if !c.bound() {
+			c.retry = min(c.retry, c.cleanBy)
+		}
 		c.cleaned++
 	}
 }
+
+// bound says that what this acquire has written would be kept alive by a session
+// for as long as that lives, so that it cannot be given up before its outcome is
+// known.
+func (c *Contender) bound() bool { return c.want.Under != nil && !c.want.Under.over }
 
 // before returns the tenures before the one that a grant names as Prev: what
 // the attempt knew, or what its reply has shown.
@@ -435,7 +483,7 @@ func (c *Contender) fail(now time.Duration, err error) {
 		c.mute, c.silent = true, c.sent
 	}
 	c.lastErr = err
-	if c.ending && (now >= c.cleanBy || errors.Is(err, driver.ErrPermanent)) {
+	if c.ending && (now >= c.cleanBy && !c.bound() || errors.Is(err, driver.ErrPermanent)) {
 		c.unknown, c.own = nil, nil // it cannot be cleaned up
 	}
 	c.retry = now + c.t.backoff(c.env, c.failures)

@@ -110,6 +110,9 @@ func (f Freed) String() string {
 type Holder struct {
 	t   Timing
 	env Env
+	// under is the session that keeps the lock alive, nil for a lock that is its
+	// own lease, and for a session.
+	under *Holder
 
 	rec   driver.Record // as last confirmed
 	sent  time.Duration // when the write that rec shows was sent
@@ -139,6 +142,7 @@ type Holder struct {
 	quiet    bool
 	said     bool            // and the record says why
 	asked    *driver.Request // the first that was found in the record
+	answered []string        // of a session's requests: their ids
 	unwanted bool            // nothing is done under it
 	done     bool            // the work has returned
 	freeBy   time.Duration   // when to give up releasing
@@ -157,10 +161,20 @@ func NewHolder(t Timing, env Env, g Grant) *Holder {
 
 // Deadline returns the instant after which the holder must not act. It never
 // moves backwards, and not at all once the lease has expired.
-func (h *Holder) Deadline() time.Duration { return h.sent + h.lease }
+func (h *Holder) Deadline() time.Duration {
+	if h.under != nil && !Making(DeadlineOfItsOwn) {
+		return h.under.Deadline()
+	}
+	return h.sent + h.lease
+}
 
-// Sent returns when the last confirmed write was sent.
-func (h *Holder) Sent() time.Duration { return h.sent }
+// Sent returns when the last confirmed sign of life was sent.
+func (h *Holder) Sent() time.Duration {
+	if h.under != nil {
+		return h.under.Sent()
+	}
+	return h.sent
+}
 
 // Record returns the record as last confirmed.
 func (h *Holder) Record() driver.Record { return h.rec }
@@ -226,7 +240,7 @@ func (h *Holder) Next() (time.Duration, bool) {
 			}
 		case h.wanted():
 			sooner(h.retry)
-		case !h.t.Manual:
+		case h.beats():
 			sooner(max(h.beat, h.retry))
 		}
 	}
@@ -346,6 +360,9 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.over {
 		return
 	}
+	if h.under != nil && h.follow(now, a) {
+		return
+	}
 	if !h.begun {
 		// Progress counts from here, not from Sent: a grant whose reply was lost
 		// can come late, and the work has not begun before it.
@@ -409,6 +426,7 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 
 func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
+	h.forget()
 	h.failures, h.retry, h.lastErr, h.adopted = 0, now, nil, 0
 	switch w.kind {
 	case Release:
@@ -463,7 +481,7 @@ func (h *Holder) request(now time.Duration) *Request {
 	switch {
 	case h.done:
 		kind = Release
-	case h.quiet && h.said, !h.quiet && !h.wanted() && (h.t.Manual || now < h.beat):
+	case h.quiet && h.said, !h.quiet && !h.wanted() && (!h.beats() || now < h.beat):
 		return nil
 	case h.quiet:
 		kind = Quit
@@ -479,8 +497,13 @@ func (h *Holder) request(now time.Duration) *Request {
 		next.Version, next.End = version, h.why()
 	default:
 		next = h.rec.Clone()
-		next.Version, next.Beat = version, version
-		next.Lease, next.Heartbeat = h.t.Lease, h.period()
+		next.Version = version
+		if h.under == nil {
+			next.Beat, next.Lease, next.Heartbeat = version, h.t.Lease, h.period()
+		}
+		if next.State == driver.Alive {
+			next.Requests = h.pending()
+		}
 		if Making(HeartbeatRestores) {
 			next.State, next.End, next.Asked = driver.Held, "", nil
 		}
@@ -494,6 +517,9 @@ func (h *Holder) request(now time.Duration) *Request {
 	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: h.data}
 	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
 }
+
+// beats says whether the record shows life by heartbeats of this machine.
+func (h *Holder) beats() bool { return !h.t.Manual && h.under == nil }
 
 func (h *Holder) period() time.Duration {
 	if h.t.Manual {

@@ -19,7 +19,7 @@ func (h *Holder) term(rec driver.Record) bool {
 		Making(RequestOnAnything) && len(rec.Requests) > 0:
 		return rec.Token == h.rec.Token
 	}
-	return rec.State == driver.Held && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
+	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 
 // adopt goes on from a record of this term that somebody else has written. It
@@ -39,7 +39,7 @@ func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 // heed ends the right to act if the record carries a request. One that comes
 // when it has ended already counts for the release alone.
 func (h *Holder) heed(now time.Duration, a *Action) {
-	if h.asked != nil || len(h.rec.Requests) == 0 {
+	if h.asked != nil || len(h.rec.Requests) == 0 || h.rec.State == driver.Alive {
 		return
 	}
 	q := h.rec.Requests[0]
@@ -54,6 +54,9 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 // whom it was asked to make way for.
 func (h *Holder) left(version string) driver.Record {
 	end := h.why()
+	if h.rec.State == driver.Alive {
+		return closed(h.rec, version, end)
+	}
 	if end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver {
 		return reserved(h.rec, version, h.asked.To, h.t.Reservation(), driver.EndHandedOver, h.asked)
 	}
@@ -81,7 +84,7 @@ func (h *Holder) why() driver.EndReason {
 // requests, with how the tenure ended, and by whose request.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
-	next.Version, next.State, next.Requests = version, driver.Released, nil
+	next.Version, next.State, next.Requests, next.Session = version, driver.Released, nil, ""
 	if rec.State != driver.Reserved {
 		next.End, next.Asked = end, asked
 		return next
@@ -102,7 +105,7 @@ func reserved(rec driver.Record, version, owner string, wait time.Duration, end 
 	ended := rec
 	ended.Requests, ended.End, ended.Asked = nil, end, asked
 	next.Prev = ended.Tenure(end)
-	next.Version, next.Beat, next.State = version, version, driver.Reserved
+	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
 	next.Owner, next.Host, next.Label, next.Priority = owner, "", "", 0
 	next.Lease, next.Heartbeat = wait, 0
 	next.Requests, next.End, next.Asked = nil, "", nil

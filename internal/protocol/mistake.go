@@ -21,6 +21,16 @@ const (
 	VersionAlone                // the store compares the version of a swap, not the token
 	RequestOnAnything           // a request is laid into, and honoured on, a record that is not held
 	AdoptsVersions              // an acquire adopts what one before it has written and given up
+
+	TakenBeforeClosed  // a lock is taken from a session that was not closed
+	SessionAgain       // a process opens its sessions under one id
+	DeadlineOfItsOwn   // a lock under a session goes by when it was claimed itself
+	OnlyDeadline       // nobody asks whether the session is still open
+	Unconfirmed        // locks are claimed under a session that is not known to be open
+	AbsentFromStale    // a cheap read that finds no session is believed
+	OpenOverClosed     // the store lets a session be opened where one was closed
+	GhostsNeverAsked   // nobody asks a session whether it holds what is held in its name
+	ClosedWhileWorking // a session is closed while work goes on under it
 )
 
 func (m Mistake) String() string {
@@ -29,5 +39,9 @@ func (m Mistake) String() string {
 		"contender waits from before the reply", "heartbeat restores a released record", "token not raised at takeover",
 		"swap conditional on the version alone", "request honoured on a record that is not held",
 		"version of a given-up acquire adopted by a later one",
+		"lock taken before its session is closed", "session id used again", "lock under a session with a deadline of its own",
+		"only the deadline asked after, not the session", "lock claimed before the session is confirmed",
+		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
+		"session closed while work goes on",
 	}[m]
 }

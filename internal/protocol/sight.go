@@ -27,6 +27,11 @@ type Sight struct {
 	next   time.Duration // when to look again
 	term   time.Duration // after the reply that first showed rec's token and state
 
+	gone     time.Duration // before the request of a strong reply that showed no record
+	isGone   bool
+	doubt    bool          // a reply that proves nothing showed no record
+	inquired time.Duration // when the session was asked whether it holds this lock
+
 	// What acquires have written that were given up. No one reads it but by
 	// mistake.
 	given attempts
@@ -61,7 +66,7 @@ func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
 	case term && rec.Sign() == was.Sign() && rec.Lease == was.Lease:
 		// No heartbeat had reached the store when the request was sent.
 		s.lo = max(s.lo, sent)
-	case term && rec.State == driver.Held:
+	case term && (rec.State == driver.Held || rec.State == driver.Alive):
 		s.since, s.chased = now, 0
 		s.expect(asked, now)
 	default:
@@ -82,11 +87,11 @@ func older(a, b driver.Record) bool {
 // stage is the order in which a tenure goes through the states.
 func stage(s driver.State) int {
 	switch s {
-	case driver.Held:
+	case driver.Held, driver.Alive:
 		return 1
 	case driver.Reserved:
 		return 2
-	case driver.Released:
+	case driver.Released, driver.Closed:
 		return 3
 	}
 	return 0
@@ -95,7 +100,7 @@ func stage(s driver.State) int {
 // holds says whether the record shows somebody whom others must wait for: a
 // holder, or who it is reserved for.
 func (s *Sight) holds() bool {
-	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved)
+	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved || s.rec.State == driver.Alive)
 }
 
 // period returns the period of the holder's heartbeats, 0 if looks do not
@@ -153,6 +158,9 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 	if !s.holds() {
 		return 0, false
 	}
+	if s.Tied() {
+		return s.diesAt(), true
+	}
 	return s.since + s.t.wait(s.rec), true
 }
 
@@ -172,6 +180,9 @@ func (s *Sight) schedule() time.Duration {
 	}
 	if s.silent() {
 		r *= 2
+	}
+	if s.Tied() {
+		return s.looked + s.env.between(r-r/8, r+r/8) // what it shows in time is a release
 	}
 	next := s.looked + s.env.between(r-r/8, r+r/8)
 	dead, held := s.DeadAt()
@@ -195,7 +206,7 @@ func (s *Sight) schedule() time.Duration {
 // wait, for which fewer looks will do.
 func (s *Sight) silent() bool {
 	h := s.rec.Heartbeat
-	return s.known && s.found && s.rec.State == driver.Held &&
+	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Alive) &&
 		h >= minPeriod && h <= s.t.wait(s.rec) && s.looked-s.since > h+h/2
 }
 
@@ -229,5 +240,5 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 // One whose lease cannot be told, or whose state is unknown, may not: reading
 // nonsense as zero would take a lock from a living holder.
 func Readable(rec driver.Record) bool {
-	return rec.Lease > 0 && stage(rec.State) > 0
+	return rec.Lease > 0 && stage(rec.State) > 0 && !rec.State.OfSession()
 }

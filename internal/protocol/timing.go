@@ -142,6 +142,9 @@ type Env struct {
 	Fresh func() string
 	// Random returns a number in [0, 1).
 	Random func() float64
+	// Session returns what this process has seen of a session, by its id; the
+	// same for all who ask. If it is nil, locks under sessions are never taken.
+	Session func(id string) *Sight
 }
 
 // between returns a random duration in [lo, hi).

@@ -23,11 +23,20 @@ const (
 	Quit                      // swap it to say why no more heartbeats come, with the beat as it is
 	Ask                       // swap it with a request for its holder, with the beat as it is
 	Free                      // an operator's swap to released, or to reserved for nobody
+	Peek                      // read the record of the session under which the lock is held
+	Close                     // swap a dead session to closed
+	Inquire                   // swap a session with the question whether it holds the lock
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free"}[k]
+	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "peek", "close", "inquire"}[k]
 }
+
+// Reads says that the request changes nothing.
+func (k Kind) Reads() bool { return k == Look || k == Peek }
+
+// OfSession says that the request is about a session's record.
+func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire }
 
 // Request is one call of the store that a machine asks for. The machine waits
 // for its Result, or for the shell to say that the outcome is unknown.
@@ -36,7 +45,7 @@ func (k Kind) String() string {
 type Request struct {
 	Kind        Kind
 	Key         string
-	Consistency driver.Consistency // of a Look
+	Consistency driver.Consistency // of a Look or Peek
 	Prev, Next  driver.Record      // of a swap; of a Claim Next alone
 }
 
@@ -54,7 +63,7 @@ func (r *Request) Stamp(now time.Time) {
 		} else {
 			next.Until = now
 		}
-	case Ask:
+	case Ask, Inquire:
 		next.Requests[len(next.Requests)-1].At = now
 	case Free:
 		if next.State == driver.Reserved {
@@ -96,11 +105,11 @@ func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	switch {
 	case err == nil:
 		return Result{Outcome: Applied, Record: rec, Found: true, Former: former}
-	case kind == Look && errors.Is(err, driver.ErrNotFound):
+	case kind.Reads() && errors.Is(err, driver.ErrNotFound):
 		return Result{Outcome: Applied}
-	case kind != Look && errors.As(err, &conflict):
+	case !kind.Reads() && errors.As(err, &conflict):
 		return Result{Outcome: Conflicted, Record: conflict.Current, Found: !conflict.Absent}
-	case kind == Look, errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrUnreadable), errors.Is(err, driver.ErrClosed):
+	case kind.Reads(), errors.Is(err, driver.ErrNotApplied), errors.Is(err, driver.ErrUnreadable), errors.Is(err, driver.ErrClosed):
 		return Result{Outcome: NotApplied, Err: err}
 	default:
 		return Result{Outcome: Unknown, Err: err}
@@ -137,7 +146,8 @@ func (as attempts) add(a attempt) attempts {
 // shows: a request laid on top has changed the version alone.
 func (as attempts) wrote(rec driver.Record) (attempt, bool) {
 	for _, a := range as {
-		ours := a.version == rec.Version || a.version == rec.Beat && rec.State == driver.Held
+		live := rec.State == driver.Held || rec.State == driver.Alive
+		ours := a.version == rec.Version || a.version == rec.Beat && live
 		if ours && (a.token == 0 || a.token == rec.Token) {
 			return a, true
 		}

@@ -6,6 +6,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -81,7 +82,9 @@ func (l *lock) sent(m *machine, r *protocol.Request) {
 	by := write{by: m, acquire: m.acquire, hold: m.clock(), cont: m.p.cont.at(l.now), at: l.now, want: m.want}
 	switch r.Kind {
 	case protocol.Release, protocol.Quit:
-		by.end, by.asked = ending(m, r)
+		if m.o == nil {
+			by.end, by.asked = ending(m, r)
+		}
 	case protocol.Ask:
 		by.want = r.Next.Requests[len(r.Next.Requests)-1]
 	case protocol.Free:
@@ -99,6 +102,9 @@ func (l *lock) sent(m *machine, r *protocol.Request) {
 
 // apply has the store carry out a request, and judges what it did.
 func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former driver.Record, err error) {
+	if strings.HasPrefix(r.Key, driver.SessionPrefix) {
+		return l.applySession(m, r, behind)
+	}
 	before, found := l.store.rec, l.store.found
 	rec, former, err = l.store.do(r, behind)
 	if r.Kind == protocol.Look || err != nil {
@@ -118,6 +124,9 @@ func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former d
 	}
 	if l.store.rec.Token < before.Token {
 		l.fail("the stored token falls from %d to %d", before.Token, l.store.rec.Token)
+	}
+	if m.d != nil && r.Kind == protocol.Release {
+		l.tally.Ghosts++
 	}
 	l.wrote(m, r, before, found)
 	if l.store.rec.Token != before.Token && found && !bytes.Equal(before.Data, l.store.rec.Data) {
@@ -210,7 +219,11 @@ func (l *lock) check() {
 
 func (l *lock) checkLease(m *machine) {
 	rec := m.h.Record()
-	if m.h.Deadline() > m.applied[rec.Token]+l.t.Usable() {
+	latest := m.applied[rec.Token]
+	if m.under != nil {
+		latest = m.under.applied[1]
+	}
+	if m.h.Deadline() > latest+l.t.Usable() {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
 	revoked := l.tenures[rec.Token].end == driver.EndRevoked
@@ -258,6 +271,9 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 			l.fail("%s does not see that it holds what it wrote as %s", m, res.Record.Beat)
 		}
 		return
+	}
+	if m.under != nil {
+		return // its deadline is the session's
 	}
 	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
 	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+l.t.Usable() {

@@ -103,6 +103,9 @@ func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found b
 		return
 	}
 	before := l.tenures[was.Token]
+	if was.State == driver.Held && was.Session != "" && !l.sessionEnded(was.Session) {
+		l.fail("%s takes the lock from session %s, which is alive", m, was.Session)
+	}
 	switch was.State {
 	case driver.Held:
 		before.end = driver.EndExpired

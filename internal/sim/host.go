@@ -3,7 +3,11 @@
 
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+)
 
 // host is one process with all locks that it has to do with: two clocks, and
 // what happens to it as a whole.
@@ -20,6 +24,17 @@ type host struct {
 	flaky  bool          // has a bad link while it does not lead
 	src    Source        // of its own choices, that of the world if nil
 	procs  []*process    // one for each lock
+
+	session *machine                   // the session of this process, nil if it has none
+	sights  map[string]*protocol.Sight // of sessions, by id
+}
+
+// sessionSight returns what the process has seen of a session.
+func (h *host) sessionSight(id string) *protocol.Sight {
+	if h.sights[id] == nil {
+		h.sights[id] = protocol.NewSight(h.w.t, h.w.env(h))
+	}
+	return h.sights[id]
 }
 
 // source returns where the choices of a process come from.
@@ -94,7 +109,7 @@ func (h *host) step(d time.Duration) {
 func (h *host) crash() {
 	h.w.note("%s crashes", h.name)
 	h.w.crashed(h)
-	h.up, h.asleep = false, nil
+	h.up, h.asleep, h.session = false, nil, nil
 	h.epoch++
 	for _, p := range h.procs {
 		p.machines = nil
@@ -108,6 +123,7 @@ func (h *host) restart() {
 	h.w.note("%s starts again", h.name)
 	h.up, h.paused = true, 0
 	h.hold, h.cont = h.w.clock(), h.w.clock()
+	h.sights = map[string]*protocol.Sight{}
 	h.w.started(h)
 	for _, p := range h.procs {
 		p.look()

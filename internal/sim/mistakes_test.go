@@ -28,12 +28,7 @@ func TestMistakesInTheCore(t *testing.T) {
 		c.Timing.StopTimeout, c.Timing.Progress = 2*c.Timing.Lease, 0
 		c.Without = (Pauses | Steps).Except()
 	}
-	for _, tt := range []struct {
-		mistake protocol.Mistake
-		shape   func(*Config)
-		within  uint64
-		want    string
-	}{
+	for _, tt := range []mistakeTest{
 		{protocol.LeaseFromReply, nil, 20, "later than any applied write gives it"},
 		{protocol.NoDrift, nil, 200, "both hold"},
 		{protocol.ReleaseKeepsVersion, nil, 50, "changes a released record"},
@@ -45,29 +40,38 @@ func TestMistakesInTheCore(t *testing.T) {
 		{protocol.RequestOnAnything, nil, 50, "leaves requests in a record"},
 		{protocol.AdoptsVersions, nil, 50, "another acquire wrote"},
 	} {
-		t.Run(tt.mistake.String(), func(t *testing.T) {
-			found := map[string]int{}
-			for seed := range tt.within {
-				err := func() error {
-					defer protocol.Make(tt.mistake)()
-					_, err := RunSeed(seed, tt.shape, nil)
-					return err
-				}()
-				if err == nil {
-					continue
-				}
-				v := err.(*Violation)
-				found[v.Rule]++
-				if !strings.Contains(v.What, tt.want) {
-					continue
-				}
-				t.Logf("found by seed %d: %s", seed, v.What)
-				if _, err := RunSeed(seed, tt.shape, nil); err != nil {
-					t.Errorf("the same schedule without the mistake: %v", err)
-				}
-				return
-			}
-			t.Errorf("not found in %d schedules; others: %v", tt.within, found)
-		})
+		t.Run(tt.mistake.String(), tt.find)
 	}
+}
+
+type mistakeTest struct {
+	mistake protocol.Mistake
+	shape   func(*Config)
+	within  uint64
+	want    string
+}
+
+func (tt mistakeTest) find(t *testing.T) {
+	found := map[string]int{}
+	for seed := range tt.within {
+		err := func() error {
+			defer protocol.Make(tt.mistake)()
+			_, err := RunSeed(seed, tt.shape, nil)
+			return err
+		}()
+		if err == nil {
+			continue
+		}
+		v := err.(*Violation)
+		found[v.Rule]++
+		if !strings.Contains(v.What, tt.want) {
+			continue
+		}
+		t.Logf("found by seed %d: %s", seed, v.What)
+		if _, err := RunSeed(seed, tt.shape, nil); err != nil {
+			t.Errorf("the same schedule without the mistake: %v", err)
+		}
+		return
+	}
+	t.Errorf("not found in %d schedules; others: %v", tt.within, found)
 }

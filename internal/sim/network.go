@@ -53,7 +53,7 @@ func (w *World) fate(m *machine) fate {
 func (m *machine) send(r *protocol.Request) {
 	l, p := m.p.l, m.p
 	r = l.miswrite(m, r)
-	if r.Kind == protocol.Look {
+	if r.Kind.Reads() {
 		l.Reads++
 	} else {
 		l.Writes++
@@ -75,14 +75,14 @@ func (m *machine) send(r *protocol.Request) {
 	apply := func() protocol.Result {
 		rec, former, err := l.apply(m, r, behind)
 		res := protocol.ResultOf(r.Kind, rec, former, err)
-		if r.Kind != protocol.Look {
+		if !r.Kind.Reads() {
 			m.traceApply(number, res)
 		}
 		return res
 	}
 	// again has the write applied once more, after from and before from + to.
 	again := func(from, to time.Duration) {
-		if r.Kind == protocol.Look {
+		if r.Kind.Reads() {
 			return
 		}
 		done := false

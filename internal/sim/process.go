@@ -35,6 +35,10 @@ type machine struct {
 	id      string
 	epoch   int // of its process
 	acquire int
+	o       *protocol.Opener // of a session
+	d       *protocol.Disclaimer
+	under   *machine // the session under which the lock is taken
+	ending  bool     // a session that has begun to close
 	c       *protocol.Contender
 	h       *protocol.Holder
 	k       *protocol.Asker
@@ -100,13 +104,20 @@ func (p *process) acquire() {
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
 	}
+	under := p.session
+	if under != nil && (under.h == nil || !under.h.Open(under.clock()) || l.one(4)) {
+		under = nil
+	}
+	if under != nil {
+		want.Under = under.h
+	}
 	m := p.reused()
 	if m == nil {
 		m = &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
 		m.c = protocol.NewContender(l.t, l.env(p.host), want, p.sight)
 		p.machines = append(p.machines, m)
 	}
-	m.acquire, m.begun, m.left = p.acquires, l.now, false
+	m.acquire, m.begun, m.left, m.under = p.acquires, l.now, false, under
 	m.judged = newJudged()
 	l.note("%s acquires, try=%v", m, want.Try)
 	m.took(m.c.Step(p.cont.at(l.now)))
@@ -147,7 +158,9 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 	l := m.p.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
 	m.traceReply(number, res)
-	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
+	if m.o == nil && m.d == nil {
+		l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
+	}
 	m.unsure = m.unsure || res.Outcome == protocol.Unknown
 	res = l.misread(m, res)
 	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
@@ -157,6 +170,14 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 	if m.h != nil {
 		m.took(m.h.Reply(m.clock(), res))
 		l.recognised(m, res)
+		return
+	}
+	if m.o != nil {
+		m.took(m.o.Reply(m.p.cont.at(l.now), res))
+		return
+	}
+	if m.d != nil {
+		m.took(m.d.Reply(m.p.cont.at(l.now), res))
 		return
 	}
 	now := m.p.cont.at(l.now)
@@ -185,6 +206,12 @@ func (m *machine) took(a protocol.Action) {
 	switch {
 	case m.k != nil:
 		m.told()
+	case m.d != nil:
+	case m.o != nil && m.h == nil:
+		if g, ok := m.o.Granted(); ok {
+			m.opened(g)
+			return
+		}
 	case m.h == nil:
 		if g, ok := m.c.Granted(); ok {
 			m.hold(g)
@@ -201,7 +228,7 @@ func (m *machine) took(a protocol.Action) {
 		switch n {
 		case protocol.NoteEnded:
 			m.traced(trace.End, trace.Event{Cause: m.h.Cause().String()})
-			if !m.done {
+			if !m.done && m.o == nil {
 				m.p.after(m, m.drain(), m.finish)
 			}
 		case protocol.NoteQuiet:
@@ -212,6 +239,9 @@ func (m *machine) took(a protocol.Action) {
 		m.send(a.Request)
 	}
 	m.sleep()
+	if m.o != nil && m.h != nil {
+		m.tell()
+	}
 }
 
 // sleep has the machine stepped when it says.
@@ -231,6 +261,14 @@ func (m *machine) sleep() {
 			at = p.cont.when(at, l.now)
 		}
 		over = m.k.Over()
+	case m.o != nil:
+		if at, due = m.o.Next(); due {
+			at = p.cont.when(at, l.now)
+		}
+	case m.d != nil:
+		if at, due = m.d.Next(); due {
+			at = p.cont.when(at, l.now)
+		}
 	default:
 		if at, due = m.c.Next(); due {
 			at = p.cont.when(at, l.now)
@@ -271,6 +309,10 @@ func (m *machine) step() {
 		m.took(m.h.Step(m.clock()))
 	case m.k != nil:
 		m.took(m.k.Step(m.p.cont.at(l.now)))
+	case m.o != nil:
+		m.took(m.o.Step(m.p.cont.at(l.now)))
+	case m.d != nil:
+		m.took(m.d.Step(m.p.cont.at(l.now)))
 	default:
 		m.took(m.c.Step(m.p.cont.at(l.now)))
 	}

@@ -35,7 +35,8 @@ func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
 	if err := driver.CheckClaim(next); err != nil {
 		return now, prev, err
 	}
-	if s.found && s.rec.State != driver.Released {
+	over := protocol.Making(protocol.OpenOverClosed) && s.rec.State == driver.Closed
+	if s.found && s.rec.State != driver.Released && !over {
 		return now, prev, s.conflict()
 	}
 	prev = s.rec
@@ -82,7 +83,7 @@ func (s *store) conflict() error {
 // do carries out a request; a look may be back writes behind.
 func (s *store) do(r *protocol.Request, back int) (rec, former driver.Record, err error) {
 	switch r.Kind {
-	case protocol.Look:
+	case protocol.Look, protocol.Peek:
 		if r.Consistency == driver.Strong {
 			back = 0
 		}

@@ -23,6 +23,9 @@ type Tally struct {
 	Freezes     int // pauses of machines
 	Crashes     int
 	Refused     int // writes that the fence has refused
+	Sessions    int // that were opened
+	Closed      int // of these, by others
+	Ghosts      int // locks that a session did not know of
 	Holes       int // tenures that two crashes in a row have kept out of the history
 
 	Seen Transitions
@@ -56,7 +59,7 @@ var phaseNames = [phases]string{
 }
 
 const (
-	kinds     = int(protocol.Free) + 1
+	kinds     = int(protocol.Inquire) + 1
 	outcomes_ = int(protocol.Unknown) + 1
 )
 
@@ -108,7 +111,7 @@ var kindsOf = [phases][]protocol.Kind{
 // possible says whether a transition exists. A look never has an outcome that
 // is unknown, and never conflicts.
 func possible(k protocol.Kind, o protocol.Outcome) bool {
-	return k != protocol.Look || o == protocol.Applied || o == protocol.NotApplied
+	return !k.Reads() || o == protocol.Applied || o == protocol.NotApplied
 }
 
 // Add counts another run's.

@@ -22,9 +22,13 @@ func (m *machine) hold(g protocol.Grant) {
 	}
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
-	m.h = protocol.NewHolder(l.t, l.env(m.p.host), g)
+	if m.under != nil {
+		m.h = protocol.NewTied(l.t, l.env(m.p.host), g, m.under.h)
+	} else {
+		m.h = protocol.NewHolder(l.t, l.env(m.p.host), g)
+	}
 	m.chronicle(g)
-	if !m.believes() {
+	if !m.believes() || m.under != nil && !m.under.h.Open(m.clock()) {
 		// Paused between the request and now, until the lease was over.
 		m.traced(trace.Leave, trace.Event{})
 		m.h.Abandon()

@@ -38,6 +38,8 @@ type Config struct {
 	// Requests has people ask holders to make way, and operators free and revoke;
 	// contenders have different priorities, and some work does not stop in time.
 	Requests bool
+	// Sessions has processes take locks under a session, half of them.
+	Sessions bool
 	// Drain is how long the work needs to stop when the faults are over.
 	Drain time.Duration
 	// Skew is the largest rate error of a clock; Timing.Drift if it is zero.
@@ -68,18 +70,20 @@ type line struct {
 
 // World is one run.
 type World struct {
-	cfg    Config
-	t      protocol.Timing
-	src    Source
-	now    time.Duration
-	queue  queue
-	count  int // of everything numbered
-	locks  []*lock
-	hosts  []*host
-	down   time.Duration // the store cannot be reached until then
-	late   []func()      // writes that may be applied yet
-	final  bool          // the faults are over
-	healed time.Duration // since then
+	cfg   Config
+	t     protocol.Timing
+	src   Source
+	now   time.Duration
+	queue queue
+	count int // of everything numbered
+	locks []*lock
+	hosts []*host
+	down  time.Duration // the store cannot be reached until then
+	late  []func()      // writes that may be applied yet
+	// What the store has of sessions, by key.
+	sessions map[string]*store
+	final    bool          // the faults are over
+	healed   time.Duration // since then
 
 	violation, rule string // the first, and what all of its kind share
 	tally           Tally
@@ -117,6 +121,11 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			}
 		}
 	}
+	if cfg.Sessions {
+		for _, h := range w.hosts {
+			w.after(w.upTo(w.t.Lease/4), h.keep)
+		}
+	}
 	if cfg.Faults {
 		w.after(w.upTo(w.t.Lease), w.nemesis)
 	}
@@ -130,7 +139,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 }
 
 func newWorld(src Source, cfg Config) *World {
-	w := &World{cfg: cfg, t: cfg.Timing, src: src}
+	w := &World{cfg: cfg, t: cfg.Timing, src: src, sessions: map[string]*store{}}
 	if w.cfg.Skew == 0 {
 		w.cfg.Skew = cfg.Timing.Drift
 	}
@@ -152,7 +161,7 @@ func newWorld(src Source, cfg Config) *World {
 		w.locks = append(w.locks, l)
 	}
 	for i := range cfg.Processes {
-		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true}
+		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}}
 		h.hold, h.cont = w.clock(), w.clock()
 		w.hosts = append(w.hosts, h)
 		w.started(h)
@@ -189,10 +198,14 @@ func (w *World) clock() clock {
 	return clock{offset: time.Duration(w.src.Intn(4)) * 1234 * time.Hour, rate: rate}
 }
 
+// id returns what a machine is called.
+func (w *World) id(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
 func (w *World) env(h *host) protocol.Env {
 	return protocol.Env{
-		Fresh:  func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
-		Random: func() float64 { return float64(h.source().Intn(16)) / 16 },
+		Session: h.sessionSight,
+		Fresh:   func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
+		Random:  func() float64 { return float64(h.source().Intn(16)) / 16 },
 	}
 }
 

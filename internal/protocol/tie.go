@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// A lock under a session shows no life of its own. Its holder is dead when the
+// session is: closed, or absent in a strong read that was sent after the lock was
+// seen under it. A session whose beat has stood for its lease is closed first,
+// so that it cannot renew any more; then its locks are taken.
+
+// Tied says that the record shows a lock that a session keeps alive.
+func (s *Sight) Tied() bool {
+	return s.known && s.found && s.rec.State == driver.Held && s.rec.Session != ""
+}
+
+// under returns what the process has seen of the lock's session, nil if the lock
+// is not under one, or nobody keeps track of sessions.
+func (s *Sight) under() *Sight {
+	if !s.Tied() || s.env.Session == nil {
+		return nil
+	}
+	return s.env.Session(s.rec.Session)
+}
+
+// sawSession notes what a reply showed of a session. Only a strong one proves
+// that there is none.
+func (s *Sight) sawSession(sent, now time.Duration, strong bool, rec driver.Record, found bool) {
+	if s.doubt = !strong && !found && !Making(AbsentFromStale); s.doubt {
+		return
+	}
+	s.Saw(sent, now, rec, found)
+	if !found && (!s.isGone || sent > s.gone) {
+		s.isGone, s.gone = true, sent
+	}
+}
+
+// ended says whether the session is over for certain, for who saw a lock under
+// it at the given instant.
+func (s *Sight) ended(at time.Duration) bool {
+	return s.known && s.found && s.rec.State == driver.Closed || s.isGone && s.gone >= at
+}
+
+// diesAt returns when the session of a tied lock counts as dead: now, if it has
+// ended; when nobody has seen it yet, hardly ever.
+func (s *Sight) diesAt() time.Duration {
+	u := s.under()
+	switch {
+	case u == nil:
+		return s.looked + forever
+	case u.ended(s.term):
+		return s.term
+	}
+	if dead, alive := u.DeadAt(); alive {
+		return dead
+	}
+	return s.looked + forever
+}
+
+// inquiries is how many leases lie between two questions whether a session holds
+// a lock.
+const inquiries = 4
+
+// planTied returns the next move of who waits for a lock under a session, and
+// when it is due.
+func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
+	if u.ended(c.sight.term) {
+		return Takeover, c.retry
+	}
+	kind, at := Look, c.sight.NextLook()
+	if c.hinted {
+		at = 0
+	}
+	sooner := func(k Kind, when time.Duration) {
+		if when <= at {
+			kind, at = k, when
+		}
+	}
+	dead, alive := u.DeadAt()
+	if !alive || u.doubt {
+		sooner(Peek, 0) // not seen yet, or not found by a read that proves it
+		return kind, max(at, c.retry)
+	}
+	sooner(Peek, u.NextLook())
+	if ask := max(c.sight.term+c.t.Lease, c.sight.inquired+inquiries*c.t.Lease); c.inquires(u) && ask < dead {
+		sooner(Inquire, ask)
+	}
+	if Making(TakenBeforeClosed) {
+		sooner(Takeover, dead)
+	} else {
+		sooner(Close, dead)
+	}
+	return kind, max(at, c.retry)
+}
+
+// inquires says whether the session can be asked, and was not already.
+func (c *Contender) inquires(u *Sight) bool {
+	if Making(GhostsNeverAsked) {
+		return false
+	}
+	rec, _ := c.sight.Record()
+	for _, q := range u.rec.Requests {
+		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {
+			return false
+		}
+	}
+	return len(u.rec.Requests) < driver.MaxRequests
+}
+
+// askSession fills in a request about the session of the lock.
+func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
+	rec, _ := c.sight.Record()
+	r.Key, r.Prev = driver.SessionPrefix+rec.Session, u.rec
+	switch r.Kind {
+	case Peek:
+		r.Prev = driver.Record{}
+		if _, alive := u.DeadAt(); alive && !u.doubt {
+			r.Consistency = driver.Eventual
+		}
+	case Close:
+		r.Next = closed(u.rec, c.env.Fresh(), driver.EndExpired)
+	case Inquire:
+		c.sight.inquired = now
+		r.Next = asking(u.rec, c.env.Fresh(), driver.Request{
+			ID: c.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
+			Reason: "somebody waits for it",
+		})
+	}
+}
+
+// answerSession takes what the store said of a session.
+func (c *Contender) answerSession(now time.Duration, out *Request, r Result) {
+	c.failures, c.mute, c.lastErr = 0, false, nil
+	c.retry = now
+	u := c.env.Session(out.Key[len(driver.SessionPrefix):])
+	u.sawSession(c.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
+	if out.Kind == Inquire && r.Outcome == Conflicted {
+		c.sight.inquired = 0
+	}
+}
