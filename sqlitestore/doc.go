@@ -65,13 +65,18 @@
 // reservations and requests. FILE-notify holds nothing that matters and may be
 // deleted. The table is meant to be read by people:
 //
-//	sqlite3 -readonly FILE "SELECT key, state, owner, token, since, requests FROM tenure_records"
+//	sqlite3 -readonly FILE "SELECT key, state, owner, token, session, since, requests FROM tenure_records"
 //
 // Columns that somebody adds are left alone by all writes. Whoever changes a
 // row by hand must give it a new version, or a holder will not notice, and the
 // same stamp, or its priority and requests do not count.
 //
+// A lock that is held under a session has the state resting; sessions are alive
+// or closed.
+//
 // Open migrates a file of an older version of this package. Programs of that
-// version that have it open go on, see no requests, and leave reserved locks
-// alone; they cannot open it again.
+// version that have it open go on; they cannot open it again. What their version
+// does not know they leave alone: requests and reserved locks, if it is the first;
+// sessions and the locks under them, which are unreadable to them, if it is the
+// first or the second.
 package sqlitestore

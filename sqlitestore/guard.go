@@ -124,11 +124,11 @@ func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
 	if !ok {
 		return fmt.Errorf("%w: column state holds %v, not a text", driver.ErrUnreadable, state)
 	}
-	switch highest := uint64(n); {
+	switch highest, stands := uint64(n), stateOf(word); {
 	case highest < token:
 		return fmt.Errorf("%w: token %d, of a lock whose record in this database has token %d", ErrUnknownToken, token, highest)
-	case highest > token, driver.State(word) != driver.Held:
-		return &StaleError{Lock: lock, Token: token, Highest: highest, State: driver.State(word)}
+	case highest > token, stands != driver.Held:
+		return &StaleError{Lock: lock, Token: token, Highest: highest, State: stands}
 	}
 	return nil
 }

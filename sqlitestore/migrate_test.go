@@ -46,23 +46,29 @@ const (
 		"since, until, ended, prev_token, prev_owner, prev_host, prev_label, prev_since, prev_until, prev_ended, data"
 )
 
-var (
-	getV1 = "SELECT " + columnsV1 + " FROM tenure_records WHERE key = ?"
-	putV1 = "INSERT INTO tenure_records (" + columnsV1 + ") VALUES (?" + strings.Repeat(", ?", 20) +
-		") ON CONFLICT (key) DO UPDATE SET " + assignV1(func(c string) string { return "excluded." + c })
-	swapV1 = "UPDATE tenure_records SET " + assignV1(func(string) string { return "?" }) + " WHERE key = ? AND version = ? AND token = ?"
-)
+func getOld(columns string) string {
+	return "SELECT " + columns + " FROM tenure_records WHERE key = ?"
+}
 
-func assignV1(value func(column string) string) string {
+func putOld(columns string) string {
+	return "INSERT INTO tenure_records (" + columns + ") VALUES (?" + strings.Repeat(", ?", strings.Count(columns, ",")) +
+		") ON CONFLICT (key) DO UPDATE SET " + assignOld(columns, func(c string) string { return "excluded." + c })
+}
+
+func swapOld(columns string) string {
+	return "UPDATE tenure_records SET " + assignOld(columns, func(string) string { return "?" }) + " WHERE key = ? AND version = ? AND token = ?"
+}
+
+func assignOld(columns string, value func(column string) string) string {
 	var list []string
-	for _, column := range strings.Split(columnsV1, ", ")[1:] {
+	for _, column := range strings.Split(columns, ", ")[1:] {
 		list = append(list, column+" = "+value(column))
 	}
 	return strings.Join(list, ", ")
 }
 
-// valuesV1 are the values of version 1's columns.
-func valuesV1(tb testing.TB, rec driver.Record) []sqldriver.Value {
+// values are those of the columns that the program knows.
+func (p oldProgram) values(tb testing.TB, rec driver.Record) []sqldriver.Value {
 	tb.Helper()
 	all, err := encode(rec)
 	if err != nil {
@@ -70,19 +76,22 @@ func valuesV1(tb testing.TB, rec driver.Record) []sqldriver.Value {
 	}
 	var old []sqldriver.Value
 	for i, column := range columns {
-		if strings.Contains(", "+columnsV1+",", ", "+column+",") {
+		if strings.Contains(", "+p.columns+",", ", "+column+",") {
 			old = append(old, all[i])
 		}
 	}
 	return old
 }
 
-// oldProgram is a program of version 1 that has the file open.
-type oldProgram struct{ *conn }
+// oldProgram is a program of an older version that has the file open.
+type oldProgram struct {
+	*conn
+	columns string // those that it knows
+}
 
 func (p oldProgram) swap(tb testing.TB, prev, next driver.Record) (applied bool) {
 	tb.Helper()
-	n, err := p.exec(swapV1, append(valuesV1(tb, next)[1:], next.Key, prev.Version, int64(prev.Token))...)
+	n, err := p.exec(swapOld(p.columns), append(p.values(tb, next)[1:], next.Key, prev.Version, int64(prev.Token))...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -91,7 +100,7 @@ func (p oldProgram) swap(tb testing.TB, prev, next driver.Record) (applied bool)
 
 func (p oldProgram) put(tb testing.TB, rec driver.Record) {
 	tb.Helper()
-	if _, err := p.exec(putV1, valuesV1(tb, rec)...); err != nil {
+	if _, err := p.exec(putOld(p.columns), p.values(tb, rec)...); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -100,22 +109,43 @@ func (p oldProgram) put(tb testing.TB, rec driver.Record) {
 func openV1(tb testing.TB, file string) oldProgram {
 	tb.Helper()
 	_, missing := os.Stat(file)
-	c := dialTest(tb, file)
-	tb.Cleanup(func() { _ = c.close() })
+	var creation []string
 	if missing != nil {
-		for _, sql := range []string{"PRAGMA journal_mode = WAL", schemaV1, fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 1"} {
-			if err := c.run(sql); err != nil {
-				tb.Fatal(err)
-			}
+		creation = []string{"PRAGMA journal_mode = WAL", schemaV1, fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 1"}
+	}
+	return openOld(tb, file, columnsV1, creation)
+}
+
+func openOld(tb testing.TB, file, columns string, creation []string) oldProgram {
+	tb.Helper()
+	p := oldProgram{dialTest(tb, file), columns}
+	tb.Cleanup(func() { _ = p.close() })
+	for _, sql := range creation {
+		if err := p.run(sql); err != nil {
+			tb.Fatalf("%s: %v", sql, err)
 		}
 	}
-	if err := c.compile(getV1, putV1, swapV1); err != nil {
+	if err := p.compile(getOld(columns), putOld(columns), swapOld(columns)); err != nil {
 		tb.Fatal(err)
 	}
-	if err := c.query(getV1, func([]sqldriver.Value) bool { return false }, "k"); err != nil {
+	p.get(tb, "k") // what it has read once it need not read again
+	return p
+}
+
+// get returns what the program reads, by column, or nil.
+func (p oldProgram) get(tb testing.TB, key string) map[string]sqldriver.Value {
+	tb.Helper()
+	var found map[string]sqldriver.Value
+	if err := p.query(getOld(p.columns), func(row []sqldriver.Value) bool {
+		found = map[string]sqldriver.Value{}
+		for i, column := range strings.Split(p.columns, ", ") {
+			found[column] = row[i]
+		}
+		return false
+	}, key); err != nil {
 		tb.Fatal(err)
 	}
-	return oldProgram{c}
+	return found
 }
 
 // recordsV1 are records that version 1 could hold.
@@ -241,14 +271,26 @@ func TestMigrateUnderOldProgram(t *testing.T) {
 	}
 }
 
-// TestMigrateAtOnce has twenty processes open a file of version 1 at the same
-// moment, and a program of that version write all the while.
+// TestMigrateAtOnce has twenty processes open a file of an older version at the
+// same moment, and a program of that version write all the while.
 func TestMigrateAtOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "locks.db")
-	old := openV1(t, file)
+	for version, open := range map[int]func(testing.TB, string) oldProgram{1: openV1, 2: openV2} {
+		t.Run(fmt.Sprint("Version", version), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "locks.db")
+			migrateAtOnce(t, file, open(t, file))
+			if got := ask(t, file, "PRAGMA user_version"); got != int64(schemaVersion) {
+				t.Errorf("user_version %v, want %d", got, schemaVersion)
+			}
+		})
+	}
+}
+
+func migrateAtOnce(t *testing.T, file string, old oldProgram) {
+	t.Helper()
 	for _, rec := range recordsV1() {
 		old.put(t, rec)
 	}
+	before := ask(t, file, "SELECT count(*) FROM tenure_records").(int64)
 	var all []*child
 	for range 20 {
 		all = append(all, start(t, "open", file, nil))
@@ -271,12 +313,12 @@ func TestMigrateAtOnce(t *testing.T) {
 			t.Errorf("child: %q", lines)
 		}
 	}
-	if got := ask(t, file, "SELECT count(*) FROM tenure_records"); got != int64(43) {
-		t.Errorf("%v records of 43", got)
+	if got := ask(t, file, "SELECT count(*) FROM tenure_records"); got != before+40 {
+		t.Errorf("%v records, want %d", got, before+40)
 	}
 	page, err := mustOpen(t, file).List(t.Context(), "", "")
-	if err != nil || len(page.Records) != 43 {
-		t.Errorf("%d readable records of 43, %v", len(page.Records), err)
+	if err != nil || int64(len(page.Records)) != before+40 {
+		t.Errorf("%d readable records of %d, %v", len(page.Records), before+40, err)
 	}
 }
 

@@ -258,7 +258,7 @@ func TestNewRefuses(t *testing.T) {
 		{"read-only", "read-only", func(t *testing.T, file string) *sql.DB { return handle(t, file, "query_only(1)") }},
 		{"newer", "newer Tenure", func(t *testing.T, file string) *sql.DB {
 			database(t, file)
-			shell(t, file, "PRAGMA user_version = 3")
+			shell(t, file, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion+1))
 			return handle(t, file)
 		}},
 	} {

@@ -24,7 +24,7 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 	requests, err := encodeRequests(rec.Requests)
 	asked, askedErr := encodeRequest(rec.Asked)
 	values := []sqldriver.Value{
-		rec.Key, string(rec.State), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
+		rec.Key, stateText(rec), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
 		int64(rec.Lease), int64(rec.Heartbeat), rec.Host, rec.Label,
 		encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
 		int64(rec.Priority), requests, asked,
@@ -37,7 +37,10 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 		}
 		prev[7], prevErr = encodeRequest(p.Asked)
 	}
-	values = append(append(values, prev...), rec.Version, nil)
+	values = append(append(values, prev...), rec.Version, nil, nil)
+	if rec.Session != "" {
+		values[sessionColumn] = rec.Session
+	}
 	if rec.Data != nil {
 		values[len(values)-1] = rec.Data
 	}
@@ -48,6 +51,25 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 		return nil, fmt.Errorf("write of %q: the file could not give it back: %w", rec.Key, err)
 	}
 	return values, nil
+}
+
+// resting is the state in the file of a lock that is held under a session. See
+// migrate.go.
+const resting = "resting"
+
+func stateText(rec driver.Record) string {
+	if rec.Session != "" && rec.State == driver.Held {
+		return resting
+	}
+	return string(rec.State)
+}
+
+// stateOf returns the state of a record from that in the file.
+func stateOf(text string) driver.State {
+	if text == resting {
+		return driver.Held
+	}
+	return driver.State(text)
 }
 
 func encodeTime(t time.Time) sqldriver.Value {
@@ -98,6 +120,9 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 			rec.Prev.Asked = r.request()
 		}
 	}
+	if r.next = sessionColumn; rec.State == resting {
+		rec.State, rec.Session = stateOf(resting), r.opaque()
+	}
 	r.next = len(columns) - 1
 	rec.Data = r.blob()
 	if r.problem != "" {
@@ -107,8 +132,9 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 }
 
 var (
-	prevColumn  = slices.Index(columns, "prev_token")
-	stampColumn = slices.Index(columns, "stamp")
+	prevColumn    = slices.Index(columns, "prev_token")
+	stampColumn   = slices.Index(columns, "stamp")
+	sessionColumn = slices.Index(columns, "session")
 )
 
 // row takes the values of a row one after the other, and remembers the first

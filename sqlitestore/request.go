@@ -22,6 +22,8 @@ import (
 type request struct {
 	ID     *string `json:"id"`
 	Kind   *string `json:"kind"`
+	Lock   string  `json:"lock,omitempty"`
+	Token  uint64  `json:"token,omitempty"`
 	By     string  `json:"by,omitempty"`
 	Reason string  `json:"reason,omitempty"`
 	To     string  `json:"to,omitempty"`
@@ -56,12 +58,12 @@ func encodeRequest(q *driver.Request) (sqldriver.Value, error) {
 }
 
 func toJSON(q driver.Request) (request, error) {
-	for _, s := range []string{q.ID, string(q.Kind), q.By, q.Reason, q.To} {
+	for _, s := range []string{q.ID, string(q.Kind), q.Lock, q.By, q.Reason, q.To} {
 		if !utf8.ValidString(s) { // JSON would replace what is not
 			return request{}, fmt.Errorf("request %q: %q is not UTF-8", q.ID, s)
 		}
 	}
-	out := request{ID: &q.ID, Kind: (*string)(&q.Kind), By: q.By, Reason: q.Reason, To: q.To}
+	out := request{ID: &q.ID, Kind: (*string)(&q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To}
 	if !q.At.IsZero() {
 		out.At = q.At.UTC().Format(timeLayout)
 	}
@@ -133,7 +135,7 @@ func (r *row) fromJSON(q *request, want string) *driver.Request {
 		return nil
 	}
 	out := driver.Request{
-		ID: *q.ID, Kind: driver.RequestKind(*q.Kind), By: q.By, Reason: q.Reason, To: q.To,
+		ID: *q.ID, Kind: driver.RequestKind(*q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To,
 	}
 	if q.At != "" {
 		at, err := time.Parse(time.RFC3339Nano, q.At)

@@ -18,9 +18,9 @@ const (
 	// migrate.go for those before. Writes leave columns that they do not know as
 	// they are. That is good for columns of somebody else's, and a danger for
 	// ours: a program of an older version takes a lock and leaves the request to
-	// the former holder in the row. So a new column needs a new version, too, or
-	// a look at stamp.
-	schemaVersion = 2
+	// the former holder in the row. So a new column needs a new version, too, and
+	// a look at stamp, or a state that older versions do not know.
+	schemaVersion = 3
 )
 
 // schema makes the table. It is for people with the sqlite3 shell, too.
@@ -33,7 +33,7 @@ const (
 const schema = `
 CREATE TABLE tenure_records (
 	key          TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
-	state        TEXT NOT NULL,    -- held, reserved, released; past: no lock, but the memory of a tenure
+	state        TEXT NOT NULL,    -- held, reserved, released; resting: held under a session; past: no lock, but the memory of a tenure; alive, closed: a session
 	owner        TEXT NOT NULL,
 	token        INTEGER NOT NULL, -- fencing token: one higher with every change of holder
 	version      TEXT NOT NULL,    -- new with every write
@@ -57,6 +57,7 @@ CREATE TABLE tenure_records (
 	prev_ended   TEXT,
 	prev_asked   TEXT,
 	stamp        TEXT,             -- the version with which priority, requests, asked and prev_asked were written; they count if it is the row's
+	session      TEXT,             -- the session that keeps the lock alive, in a row that is resting
 	data         BLOB              -- the holder's own
 ) STRICT`
 
@@ -64,7 +65,7 @@ CREATE TABLE tenure_records (
 var columns = []string{
 	"key", "state", "owner", "token", "version", "beat", "lease_ns", "heartbeat_ns", "host", "label",
 	"since", "until", "ended", "priority", "requests", "asked", "prev_token", "prev_owner", "prev_host", "prev_label",
-	"prev_since", "prev_until", "prev_ended", "prev_asked", "stamp", "data",
+	"prev_since", "prev_until", "prev_ended", "prev_asked", "stamp", "session", "data",
 }
 
 // The statements. Writes name their columns, so that what a newer version has
@@ -84,7 +85,8 @@ var (
 const (
 	sqlDelete  = "DELETE FROM tenure_records WHERE key = ? AND version = ? AND token = ?"
 	sqlInspect = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version," +
-		" (SELECT count(*) FROM sqlite_schema WHERE name = 'tenure_records')" +
+		" (SELECT count(*) FROM sqlite_schema WHERE name = 'tenure_records')," +
+		" (SELECT sum((name = 'stamp') - (name = 'session')) FROM pragma_table_info('tenure_records'))" +
 		" FROM pragma_application_id, pragma_user_version"
 	sqlBegin    = "BEGIN IMMEDIATE"
 	sqlCommit   = "COMMIT"
@@ -113,7 +115,10 @@ func prepareFile(c *conn, file string) error {
 		return err
 	}
 	if found.guest {
-		return checkSettings(c, file)
+		if err := checkSettings(c, file); err != nil || !found.old {
+			return err
+		}
+		return upgrade(c, file, true)
 	}
 	if !found.ours() {
 		return found.foreign(file)
@@ -170,6 +175,8 @@ func upgrade(c *conn, file string, guest bool) error {
 		err = found.foreign(file)
 	case !found.guest:
 		list = []string{schema}
+	case found.old:
+		list = []string{addSession}
 	}
 	for _, sql := range list {
 		if err == nil {
@@ -190,6 +197,7 @@ func upgrade(c *conn, file string, guest bool) error {
 type found struct {
 	objects, id, version int64
 	guest                bool // another application's, with our table in it
+	old                  bool // and that of version 2
 }
 
 func (f found) ours() bool { return f.id == applicationID || f == found{} }
@@ -203,8 +211,8 @@ func (f found) foreign(file string) error {
 // inspect returns what the database holds, and an error if it is ours and of a
 // version that this program cannot work with. It changes nothing.
 //
-// A table in another application's database has no version: a program that
-// cannot work with it finds a column missing.
+// A table in another application's database has no version, but the columns of
+// one: version 2 was the first to make it.
 func inspect(c *conn, file string) (f found, err error) {
 	// One statement, so that it sees another process's creation whole or not at all.
 	err = c.query(sqlInspect, func(row []sqldriver.Value) bool {
@@ -212,6 +220,7 @@ func inspect(c *conn, file string) (f found, err error) {
 		f.id, _ = row[1].(int64)
 		f.version, _ = row[2].(int64)
 		f.guest = f.id != applicationID && row[3] != int64(0)
+		f.old = f.guest && row[4] == int64(1)
 		return false
 	})
 	switch {

@@ -62,13 +62,13 @@ func TestUnknownColumns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
 	rec := mustClaim(t, s, held("k", "a"))
-	shell(t, file, "ALTER TABLE tenure_records ADD COLUMN session TEXT")
-	shell(t, file, "UPDATE tenure_records SET session = 'kept'")
+	shell(t, file, "ALTER TABLE tenure_records ADD COLUMN note TEXT")
+	shell(t, file, "UPDATE tenure_records SET note = 'kept'")
 	rec = mustSwap(t, s, rec, next(rec))
 	mustSwap(t, s, rec, released(rec))
 	mustClaim(t, s, held("k", "b"))
-	if got := ask(t, file, "SELECT session FROM tenure_records"); got != "kept" {
-		t.Fatalf("session is %v, want kept", got)
+	if got := ask(t, file, "SELECT note FROM tenure_records"); got != "kept" {
+		t.Fatalf("note is %v, want kept", got)
 	}
 }
 

@@ -178,13 +178,14 @@ func (s *Store) begin(c *conn, batch []*write) error {
 //
 // NORMAL syncs when the log is folded into the database, and so the last
 // commits may be lost, in order: never one from the middle. It is used for
-// heartbeats, releases, reservations, requests and deletions. Whoever loses
-// power loses all holders and contenders of the file with it, since they are on
-// the same host; when they start again they see an older heartbeat, or a lock
-// still held, watch it for its lease, and take over under a higher token. A
-// reservation that is lost leaves such a lock. A request that is lost asked a
-// holder to stop that the power loss has stopped; who still wants the lock for
-// somebody asks again. A record whose deletion is lost merely comes back.
+// heartbeats, releases, reservations, requests, closings and deletions. Whoever
+// loses power loses all holders and contenders of the file with it, since they
+// are on the same host; when they start again they see an older heartbeat, or a
+// lock still held, watch it for its lease, and take over under a higher token. A
+// reservation that is lost leaves such a lock, and a closing such a session. A
+// request that is lost asked a holder to stop that the power loss has stopped; who
+// still wants the lock for somebody asks again. A record whose deletion is lost
+// merely comes back.
 //
 // The history of a lock is claimed, and so synced: an audit that forgets is
 // none.
