@@ -94,7 +94,11 @@ func (l *lock) watchHolder() {
 		if l.violation != "" || holder.believes() {
 			return
 		}
-		late := l.written[holder.h.Record().Beat].at < l.healed // hardly any of its lease was left
+		beat := holder.h.Record().Beat
+		if holder.under != nil {
+			beat = holder.under.h.Record().Beat
+		}
+		late := l.locks[0].written[beat].at < l.healed && l.written[beat].at < l.healed // hardly any of its lease was left
 		if holder.h.Cause() != protocol.Asked && !late {
 			l.fail("%s lost its lease although nothing failed: %v", holder, holder.h.Cause())
 			return

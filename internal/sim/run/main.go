@@ -39,6 +39,7 @@ type options struct {
 	tape, trace  string
 	lines        int
 	all          bool
+	sessions     bool
 }
 
 func main() {
@@ -52,6 +53,7 @@ func main() {
 	flag.StringVar(&o.tape, "tape", "", "replay the choices in this file, as a failure has printed them")
 	flag.StringVar(&o.trace, "trace", "", "write what the model knows of a replay to this file, as lines of JSON")
 	flag.IntVar(&o.lines, "lines", 200, "how many of the last lines of a replay to print; 0: all")
+	flag.BoolVar(&o.sessions, "sessions", false, "have all schedules use sessions")
 	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
 	flag.Parse()
 	debug.SetGCPercent(800) // worlds are small, and many
@@ -72,7 +74,10 @@ func run(o options, out io.Writer) int {
 		fmt.Fprintf(os.Stderr, "run: -workers %d, -hours %v: want one worker at least, and no negative time\n", o.workers, o.hours)
 		return 2
 	}
-	shape := func(c *sim.Config) { c.Without = faults.Except() }
+	shape := func(c *sim.Config) {
+		c.Without = faults.Except()
+		c.Sessions = c.Sessions || o.sessions
+	}
 	switch {
 	case o.seed != "":
 		var seed uint64
