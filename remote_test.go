@@ -139,6 +139,7 @@ func TestRemoteStore(t *testing.T) {
 			Open:                func(*testing.T) driver.Store { return w.open() },
 			EventualReads:       true,
 			TokensOutliveDelete: remote.tokensOutliveDelete,
+			NoSessions:          remote.noSessions,
 			Ops:                 100,
 		}
 	})
@@ -161,7 +162,7 @@ type remoteReply struct {
 	Unreadable map[string]*remoteError
 	Err        *remoteError
 
-	TokensOutliveDelete bool // the reply to "hello"
+	TokensOutliveDelete, NoSessions bool // the reply to "hello"
 }
 
 // remoteError is an error with its meaning.
@@ -202,8 +203,8 @@ func (e *remoteError) err() error {
 // remoteServer is the other process. Its goroutines and channels belong to no
 // bubble.
 type remoteServer struct {
-	free                chan *remoteLine
-	tokensOutliveDelete bool
+	free                            chan *remoteLine
+	tokensOutliveDelete, noSessions bool
 }
 
 // remoteLine is a connection, for one call at a time.
@@ -230,7 +231,8 @@ func dial(address string) *remoteServer {
 		go l.run(conn)
 		s.free <- l
 	}
-	s.tokensOutliveDelete = s.call(remoteCall{Op: "hello"}).TokensOutliveDelete
+	hello := s.call(remoteCall{Op: "hello"})
+	s.tokensOutliveDelete, s.noSessions = hello.TokensOutliveDelete, hello.NoSessions
 	return s
 }
 

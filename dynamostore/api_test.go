@@ -159,7 +159,7 @@ type apiReply struct {
 	Unreadable map[string]*apiError
 	Err        *apiError
 
-	TokensOutliveDelete bool
+	TokensOutliveDelete, NoSessions bool
 }
 
 type apiError struct {
@@ -248,7 +248,8 @@ func (s *apiServer) serve(call apiCall) apiReply {
 	store := s.handle(call)
 	switch call.Op {
 	case "hello":
-		reply.TokensOutliveDelete = s.options != nil && s.options.SharedTable
+		shared := s.options != nil && s.options.SharedTable
+		reply.TokensOutliveDelete, reply.NoSessions = shared, shared
 	case "world":
 		reply.Store, err = s.newTable(ctx, call.PageSize)
 	case "open":

@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 						},
 						EventualReads:       true,
 						TokensOutliveDelete: s.options.SharedTable,
+						NoSessions:          s.options.SharedTable,
 						TimePrecision:       time.Nanosecond,
 						LeasePrecision:      time.Nanosecond,
 						Ops:                 400,

@@ -57,6 +57,9 @@
 // fencingToken is the token, stamp the recordVersionNumber that Tenure wrote
 // last (another one has written since if they differ), tenure a map of what else
 // a record has, tenureBefore how the tenure before ended, and tenureEnded how
-// this one did. Keys that begin with "tenure/" are not locks: the history of
-// locks, and, in a table that is shared, their tokens.
+// this one did. A lock under a session, and a session's own item, have the
+// leaseDuration "session", which no other client can parse: they are not to be
+// taken, although a lock under a session is written only when it changes hands.
+// Keys that begin with "tenure/" are not locks: the history of locks, sessions,
+// and, in a table that is shared, the tokens of locks.
 package dynamostore

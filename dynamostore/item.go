@@ -47,13 +47,19 @@ func ownNames() []string {
 }
 
 const (
-	keyState = "state" // in attrTenure: the state, where isReleased does not tell it
-	released = "1"     // the one value of isReleased on which other clients agree
+	keyState   = "state"   // in attrTenure: the state, where isReleased does not tell it
+	keySession = "session" // in attrTenure: Record.Session
+	released   = "1"       // the one value of isReleased on which other clients agree
 	// leaseResting is the lease of an item that must not be taken although nobody
-	// renews it. Other clients cannot parse it, and fail; one that they could
-	// parse, they would take. A reservation is not of that kind: when its time is
-	// over anybody may take it, and they by the same rule.
+	// renews it: a lock under a session, or a session itself, closed for example.
+	// Other clients cannot parse it, and fail; one that they could parse, they
+	// would take. A reservation is not of that kind: when its time is over anybody
+	// may take it, and they by the same rule.
 	leaseResting = "session"
+	// stateResting is the state in the item of a lock that is held under a session.
+	// A Tenure that knows no sessions finds it unreadable. If it read that the lock
+	// is held, it would take it: the beat of such a lock stands still.
+	stateResting = "resting"
 	// nobody stands where other clients need an owner and there is none.
 	nobody = "nobody"
 )
@@ -73,13 +79,19 @@ var null types.AttributeValue = &types.AttributeValueMemberNULL{Value: true}
 // leaseText returns the lease duration as other clients are to read it.
 func (o *Options) leaseText(rec driver.Record) string {
 	switch {
-	case !slices.Contains([]driver.State{driver.Held, driver.Reserved, driver.Released, driver.Past}, rec.State):
+	case rec.Session != "" || !dated(rec.State):
 		return leaseResting
 	case o.Dialect == Dynamolock:
 		return rec.Lease.String()
 	}
 	// Rounded up: a holder may be waited for longer, never shorter.
 	return strconv.FormatInt(int64((rec.Lease+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// dated reports whether the lease of an item in this state tells other clients
+// how long to wait.
+func dated(s driver.State) bool {
+	return slices.Contains([]driver.State{driver.Held, driver.Reserved, driver.Released, driver.Past}, s)
 }
 
 // encode returns the attributes of rec that one write sets, all but its key,
@@ -112,7 +124,11 @@ func (o *Options) encode(rec driver.Record) item {
 	if read, err := parseLease(lease); err != nil || read != rec.Lease {
 		put(more, "lease", rec.Lease.String())
 	}
-	if rec.State != driver.Held && rec.State != driver.Released {
+	switch {
+	case rec.Session != "":
+		put(more, keyState, stateResting)
+		put(more, keySession, rec.Session)
+	case rec.State != driver.Held && rec.State != driver.Released:
 		put(more, keyState, string(rec.State))
 	}
 	if rec.Priority != 0 {
@@ -148,6 +164,10 @@ func encodeRequest(q driver.Request) types.AttributeValue {
 	it := item{}
 	put(it, "id", q.ID)
 	put(it, "kind", string(q.Kind))
+	put(it, "lock", q.Lock)
+	if q.Token != 0 {
+		it["token"] = number(q.Token)
+	}
 	put(it, "by", q.By)
 	put(it, "reason", q.Reason)
 	put(it, "to", q.To)
@@ -217,7 +237,11 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	if rec.Owner = r.text(attrOwner, true); m.it[nobody] != nil {
 		rec.Owner = ""
 	}
-	if state := m.text(keyState, false); state != "" {
+	switch state := m.text(keyState, false); state {
+	case "":
+	case stateResting:
+		rec.Session = m.text(keySession, true)
+	default:
 		rec.State = driver.State(state)
 	}
 	if _, ended := it[attrEnded]; rec.State == driver.Released && !ended {
@@ -226,6 +250,10 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	}
 	if rec.Token == 0 {
 		r.fail(missing(attrToken))
+	}
+	if rec.Session == "" && dated(rec.State) && r.text(attrLease, true) == leaseResting {
+		// Whoever took it by its lease might take it from a session that lives.
+		r.fail(fmt.Errorf("%s is %q, and %s.%s names no session", attrLease, leaseResting, attrTenure, keySession))
 	}
 	rec.Lease = r.ownLease(&m)
 	rec.Beat = m.text("beat", false)

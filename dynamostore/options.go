@@ -82,6 +82,9 @@ type Options struct {
 	// Without it, an item that another client wrote is respected and shown, and
 	// never taken: Claim and takeover return an error that says so.
 	//
+	// Sessions, and locks under them, are refused then: other clients do not
+	// understand them.
+	//
 	// It must not be set on a table to which the Rust crate dynamodb_lock writes:
 	// up to version 0.4 its leases, in seconds without a unit, look like Java's in
 	// milliseconds. Those below 1000 are refused; one of 1800 seconds would be

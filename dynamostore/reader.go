@@ -103,17 +103,20 @@ func (r *reader) object(attr string) item {
 	return m.Value
 }
 
-func (r *reader) token() uint64 {
-	v, found := r.it[attrToken]
+func (r *reader) token() uint64 { return r.number(attrToken) }
+
+// number returns a token, 0 if it is absent.
+func (r *reader) number(attr string) uint64 {
+	v, found := r.it[attr]
 	if !found {
 		return 0
 	}
 	n, ok := v.(*types.AttributeValueMemberN)
 	if !ok {
-		r.mistyped(attrToken, "a number (N)")
+		r.mistyped(attr, "a number (N)")
 		return 0
 	}
-	return r.whole(attrToken, n.Value)
+	return r.whole(attr, n.Value)
 }
 
 func (r *reader) whole(attr, s string) uint64 {
@@ -256,6 +259,7 @@ func (r *reader) decodeRequest(v types.AttributeValue, attr string) driver.Reque
 	q := reader{it: m.Value, in: r.name(attr)}
 	request := driver.Request{
 		ID: q.text("id", false), Kind: driver.RequestKind(q.text("kind", false)),
+		Lock: q.text("lock", false), Token: q.number("token"),
 		By: q.text("by", false), Reason: q.text("reason", false), To: q.text("to", false), At: q.time("at"),
 	}
 	if q.err != nil {

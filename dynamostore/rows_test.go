@@ -243,6 +243,9 @@ func TestDialects(t *testing.T) {
 	resting := driver.Record{Lease: time.Second, State: driver.Reserved}
 	later := driver.Record{Lease: time.Second, State: "hibernating"}
 	past := driver.Record{Lease: 20 * time.Second, State: driver.Past}
+	under := driver.Record{Lease: 20 * time.Second, State: driver.Held, Session: "s1"}
+	alive := driver.Record{Lease: 20 * time.Second, State: driver.Alive}
+	closed := driver.Record{Lease: 20 * time.Second, State: driver.Closed}
 	for _, tc := range []struct {
 		dialect Dialect
 		rec     driver.Record
@@ -254,12 +257,18 @@ func TestDialects(t *testing.T) {
 		{Java, resting, "1000"}, // others take it as we do, when its time is over
 		{Java, later, "session"},
 		{Java, past, "20000"},
+		{Java, under, "session"},
+		{Java, alive, "session"},
+		{Java, closed, "session"},
 		{Dynamolock, held, "1.5s"},
 		{Dynamolock, long, "1m30s"},
 		{Dynamolock, odd, "1.234567891s"},
 		{Dynamolock, resting, "1s"},
 		{Dynamolock, later, "session"},
 		{Dynamolock, past, "20s"},
+		{Dynamolock, under, "session"},
+		{Dynamolock, alive, "session"},
+		{Dynamolock, closed, "session"},
 	} {
 		o := Options{Dialect: tc.dialect}
 		if got := o.leaseText(tc.rec); got != tc.want {

@@ -144,6 +144,18 @@ func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
 	return f, err
 }
 
+// refuseSession returns an error if next is a session that lives, or a lock under
+// one, in a table that is shared: other clients would fail on the item of the lock
+// for as long as the session lives, and on every list. What a session has left
+// from before the table was shared may be closed, taken over and deleted.
+func (s *Store) refuseSession(next driver.Record) error {
+	if !s.options.SharedTable || next.Session == "" && next.State != driver.Alive {
+		return nil
+	}
+	return driver.NotApplied(driver.Permanent(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
+		"which understand no sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table)))
+}
+
 // Claim writes next if its key is absent or released: one request, and two in
 // a table that is shared.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
@@ -151,6 +163,9 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		return now, prev, driver.NotApplied(err)
 	}
 	if err := driver.CheckClaim(next); err != nil {
+		return now, prev, err
+	}
+	if err := s.refuseSession(next); err != nil {
 		return now, prev, err
 	}
 	next = next.Detach()
@@ -215,6 +230,9 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 		return driver.Record{}, driver.NotApplied(err)
 	}
 	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
+	if err := s.refuseSession(next); err != nil {
 		return driver.Record{}, err
 	}
 	next = next.Detach()

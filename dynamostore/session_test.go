@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// under returns a record for a claim under a session.
+func under(key, session string) driver.Record {
+	rec := held(key)
+	rec.Session = session
+	return rec
+}
+
+func session(id string) driver.Record {
+	rec := held(driver.SessionPrefix + id)
+	rec.State = driver.Alive
+	return rec
+}
+
+func inMap(it item, name string) string {
+	m, _ := it[attrTenure].(*types.AttributeValueMemberM)
+	if m == nil {
+		return ""
+	}
+	s, _ := m.Value[name].(*types.AttributeValueMemberS)
+	if s == nil {
+		return ""
+	}
+	return s.Value
+}
+
+// TestRestingItems checks what is in the table, in both dialects: a lease that no
+// other client can parse, and a state on which no Tenure without sessions acts.
+func TestRestingItems(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		for _, dialect := range []Dialect{Java, Dynamolock} {
+			t.Run(dialect.String(), func(t *testing.T) {
+				table := newTable(t, e, nil)
+				store := open(t, e.URL, table, &Options{Dialect: dialect})
+				want := func(what, key, lease, state, session string) {
+					t.Helper()
+					it := readItem(t, e.URL, table, item{"key": text(key)})
+					got := []string{inMap(it, "lease"), inMap(it, keyState), inMap(it, keySession)}
+					exact := ""
+					if lease == leaseResting {
+						exact = "1s"
+					}
+					if !reflect.DeepEqual(it[attrLease], text(lease)) || !slices.Equal(got, []string{exact, state, session}) {
+						t.Errorf("%s: leaseDuration %v; lease, state and session %q", what, it[attrLease], got)
+					}
+					if _, free := it[attrReleased]; free && state != "" {
+						t.Errorf("%s: it has %s", what, attrReleased)
+					}
+				}
+				plain := map[Dialect]string{Java: "1000", Dynamolock: "1s"}[dialect]
+				swap := func(prev, next driver.Record) driver.Record {
+					t.Helper()
+					next.Version = held("").Version
+					now, err := store.Swap(t.Context(), prev, next)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return now
+				}
+
+				alive, _, err := store.Claim(t.Context(), session("s1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want("a session", alive.Key, leaseResting, "alive", "")
+				rec, _, err := store.Claim(t.Context(), under("k", "s1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want("a lock under it", "k", leaseResting, stateResting, "s1")
+				free := rec.Clone()
+				free.State, free.Session, free.End = driver.Released, "", driver.EndReleased
+				free = swap(rec, free)
+				want("the lock after its release", "k", plain, "", "")
+				taken := under("k", "s2")
+				taken.Token, taken.Prev = free.Token+1, free.Tenure("")
+				taken = swap(free, taken)
+				want("the lock after a takeover", "k", leaseResting, stateResting, "s2")
+				own := held("k")
+				own.Token, own.Prev = taken.Token+1, taken.Tenure(driver.EndExpired)
+				swap(taken, own)
+				want("the lock after a takeover under none", "k", plain, "", "")
+				closed := alive.Clone()
+				closed.State = driver.Closed
+				swap(alive, closed)
+				want("the session after its closing", alive.Key, leaseResting, "closed", "")
+			})
+		}
+	})
+}
+
+// TestDamagedRestingRows: what rests is taken by the death of its session alone.
+// So a row that does not name it any more is nobody's to take.
+func TestDamagedRestingRows(t *testing.T) {
+	o, err := (*Options)(nil).resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(rec driver.Record, change func(it, more item)) item {
+		rec.Token = 7
+		it := o.encode(rec)
+		it[attrToken] = number(rec.Token)
+		change(it, it[attrTenure].(*types.AttributeValueMemberM).Value)
+		return it
+	}
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		store := open(t, e.URL, table, nil)
+		for i, tc := range []struct {
+			name    string
+			row     item
+			refused string // "": it is understood, and not free
+		}{
+			{"as it is", row(under("k", "s1"), func(_, _ item) {}), ""},
+			{"no session", row(under("k", "s1"), func(_, more item) { delete(more, keySession) }), "it has no tenure.session"},
+			{"session a number", row(under("k", "s1"), func(_, more item) { more[keySession] = n("1") }), "tenure.session is a number"},
+			{"session empty", row(under("k", "s1"), func(_, more item) { more[keySession] = text("") }), "tenure.session is empty"},
+			{"no state", row(under("k", "s1"), func(_, more item) { delete(more, keyState) }), "names no session"},
+			{"state reserved", row(under("k", "s1"), func(_, more item) { more[keyState] = text("reserved") }), "names no session"},
+			{"no exact lease", row(under("k", "s1"), func(_, more item) { delete(more, "lease") }), "does not say for how long"},
+			{"freed by hand", row(under("k", "s1"), func(it, _ item) { it[attrReleased] = text("1") }), "was set by hand"},
+			{"lease raised by hand", row(under("k", "s1"), func(it, _ item) { it[attrLease] = text("60000") }), ""},
+			{"session freed by hand", row(session("s1"), func(it, _ item) { it[attrReleased] = text("1") }), ""},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				key := fmt.Sprint("k", i)
+				tc.row["key"] = text(key)
+				plantItem(t, e.URL, table, tc.row)
+				rec, err := store.Get(t.Context(), key, driver.Strong)
+				if tc.refused != "" && (!errors.Is(err, driver.ErrUnreadable) || !strings.Contains(err.Error(), tc.refused)) || tc.refused == "" && err != nil {
+					t.Errorf("Get: %+v, %v; want %q", rec, err, tc.refused)
+				}
+				_, _, err = store.Claim(t.Context(), held(key))
+				conflict := (*driver.ConflictError)(nil)
+				if tc.refused == "" && !errors.As(err, &conflict) || tc.refused != "" && !errors.Is(err, driver.ErrUnreadable) {
+					t.Errorf("Claim: %v", err)
+				}
+				if left := readItem(t, e.URL, table, item{"key": text(key)}); !reflect.DeepEqual(left, tc.row) {
+					t.Errorf("the row changed:\n%v\nto\n%v", tc.row, left)
+				}
+			})
+		}
+	})
+}
+
+// TestForeignOverResting has another client write over a lock under a session all
+// the same. What it left of ours does not count, least of all the session.
+func TestForeignOverResting(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		store := open(t, e.URL, table, nil)
+		ours, _, err := store.Claim(t.Context(), under("k", "s1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		it := readItem(t, e.URL, table, item{"key": text("k")})
+		for _, lease := range []string{"20s", leaseResting} {
+			theirs := maps.Clone(it) // dynamolock puts back what it has read
+			maps.Copy(theirs, item{attrOwner: text("dynamolock-1"), attrVersion: text("theirs-" + lease), attrLease: text(lease)})
+			plantItem(t, e.URL, table, theirs)
+			rec, err := store.Get(t.Context(), "k", driver.Strong)
+			if lease == leaseResting {
+				if !errors.Is(err, driver.ErrUnreadable) {
+					t.Errorf("with lease %q: %+v, %v; want ErrUnreadable", lease, rec, err)
+				}
+			} else if err != nil || rec.Session != "" || rec.Owner != "dynamolock-1" || rec.State != driver.Held || rec.Lease != 20*time.Second {
+				t.Errorf("with lease %q: %+v, %v", lease, rec, err)
+			}
+			next := ours.Clone()
+			next.Version, next.Data = held("").Version, []byte("late")
+			if _, err := store.Swap(t.Context(), ours, next); err == nil {
+				t.Error("our write went over it")
+			}
+		}
+	})
+}
+
+// TestSessionsInASharedTable are refused, and told where to go. What they have left
+// from before can be cleared away.
+func TestSessionsInASharedTable(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	own, shared := open(t, e.URL, table, nil), open(t, e.URL, table, &Options{SharedTable: true})
+	alive, _, err := own.Claim(t.Context(), session("s1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, _, err := own.Claim(t.Context(), under("k", "s1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "keep locks under sessions in a table of Tenure's own") {
+			t.Errorf("%s: %v; want a permanent refusal that says what to do", what, err)
+		}
+	}
+	_, _, err = shared.Claim(t.Context(), session("s2"))
+	refused("opening", err)
+	_, _, err = shared.Claim(t.Context(), under("other", "s1"))
+	refused("a claim under a session", err)
+	beat := alive.Clone()
+	beat.Version = held("").Version
+	_, err = shared.Swap(t.Context(), alive, beat)
+	refused("a heartbeat of a session", err)
+	taken := under("k", "s1")
+	taken.Token = lock.Token + 1
+	_, err = shared.Swap(t.Context(), lock, taken)
+	refused("a takeover under a session", err)
+
+	if got, err := shared.Get(t.Context(), "k", driver.Strong); err != nil || got.Session != "s1" {
+		t.Errorf("the lock from before: %+v, %v", got, err)
+	}
+	closed := alive.Clone()
+	closed.Version, closed.State = held("").Version, driver.Closed
+	if _, err = shared.Swap(t.Context(), alive, closed); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+	taken.Session = ""
+	if _, err := shared.Swap(t.Context(), lock, taken); err != nil {
+		t.Errorf("a takeover under none: %v", err)
+	}
+	if err := shared.Delete(t.Context(), closed); err != nil {
+		t.Errorf("Delete: %v", err)
+	}
+}
+
+// TestSessionsOnTheWire counts the requests: a claim under a session, and each
+// write to a session's record, is one UpdateItem.
+func TestSessionsOnTheWire(t *testing.T) {
+	var calls []string
+	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
+		_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+		var in struct{ ConditionExpression string }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.ConditionExpression == "" {
+			t.Errorf("%s: %v, without a condition", operation, err)
+		}
+		calls = append(calls, operation)
+		fmt.Fprint(rw, `{}`)
+	})
+	alive, _, err := store.Claim(t.Context(), session("s1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.Claim(t.Context(), under("k", "s1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []driver.State{driver.Alive, driver.Closed} {
+		next := alive.Clone()
+		next.Version, next.State = held("").Version, state
+		if alive, err = store.Swap(t.Context(), alive, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Delete(t.Context(), alive); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"UpdateItem", "UpdateItem", "UpdateItem", "UpdateItem", "DeleteItem"}; !slices.Equal(calls, want) {
+		t.Errorf("requests %q, want %q", calls, want)
+	}
+}
