@@ -10,8 +10,9 @@
 // What they show, in both directions and for both clients: a living holder is
 // respected; a killed one is succeeded, and not too early; a release is seen;
 // data, and attributes that are nobody's, survive; tokens rise whatever the
-// other client does to them; and what Tenure alone understands, a reservation
-// or a request, does not make the other client take a lock that it must not.
+// other client does to them; and what Tenure alone understands, a reservation,
+// a request, or a lock under a session, does not make the other client take a
+// lock that it must not.
 //
 // The longest test lets processes of both sides contend and kills them, for half
 // a minute. TENURE_TEST_CHAOS=10m, in the environment, makes it longer.
