@@ -150,10 +150,25 @@ func (s claimsMore) Claim(ctx context.Context, next driver.Record) (now, prev dr
 	now, prev, err = s.Store.Claim(ctx, next)
 	var conflict *driver.ConflictError
 	if errors.As(err, &conflict) && conflict.Current.State == s.state && conflict.Current.Version != next.Version {
-		prev = conflict.Current
+		if prev = conflict.Current; s.state.OfSession() {
+			if err := s.Delete(ctx, prev); err != nil {
+				return now, prev, err
+			}
+			return s.Store.Claim(ctx, next)
+		}
 		now, err = s.Swap(ctx, prev, driver.Claimed(next, prev, true))
 	}
 	return now, prev, err
+}
+
+// keepsSession leaves the session of a lock in its record when it changes hands.
+type keepsSession struct{ *memstore.Store }
+
+func (s keepsSession) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if next.Session == "" && next.State == driver.Held {
+		next.Session = prev.Session
+	}
+	return s.Store.Swap(ctx, prev, next)
 }
 
 // forgetsAsked claims without a memory of who asked.

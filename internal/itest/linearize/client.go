@@ -77,10 +77,15 @@ func newClient(id int, store driver.Store, seed, stream uint64, h *history) *cli
 	return c
 }
 
-// turn makes one call: on a lock as a rule, and now and then on a record of
-// history, which several clients may try to write.
+// turn makes one call: on a lock as a rule, and now and then on a session, or on
+// a record of history, which several clients may try to write.
 func (c *client) turn(ctx context.Context, keys keys) {
-	if c.random.IntN(10) > 0 {
+	switch c.random.IntN(10) {
+	case 0:
+	case 1, 2:
+		c.sessionStep(ctx, keys.sessions[c.random.IntN(len(keys.sessions))])
+		return
+	default:
 		c.step(ctx, keys.locks[c.random.IntN(len(keys.locks))])
 		return
 	}
@@ -116,6 +121,43 @@ func (c *client) step(ctx context.Context, key string) {
 	c.swap(ctx, rec, c.next(rec))
 }
 
+// sessionStep makes one call on a session, which any client may open, renew, ask,
+// close and delete. A step out of Closed is none that a store is asked for.
+func (c *client) sessionStep(ctx context.Context, key string) {
+	c.fault = c.drawFault()
+	seen := c.seen[key]
+	var rec driver.Record
+	if len(seen) > 0 {
+		if rec = seen[len(seen)-1]; c.random.IntN(6) == 0 {
+			rec = seen[c.random.IntN(len(seen))]
+		}
+	}
+	n := c.random.IntN(12)
+	switch next := rec.Clone(); {
+	case n < 2:
+		c.get(ctx, key)
+	case n < 4 || rec.State == "":
+		c.claim(ctx, key, driver.Alive)
+	case rec.State == driver.Closed && n < 8:
+		c.remove(ctx, rec)
+	case rec.State == driver.Closed:
+		c.claim(ctx, key, []driver.State{driver.Alive, driver.Held}[c.random.IntN(2)])
+	case n < 7:
+		next.Version = c.fresh()
+		next.Beat = next.Version
+		c.swap(ctx, rec, next)
+	case n < 9 && len(rec.Requests) < driver.MaxRequests:
+		next.Version = c.fresh()
+		next.Requests = append(next.Requests, driver.Request{
+			ID: next.Version, Kind: driver.Confirm, By: c.name, Lock: key, Token: uint64(n),
+		})
+		c.swap(ctx, rec, next)
+	default:
+		next.Version, next.State, next.Requests = c.fresh(), driver.Closed, nil
+		c.swap(ctx, rec, next)
+	}
+}
+
 // next returns a record to follow rec.
 func (c *client) next(rec driver.Record) driver.Record {
 	next := rec.Clone()
@@ -129,17 +171,26 @@ func (c *client) next(rec driver.Record) driver.Record {
 		next.Requests = []driver.Request{{ID: next.Version, Kind: driver.StepDown, By: c.name}}
 	case n < 7:
 		next.Beat, next.State, next.Prev = next.Version, driver.Reserved, rec.Tenure(driver.EndHandedOver)
-		next.Owner, next.Requests, next.End, next.Asked = c.name, nil, "", nil
+		next.Owner, next.Requests, next.End, next.Asked, next.Session = c.name, nil, "", nil, ""
 	case n < 10:
-		next.State, next.End, next.Requests = driver.Released, driver.EndReleased, nil
+		next.State, next.End, next.Requests, next.Session = driver.Released, driver.EndReleased, nil, ""
 		if len(rec.Requests) > 0 {
 			next.End, next.Asked = driver.EndSteppedDown, &rec.Requests[0]
 		}
 	default: // a takeover, or the taking of what is reserved
 		next.Owner, next.Token, next.State, next.Beat = c.name, rec.Token+1, driver.Held, next.Version
 		next.End, next.Prev, next.Requests, next.Asked = "", rec.Tenure(driver.EndExpired), nil, nil
+		next.Session = c.session()
 	}
 	return next
+}
+
+// session returns the session of a new holder, which is often none.
+func (c *client) session() string {
+	if c.random.IntN(3) > 0 {
+		return ""
+	}
+	return c.fresh()
 }
 
 func (c *client) fresh() string {
@@ -181,6 +232,9 @@ func (c *client) claim(ctx context.Context, key string, state driver.State) {
 	next := driver.Record{
 		Key: key, Version: c.fresh(), Owner: c.name, Lease: time.Second, State: state,
 	}
+	if state == driver.Held {
+		next.Session = c.session()
+	}
 	if state == driver.Past {
 		next.End, next.Asked = driver.EndRevoked, &driver.Request{ID: next.Version, Kind: driver.Revoke, By: c.name}
 	}
@@ -199,6 +253,11 @@ func (c *client) swap(ctx context.Context, from, next driver.Record) {
 	})
 }
 
+func (c *client) remove(ctx context.Context, from driver.Record) {
+	in := input{kind: remove, key: from.Key, from: snap(from)}
+	c.write(in, driver.Record{}, func() (now, prev driver.Record, err error) { return now, prev, c.store.Delete(ctx, from) })
+}
+
 // write makes and records a write, and notes what can be learnt from it.
 func (c *client) write(in input, next driver.Record, send func() (now, prev driver.Record, err error)) {
 	start := c.h.tick()
@@ -210,6 +269,7 @@ func (c *client) write(in input, next driver.Record, send func() (now, prev driv
 	}
 	var conflict *driver.ConflictError
 	switch {
+	case err == nil && in.kind == remove:
 	case err == nil:
 		c.saw(now)
 	case errors.As(err, &conflict):

@@ -15,9 +15,10 @@ import (
 type kind string
 
 const (
-	get   kind = "get"
-	claim kind = "claim"
-	swap  kind = "swap"
+	get    kind = "get"
+	claim  kind = "claim"
+	swap   kind = "swap"
+	remove kind = "delete"
 	// settled is no call: from here on nothing that was under way arrives any
 	// more. And over is the end of the history.
 	settled kind = "settled"
@@ -32,8 +33,9 @@ type snapshot struct {
 	Token    uint64
 	State    driver.State
 	Owner    string
+	Session  string
 	Data     string
-	Requests string // their ids
+	Requests string // their ids, and what they mean
 	Asked    string // the id of the request that ended the tenure
 	End      driver.EndReason
 	Prev     tenure // the tenure before
@@ -49,10 +51,10 @@ type tenure struct {
 func snap(r driver.Record) snapshot {
 	s := snapshot{
 		Found: r.Key != "", Version: r.Version, Beat: r.Beat, Token: r.Token, State: r.State, Owner: r.Owner,
-		Data: string(r.Data), Asked: id(r.Asked), End: r.End,
+		Session: r.Session, Data: string(r.Data), Asked: id(r.Asked), End: r.End,
 	}
 	for _, request := range r.Requests {
-		s.Requests += request.ID + " "
+		s.Requests += fmt.Sprint(request.ID, "/", request.Lock, "/", request.Token, " ")
 	}
 	if p := r.Prev; p != nil {
 		s.Prev = tenure{Token: p.Token, End: p.End, Asked: id(p.Asked)}
@@ -71,8 +73,8 @@ func (s snapshot) String() string {
 	if !s.Found {
 		return "absent"
 	}
-	return fmt.Sprintf("%s by %s, token %d, version %s, beat %s, data %q, requests %q, asked %q, after %+v",
-		s.State, s.Owner, s.Token, s.Version, s.Beat, s.Data, s.Requests, s.Asked, s.Prev)
+	return fmt.Sprintf("%s by %s under %q, token %d, version %s, beat %s, data %q, requests %q, asked %q, after %+v",
+		s.State, s.Owner, s.Session, s.Token, s.Version, s.Beat, s.Data, s.Requests, s.Asked, s.Prev)
 }
 
 // outcome says how a call ended.
@@ -88,7 +90,7 @@ const (
 type input struct {
 	kind     kind
 	key      string
-	from     snapshot // of a swap: what it replaces
+	from     snapshot // of a swap or delete: what it replaces
 	next     snapshot // of a claim or swap: what it writes
 	keepData bool     // of a claim: the data stays
 }

@@ -84,11 +84,11 @@ func Check(t *testing.T, open func(t *testing.T) driver.Store, opts *Options) {
 	}
 }
 
-// keys are what a round works on: locks, and the keys of history, each of which
-// is written once.
-type keys struct{ locks, past []string }
+// keys are what a round works on: locks; the keys of history, each of which is
+// written once; and sessions, which are deleted when they are closed.
+type keys struct{ locks, past, sessions []string }
 
-func (k keys) all() []string { return slices.Concat(k.locks, k.past) }
+func (k keys) all() []string { return slices.Concat(k.locks, k.past, k.sessions) }
 
 // record runs one round and returns its history.
 func record(t *testing.T, open func(t *testing.T) driver.Store, o Options, round int) *history {
@@ -96,12 +96,15 @@ func record(t *testing.T, open func(t *testing.T) driver.Store, o Options, round
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	h := &history{conflictsReadLater: o.ConflictsReadLater}
-	names := keys{locks: make([]string, o.Keys), past: make([]string, o.Ops/8)}
+	names := keys{locks: make([]string, o.Keys), past: make([]string, o.Ops/8), sessions: make([]string, o.Keys)}
 	for i := range names.locks {
 		names.locks[i] = fmt.Sprintf("linearize-%d-%d-%d", o.Seed, round, i)
 	}
 	for i := range names.past {
 		names.past[i] = fmt.Sprintf("%slinearize-%d-%d-%d", driver.OwnPrefix, o.Seed, round, i)
+	}
+	for i := range names.sessions {
+		names.sessions[i] = fmt.Sprintf("%slinearize-%d-%d-%d", driver.SessionPrefix, o.Seed, round, i)
 	}
 	run(ctx, t, open, o, round, names, h)
 	return h

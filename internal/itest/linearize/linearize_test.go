@@ -34,6 +34,9 @@ func TestBrokenStoresAreFound(t *testing.T) {
 		"requests forced":        func(s *memstore.Store) driver.Store { return forcesRequests{s} },
 		"claims reserved":        func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Reserved} },
 		"claims past":            func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Past} },
+		"claims closed":          func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Closed} },
+		"claims alive":           func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Alive} },
+		"keeps the session":      func(s *memstore.Store) driver.Store { return keepsSession{s} },
 		"forgets who asked":      func(s *memstore.Store) driver.Store { return forgetsAsked{s} },
 		"writes twice":           func(s *memstore.Store) driver.Store { return retries{s} },
 	} {

@@ -92,6 +92,12 @@ func apply(s register, in input) (after register, applies bool) {
 		}
 		s.rec = in.next
 		return s, true
+	case remove:
+		if rec.Found && (rec.Version != in.from.Version || rec.Token != in.from.Token) {
+			return s, false
+		}
+		s.rec = snapshot{}
+		return s, true
 	default:
 		return s, false
 	}
@@ -132,6 +138,8 @@ func describe(in input, out output) string {
 		what = fmt.Sprintf("claim(%s by %s, %s)", in.next.Version, in.next.Owner, in.next.State)
 	case swap:
 		what = fmt.Sprintf("swap(%s/%d -> %s/%d, %s)", in.from.Version, in.from.Token, in.next.Version, in.next.Token, in.next.State)
+	case remove:
+		what = fmt.Sprintf("delete(%s/%d)", in.from.Version, in.from.Token)
 	}
 	if out.outcome == unknown {
 		return what + " -> unknown"
