@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/semaphore"
 )
 
 // patience says how long to wait for a lock, and for the store.
@@ -41,6 +42,10 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	announceCtx, silence := context.WithCancel(ctx)
 	go func() {
 		defer close(announced)
+		if t.slots != nil {
+			t.slots.announce(announceCtx, t.console)
+			return
+		}
 		t.announce(announceCtx)
 	}()
 	lease, err := t.take(ctx, p)
@@ -56,6 +61,7 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	if err != nil {
 		return nil, t.refusal(ctx, p, err)
 	}
+	t.lock = lease.Name() // that of the slot, if it is one
 	return lease, nil
 }
 
@@ -63,6 +69,10 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 	o := &tenure.AcquireOptions{
 		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
 		History: true, Attentive: true, Priority: p.priority, PriorityPause: p.priorityPause,
+	}
+	if t.slots != nil {
+		t.lock = t.slots.Name()
+		return t.slots.take(ctx, t.console, p, o)
 	}
 	for {
 		var lease *tenure.Lease
@@ -82,7 +92,13 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 // refusal tells a lock that is held from a store that cannot be reached.
 func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
+	var full *semaphore.FullError
+	var said *failure
 	switch {
+	case errors.As(err, &said):
+		return said
+	case errors.As(err, &full):
+		return t.notAcquired(p, full.Error())
 	case errors.As(err, &held) && p.unlessAlive:
 		return t.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
 	case errors.As(err, &held) && held.Reserved:
@@ -102,6 +118,9 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 func (t *tenancy) whose() string {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
+	if t.slots != nil {
+		return t.slots.whose(ctx)
+	}
 	st, err := t.client.Status(ctx, t.lock)
 	switch {
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 // runCmd is tenure run.
 type runCmd struct {
 	job
+	slotFlags
 	Wait               *time.Duration
 	UnlessAlive        bool
 	ConflictExitStatus int `name:"conflict-exit-code" short:"E" default:"75"`
@@ -31,11 +32,17 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
 	}
+	if err := r.slotFlags.check(r); err != nil {
+		return err
+	}
 	t, err := r.open(c, rest)
 	if err != nil {
 		return err
 	}
 	defer t.close()
+	if err := t.contend(r.slotFlags); err != nil {
+		return err
+	}
 	waitUntil := time.Time{}
 	if r.Wait != nil {
 		waitUntil = time.Now().Add(*r.Wait)

@@ -106,6 +106,10 @@ type row struct {
 	tenure.Status
 	state string
 	err   error // of a record that cannot be read
+
+	semaphore string // that it is part of, "" if it is a lock
+	slot      *int   // that it is, nil if it is the record of how many there are
+	slots     int    // how many there are, 0 if it is not known
 }
 
 func rowOf(st tenure.Status) row {
@@ -152,19 +156,29 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 	for _, name := range names {
 		st, err := client.Status(ctx, name)
 		st.Name = name
+		if err == nil && st.Token == 0 {
+			parts, err := partsOf(ctx, client, name)
+			if err != nil {
+				return nil, err
+			}
+			if len(parts) > 0 {
+				rows = append(rows, parts...)
+				continue
+			}
+		}
 		if err := add(st, err); err != nil {
 			return nil, err
 		}
 	}
 	if len(names) > 0 {
-		return rows, nil
+		return assigned(rows), nil
 	}
 	for st, err := range client.Locks(ctx, "") {
 		if err := add(st, err); err != nil {
 			return nil, err
 		}
 	}
-	return rows, nil
+	return assigned(rows), nil
 }
 
 // lookTimeout bounds a look at all locks.
@@ -227,6 +241,10 @@ type object struct {
 	EndedBy     *requestJSON `json:"ended_by,omitempty"`
 	Priority    int          `json:"priority,omitempty"`
 
+	Semaphore string `json:"semaphore,omitempty"` // that this is part of
+	Slot      *int   `json:"slot,omitempty"`
+	Slots     int    `json:"slots,omitempty"` // how many it has; slots from this number on are gone
+
 	Error string `json:"error,omitempty"`
 }
 
@@ -236,6 +254,7 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
 	}
 	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority
+	o.Semaphore, o.Slot, o.Slots = r.semaphore, r.slot, r.slots
 	switch r.state {
 	case stateHeld, stateAsked, stateExpired:
 		o.Unchanged, o.FreeIn = seconds(r.Unchanged), seconds(r.FreeIn)

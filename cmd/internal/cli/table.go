@@ -115,7 +115,7 @@ func (r row) cells(s style) []string {
 	if r.state == stateReserved {
 		owner = r.ReservedFor
 	}
-	line := []string{r.Name, r.state, owner, token, since, unchanged, free, r.Host, r.Label}
+	line := []string{r.Name, r.stateText(), owner, token, since, unchanged, free, r.Host, r.Label}
 	for i, cell := range line {
 		if cell == "" {
 			line[i] = "-"

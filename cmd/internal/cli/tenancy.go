@@ -37,6 +37,8 @@ type tenancy struct {
 	lock    string
 	command guard.Command
 
+	slots *slots // of which one is taken; nil: the lock itself is
+
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
 	waiting    chan struct{}           // has room for one: the lock was seen held
@@ -114,12 +116,13 @@ func (t *tenancy) onEvent(e tenure.Event) {
 
 // environment is the command's.
 func (t *tenancy) environment(lease *tenure.Lease) []string {
-	return append(os.Environ(),
+	env := append(os.Environ(),
 		"TENURE_LOCK="+lease.Name(),
 		"TENURE_TOKEN="+formatToken(lease.Token()),
 		"TENURE_OWNER="+lease.Owner(),
 		"TENURE_STORE="+t.location.URL(),
 	)
+	return append(env, t.slots.environment()...)
 }
 
 // release releases the lock after its command has ended, and returns the loss

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/semaphore"
+)
+
+// slotFlags have a command take one of several slots.
+type slotFlags struct {
+	Slots  *int
+	Resize bool
+}
+
+func (f *slotFlags) check(r *runCmd) error {
+	switch {
+	case f.Slots == nil && f.Resize:
+		return usage("--resize needs --slots: the number of slots that there are to be")
+	case f.Slots == nil:
+		return nil
+	case *f.Slots < 1 || *f.Slots > semaphore.MaxSlots:
+		return usage("--slots %d must be from 1 to %d", *f.Slots, semaphore.MaxSlots)
+	case r.UnlessAlive:
+		return usage("--slots and --unless-alive exclude each other: it is one holder that shows a sign of life")
+	case len(r.Name) > semaphore.MaxNameLen:
+		return usage("name %.20q... has %d bytes: with --slots at most %d are allowed", r.Name, len(r.Name), semaphore.MaxNameLen)
+	}
+	return nil
+}
+
+// slots is a semaphore, and the slot that this process has of it.
+type slots struct {
+	*semaphore.Semaphore
+	wanted int
+	resize bool
+	lease  *semaphore.Lease // nil before one is taken
+}
+
+// contend has the tenancy take a slot instead of the lock, if there are any.
+func (t *tenancy) contend(f slotFlags) error {
+	if f.Slots == nil {
+		return nil
+	}
+	s, err := semaphore.New(t.client, t.lock, *f.Slots, nil)
+	if err != nil {
+		return usage("%w", err)
+	}
+	t.slots = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize}
+	return nil
+}
+
+// take takes a slot, if the number of slots is what the command line says.
+func (s *slots) take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
+	n, stored, err := s.Slots(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case n == s.wanted:
+	case !s.resize:
+		return nil, s.differ(n)
+	default:
+		if err := s.Resize(ctx, s.wanted, nil); err != nil {
+			return nil, err
+		}
+		c.say("%q has %s now, and had %d", s.Name(), slotCount(s.wanted), n)
+	}
+	var lease *semaphore.Lease
+	if p.wait != nil && *p.wait == 0 {
+		lease, err = s.TryAcquire(ctx, o)
+	} else {
+		lease, err = s.Acquire(ctx, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := lease.Slots(); n != s.wanted && !stored && !s.resize {
+		// Somebody else has said another number just now.
+		_ = lease.Release(context.WithoutCancel(ctx)) // nothing was done under it
+		return nil, s.differ(n)
+	}
+	s.lease = lease
+	return lease.Lease, nil
+}
+
+func (s *slots) differ(n int) error {
+	return usage("%q has %s, and --slots says %d: write --slots %d, or change it for everybody with --slots %d --resize",
+		s.Name(), slotCount(n), s.wanted, n, s.wanted)
+}
+
+// environment is what the command learns of its slot.
+func (s *slots) environment() []string {
+	if s == nil || s.lease == nil {
+		return nil
+	}
+	return []string{
+		"TENURE_SEMAPHORE=" + s.Name(),
+		"TENURE_SLOT=" + strconv.Itoa(s.lease.Slot()),
+		"TENURE_SLOTS=" + strconv.Itoa(s.lease.Slots()),
+	}
+}
+
+// whose says who has the slots now, if the store answers soon.
+func (s *slots) whose(ctx context.Context) string {
+	st, err := s.Status(ctx)
+	if err != nil || len(st.Held) < st.Slots {
+		return ""
+	}
+	full := &semaphore.FullError{Slots: st.Slots}
+	for _, h := range st.Held {
+		full.Holders = append(full.Holders, semaphore.Holder{Slot: h.Slot, Owner: h.Owner, Token: h.Token})
+	}
+	return ": " + full.Error()
+}
+
+// announce says who has the slots while one is waited for.
+func (s *slots) announce(ctx context.Context, c *console) {
+	defer c.clear()
+	if c.quiet || c.json {
+		return
+	}
+	begun := time.Now()
+	for pause := announceAfter; sleep(ctx, pause) == nil; pause = announceAgain {
+		text := fmt.Sprintf("waiting for a slot of %q", s.Name())
+		if c.terminal {
+			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))
+		}
+		whose := s.whose(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.show("%s", c.fitting(text+whose, text))
+		if !c.terminal {
+			return
+		}
+	}
+}
+
+// announceAgain is how often people are told again: it costs a look at each slot.
+const announceAgain = 5 * time.Second
+
+// partsOf returns the rows of what makes up a semaphore, none if there is none
+// of that name.
+func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
+	s, err := semaphore.New(client, name, 1, nil)
+	if err != nil {
+		return nil, nil //nolint:nilerr // such a name has no semaphore
+	}
+	size, err := client.Status(ctx, semaphore.SizeName(name))
+	if errors.Is(err, tenure.ErrUnreadable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, n, ok := semaphore.ParseSize(size)
+	if !ok {
+		return nil, nil
+	}
+	st, err := s.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	held := map[int]tenure.Status{}
+	for _, h := range st.Held {
+		held[h.Slot] = h.Status
+		if h.Slot >= n {
+			rows = append(rows, rowOf(h.Status))
+		}
+	}
+	var all []row
+	for slot := range n {
+		one, ok := held[slot]
+		if !ok {
+			if one, err = client.Status(ctx, semaphore.LockName(name, slot)); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, rowOf(one))
+	}
+	return append(append(all, rows...), rowOf(size)), nil
+}
+
+// assigned notes of each row which semaphore it is part of.
+func assigned(rows []row) []row {
+	numbers := map[string]int{}
+	for _, r := range rows {
+		if name, n, ok := semaphore.ParseSize(r.Status); ok {
+			numbers[name] = n
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		if name, n, ok := semaphore.ParseSize(r.Status); ok {
+			r.semaphore, r.slots = name, n
+		} else if name, slot, ok := semaphore.ParseLockName(r.Name); ok && numbers[name] > 0 {
+			r.semaphore, r.slot, r.slots = name, &slot, numbers[name]
+		}
+	}
+	return rows
+}
+
+// stateText is the state as the table shows it.
+func (r row) stateText() string {
+	switch {
+	case r.semaphore == "":
+		return r.state
+	case r.slot == nil:
+		return slotCount(r.slots)
+	case *r.slot >= r.slots:
+		return strings.TrimSuffix("gone, "+r.state, ", "+stateFree)
+	}
+	return r.state
+}
+
+func slotCount(n int) string {
+	if n == 1 {
+		return "1 slot"
+	}
+	return fmt.Sprintf("%d slots", n)
+}

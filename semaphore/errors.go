@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+var (
+	// ErrFull is matched when every slot has a holder and the caller was not to
+	// wait. Such an error matches [tenure.ErrHeld] as well. It is ordinary. See
+	// [FullError].
+	ErrFull = errors.New("all slots are held")
+
+	// ErrDraining is matched by the error of a [Semaphore.Resize] that was to
+	// wait until slots that are gone are left, and was not let wait so long. The
+	// size is changed. See [DrainingError].
+	ErrDraining = errors.New("slots that are gone are still held")
+)
+
+// Holder is who has a slot.
+type Holder struct {
+	Slot int
+	// Owner and Token are those of the holder; see [tenure.HeldError], also for
+	// FreeIn.
+	Owner  string
+	Token  uint64
+	FreeIn time.Duration
+}
+
+// FullError tells who has the slots. It matches [ErrFull] and [tenure.ErrHeld].
+type FullError struct {
+	// Slots is how many there are, and Holders who has them, in their order. A
+	// slot whose record cannot be understood counts as held, by nobody.
+	Slots   int
+	Holders []Holder
+}
+
+func (e *FullError) Error() string {
+	var b strings.Builder
+	if fmt.Fprintf(&b, "all %d slots are held", e.Slots); e.Slots == 1 {
+		b.Reset()
+		b.WriteString("the one slot is held")
+	}
+	for i, h := range e.Holders {
+		if i == maxShown {
+			fmt.Fprintf(&b, " and %d more", len(e.Holders)-i)
+			break
+		}
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%sslot %d by %q under token %d", sep, h.Slot, h.Owner, h.Token)
+	}
+	return b.String()
+}
+
+// maxShown is how many holders an error shows.
+const maxShown = 5
+
+// Is reports whether target is [ErrFull] or [tenure.ErrHeld].
+func (e *FullError) Is(target error) bool { return target == ErrFull || target == tenure.ErrHeld }
+
+// DrainingError tells which slots that are gone are still held. It matches
+// [ErrDraining].
+type DrainingError struct {
+	Slots []int
+	// Err is why it was not waited any longer.
+	Err error
+}
+
+func (e *DrainingError) Error() string {
+	return fmt.Sprintf("slots that are gone are still held: %s: %v",
+		strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Slots), " ", ", "), "[]"), e.Err)
+}
+
+// Is reports whether target is [ErrDraining].
+func (e *DrainingError) Is(target error) bool { return target == ErrDraining }
+
+// Unwrap returns why it was not waited any longer.
+func (e *DrainingError) Unwrap() error { return e.Err }
+
+// done returns why ctx has ended: its error, and the cause that was given for
+// it, if there is one.
+func done(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &tenure.Error{Op: op + " slot of", Key: name, Err: err}
+}

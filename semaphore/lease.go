@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Lease is what a holder of a slot has in hand. It is the lease of the slot's
+// lock: its methods are those of [tenure.Lease], with the difference that Name
+// is the slot's, see [LockName], and that the token is the slot's too. Tokens of
+// two slots cannot be compared. The resource to fence is one for each slot, by
+// that name: a semaphore itself has no token, because several holders at once
+// have no order.
+//
+// It is a [github.com/tenurelock/tenure/fence.Grant].
+type Lease struct {
+	*tenure.Lease
+	s           *Semaphore
+	slot, slots int
+}
+
+// Semaphore returns the name of the semaphore.
+func (l *Lease) Semaphore() string { return l.s.name }
+
+// Slot returns the number of the slot, from 0. No other holder has it.
+func (l *Lease) Slot() int { return l.slot }
+
+// Slots returns how many slots there were when this one was granted.
+func (l *Lease) Slots() int { return l.slots }
+
+// Release is as [tenure.Lease.Release]. Who waits in this process is told.
+func (l *Lease) Release(ctx context.Context) error {
+	err := l.Lease.Release(ctx)
+	l.s.sight.left(l.slot, l)
+	return err
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+	"sync"
+)
+
+// queue is the order in which the callers of one process wait: the first one
+// acts, the others wait for their turn.
+type queue struct {
+	mu      sync.Mutex
+	waiting []chan struct{} // closed when it is its turn; the first one has it
+}
+
+// enter waits for the caller's turn. leave hands it on.
+func (q *queue) enter(ctx context.Context) (leave func(), err error) {
+	turn := make(chan struct{})
+	q.mu.Lock()
+	q.waiting = append(q.waiting, turn)
+	if len(q.waiting) == 1 {
+		close(turn)
+	}
+	q.mu.Unlock()
+	leave = func() { q.leave(turn) }
+	select {
+	case <-turn:
+		return leave, nil
+	case <-ctx.Done():
+		leave()
+		return nil, done(ctx)
+	}
+}
+
+func (q *queue) leave(turn chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, t := range q.waiting {
+		if t != turn {
+			continue
+		}
+		q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+		if i == 0 && len(q.waiting) > 0 {
+			close(q.waiting[0])
+		}
+		return
+	}
+}

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// ResizeOptions say what becomes of the holders of slots that are gone. Nil
+// means that they keep them until they release them, and that Resize does not
+// wait for that.
+type ResizeOptions struct {
+	// Wait has Resize return when nobody holds a slot that is gone. From then on
+	// no more than the new number hold.
+	Wait bool
+	// StepDown asks the holders to stop, as [tenure.Client.StepDown] does, and
+	// waits as Wait does. A holder learns of it with its next heartbeat, or at
+	// once with [tenure.AcquireOptions.Attentive].
+	StepDown bool
+	// Reason lands in the history of the slots. If empty, it says what was
+	// changed.
+	Reason string
+}
+
+// Resize sets the number of slots, for all processes. It is in the store when
+// Resize returns, also with an error that matches [ErrDraining].
+//
+// More slots let those who wait in with their next look, which is within a
+// refresh period. With fewer, no slot from that number on is granted any more;
+// who has one keeps it, unless options say otherwise. Meanwhile at most the
+// old number hold.
+//
+// ctx bounds all of it. An error that matches [tenure.ErrUncertain] says that
+// the number may be changed, or not.
+func (s *Semaphore) Resize(ctx context.Context, slots int, options *ResizeOptions) error {
+	var o ResizeOptions
+	if options != nil {
+		o = *options
+	}
+	if err := s.resize(ctx, slots, o); err != nil {
+		return &tenure.Error{Op: "resize", Key: s.name, Err: err}
+	}
+	return nil
+}
+
+func (s *Semaphore) resize(ctx context.Context, slots int, o ResizeOptions) error {
+	if err := checkSlots(slots); err != nil {
+		return err
+	}
+	before := 0
+	z, err := s.change(ctx, func(z size, _ bool) size {
+		before = z.Slots
+		// Of those that have been gone for longer, some may still have holders.
+		// Nobody has come to those that have none since their number was stored.
+		highest := max(slots, z.Slots)
+		for _, k := range s.lookAll(ctx, z.Slots, z.Highest) {
+			if atWork(k.status) || k.err != nil {
+				highest = max(highest, k.slot+1)
+			}
+		}
+		return size{Slots: slots, Highest: highest}
+	})
+	if err != nil {
+		return err
+	}
+	s.sight.hint()
+	if z.Highest == slots || !o.Wait && !o.StepDown {
+		return nil
+	}
+	if o.Reason == "" {
+		o.Reason = fmt.Sprintf("resized from %d to %d slots", before, slots)
+	}
+	return s.drain(ctx, slots, z.Highest, o)
+}
+
+// drain waits until nobody holds the slots from one to another.
+func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) error {
+	if o.StepDown {
+		s.ask(ctx, from, to, o.Reason)
+	}
+	left := make([]int, 0, to-from)
+	for slot := from; slot < to; slot++ {
+		left = append(left, slot)
+	}
+	for {
+		for n := 0; n < len(left); n += atOnce {
+			for _, k := range s.look(ctx, slices.Clone(left[n:min(len(left), n+atOnce)])) {
+				if k.err == nil && !atWork(k.status) {
+					left[slices.Index(left, k.slot)] = -1
+				}
+			}
+		}
+		left = slices.DeleteFunc(left, func(slot int) bool { return slot < 0 })
+		z, ok, err := s.read(ctx)
+		if ok {
+			// Somebody may have made more of it again.
+			left = slices.DeleteFunc(left, func(slot int) bool { return slot < z.Slots })
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return &DrainingError{Slots: left, Err: done(ctx)}
+		}
+		if errors.Is(err, tenure.ErrClosed) {
+			return &DrainingError{Slots: left, Err: err}
+		}
+		timer := time.NewTimer(s.client.Options().RefreshPeriod)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// atWork says that the slot shows a holder that may be at work. One whose slot
+// was revoked may be until the slot is free.
+func atWork(st tenure.Status) bool {
+	return st.Held || st.State == tenure.StateReserved && st.ReservedFor == "" && st.FreeIn > 0
+}
+
+// ask asks the holders of the slots to step down. What becomes of it is seen by
+// looking at the slots: one that cannot be asked is waited for.
+func (s *Semaphore) ask(ctx context.Context, from, to int, reason string) {
+	var wg sync.WaitGroup
+	for slot := from; slot < to; slot++ {
+		wg.Go(func() {
+			_ = s.client.StepDown(ctx, LockName(s.name, slot), reason)
+		})
+	}
+	wg.Wait()
+}

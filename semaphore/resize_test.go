@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/semaphore"
+)
+
+// More slots let those who wait in within a few looks, in all processes, however
+// many they are.
+func TestGrowingLetsWaitersIn(t *testing.T) {
+	for _, most := range []int{4, 60} {
+		for _, blind := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d slots, blind %v", most, blind), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { grow(t, most, blind) })
+			})
+		}
+	}
+}
+
+func grow(t *testing.T, most int, blind bool) {
+	s := newStage(t, 1)
+	s.blind = blind
+	first := s.process("first", 1)
+	slots := map[int]bool{first.hold(t.Context()).Slot(): true}
+	got := make(chan *semaphore.Lease)
+	for i := range most - 1 {
+		p := s.process(fmt.Sprintf("p%d", i), 1)
+		go func() { got <- p.hold(t.Context()) }()
+	}
+	time.Sleep(2 * lease)
+	s.allow(most)
+	begun := time.Now()
+	if err := s.process("operator", 7).Resize(t.Context(), most, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range most - 1 {
+		l := <-got
+		slots[l.Slot()] = true
+		if l.Slots() != most {
+			t.Errorf("admitted under %d slots", l.Slots())
+		}
+	}
+	if len(slots) != most {
+		t.Errorf("slots %v", slots)
+	}
+	t.Logf("all got in within %v", time.Since(begun))
+	if took := time.Since(begun); took > 2*lease {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// Fewer slots: nobody gets one that is gone, and who has one keeps it.
+func TestShrinkingTakesNobodyIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 4)
+		p := s.process("p", 4)
+		var leases []*semaphore.Lease
+		for range 4 {
+			leases = append(leases, p.hold(t.Context()))
+		}
+		stale := s.process("stale", 4)
+		if _, err := stale.TryAcquire(t.Context(), nil); !errors.Is(err, semaphore.ErrFull) {
+			t.Fatal(err)
+		}
+		if err := s.process("operator", 1).Resize(t.Context(), 2, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * lease)
+		for _, l := range leases {
+			if err := l.Check(); err != nil {
+				t.Errorf("slot %d: %v", l.Slot(), err)
+			}
+		}
+		st, err := stale.Status(t.Context())
+		if err != nil || len(st.Held) != 4 || st.Slots != 2 {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		for _, h := range st.Held {
+			if h.Gone != (h.Slot >= 2) {
+				t.Errorf("slot %d: gone is %v", h.Slot, h.Gone)
+			}
+		}
+		// The slots that are gone are left. The stale process believes in them.
+		for _, l := range leases {
+			if l.Slot() >= 2 {
+				p.release(l)
+			}
+		}
+		s.allow(2)
+		if l, err := stale.TryAcquire(t.Context(), nil); !errors.Is(err, semaphore.ErrFull) {
+			t.Fatalf("slot %v, error %v", l, err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if l, err := stale.Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("slot %v, error %v", l, err)
+		}
+		for _, l := range leases {
+			if l.Slot() < 2 {
+				p.release(l)
+			}
+		}
+		stale.release(stale.hold(t.Context()))
+	})
+}
+
+// Resize waits for the holders of slots that are gone, and asks them to stop if
+// it is told to. The others do not notice.
+func TestResizeDrains(t *testing.T) {
+	for _, stepDown := range []bool{false, true} {
+		t.Run(fmt.Sprintf("step down %v", stepDown), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, 3)
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				ends := map[int]error{} // by slot
+				for i := range 3 {
+					p := s.process(fmt.Sprintf("p%d", i), 3)
+					wg.Go(func() {
+						_ = p.Run(t.Context(), nil, func(ctx context.Context, l *semaphore.Lease) error {
+							p.enter(l)
+							defer p.leave(l)
+							select {
+							case <-ctx.Done():
+								time.Sleep(time.Second) // to put things away
+							case <-time.After(2 * time.Minute):
+							}
+							mu.Lock()
+							defer mu.Unlock()
+							ends[l.Slot()] = context.Cause(ctx)
+							return nil
+						})
+					})
+				}
+				time.Sleep(lease)
+				operator := s.process("operator", 1)
+				begun := time.Now()
+				if !stepDown {
+					ctx, stop := context.WithTimeout(t.Context(), lease)
+					err := operator.Resize(ctx, 1, &semaphore.ResizeOptions{Wait: true})
+					stop()
+					var draining *semaphore.DrainingError
+					if !errors.As(err, &draining) || !errors.Is(err, semaphore.ErrDraining) ||
+						!errors.Is(err, context.DeadlineExceeded) || fmt.Sprint(draining.Slots) != "[1 2]" {
+						t.Errorf("error %v", err)
+					}
+				}
+				ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer stop()
+				err := operator.Resize(ctx, 1, &semaphore.ResizeOptions{Wait: !stepDown, StepDown: stepDown, Reason: "too many"})
+				if err != nil {
+					t.Error(err)
+				}
+				took := time.Since(begun)
+				if s.holding() > 1 {
+					t.Errorf("%d hold after the resize", s.holding())
+				}
+				wg.Wait()
+				for slot, cause := range ends {
+					asked := errors.Is(cause, tenure.ErrSteppedDown) && strings.Contains(cause.Error(), "too many")
+					if want := stepDown && slot > 0; asked != want {
+						t.Errorf("slot %d ended with %v", slot, cause)
+					}
+				}
+				if stepDown && took > lease/2 || !stepDown && took < time.Minute {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A crashed holder does not hold up a resize for longer than its lease.
+func TestResizeOverACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2)
+		a, b := s.process("a", 2), s.process("b", 2)
+		la, lb := a.hold(t.Context()), b.hold(t.Context())
+		if la.Slot() == 1 {
+			a.crash(la)
+		} else {
+			b.crash(lb)
+		}
+		begun := time.Now()
+		if err := s.process("operator", 1).Resize(t.Context(), 1, &semaphore.ResizeOptions{StepDown: true}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > lease+5*refresh {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A holder that is cut off, and whose slot an operator has revoked, may be at
+// work until its lease has run out.
+func TestResizeOverARevoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2)
+		a, b, operator := s.process("a", 2), s.process("b", 2), s.process("operator", 2)
+		for _, p := range []*process{a, b} {
+			l := p.hold(t.Context())
+			if l.Slot() != 1 {
+				continue
+			}
+			p.faults.SetBlackHole(true)
+			context.AfterFunc(l.Context(), func() { p.leave(l) })
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			if err := operator.client.Revoke(ctx, l.Name(), "it does not answer"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+		if s.holding() != 2 {
+			t.Fatalf("%d hold", s.holding())
+		}
+		if err := operator.Resize(t.Context(), 1, &semaphore.ResizeOptions{StepDown: true}); err != nil {
+			t.Error(err)
+		}
+		if s.holding() != 1 {
+			t.Errorf("%d hold after the resize", s.holding())
+		}
+	})
+}
+
+// The slot is granted before the shrink, and the number of slots read after it:
+// the holder-to-be is not admitted, and the resize does not return before it
+// has left.
+func TestShrinkMeetsAnAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2)
+		p, operator := s.process("p", 2), s.process("operator", 2)
+		for _, l := range []*semaphore.Lease{operator.hold(t.Context()), operator.hold(t.Context())} {
+			if l.Slot() == 1 { // the one that goes is free
+				operator.release(l)
+			}
+		}
+		s.allow(1)
+		if n, stored, err := p.Slots(t.Context()); n != 2 || !stored || err != nil {
+			t.Fatal(n, err)
+		}
+		p.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpGet && c.Key == semaphore.SizeName(name) },
+			Fault: faultstore.Slow(time.Second, 0), // on its way there
+		})
+		ctx, stop := context.WithTimeout(t.Context(), lease)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() {
+			l, err := p.Acquire(ctx, nil)
+			if err == nil {
+				p.enter(l)
+			}
+			ended <- err
+		}()
+		time.Sleep(500 * time.Millisecond)
+		if st, err := operator.Status(t.Context()); err != nil || len(st.Held) != 2 {
+			t.Fatalf("the slot is not granted: %+v, %v", st, err)
+		}
+		if err := operator.Resize(ctx, 1, &semaphore.ResizeOptions{Wait: true}); err != nil {
+			t.Error(err)
+		}
+		st, err := operator.Status(t.Context())
+		if err != nil || len(st.Held) != 1 {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// The number goes up and down while processes that know nothing of it come and
+// go: from the return of a Resize that waits on, no more than its number hold.
+func TestResizeUnderContention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 5
+		s := newStage(t, 3)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 7 {
+			p := s.process(fmt.Sprintf("p%d", i), 1+i%most, func(o *tenure.Options) { o.LeaseDuration = 5 * time.Second })
+			p.faults.Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {
+				return faultstore.Slow(rand.N(60*time.Millisecond), rand.N(60*time.Millisecond))
+			}})
+			wg.Go(func() { p.work(ctx, time.Duration(i+1)*200*time.Millisecond) })
+		}
+		operator := s.process("operator", 3)
+		now := most
+		s.allow(most)
+		for i := range 60 {
+			next := 1 + rand.N(most)
+			if next > now {
+				s.allow(next)
+			}
+			o := &semaphore.ResizeOptions{Wait: i%2 == 0, StepDown: i%2 == 1}
+			patience, end := context.WithTimeout(ctx, time.Minute)
+			if err := operator.Resize(patience, next, o); err != nil {
+				t.Error(err)
+			}
+			end()
+			s.allow(next)
+			time.Sleep(rand.N(10 * time.Second))
+			if i > 0 && s.highest() < min(next, now) {
+				t.Logf("%d slots: at most %d held", next, s.highest())
+			}
+			now = next
+		}
+		stop()
+		wg.Wait()
+	})
+}

@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/fence"
+	"github.com/tenurelock/tenure/semaphore"
+)
+
+// Five processes want two slots: both are used, and never more.
+func TestAtMostNHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2)
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		var wg sync.WaitGroup
+		for i := range 5 {
+			p := s.process(fmt.Sprintf("p%d", i), 2)
+			wg.Go(func() { p.work(ctx, time.Duration(i+1)*300*time.Millisecond) })
+		}
+		wg.Wait()
+		if s.highest() != 2 {
+			t.Errorf("%d held at once, of 2 slots", s.highest())
+		}
+	})
+}
+
+// The same on a store that loses requests and replies, and is slow.
+func TestAtMostNHoldOnABadStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 3)
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		var wg sync.WaitGroup
+		for i := range 6 {
+			p := s.process(fmt.Sprintf("p%d", i), 3)
+			p.faults.Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {
+				switch rand.N(20) {
+				case 0:
+					return faultstore.LoseReply()
+				case 1:
+					return faultstore.LoseRequest()
+				case 2:
+					return faultstore.Late(rand.N(20 * time.Second))
+				case 3:
+					return faultstore.BlackHole()
+				}
+				return faultstore.Slow(rand.N(200*time.Millisecond), rand.N(200*time.Millisecond))
+			}})
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					l, err := p.Acquire(ctx, &tenure.AcquireOptions{StoreTimeout: -1})
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Error(err)
+						}
+						return
+					}
+					p.enter(l)
+					select {
+					case <-time.After(rand.N(20 * time.Second)):
+					case <-l.Context().Done():
+					}
+					p.leave(l)
+					_ = l.Release(ctx) // it may be lost
+				}
+			})
+		}
+		wg.Wait()
+		if s.highest() != 3 {
+			t.Errorf("%d held at once, of 3 slots", s.highest())
+		}
+	})
+}
+
+// The slot of a holder that has crashed is free after its lease, for who waits
+// and for who tries.
+func TestCrashFreesTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2)
+		a, b, c, d := s.process("a", 2), s.process("b", 2), s.process("c", 2), s.process("d", 2)
+		la := a.hold(t.Context())
+		b.hold(t.Context())
+		if _, err := d.TryAcquire(t.Context(), nil); !errors.Is(err, semaphore.ErrFull) {
+			t.Fatal(err)
+		}
+		a.crash(la)
+		begun := time.Now()
+		lc := c.hold(t.Context())
+		if took := time.Since(begun); took < lease-5*time.Second || took > lease+3*refresh {
+			t.Errorf("the slot was taken after %v", took)
+		}
+		if lc.Slot() != la.Slot() || lc.Token() <= la.Token() {
+			t.Errorf("slot %d under token %d, after slot %d under token %d", lc.Slot(), lc.Token(), la.Slot(), la.Token())
+		}
+		c.crash(lc)
+		if _, err := d.TryAcquire(t.Context(), nil); !errors.Is(err, semaphore.ErrFull) {
+			t.Fatal(err)
+		}
+		time.Sleep(lease + time.Second)
+		l, err := d.TryAcquire(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.enter(l)
+		d.release(l)
+	})
+}
+
+// Who tries and gets none is told who has them.
+func TestTryAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2)
+		a, b := s.process("a", 2), s.process("b", 2)
+		l, err := a.TryAcquire(t.Context(), &tenure.AcquireOptions{Data: []byte("a's")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := b.TryAcquire(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other.Slot() == l.Slot() {
+			t.Errorf("both have slot %d", l.Slot())
+		}
+		for _, p := range []*process{a, b, s.process("c", 2)} {
+			_, err = p.TryAcquire(t.Context(), nil)
+			var full *semaphore.FullError
+			if !errors.As(err, &full) || !errors.Is(err, semaphore.ErrFull) || !errors.Is(err, tenure.ErrHeld) {
+				t.Fatal(err)
+			}
+			if full.Slots != 2 || len(full.Holders) != 2 || full.Holders[l.Slot()].Owner != "a" || full.Holders[other.Slot()].Owner != "b" {
+				t.Errorf("%s: %+v", p.owner, full)
+			}
+			if !strings.Contains(err.Error(), `try acquire slot of "x": all 2 slots are held: slot 0 by "`) {
+				t.Error(err)
+			}
+		}
+		st, err := b.Status(t.Context())
+		if err != nil || st.Slots != 2 || len(st.Held) != 2 || string(st.Held[l.Slot()].Data) != "a's" || st.Front != "" {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		if err := errors.Join(l.Release(t.Context()), other.Release(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The lease is the slot's: its name and token fence, and its data stays there.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 1)
+		p := s.process("p", 1)
+		var grant fence.Grant
+		for i := range 3 {
+			l, err := p.Acquire(t.Context(), &tenure.AcquireOptions{Data: fmt.Append(nil, i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			grant = l
+			if grant.Name() != "x:slot/0" || l.Slot() != 0 || l.Semaphore() != "x" || l.Slots() != 1 || grant.Token() != uint64(i+1) {
+				t.Errorf("%q slot %d of %q under token %d", l.Name(), l.Slot(), l.Semaphore(), l.Token())
+			}
+			if previous, ok := l.Previous(); ok != (i > 0) || ok && string(previous.Data) != fmt.Sprint(i-1) {
+				t.Errorf("previous %+v, %v", previous, ok)
+			}
+			if l.Remaining() <= 0 || l.Context().Err() != nil || l.Check() != nil {
+				t.Error("the lease is not good")
+			}
+			if err := errors.Join(l.Release(t.Context()), l.Release(t.Context())); err != nil {
+				t.Error(err)
+			}
+			if !errors.Is(l.Check(), tenure.ErrReleased) {
+				t.Error(l.Check())
+			}
+		}
+	})
+}
+
+var errWork = errors.New("work failed")
+
+// Run returns what work returns, and what became of the lease.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 1)
+		p := s.process("p", 1)
+		err := p.Run(t.Context(), nil, func(ctx context.Context, l *semaphore.Lease) error {
+			if inner, ok := tenure.FromContext(ctx); !ok || inner.Name() != l.Name() {
+				t.Error("the context knows nothing of the lease")
+			}
+			return errWork
+		})
+		if err != errWork { //nolint:errorlint // as it is
+			t.Error(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := p.Run(ctx, nil, func(ctx context.Context, _ *semaphore.Lease) error { <-ctx.Done(); return nil }); err != nil {
+			t.Error(err)
+		}
+		err = p.Run(t.Context(), nil, func(ctx context.Context, _ *semaphore.Lease) error {
+			p.faults.SetBlackHole(true)
+			defer p.faults.SetBlackHole(false)
+			<-ctx.Done()
+			return errWork
+		})
+		if !errors.Is(err, errWork) || !errors.Is(err, tenure.ErrLost) {
+			t.Error(err)
+		}
+		asked := make(chan error, 1)
+		err = p.Run(t.Context(), nil, func(ctx context.Context, l *semaphore.Lease) error {
+			go func() { asked <- s.process("operator", 1).client.StepDown(t.Context(), l.Name(), "why not") }()
+			<-ctx.Done()
+			return errWork
+		})
+		if !errors.Is(err, errWork) || !errors.Is(err, tenure.ErrSteppedDown) {
+			t.Error(err)
+		}
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+		func() {
+			defer func() {
+				if v := recover(); v != "work" {
+					t.Errorf("panic %v", v)
+				}
+			}()
+			_ = p.Run(t.Context(), nil, func(context.Context, *semaphore.Lease) error { panic("work") })
+		}()
+		p.release(p.hold(t.Context()))
+	})
+}

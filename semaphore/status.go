@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Status is what the records of a semaphore show.
+type Status struct {
+	Name string
+	// Slots is how many there are, 0 if none are stored: nobody has used it yet.
+	Slots int
+	// Held are the slots that show a holder that may be alive, in their order,
+	// those that are gone too, as long as their holders have not left.
+	Held []SlotStatus
+	// Front is the owner who waits at the front of the line, "" if nobody does
+	// that has waited for longer than a moment.
+	Front string
+}
+
+// SlotStatus is one slot.
+type SlotStatus struct {
+	Slot int
+	// Gone says that the slot was taken away under its holder.
+	Gone bool
+	tenure.Status
+}
+
+// Status reads who holds which slot. It costs a look at each of them. The looks
+// are made one after the other, or a few at a time, so a slot that changes hands
+// meanwhile can be missed.
+func (s *Semaphore) Status(ctx context.Context) (Status, error) {
+	st, err := s.status(ctx)
+	if err != nil {
+		return Status{}, &tenure.Error{Op: "status of", Key: s.name, Err: err}
+	}
+	return st, nil
+}
+
+func (s *Semaphore) status(ctx context.Context) (Status, error) {
+	out := Status{Name: s.name}
+	z, _, err := s.read(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Slots = z.Slots
+	line, err := s.client.Status(ctx, s.name+lineSuffix)
+	if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+		return out, err
+	}
+	if line.Held {
+		out.Front = line.Owner
+	}
+	for _, k := range s.lookAll(ctx, 0, z.Highest) {
+		if k.err != nil && !errors.Is(k.err, tenure.ErrUnreadable) {
+			return out, k.err
+		}
+		if k.status.Held {
+			out.Held = append(out.Held, SlotStatus{Slot: k.slot, Gone: k.slot >= z.Slots, Status: k.status})
+		}
+	}
+	return out, nil
+}
+
+// looked is what a look at a slot has shown.
+type looked struct {
+	slot   int
+	status tenure.Status
+	err    error
+}
+
+// look looks at the slots, at all of them at once.
+func (s *Semaphore) look(ctx context.Context, slots []int) []looked {
+	out := make([]looked, len(slots))
+	var wg sync.WaitGroup
+	for i, slot := range slots {
+		wg.Go(func() {
+			st, err := s.client.Status(ctx, LockName(s.name, slot))
+			out[i] = looked{slot, st, err}
+			if err == nil {
+				s.sight.looked(slot)
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// lookAll looks at the slots from one to another, a few at a time.
+func (s *Semaphore) lookAll(ctx context.Context, from, to int) []looked {
+	var out []looked
+	for ; from < to; from += atOnce {
+		var slots []int
+		for slot := from; slot < min(to, from+atOnce); slot++ {
+			slots = append(slots, slot)
+		}
+		out = append(out, s.look(ctx, slots)...)
+	}
+	return out
+}
+
+func holderOf(slot int, st tenure.Status) Holder {
+	return Holder{Slot: slot, Owner: st.Owner, Token: st.Token, FreeIn: st.FreeIn}
+}
+
+// holders adds the slots that this process has itself, which it did not look
+// at, and puts them in order.
+func (s *Semaphore) holders(seen []Holder, n int) []Holder {
+	seen = append(seen, s.sight.own(n)...)
+	slices.SortFunc(seen, func(a, b Holder) int { return a.Slot - b.Slot })
+	return slices.DeleteFunc(slices.CompactFunc(seen, func(a, b Holder) bool { return a.Slot == b.Slot }),
+		func(h Holder) bool { return h.Slot >= n })
+}

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// waiter is one acquire, when it is its turn in this process.
+type waiter struct {
+	s       *Semaphore
+	options tenure.AcquireOptions
+	place   *place // in the line of all processes; nil before it has one
+	line    lineSight
+	chance  time.Time // when it may look at a slot from behind
+	passed  int       // how many slots it has looked at once
+	mute    time.Time // since when the store gives no answer; zero: it does
+}
+
+// wait makes rounds until it has a slot.
+func (w *waiter) wait(ctx context.Context) (*Lease, error) {
+	refresh := w.s.client.Options().RefreshPeriod
+	for {
+		l, err := w.round(ctx)
+		switch {
+		case l != nil:
+			return l, nil
+		case ctx.Err() != nil:
+			return nil, done(ctx)
+		case err != nil && w.hopeless(err):
+			return nil, err
+		case err == nil:
+			w.mute = time.Time{}
+		}
+		// A part of it is random, so that processes do not keep in step.
+		timer := time.NewTimer(refresh*9/10 + rand.N(refresh/5+1))
+		select {
+		case <-ctx.Done():
+		case <-w.s.sight.freed:
+		case <-w.place.arrived():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// hopeless says that the store need not be asked again.
+func (w *waiter) hopeless(err error) bool {
+	if errors.Is(err, tenure.ErrClosed) || errors.Is(err, tenure.ErrUnreadable) {
+		return true
+	}
+	if w.mute.IsZero() {
+		w.mute = time.Now()
+	}
+	patience := w.options.StoreTimeout
+	if patience == 0 {
+		patience = w.s.client.Options().LeaseDuration
+	}
+	return patience > 0 && time.Since(w.mute) >= patience
+}
+
+// round is one round of looks: at the line, and at some of the slots. Who is
+// behind another process looks at one slot, and not before it has waited for a
+// refresh period: who has just released a slot does not take it again before
+// those who wait have looked. The one look is there so that many free slots are
+// not left to one process to fill.
+func (w *waiter) round(ctx context.Context) (*Lease, error) {
+	s := w.s
+	refresh := s.client.Options().RefreshPeriod
+	behind := false
+	if !w.place.atFront() {
+		var err error
+		if behind, err = w.behind(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if behind {
+		w.stand(ctx)
+		switch now := time.Now(); {
+		case w.chance.IsZero():
+			w.chance = now.Add(refresh * 9 / 10)
+			return nil, nil
+		case now.Before(w.chance):
+			return nil, nil
+		default:
+			w.chance = now.Add(refresh * 9 / 10)
+		}
+	}
+	age := cached
+	switch {
+	case behind:
+		age = lineAge(s.client)
+	case w.passed > 0 || w.place.atFront():
+		age = refresh / 2
+	}
+	z, err := s.recent(ctx, age)
+	if err != nil {
+		return nil, err
+	}
+	slots := s.sight.order(z.Slots, refresh*3/4, behind)
+	switch {
+	case behind:
+		slots = slots[:min(1, len(slots))]
+	case w.passed >= z.Slots:
+		slots = slots[:min(s.options.Looks, len(slots))]
+	}
+	l, _, err := w.pass(ctx, slots, behind)
+	if l != nil || err != nil {
+		return l, err
+	}
+	if !behind {
+		w.passed = max(w.passed, z.Slots)
+	}
+	w.stand(ctx)
+	return nil, nil
+}
+
+// stand takes a place in the line, if it has none.
+func (w *waiter) stand(ctx context.Context) {
+	if w.place == nil && !w.s.stood.standsBack(w.s.client.Options().RefreshPeriod) {
+		w.place = w.s.stand(ctx)
+	}
+}
+
+// end leaves the line.
+func (w *waiter) end(ctx context.Context) {
+	if w.place != nil {
+		w.place.leave(ctx)
+	}
+}
+
+// atOnce is how many slots are looked at at the same time.
+const atOnce = 8
+
+// pass looks at the slots in their order, and takes the first one that is free.
+// Without one it returns who has them.
+//
+// The write that takes a free slot is the cheapest look there is, so the first
+// slot is not looked at before, unless it is likely to be held.
+func (w *waiter) pass(ctx context.Context, slots []int, held bool) (*Lease, []Holder, error) {
+	var holders []Holder
+	if len(slots) > 0 && !held && w.s.sight.fresh(slots[0]) {
+		l, holder, err := w.take(ctx, slots[0])
+		if l != nil || err != nil {
+			return l, nil, err
+		}
+		holders, slots = append(holders, holder), slots[1:]
+	}
+	for len(slots) > 0 {
+		n := min(atOnce, len(slots))
+		looks := w.s.look(ctx, slots[:n])
+		slots = slots[n:]
+		for _, k := range looks {
+			switch {
+			case errors.Is(k.err, tenure.ErrUnreadable):
+				holders = append(holders, Holder{Slot: k.slot})
+			case k.err != nil:
+				return nil, nil, k.err
+			case k.status.Held:
+				holders = append(holders, holderOf(k.slot, k.status))
+			default:
+				l, holder, err := w.take(ctx, k.slot)
+				if l != nil || err != nil {
+					return l, nil, err
+				}
+				holders = append(holders, holder)
+			}
+		}
+	}
+	return nil, holders, nil
+}
+
+// take takes a slot if it is free, and is still one. Otherwise it returns who
+// has it.
+func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
+	s := w.s
+	inner, err := s.client.TryAcquire(ctx, LockName(s.name, slot), &w.options)
+	s.sight.looked(slot)
+	var held *tenure.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, Holder{slot, held.Owner, held.Token, held.FreeIn}, nil
+	case errors.Is(err, tenure.ErrExpired), errors.Is(err, tenure.ErrUnreadable):
+		return nil, Holder{Slot: slot}, nil
+	case err != nil:
+		return nil, Holder{}, err
+	}
+	z, err := s.admit(ctx, inner)
+	switch {
+	case err != nil:
+		s.giveBack(ctx, inner)
+		return nil, Holder{}, err
+	case slot >= z.Slots, inner.Check() != nil:
+		// The slot is gone, or the lease has passed meanwhile.
+		s.giveBack(ctx, inner)
+		return nil, Holder{Slot: slot, Owner: inner.Owner(), Token: inner.Token()}, nil
+	}
+	l := &Lease{Lease: inner, s: s, slot: slot, slots: z.Slots}
+	s.sight.taken(slot, l)
+	return l, Holder{}, nil
+}
+
+// admit reads the number of slots that the holder of a slot goes by: after the
+// slot was granted, and from the store. That is what makes a change safe. Who
+// was granted a slot before the number was changed is in the slot's record by
+// then, where the one that changes it looks for it afterwards; who is granted
+// one later reads the new number.
+func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
+	refresh := s.client.Options().RefreshPeriod
+	for {
+		z, err := s.current(ctx)
+		switch {
+		case err == nil:
+			return z, nil
+		case ctx.Err() != nil:
+			return size{}, done(ctx)
+		case errors.Is(err, tenure.ErrClosed), errors.Is(err, tenure.ErrUnreadable):
+			return size{}, err
+		}
+		timer := time.NewTimer(refresh / 4)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return size{}, done(ctx)
+		case <-l.Context().Done():
+			timer.Stop()
+			return size{}, err
+		case <-timer.C:
+		}
+	}
+}
+
+// giveBack releases a lease that nobody works under. It waits for a moment, so
+// that the next one need not; who has no time goes on at once.
+func (s *Semaphore) giveBack(ctx context.Context, l *tenure.Lease) {
+	patience := s.client.Options().RequestTimeout
+	if ctx.Err() != nil {
+		patience = time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	_ = l.Release(ctx) // it goes on without us, or the record runs out by itself
+}
