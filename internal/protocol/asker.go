@@ -36,6 +36,7 @@ const (
 	Self             // it is to hand over to itself
 	Unusable         // the store failed: see Err
 	Abandoned        // given up from outside
+	Sessioned        // the lock is under a session that lives, and cannot be cut off alone
 )
 
 // Asker is the machine of who wants something from a holder: that it steps
@@ -47,6 +48,9 @@ const (
 // as it is taken over. To revoke is to reserve the lock for nobody: the holder
 // cannot renew any more, and when its lease has run out for certain the lock is
 // released. So nobody begins while it may still be at work.
+//
+// What is asked of the holder of a lock under a session is laid into the session's
+// record, and it is dead when the session is: that is closed first.
 type Asker struct {
 	t        Timing
 	env      Env
@@ -68,6 +72,12 @@ type Asker struct {
 	sent     time.Duration
 	retry    time.Duration
 	failures int
+
+	// Of a lock under a session:
+	met      bool   // that was looked at, since a write of unknown outcome at least
+	sign     string // of its life, when it was looked at first
+	full     bool   // there was no room for the request
+	fullFrom time.Duration
 
 	answer Answer
 	rec    driver.Record // that led to the answer
@@ -125,13 +135,16 @@ func (k *Asker) settle(a Answer, rec driver.Record, err error) {
 
 // waits says that it acts when the holder is dead, and not before.
 func (k *Asker) waits(rec driver.Record) bool {
-	return k.want.Kind == driver.Free || k.want.Kind == driver.Revoke && rec.State == driver.Reserved
+	return k.want.Kind == driver.Free || k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
 }
 
 // plan returns the next move and when it is due.
 func (k *Asker) plan() (Kind, time.Duration) {
 	if !k.looked || k.resolve {
 		return Look, k.retry
+	}
+	if u := k.sight.under(); u != nil {
+		return k.planTied(u)
 	}
 	rec, _ := k.sight.Record()
 	if !k.waits(rec) {
@@ -151,9 +164,13 @@ func (k *Asker) act(now time.Duration) *Request {
 	if k.out != nil || k.answer != NoAnswer {
 		return nil
 	}
+	if k.judgeSession(now); k.answer != NoAnswer {
+		return nil
+	}
 	kind, at := k.plan()
-	if dead, ok := k.sight.DeadAt(); ok && kind == Look && k.looked && !k.resolve && now >= dead {
-		kind, at = Free, max(dead, k.retry)
+	waits := kind == Look || kind == Peek && k.met
+	if dead, ok := k.sight.DeadAt(); ok && waits && k.looked && !k.resolve && now >= dead {
+		kind, at = k.lastMove(), max(dead, k.retry)
 	}
 	if now < at {
 		return nil
@@ -166,6 +183,8 @@ func (k *Asker) act(now time.Duration) *Request {
 	switch asked := k.want; {
 	case kind == Look:
 		r.Prev = driver.Record{}
+	case rec.Session != "" && kind != Free:
+		k.askSession(r, k.sight.under())
 	case kind == Ask:
 		r.Next = asking(rec, k.env.Fresh(), asked)
 	case k.waits(rec):
@@ -191,6 +210,8 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 		return k.first == life{rec.Token, rec.Sign(), rec.State}
 	case k.want.Kind == driver.Revoke && rec.State == driver.Reserved:
 		return true
+	case rec.Session != "":
+		return k.sight.under() != nil && k.first == life{rec.Token, rec.Sign(), rec.State}
 	}
 	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
@@ -199,8 +220,10 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 func (k *Asker) Reply(now time.Duration, r Result) Action {
 	out := k.out
 	k.out = nil
-	switch r.Outcome {
-	case Applied, Conflicted:
+	switch {
+	case out.OfSession():
+		k.replySession(now, out, r)
+	case r.Outcome == Applied, r.Outcome == Conflicted:
 		k.failures, k.mute, k.retry = 0, false, now
 		if out.Kind == Look {
 			k.resolve = false
@@ -232,7 +255,7 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 		k.first, k.token = seen, rec.Token
 	}
 	switch {
-	case rec.Session != "":
+	case rec.Session != "" && k.env.Session == nil:
 		k.settle(Foreign, rec, nil)
 	case k.laid(rec):
 		k.settle(Laid, rec, nil)
@@ -259,6 +282,9 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 		k.settle(Nobody, rec, nil)
 	case rec.Beat == "":
 		k.settle(Foreign, rec, nil)
+	case rec.Session != "" && seen != k.first:
+		k.settle(Changed, rec, nil) // the key was deleted, and its tokens began again
+	case rec.Session != "": // what its record shows will tell
 	case len(rec.Requests) > 0:
 		k.settle(Pending, rec, nil)
 	case k.want.Kind == driver.HandOver && k.want.To == rec.Owner:

@@ -5,7 +5,6 @@ package protocol
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -201,7 +200,7 @@ func (c *Contender) plan() (Kind, time.Duration) {
 	switch {
 	case c.ending && c.own != nil:
 		return Release, c.retry
-	case c.ending, c.resolve:
+	case c.ending, c.resolve, c.shown(rec):
 		return Look, c.retry
 	case c.own != nil:
 		return Takeover, c.retry
@@ -227,25 +226,17 @@ func (c *Contender) plan() (Kind, time.Duration) {
 	return Takeover, max(dead, c.retry)
 }
 
+// shown says that somebody who shares the sight has seen what this acquire wrote,
+// which it recognises by a look of its own. Under a session nothing else would end
+// the waiting: that vouches for what one of its acquires has written.
+func (c *Contender) shown(rec driver.Record) bool {
+	_, own := c.unknown.wrote(rec)
+	return own && c.own == nil && rec.State == driver.Held
+}
+
 // mine says that the lock is reserved for this contender's owner.
 func (c *Contender) mine(rec driver.Record) bool {
 	return rec.State == driver.Reserved && rec.Owner == c.want.Owner && rec.Owner != ""
-}
-
-// wish returns when to ask the holder to hand over to this contender, which is
-// preferred to it, and false if it is not to be asked. Leaders must not change
-// to and fro: the holder has led for a lease before it is asked, and it is not
-// asked twice within the pause.
-func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
-	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 ||
-		rec.Priority >= c.want.Priority || c.want.Try || c.want.UnlessAlive {
-		return 0, false
-	}
-	at := c.sight.Term() + c.t.Lease
-	if c.sight.wished {
-		at = max(at, c.sight.wish+c.want.PriorityPause)
-	}
-	return at, true
 }
 
 // act returns the request of the next move if it is due.
@@ -253,25 +244,28 @@ func (c *Contender) act(now time.Duration) *Request {
 	if c.out != nil || c.Over() {
 		return nil
 	}
+	c.begun = c.begun || c.sight.widowed(now)
 	if !c.ending && c.begun && !c.resolve && c.own == nil {
 		if c.judge(now); c.ending {
 			return c.act(now)
 		}
 	}
 	kind, at := c.plan()
-	if dead, ok := c.sight.DeadAt(); ok && !c.sight.Tied() && (kind == Look || kind == Ask) && !c.ending && !c.resolve && now >= dead {
-		kind, at = Takeover, max(dead, c.retry)
+	waits := kind == Look || kind == Ask || kind == Peek || kind == Inquire
+	rec, _ := c.sight.Record()
+	resolves := c.ending || c.resolve || c.shown(rec)
+	if dead, ok := c.sight.DeadAt(); ok && waits && !resolves && now >= dead {
+		kind, at = c.sight.lastMove(), max(dead, c.retry)
 	}
 	if now < at {
 		return nil
 	}
-	rec, _ := c.sight.Record()
 	r := &Request{Kind: kind, Key: c.want.Key}
 	switch kind {
 	case Peek, Close, Inquire:
 		c.askSession(r, c.sight.under(), now)
 	case Look:
-		if !c.ending && !c.resolve && !c.hinted {
+		if !resolves && !c.hinted {
 			r.Consistency = driver.Eventual
 		}
 		c.hinted = false
@@ -287,17 +281,12 @@ func (c *Contender) act(now time.Duration) *Request {
 		if Making(TokenStays) {
 			r.Next.Token = r.Prev.Token
 		}
-		r.Next.Prev = r.Prev.Tenure(driver.EndExpired)
+		r.Next.Prev = c.sight.ending(r.Prev)
 		if r.Next.Data == nil {
 			r.Next.Data = r.Prev.Data
 		}
 	case Ask:
-		r.Prev = rec
-		r.Next = asking(rec, c.env.Fresh(), driver.Request{
-			ID: c.env.Fresh(), Kind: driver.HandOver, By: c.want.Owner, To: c.want.Owner,
-			Reason: fmt.Sprintf("preferred: priority %d before %d", c.want.Priority, rec.Priority),
-		})
-		c.sight.wished, c.sight.wish = true, now
+		c.prefer(r, rec, now)
 	case Release:
 		r.Prev = *c.own
 		r.Next = freed(*c.own, c.env.Fresh(), driver.EndAbandoned, nil)
@@ -375,7 +364,7 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 	c.out = nil
 	switch r.Outcome {
 	case Applied, Conflicted:
-		if out.Kind.OfSession() {
+		if out.OfSession() {
 			c.answerSession(now, out, r)
 		} else {
 			c.answer(now, out, r)
@@ -467,7 +456,10 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 // bound says that what this acquire has written would be kept alive by a session
 // for as long as that lives, so that it cannot be given up before its outcome is
 // known.
-func (c *Contender) bound() bool { return c.want.Under != nil && !c.want.Under.over }
+func (c *Contender) bound() bool {
+	u := c.want.Under
+	return u != nil && !u.over && !u.quiet
+}
 
 // before returns the tenures before the one that a grant names as Prev: what
 // the attempt knew, or what its reply has shown.

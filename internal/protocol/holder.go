@@ -9,96 +9,6 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Grant is a lease as a contender hands it over: what stands in the record,
-// and since when it counts.
-type Grant struct {
-	Record driver.Record
-	// Sent is the instant before the granting write was sent. From it the
-	// lease is counted, never from the reply.
-	Sent time.Duration
-	// Former is the record before the grant, zero where there was none or
-	// where the reply that carried it was lost.
-	Former driver.Record
-	// Before are the tenures before the one that the record names as Prev, the
-	// newest first: those of which nobody else may have written anything.
-	Before []*driver.Tenure
-}
-
-// Past returns the tenures that the history may lack when this one is granted.
-func (g Grant) Past() []driver.Tenure {
-	prev := g.Record.Prev
-	if prev == nil {
-		return nil
-	}
-	past := []driver.Tenure{*prev}
-	switch prev.End {
-	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
-	default:
-		// Ended in an unclean way: perhaps before it had written of the one before.
-		for _, t := range g.Before {
-			past = append(past, *t)
-		}
-	}
-	return past
-}
-
-// Cause says why the right to act ended.
-type Cause int
-
-// The causes that the machine itself finds; Stopped is given from outside.
-const (
-	None       Cause = iota
-	Stopped          // asked to stop: released, closed, the caller's context
-	Expired          // the deadline passed without a confirmed heartbeat
-	Superseded       // the record is another holder's, or gone
-	Stalled          // the work showed no progress
-	Asked            // asked to stop by a request in the record
-)
-
-func (c Cause) String() string {
-	return [...]string{"none", "stopped", "expired", "superseded", "stalled", "asked"}[c]
-}
-
-// Note is something that people want to know. The protocol does not depend on
-// anybody reading it.
-type Note int
-
-// The notes of a holder.
-const (
-	NoteRenewed  Note = iota + 1 // a write was confirmed
-	NoteJeopardy                 // the last heartbeat failed and the deadline comes closer
-	NoteSafe                     // confirmed again after jeopardy
-	NoteEnded                    // the right to act ended: see Cause
-	NoteQuiet                    // the work outlasted the stop timeout; no more heartbeats
-	NoteOver                     // nothing will be sent any more: see Release
-)
-
-func (n Note) String() string {
-	return [...]string{"none", "renewed", "jeopardy", "safe", "ended", "quiet", "over"}[n]
-}
-
-// Action is what a machine wants done.
-type Action struct {
-	// Request is to be sent, nil for none. A machine never has two under way.
-	Request *Request
-	Notes   []Note
-}
-
-// Freed says what became of the record when the holder was done with it.
-type Freed int
-
-// How a record was left.
-const (
-	NotFreed  Freed = iota // not yet, or never tried
-	Released               // released by this holder
-	Gone                   // another holder's, or deleted
-	Uncertain              // the release stayed without an answer for too long
-)
-
-func (f Freed) String() string {
-	return [...]string{"not freed", "released", "gone", "uncertain"}[f]
-}
-
 // Holder is the machine of who holds a lease.
 //
 // It heartbeats by swapping the record from the last confirmed version; it
@@ -141,6 +51,9 @@ type Holder struct {
 	quietAt  time.Duration // when heartbeats stop, once the right to act has ended
 	quiet    bool
 	said     bool            // and the record says why
+	followed bool            // quiet because the session is, whose record says why
+	lapsed   bool            // quiet for a lease, while a session keeps the record alive: to be released
+	waits    bool            // done, and left to the closing of the session
 	asked    *driver.Request // the first that was found in the record
 	answered []string        // of a session's requests: their ids
 	unwanted bool            // nothing is done under it
@@ -221,18 +134,22 @@ func (h *Holder) Next() (time.Duration, bool) {
 			at, any = t, true
 		}
 	}
-	if !h.expired && !h.done {
+	if !h.expired && !h.done && h.watches() {
 		sooner(h.Deadline())
 	}
 	if h.cause == None && h.t.Progress > 0 && h.begun {
 		sooner(h.progress + h.t.Progress)
 	}
-	if h.cause != None && !h.quiet && !h.done {
+	if h.cause != None && !h.quiet && !h.done && !h.draws() {
 		sooner(h.quietAt)
+	}
+	if h.lapses() {
+		sooner(h.quietAt + h.t.Lease)
 	}
 	if h.out == nil {
 		switch {
-		case h.done:
+		case h.done && h.leaves():
+		case h.done, h.lapsed:
 			sooner(h.retry)
 		case h.quiet:
 			if !h.said {
@@ -351,6 +268,9 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 		h.unknown = h.unknown.add(out)
 		h.fail(now, r.Err, &a)
 	}
+	if h.under != nil && !h.over {
+		h.follow(now, &a) // what was under way held that up, and nothing else will step it
+	}
 	a.Request = h.request(now)
 	return a
 }
@@ -382,7 +302,16 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 		h.quiet, h.retry = true, now
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
-	if h.done && h.out == nil && now >= h.freeBy {
+	if h.lapses() && now >= h.quietAt+h.t.Lease {
+		h.lapsed, h.retry, h.failures = true, now, 0
+	}
+	switch {
+	case !h.done || h.out != nil:
+	case h.leaves():
+		h.waits = true
+	case h.waits: // the session does not close in time, or would tell it wrongly
+		h.waits, h.freeBy, h.retry = false, now+h.t.Lease, now
+	case now >= h.freeBy:
 		h.finish(Uncertain, a)
 	}
 }
@@ -479,7 +408,9 @@ func (h *Holder) request(now time.Duration) *Request {
 	}
 	kind := Heartbeat
 	switch {
-	case h.done:
+	case h.done && h.leaves():
+		return nil
+	case h.done, h.lapsed:
 		kind = Release
 	case h.quiet && h.said, !h.quiet && !h.wanted() && (!h.beats() || now < h.beat):
 		return nil

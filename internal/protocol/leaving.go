@@ -43,12 +43,15 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 		return
 	}
 	q := h.rec.Requests[0]
-	if q.Kind != driver.StepDown && q.Kind != driver.HandOver {
+	if !honoured(q.Kind) {
 		return // of a later version, perhaps; it stays in the record
 	}
 	h.asked = &q
 	h.end(now, Asked, a)
 }
+
+// honoured says whether holders end their tenure for a request of that kind.
+func honoured(k driver.RequestKind) bool { return k == driver.StepDown || k == driver.HandOver }
 
 // left returns the record as it is when the holder has gone: free, or kept for
 // whom it was asked to make way for.
@@ -66,12 +69,12 @@ func (h *Holder) left(version string) driver.Record {
 // why returns how the tenure ends, as others shall know it.
 func (h *Holder) why() driver.EndReason {
 	switch {
+	case h.unwanted:
+		return driver.EndAbandoned
 	case h.cause == Stalled:
 		return driver.EndStalled
 	case h.quiet:
 		return driver.EndStopTimeout
-	case h.unwanted:
-		return driver.EndAbandoned
 	case h.expired:
 		return driver.EndExpired
 	case h.asked != nil:

@@ -31,6 +31,10 @@ const (
 	OpenOverClosed     // the store lets a session be opened where one was closed
 	GhostsNeverAsked   // nobody asks a session whether it holds what is held in its name
 	ClosedWhileWorking // a session is closed while work goes on under it
+	NeverLapses        // a lock whose work outlasts its time stays held for as long as its session lives
+	FormerToken        // a request is honoured by a later tenure than it was meant for
+	SweptAlive         // a session is deleted that nobody has closed
+	SweptAtOnce        // a closed session is deleted while late writes of it may come
 )
 
 func (m Mistake) String() string {
@@ -42,6 +46,7 @@ func (m Mistake) String() string {
 		"lock taken before its session is closed", "session id used again", "lock under a session with a deadline of its own",
 		"only the deadline asked after, not the session", "lock claimed before the session is confirmed",
 		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
-		"session closed while work goes on",
+		"session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
+		"session deleted that was not closed", "session deleted at once",
 	}[m]
 }

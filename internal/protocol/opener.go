@@ -51,7 +51,7 @@ func (o *Opener) Granted() (Grant, bool) {
 }
 
 // Over says that nothing is sent any more, and why it ended without a session.
-func (o *Opener) Over() (error, bool) { return o.err, o.out == nil && (o.over || o.grant != nil) } //nolint:revive // the error is what it is about
+func (o *Opener) Over() (error, bool) { return o.err, o.out == nil && (o.over || o.grant != nil) }
 
 // Next returns the instant at which Step has something to do.
 func (o *Opener) Next() (time.Duration, bool) {

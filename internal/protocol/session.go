@@ -22,7 +22,6 @@ import (
 func NewTied(t Timing, env Env, g Grant, session *Holder) *Holder {
 	h := NewHolder(t, env, g)
 	h.under = session
-	h.said = true // its record says nothing of life
 	return h
 }
 
@@ -48,23 +47,71 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 		h.end(now, s.cause, a)
 		h.expired = h.expired || s.expired && !h.done
 	}
+	if s.quiet && !h.quiet && !h.done && !h.over {
+		h.quiet, h.said, h.followed = true, true, true
+		a.Notes = append(a.Notes, NoteQuiet)
+	}
 	switch {
 	case !s.over:
-		h.quiet = h.quiet || s.quiet
 		return false
 	case h.out != nil:
 		return false // what was sent tells how the record was left
+	case h.done && h.tells() && now < h.freeBy:
+		return false // nobody else can write that down, and who has come first is not overwritten
 	}
 	h.unknown = nil
 	h.finish(s.freed, a)
 	return true
 }
 
-// Ask ends the right to act by a request that came through the session.
+// watches says that the machine sees by itself when the deadline passes. One of
+// many under a session is told when the session's does: nothing wakes for each.
+func (h *Holder) watches() bool {
+	return h.under == nil || Making(DeadlineOfItsOwn) || Making(OnlyDeadline)
+}
+
+// draws says that the session, which has ended as well, goes quiet before it.
+func (h *Holder) draws() bool {
+	return !h.watches() && h.under.cause != None && h.under.quietAt <= h.quietAt
+}
+
+// leaves says that the closing of the session frees the lock, and tells how its
+// tenure ended, so that nothing is written of the lock alone: a session that holds
+// very many is closed by one write. It is not waited for when the work of another
+// lock outlasts its time.
+func (h *Holder) leaves() bool {
+	s := h.under
+	return s != nil && s.cause != None && !h.tells() && h.why() == s.why() && !Making(OnlyDeadline)
+}
+
+// tells says that the lock's own record has to show more than that it is free.
+func (h *Holder) tells() bool { return h.data > h.dataKept || h.asked != nil }
+
+// lapses says that the heartbeats of this lock would have stopped, while the
+// session's go on.
+//
+// An ordinary record would run out: others take the lock when they have seen its
+// beat stand for the lease. The session keeps this one alive for them, so that its
+// holder waits for the lease in their stead, and releases it then. That is no
+// earlier: they would count from the last beat, which was sent before the end of
+// the right to act; it counts from the end of that itself. Nobody who asks Check
+// is at work any more, as Check has failed all the time since; and neither wait
+// protects from who does not ask. (The holder's clock may step ahead where a
+// contender's does not: that shortens this wait alone, on which nothing else
+// rests.) It releases from the version that it wrote last, so that nothing of
+// another holder is overwritten, and none of its own late writes is applied.
+func (h *Holder) lapses() bool {
+	return h.under != nil && h.quiet && !h.followed && !h.done && !h.lapsed && !h.over && !Making(NeverLapses)
+}
+
+// Ask ends the right to act by a request that came through the session's record.
+// One for another tenure of the lock, or of a kind that no holder honours, changes
+// nothing.
 func (h *Holder) Ask(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
-	if h.asked == nil {
+	meant := q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken)
+	if h.asked == nil && !h.over && meant && honoured(q.Kind) {
 		h.asked = &q
 		h.end(now, Asked, &a)
 	}

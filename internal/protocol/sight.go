@@ -30,7 +30,7 @@ type Sight struct {
 	gone     time.Duration // before the request of a strong reply that showed no record
 	isGone   bool
 	doubt    bool          // a reply that proves nothing showed no record
-	inquired time.Duration // when the session was asked whether it holds this lock
+	inquired time.Duration // when the session may be asked again whether it holds this lock
 
 	// What acquires have written that were given up. No one reads it but by
 	// mistake.

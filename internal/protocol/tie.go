@@ -46,6 +46,55 @@ func (s *Sight) ended(at time.Duration) bool {
 	return s.known && s.found && s.rec.State == driver.Closed || s.isGone && s.gone >= at
 }
 
+// widowed says that the lock was seen under a session that is known by now to be
+// over, or to have shown no life for its lease. Then there is nothing to claim: the
+// first move is what the last one would be, so that each of the many locks of a
+// process that died costs a write.
+func (s *Sight) widowed(now time.Duration) bool {
+	u := s.under()
+	if u == nil {
+		return false
+	}
+	dead, alive := u.DeadAt()
+	return u.ended(s.term) || alive && !u.doubt && now >= dead
+}
+
+// lastMove returns what is to be done when the holder has shown no life for its
+// lease.
+func (s *Sight) lastMove() Kind {
+	u := s.under()
+	switch {
+	case u == nil, u.ended(s.term), Making(TakenBeforeClosed):
+		return Takeover
+	case u.doubt:
+		return Peek // it was not found, by a read that does not prove it
+	}
+	return Close
+}
+
+// ending returns the tenure of a record that is taken over, as it is remembered.
+// That of a lock under a session whose owner has closed it ended so, and then.
+func (s *Sight) ending(rec driver.Record) *driver.Tenure {
+	u := s.under()
+	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
+		return rec.Tenure(driver.EndExpired)
+	}
+	t := rec.Tenure(u.rec.End)
+	t.Until = u.rec.Until
+	return t
+}
+
+// waitingFor returns the request in a session's record that is for the holder of a
+// lock, nil if there is none.
+func waitingFor(session, lock driver.Record) *driver.Request {
+	for i, q := range session.Requests {
+		if honoured(q.Kind) && q.Lock == lock.Key && (q.Token == 0 || q.Token == lock.Token) {
+			return &session.Requests[i]
+		}
+	}
+	return nil
+}
+
 // diesAt returns when the session of a tied lock counts as dead: now, if it has
 // ended; when nobody has seen it yet, hardly ever.
 func (s *Sight) diesAt() time.Duration {
@@ -87,14 +136,13 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 		return kind, max(at, c.retry)
 	}
 	sooner(Peek, u.NextLook())
-	if ask := max(c.sight.term+c.t.Lease, c.sight.inquired+inquiries*c.t.Lease); c.inquires(u) && ask < dead {
+	if ask := max(c.sight.term+c.t.Lease, c.sight.inquired); c.inquires(u) && ask < dead {
 		sooner(Inquire, ask)
 	}
-	if Making(TakenBeforeClosed) {
-		sooner(Takeover, dead)
-	} else {
-		sooner(Close, dead)
+	if wish, ok := c.wish(c.sight.rec); ok && wish < dead && waitingFor(u.rec, c.sight.rec) == nil && len(u.rec.Requests) < driver.MaxRequests {
+		sooner(Ask, wish)
 	}
+	sooner(c.sight.lastMove(), dead)
 	return kind, max(at, c.retry)
 }
 
@@ -125,7 +173,7 @@ func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
 	case Close:
 		r.Next = closed(u.rec, c.env.Fresh(), driver.EndExpired)
 	case Inquire:
-		c.sight.inquired = now
+		c.sight.inquired = now + inquiries*c.t.Lease
 		r.Next = asking(u.rec, c.env.Fresh(), driver.Request{
 			ID: c.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
 			Reason: "somebody waits for it",
@@ -139,7 +187,11 @@ func (c *Contender) answerSession(now time.Duration, out *Request, r Result) {
 	c.retry = now
 	u := c.env.Session(out.Key[len(driver.SessionPrefix):])
 	u.sawSession(c.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
-	if out.Kind == Inquire && r.Outcome == Conflicted {
+	switch {
+	case r.Outcome != Conflicted: // a heartbeat was quicker: nobody was asked
+	case out.Kind == Inquire:
 		c.sight.inquired = 0
+	case out.Kind == Ask:
+		c.sight.wished = false
 	}
 }

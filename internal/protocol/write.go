@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -26,17 +27,19 @@ const (
 	Peek                      // read the record of the session under which the lock is held
 	Close                     // swap a dead session to closed
 	Inquire                   // swap a session with the question whether it holds the lock
+	Forget                    // delete a session's record that has been closed for long
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "peek", "close", "inquire"}[k]
+	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "peek", "close", "inquire", "forget"}[k]
 }
 
 // Reads says that the request changes nothing.
 func (k Kind) Reads() bool { return k == Look || k == Peek }
 
-// OfSession says that the request is about a session's record.
-func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire }
+// OfSession says that requests of the kind are always about a session's record. An
+// Ask, a Claim or a Heartbeat may be: see [Request.OfSession].
+func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire || k == Forget }
 
 // Request is one call of the store that a machine asks for. The machine waits
 // for its Result, or for the shell to say that the outcome is unknown.
@@ -46,8 +49,11 @@ type Request struct {
 	Kind        Kind
 	Key         string
 	Consistency driver.Consistency // of a Look or Peek
-	Prev, Next  driver.Record      // of a swap; of a Claim Next alone
+	Prev, Next  driver.Record      // of a swap; of a Claim Next alone, of a Forget Prev
 }
+
+// OfSession says that the request is about a session's record.
+func (r *Request) OfSession() bool { return strings.HasPrefix(r.Key, driver.SessionPrefix) }
 
 // Stamp writes the wall clock's time into the records that show it to people.
 // No decision reads it.
@@ -103,6 +109,8 @@ type Result struct {
 func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	var conflict *driver.ConflictError
 	switch {
+	case err == nil && kind == Forget:
+		return Result{Outcome: Applied}
 	case err == nil:
 		return Result{Outcome: Applied, Record: rec, Found: true, Former: former}
 	case kind.Reads() && errors.Is(err, driver.ErrNotFound):

@@ -78,7 +78,7 @@ func (m *machine) wishes() {
 	p.wish = now
 }
 
-var answers = [...]string{"none", "laid", "done", "nobody", "changed", "pending", "foreign", "alive", "self", "unusable", "abandoned"}
+var answers = [...]string{"none", "laid", "done", "nobody", "changed", "pending", "foreign", "alive", "self", "unusable", "abandoned", "under a session"}
 
 // told notes and judges what an asker was answered, once.
 func (m *machine) told() {
@@ -94,8 +94,9 @@ func (m *machine) told() {
 		l.keep(*before)
 	}
 	token := m.k.Token()
-	gone := token == 0 || l.tenures[token] != nil && l.tenures[token].end != ""
-	life := l.beats[token] > 1
+	t := l.tenures[token]
+	gone := token == 0 || t != nil && (t.end != "" || t.session != "" && l.sessionEnded(t.session))
+	life := l.beats[token] > 1 || t != nil && t.session != "" && l.sessionBeats(t.session) > 1
 	id := ""
 	if len(rec.Requests) > 0 {
 		id = rec.Requests[0].ID
@@ -113,11 +114,11 @@ func (m *machine) told() {
 	case protocol.Alive:
 		right = gone || life
 	case protocol.Self:
-		right = l.tenures[token] != nil && l.tenures[token].owner == m.want.To
+		right = t != nil && t.owner == m.want.To
 	case protocol.Unusable, protocol.Abandoned:
 		right = true
-	case protocol.Foreign:
-		right = rec.Session != ""
+	case protocol.Sessioned:
+		right = t != nil && t.session != "" && m.want.Kind == driver.Revoke
 	}
 	if !right {
 		l.fail("%s is answered %q: token %d, gone %v", m, answers[a], token, gone)
@@ -131,6 +132,11 @@ func (l *lock) asked(m *machine, was driver.Record) {
 	if len(was.Requests) > 0 {
 		l.fail("%s lays a second request on top of that of %s", m, was.Requests[0].By)
 	}
+	l.askedOf(m, q, was)
+}
+
+// askedOf judges what is asked of the holder that a lock's record shows.
+func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
 	if q.By != m.p.name {
 		l.fail("%s asks in the name of %s", m, q.By)
 	}

@@ -54,6 +54,8 @@ type judged struct {
 	unfit    bool // its check has failed once
 	expired  bool
 	deadline time.Duration // once expired
+
+	quietSince time.Duration
 }
 
 func newChecks() checks {
@@ -67,8 +69,11 @@ func newJudged() judged { return judged{applied: map[uint64]time.Duration{}} }
 
 // sent notes a write before it is sent.
 func (l *lock) sent(m *machine, r *protocol.Request) {
-	if _, used := l.written[r.Next.Version]; used && !protocol.Making(protocol.ReleaseKeepsVersion) {
+	if _, used := l.written[r.Next.Version]; used && r.Kind != protocol.Forget && !protocol.Making(protocol.ReleaseKeepsVersion) {
 		l.fail("%s sends version %s again", m, r.Next.Version)
+	}
+	if r.Kind == protocol.Forget {
+		return // nothing is written
 	}
 	if r.Kind == protocol.Takeover && l.firstTakeover == 0 {
 		l.firstTakeover = l.now
@@ -94,7 +99,7 @@ func (l *lock) sent(m *machine, r *protocol.Request) {
 			by.want.ID = p.Asked.ID
 		}
 	}
-	if m.k != nil {
+	if m.k != nil && by.want.ID != "" {
 		l.ids[m] = by.want.ID
 	}
 	l.written[r.Next.Version] = by
@@ -113,9 +118,7 @@ func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former d
 	if l.cfg.Trace != nil {
 		l.note("store: %v of %s: %s", r.Kind, m, shown(l.store.rec))
 	}
-	if r.Kind == protocol.Ask || r.Kind == protocol.Free {
-		l.tally.Asked++
-	}
+	l.counted(r)
 	if r.Kind == protocol.Takeover && !protocol.Readable(before) {
 		l.fail("%s takes over an unreadable record", m)
 	}
@@ -140,6 +143,12 @@ func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former d
 		m.applied[rec.Token] = max(m.applied[rec.Token], sent)
 	}
 	return rec, former, nil
+}
+
+func (l *lock) counted(r *protocol.Request) {
+	if r.Kind == protocol.Ask || r.Kind == protocol.Free {
+		l.tally.Asked++
+	}
 }
 
 // granted judges a grant at the instant at which its process believes in it.
@@ -217,7 +226,21 @@ func (l *lock) check() {
 	}
 }
 
+// checkLapse sees, where nothing fails, that the lock of work which does not stop
+// is free in time although its session lives on.
+func (l *lock) checkLapse(m *machine) {
+	_, over := m.h.Over()
+	if l.cfg.Faults || over || m.done || m.under == nil || !m.h.Quiet() || m.under.h.Cause() != protocol.None {
+		return
+	}
+	most := time.Duration(float64(l.t.Lease+4*l.t.RequestTimeout) / (1 - l.cfg.Skew))
+	if quiet := l.now - m.quietSince; quiet > most {
+		l.fail("%s is quiet for %v, and its session keeps the lock from others", m, quiet)
+	}
+}
+
 func (l *lock) checkLease(m *machine) {
+	l.checkLapse(m)
 	rec := m.h.Record()
 	latest := m.applied[rec.Token]
 	if m.under != nil {

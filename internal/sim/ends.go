@@ -14,28 +14,32 @@ import (
 
 // tenure is what the world knows of one, from what really happened.
 type tenure struct {
-	owner  string
-	end    driver.EndReason // empty while it goes on
-	asked  *driver.Request  // what ended it, or what it did not answer
-	prompt bool             // its work returns within a lease of being told
+	owner   string
+	session string           // that keeps it alive
+	end     driver.EndReason // empty while it goes on
+	asked   *driver.Request  // what ended it, or what it did not answer
+	prompt  bool             // its work returns within a lease of being told
 }
 
 // ending returns how the sender of a release or a quit leaves, by what it has
 // been through.
 func ending(m *machine, r *protocol.Request) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
-	if len(r.Prev.Requests) > 0 {
+	switch {
+	case m.h != nil && m.under != nil:
+		asked = m.h.Asked()
+	case len(r.Prev.Requests) > 0:
 		asked = &r.Prev.Requests[0]
 	}
 	switch {
 	case m.h == nil: // nobody ever believed in it
 		return driver.EndAbandoned, nil
+	case m.unwanted:
+		return driver.EndAbandoned, asked
 	case m.h.Cause() == protocol.Stalled:
 		return driver.EndStalled, asked
 	case m.h.Quiet():
 		return driver.EndStopTimeout, asked
-	case m.unwanted:
-		return driver.EndAbandoned, asked
 	case m.h.Expired():
 		return driver.EndExpired, asked
 	case asked == nil:
@@ -98,7 +102,7 @@ func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found b
 	if is.Owner != m.p.name || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{owner: m.p.name}
+	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session}
 	if !found {
 		return
 	}
@@ -109,6 +113,10 @@ func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found b
 	switch was.State {
 	case driver.Held:
 		before.end = driver.EndExpired
+		if s := l.sessions[driver.SessionPrefix+was.Session]; s != nil && s.closed != "" && is.Prev != nil &&
+			(s.found || is.Prev.End == s.closed) { // who finds no session any more cannot tell how it ended
+			before.end = s.closed
+		}
 		if was.End != "" {
 			before.end = was.End
 		}
@@ -151,6 +159,9 @@ func (l *lock) released(m *machine, r *protocol.Request, was driver.Record) {
 	by := l.written[r.Next.Version]
 	t.end, t.asked = by.end, by.asked
 	kept := t.end == driver.EndHandedOver
+	if q := t.asked; q != nil && q.Token != 0 && q.Token != was.Token {
+		l.fail("%s with token %d has ended for a request that is meant for token %d", m, was.Token, q.Token)
+	}
 	switch {
 	case is.Token != was.Token || was.State != driver.Held:
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
@@ -180,7 +191,11 @@ func (l *lock) freed(m *machine, r *protocol.Request, was driver.Record) {
 		l.remembers(m, is.Prev, is.Token)
 		return
 	}
-	l.stood(m, r, was)
+	if was.Session == "" {
+		l.stood(m, r, was)
+	} else if !l.sessionEnded(was.Session) {
+		l.fail("%s frees a lock under session %s, which is alive", m, was.Session)
+	}
 	for _, p := range l.procs {
 		if i := slices.IndexFunc(p.machines, func(h *machine) bool { return h.believes() && h.h.Record().Token == was.Token }); i >= 0 {
 			l.fail("%s frees the lock while %s holds it", m, p.machines[i])

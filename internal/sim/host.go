@@ -27,6 +27,7 @@ type host struct {
 
 	session *machine                   // the session of this process, nil if it has none
 	sights  map[string]*protocol.Sight // of sessions, by id
+	reaps   int
 }
 
 // sessionSight returns what the process has seen of a session.

@@ -15,10 +15,17 @@ import (
 func TestMistakesWithSessions(t *testing.T) {
 	sessions := func(c *Config) { c.Sessions = true }
 	rough := func(c *Config) { c.Sessions, c.Rough = true, true }
+	calm := func(c *Config) {
+		c.Sessions, c.Faults, c.Requests = true, false, true
+		c.Timing.Progress, c.Timing.StopTimeout = c.Timing.Lease/2, c.Timing.Lease/4
+		c.Length = 12 * c.Timing.Lease
+	}
+	asked := func(c *Config) { c.Sessions, c.Requests, c.Length = true, true, 12*c.Timing.Lease }
+	swept := func(c *Config) { c.Sessions, c.Rough, c.Length = true, true, 12*c.Timing.Lease }
 	long := func(c *Config) { c.Sessions, c.Length = true, 12*c.Timing.Lease }
 	for _, tt := range []mistakeTest{
 		{protocol.TakenBeforeClosed, sessions, 500, "which is alive"},
-		{protocol.SessionAgain, long, 2000, "which is alive"},
+		{protocol.SessionAgain, long, 500, "a second time"},
 		{protocol.DeadlineOfItsOwn, sessions, 500, "later than any applied write gives it"},
 		{protocol.OnlyDeadline, sessions, 2000, "both hold"},
 		{protocol.Unconfirmed, sessions, 500, "both hold"},
@@ -26,6 +33,10 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.OpenOverClosed, rough, 500, "changes a closed session"},
 		{protocol.GhostsNeverAsked, rough, 2000, "nobody holds"},
 		{protocol.ClosedWhileWorking, sessions, 500, "while work goes on"},
+		{protocol.NeverLapses, calm, 500, "keeps the lock from others"},
+		{protocol.FormerToken, asked, 2000, "is meant for token"},
+		{protocol.SweptAlive, sessions, 500, "deletes session"},
+		{protocol.SweptAtOnce, swept, 2000, "a second time"},
 	} {
 		t.Run(tt.mistake.String(), tt.find)
 	}

@@ -30,15 +30,15 @@ func TestMistakesInTheCore(t *testing.T) {
 	}
 	for _, tt := range []mistakeTest{
 		{protocol.LeaseFromReply, nil, 20, "later than any applied write gives it"},
-		{protocol.NoDrift, nil, 200, "both hold"},
+		{protocol.NoDrift, nil, 1000, "both hold"},
 		{protocol.ReleaseKeepsVersion, nil, 50, "changes a released record"},
 		{protocol.SeenFromRequest, nil, 500, "is early"},
 		{protocol.SeenFromRequest, slow, 500, "both hold"},
 		{protocol.HeartbeatRestores, freed, 5000, "changes a released record"},
-		{protocol.TokenStays, nil, 100, "is granted token"},
+		{protocol.TokenStays, nil, 1000, "is granted token"},
 		{protocol.VersionAlone, nil, 2000, "the stored token falls"},
 		{protocol.RequestOnAnything, nil, 50, "leaves requests in a record"},
-		{protocol.AdoptsVersions, nil, 50, "another acquire wrote"},
+		{protocol.AdoptsVersions, nil, 500, "another acquire wrote"},
 	} {
 		t.Run(tt.mistake.String(), tt.find)
 	}

@@ -37,8 +37,10 @@ type machine struct {
 	acquire int
 	o       *protocol.Opener // of a session
 	d       *protocol.Disclaimer
-	under   *machine // the session under which the lock is taken
-	ending  bool     // a session that has begun to close
+	g       *protocol.Reaper
+	under   *machine                 // the session under which the lock is taken
+	ending  bool                     // a session that has begun to close
+	kept    map[string]time.Duration // requests in a session's record that nobody knows of yet: since when
 	c       *protocol.Contender
 	h       *protocol.Holder
 	k       *protocol.Asker
@@ -139,8 +141,15 @@ func (p *process) reused() *machine {
 }
 
 func (m *machine) giveUp() {
+	if !m.p.l.final {
+		m.leave()
+	}
+}
+
+// leave ends an acquire, if that has not ended yet.
+func (m *machine) leave() {
 	l := m.p.l
-	if m.h != nil || m.left || l.final {
+	if m.h != nil || m.left {
 		return
 	}
 	l.note("%s gives up", m)
@@ -158,9 +167,7 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 	l := m.p.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
 	m.traceReply(number, res)
-	if m.o == nil && m.d == nil {
-		l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
-	}
+	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
 	m.unsure = m.unsure || res.Outcome == protocol.Unknown
 	res = l.misread(m, res)
 	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
@@ -178,6 +185,10 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 	}
 	if m.d != nil {
 		m.took(m.d.Reply(m.p.cont.at(l.now), res))
+		return
+	}
+	if m.g != nil {
+		m.took(m.g.Reply(m.p.cont.at(l.now), res))
 		return
 	}
 	now := m.p.cont.at(l.now)
@@ -206,7 +217,7 @@ func (m *machine) took(a protocol.Action) {
 	switch {
 	case m.k != nil:
 		m.told()
-	case m.d != nil:
+	case m.d != nil, m.g != nil:
 	case m.o != nil && m.h == nil:
 		if g, ok := m.o.Granted(); ok {
 			m.opened(g)
@@ -233,6 +244,7 @@ func (m *machine) took(a protocol.Action) {
 			}
 		case protocol.NoteQuiet:
 			m.traced(trace.Quiet, trace.Event{})
+			m.quietSince = l.now
 		}
 	}
 	if a.Request != nil {
@@ -267,6 +279,10 @@ func (m *machine) sleep() {
 		}
 	case m.d != nil:
 		if at, due = m.d.Next(); due {
+			at = p.cont.when(at, l.now)
+		}
+	case m.g != nil:
+		if at, due = m.g.Next(); due {
 			at = p.cont.when(at, l.now)
 		}
 	default:
@@ -313,6 +329,8 @@ func (m *machine) step() {
 		m.took(m.o.Step(m.p.cont.at(l.now)))
 	case m.d != nil:
 		m.took(m.d.Step(m.p.cont.at(l.now)))
+	case m.g != nil:
+		m.took(m.g.Step(m.p.cont.at(l.now)))
 	default:
 		m.took(m.c.Step(m.p.cont.at(l.now)))
 	}

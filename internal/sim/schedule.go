@@ -40,6 +40,6 @@ func Schedule(src Source) Config {
 	}
 	return Config{
 		Timing: t, Processes: minProcesses + src.Intn(3), Locks: 1 + src.Intn(8)/7, Length: time.Duration(1+src.Intn(6)) * t.Lease, Kept: t.Lease,
-		Events: minEvents, Faults: true, Rough: src.Intn(8) == 7, Requests: src.Intn(4) != 0,
+		Events: minEvents, Faults: true, Rough: src.Intn(8) == 7, Requests: src.Intn(4) != 0, Sessions: src.Intn(2) == 1,
 	}
 }

@@ -99,6 +99,8 @@ func (m *machine) tell() {
 	m.each(func(t *machine) {
 		if t.h != nil {
 			t.step()
+		} else if m.h.Cause() != protocol.None && t.c != nil {
+			t.leave() // no lock is to be had under it
 		}
 	})
 	freed, over := m.h.Over()
@@ -113,12 +115,41 @@ func (m *machine) tell() {
 		m.ending = true
 		m.closeWhenDone()
 	}
+	kept := map[string]time.Duration{}
 	for _, q := range m.h.Inbox() {
 		if q.Kind == driver.Confirm {
 			m.confirms(q)
+		} else if !m.delivers(q) {
+			since, seen := m.kept[q.ID]
+			if !seen {
+				since = m.clock()
+			}
+			if m.clock() < since+m.p.w.t.Lease {
+				kept[q.ID] = since
+				continue // it may have been granted, and not know it yet
+			}
 		}
 		m.h.Answered(q.ID)
 	}
+	m.kept = kept
+}
+
+// delivers hands a request to the lease that it is for, and says whether nobody
+// is to be waited for.
+func (m *machine) delivers(q driver.Request) bool {
+	done := true
+	m.each(func(t *machine) {
+		switch {
+		case t.p.l.key != q.Lock || t.left:
+		case t.h == nil:
+			done = false
+		default:
+			m.p.w.tally.Delivered++
+			t.took(t.h.Ask(t.clock(), q))
+			done = true
+		}
+	})
+	return done
 }
 
 // confirms answers the question whether the session holds a lock.
@@ -153,53 +184,17 @@ func (m *machine) mine(rec driver.Record) bool {
 	return mine
 }
 
-// applySession has the store carry out a request about a session's record, and
-// judges what it did.
-func (l *lock) applySession(m *machine, r *protocol.Request, behind int) (rec, former driver.Record, err error) {
-	s := l.sessions[r.Key]
-	if s == nil {
-		s = &store{key: r.Key}
-		l.sessions[r.Key] = s
-	}
-	was, found := s.rec, s.found
-	rec, former, err = s.do(r, behind)
-	if r.Kind.Reads() || err != nil {
-		return rec, former, err
-	}
-	l.note("store: %v of %s: %s %s %s", r.Kind, m, r.Key, s.rec.State, s.rec.Version)
-	own := l.written[r.Next.Version].by == m && (m.o != nil)
-	switch {
-	case found && was.State == driver.Closed:
-		l.fail("%v of %s changes a closed session", r.Kind, m)
-	case r.Kind == protocol.Claim && found:
-		l.fail("%s opens session %s a second time", m, r.Key)
-	case s.rec.Beat != was.Beat && !own:
-		l.fail("%v of %s changes the beat of session %s", r.Kind, m, r.Key)
-	case r.Kind == protocol.Release && m.epoch == m.p.epoch && m.works():
-		l.fail("%s closes its session while work goes on", m)
-	case r.Kind == protocol.Close:
-		least := time.Duration(float64(was.Lease)/(1+l.cfg.Skew)) - time.Microsecond
-		if stood := l.written[r.Next.Version].at - l.stored[was.Beat]; stood < least {
-			l.fail("%s closes session %s, whose beat has stood for %v", m, r.Key, stood)
-		}
-		l.tally.Closed++
-	}
-	if s.rec.State == driver.Closed && !l.final {
-		// It stays longer than any late write does, and is deleted then.
-		l.after(4*l.t.Lease, func() { *s = store{key: r.Key} })
-	}
-	if s.rec.Beat != was.Beat {
-		for _, other := range l.locks {
-			other.stored[s.rec.Beat] = l.now
-		}
-		m.applied[s.rec.Token] = max(m.applied[s.rec.Token], l.written[r.Next.Version].hold)
-	}
-	return rec, former, err
-}
-
 // sessionEnded says whether the session that a record names is closed, or was
 // never opened.
 func (w *World) sessionEnded(id string) bool {
 	s := w.sessions[driver.SessionPrefix+id]
 	return s == nil || !s.found || s.rec.State == driver.Closed
+}
+
+// sessionBeats returns how many signs of life of a session the store has seen.
+func (w *World) sessionBeats(id string) int {
+	if s := w.sessions[driver.SessionPrefix+id]; s != nil {
+		return s.beats
+	}
+	return 0
 }

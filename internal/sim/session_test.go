@@ -3,23 +3,36 @@
 
 package sim
 
-import (
-	"os"
-	"testing"
-)
+import "testing"
 
+// TestSessions: schedules whose locks are held under sessions, half of them, with
+// and without requests, and with nothing that fails.
 func TestSessions(t *testing.T) {
-	var ghosts, closed, opened int
-	for seed := range uint64(3000) {
-		shape := func(c *Config) { c.Sessions, c.Requests = true, false }
+	var sum Tally
+	for seed := range uint64(900) {
+		shape := func(c *Config) {
+			c.Sessions, c.Faults, c.Requests = true, seed%3 > 0, seed%3 < 2
+		}
 		tally, err := RunSeed(seed, shape, nil)
-		ghosts, closed, opened = ghosts+tally.Ghosts, closed+tally.Closed, opened+tally.Sessions
 		if err != nil {
-			tr := &Trace{}
-			_, err = RunSeed(seed, shape, tr)
-			os.WriteFile("/tmp/s6.txt", []byte(tr.Text(0)), 0o600)
+			told := &Trace{}
+			_, err = RunSeed(seed, shape, told)
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		sum.Sessions += tally.Sessions
+		sum.Closed += tally.Closed
+		sum.Ghosts += tally.Ghosts
+		sum.Swept += tally.Swept
+		sum.Carried += tally.Carried
+		sum.Delivered += tally.Delivered
 	}
-	t.Logf("%d sessions, %d closed by others, %d ghosts", opened, closed, ghosts)
+	t.Logf("%d sessions, %d closed by others, %d deleted; %d ghosts; %d requests, %d delivered",
+		sum.Sessions, sum.Closed, sum.Swept, sum.Ghosts, sum.Carried, sum.Delivered)
+	for what, n := range map[string]int{
+		"session": sum.Sessions, "close": sum.Closed, "ghost": sum.Ghosts, "deletion": sum.Swept, "request": sum.Carried, "delivery": sum.Delivered,
+	} {
+		if n < 1 {
+			t.Errorf("the schedules have no %s any more", what)
+		}
+	}
 }

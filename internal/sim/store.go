@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -18,6 +19,11 @@ type store struct {
 	found bool
 	older []driver.Record // before rec; no record came before the first
 	wrong Wrong
+
+	deleted bool             // once
+	closed  driver.EndReason // how a session was, which its record shows for a while only
+	since   time.Duration    // when it was
+	beats   int              // of a session
 }
 
 // get returns the record, or a state that it had back writes ago.
@@ -76,6 +82,18 @@ func (s *store) put(rec driver.Record) {
 	s.rec, s.found = rec.Clone(), true
 }
 
+func (s *store) remove(prev driver.Record) error {
+	switch {
+	case !s.found:
+		return nil
+	case s.rec.Version != prev.Version || s.rec.Token != prev.Token:
+		return s.conflict()
+	}
+	s.older = append(s.older, s.rec)
+	s.rec, s.found, s.deleted = driver.Record{}, false, true
+	return nil
+}
+
 func (s *store) conflict() error {
 	return &driver.ConflictError{Key: s.key, Current: s.rec.Clone(), Absent: !s.found}
 }
@@ -90,6 +108,8 @@ func (s *store) do(r *protocol.Request, back int) (rec, former driver.Record, er
 		rec, err = s.get(back)
 	case protocol.Claim:
 		rec, former, err = s.claim(r.Next)
+	case protocol.Forget:
+		err = s.remove(r.Prev)
 	default:
 		rec, err = s.swap(r.Prev, r.Next)
 	}

@@ -124,6 +124,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	if cfg.Sessions {
 		for _, h := range w.hosts {
 			w.after(w.upTo(w.t.Lease/4), h.keep)
+			w.after(w.upTo(4*w.t.Lease), h.sweep)
 		}
 	}
 	if cfg.Faults {

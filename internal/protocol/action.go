@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+// Cause says why the right to act ended.
+type Cause int
+
+// The causes that the machine itself finds; Stopped is given from outside.
+const (
+	None       Cause = iota
+	Stopped          // asked to stop: released, closed, the caller's context
+	Expired          // the deadline passed without a confirmed heartbeat
+	Superseded       // the record is another holder's, or gone
+	Stalled          // the work showed no progress
+	Asked            // asked to stop by a request in the record
+)
+
+func (c Cause) String() string {
+	return [...]string{"none", "stopped", "expired", "superseded", "stalled", "asked"}[c]
+}
+
+// Note is something that people want to know. The protocol does not depend on
+// anybody reading it.
+type Note int
+
+// The notes of a holder.
+const (
+	NoteRenewed  Note = iota + 1 // a write was confirmed
+	NoteJeopardy                 // the last heartbeat failed and the deadline comes closer
+	NoteSafe                     // confirmed again after jeopardy
+	NoteEnded                    // the right to act ended: see Cause
+	NoteQuiet                    // the work outlasted the stop timeout; no more heartbeats
+	NoteOver                     // nothing will be sent any more: see Release
+)
+
+func (n Note) String() string {
+	return [...]string{"none", "renewed", "jeopardy", "safe", "ended", "quiet", "over"}[n]
+}
+
+// Action is what a machine wants done.
+type Action struct {
+	// Request is to be sent, nil for none. A machine never has two under way.
+	Request *Request
+	Notes   []Note
+}
+
+// Freed says what became of the record when the holder was done with it.
+type Freed int
+
+// How a record was left.
+const (
+	NotFreed  Freed = iota // not yet, or never tried
+	Released               // released by this holder
+	Gone                   // another holder's, or deleted
+	Uncertain              // the release stayed without an answer for too long
+)
+
+func (f Freed) String() string {
+	return [...]string{"not freed", "released", "gone", "uncertain"}[f]
+}

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+var errFull = errors.New("the session's record has no room for another request")
+
+// planTied returns the next move of who asks for a lock under a session, and when
+// it is due.
+func (k *Asker) planTied(u *Sight) (Kind, time.Duration) {
+	dead, alive := u.DeadAt()
+	switch {
+	case k.met && u.ended(k.sight.term):
+		return Free, k.retry
+	case !k.met || !alive || u.doubt:
+		return Peek, k.retry
+	case honoured(k.want.Kind):
+		return Ask, k.retry
+	}
+	kind, at := Look, k.sight.NextLook()
+	if next := u.NextLook(); next <= at {
+		kind, at = Peek, next
+	}
+	if dead <= at {
+		kind, at = Close, dead
+	}
+	return kind, max(at, k.retry)
+}
+
+// lastMove returns what is to be done when the holder has shown no life for its
+// lease.
+func (k *Asker) lastMove() Kind {
+	if last := k.sight.lastMove(); last != Takeover {
+		return last
+	}
+	return Free
+}
+
+// askSession fills in a request about the session of the lock.
+func (k *Asker) askSession(r *Request, u *Sight) {
+	rec, _ := k.sight.Record()
+	r.Key, r.Prev = driver.SessionPrefix+rec.Session, u.rec
+	switch r.Kind {
+	case Peek:
+		r.Prev = driver.Record{}
+		if _, alive := u.DeadAt(); alive && k.met && !u.doubt {
+			r.Consistency = driver.Eventual
+		}
+	case Close:
+		r.Next = closed(u.rec, k.env.Fresh(), driver.EndExpired)
+	case Ask:
+		q := k.want
+		q.Lock, q.Token = rec.Key, rec.Token
+		r.Next = asking(u.rec, k.env.Fresh(), q)
+	}
+}
+
+// replySession takes the answer to a request about the session.
+func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
+	switch r.Outcome {
+	case Applied, Conflicted:
+		k.failures, k.mute, k.retry = 0, false, now
+		u := k.env.Session(out.Key[len(driver.SessionPrefix):])
+		u.sawSession(k.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
+		k.met = true
+	default:
+		if !out.Kind.Reads() && r.Outcome == Unknown {
+			k.tried, k.resolve, k.met = true, true, false // the records of both tell
+		}
+		k.fail(now, r.Err)
+	}
+}
+
+// judgeSession says what the session's record means for what is wanted of the
+// holder of the lock. Others share both sights, and may have seen more.
+func (k *Asker) judgeSession(now time.Duration) {
+	u := k.sight.under()
+	lock, found := k.sight.Record()
+	if u == nil || !k.met || k.resolve || !k.fits(lock, found) {
+		return
+	}
+	if u.found && (!u.rec.State.OfSession() || u.rec.Lease <= 0) {
+		k.settle(Unusable, u.rec, driver.ErrUnreadable)
+		return
+	}
+	asked := waitingFor(u.rec, lock)
+	dead, alive := u.DeadAt()
+	if k.sign == "" && alive {
+		k.sign = u.rec.Sign()
+	}
+	switch step := honoured(k.want.Kind); {
+	case u.ended(k.sight.term):
+		inOrder := u.found && u.rec.End != driver.EndExpired
+		if step || inOrder {
+			k.settle(Nobody, lock, nil)
+		}
+	case u.doubt || !alive:
+	case step && asked != nil && asked.ID == k.want.ID:
+		k.settle(Laid, lock, nil)
+	case step && asked != nil:
+		lock = lock.Clone()
+		lock.Requests = []driver.Request{*asked}
+		k.settle(Pending, lock, nil)
+	case k.want.Kind == driver.HandOver && k.want.To == lock.Owner:
+		k.settle(Self, lock, nil)
+	case step:
+		k.room(now, u.rec)
+	case k.want.Kind == driver.Free && u.rec.Sign() != k.sign:
+		k.settle(Alive, lock, nil)
+	case k.want.Kind == driver.Revoke && now < dead:
+		// To close a session that lives would free all of its locks at once.
+		k.settle(Sessioned, lock, nil)
+	}
+}
+
+// room waits until the session's record has room for the request: each of its
+// heartbeats makes some.
+func (k *Asker) room(now time.Duration, session driver.Record) {
+	was := k.full
+	if k.full = len(session.Requests) >= driver.MaxRequests; !k.full {
+		return
+	}
+	if !was {
+		k.fullFrom = now
+	}
+	d := min(k.t.Refresh, k.t.Lease/20)
+	k.met, k.retry = false, now+k.env.between(d/2, d)
+	if k.patience > 0 && now-k.fullFrom >= k.patience {
+		k.settle(Unusable, driver.Record{}, errFull)
+	}
+}

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// SawSession notes a reply about a session's record that was not asked for by a
+// contender: as Saw does for a lock's. Only a strong one proves that there is no
+// such session.
+func (s *Sight) SawSession(sent, now time.Duration, strong bool, rec driver.Record, found bool) {
+	s.sawSession(sent, now, strong, rec, found)
+}
+
+// Under returns what the process has seen of the session that keeps the lock
+// alive, nil if it is its own lease.
+func (s *Sight) Under() *Sight { return s.under() }
+
+// Left says that the work has returned, and that what is left to do is the
+// closing of the session, which frees the lock.
+func (h *Holder) Left() bool { return h.done && h.out == nil && h.leaves() }
+
+// Ended says whether the lock is held under a session that is over for certain.
+func (s *Sight) Ended() bool {
+	u := s.under()
+	return u != nil && u.ended(s.term)
+}

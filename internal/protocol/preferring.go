@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// wish returns when to ask the holder to hand over to this contender, which is
+// preferred to it, and false if it is not to be asked. Leaders must not change
+// to and fro: the holder has led for a lease before it is asked, and it is not
+// asked twice within the pause.
+func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
+	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 ||
+		rec.Priority >= c.want.Priority || c.want.Try || c.want.UnlessAlive {
+		return 0, false
+	}
+	at := c.sight.Term() + c.t.Lease
+	if c.sight.wished {
+		at = max(at, c.sight.wish+c.want.PriorityPause)
+	}
+	return at, true
+}
+
+// prefer fills in that request. A lock under a session is asked for through the
+// session's record, where the next heartbeat meets it.
+func (c *Contender) prefer(r *Request, rec driver.Record, now time.Duration) {
+	version := c.env.Fresh()
+	q := driver.Request{
+		ID: c.env.Fresh(), Kind: driver.HandOver, By: c.want.Owner, To: c.want.Owner,
+		Reason: fmt.Sprintf("preferred: priority %d before %d", c.want.Priority, rec.Priority),
+	}
+	r.Prev = rec
+	if u := c.sight.under(); u != nil {
+		q.Lock, q.Token = rec.Key, rec.Token
+		r.Key, r.Prev = u.rec.Key, u.rec
+	}
+	r.Next = asking(r.Prev, version, q)
+	c.sight.wished, c.sight.wish = true, now
+}

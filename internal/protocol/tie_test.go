@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// seeing returns an Env whose sights of sessions are kept in a map.
+func seeing(t Timing) (Env, map[string]*Sight) {
+	sights, env := map[string]*Sight{}, counting()
+	env.Session = func(id string) *Sight {
+		if sights[id] == nil {
+			sights[id] = NewSight(t, env)
+		}
+		return sights[id]
+	}
+	return env, sights
+}
+
+// TestDeadSessionCostsAWriteEach: the first move of who wants a lock that was seen
+// under a session is what the session's end calls for.
+func TestDeadSessionCostsAWriteEach(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	over := alive(timing, "s", "b")
+	over.State, over.End, over.Until = driver.Closed, driver.EndReleased, time.Unix(99, 0)
+	expired := over
+	expired.End, expired.Until = driver.EndExpired, time.Time{}
+	said := under(timing, "s", "v", 7)
+	said.End = driver.EndStalled
+	for _, tt := range []struct {
+		name  string
+		lock  driver.Record
+		saw   func(*Sight)
+		at    time.Duration
+		want  Kind
+		end   driver.EndReason
+		until bool
+	}{
+		{"closed by another", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, expired, true) }, 0, Takeover, driver.EndExpired, false},
+		{"closed by its owner", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, over, true) }, 0, Takeover, driver.EndReleased, true},
+		{"closed, and the lock says why", said, func(u *Sight) { u.Saw(0, 0, over, true) }, 0, Takeover, driver.EndStalled, true},
+		{"absent", under(timing, "s", "v", 7), func(u *Sight) { u.SawSession(1, 1, true, driver.Record{}, false) }, 1, Takeover, driver.EndExpired, false},
+		{"absent in a cheap read", under(timing, "s", "v", 7), func(u *Sight) { u.SawSession(1, 1, false, driver.Record{}, false) }, 1, Claim, "", false},
+		{"silent for its lease", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, alive(timing, "s", "b"), true) }, timing.Lease, Close, "", false},
+		{"silent for less", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, alive(timing, "s", "b"), true) }, timing.Lease - 1, Claim, "", false},
+		{"never seen", under(timing, "s", "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
+		{"no session", theirs(timing, "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
+	} {
+		for _, try := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				env, _ := seeing(timing)
+				sight := NewSight(timing, env)
+				sight.Saw(0, 0, tt.lock, true)
+				tt.saw(env.Session("s"))
+				c := NewContender(timing, env, Want{Key: "k", Owner: "us", Try: try}, sight)
+				if at, ok := c.Next(); !ok || at > tt.at {
+					t.Errorf("first move at %v, %v", at, ok)
+				}
+				r := c.Step(tt.at).Request
+				if r == nil || r.Kind != tt.want {
+					t.Fatalf("first move %+v, want %v", r, tt.want)
+				}
+				if r.Kind == Close {
+					if r.Key != driver.SessionPrefix+"s" || r.Next.End != driver.EndExpired {
+						t.Errorf("closes %+v", r.Next)
+					}
+					r = c.Reply(tt.at, found(r.Next)).Request
+					if r == nil || r.Kind != Takeover || r.Next.Prev.End != driver.EndExpired {
+						t.Fatalf("then %+v, want a takeover", r)
+					}
+				}
+				if tt.want != Takeover {
+					return
+				}
+				if p := r.Next.Prev; p.End != tt.end || p.Until.Equal(over.Until) != tt.until || p.Token != 7 {
+					t.Errorf("remembers %+v, want %q, until %v", p, tt.end, tt.until)
+				}
+				if c.Refused() != nil {
+					t.Errorf("refused: %+v", c.Refused())
+				}
+			})
+		}
+	}
+}
+
+// TestDoubtIsCleared: a session that a cheap read does not find is not closed and
+// not asked for anything, but looked at again by a read that proves something.
+func TestDoubtIsCleared(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	for _, kind := range []driver.RequestKind{driver.StepDown, driver.Free, ""} {
+		env, _ := seeing(timing)
+		sight, u := NewSight(timing, env), env.Session("s")
+		sight.Saw(0, 0, under(timing, "s", "v", 7), true)
+		u.Saw(0, 0, alive(timing, "s", "b"), true)
+		step := NewContender(timing, env, Want{Key: "k", Owner: "us", Behind: true}, sight).Step
+		if kind != "" {
+			k := NewAsker(timing, env, "k", driver.Request{Kind: kind}, 0, sight)
+			k.Step(0)
+			k.Reply(0, found(under(timing, "s", "v", 7)))
+			if k.Reply(0, found(alive(timing, "s", "b"))).Request != nil {
+				k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
+			}
+			step = k.Step
+		}
+		u.SawSession(timing.Lease, timing.Lease, false, driver.Record{}, false)
+		r := step(timing.Lease).Request
+		if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+			t.Errorf("%q: sends %+v", kind, r)
+		}
+	}
+}
+
+// TestWishThroughTheSession: who is preferred to the holder of a lock under a
+// session asks in the session's record, once in the pause, and never when the
+// holder was asked already.
+func TestWishThroughTheSession(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	mine := driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7}
+	former, other := mine, mine
+	former.Token, other.Lock = 6, "k2"
+	full := make([]driver.Request, driver.MaxRequests)
+	for _, tt := range []struct {
+		name     string
+		priority int
+		lies     []driver.Request
+		want     bool
+	}{
+		{"preferred", 1, nil, true},
+		{"not preferred", 0, nil, false},
+		{"asked already", 1, []driver.Request{mine}, false},
+		{"the former tenure was asked", 1, []driver.Request{former}, true},
+		{"another lock was asked for", 1, []driver.Request{other}, true},
+		{"no room", 1, full, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env, _ := seeing(timing)
+			sight := NewSight(timing, env)
+			want := Want{Key: "k", Owner: "us", Priority: tt.priority, PriorityPause: time.Hour, Behind: true}
+			c := NewContender(timing, env, want, sight)
+			lock := under(timing, "s", "v", 7)
+			sight.Saw(0, 0, lock, true)
+			now, beats, asked := time.Duration(0), 0, 0
+			session := alive(timing, "s", "b0")
+			session.Requests = tt.lies
+			for i := 0; now < 3*timing.Lease; i++ {
+				at, _ := c.Next()
+				now = max(now, at)
+				r := c.Step(now).Request
+				for r != nil {
+					switch r.Kind {
+					case Look:
+						r = c.Reply(now, found(lock)).Request
+					case Peek:
+						if now > time.Duration(beats)*timing.Heartbeat {
+							beats++
+							session.Version, session.Beat = string(rune('c'+beats)), string(rune('c'+beats))
+						}
+						r = c.Reply(now, found(session)).Request
+					case Ask:
+						if r.Key != session.Key || r.Next.Beat != r.Prev.Beat || r.Next.State != driver.Alive {
+							t.Fatalf("asks with %+v", r)
+						}
+						q := r.Next.Requests[len(r.Next.Requests)-1]
+						if q.Kind != driver.HandOver || q.To != "us" || q.Lock != "k" || q.Token != 7 {
+							t.Fatalf("asks %+v", q)
+						}
+						if asked++; asked == 1 { // a heartbeat was quicker
+							session.Version, session.Beat = "later", "later"
+							r = c.Reply(now, conflict(session)).Request
+							continue
+						}
+						r = c.Reply(now, found(r.Next)).Request
+					case Inquire:
+						r = c.Reply(now, found(r.Next)).Request
+					default:
+						t.Fatalf("sends %v", r.Kind)
+					}
+				}
+			}
+			if want := map[bool]int{true: 2, false: 0}[tt.want]; asked != want {
+				t.Errorf("asked %d times, want %d", asked, want)
+			}
+		})
+	}
+}
+
+// TestShownByAnother: what an acquire wrote, and does not know of, was seen by
+// another one of the process. It looks itself, and has the lock, whatever its
+// period of looking.
+func TestShownByAnother(t *testing.T) {
+	timing := Timing{Refresh: time.Hour}.WithDefaults()
+	env, _ := seeing(timing)
+	session := NewHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
+	sight := NewSight(timing, env)
+	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session}, sight)
+	claim := c.Step(0).Request
+	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
+	now, _ := c.Next()
+	if r := c.Step(now).Request; r == nil || r.Kind != Look {
+		t.Fatalf("want a look, got %+v", r)
+	}
+	c.Reply(now, found(theirs(timing, "v", 3))) // it is not there
+	sight.Saw(now+1, now+1, driver.Claimed(claim.Next, freed(theirs(timing, "v", 3), "w", driver.EndReleased, nil), true), true)
+	env.Session("s").Saw(now+1, now+1, alive(timing, "s", "b"), true)
+	at, ok := c.Next()
+	if !ok || at > now+timing.Lease {
+		t.Fatalf("next at %v, %v", at, ok)
+	}
+	r := c.Step(max(at, now+1)).Request
+	if r == nil || r.Kind != Look || r.Consistency != driver.Strong {
+		t.Fatalf("want a strong look, got %+v", r)
+	}
+	rec, _ := sight.Record()
+	c.Reply(max(at, now+1), found(rec))
+	if g, ok := c.Granted(); !ok || g.Record.Token != 4 {
+		t.Errorf("granted %v: %+v", ok, g.Record)
+	}
+}
