@@ -22,7 +22,7 @@ import (
 // the lock was granted until that lease was over, or the store's own error if
 // the store cannot be used, or gave no answer for StoreTimeout.
 func (c *Client) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
-	return c.acquire(ctx, "acquire", name, options, c.timing.Lease, false)
+	return c.acquire(ctx, "acquire", name, options, nil, false)
 }
 
 // TryAcquire takes the lock if that is possible without waiting for its
@@ -30,10 +30,14 @@ func (c *Client) Acquire(ctx context.Context, name string, options *AcquireOptio
 // it sees is remembered: called again after the lease of a dead holder it
 // takes that one's lock.
 func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
-	return c.acquire(ctx, "try acquire", name, options, 3*c.timing.RequestTimeout, true)
+	return c.acquire(ctx, "try acquire", name, options, nil, true)
 }
 
-func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, patience time.Duration, try bool) (*Lease, error) {
+func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, under *Session, try bool) (*Lease, error) {
+	patience := c.timing.Lease
+	if try {
+		patience = 3 * c.timing.RequestTimeout
+	}
 	o, err := options.copied(c.timing.Lease)
 	if err == nil {
 		err = checkName(name)
@@ -51,7 +55,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
-	a := k.join(o, protocol.Want{
+	a := k.join(o, under, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause,
@@ -71,6 +75,7 @@ type acquire struct {
 	entry
 	k       *contest
 	want    protocol.Want
+	under   *Session // that is to keep the lock alive; nil: it is its own lease
 	options AcquireOptions
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
@@ -116,9 +121,9 @@ func (a *acquire) sentAt(version string) time.Duration {
 }
 
 // join adds an acquire. One that waits for nobody acts at once; others queue.
-func (k *contest) join(options AcquireOptions, want protocol.Want) *acquire {
+func (k *contest) join(options AcquireOptions, under *Session, want protocol.Want) *acquire {
 	a := &acquire{
-		k: k, options: options, want: want, begun: k.c.clock.Contender(),
+		k: k, options: options, want: want, under: under, begun: k.c.clock.Contender(),
 		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
 	}
 	a.run = func(time.Duration) { a.do((*protocol.Contender).Step) }
@@ -129,6 +134,14 @@ func (k *contest) join(options AcquireOptions, want protocol.Want) *acquire {
 		a.settle(nil, ErrClosed)
 		a.end()
 		return a
+	}
+	if under != nil {
+		if err := under.admit(a); err != nil {
+			a.settle(nil, err)
+			a.end()
+			return a
+		}
+		want = a.want
 	}
 	if want.Try || want.UnlessAlive {
 		a.start() // it waits for no turn: what it waits for is a look
@@ -237,9 +250,15 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 	// A lease that is granted counts on the holder's clock, from before the
 	// request that this step may make.
 	before := c.clock.Holder()
+	if a.under != nil {
+		a.under.l.mu.Lock() // the machine reads the session's
+	}
 	act := step(a.con, c.clock.Contender())
+	if a.under != nil {
+		a.under.l.mu.Unlock()
+	}
 	if r := act.Request; r != nil {
-		if r.Kind != protocol.Look {
+		if !r.Kind.Reads() {
 			a.remember(r.Next.Version, before)
 		}
 		a.send(r)
@@ -288,16 +307,26 @@ func (a *acquire) won(g protocol.Grant) {
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
 		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+c.timing.Usable()-c.clock.Holder()),
+		Session: g.Record.Session,
 	})
-	l, open := c.newLease(g, a.options)
+	l, open := a.lease(g)
 	switch {
 	case a.settled || !open:
-		a.settle(nil, ErrClosed)
+		err := ErrClosed
+		if a.under != nil {
+			err = a.under.ended()
+		}
+		a.settle(nil, err)
 		l.discard()
 		a.note(g)
 	case l.Check() != nil:
-		// Paused between the request and now, until the lease was over.
-		a.settle(nil, ErrExpired)
+		// Paused between the request and now, until the lease was over; or the
+		// session has ended meanwhile.
+		err := ErrExpired
+		if a.under != nil {
+			err = a.under.ended()
+		}
+		a.settle(nil, err)
 		l.discard()
 		a.note(g)
 	default:
@@ -306,6 +335,15 @@ func (a *acquire) won(g protocol.Grant) {
 	a.unqueue()
 	a.k.notify()
 	a.end()
+}
+
+// lease makes the lease of a grant. It returns false if nobody may have it any
+// more.
+func (a *acquire) lease(g protocol.Grant) (l *Lease, open bool) {
+	if a.under != nil {
+		return a.under.newLease(g, a.options)
+	}
+	return a.k.c.newLease(g, a.options)
 }
 
 func (a *acquire) settle(l *Lease, err error) {
@@ -338,6 +376,9 @@ func (a *acquire) end() {
 		}
 	}
 	delete(a.k.acquires, a)
+	if a.under != nil {
+		delete(a.under.acquires, a)
+	}
 	a.k.c.looks.drop(&a.entry)
 	a.k.c.finished(nil)
 	a.k.leave()
@@ -375,7 +416,14 @@ func (a *acquire) tell() {
 
 func (a *acquire) send(r *protocol.Request) {
 	c := a.k.c
-	c.send(unhurried, r, a.reply)
+	c.send(unhurried, r, func(res protocol.Result) {
+		a.reply(res)
+		if r.Kind == protocol.Close && res.Outcome == protocol.Applied {
+			c.seeing.Lock()
+			defer c.seeing.Unlock()
+			c.reapLater(r.Key[len(driver.SessionPrefix):])
+		}
+	})
 }
 
 func (a *acquire) reply(res protocol.Result) {

@@ -123,7 +123,8 @@ func (c *Client) ReleaseDead(ctx context.Context, name, reason string) error {
 // who has watched that for the lease duration.
 //
 // It is for a holder that does not answer. One that does is better asked to
-// step down: it can end its work in order, and is quicker.
+// step down: it can end its work in order, and is quicker. A lock under a session
+// that is alive cannot be taken away alone: the error matches [ErrAlive].
 func (c *Client) Revoke(ctx context.Context, name, reason string) error {
 	return c.ask(ctx, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
 }
@@ -244,6 +245,8 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 		return &RequestedError{Request: *requestOf(&rec.Requests[0])}
 	case protocol.Foreign:
 		return refused("%w: %q", ErrForeign, rec.Owner)
+	case protocol.Sessioned:
+		return refused("%w: %q holds it under a session, and to end that would free all locks under it: ask it to step down", ErrAlive, rec.Owner)
 	case protocol.Alive:
 		return refused("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
 	case protocol.Self:

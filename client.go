@@ -38,6 +38,9 @@ type Client struct {
 	closing chan struct{} // closed when Close begins
 	gone    chan struct{} // closed when nothing is sent any more
 
+	seeing sync.Mutex // guards the contests, and what was seen; taken first
+	seen   sessionSights
+
 	mu       sync.Mutex // guards the fields below; taken last
 	closed   bool
 	leases   map[*Lease]struct{}
@@ -67,6 +70,8 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		closing:  make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),
 		leases: map[*Lease]struct{}{}, contests: map[string]*contest{}, idle: list.New(),
 	}
+	c.seen = sessionSights{t: c.timing, env: c.env, known: map[string]*protocol.Sight{}}
+	c.env.Session = c.seen.of
 	c.watcher, _ = store.(driver.Watcher)
 	if c.clock == nil {
 		c.clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
@@ -112,6 +117,11 @@ func (c *Client) Close(ctx context.Context) error {
 
 	for _, k := range contests {
 		k.close()
+	}
+	for _, l := range leases {
+		if l.heads != nil { // with the session its locks are freed by one write
+			l.stop(ErrClosed)
+		}
 	}
 	for _, l := range leases {
 		l.stop(ErrClosed)
@@ -168,10 +178,12 @@ func (c *Client) send(end time.Duration, r *protocol.Request, answer func(protoc
 		kind: r.Kind,
 		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
 			switch r.Kind {
-			case protocol.Look:
+			case protocol.Look, protocol.Peek:
 				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
 			case protocol.Claim:
 				rec, former, err = c.store.Claim(ctx, r.Next)
+			case protocol.Forget:
+				err = c.store.Delete(ctx, r.Prev)
 			default:
 				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
 				former = r.Prev

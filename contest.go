@@ -24,7 +24,7 @@ type contest struct {
 	look   entry // hints, and looks for observers when nobody waits
 	hinted atomic.Bool
 
-	mu        sync.Mutex // guards the fields below; taken before a lease's and the client's
+	mu        *sync.Mutex // the client's seeing; guards the fields below
 	sight     *protocol.Sight
 	queue     []*acquire // the first one acts
 	acquires  map[*acquire]struct{}
@@ -47,7 +47,7 @@ func (c *Client) contest(key string) (*contest, error) {
 	k := c.contests[key]
 	if k == nil {
 		k = &contest{
-			c: c, key: key, sight: protocol.NewSight(c.timing, c.env),
+			c: c, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
 			acquires: map[*acquire]struct{}{}, observers: map[*observer]struct{}{},
 		}
 		k.look.run = k.lookDue
@@ -107,6 +107,9 @@ func (k *contest) lookAt(at time.Duration) {
 // refresh period is.
 func (k *contest) nextLook() time.Duration {
 	next := k.sight.NextLook()
+	if u := k.sight.Under(); u != nil && !k.sight.Ended() {
+		next = min(next, u.NextLook())
+	}
 	if s := k.sighting(); s.known && !s.alive {
 		next = min(next, s.looked+min(k.c.timing.Refresh, k.c.timing.Lease/5))
 	}
@@ -152,13 +155,21 @@ func (k *contest) looked(sent time.Duration, res protocol.Result) {
 	c := k.c
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.looking = false
 	now := c.clock.Contender()
 	again := now + min(c.timing.Refresh, c.timing.Lease/20)
 	if k.fail(res.Err); res.Err == nil {
 		k.sight.Saw(sent, now, res.Record, res.Found)
+		if k.peeks(now) {
+			return // what the session shows says when to look again
+		}
 		again = k.nextLook()
 	}
+	k.lookedOn(again)
+}
+
+// lookedOn ends a look for observers. The caller holds the contest.
+func (k *contest) lookedOn(again time.Duration) {
+	k.looking = false
 	k.notify()
 	if len(k.observers) > 0 {
 		k.watch()
@@ -225,6 +236,12 @@ func (k *contest) sighting() sighting {
 		s.freeIn = max(0, dead-now)
 		s.alive = s.freeIn > 0 && s.rec.State == driver.Held
 		s.since = now - k.sight.Since()
+		if u := k.sight.Under(); u != nil {
+			s.since = now - u.Since()
+			if _, looked := u.Known(); !looked {
+				s.freeIn, s.since = 0, 0 // nobody can tell
+			}
+		}
 	}
 	return s
 }

@@ -21,6 +21,10 @@
 // [Client.TryAcquire] hand out the [Lease], and an [Election] campaigns again
 // and again.
 //
+// A [Session] keeps any number of locks of a process alive by one heartbeat. Package
+// semaphore has many holders of one name, package shard many leaders over many
+// workers.
+//
 // # Guarantees
 //
 // As long as no clock runs wrong by more than [Options.MaxClockDrift], at most

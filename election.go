@@ -16,6 +16,7 @@ import (
 // needs closing.
 type Election struct {
 	c       *Client
+	under   *Session // nil: the leader's lock is its own lease
 	name    string
 	options ElectionOptions
 }
@@ -44,7 +45,11 @@ type ElectionOptions struct {
 // Election returns the election of the given name. The name and the options
 // are checked when it is used.
 func (c *Client) Election(name string, options *ElectionOptions) *Election {
-	e := &Election{c: c, name: name}
+	return c.election(name, options, nil)
+}
+
+func (c *Client) election(name string, options *ElectionOptions, under *Session) *Election {
+	e := &Election{c: c, name: name, under: under}
 	if options != nil {
 		e.options = *options
 		if e.options.Data != nil {
@@ -69,10 +74,10 @@ func (e *Election) Name() string { return e.name }
 // error that matches the context's.
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	for {
-		l, err := e.c.Acquire(ctx, e.name, &AcquireOptions{
+		l, err := e.c.acquire(ctx, "acquire", e.name, &AcquireOptions{
 			Data: e.options.Data, StoreTimeout: -1, History: true, Attentive: true, Capacity: e.options.Capacity,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
-		})
+		}, e.under, false)
 		if errors.Is(err, ErrExpired) {
 			continue // paused while it was won
 		}

@@ -25,6 +25,10 @@ var (
 	// it.
 	ErrUnreadable = driver.ErrUnreadable
 
+	// ErrPermanent is matched by errors of the store that trying again does not
+	// mend: a table that is not there, say, or a permission that is missing.
+	ErrPermanent = driver.ErrPermanent
+
 	// ErrNoLeader is returned by [Election.Leader] when nobody leads.
 	ErrNoLeader = errors.New("no leader")
 )
@@ -55,6 +59,10 @@ var (
 	// ErrClosed is when the client was closed, and returned by all calls after
 	// [Client.Close].
 	ErrClosed = errors.New("client closed")
+
+	// ErrSessionClosed is when [Session.Close] was called, and matched by the errors
+	// of calls under a session that has ended for any reason.
+	ErrSessionClosed = errors.New("session closed")
 
 	// ErrStopTimeout is when the work had not returned [Options.StopTimeout]
 	// after it was told to stop. Heartbeats have ended, nothing was released,
@@ -174,10 +182,16 @@ type SupersededError struct {
 	// Request is the operator's act by which the lock was taken away, if that
 	// is what it was: see [Client.Revoke].
 	Request *Request
+	// Session is the id of the session, if it is that which was closed by
+	// somebody else, or is gone: who waited for one of its locks had seen no sign
+	// of its life for the lease.
+	Session string
 }
 
 func (e *SupersededError) Error() string {
 	switch {
+	case e.Session != "":
+		return fmt.Sprintf("lease superseded: somebody who had seen no life of session %s has closed it", e.Session)
 	case e.Request != nil:
 		return fmt.Sprintf("lease revoked by %q: %s", e.Request.By, e.Request.Reason)
 	case e.Token == 0:

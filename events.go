@@ -38,6 +38,11 @@ const (
 	EventLost EventKind = "lost"
 	// EventStopTimeout: the work did not return in time; the heartbeats ended.
 	EventStopTimeout EventKind = "stop_timeout"
+	// EventOpened: a session is open. Took is how long that took.
+	EventOpened EventKind = "opened"
+	// EventClosed: a session is closed, and with it all locks under it are free.
+	// Held is how long it was open.
+	EventClosed EventKind = "closed"
 	// EventBusy: a period of four lease durations has ended in which the holder
 	// used [Lease.Do], or before which it had. Busy is how long it was at work,
 	// of Held; Share is that as a share of its capacity: see [Lease.BusyShare].
@@ -56,11 +61,14 @@ const (
 
 // Event is something that happened to a lease or an acquire of this client.
 type Event struct {
-	Kind  EventKind
-	Lock  string
-	Owner string // who holds the lock, by this event
-	Token uint64
-	Time  time.Time // wall clock, for people
+	Kind EventKind
+	Lock string // empty if the event is a session's own
+	// Session is the id of the session that keeps the lock alive, or whose event
+	// it is; empty if the lock is its own lease.
+	Session string
+	Owner   string // who holds the lock, by this event
+	Token   uint64
+	Time    time.Time // wall clock, for people
 
 	Took       time.Duration // see the kind
 	Remaining  time.Duration
@@ -154,7 +162,13 @@ func (e *events) write(ev Event) {
 	if !e.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("lock", ev.Lock)}
+	var attrs []slog.Attr
+	if ev.Lock != "" || ev.Session == "" {
+		attrs = append(attrs, slog.String("lock", ev.Lock))
+	}
+	if ev.Session != "" {
+		attrs = append(attrs, slog.String("session", ev.Session))
+	}
 	add := func(name string, d time.Duration) {
 		if d != 0 {
 			attrs = append(attrs, slog.Duration(name, d))

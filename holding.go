@@ -5,6 +5,7 @@ package tenure
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -30,24 +31,44 @@ type leaseWait struct {
 // newLease returns the lease that was granted, and false if the client is
 // closed, so that it must be released again.
 func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
-	l := &Lease{
-		c: c, key: g.Record.Key, token: g.Record.Token, since: c.clock.Holder(),
-		former: previous(g, o.Data != nil), past: g.Past(), h: protocol.NewHolder(c.timing, c.env, g), over: make(chan struct{}),
+	l := c.leaseOf(g, o)
+	l.mu = new(sync.Mutex)
+	l.h = protocol.NewHolder(c.timing, c.env, g)
+	return l, l.begin(context.Background(), o.Attentive && !c.timing.Manual)
+}
+
+func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
+	return &Lease{
+		c: c, key: g.Record.Key, token: g.Record.Token, since: c.clock.Holder(), meter: newMeter(c.clock.Contender(), o.Capacity),
+		former: previous(g, o.Data != nil), past: g.Past(), over: make(chan struct{}),
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.Background(), leaseKey{}, l))
-	l.meter = newMeter(c.clock.Contender(), o.Capacity)
+}
+
+// begin begins a lease that lives no longer than ctx. It returns false if the
+// client is closed.
+func (l *Lease) begin(ctx context.Context, attentive bool) (open bool) {
+	open = l.prepare(ctx)
+	if l.under == nil {
+		l.limit.Store(int64(l.h.Deadline()))
+		l.c.deadlines.set(&l.deadline, l.h.Deadline())
+	}
+	l.do(l.h.Step)
+	if attentive {
+		l.attend()
+	}
+	return open
+}
+
+// prepare makes all that a lease needs before its machine is stepped.
+func (l *Lease) prepare(ctx context.Context) (open bool) {
+	c := l.c
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
 	l.report.run = l.reportBusy
 	l.hint.run = l.hinted
 	l.deadline.run = l.reachDeadline
 	l.beat.run = func(time.Duration) { l.do(l.h.Step) }
-	l.limit.Store(int64(l.h.Deadline()))
-	open = c.began(l)
-	c.deadlines.set(&l.deadline, l.h.Deadline())
-	l.do(l.h.Step)
-	if o.Attentive && !c.timing.Manual {
-		l.attend()
-	}
-	return l, open
+	l.limit.Store(unlimited)
+	return c.began(l)
 }
 
 func endedError(code int64) error {
@@ -67,10 +88,22 @@ func endedError(code int64) error {
 
 // free begins the release.
 func (l *Lease) free() {
+	if s := l.under; s != nil {
+		s.turn.Lock()
+		defer s.turn.Unlock()
+	}
 	l.end(endedReleased)
 	l.do(func(now time.Duration) protocol.Action {
 		l.stopFor(ErrReleased)
-		return l.h.Done(now)
+		if l.heads != nil {
+			return l.h.Stop(now) // closed when all work under it has returned
+		}
+		l.back()
+		a := l.h.Done(now)
+		if l.under != nil && l.left == nil {
+			l.left = make(chan struct{})
+		}
+		return a
 	})
 }
 
@@ -126,6 +159,9 @@ func (l *Lease) stopped() bool {
 
 func (l *Lease) superseded() error {
 	by, _ := l.h.By()
+	if by.State.OfSession() {
+		return &SupersededError{Session: by.Key[len(driver.SessionPrefix):], Released: by.State == driver.Closed}
+	}
 	err := &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
 	// How the record says that this tenure ended: itself, or what came after.
 	ended := by.Prev
@@ -154,7 +190,7 @@ func (l *Lease) reachDeadline(now time.Duration) {
 			break
 		}
 	}
-	l.cancel(ErrExpired)
+	l.cancelFor(ErrExpired)
 	l.c.beats.set(&l.beat, 0) // the machine learns it there
 }
 
@@ -165,7 +201,7 @@ func (l *Lease) end(code int64) {
 		if limit < 0 {
 			return
 		}
-		if now := int64(l.c.clock.Holder()); now >= limit {
+		if due := l.bound(); due == endedExpired || due >= 0 && int64(l.c.clock.Holder()) >= due {
 			code = endedExpired
 		}
 		if l.limit.CompareAndSwap(limit, code) {
@@ -186,6 +222,9 @@ func (l *Lease) do(step func(now time.Duration) protocol.Action) {
 		l.apply(now, l.h.Expire(now)) // Check, or a timer, was quicker
 	}
 	l.apply(now, step(now))
+	if l.under != nil {
+		l.under.closeIdle(now)
+	}
 }
 
 func (l *Lease) apply(now time.Duration, a protocol.Action) {
@@ -197,10 +236,20 @@ func (l *Lease) apply(now time.Duration, a protocol.Action) {
 		l.send(a.Request)
 	}
 	l.settle()
+	if l.left != nil && l.h.Left() {
+		select {
+		case <-l.left:
+		default:
+			close(l.left)
+		}
+	}
 	if at, ok := l.h.Next(); ok {
 		l.c.beats.set(&l.beat, at)
 	} else {
 		l.c.beats.drop(&l.beat)
+	}
+	if l.heads != nil {
+		l.heads.lead(now, a.Notes)
 	}
 }
 
@@ -209,6 +258,9 @@ func (l *Lease) apply(now time.Duration, a protocol.Action) {
 func (l *Lease) extend() {
 	if l.h.Expired() {
 		l.end(endedExpired)
+		return
+	}
+	if l.under != nil {
 		return
 	}
 	deadline := int64(l.h.Deadline())
@@ -222,6 +274,12 @@ func (l *Lease) extend() {
 
 func (l *Lease) note(n protocol.Note, now time.Duration) {
 	e := Event{Lock: l.key, Owner: l.Owner(), Token: l.token}
+	switch {
+	case l.heads != nil:
+		e.Lock, e.Token, e.Session = "", 0, l.heads.id
+	case l.under != nil:
+		e.Session = l.under.id
+	}
 	switch n {
 	case protocol.NoteRenewed, protocol.NoteSafe:
 		if l.h.Expired() {
@@ -257,7 +315,19 @@ func (l *Lease) note(n protocol.Note, now time.Duration) {
 		close(l.over)
 		l.c.looks.drop(&l.report)
 		l.finish()
+		if l.under != nil {
+			l.under.drop(l)
+		}
+		if l.heads != nil {
+			l.end(endedReleased)
+		}
 		l.c.released(l.key)
+	}
+	if l.heads != nil && e.Kind == EventReleased {
+		e.Kind = EventClosed
+	}
+	if l.under != nil && n == protocol.NoteRenewed {
+		e.Took = 0 // a write of the lock alone: the session's heartbeats are its own
 	}
 	if e.Kind != "" {
 		l.c.events.emit(e)
@@ -282,8 +352,25 @@ func (l *Lease) noteEnded() (EventKind, error) {
 	default:
 		kind = EventStopping
 	}
-	l.cancel(l.cause)
+	if u := l.under; u != nil && u.l.h.Cause() != protocol.None {
+		// It has ended with its session, whose context ends this one's. To end it
+		// here is to wait for all the others, under the mutex.
+		l.cause = u.l.cause
+	} else {
+		l.cancelFor(l.cause)
+	}
 	return kind, l.cause
+}
+
+// cancelFor cancels the context. That of a session ends those of all locks under
+// it, one by one: not under the mutex of its heartbeats, and not while others wait
+// for an agenda.
+func (l *Lease) cancelFor(cause error) {
+	if l.heads == nil {
+		l.cancel(cause)
+		return
+	}
+	l.c.requests.beside(func() { l.cancel(cause) })
 }
 
 // finish tells the client that it need not wait for this lease any longer.
@@ -311,7 +398,7 @@ func (l *Lease) settle() {
 	kept := l.waits[:0]
 	for _, w := range l.waits {
 		switch {
-		case l.h.DataKept() >= w.data && l.h.Sent() >= w.sent:
+		case l.h.DataKept() >= w.data && (w.sent == 0 || l.h.Sent() >= w.sent):
 			w.done <- nil
 		case ended:
 			err := endedError(l.limit.Load())

@@ -6,6 +6,7 @@ package tenure
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +28,11 @@ type Lease struct {
 	since  time.Duration   // on the holder's clock: when it was acquired
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	under  *Session // keeps the lock alive; nil if the lock is its own lease
+	heads  *Session // whose own record this is; nil in the lease of a lock
 
-	// limit is the deadline on the holder's clock, or one of the ended codes.
+	// limit is the deadline on the holder's clock, or one of the ended codes. For
+	// a lock under a session it is no instant but unlimited: the session's counts.
 	// Whoever finds the clock past it makes it endedExpired, for good: a
 	// heartbeat that is confirmed at the same moment cannot move it any more.
 	limit    atomic.Int64
@@ -40,14 +44,19 @@ type Lease struct {
 	report   entry // of how busy the holder is, on the agenda of looks
 	meter    *meter
 
-	mu       sync.Mutex // guards the fields below; never held across I/O
+	mu       *sync.Mutex // guards the fields below; one for a session and all under it; never held across I/O
 	h        *protocol.Holder
 	cause    error // why the context was cancelled
 	waits    []leaseWait
 	over     chan struct{} // closed when nothing is sent any more
 	unwatch  func()        // ends the watch for requests
 	finished bool          // over, or quiet: the client need not wait
+	returned bool          // under a session: the work has returned
+	left     chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
 }
+
+// unlimited is the limit of a lock under a session that is open.
+const unlimited = math.MaxInt64
 
 type leaseKey struct{}
 
@@ -102,6 +111,9 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, stop context.C
 // checkpoint can be written.
 func (l *Lease) Check() error {
 	limit := l.limit.Load()
+	if limit == unlimited {
+		limit = l.under.l.limit.Load()
+	}
 	if limit > 0 && int64(l.c.clock.Holder()) < limit {
 		return nil
 	}
@@ -109,6 +121,9 @@ func (l *Lease) Check() error {
 }
 
 func (l *Lease) checkEnded(limit int64) error {
+	if l.under != nil {
+		return l.checkUnder()
+	}
 	for limit > 0 {
 		// The clock was past this limit. If it has moved meanwhile, look again.
 		if l.limit.CompareAndSwap(limit, endedExpired) {
@@ -126,7 +141,7 @@ func (l *Lease) checkEnded(limit int64) error {
 // Remaining returns the time until the deadline, 0 when the right to act has
 // ended.
 func (l *Lease) Remaining() time.Duration {
-	limit := l.limit.Load()
+	limit := l.bound()
 	if limit <= 0 {
 		return 0
 	}
@@ -138,8 +153,15 @@ func (l *Lease) Remaining() time.Duration {
 func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
 
 // Renew sends a heartbeat now, and waits until one that was sent after the
-// call is confirmed. Until ctx ends, or the lease, it is tried again.
+// call is confirmed. Until ctx ends, or the lease, it is tried again. The
+// heartbeat of a lock under a session is the session's.
 func (l *Lease) Renew(ctx context.Context) error {
+	if l.under != nil {
+		if limit := l.limit.Load(); limit < 0 {
+			return wrap("renew", l.key, endedError(limit))
+		}
+		return l.under.Renew(ctx)
+	}
 	return l.await(ctx, "renew", func(now time.Duration) (leaseWait, protocol.Action) {
 		return leaseWait{sent: now}, l.h.Renew(now)
 	})
@@ -166,7 +188,7 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 	if err := ctx.Err(); err != nil {
 		return wrap(op, l.key, err)
 	}
-	if limit := l.limit.Load(); limit < 0 {
+	if limit := l.bound(); limit < 0 {
 		return wrap(op, l.key, endedError(limit))
 	}
 	w := leaseWait{done: make(chan error, 1)}
@@ -202,6 +224,9 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 // the work outlasted its heartbeats; whatever could be released is released
 // nevertheless. It matches [ErrUncertain] if no answer came: the record is
 // released, or runs out by itself. Releasing again returns the same.
+//
+// When the session of the lock is closing, Release does not wait: the lock is free
+// when the session is closed.
 func (l *Lease) Release(ctx context.Context) error {
 	l.free()
 	ended := ctx.Done()
@@ -210,6 +235,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 	select {
 	case <-l.over:
+	case <-l.left: // what is left to do is the session's
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrReleased) {
 			// A context of the lease's own, which this release has ended.

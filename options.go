@@ -200,7 +200,7 @@ func checkName(name string) error {
 	return checkText("lock name", name, driver.MaxNameLen)
 }
 
-func checkText(what, s string, most int) error { //nolint:unparam // the limits are equal by chance
+func checkText(what, s string, most int) error {
 	switch {
 	case len(s) > most:
 		return refused("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)

@@ -87,11 +87,33 @@ const (
 	// then: the claim was not applied, and is tried again a little later.
 	wantsRecord = "its bound of 50 ms is one for stores whose conflicts come with the record they failed on"
 	ranThere    = "it runs among the tests of the store itself"
+	sessionless = "it wants sessions, and the store keeps none"
 	restarts    = "it wants tokens that start again after a delete, and those of the store do not"
 )
 
 // restartingTests do not run on a remote store whose tokens outlive a delete.
 var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfterADeletion"}
+
+// sessionTests do not run on a remote store that keeps no sessions.
+var sessionTests = []string{
+	"TestSessionAndOwnLeaseContend",
+	"TestSessionChecksItsInput",
+	"TestSessionCostsOneWriteAHeartbeat",
+	"TestSessionElection",
+	"TestSessionEndsDuringAGrant",
+	"TestSessionEndsWithItsClient",
+	"TestSessionGhostIsReleased",
+	"TestSessionIsClosedWhenItsWorkHasReturned",
+	"TestSessionLosesAReply",
+	"TestSessionObserved",
+	"TestSessionReleasesInALoop",
+	"TestSessionRequests",
+	"TestSessionStalledLock",
+	"TestSessionStatuses",
+	"TestSessionStopTimeout",
+	"TestSessionSweep",
+	"TestSessionThatCrashed",
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -100,6 +122,11 @@ func TestMain(m *testing.M) {
 		if remote.tokensOutliveDelete {
 			for _, name := range restartingTests {
 				leftOut[name] = restarts
+			}
+		}
+		if remote.noSessions {
+			for _, name := range sessionTests {
+				leftOut[name] = sessionless
 			}
 		}
 		names := slices.Sorted(maps.Keys(leftOut))

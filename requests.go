@@ -95,6 +95,25 @@ func (r *requests) send(urgency time.Duration, q request) {
 	w.late = time.AfterFunc(deafFactor*r.timeout, func() { r.giveUp(w) })
 }
 
+// beside runs f beside, and has the client's end wait for it. After close it is run
+// here.
+func (r *requests) beside(f func()) {
+	r.mu.Lock()
+	closed := r.closed
+	if !closed {
+		r.wg.Add(1)
+	}
+	r.mu.Unlock()
+	if closed {
+		f()
+		return
+	}
+	go func() {
+		defer r.wg.Done()
+		f()
+	}()
+}
+
 // giveUp answers a request that has found no place in time. It was not sent;
 // whoever asks again does so with a fresh instant, from which a lease counts.
 func (r *requests) giveUp(w *waitingRequest) {

@@ -25,9 +25,14 @@ func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, 
 	if err != nil {
 		return err
 	}
+	return l.hold(ctx, work)
+}
+
+// hold runs work under the lease, and releases it.
+func (l *Lease) hold(ctx context.Context, work func(context.Context, *Lease) error) error {
 	lost, err := l.run(ctx, work)
 	if lost != nil && (err != nil || !errors.Is(lost, ErrSteppedDown)) {
-		return errors.Join(wrap("run", name, lost), err)
+		return errors.Join(wrap("run", l.key, lost), err)
 	}
 	return err
 }

@@ -51,6 +51,9 @@ type Status struct {
 	Unchanged, FreeIn time.Duration
 	// Previous is the tenure before, nil if there was none.
 	Previous *Previous
+	// Session is the id of the session under which the lock is held, empty if it
+	// is its own lease. Unchanged and FreeIn are those of the session then.
+	Session string
 }
 
 // What a record says, in [Status.State].
@@ -130,18 +133,10 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 			// All of the page is noted before the caller takes its time with it.
 			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
 			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			seen := make([]sighting, len(page.Records))
-			for i, rec := range page.Records {
-				if !protocol.Readable(rec) {
-					continue
-				}
-				k, err := c.contest(rec.Key)
-				if err != nil {
-					yield(Status{}, wrap("list", prefix, err))
-					return
-				}
-				seen[i] = k.saw(sent, rec, true)
-				k.leave()
+			seen, err := c.sawAll(ctx, sent, page.Records)
+			if err != nil {
+				yield(Status{}, wrap("list", prefix, err))
+				return
 			}
 			for i, rec := range page.Records {
 				if !protocol.Readable(rec) {
@@ -187,7 +182,14 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	if res.Found && !protocol.Readable(res.Record) {
 		return sighting{}, unreadable(res.Record)
 	}
-	return k.saw(sent, res.Record, res.Found), nil
+	s := k.saw(sent, res.Record, res.Found)
+	if id, open := k.openSession(); open {
+		if err := c.seeSessions(ctx, []string{id}); err != nil {
+			return sighting{}, err
+		}
+		s = k.seen()
+	}
+	return s, nil
 }
 
 // answered waits for the result of a read: until ctx ends, or the client does.
@@ -224,7 +226,7 @@ func (s sighting) status(name string) Status {
 	st := Status{
 		Name: name, State: string(r.State), Held: s.alive, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
 		Since: r.Since, Until: r.Until, Data: r.Data, Lease: r.Lease, Heartbeat: r.Heartbeat,
-		Previous: previousOf(r.Prev),
+		Previous: previousOf(r.Prev), Session: r.Session,
 	}
 	st.Priority, st.End, st.EndedBy = r.Priority, string(r.End), requestOf(r.Asked)
 	switch r.State {

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+func ExampleClient_OpenSession() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+
+	session, err := client.OpenSession(ctx, nil) // one heartbeat from here on
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, account := range []string{"account/1", "account/2", "account/3"} {
+		lease, err := session.Acquire(ctx, account, nil) // a Lease like any other
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() {
+			<-lease.Context().Done() // the work goes here; it returns when its context ends
+			_ = lease.Release(ctx)
+		}()
+	}
+	fmt.Println(session.Leases(), "locks, one heartbeat")
+	if err := session.Close(ctx); err != nil { // ends the work, waits for it, frees all by one write
+		log.Fatal(err)
+	}
+	fmt.Println("left:", session.Leases())
+
+	// Output:
+	// 3 locks, one heartbeat
+	// left: 0
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// sessionSights is what a client has seen of sessions, those of other processes
+// and its own, by their ids. It is guarded by the client's seeing.
+type sessionSights struct {
+	t     protocol.Timing
+	env   protocol.Env
+	known map[string]*protocol.Sight
+}
+
+// of returns the sight of a session, the same for all who ask.
+func (s *sessionSights) of(id string) *protocol.Sight {
+	u := s.known[id]
+	if u == nil {
+		if len(s.known) >= maxObserved {
+			s.thin()
+		}
+		u = protocol.NewSight(s.t, s.env)
+		s.known[id] = u
+	}
+	return u
+}
+
+// thin forgets the sessions that nobody has looked at for the longest time. Who
+// asks for one of them begins to watch it anew.
+func (s *sessionSights) thin() {
+	looked := func(id string) time.Duration {
+		at, _ := s.known[id].Known()
+		return at
+	}
+	ids := slices.SortedFunc(maps.Keys(s.known), func(a, b string) int { return cmp.Compare(looked(a), looked(b)) })
+	for _, id := range ids[:len(ids)/2] {
+		delete(s.known, id)
+	}
+}
+
+// peeks looks at the session of a lock for observers, if that is due, and returns
+// false if not. The caller holds the contest, and is told by lookedOn.
+func (k *contest) peeks(now time.Duration) bool {
+	c := k.c
+	u := k.sight.Under()
+	if u == nil || k.sight.Ended() || len(k.observers) == 0 {
+		return false
+	}
+	how := driver.Eventual
+	if _, known := u.Known(); !known {
+		how = driver.Strong
+	} else if u.NextLook() > now {
+		return false
+	}
+	rec, _ := k.sight.Record()
+	id, sent := rec.Session, c.clock.Contender()
+	c.send(unhurried, &protocol.Request{Kind: protocol.Peek, Key: driver.SessionPrefix + id, Consistency: how}, func(res protocol.Result) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		now := c.clock.Contender()
+		again := now + min(c.timing.Refresh, c.timing.Lease/20)
+		if k.fail(res.Err); res.Err == nil {
+			c.seen.of(id).SawSession(sent, now, how == driver.Strong, res.Record, res.Found)
+			again = k.nextLook()
+		}
+		k.lookedOn(again)
+	})
+	return true
+}
+
+// seeSessions reads sessions, so that it can be told whether the locks under
+// them are held. It waits as look does.
+func (c *Client) seeSessions(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = driver.SessionPrefix + id
+	}
+	sent := c.clock.Contender()
+	found, err := c.readAll(ctx, keys)
+	if err != nil {
+		return err
+	}
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	now := c.clock.Contender()
+	for i, f := range found {
+		switch {
+		case f.Err == nil:
+			c.seen.of(ids[i]).SawSession(sent, now, true, f.Record, true)
+		case isNotFound(f.Err):
+			c.seen.of(ids[i]).SawSession(sent, now, true, driver.Record{}, false)
+		default:
+			return f.Err
+		}
+	}
+	return nil
+}
+
+// openSession returns the id of the session of a lock that was seen under it, and
+// is not known to have ended.
+func (k *contest) openSession() (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	rec, _ := k.sight.Record()
+	return rec.Session, k.sight.Tied() && !k.sight.Ended()
+}
+
+// seen returns what was seen last.
+func (k *contest) seen() sighting {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sighting()
+}

@@ -1,0 +1,701 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// mustOpen opens a session.
+func (m *machine) mustOpen(o *tenure.SessionOptions) *tenure.Session {
+	m.t.Helper()
+	s, err := m.OpenSession(m.t.Context(), o)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+// mustTake acquires a lock under the session.
+func (m *machine) mustTake(s *tenure.Session, name string) *tenure.Lease {
+	m.t.Helper()
+	l, err := s.Acquire(m.t.Context(), name, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return l
+}
+
+// mustClose closes the session when all leases are released.
+func (m *machine) mustClose(s *tenure.Session, leases ...*tenure.Lease) {
+	m.t.Helper()
+	var all sync.WaitGroup
+	for _, l := range leases {
+		all.Go(func() {
+			<-l.Context().Done()
+			if err := l.Release(context.Background()); err != nil {
+				m.t.Errorf("release of %s: %v", l.Name(), err)
+			}
+		})
+	}
+	if err := s.Close(m.t.Context()); err != nil {
+		m.t.Error(err)
+	}
+	all.Wait()
+}
+
+// One write each heartbeat, however many locks.
+func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		s := a.mustOpen(&tenure.SessionOptions{Data: []byte("10.0.0.1")})
+		const locks = 300
+		leases := make([]*tenure.Lease, locks)
+		for i := range leases {
+			leases[i] = a.mustTake(s, fmt.Sprintf("lock-%d", i))
+		}
+		before, all := a.faults.Count(faultstore.OpHeartbeat), a.faults.Count()
+		const beats = 100
+		time.Sleep(beats * heartbeat)
+		if got := a.faults.Count(faultstore.OpHeartbeat) - before; got > beats+1 || got < beats-1 {
+			t.Errorf("%d writes in %d heartbeat periods with %d locks", got, beats, locks)
+		}
+		if got := a.faults.Count() - all; got > beats+1 {
+			t.Errorf("%d requests in %d heartbeat periods", got, beats)
+		}
+		for _, l := range leases {
+			if err := l.Check(); err != nil {
+				t.Fatal(err)
+			}
+			if l.Remaining() < usable(t)-heartbeat-requestTimeout {
+				t.Fatalf("%v of the lease remains", l.Remaining())
+			}
+		}
+		if got := s.Leases(); got != locks {
+			t.Errorf("%d locks are held, want %d", got, locks)
+		}
+		all = a.faults.Count()
+		a.mustClose(s, leases...)
+		if got := a.faults.Count() - all; got != 1 {
+			t.Errorf("closing the session cost %d requests, want 1", got)
+		}
+		b := w.machine("b")
+		begun := time.Now()
+		if l := b.mustAcquire("lock-7", nil); l.Token() != 2 || time.Since(begun) > 0 {
+			t.Errorf("token %d after %v", l.Token(), time.Since(begun))
+		}
+		if p, err := b.History(t.Context(), "lock-7"); err != nil || len(p) < 2 || p[1].End != tenure.EndReleased {
+			t.Errorf("history %+v, %v", p, err)
+		}
+	})
+}
+
+// A crashed process's locks are free when its session's lease has run out.
+func TestSessionThatCrashed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		var leases []*tenure.Lease
+		for i := range 3 {
+			leases = append(leases, a.mustTake(s, fmt.Sprintf("lock-%d", i)))
+		}
+		ended := make(chan time.Time, 3)
+		for _, l := range leases {
+			context.AfterFunc(l.Context(), func() { ended <- time.Now() })
+		}
+		time.Sleep(heartbeat + heartbeat/2)
+		a.crash()
+		begun := time.Now()
+		for i := range leases {
+			l := b.mustAcquire(fmt.Sprintf("lock-%d", i), nil)
+			if l.Token() != 2 {
+				t.Errorf("token %d", l.Token())
+			}
+			if took := time.Since(begun); took > lease+refresh {
+				t.Errorf("lock %d is taken after %v", i, took)
+			}
+		}
+		for range leases {
+			if at := <-ended; at.Sub(begun) > lease {
+				t.Errorf("a context ended after %v", at.Sub(begun))
+			}
+		}
+		for _, l := range leases {
+			if err := l.Check(); !errors.Is(err, tenure.ErrExpired) {
+				t.Errorf("check: %v", err)
+			}
+			if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrExpired) {
+				t.Errorf("cause: %v", cause)
+			}
+		}
+		if _, err := s.Acquire(t.Context(), "more", nil); !errors.Is(err, tenure.ErrSessionClosed) || !errors.Is(err, tenure.ErrExpired) {
+			t.Errorf("acquire under it: %v", err)
+		}
+		id := s.ID()
+		if rec := w.record(driver.SessionPrefix + id); rec.State != driver.Closed {
+			t.Errorf("the session is %s", rec.State)
+		}
+		for _, l := range leases {
+			_ = l.Release(t.Context())
+		}
+	})
+}
+
+// A lock of its own lease and one under a session wait for each other.
+func TestSessionAndOwnLeaseContend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "job")
+		if _, err := b.TryAcquire(t.Context(), "job", nil); !errors.Is(err, tenure.ErrHeld) {
+			t.Fatalf("try: %v", err)
+		}
+		got := make(chan *tenure.Lease)
+		go func() { got <- b.mustAcquire("job", nil) }()
+		time.Sleep(4 * lease)
+		select {
+		case <-got:
+			t.Fatal("acquired beside the session")
+		default:
+		}
+		a.mustRelease(l)
+		mine := <-got
+		if mine.Token() != 2 || mine.Session() != nil {
+			t.Errorf("token %d, session %v", mine.Token(), mine.Session())
+		}
+		go func() {
+			next, err := s.Acquire(t.Context(), "job", nil)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- next
+		}()
+		time.Sleep(2 * lease)
+		b.mustRelease(mine)
+		next := <-got
+		if next.Token() != 3 || next.Session() != s {
+			t.Errorf("token %d, session %v", next.Token(), next.Session())
+		}
+		a.mustClose(s, next)
+	})
+}
+
+// Who was granted a lock when its session had ended meanwhile does not have it.
+func TestSessionEndsDuringAGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		s := a.mustOpen(nil)
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{After: requestTimeout / 2})
+		failed := make(chan error)
+		go func() {
+			_, err := s.Acquire(t.Context(), "job", nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- s.Close(t.Context()) }()
+		if err := <-failed; !errors.Is(err, tenure.ErrSessionClosed) {
+			t.Errorf("acquire: %v", err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		b := w.machine("b")
+		b.mustAcquire("job", nil)
+	})
+}
+
+// The work under a session is awaited before its locks are free.
+func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "job")
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(t.Context()) }()
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrSessionClosed) {
+			t.Errorf("cause %v", cause)
+		}
+		time.Sleep(stopTimeout / 2)
+		if err := l.Check(); err != nil {
+			t.Errorf("check while it drains: %v", err)
+		}
+		if err := l.SetData(t.Context(), []byte("last")); err != nil {
+			t.Errorf("a last checkpoint: %v", err)
+		}
+		if rec := w.record(driver.SessionPrefix + s.ID()); rec.State != driver.Alive {
+			t.Errorf("the session is %s while work goes on", rec.State)
+		}
+		a.mustRelease(l)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		b := w.machine("b")
+		next := b.mustAcquire("job", nil)
+		if p, _ := next.Previous(); string(p.Data) != "last" || p.End != tenure.EndReleased {
+			t.Errorf("previous %+v", p)
+		}
+	})
+}
+
+// Work that does not stop is covered for the stop timeout, and no longer.
+func TestSessionStopTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "job")
+		begun := time.Now()
+		ctx, stop := context.WithTimeout(t.Context(), 10*lease)
+		defer stop()
+		if err := s.Close(ctx); !errors.Is(err, tenure.ErrUncertain) {
+			t.Errorf("close: %v", err)
+		}
+		if err := l.Check(); !errors.Is(err, tenure.ErrStopTimeout) {
+			t.Errorf("check: %v", err)
+		}
+		b.mustAcquire("job", nil)
+		if took := time.Since(begun); took < 10*lease {
+			t.Errorf("taken after %v", took)
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, tenure.ErrStopTimeout) && !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("release: %v", err)
+		}
+	})
+}
+
+// An election under a session is one of its locks.
+func TestSessionElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		led := make(chan error, 1)
+		go func() {
+			led <- s.Election("leader", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		leader, err := b.Election("leader", nil).Leader(t.Context())
+		if err != nil || leader.Owner != "a" {
+			t.Errorf("leader %+v, %v", leader, err)
+		}
+		st, err := b.Status(t.Context(), "leader")
+		if err != nil || !st.Held || st.Session != s.ID() || st.FreeIn <= 0 || st.FreeIn > lease {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-led; !errors.Is(err, context.Canceled) {
+			t.Errorf("election: %v", err)
+		}
+		if err := s.Election("leader", nil).Run(t.Context(), nil); !errors.Is(err, tenure.ErrSessionClosed) {
+			t.Errorf("election under a closed session: %v", err)
+		}
+		if st, err = b.Status(t.Context(), "leader"); err != nil || st.Held {
+			t.Errorf("status after the close %+v, %v", st, err)
+		}
+	})
+}
+
+// A client that is closed closes its sessions.
+func TestSessionEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "job")
+		go func() {
+			<-l.Context().Done()
+			_ = l.Release(context.WithoutCancel(t.Context()))
+		}()
+		if err := a.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrClosed) {
+			t.Errorf("cause %v", cause)
+		}
+		if rec := w.record(driver.SessionPrefix + s.ID()); rec.State != driver.Closed {
+			t.Errorf("the session is %s", rec.State)
+		}
+		if _, err := s.Acquire(t.Context(), "more", nil); !errors.Is(err, tenure.ErrClosed) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+}
+
+// The reply to the opening is lost: the session is open under another id, and the
+// first one keeps nobody waiting.
+func TestSessionLosesAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
+		s := a.mustOpen(nil)
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
+		l := a.mustTake(s, "job")
+		a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
+		time.Sleep(3 * lease)
+		if err := l.Check(); err != nil {
+			t.Error(err)
+		}
+		a.mustClose(s, l)
+	})
+}
+
+// A claim that comes when nobody waits for it any more is held in the name of a
+// session that lives. Who waits for the lock asks, and has it.
+func TestSessionGhostIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "job")
+		a.mustRelease(l)
+		claims := a.faults.Log()
+		for _, c := range claims {
+			if c.Op == faultstore.OpClaim && c.Call.Next.Key == "job" {
+				if _, err := a.faults.Replay(t.Context(), c.Call); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if rec := w.record("job"); rec.State != driver.Held || rec.Session != s.ID() {
+			t.Fatalf("no ghost: %+v", rec)
+		}
+		begun := time.Now()
+		got := b.mustAcquire("job", nil)
+		if took := time.Since(begun); took > 2*lease {
+			t.Errorf("the ghost's lock is free after %v", took)
+		}
+		if err := s.Check(); err != nil {
+			t.Errorf("the session: %v", err)
+		}
+		b.mustRelease(got)
+		a.mustClose(s)
+	})
+}
+
+// Who observes an election is told when the leader's session ends.
+func TestSessionObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "leader")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		seen := make(chan tenure.Leader, 100)
+		go func() {
+			defer close(seen)
+			for l, err := range b.Election("leader", nil).Observe(ctx) {
+				if err == nil {
+					seen <- l
+				}
+			}
+		}()
+		if got := <-seen; got.Owner != "a" {
+			t.Fatalf("leader %+v", got)
+		}
+		time.Sleep(3 * lease)
+		if len(seen) > 0 {
+			t.Fatalf("leader %+v", <-seen)
+		}
+		a.crash()
+		crashed := time.Now()
+		if got := <-seen; !got.None() {
+			t.Fatalf("leader %+v", got)
+		}
+		if took := time.Since(crashed); took > lease+refresh || took < lease-heartbeat-refresh {
+			t.Errorf("seen after %v", took)
+		}
+		stop()
+		_ = l.Release(ctx)
+	})
+}
+
+func TestSessionStatuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		var leases []*tenure.Lease
+		names := []string{"none", ""}
+		for i := range 20 {
+			name := fmt.Sprintf("lock-%d", i)
+			leases, names = append(leases, a.mustTake(s, name)), append(names, name)
+		}
+		own := b.mustAcquire("own", nil)
+		names = append(names, "own")
+		list, errs := b.Statuses(t.Context(), names)
+		if list[0].Held || errs[0] != nil || errs[1] == nil {
+			t.Errorf("%+v %v, %v", list[0], errs[0], errs[1])
+		}
+		for i, st := range list[2:] {
+			if errs[i+2] != nil || !st.Held || st.FreeIn <= 0 || st.FreeIn > lease || st.Token != 1 || st.Name != names[i+2] {
+				t.Errorf("%+v, %v", st, errs[i+2])
+			}
+			if want := names[i+2] != "own"; (st.Session == s.ID()) != want {
+				t.Errorf("%s: session %q", st.Name, st.Session)
+			}
+		}
+		a.crash()
+		time.Sleep(lease)
+		// What was seen of the session tells that it is dead: one write closes it, and
+		// then each lock costs one.
+		list, errs = b.Statuses(t.Context(), names[2:22])
+		for i, st := range list {
+			if errs[i] != nil || st.Held {
+				t.Errorf("%+v, %v", st, errs[i])
+			}
+		}
+		before := b.faults.Count()
+		for _, name := range names[2:22] {
+			if _, err := b.TryAcquire(t.Context(), name, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := b.faults.Count() - before; got > 21 {
+			t.Errorf("20 locks of a dead session cost %d requests, want 21", got)
+		}
+		for _, l := range leases {
+			_ = l.Release(t.Context())
+		}
+		b.mustRelease(own)
+	})
+}
+
+func TestSessionChecksItsInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		if _, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Data: make([]byte, driver.MaxSessionDataLen+1)}); err == nil {
+			t.Error("opened with too much data")
+		}
+		s := a.mustOpen(nil)
+		if err := s.SetData(t.Context(), make([]byte, driver.MaxSessionDataLen+1)); err == nil {
+			t.Error("too much data is laid down")
+		}
+		if err := s.SetData(t.Context(), []byte("new")); err != nil {
+			t.Error(err)
+		}
+		if rec := w.record(driver.SessionPrefix + s.ID()); string(rec.Data) != "new" {
+			t.Errorf("data %q", rec.Data)
+		}
+		if _, err := s.Acquire(t.Context(), "tenure/session/x", nil); err == nil {
+			t.Error("acquired a session's record")
+		}
+		if err := s.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if _, err := a.OpenSession(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("opened with a context that has ended: %v", err)
+		}
+		a.mustClose(s)
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("closed again: %v", err)
+		}
+		if err := s.Check(); err == nil {
+			t.Error("a closed session passes the check")
+		}
+	})
+}
+
+// A request to a lock travels in the session's record.
+func TestSessionRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		other := a.mustTake(s, "other")
+		l := a.mustTake(s, "job")
+		go func() {
+			<-l.Context().Done()
+			var stepped *tenure.StepDownError
+			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.Reason != "maintenance" || stepped.By != "b" {
+				t.Errorf("cause %v", cause)
+			}
+			if err := l.Check(); err != nil {
+				t.Errorf("check while it drains: %v", err)
+			}
+			_ = l.Release(context.WithoutCancel(t.Context()))
+		}()
+		begun := time.Now()
+		if err := b.StepDown(t.Context(), "job", "maintenance"); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > heartbeat+refresh {
+			t.Errorf("stepped down after %v", took)
+		}
+		if h, err := b.History(t.Context(), "job"); err != nil || h[0].End != tenure.EndSteppedDown || h[0].Request == nil || h[0].Request.Reason != "maintenance" {
+			t.Errorf("history %+v, %v", h, err)
+		}
+		if err := other.Check(); err != nil {
+			t.Errorf("the other lock: %v", err)
+		}
+
+		// A hand-over: reserved for b, that takes it at once.
+		l = a.mustTake(s, "job")
+		go func(l *tenure.Lease) {
+			<-l.Context().Done()
+			_ = l.Release(context.WithoutCancel(t.Context()))
+		}(l)
+		got := make(chan *tenure.Lease)
+		go func() { got <- b.mustAcquire("job", nil) }()
+		if err := b.Transfer(t.Context(), "job", "b", "to where it belongs"); err != nil {
+			t.Error(err)
+		}
+		mine := <-got
+		if p, _ := mine.Previous(); p.End != tenure.EndHandedOver {
+			t.Errorf("previous %+v", p)
+		}
+		b.mustRelease(mine)
+
+		// One that comes too late finds nobody, and one for a lock that is not held
+		// leaves the session alone.
+		if err := b.StepDown(t.Context(), "job", "again"); !errors.Is(err, tenure.ErrNotHeld) {
+			t.Errorf("step down of a free lock: %v", err)
+		}
+		if err := b.Revoke(t.Context(), "other", "by force"); !errors.Is(err, tenure.ErrAlive) {
+			t.Errorf("revoke under a living session: %v", err)
+		}
+		if err := other.Check(); err != nil {
+			t.Errorf("the other lock: %v", err)
+		}
+		time.Sleep(2 * heartbeat)
+		if rec := w.record(driver.SessionPrefix + s.ID()); len(rec.Requests) > 0 {
+			t.Errorf("requests stay in the record: %+v", rec.Requests)
+		}
+
+		// Of a dead session's lock it can be released.
+		a.crash()
+		if err := b.ReleaseDead(t.Context(), "other", "it is dead"); err != nil {
+			t.Error(err)
+		}
+		if st, err := b.Status(t.Context(), "other"); err != nil || st.Held || st.State != tenure.StateReleased {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		_ = other.Release(t.Context())
+	})
+}
+
+// Work that shows no progress loses its lock, and not its session.
+func TestSessionStalledLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = lease })
+		b := w.machine("b")
+		s := a.mustOpen(nil)
+		begun := time.Now()
+		l := a.mustTake(s, "job")
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrStalled) {
+			t.Errorf("cause %v", cause)
+		}
+		if err := l.Check(); !errors.Is(err, tenure.ErrStalled) {
+			t.Errorf("check: %v", err)
+		}
+		mine := b.mustAcquire("job", nil)
+		if took := time.Since(begun); took < 2*lease || took > 2*lease+2*refresh {
+			t.Errorf("taken after %v", took)
+		}
+		if p, _ := mine.Previous(); p.End != tenure.EndStalled {
+			t.Errorf("previous %+v", p)
+		}
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, tenure.ErrStalled) {
+			t.Errorf("release: %v", err)
+		}
+		a.mustClose(s)
+	})
+}
+
+// What ended sessions leave behind is cleared, and nothing that is alive.
+func TestSessionSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		alive := b.mustOpen(nil)
+		l := b.mustTake(alive, "job")
+
+		// Who closes a session clears it by itself, if it lives for so long.
+		mine := b.mustOpen(nil)
+		b.mustClose(mine)
+		gone := func(s *tenure.Session) bool {
+			_, err := w.records.Get(t.Context(), driver.SessionPrefix+s.ID(), driver.Strong)
+			return errors.Is(err, driver.ErrNotFound)
+		}
+		if gone(mine) {
+			t.Error("a session is deleted at once")
+		}
+		time.Sleep(5 * lease)
+		if !gone(mine) {
+			t.Error("a closed session is not deleted")
+		}
+
+		dead := a.mustOpen(nil)
+		lost := a.mustTake(dead, "lost")
+		a.crash()
+		c := w.machine("c")
+		swept, err := c.Sweep(t.Context())
+		if swept != 1 || err != nil || !gone(dead) {
+			t.Errorf("swept %d, %v", swept, err)
+		}
+		if err := l.Check(); err != nil || alive.Check() != nil {
+			t.Errorf("what is alive: %v", err)
+		}
+		if next := c.mustAcquire("lost", nil); next.Token() != 2 {
+			t.Errorf("token %d", next.Token())
+		}
+		_ = lost.Release(t.Context())
+		b.mustClose(alive, l)
+	})
+}
+
+// One goroutine may release all leases of a session that is closing.
+func TestSessionReleasesInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		s := a.mustOpen(nil)
+		var leases []*tenure.Lease
+		for i := range 10 {
+			leases = append(leases, a.mustTake(s, fmt.Sprintf("lock-%d", i)))
+		}
+		closed := make(chan error)
+		go func() { closed <- s.Close(t.Context()) }()
+		<-s.Context().Done()
+		for _, l := range leases {
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// Statuses reads the records of many locks, in few requests where the store can
+// do that, and the sessions under which they are held, each once. The answers are
+// in the order of the names: what [Client.Status] returns for each. What was seen
+// is remembered, for [Client.TryAcquire] say.
+func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []error) {
+	list, errs := make([]Status, len(names)), make([]error, len(names))
+	var keys []string
+	var at []int
+	for i, name := range names {
+		list[i].Name = name
+		if err := checkName(name); err != nil {
+			errs[i] = wrap("status", name, err)
+			continue
+		}
+		keys, at = append(keys, name), append(at, i)
+	}
+	sent := c.clock.Contender()
+	found, err := c.readAll(ctx, keys)
+	if err == nil && c.isClosed() {
+		err = ErrClosed
+	}
+	fail := func(err error) ([]Status, []error) {
+		for _, i := range at {
+			if errs[i] == nil {
+				errs[i] = wrap("status", names[i], err)
+			}
+		}
+		return list, errs
+	}
+	if err != nil {
+		return fail(err)
+	}
+	recs := make([]driver.Record, len(found))
+	for j, f := range found {
+		switch i := at[j]; {
+		case isNotFound(f.Err):
+			recs[j] = driver.Record{Key: keys[j]}
+		case f.Err != nil:
+			errs[i] = wrap("status", names[i], f.Err)
+		case !protocol.Readable(f.Record):
+			errs[i] = wrap("status", names[i], unreadable(f.Record))
+		default:
+			recs[j] = f.Record
+		}
+	}
+	seen, err := c.sawAll(ctx, sent, recs)
+	if err != nil {
+		return fail(err)
+	}
+	for j, s := range seen {
+		if i := at[j]; errs[i] == nil {
+			list[i] = s.status(names[i])
+		}
+	}
+	return list, errs
+}
+
+// sawAll notes what a read of many records has shown, and looks at the sessions
+// of those that are held under one. A record with a key and no state is one that
+// is not there; what nobody understands is left out.
+func (c *Client) sawAll(ctx context.Context, sent time.Duration, recs []driver.Record) ([]sighting, error) {
+	contests := make([]*contest, len(recs))
+	defer func() {
+		for _, k := range contests {
+			if k != nil {
+				k.leave()
+			}
+		}
+	}()
+	open := map[string]struct{}{}
+	for i, rec := range recs {
+		if rec.State != "" && !protocol.Readable(rec) || rec.Key == "" {
+			continue
+		}
+		k, err := c.contest(rec.Key)
+		if err != nil {
+			return nil, err
+		}
+		contests[i] = k
+		k.saw(sent, rec, rec.State != "")
+		if id, ok := k.openSession(); ok {
+			open[id] = struct{}{}
+		}
+	}
+	if err := c.seeSessions(ctx, slices.Sorted(maps.Keys(open))); err != nil {
+		return nil, err
+	}
+	seen := make([]sighting, len(recs))
+	for i, k := range contests {
+		if k != nil {
+			seen[i] = k.seen()
+		}
+	}
+	return seen, nil
+}
+
+func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }
