@@ -87,5 +87,6 @@
 // A process that waits, with however many waiters, sends about three reads a
 // refresh period; the one at the front Options.Looks and one more, and a write each
 // heartbeat. Its turn costs two writes besides. TryAcquire, with all slots held,
-// costs a look at each.
+// costs a look at each. Slots under a session cost its heartbeat, however many
+// they are: see [Options.Session].
 package semaphore

@@ -161,3 +161,41 @@ func ExampleSemaphore_Run() {
 	// Output:
 	// a slot below three: true <nil>
 }
+
+// A process that holds many slots holds them under a session: one heartbeat keeps
+// them all alive.
+func ExampleOptions() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+
+	session, err := client.OpenSession(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	renders, err := semaphore.New(client, "renders", 300, &semaphore.Options{Session: session})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var leases []*semaphore.Lease
+	for range 3 {
+		lease, err := renders.Acquire(ctx, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		leases = append(leases, lease)
+	}
+	fmt.Println(session.Leases(), "slots under one heartbeat")
+	for _, lease := range leases {
+		if err := lease.Release(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(session.Close(ctx))
+	// Output:
+	// 3 slots under one heartbeat
+	// <nil>
+}

@@ -38,6 +38,13 @@ type Options struct {
 	// of slots has Looks in it. Only one process at a time pays for it. If zero,
 	// it is 4.
 	Looks int
+	// Session is a session of the same client, that keeps the slots of this
+	// process alive: to hold them costs its heartbeat, however many they are.
+	// When it ends, all of them do, and no other one is granted; an Acquire that
+	// waits ends with an error that matches [tenure.ErrSessionClosed]. If nil,
+	// each slot is a lease of its own. Some processes may use a session, and
+	// others not.
+	Session *tenure.Session
 }
 
 const (
@@ -61,6 +68,9 @@ func New(client *tenure.Client, name string, slots int, options *Options) (*Sema
 	if client == nil {
 		errs = append(errs, errors.New("client is nil: make one with tenure.New"))
 	}
+	if o.Session != nil && client != nil && o.Session.Client() != client {
+		errs = append(errs, errors.New("session is of another client: its locks are in another store, perhaps; open one with the semaphore's client"))
+	}
 	errs = append(errs, checkName(name), checkSlots(slots))
 	if o.Looks < 1 || o.Looks > maxLooks {
 		errs = append(errs, fmt.Errorf("looks %d must be from 1 to %d", o.Looks, maxLooks))
@@ -75,9 +85,14 @@ func New(client *tenure.Client, name string, slots int, options *Options) (*Sema
 func (s *Semaphore) Name() string { return s.name }
 
 // Slots returns how many slots there are: the number in the store, or, if none
-// is stored yet, the one that was given to [New].
+// is stored yet, the one that was given to [New]. A store that gives no answer is
+// asked again for three request timeouts.
 func (s *Semaphore) Slots(ctx context.Context) (slots int, stored bool, err error) {
-	z, stored, err := s.read(ctx)
+	var z size
+	err = s.patiently(ctx, patient(s.brief(), tenure.AcquireOptions{}), func() (err error) {
+		z, stored, err = s.read(ctx)
+		return err
+	})
 	if err != nil {
 		return 0, false, &tenure.Error{Op: "read slots of", Key: s.name, Err: err}
 	}
@@ -96,12 +111,15 @@ func (s *Semaphore) Slots(ctx context.Context) (slots int, stored bool, err erro
 // are refused.
 //
 // The error matches the context's, [tenure.ErrClosed], or [tenure.ErrUnreadable]
-// if the number of slots cannot be understood; or it is the store's own, if the
+// if the number of slots cannot be understood, or [tenure.ErrSessionClosed] if
+// [Options.Session] has ended; or it is the store's own, if the
 // store gave no answer but errors for StoreTimeout, which is the lease duration if
 // it is zero and for ever if it is negative.
 func (s *Semaphore) Acquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
-	l, err := s.acquire(ctx, options)
-	return l, wrap("acquire", s.name, err)
+	bound, stop := s.boundBySession(ctx)
+	defer stop()
+	l, err := s.acquire(bound, options)
+	return l, wrap("acquire", s.name, s.orSessionEnded(ctx, err))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
@@ -121,10 +139,14 @@ func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions)
 
 // TryAcquire takes a slot if one is free. It looks at every slot, and stands in
 // no line: it can come before those who wait. Otherwise the error is a
-// [*FullError], which matches [ErrFull] and [tenure.ErrHeld].
+// [*FullError], which matches [ErrFull] and [tenure.ErrHeld]. If the store gave no
+// answer but errors for StoreTimeout, which is three request timeouts if it is
+// zero, the error is the store's.
 func (s *Semaphore) TryAcquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
-	l, err := s.tryAcquire(ctx, options)
-	return l, wrap("try acquire", s.name, err)
+	bound, stop := s.boundBySession(ctx)
+	defer stop()
+	l, err := s.tryAcquire(bound, options)
+	return l, wrap("try acquire", s.name, s.orSessionEnded(ctx, err))
 }
 
 func (s *Semaphore) tryAcquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
@@ -133,25 +155,19 @@ func (s *Semaphore) tryAcquire(ctx context.Context, options *tenure.AcquireOptio
 		return nil, err
 	}
 	w := &waiter{s: s, options: o}
-	z, err := s.recent(ctx, cached)
-	if err != nil {
+	var l *Lease
+	var full *FullError
+	err = s.patiently(ctx, patient(s.brief(), o), func() (err error) {
+		l, full, err = w.try(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
 		return nil, err
+	case l == nil:
+		return nil, full
 	}
-	for {
-		l, holders, err := w.pass(ctx, s.sight.order(z.Slots, 0, false), false)
-		if l != nil || err != nil {
-			return l, err
-		}
-		// A slot may have been added, or taken away, since that was read.
-		now, err := s.current(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if now.Slots <= z.Slots {
-			return nil, &FullError{Slots: now.Slots, Holders: s.holders(holders, now.Slots)}
-		}
-		z = now
-	}
+	return l, nil
 }
 
 // cached is how long a number of slots is taken for granted before it is asked

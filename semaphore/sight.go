@@ -116,7 +116,7 @@ func (g *sight) own(n int) []Holder {
 	defer g.mu.Unlock()
 	var own []Holder
 	for slot, s := range g.slots {
-		if slot < n && s.own != nil {
+		if slot < n && s.own != nil && s.own.Check() == nil {
 			own = append(own, Holder{Slot: slot, Owner: s.own.Owner(), Token: s.own.Token(), FreeIn: s.own.Remaining()})
 		}
 	}

@@ -110,7 +110,14 @@ func (s *Semaphore) change(ctx context.Context, to func(z size, stored bool) siz
 		return size{}, err
 	}
 	defer s.giveBack(ctx, l)
-	z, stored, err := s.read(ctx)
+	bound, stop := l.Bind(ctx)
+	defer stop()
+	var z size
+	var stored bool
+	err = s.patiently(bound, patient(-1, tenure.AcquireOptions{}), func() (err error) {
+		z, stored, err = s.read(bound)
+		return err
+	})
 	if err != nil {
 		return size{}, err
 	}

@@ -20,12 +20,12 @@ type waiter struct {
 	line    lineSight
 	chance  time.Time // when it may look at a slot from behind
 	passed  int       // how many slots it has looked at once
-	mute    time.Time // since when the store gives no answer; zero: it does
 }
 
 // wait makes rounds until it has a slot.
 func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	refresh := w.s.client.Options().RefreshPeriod
+	p := patient(w.s.client.Options().LeaseDuration, w.options)
 	for {
 		l, err := w.round(ctx)
 		switch {
@@ -33,10 +33,10 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 			return l, nil
 		case ctx.Err() != nil:
 			return nil, done(ctx)
-		case err != nil && w.hopeless(err):
+		case err != nil && p.ends(err):
 			return nil, err
 		case err == nil:
-			w.mute = time.Time{}
+			p.answered()
 		}
 		// A part of it is random, so that processes do not keep in step.
 		timer := time.NewTimer(refresh*9/10 + rand.N(refresh/5+1))
@@ -48,21 +48,6 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		}
 		timer.Stop()
 	}
-}
-
-// hopeless says that the store need not be asked again.
-func (w *waiter) hopeless(err error) bool {
-	if errors.Is(err, tenure.ErrClosed) || errors.Is(err, tenure.ErrUnreadable) {
-		return true
-	}
-	if w.mute.IsZero() {
-		w.mute = time.Now()
-	}
-	patience := w.options.StoreTimeout
-	if patience == 0 {
-		patience = w.s.client.Options().LeaseDuration
-	}
-	return patience > 0 && time.Since(w.mute) >= patience
 }
 
 // round is one round of looks: at the line, and at some of the slots. Who is
@@ -135,6 +120,30 @@ func (w *waiter) end(ctx context.Context) {
 	}
 }
 
+// try looks at every slot. Without a free one it returns who has them.
+func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
+	s := w.s
+	z, err := s.recent(ctx, cached)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		l, holders, err := w.pass(ctx, s.sight.order(z.Slots, 0, false), false)
+		if l != nil || err != nil {
+			return l, nil, err
+		}
+		// A slot may have been added, or taken away, since that was read.
+		now, err := s.current(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if now.Slots <= z.Slots {
+			return nil, &FullError{Slots: now.Slots, Holders: s.holders(holders, now.Slots)}, nil
+		}
+		z = now
+	}
+}
+
 // atOnce is how many slots are looked at at the same time.
 const atOnce = 8
 
@@ -180,12 +189,14 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool) (*Lease, []Ho
 // has it.
 func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 	s := w.s
-	inner, err := s.client.TryAcquire(ctx, LockName(s.name, slot), &w.options)
+	inner, err := s.tryLock(ctx, LockName(s.name, slot), &w.options)
 	s.sight.looked(slot)
 	var held *tenure.HeldError
 	switch {
 	case errors.As(err, &held):
 		return nil, Holder{slot, held.Owner, held.Token, held.FreeIn}, nil
+	case errors.Is(err, tenure.ErrSessionClosed): // for any reason, also because it has expired
+		return nil, Holder{}, err
 	case errors.Is(err, tenure.ErrExpired), errors.Is(err, tenure.ErrUnreadable):
 		return nil, Holder{Slot: slot}, nil
 	case err != nil:
@@ -212,28 +223,14 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 // then, where the one that changes it looks for it afterwards; who is granted
 // one later reads the new number.
 func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
-	refresh := s.client.Options().RefreshPeriod
-	for {
-		z, err := s.current(ctx)
-		switch {
-		case err == nil:
-			return z, nil
-		case ctx.Err() != nil:
-			return size{}, done(ctx)
-		case errors.Is(err, tenure.ErrClosed), errors.Is(err, tenure.ErrUnreadable):
-			return size{}, err
-		}
-		timer := time.NewTimer(refresh / 4)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return size{}, done(ctx)
-		case <-l.Context().Done():
-			timer.Stop()
-			return size{}, err
-		case <-timer.C:
-		}
-	}
+	ctx, stop := l.Bind(ctx)
+	defer stop()
+	var z size
+	err := s.patiently(ctx, patient(-1, tenure.AcquireOptions{}), func() (err error) {
+		z, err = s.current(ctx)
+		return err
+	})
+	return z, err
 }
 
 // giveBack releases a lease that nobody works under. It waits for a moment, so

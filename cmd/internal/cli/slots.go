@@ -40,9 +40,10 @@ func (f *slotFlags) check(r *runCmd) error {
 // slots is a semaphore, and the slot that this process has of it.
 type slots struct {
 	*semaphore.Semaphore
-	wanted int
-	resize bool
-	lease  *semaphore.Lease // nil before one is taken
+	wanted   int
+	resize   bool
+	patience time.Duration    // with a store that gives no answer
+	lease    *semaphore.Lease // nil before one is taken
 }
 
 // contend has the tenancy take a slot instead of the lock, if there are any.
@@ -54,13 +55,17 @@ func (t *tenancy) contend(f slotFlags) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	t.slots = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize}
+	t.slots = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize, patience: t.client.Options().LeaseDuration}
 	return nil
 }
 
 // take takes a slot, if the number of slots is what the command line says.
 func (s *slots) take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
 	n, stored, err := s.Slots(ctx)
+	// As for a lock, who waits for a slot waits for the store too.
+	for begun := time.Now(); err != nil && p.waits() && !permanent(err) && ctx.Err() == nil && time.Since(begun) < s.patience; {
+		n, stored, err = s.Slots(ctx)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -74,7 +79,7 @@ func (s *slots) take(ctx context.Context, c *console, p patience, o *tenure.Acqu
 		c.say("%q has %s now, and had %d", s.Name(), slotCount(s.wanted), n)
 	}
 	var lease *semaphore.Lease
-	if p.wait != nil && *p.wait == 0 {
+	if !p.waits() {
 		lease, err = s.TryAcquire(ctx, o)
 	} else {
 		lease, err = s.Acquire(ctx, o)
@@ -95,6 +100,9 @@ func (s *slots) differ(n int) error {
 	return usage("%q has %s, and --slots says %d: write --slots %d, or change it for everybody with --slots %d --resize",
 		s.Name(), slotCount(n), s.wanted, n, s.wanted)
 }
+
+// waits says that a slot is waited for.
+func (p patience) waits() bool { return p.wait == nil || *p.wait > 0 }
 
 // environment is what the command learns of its slot.
 func (s *slots) environment() []string {
