@@ -1,0 +1,502 @@
+------------------------------ MODULE Sessions ------------------------------
+(* SPDX-FileCopyrightText: The Tenure Authors                               *)
+(* SPDX-License-Identifier: Apache-2.0                                      *)
+(*                                                                          *)
+(* Sessions of package internal/protocol: processes that open a session,    *)
+(* keep it alive with one heartbeat, and take a lock under it, beside others *)
+(* that take the same lock as a lease of its own. README.md explains it to  *)
+(* those who do not read TLA+.                                              *)
+EXTENDS Integers, TLC
+
+CONSTANTS
+    Procs,      \* processes
+    None,       \* no session: the lock is its own lease
+    Tied,       \* the processes that take the lock under sessions
+    Alone,      \* the processes that take it as a lease of its own
+    Lease,      \* L, by a local clock
+    DriftNum,   \* rho, the bound of the clocks' rate error,
+    DriftDen,   \* as a fraction
+    Tick,       \* how much real time passes at once
+    MaxToken,   \* the last tenure that is looked at
+    MaxOpens,   \* sessions that a process opens
+    Uses,       \* what else happens: "crash", "give up", "ask", ...
+    Wrong       \* mistakes: a set of names, empty for the protocol
+
+VARIABLES
+    lock,       \* the lock's record
+    ses,        \* the sessions' records, by id
+    net,        \* writes that may be carried out, now or later, once or often
+    proc,       \* the processes
+    last        \* the token of the latest grant; nobody reads it
+
+vars == <<lock, ses, net, proc, last>>
+
+-----------------------------------------------------------------------------
+(* Time, as in Tenure.tla, without a grace.                                  *)
+
+Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
+Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
+Window == (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
+
+Max(a, b) == IF a > b THEN a ELSE b
+Min(a, b) == IF a < b THEN a ELSE b
+Old == Max(Longest(Window), Shortest(Lease))
+Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
+
+-----------------------------------------------------------------------------
+(* Records. They have no versions here. A swap from a version that is not in *)
+(* the store any more can never be carried out: it is dropped when another   *)
+(* write is. A machine that sends one fails, and learns what a look would    *)
+(* show, so that it is a look.                                               *)
+(* The age of a record says how long ago the write of its beat was sent.     *)
+
+Ids == Procs \X (1..MaxOpens)
+
+NoLock   == [st |-> "absent", tok |-> 0, ses |-> None, age |-> Old]
+Unopened == [st |-> "absent", age |-> Old, req |-> 0]
+Absent(r) == r.st \in {"absent", "deleted"}
+
+\* What a process knows of a session: how long ago its beat was seen first, or:
+Unseen == -1
+Gone   == -2  \* a strong read, sent after the lock was seen, has found none
+Shut   == -3  \* it was seen closed
+
+-----------------------------------------------------------------------------
+(* Processes.                                                                *)
+(*   up     of the session: none; opening; open; stop: told to stop, and     *)
+(*          beats on while work goes on; done: nothing goes on under it      *)
+(*   id     the session, and n how many there were                           *)
+(*   since  how long ago the write was sent from which its deadline counts   *)
+(*   no     the token of a lock that is held in its name, and not by it      *)
+(*   at     of the lock: idle; wait; hold: work goes on; done: releases      *)
+(*   under  the session of the acquire, and of the lock                      *)
+(*   tok    what was granted                                                 *)
+(*   got    the token that a write of this acquire was given. The process    *)
+(*          learns of it, now or late, or never.                             *)
+(*   age    how long ago the write was sent from which its own lease counts  *)
+(*   saw    how long ago the sign of life in the lock's record was first     *)
+(*          seen; that of a session is in knows                              *)
+
+Fresh == [up |-> "none", id |-> None, n |-> 0, since |-> Old, no |-> 0, at |-> "idle", under |-> None, tok |-> 0,
+          got |-> 0, age |-> Old, saw |-> Unseen, knows |-> [s \in Ids |-> Unseen]]
+
+Over(age) == age >= Longest(Window)
+
+\* What the session itself says of its locks: Holder.Open.
+Open(m, s) ==
+    /\ m.id = s /\ ~Over(m.since)
+    /\ m.up = "open" \/ "only the deadline" \in Wrong
+
+\* Own says whether a lock goes by when it was itself claimed.
+Own(s) == s = None \/ "deadline of its own" \in Wrong
+Sent(s, age) == IF Own(s) THEN age ELSE Old
+
+Believes(p) ==
+    LET m == proc[p] IN
+    /\ m.at = "hold"
+    /\ Own(m.under) => ~Over(m.age)
+    /\ m.under # None => IF Own(m.under) THEN m.up = "open" ELSE Open(m, m.under)
+
+\* Work may go on when Check does not pass any more: it stops, and until the
+\* deadline nobody begins beside it.
+Works(p) ==
+    LET m == proc[p] IN
+    /\ m.at = "hold"
+    /\ IF Own(m.under) THEN ~Over(m.age) ELSE m.id = m.under /\ ~Over(m.since)
+
+\* Somebody holds what the record shows, or has written it: Contender.Wrote.
+Mine(m) == m.got = lock.tok \/ (m.at \in {"hold", "done"} /\ m.tok = lock.tok)
+
+-----------------------------------------------------------------------------
+(* The store. Claims of the lock and of sessions may be carried out again;   *)
+(* all else swaps.                                                           *)
+
+OfLock(w)    == w.k \in {"claim", "take", "beat", "free"}
+Conditional(w) == w.k \notin {"claim", "open"}
+
+Fits(w) ==
+    CASE w.k = "claim" -> lock.st \in {"absent", "released"}
+      [] w.k = "open" -> Absent(ses[w.ses]) \/ ("over a closed one" \in Wrong /\ ses[w.ses].st = "closed")
+      [] OTHER -> TRUE
+
+Grows(w) == w.k \in {"claim", "take"}
+
+\* What a look tells as well is not remembered from one tenure to the next.
+Knows(m) == IF "peek" \in Uses THEN m.knows ELSE [s \in Ids |-> Unseen]
+Anew(m) == [m EXCEPT !.saw = Unseen, !.knows = Knows(m)]
+
+ApplyLock(w) ==
+    /\ w \in net /\ OfLock(w) /\ Fits(w)
+    /\ Grows(w) => lock.tok < MaxToken
+    /\ lock' = CASE Grows(w) -> [st |-> "held", tok |-> lock.tok + 1, ses |-> w.ses, age |-> w.age]
+                 [] w.k = "beat" -> [lock EXCEPT !.age = w.age]
+                 [] w.k = "free" -> [lock EXCEPT !.st = "released", !.ses = None, !.age = Old]
+    /\ net' = {u \in net : ~(OfLock(u) /\ (Conditional(u) \/ lock'.tok = MaxToken))}
+    /\ proc' = [q \in Procs |->
+            IF Grows(w) /\ w.me /\ w.by = q
+            THEN [Anew(proc[q]) EXCEPT !.got = lock.tok + 1, !.age = w.age]
+            ELSE Anew(proc[q])]
+    /\ UNCHANGED <<ses, last>>
+
+\* A question changes nothing of the beat, so that who counts goes on counting. Who
+\* counts by a beat that is not there any more could not close the session.
+\* An opening that comes again finds a record, and once that is deleted none comes.
+Reopens(w) == w.k = "open" /\ {"over a closed one", "deleted at once"} \cap Wrong # {}
+ApplySession(w) ==
+    LET s == w.ses IN
+    /\ w \in net /\ ~OfLock(w) /\ Fits(w)
+    /\ ses' = [ses EXCEPT ![s] =
+            CASE w.k \in {"open", "renew"} -> [st |-> "alive", age |-> w.age, req |-> 0]
+              [] w.k = "close" -> [st |-> "closed", age |-> Old, req |-> 0]
+              [] w.k = "ask" -> [@ EXCEPT !.req = w.tok]]
+    /\ net' = {u \in net : OfLock(u) \/ u.ses # s \/ (Reopens(u))}
+    /\ proc' = IF w.k = "ask" \/ "before it is closed" \in Wrong THEN proc
+               ELSE [q \in Procs |-> [proc[q] EXCEPT !.knows[s] = IF @ >= 0 THEN Unseen ELSE @]]
+    /\ UNCHANGED <<lock, last>>
+
+\* A closed record is deleted when no late write can open it again.
+Delete(s) ==
+    /\ "delete" \in Uses
+    /\ ses[s].st = "closed" \/ ("deleted alive" \in Wrong /\ ses[s].st = "alive")
+    /\ ses' = [ses EXCEPT ![s] = [Unopened EXCEPT !.st = "deleted"]]
+    /\ net' = {w \in net : OfLock(w) \/ w.ses # s \/ Reopens(w)}
+    /\ UNCHANGED <<lock, proc, last>>
+
+-----------------------------------------------------------------------------
+(* What processes do.                                                        *)
+
+Turns(p, m) == proc' = [proc EXCEPT ![p] = m]
+Write(k, p, s, age) == [k |-> k, by |-> p, me |-> FALSE, ses |-> s, tok |-> 0, age |-> age]
+Still == UNCHANGED <<lock, ses, last>>
+
+\* What p has written it does not know any more. It may be carried out yet.
+Forgotten(p) == {IF w.by = p /\ w.me THEN [w EXCEPT !.me = FALSE, !.age = Old] ELSE w : w \in net}
+
+\* An acquire that is over.
+Ended(m, at) ==
+    [Anew(m) EXCEPT !.at = at, !.got = 0,
+                    !.under = IF at = "idle" THEN None ELSE @,
+                    !.tok = IF at = "idle" THEN 0 ELSE @,
+                    !.age = IF at = "hold" THEN @ ELSE Old,
+                    !.id = IF at = "idle" /\ m.up = "none" THEN None ELSE @,
+                    !.since = IF at = "idle" /\ m.up = "none" THEN Old ELSE @]
+
+(* The session.                                                              *)
+
+\* An id is never used again: also one whose fate was not learnt.
+Begin(p) ==
+    LET m == proc[p]
+        n == IF "an id again" \in Wrong THEN 1 ELSE m.n + 1
+        s == <<p, n>> IN
+    /\ p \in Tied /\ m.up = "none" /\ n <= MaxOpens
+    /\ Turns(p, [m EXCEPT !.id = s, !.n = n,
+                          !.up = IF "unconfirmed" \in Wrong THEN "open" ELSE "opening",
+                          !.since = IF "unconfirmed" \in Wrong THEN 0 ELSE Old])
+    /\ net' = net \cup {Write("open", p, s, 0)}
+    /\ Still
+
+Confirm(p) ==
+    LET m == proc[p] IN
+    /\ m.up = "opening" /\ ses[m.id].st = "alive" /\ ~Over(ses[m.id].age)
+    /\ Turns(p, [m EXCEPT !.up = "open", !.since = ses[m.id].age])
+    /\ UNCHANGED net /\ Still
+
+\* An id whose opening stays unknown, or was too slow, is left behind; a session
+\* that was closed, by others or by itself, is over.
+Leave(p) ==
+    LET m == proc[p] IN
+    /\ m.up # "none"
+    /\ m.up \in {"opening", "done"} \/ ses[m.id].st # "alive"
+    /\ "unconfirmed" \in Wrong => ses[m.id].st = "closed"
+    /\ Turns(p, IF m.under = m.id THEN [m EXCEPT !.up = "none", !.no = 0]
+                ELSE [m EXCEPT !.up = "none", !.no = 0, !.id = None, !.since = Old])
+    /\ UNCHANGED net /\ Still
+
+\* A heartbeat builds on the record as it is: the process has read what was asked.
+\* One of which it will not count anything makes no difference to who holds.
+Renew(p) ==
+    LET m == proc[p] IN
+    /\ m.up \in {"open", "stop"} /\ ses[m.id].st = "alive" /\ ~Over(m.since)
+    /\ Turns(p, [m EXCEPT !.no = IF ses[m.id].req = 0 THEN @ ELSE ses[m.id].req])
+    /\ net' = net \cup {Write("renew", p, m.id, 0)}
+    /\ Still
+
+\* What is expired stays so.
+Renewed(p) ==
+    LET m == proc[p] IN
+    /\ m.up \in {"open", "stop"} /\ ses[m.id].st = "alive"
+    /\ ~Over(m.since) /\ ses[m.id].age < m.since
+    /\ Turns(p, [m EXCEPT !.since = ses[m.id].age])
+    /\ UNCHANGED net /\ Still
+
+\* The clock is fast: the deadline comes sooner than by a slow one.
+Expire(p) ==
+    LET m == proc[p] IN
+    /\ m.up \in {"open", "stop"} /\ ~Over(m.since) /\ m.since >= Shortest(Window)
+    /\ Turns(p, [m EXCEPT !.since = Old])
+    /\ UNCHANGED net /\ Still
+
+\* Its user has had enough. Check passes no more, and work begins to stop.
+Stop(p) ==
+    /\ "stop" \in Uses /\ proc[p].up = "open"
+    /\ Turns(p, [proc[p] EXCEPT !.up = "stop"])
+    /\ UNCHANGED net /\ Still
+
+\* Nothing goes on under it any more. An acquire may; it asks whether the
+\* session is open.
+Done(p) ==
+    LET m == proc[p] IN
+    /\ m.up = "stop"
+    /\ m.at # "hold" \/ m.under # m.id \/ "closed while work goes on" \in Wrong
+    /\ Turns(p, [m EXCEPT !.up = "done"])
+    /\ UNCHANGED net /\ Still
+
+Close(p) ==
+    LET m == proc[p] IN
+    /\ m.up = "done" /\ ses[m.id].st = "alive"
+    /\ net' = net \cup {Write("close", p, m.id, Old)}
+    /\ UNCHANGED proc /\ Still
+
+\* It releases a lock that is held in its name, and not by it: Disclaimer.
+Disclaim(p) ==
+    LET m == proc[p]
+        ghost == lock.st = "held" /\ lock.ses = m.id /\ lock.tok = m.no /\ ~Mine(m) IN
+    /\ m.no # 0
+    /\ IF ghost THEN net' = net \cup {Write("free", p, None, Old)} /\ UNCHANGED proc
+       ELSE Turns(p, [m EXCEPT !.no = 0]) /\ UNCHANGED net
+    /\ Still
+
+(* The lock.                                                                 *)
+
+Acquire(p) ==
+    LET m == proc[p] IN
+    /\ m.at = "idle"
+    /\ \/ p \in Tied /\ m.up = "open" /\ Turns(p, [m EXCEPT !.at = "wait", !.under = m.id])
+       \/ p \in Alone /\ Turns(p, [m EXCEPT !.at = "wait"])
+    /\ UNCHANGED net /\ Still
+
+\* An acquire has one claim on the way that it remembers.
+Take(k, p) ==
+    LET m == proc[p] IN
+    /\ m.at = "wait" /\ lock.tok < MaxToken
+    /\ m.under # None => m.up = "open"
+    /\ net' = {w \in net : ~(w.by = p /\ w.me /\ w.k = k)}
+           \cup {[Write(k, p, m.under, Sent(m.under, 0)) EXCEPT !.me = TRUE]}
+
+Claim(p) ==
+    /\ lock.st \in {"absent", "released"}
+    /\ Take("claim", p)
+    /\ UNCHANGED proc /\ Still
+
+Look(p) ==
+    LET m == proc[p] IN
+    /\ m.at = "wait" /\ lock.st = "held" /\ m.saw = Unseen
+    /\ lock.ses = None \/ "peek" \in Uses
+    /\ Turns(p, [m EXCEPT !.saw = 0,
+                          !.knows = [s \in Ids |-> IF @[s] = Gone /\ "absent before the lock" \notin Wrong THEN Unseen ELSE @[s]]])
+    /\ UNCHANGED net /\ Still
+
+\* A read of the session, strong, so that it proves that there is none. Others may
+\* have reason to read one whose lock they have not seen.
+Asks(p, s) == proc[p].at = "wait" /\ lock.st = "held" /\ lock.ses = s /\ (proc[p].saw >= 0 \/ "peek" \notin Uses)
+Peek(p, s) ==
+    LET m == proc[p]
+        is == IF Absent(ses[s]) THEN Gone
+              ELSE IF ses[s].st = "closed" THEN Shut
+              ELSE IF m.knows[s] >= 0 THEN m.knows[s] ELSE 0 IN
+    /\ Asks(p, s) \/ ("peek" \in Uses /\ m.at = "wait")
+    /\ m.knows[s] # is
+    /\ Turns(p, [m EXCEPT !.knows[s] = is])
+    /\ UNCHANGED net /\ Still
+
+\* One that is not may show what was before, and every session was absent once.
+Stale(p, s) ==
+    /\ "a stale read" \in Wrong /\ Asks(p, s)
+    /\ Turns(p, [proc[p] EXCEPT !.knows[s] = Gone])
+    /\ UNCHANGED net /\ Still
+
+\* A contender closes a session whose beat has stood for its lease.
+CloseDead(p, s) ==
+    /\ "dead sessions stay" \notin Wrong
+    /\ Asks(p, s) /\ proc[p].knows[s] >= Shortest(Lease) /\ ses[s].st = "alive"
+    /\ net' = net \cup {Write("close", s[1], s, Old)}
+    /\ UNCHANGED proc /\ Still
+
+Inquire(p, s) ==
+    /\ "ask" \in Uses /\ "ghosts never asked after" \notin Wrong
+    /\ Asks(p, s) /\ proc[p].knows[s] >= 0
+    /\ ses[s].st = "alive" /\ ses[s].req = 0
+    /\ net' = net \cup {[Write("ask", s[1], s, Old) EXCEPT !.tok = lock.tok]}
+    /\ UNCHANGED proc /\ Still
+
+\* The holder is dead for certain.
+Dead(m) ==
+    IF lock.ses = None THEN m.saw >= Shortest(Lease)
+    ELSE \/ ("peek" \in Uses => m.saw >= 0) /\ m.knows[lock.ses] \in {Gone, Shut}
+         \/ "before it is closed" \in Wrong /\ m.knows[lock.ses] >= Shortest(Lease)
+Takeover(p) ==
+    LET m == proc[p] IN
+    /\ lock.st = "held" /\ Dead(m)
+    /\ Take("take", p)
+    /\ UNCHANGED proc /\ Still
+
+\* The answer to a write of the acquire has come. A lock under a session that has
+\* ended meanwhile is not held.
+Grant(p) ==
+    LET m == proc[p]
+        holds == IF Own(m.under) THEN ~Over(m.age) ELSE Open(m, m.under) IN
+    /\ m.at = "wait" /\ m.got # 0
+    /\ holds \/ m.under # None
+    /\ Turns(p, [Ended(m, IF holds THEN "hold" ELSE "done") EXCEPT !.tok = m.got])
+    /\ net' = Forgotten(p)
+    /\ last' = IF holds THEN m.got ELSE last
+    /\ UNCHANGED <<lock, ses>>
+
+\* An acquire is given up, whatever it has written; with its session in any case.
+GiveUp(p) ==
+    /\ proc[p].at = "wait"
+    /\ "give up" \in Uses \/ (proc[p].under # None /\ proc[p].up # "open")
+    /\ Turns(p, Ended(proc[p], "idle"))
+    /\ net' = Forgotten(p)
+    /\ Still
+
+Held(m) == lock.st = "held" /\ lock.tok = m.tok
+Heartbeat(p) ==
+    LET m == proc[p] IN
+    /\ "beat" \in Uses
+    /\ m.at = "hold" /\ m.under = None /\ Held(m) /\ ~Over(m.age)
+    /\ net' = net \cup {Write("beat", p, None, 0)}
+    /\ UNCHANGED proc /\ Still
+Beaten(p) ==
+    LET m == proc[p] IN
+    /\ m.at = "hold" /\ m.under = None /\ Held(m)
+    /\ ~Over(m.age) /\ lock.age < m.age
+    /\ Turns(p, [m EXCEPT !.age = lock.age])
+    /\ UNCHANGED net /\ Still
+ExpireLock(p) ==
+    LET m == proc[p] IN
+    /\ m.at = "hold" /\ Own(m.under) /\ ~Over(m.age) /\ m.age >= Shortest(Window)
+    /\ Turns(p, [m EXCEPT !.age = Old])
+    /\ UNCHANGED net /\ Still
+
+Return(p) ==
+    /\ proc[p].at = "hold"
+    /\ Turns(p, [proc[p] EXCEPT !.at = "done", !.age = Old])
+    /\ UNCHANGED net /\ Still
+Release(p) ==
+    /\ proc[p].at = "done" /\ Held(proc[p])
+    /\ net' = net \cup {Write("free", p, None, Old)}
+    /\ UNCHANGED proc /\ Still
+
+\* It is released; or nobody knows, and it is left as it is.
+Rest(p) ==
+    /\ proc[p].at = "done"
+    /\ Turns(p, Ended(proc[p], "idle"))
+    /\ UNCHANGED net /\ Still
+
+Crash(p) ==
+    /\ "crash" \in Uses /\ proc[p] # [Fresh EXCEPT !.n = proc[p].n]
+    /\ Turns(p, [Fresh EXCEPT !.n = proc[p].n])
+    /\ net' = Forgotten(p)
+    /\ Still
+
+-----------------------------------------------------------------------------
+\* Only what is counted from grows older.
+Later(m, d) ==
+    LET at(age) == IF Over(Aged(age, d)) THEN Old ELSE Aged(age, d) IN
+    [m EXCEPT !.since = at(@), !.age = at(@),
+              !.saw = IF lock.ses = None THEN Aged(@, d) ELSE @,
+              !.knows = [s \in Ids |-> Aged(@[s], d)]]
+Counted(s) == LET m == proc[s[1]] IN m.id = s /\ (m.up = "opening" \/ (m.up \in {"open", "stop"} /\ ~Over(m.since)))
+Late(w, d) == w.k \in {"renew", "beat"} /\ (Over(Aged(w.age, d)) \/ (w.k = "renew" /\ ~Counted(w.ses)))
+Pass(d) ==
+    LET at(age, s) == IF s = None \/ Counted(s) THEN Aged(age, d) ELSE Old IN
+    /\ lock' = [lock EXCEPT !.age = Aged(@, d)]
+    /\ ses' = [s \in Ids |-> [ses[s] EXCEPT !.age = at(@, s)]]
+    /\ net' = {[w EXCEPT !.age = IF OfLock(w) THEN Aged(@, d) ELSE at(@, w.ses)] : w \in {u \in net : ~Late(u, d)}}
+    /\ proc' = [p \in Procs |-> Later(proc[p], d)]
+    /\ UNCHANGED last
+
+Init ==
+    /\ lock = NoLock
+    /\ ses = [s \in Ids |-> Unopened]
+    /\ net = {}
+    /\ proc = [p \in Procs |-> Fresh]
+    /\ last = 0
+
+Acts(p) ==
+    \/ Begin(p) \/ Confirm(p) \/ Leave(p) \/ Renew(p) \/ Renewed(p) \/ Expire(p)
+    \/ Stop(p) \/ Done(p) \/ Close(p) \/ Disclaim(p)
+    \/ Acquire(p) \/ Claim(p) \/ Look(p) \/ Takeover(p) \/ Grant(p) \/ GiveUp(p)
+    \/ \E s \in Ids : Peek(p, s) \/ Stale(p, s) \/ CloseDead(p, s) \/ Inquire(p, s)
+    \/ Heartbeat(p) \/ Beaten(p) \/ ExpireLock(p) \/ Return(p) \/ Release(p) \/ Rest(p)
+    \/ Crash(p)
+
+Next ==
+    \/ Pass(Tick)
+    \/ \E w \in net : ApplyLock(w) \/ ApplySession(w)
+    \/ \E s \in Ids : Delete(s)
+    \/ \E p \in Procs : Acts(p)
+
+Spec == Init /\ [][Next]_vars
+
+-----------------------------------------------------------------------------
+(* What must hold.                                                           *)
+
+\* Check passes for one process at most.
+OneHolder == \A p, q \in Procs : Believes(p) /\ Believes(q) => p = q
+
+\* Work that has not returned is alone until its deadline, also when it was told
+\* to stop.
+OneAtWork == \A p, q \in Procs : Works(p) /\ Works(q) => p = q
+
+\* While it goes on, nobody else is let in: the record is of its tenure, and the
+\* session, if it has one, alive.
+Guarded ==
+    \A p \in Procs : Works(p) =>
+        /\ lock.st = "held" /\ lock.tok = proc[p].tok /\ lock.ses = proc[p].under
+        /\ lock.ses # None => ses[lock.ses].st = "alive"
+
+\* Each grant has a higher token than all before.
+GrantsRise == [][last' # last => last' > last]_vars
+
+\* The token of the record never falls.
+TokensRise == [][lock'.tok >= lock.tok]_vars
+
+\* A session that was closed never lives again.
+ClosedStays ==
+    [][\A s \in Ids : ses[s].st \in {"closed", "deleted"} => ses'[s].st \in {"closed", "deleted"}]_vars
+
+\* A lock changes hands under the eyes of no living session but its own.
+TakenFromDead ==
+    [][lock.st = "held" /\ lock.ses # None /\ lock'.tok # lock.tok => ses[lock.ses].st # "alive"]_vars
+
+-----------------------------------------------------------------------------
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted.                                                                  *)
+
+\* A living session has a lock that nobody under it has taken.
+NeverGhost ==
+    ~\E p \in Procs :
+        proc[p].up = "open" /\ ~Over(proc[p].since) /\ lock.st = "held" /\ lock.ses = proc[p].id /\ ~Mine(proc[p])
+
+\* A lock was claimed under a session that has been closed meanwhile, and the
+\* answer is yet to come.
+NeverLate ==
+    ~\E p \in Procs :
+        LET m == proc[p] IN
+        m.at = "wait" /\ m.got # 0 /\ m.got = lock.tok /\ m.under # None /\ ses[m.under].st = "closed"
+
+\* The next holder works, and so does, past its deadline, the one before it.
+NeverBeside ==
+    ~\E p, q \in Procs :
+        p # q /\ Believes(p) /\ proc[q].at = "hold" /\ proc[q].under # None /\ ses[proc[q].under].st = "closed"
+
+\* A lock names a session whose record is not there any more, and that is known.
+NeverGone == ~\E p \in Procs : \E s \in Ids : Asks(p, s) /\ proc[p].knows[s] = Gone
+
+\* A session takes over what another one has left.
+NeverNext == ~\E p \in Procs : Believes(p) /\ proc[p].under # None /\ \E s \in Ids \ {proc[p].under} : ses[s].st = "closed"
+
+Symmetry == Permutations(Procs)
+=============================================================================

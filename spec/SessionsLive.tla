@@ -1,0 +1,82 @@
+---------------------------- MODULE SessionsLive ----------------------------
+(* SPDX-FileCopyrightText: The Tenure Authors                               *)
+(* SPDX-License-Identifier: Apache-2.0                                      *)
+(*                                                                          *)
+(* Processes with sessions do and suffer anything that Sessions.tla allows. *)
+(* Then the faults stop, they want the lock no more, and somebody else comes *)
+(* who does: it gets the lock, and keeps it. Whether they have died with the *)
+(* lock, or live and do not know that it is held in their name.             *)
+EXTENDS Sessions
+
+VARIABLE calm  \* the faults have stopped
+
+Want(p) == p \in Alone
+
+\* A session goes on for as long as it can; one that cannot, ends. Heartbeats
+\* and questions do not always come in each other's way.
+Keeps(p) ==
+    /\ ~Want(p)
+    /\ \/ /\ proc[p].up # "none" /\ ses[proc[p].id].age >= proc[p].since
+          /\ proc[p].since > 0 \/ ses[proc[p].id].req # 0
+          /\ \A w \in net : OfLock(w)
+          /\ Renew(p)
+       \/ Renewed(p) \/ Confirm(p)
+       \/ (proc[p].up = "open" => Over(proc[p].since)) /\ Leave(p)
+
+\* Work and acquires of those who want the lock no more come to their end; so does
+\* work that has lost its lease.
+Ends(p) ==
+    \/ (~Believes(p) \/ ~Want(p)) /\ Return(p)
+    \/ Rest(p)
+    \/ ~Want(p) /\ GiveUp(p)
+
+Contends(p) ==
+    /\ Want(p)
+    /\ \/ Acquire(p) \/ Claim(p) \/ Look(p) \/ Takeover(p) \/ Grant(p)
+       \/ \E s \in Ids : Peek(p, s)
+Beats(p) == (proc[p].age > 0 /\ Heartbeat(p)) \/ Beaten(p)
+Cares(p) == \E s \in Ids : CloseDead(p, s)
+Wonders(p) == (\A w \in net : OfLock(w)) /\ \E s \in Ids : Inquire(p, s)
+Locks == \E w \in net : ApplyLock(w)
+Carries == \E w \in net : ApplySession(w)
+
+\* Requests are answered, answers read, and heartbeats sent, before much time has
+\* passed.
+Quick ==
+    /\ \A w \in net : ~Fits(w)
+    /\ \A p \in Procs :
+        LET m == proc[p] IN
+        /\ m.up \in {"open", "stop"} /\ ~Over(m.since) => m.since + Tick < Shortest(Window)
+        /\ Want(p) /\ Believes(p) => m.age + Tick < Shortest(Window)
+        /\ Want(p) => ~\E s \in Ids : Asks(p, s) /\ m.knows[s] = Unseen
+        /\ Want(p) => m.at # "idle" /\ (m.at = "wait" => m.got = 0 \/ Over(m.age))
+Passes == Pass(Tick) /\ Quick /\ proc' # proc
+
+Calm ==
+    \/ Passes \/ Locks \/ Carries
+    \/ \E p \in Procs : Keeps(p) \/ Disclaim(p) \/ Ends(p) \/ Contends(p) \/ Beats(p) \/ Cares(p) \/ Wonders(p)
+
+LiveInit == Init /\ calm = FALSE
+LiveNext ==
+    \/ /\ ~calm /\ UNCHANGED calm
+       /\ Pass(Tick) \/ Locks \/ Carries \/ \E p \in Procs : ~Want(p) /\ Acts(p)
+       /\ lock'.tok < MaxToken
+    \/ ~calm /\ calm' = TRUE /\ net' = {} /\ UNCHANGED <<lock, ses, proc, last>>
+    \/ calm /\ Calm /\ UNCHANGED calm
+
+LiveSpec ==
+    /\ LiveInit /\ [][LiveNext]_<<vars, calm>>
+    /\ WF_<<vars, calm>>(calm /\ Passes /\ UNCHANGED calm)
+    /\ WF_<<vars, calm>>(calm /\ Locks /\ UNCHANGED calm)
+    /\ WF_<<vars, calm>>(calm /\ Carries /\ UNCHANGED calm)
+    /\ \A p \in Procs :
+        /\ WF_<<vars, calm>>(calm /\ Keeps(p) /\ UNCHANGED calm)
+        /\ WF_<<vars, calm>>(calm /\ Disclaim(p) /\ UNCHANGED calm)
+        /\ WF_<<vars, calm>>(calm /\ Ends(p) /\ UNCHANGED calm)
+        /\ WF_<<vars, calm>>(calm /\ Contends(p) /\ UNCHANGED calm)
+        /\ WF_<<vars, calm>>(calm /\ Beats(p) /\ UNCHANGED calm)
+        /\ WF_<<vars, calm>>(calm /\ Cares(p) /\ UNCHANGED calm)
+        /\ SF_<<vars, calm>>(calm /\ Wonders(p) /\ UNCHANGED calm)
+
+Leads == <>calm => <>[](\E p \in Alone : Believes(p))
+=============================================================================
