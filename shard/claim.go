@@ -1,0 +1,386 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard/internal/plan"
+)
+
+// claim is a partition that is to be claimed.
+type claim struct {
+	id      string
+	adopted bool // others were to have it
+}
+
+const (
+	// maxLooks is how many partitions a worker looks at before it looks at the
+	// rest of the group again.
+	maxLooks = 2000
+	// maxStuck is how often in a row a worker that is full finds that it has not
+	// what it is to have, before it makes room.
+	maxStuck = 3
+)
+
+// reconcile begins what brings the worker nearer to the plan, and returns true if
+// there is more to do at once.
+func (w *worker) reconcile() bool {
+	if w.seat == nil {
+		return false
+	}
+	w.dropRemoved()
+	missing := w.missing()
+	look, more := w.toLook(missing)
+	if len(look) > 0 {
+		w.look(look)
+	}
+	w.move(missing)
+	w.makeRoom(len(missing))
+	return more
+}
+
+// dropRemoved ends the work on partitions that the group has no more.
+func (w *worker) dropRemoved() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.view.roll.Epoch == 0 {
+		return
+	}
+	for id, p := range w.held {
+		if _, ok := w.view.find(id); !ok && !p.stopping.Swap(true) {
+			p.stop(errRemoved)
+		}
+	}
+}
+
+// missing returns the partitions that this worker is to have and does nothing
+// about yet.
+func (w *worker) missing() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.view
+	me, ok := v.in[w.session.ID()]
+	if !ok || !me.active() || w.leaving {
+		return nil
+	}
+	now := time.Now()
+	var missing []string
+	for _, i := range v.plan.Of(me.Place) {
+		id := v.ids[i]
+		if w.held[id] != nil || w.claiming[id] || w.moves[id] != nil {
+			continue
+		}
+		if until, cools := w.cooling[id]; cools {
+			if now.Before(until) {
+				continue
+			}
+			delete(w.cooling, id)
+		}
+		missing = append(missing, id)
+	}
+	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
+	return missing
+}
+
+// room returns how many more partitions the worker may have. The caller holds mu.
+func (w *worker) room() int {
+	if w.g.options.Max == 0 {
+		return MaxPartitions
+	}
+	return max(0, w.g.options.Max-len(w.held)-len(w.claiming)-len(w.moves))
+}
+
+// toLook returns those of the missing of which it is not known who has them, and
+// whether there are more of them.
+func (w *worker) toLook(missing []string) (look []string, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, room := time.Now(), w.room()
+	for _, id := range missing {
+		k, known := w.known[id]
+		if known && now.Before(k.until) {
+			continue
+		}
+		if _, in := w.view.in[k.session]; known && k.session != "" && in {
+			continue // it is asked for when its turn comes
+		}
+		if len(look) == min(maxLooks, room) {
+			return look, len(look) == maxLooks
+		}
+		look = append(look, id)
+	}
+	return look, false
+}
+
+// looksAtOnce is how many partitions are looked at in one call.
+const looksAtOnce = 200
+
+// look looks at partitions, and claims those that nobody has.
+func (w *worker) look(ids []string) {
+	for len(ids) > 0 && w.ctx.Err() == nil {
+		n := min(len(ids), looksAtOnce)
+		var free []claim
+		for i, st := range w.statuses(ids[:n]) {
+			if w.note(ids[i], st) {
+				free = append(free, claim{id: ids[i]})
+			}
+		}
+		w.claim(free)
+		ids = ids[n:]
+	}
+}
+
+// looked is what a look at a lock has shown.
+type looked struct {
+	tenure.Status
+	err error
+}
+
+// statuses looks at the locks of partitions.
+func (w *worker) statuses(ids []string) []looked {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = LockName(w.g.name, id)
+	}
+	return w.statusesOf(names)
+}
+
+func (w *worker) statusesOf(names []string) []looked {
+	out := make([]looked, len(names))
+	list, errs := w.client.Statuses(w.ctx, names)
+	var first error
+	for i := range names {
+		out[i] = looked{list[i], errs[i]}
+		if first == nil {
+			first = errs[i]
+		}
+	}
+	w.trouble(first)
+	return out
+}
+
+// free says that nobody has the lock, or can have it any more.
+func (l looked) free(owner string) bool {
+	switch {
+	case l.err != nil:
+		return false
+	case l.State == tenure.StateReserved:
+		return l.ReservedFor == owner || l.FreeIn == 0
+	}
+	return !l.Held
+}
+
+// note notes what was seen of a partition, and returns whether it can be claimed.
+func (w *worker) note(id string, st looked) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if st.free(w.client.Options().Owner) {
+		delete(w.known, id)
+		return true
+	}
+	k := sighting{session: st.Session, owner: st.Owner, until: time.Now().Add(w.jittered())}
+	switch {
+	case st.err != nil, st.State == tenure.StateReserved, st.Session == w.session.ID():
+		// Later: the store fails, or it is kept for another one, or it is a claim
+		// of this session that came late, which the session gives up by itself.
+		k = sighting{until: k.until}
+	default:
+		k.lone = st.Session == ""
+	}
+	w.known[id] = k
+	return false
+}
+
+// again has a partition looked at after a while.
+func (w *worker) again(id string, after time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known[id] = sighting{until: time.Now().Add(after)}
+}
+
+// claim has partitions claimed, a number of them at a time.
+func (w *worker) claim(claims []claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil || w.leaving {
+		return
+	}
+	for _, c := range claims {
+		if w.room() == 0 {
+			break
+		}
+		if w.held[c.id] != nil || w.claiming[c.id] || w.moves[c.id] != nil {
+			continue
+		}
+		w.claiming[c.id] = true
+		w.queue = append(w.queue, c)
+	}
+	for w.claimers < min(w.g.options.Claims, len(w.queue)) {
+		w.claimers++
+		w.jobs.Go(w.claimQueued)
+	}
+}
+
+// claimQueued claims what is queued, one after the other.
+func (w *worker) claimQueued() {
+	for {
+		w.mu.Lock()
+		if len(w.queue) == 0 {
+			w.claimers--
+			w.mu.Unlock()
+			return
+		}
+		c := w.queue[0]
+		w.queue = w.queue[1:]
+		i, wanted := w.wants(c)
+		w.mu.Unlock()
+		if wanted {
+			w.tryClaim(c, i)
+		}
+		w.mu.Lock()
+		delete(w.claiming, c.id)
+		w.mu.Unlock()
+	}
+}
+
+// wants says that a partition is to be claimed still, and gives its index. The
+// caller holds mu.
+func (w *worker) wants(c claim) (int, bool) {
+	i, ok := w.view.find(c.id)
+	if !ok || w.leaving || w.ctx.Err() != nil {
+		return 0, false
+	}
+	me, in := w.view.in[w.session.ID()]
+	return i, in && (c.adopted || w.view.plan.Owner(i) == me.Place)
+}
+
+func (w *worker) tryClaim(c claim, index int) {
+	l, err := w.session.TryAcquire(w.ctx, LockName(w.g.name, c.id), nil)
+	switch {
+	case err == nil:
+		kind := EventAssigned
+		if c.adopted {
+			kind = EventAdopted
+		}
+		w.begin(c.id, index, l, Event{Kind: kind})
+	case errors.Is(err, tenure.ErrHeld):
+		w.again(c.id, 0) // somebody was quicker
+	default:
+		w.again(c.id, w.jittered())
+		w.trouble(err)
+	}
+}
+
+// makeRoom releases a few partitions that others are to have, when the worker is
+// full and has not what it is to have: those that it would ask may wait for it in
+// the same way.
+func (w *worker) makeRoom(missing int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if missing == 0 || w.room() > 0 || len(w.moves)+len(w.claiming) > 0 {
+		w.stuck = 0
+		return
+	}
+	if w.stuck++; w.stuck < maxStuck {
+		return
+	}
+	w.stuck = 0
+	left := min(missing, w.g.options.Budget)
+	for id, p := range w.held {
+		if left == 0 {
+			return
+		}
+		if i, ok := w.view.find(id); ok && w.view.plan.Owner(i) != w.place && !p.stopping.Swap(true) {
+			p.stop(errMadeWay)
+			left--
+		}
+	}
+}
+
+// audit looks at a few partitions that others are to have, so that none is left
+// by all because of who does not come. One that nobody has had for two leases is
+// claimed.
+func (w *worker) audit() {
+	if w.seat == nil || w.g.options.Audit < 0 {
+		return
+	}
+	ids := w.sample()
+	if len(ids) == 0 {
+		return
+	}
+	now := time.Now()
+	var free []claim
+	for i, st := range w.statuses(ids) {
+		id := ids[i]
+		since, suspect := w.suspects[id]
+		switch {
+		case !st.free(w.client.Options().Owner) && st.err == nil:
+			delete(w.suspects, id)
+		case st.err != nil:
+		case !suspect:
+			w.suspects[id] = now
+		case now.Sub(since) >= 2*w.client.Options().LeaseDuration:
+			delete(w.suspects, id)
+			free = append(free, claim{id: id, adopted: true})
+		}
+	}
+	w.claim(free)
+}
+
+// maxSuspects bounds the partitions that a worker keeps an eye on.
+const maxSuspects = 64
+
+// sample returns the partitions to be audited: some that others are to have, and
+// those that nobody had when they were looked at.
+func (w *worker) sample() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.view
+	me, ok := v.in[w.session.ID()]
+	if !ok || !me.active() || w.leaving || len(v.ids) == 0 || w.room() == 0 {
+		clear(w.suspects)
+		return nil
+	}
+	var ids []string
+	mine := func(id string) bool {
+		owner, ok := v.owner(id)
+		return !ok || owner == me.Place || w.held[id] != nil || w.claiming[id] || time.Now().Before(w.cooling[id])
+	}
+	for id := range w.suspects {
+		if mine(id) {
+			delete(w.suspects, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	for range w.g.options.Audit {
+		if len(ids) >= maxSuspects {
+			break
+		}
+		id := v.ids[rand.N(len(v.ids))]
+		if _, suspect := w.suspects[id]; !suspect && !mine(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// mayHave says that the plan gives a partition to this worker, or to nobody. The
+// caller holds mu.
+func (w *worker) mayHave(id string) bool {
+	owner, ok := w.view.owner(id)
+	me, in := w.view.in[w.session.ID()]
+	return ok && in && (owner == me.Place || owner == plan.None)
+}
+
+// bounded returns a context of the worker's for one thing that must not take for
+// ever.
+func (w *worker) bounded(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(w.ctx, d)
+}

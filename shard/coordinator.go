@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// coordinator is the one worker that writes the roll. It holds two locks under
+// its session, and writes under their leases alone: one that has been replaced
+// can write nothing. Who has a partition does not rest on it.
+type coordinator struct {
+	w     *worker
+	lead  *tenure.Lease
+	ctx   context.Context
+	stop  context.CancelCauseFunc
+	looks chan chan struct{} // what is sent is closed after one more look
+	ended chan struct{}
+
+	// Of its goroutine.
+	lease   *tenure.Lease // of the roll
+	roll    roll
+	office  office
+	spec    spec
+	waiting []member // who was not on the roll at the last look
+	waited  int      // looks
+
+	closed sync.Map // the ids of sessions that have ended for good
+}
+
+// settles is how many looks a coordinator waits at most while more and more
+// workers come, so that they come into one plan.
+const settles = 5
+
+// run is the term of a coordinator.
+func (c *coordinator) run() {
+	defer close(c.ended)
+	w := c.w
+	unhook := context.AfterFunc(c.lead.Context(), func() { c.stop(context.Cause(c.lead.Context())) })
+	err := c.begin()
+	var looked chan struct{}
+	for err == nil && c.ctx.Err() == nil {
+		if err := c.look(); err != nil {
+			w.trouble(err)
+		}
+		if looked != nil {
+			close(looked)
+		}
+		timer := time.NewTimer(w.jittered())
+		select {
+		case looked = <-c.looks:
+		case <-timer.C:
+			looked = nil
+		case <-c.ctx.Done():
+			looked = nil
+		}
+		timer.Stop()
+	}
+	unhook()
+	c.end(err)
+}
+
+// begin takes the roll, and reads where the coordinator before has left it.
+func (c *coordinator) begin() (err error) {
+	w := c.w
+	if c.lease, err = w.session.Acquire(c.ctx, RollName(w.g.name), &tenure.AcquireOptions{StoreTimeout: -1}); err != nil {
+		return err
+	}
+	for {
+		if err = c.read(); err == nil || errors.Is(err, tenure.ErrUnreadable) || c.ctx.Err() != nil {
+			return err
+		}
+		w.trouble(err)
+		timer := time.NewTimer(w.jittered())
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+func (c *coordinator) read() error {
+	w := c.w
+	st, err := w.client.Status(c.ctx, RollName(w.g.name))
+	if err != nil {
+		return err
+	}
+	r, _, err := parseRoll(st.Data)
+	if err != nil {
+		return err
+	}
+	s, stored, err := readSpec(c.ctx, w.client, w.g.name)
+	if err == nil && !stored {
+		s, err = changeSpec(c.ctx, w.client, w.g.name, func(s spec, stored bool) spec {
+			if stored {
+				return s // somebody was quicker
+			}
+			return w.g.initial
+		})
+	}
+	if err != nil {
+		return err
+	}
+	st, err = w.client.Status(c.ctx, LeadName(w.g.name))
+	if err != nil {
+		return err
+	}
+	c.roll, c.spec, c.office = r, s, parseOffice(st.Data)
+	if c.office.Epoch == r.Epoch {
+		return nil
+	}
+	// The coordinator before has written the roll, and not told of it.
+	c.office.Epoch = r.Epoch
+	return c.lead.SetData(c.ctx, c.office.bytes())
+}
+
+// end gives the two locks back.
+func (c *coordinator) end(err error) {
+	w := c.w
+	var both sync.WaitGroup // where the session is closed, one waits for the other
+	for _, l := range []*tenure.Lease{c.lease, c.lead} {
+		if l != nil {
+			both.Go(func() { _ = l.Release(w.values) }) // else it ends with the session
+		}
+	}
+	both.Wait()
+	w.mu.Lock()
+	w.coordinator = nil
+	if err != nil || errors.Is(context.Cause(c.lead.Context()), tenure.ErrSteppedDown) {
+		w.standOff = time.Now().Add(3 * standOffs * w.period) // others first
+	}
+	w.mu.Unlock()
+	cause := context.Cause(c.ctx)
+	if err == nil || c.ctx.Err() != nil {
+		err = cause
+	}
+	if errors.Is(err, errResigned) {
+		err = nil
+	}
+	if w.ctx.Err() == nil {
+		w.events.emit(Event{Kind: EventResigned, Place: w.seatPlace(), Err: err})
+	}
+}
+
+var errResigned = errors.New("resigned")
+
+// resign ends the term of this worker as coordinator, if it is, and waits until
+// another one can begin.
+func (w *worker) resign(before func(*coordinator)) {
+	w.mu.Lock()
+	c := w.coordinator
+	w.mu.Unlock()
+	if c == nil {
+		return
+	}
+	if before != nil {
+		before(c)
+	}
+	c.stop(errResigned)
+	<-c.ended
+}
+
+// last has one more look made, and waits for it.
+func (c *coordinator) last() {
+	looked := make(chan struct{})
+	select {
+	case c.looks <- looked:
+	case <-c.ended:
+		return
+	}
+	select {
+	case <-looked:
+	case <-c.ended:
+	}
+}
+
+// look looks at all places, frees those of the dead, and writes a new roll if
+// that is called for.
+func (c *coordinator) look() error {
+	w := c.w
+	names := []string{SpecName(w.g.name)}
+	for i := range c.office.Places {
+		names = append(names, MemberName(w.g.name, i))
+	}
+	list, errs := w.client.Statuses(c.ctx, names)
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+			return err // half a look is none
+		}
+	}
+	next := roll{Format: rollFormat, Epoch: c.roll.Epoch + 1, Revision: c.spec.Revision}
+	if s, ok, err := parseSpec(list[0].Data); ok && err == nil && errs[0] == nil {
+		c.spec, next.Revision = s, s.Revision
+	} else if err != nil {
+		w.trouble(err)
+	}
+	freed := c.free(list[1:], errs[1:])
+	for place, st := range list[1:] {
+		if m, in := c.member(place, st, errs[place+1], freed[place]); in {
+			next.Members = append(next.Members, m)
+		}
+	}
+	next.Members = fillUp(next.Members, c.roll.Members)
+	if err := c.makePlaces(next); err != nil {
+		return err
+	}
+	if next.same(c.roll) || !c.settled(next) {
+		return nil
+	}
+	return c.publish(next)
+}
+
+// member returns who is in a place.
+func (c *coordinator) member(place int, st tenure.Status, err error, freed bool) (member, bool) {
+	if err != nil { // unreadable: it stays what it was
+		i, ok := slices.BinarySearchFunc(c.roll.Members, place, func(m member, place int) int { return m.Place - place })
+		if !ok {
+			return member{}, false
+		}
+		return c.roll.Members[i], true
+	}
+	// A dead one whose session could not be closed yet is in its place.
+	if freed || st.State != tenure.StateHeld || st.Session == "" {
+		return member{}, false
+	}
+	p, ok := parseProfile(st.Data)
+	if !ok {
+		return member{}, false // somebody's own lock
+	}
+	owner := st.Owner
+	if len(owner) > maxOwnerShown {
+		owner = string([]rune(owner)[:maxOwnerShown/4])
+	}
+	return member{Place: place, Session: st.Session, Owner: owner, Weight: p.Weight, Zone: p.Zone, Max: p.Max, Leaving: p.Leaving}, true
+}
+
+// freeAtOnce is how many dead workers' sessions are closed at a time.
+const freeAtOnce = 16
+
+// free takes the places of dead workers, and gives them back: taking one closes
+// the worker's session, so that its partitions can be claimed with one write
+// each. Those who have closed it themselves have left: their places are free, and
+// not to be taken from who comes back just now.
+func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
+	w := c.w
+	freed := map[int]bool{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, freeAtOnce)
+	for place, st := range list {
+		if errs[place] != nil || st.State != tenure.StateHeld || st.Held || st.Session == w.session.ID() {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if c.left(st.Session) {
+				mu.Lock()
+				freed[place] = true
+				mu.Unlock()
+				return
+			}
+			l, err := w.session.TryAcquire(c.ctx, st.Name, nil)
+			if err != nil {
+				if !errors.Is(err, tenure.ErrHeld) {
+					w.trouble(err)
+				}
+				return
+			}
+			mu.Lock()
+			freed[place] = true
+			mu.Unlock()
+			if st.Session != "" {
+				w.events.emit(Event{Kind: EventMemberDead, From: st.Owner, Place: place})
+			}
+			if err := l.Release(context.WithoutCancel(c.ctx)); err != nil {
+				w.trouble(err)
+			}
+		})
+	}
+	wg.Wait()
+	c.closed.Range(func(session, _ any) bool {
+		if !slices.ContainsFunc(list, func(st tenure.Status) bool { return st.Session == session }) {
+			c.closed.Delete(session)
+		}
+		return true
+	})
+	return freed
+}
+
+// left says that a session was closed.
+func (c *coordinator) left(session string) bool {
+	if _, known := c.closed.Load(session); known {
+		return true
+	}
+	st, err := c.w.client.SessionStatus(c.ctx, session)
+	if err != nil || st.Alive || st.State == tenure.StateAlive {
+		return false
+	}
+	c.closed.Store(session, nil)
+	return true
+}
+
+// fillUp names the vacant places below the highest one that is not, with the
+// weight and the zone of who was there last.
+func fillUp(members, before []member) []member {
+	if len(members) == 0 {
+		return nil
+	}
+	was := map[int]member{}
+	for _, m := range before {
+		was[m.Place] = m
+	}
+	var full []member
+	for _, m := range members {
+		for place := len(full); place < m.Place; place++ {
+			v := member{Place: place, Weight: 1}
+			if last, ok := was[place]; ok {
+				v.Weight, v.Zone = last.Weight, last.Zone
+			}
+			full = append(full, v)
+		}
+		full = append(full, m)
+	}
+	return full
+}
+
+// makePlaces keeps twice as many places as there are members.
+func (c *coordinator) makePlaces(next roll) error {
+	places := min(max(minPlaces, len(next.Members), 2*next.places()), maxPlaces)
+	places = (places + minPlaces - 1) / minPlaces * minPlaces
+	if places = min(places, maxPlaces); places == c.office.Places {
+		return nil
+	}
+	o := office{Epoch: c.office.Epoch, Places: places}
+	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
+		return err
+	}
+	c.office = o
+	return nil
+}
+
+// settled says that a roll is to be written now: when somebody dies or leaves, or
+// the partitions have changed, at once; when workers come, or are gone that were
+// leaving, after a look that has shown no more of them.
+func (c *coordinator) settled(next roll) bool {
+	now := next.sessions()
+	urgent := next.Revision != c.roll.Revision && c.roll.Epoch > 0
+	for id, was := range c.roll.sessions() {
+		m, in := now[id]
+		urgent = urgent || !in && !was.Leaving || in && m != was
+	}
+	same := slices.Equal(c.waiting, next.Members)
+	c.waiting = next.Members
+	if c.waited++; urgent || same || c.waited > settles {
+		c.waiting, c.waited = nil, 0
+		return true
+	}
+	return false
+}
+
+// publish writes a roll, and then tells of it.
+func (c *coordinator) publish(next roll) error {
+	if err := c.lease.SetData(c.ctx, next.bytes()); err != nil {
+		return err
+	}
+	c.roll = next
+	o := office{Epoch: next.Epoch, Places: c.office.Places}
+	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
+		return err
+	}
+	c.office = o
+	return nil
+}

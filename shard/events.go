@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	// EventJoined: this worker has a place in the group, and is on its roll.
+	// Place is which.
+	EventJoined EventKind = "joined"
+	// EventLost: the session of this worker was lost, and all its partitions
+	// with it. It joins again. Err is why.
+	EventLost EventKind = "lost"
+	// EventLeaving: this worker is to leave; Count partitions are to be handed
+	// over.
+	EventLeaving EventKind = "leaving"
+	// EventLeft: this worker has left. Count partitions were not handed over.
+	EventLeft EventKind = "left"
+	// EventPlan: there is a new plan, of the epoch Epoch. Count is how many
+	// partitions it gives to this worker.
+	EventPlan EventKind = "plan"
+	// EventUnassigned: by a new plan, Count partitions have no worker, because
+	// all are full. A plan in which that ends tells it with Count 0.
+	EventUnassigned EventKind = "unassigned"
+	// EventAssigned: this worker has claimed a partition that nobody had.
+	EventAssigned EventKind = "assigned"
+	// EventMovedIn: this worker has a partition that it has asked From for. Took
+	// is how long that took from the first request.
+	EventMovedIn EventKind = "moved_in"
+	// EventMovedOut: this worker has handed a partition over. Took is how long
+	// it took from the request until it was released.
+	EventMovedOut EventKind = "moved_out"
+	// EventAdopted: this worker has claimed a partition that another one was to
+	// have, and that nobody had for two leases.
+	EventAdopted EventKind = "adopted"
+	// EventDropped: this worker has released a partition that the group has no
+	// more, or that its handler has failed on too often (Err).
+	EventDropped EventKind = "dropped"
+	// EventRevoked: this worker has lost one partition, and not the session. Err
+	// is why.
+	EventRevoked EventKind = "revoked"
+	// EventHandlerEnded: the handler of a partition returned before it had to,
+	// with Err or nil. It is run again after Took.
+	EventHandlerEnded EventKind = "handler_ended"
+	// EventMoveFailed: a move has not come to be (Err). It is tried again.
+	EventMoveFailed EventKind = "move_failed"
+	// EventCoordinator: this worker is the coordinator of the group from now on.
+	EventCoordinator EventKind = "coordinator"
+	// EventResigned: this worker is the coordinator no more. Err is why, if it
+	// did not mean to.
+	EventResigned EventKind = "resigned"
+	// EventMemberDead: the coordinator has closed the session of a dead worker,
+	// so that its partitions can be claimed. From is its owner name.
+	EventMemberDead EventKind = "member_dead"
+	// EventError: something did not work, and is tried again (Err).
+	EventError EventKind = "error"
+)
+
+// Event is something that happened to a worker.
+type Event struct {
+	Kind      EventKind
+	Group     string
+	Time      time.Time // wall clock, for people
+	Partition string
+	Token     uint64
+	From      string // an owner name
+	Place     int
+	Epoch     uint64
+	Count     int
+	Took      time.Duration
+	Err       error
+
+	// Missed counts the events before this one that were dropped because
+	// OnEvent was too slow.
+	Missed uint64
+}
+
+// eventBuffer is how many events may wait for a slow callback.
+const eventBuffer = 8192
+
+// events hands events to the user's callback, from one goroutine that lives as
+// long as Run.
+type events struct {
+	on     func(Event)
+	group  string
+	queue  chan Event
+	missed atomic.Uint64
+	done   chan struct{}
+}
+
+func newEvents(group string, on func(Event)) *events {
+	e := &events{on: on, group: group, done: make(chan struct{})}
+	if on == nil {
+		close(e.done)
+		return e
+	}
+	e.queue = make(chan Event, eventBuffer)
+	go func() {
+		defer close(e.done)
+		for ev := range e.queue {
+			ev.Missed = e.missed.Swap(0)
+			e.on(ev)
+		}
+	}()
+	return e
+}
+
+func (e *events) emit(ev Event) {
+	if e.queue == nil {
+		return
+	}
+	ev.Time, ev.Group = time.Now(), e.group
+	select {
+	case e.queue <- ev:
+	default:
+		e.missed.Add(1)
+	}
+}
+
+// close ends the goroutine after the events that wait. Nothing emits any more.
+func (e *events) close() {
+	if e.queue != nil {
+		close(e.queue)
+	}
+	<-e.done
+}

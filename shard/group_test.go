@@ -1,0 +1,373 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// Workers that come have all partitions, each its share.
+func TestWorkersShareThePartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 60})
+		for i, owner := range []string{"a", "b", "c"} {
+			s.worker(owner)
+			s.settle(i+1, 60)
+		}
+		by, _ := s.owned()
+		for owner, n := range by {
+			if n < 19 || n > 21 {
+				t.Errorf("%s has %d of 60: %v", owner, n, by)
+			}
+		}
+		if id, gap := s.worst(); gap > refresh {
+			t.Errorf("partition %s had nobody for %v", id, gap)
+		}
+	})
+}
+
+// Weights count.
+func TestWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 90})
+		s.worker("a")
+		s.worker("b", func(o *shard.Options) { o.Weight = 2 })
+		s.settle(2, 90)
+		if by, _ := s.owned(); by["a"] < 28 || by["a"] > 32 {
+			t.Errorf("with weights 1 and 2: %v", by)
+		}
+	})
+}
+
+// A worker that comes moves no more than its share, and each partition once.
+func TestNewWorkerMovesItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 200})
+		for i := range 9 {
+			s.worker(fmt.Sprintf("w%d", i))
+		}
+		s.settle(9, 200)
+		s.reset()
+		w := s.worker("new")
+		took := s.settle(10, 200)
+		share := w.Stats().Planned
+		if share > 24 {
+			t.Errorf("the tenth worker is to have %d of 200", share)
+		}
+		if all, most := s.moves(); all > share || most > 1 {
+			t.Errorf("%d moves, %d of one partition, of 200 by the tenth worker", all, most)
+		}
+		if id, gap := s.worst(); gap > refresh {
+			t.Errorf("partition %s had nobody for %v", id, gap)
+		}
+		t.Logf("200 partitions, 9 workers and a tenth: settled after %v", took)
+	})
+}
+
+// The partitions of a worker that has crashed are owned by others within its
+// lease, a look of the coordinator's and a look at the roll.
+func TestCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 100})
+		var workers []*worker
+		for i := range 5 {
+			workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
+			s.settle(i+1, 100) // so that the first one coordinates
+		}
+		s.reset()
+		workers[3].crash()
+		took := s.until("all are owned", lease+4*refresh, func() bool { _, all := s.owned(); return all == 100 })
+		t.Logf("a worker with 20 of 100 partitions crashed: all owned after %v", took)
+		s.settle(4, 100)
+		if all, most := s.moves(); all > 20 || most > 1 {
+			t.Errorf("%d moves, %d of one partition, after a crash of a worker with 20", all, most)
+		}
+	})
+}
+
+// So they are when the coordinator crashes, and another worker with it: who comes
+// after the coordinator has watched the others, whatever it has audited.
+func TestCoordinatorCrashes(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		t.Run(fmt.Sprintf("with %d others", others), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, shard.Options{Partitions: 100, Audit: -1})
+				var workers []*worker
+				for i := range 5 {
+					workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
+					s.settle(i+1, 100)
+				}
+				if !workers[0].Stats().Coordinator {
+					t.Fatal("the first one does not coordinate")
+				}
+				workers[0].crash()
+				if others > 0 {
+					workers[3].crash()
+				}
+				took := s.until("all are owned", lease+6*refresh, func() bool { _, all := s.owned(); return all == 100 })
+				t.Logf("the coordinator and %d others crashed: all owned after %v", others, took)
+				s.settle(4-others, 100)
+			})
+		})
+	}
+}
+
+// A worker that leaves hands its partitions over: none has nobody for longer than
+// its hand-over takes, which is no longer than a look where the store cannot
+// watch.
+func TestLeave(t *testing.T) {
+	for _, blind := range []bool{false, true} {
+		t.Run(fmt.Sprintf("blind %v", blind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, shard.Options{Partitions: 60})
+				s.blind = blind
+				a, b, _ := s.worker("a"), s.worker("b"), s.worker("c")
+				s.settle(3, 60)
+				for i, w := range []*worker{a, b} { // a coordinates
+					w.drain = 700 * time.Millisecond
+					s.reset()
+					begun := time.Now()
+					if err := w.quit(); err != nil {
+						t.Fatal(err)
+					}
+					s.settle(2-i, 60)
+					id, gap := s.worst()
+					most := 100 * time.Millisecond
+					if blind {
+						most = refresh + refresh/2
+					}
+					if gap > most {
+						t.Errorf("partition %s had nobody for %v", id, gap)
+					}
+					t.Logf("%s left after %v; the longest gap was %v", w.owner, time.Since(begun), gap)
+				}
+			})
+		})
+	}
+}
+
+// The last worker leaves without waiting for anybody, and the next one finds all.
+func TestLastOneLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 10})
+		a := s.worker("a")
+		s.settle(1, 10)
+		begun := time.Now()
+		if err := a.quit(); err != nil || time.Since(begun) > 4*refresh {
+			t.Errorf("left after %v: %v", time.Since(begun), err)
+		}
+		s.worker("b")
+		if took := s.settle(1, 10); took > 5*refresh {
+			t.Errorf("all were found after %v", took)
+		}
+	})
+}
+
+// Workers that are restarted one after the other move each partition twice at
+// most: away, and back.
+func TestRollingRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, partitions = 20, 200
+		s := newStage(t, shard.Options{Partitions: partitions})
+		workers := make([]*worker, n)
+		for i := range workers {
+			workers[i] = s.worker(fmt.Sprintf("w%d", i))
+		}
+		s.settle(n, partitions)
+		s.reset()
+		begun := time.Now()
+		for i, w := range workers {
+			if err := w.quit(); err != nil {
+				t.Fatalf("%s: %v", w.owner, err)
+			}
+			workers[i] = s.worker(fmt.Sprintf("w%d-again", i))
+			s.settle(n, partitions)
+		}
+		all, most := s.moves()
+		if most > 2 {
+			t.Errorf("a partition moved %d times", most)
+		}
+		id, gap := s.worst()
+		if gap > refresh {
+			t.Errorf("partition %s had nobody for %v", id, gap)
+		}
+		t.Logf("%d workers restarted in %v: %d moves of %d partitions, %d of one at most; the longest gap was %v",
+			n, time.Since(begun), all, partitions, most, gap)
+	})
+}
+
+// A worker that has more weight than others comes back to what it had, too, and
+// nothing moves between the others meanwhile.
+func TestRestartOfAHeavyWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 140})
+		var workers []*worker
+		for i, weight := range []float64{1, 3, 2, 1} {
+			workers = append(workers, s.worker(fmt.Sprintf("w%d", i), func(o *shard.Options) { o.Weight = weight }))
+			s.settle(i+1, 140)
+		}
+		s.reset()
+		had := workers[1].Stats().Held
+		if err := workers[1].quit(); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(3, 140)
+		time.Sleep(10 * refresh) // the roll is written without it meanwhile
+		s.worker("again", func(o *shard.Options) { o.Weight = 3 })
+		s.settle(4, 140)
+		if all, most := s.moves(); all != 2*had || most != 2 {
+			t.Errorf("%d moves, %d of one, for a restart of a worker with %d", all, most, had)
+		}
+	})
+}
+
+// No worker has more than its maximum. What nobody has room for is told.
+func TestMax(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 50, Max: 20})
+		a, b := s.worker("a"), s.worker("b")
+		s.settle(2, 40)
+		time.Sleep(5 * lease) // nobody adopts what is too much
+		by, all := s.owned()
+		if by["a"] != 20 || by["b"] != 20 || all != 40 {
+			t.Errorf("with 20 at most: %v", by)
+		}
+		if n := a.Stats().Unassigned; n != 10 {
+			t.Errorf("%d are unassigned in the numbers", n)
+		}
+		for _, w := range []*worker{a, b} {
+			if ev := w.of(shard.EventUnassigned); len(ev) == 0 || ev[len(ev)-1].Count != 10 {
+				t.Errorf("%s was told %v", w.owner, ev)
+			}
+		}
+		st, err := a.Status(t.Context())
+		if err != nil || st.Unassigned != 10 || st.Unowned != 10 || st.Owned != 40 {
+			t.Errorf("status: %d unassigned, %d unowned, %d owned, %v", st.Unassigned, st.Unowned, st.Owned, err)
+		}
+		s.worker("c")
+		s.settle(3, 50)
+		if ev := a.of(shard.EventUnassigned); ev[len(ev)-1].Count != 0 {
+			t.Errorf("it was not told that all are assigned: %v", ev)
+		}
+	})
+}
+
+// Two full workers that are each to have what the other one has get there, and
+// never have more than they may.
+func TestFullWorkersSwap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 20, Max: 10})
+		a := s.worker("a")
+		s.until("a has ten", time.Minute, func() bool { by, _ := s.owned(); return by["a"] == 10 })
+		s.worker("b")
+		s.settle(2, 20)
+		if by, _ := s.owned(); by["a"] != 10 || by["b"] != 10 {
+			t.Errorf("%v", by)
+		}
+		if n := a.count(shard.EventDropped); n > 10 {
+			t.Errorf("%d were dropped", n)
+		}
+	})
+}
+
+// Partitions are added and taken away while all are at work.
+func TestResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 20})
+		a, b := s.worker("a"), s.worker("b")
+		s.settle(2, 20)
+		s.reset()
+		if err := a.Resize(t.Context(), 50); err != nil {
+			t.Fatal(err)
+		}
+		s.until("all 50 are owned", 5*refresh, func() bool { _, all := s.owned(); return all == 50 })
+		s.settle(2, 50)
+		if err := b.Resize(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		s.until("10 are owned", 5*refresh, func() bool { _, all := s.owned(); return all == 10 })
+		s.settle(2, 10)
+		if err := b.SetPartitions(t.Context(), []string{"x", "y", "3"}); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(2, 3)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.at["x"] == nil || s.at["y"] == nil || s.at["3"] == nil {
+			t.Errorf("at work: %v", s.at)
+		}
+	})
+}
+
+// A worker that the store cannot be reached from for longer than its lease loses
+// all, and joins again.
+func TestSessionLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 20})
+		a, b := s.worker("a"), s.worker("b")
+		s.settle(2, 20)
+		for _, w := range []*worker{a, b} { // a coordinates
+			w.faults.SetBlackHole(true)
+			time.Sleep(3 * lease)
+			if by, all := s.owned(); all != 20 || by[w.owner] != 0 {
+				t.Errorf("while %s is cut off: %v", w.owner, by)
+			}
+			w.faults.SetBlackHole(false)
+			s.settle(2, 20)
+			if w.count(shard.EventLost) != 1 || w.count(shard.EventJoined) != 2 {
+				t.Errorf("%s was told of %d losses and %d joins", w.owner, w.count(shard.EventLost), w.count(shard.EventJoined))
+			}
+		}
+	})
+}
+
+func TestCallsOutOfTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 2})
+		a := s.make("a")
+		if err := a.Leave(t.Context()); !errors.Is(err, shard.ErrNotRunning) {
+			t.Error(err)
+		}
+		if err := a.Run(t.Context(), nil); err == nil {
+			t.Error("a handler of nil is run")
+		}
+		if _, err := shard.Read(t.Context(), a.client, name); !errors.Is(err, tenure.ErrNotHeld) {
+			t.Error(err)
+		}
+		a.start(a.handle)
+		s.settle(1, 2)
+		if err := a.Run(t.Context(), a.handle); !errors.Is(err, shard.ErrRunning) {
+			t.Error(err)
+		}
+		if err := a.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := a.quit(); err != nil {
+			t.Error(err)
+		}
+		if st := a.Stats(); st.Place != -1 || st.Held != 0 {
+			t.Errorf("after it has left: %+v", st)
+		}
+		// It can be run again, until the client is closed.
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		defer stop()
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx, a.handle) }()
+		s.until("a has both again", time.Minute, func() bool { _, all := s.owned(); return all == 2 })
+		if err := a.client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, tenure.ErrClosed) {
+			t.Errorf("when the client was closed: %v", err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The locks that a group is made of.
+const (
+	leadSuffix  = ":lead"    // held by the coordinator; its data is the epoch
+	rollSuffix  = ":roll"    // held by the coordinator; its data is the roll
+	specSuffix  = ":spec"    // whose data is what the partitions are
+	memberInfix = ":member/" // one for each place in the group
+	partInfix   = ":part/"   // one for each partition
+)
+
+// Limits of names. A lock's name has room for both and for what stands between
+// them.
+const (
+	// MaxNameLen is the longest name of a group in bytes.
+	MaxNameLen = 512
+	// MaxIDLen is the longest name of a partition in bytes.
+	MaxIDLen = 256
+)
+
+// What package tenure has limits for, too. They are checked here first, so that
+// a mistake is not taken for an error of the store.
+const (
+	ownPrefix  = "tenure/"
+	maxDataLen = 256 << 10
+)
+
+// LockName returns the name of the lock that is a partition of the group. It is
+// the resource that the partition's token fences.
+func LockName(group, id string) string { return group + partInfix + id }
+
+// LeadName returns the name of the lock that the coordinator of the group holds.
+func LeadName(group string) string { return group + leadSuffix }
+
+// RollName returns the name of the lock whose data is the roll of the group.
+func RollName(group string) string { return group + rollSuffix }
+
+// SpecName returns the name of the lock whose data says which partitions the
+// group has.
+func SpecName(group string) string { return group + specSuffix }
+
+// MemberName returns the name of the lock that the worker in a place of the group
+// holds.
+func MemberName(group string, place int) string {
+	return group + memberInfix + strconv.Itoa(place)
+}
+
+// ParseLockName is the reverse of [LockName]. It returns false if lock is not
+// the name of a partition.
+func ParseLockName(lock string) (group, id string, ok bool) {
+	// The first one counts: a group's name has none in it, a partition's may.
+	group, id, ok = strings.Cut(lock, partInfix)
+	if !ok || group == "" || id == "" {
+		return "", "", false
+	}
+	return group, id, true
+}
+
+func checkName(name string) error {
+	if err := checkText("group name", name, MaxNameLen); err != nil {
+		return err
+	}
+	if strings.HasPrefix(name, ownPrefix) {
+		return fmt.Errorf("group name %.40q begins with %q: such names are for records of Tenure itself", name, ownPrefix)
+	}
+	for _, infix := range []string{partInfix, memberInfix} {
+		if strings.Contains(name+infix[:len(infix)-1], infix) || strings.Contains(name, infix) {
+			return fmt.Errorf("group name %.40q has %q in it: what comes after that would be taken for a part of the group", name, infix)
+		}
+	}
+	return nil
+}
+
+func checkID(id string) error { return checkText("partition name", id, MaxIDLen) }
+
+func checkText(what, s string, most int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
+	case len(s) > most:
+		return fmt.Errorf("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("%s %q has a control character: only printable text is allowed", what, s)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Partition is what a handler has in hand: one partition, under the lease of its
+// lock. All methods may be called concurrently.
+//
+// It is a [github.com/tenurelock/tenure/fence.Grant]: the resource to fence is
+// one for each partition, by the name of its lock.
+type Partition struct {
+	id    string
+	index int
+	lease *tenure.Lease
+	begun time.Time
+
+	mu   sync.Mutex
+	last []byte
+
+	stopping atomic.Bool             // its context has ended, or it is to be released
+	stop     context.CancelCauseFunc // of the contexts of its handlers
+}
+
+// ID returns the name of the partition.
+func (p *Partition) ID() string { return p.id }
+
+// Index returns the number of the partition among all when it was claimed. Of
+// partitions that were given by name it changes when others come and go.
+func (p *Partition) Index() int { return p.index }
+
+// Name returns the name of the partition's lock: see [LockName].
+func (p *Partition) Name() string { return p.lease.Name() }
+
+// Token returns the fencing token: one higher with every change of owner, never
+// lower again. Tokens of two partitions cannot be compared.
+func (p *Partition) Token() uint64 { return p.lease.Token() }
+
+// Lease returns the lease of the partition's lock. It is released when the
+// handler has returned, and must not be released before.
+func (p *Partition) Lease() *tenure.Lease { return p.lease }
+
+// Check returns nil while the handler may act: see [tenure.Lease.Check]. Call it
+// before every side effect.
+func (p *Partition) Check() error { return p.lease.Check() }
+
+// Last returns the latest checkpoint: the one that was laid down last by this
+// owner, or else what the owner before it has left. It is nil if there is none.
+// The caller must not change it.
+func (p *Partition) Last() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+// Checkpoint lays data down with the partition, where its next owner finds it,
+// and waits until that is confirmed. It has at most 256 KiB, and costs a write.
+//
+// It is refused from an owner that is that no more, with an error that matches
+// [tenure.ErrLost]; so a checkpoint is never older than one that a later owner
+// has seen. An error that matches [tenure.ErrUncertain] says that the data may
+// be there, or come to be there yet. A handler whose context has ended because
+// another worker is to have the partition can still lay one down.
+func (p *Partition) Checkpoint(ctx context.Context, data []byte) error {
+	data = append([]byte{}, data...)
+	if err := p.lease.SetData(ctx, data); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = data
+	return nil
+}
+
+// What ends a handler beside the lease.
+var (
+	errRemoved = errors.New("the group has the partition no more")
+	errMadeWay = errors.New("released to make room")
+	errPanic   = errors.New("another handler has panicked")
+)
+
+const (
+	// maxFailures is how often in a row a handler may fail.
+	maxFailures = 5
+	// keepAway is how many leases a worker keeps away from a partition that it
+	// has failed on.
+	keepAway = 10
+)
+
+// begin runs the handler of a partition that was just acquired.
+func (w *worker) begin(id string, index int, l *tenure.Lease, ev Event) {
+	p := &Partition{id: id, index: index, lease: l, begun: time.Now()}
+	if former, ok := l.Previous(); ok {
+		p.last = former.Data
+	}
+	bound, unbind := l.Bind(w.values)
+	ctx, stop := context.WithCancelCause(bound)
+	p.stop = stop
+	w.mu.Lock()
+	w.held[id] = p
+	delete(w.known, id)
+	w.mu.Unlock()
+	ev.Partition, ev.Token, ev.Place = id, l.Token(), w.seatPlace()
+	w.events.emit(ev)
+	w.jobs.Go(func() {
+		defer unbind()
+		defer stop(context.Canceled)
+		w.work(ctx, p)
+	})
+}
+
+// work runs the handler of a partition until its context ends, and releases it.
+func (w *worker) work(ctx context.Context, p *Partition) {
+	var err error
+	returned := false
+	unhook := context.AfterFunc(ctx, func() { p.stopping.Store(true) })
+	defer func() {
+		unhook()
+		if !returned { // runtime.Goexit; a panic does not come here
+			err = errGoexit
+		}
+		w.release(ctx, p, err)
+	}()
+	failures := 0
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err = w.call(ctx, p)
+		if ctx.Err() != nil {
+			break
+		}
+		pause := w.period
+		if err != nil {
+			if time.Since(begun) > w.client.Options().LeaseDuration {
+				failures = 0
+			}
+			if failures++; failures == maxFailures {
+				break
+			}
+			pause = min(w.period<<failures, w.client.Options().LeaseDuration)
+		}
+		w.events.emit(Event{Kind: EventHandlerEnded, Partition: p.id, Token: p.Token(), Took: pause, Err: err})
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if err = nil; ctx.Err() != nil {
+			break
+		}
+	}
+	returned = true
+}
+
+var errGoexit = errors.New("the handler has ended its goroutine")
+
+// call runs the handler once. A panic is kept for Run, and ends the worker.
+func (w *worker) call(ctx context.Context, p *Partition) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.panicked(&Panic{Value: v, Stack: debug.Stack(), Partition: p.id})
+			p.stop(errPanic)
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return w.handler(ctx, p)
+}
+
+// panicked ends the worker.
+func (w *worker) panicked(p *Panic) {
+	w.mu.Lock()
+	if w.thrown == nil {
+		w.run.thrown = p
+	}
+	w.mu.Unlock()
+	w.stop(errPanic)
+}
+
+// release gives a partition back when its handler has returned.
+func (w *worker) release(ctx context.Context, p *Partition, err error) {
+	p.stopping.Store(true)
+	cause, givesUp := context.Cause(ctx), ctx.Err() == nil
+	if givesUp {
+		cause = err
+	}
+	ended := context.Cause(p.lease.Context()) // before the release
+	_ = p.lease.Release(w.values)             // it runs out with the session
+	now := time.Now()
+	w.mu.Lock()
+	delete(w.held, p.id)
+	if givesUp {
+		w.cooling[p.id] = now.Add(keepAway * w.client.Options().LeaseDuration)
+	}
+	var asked *tenure.StepDownError
+	if errors.As(ended, &asked) {
+		// Who has asked may go by a newer plan: it is not asked back before that
+		// can have come here.
+		w.known[p.id] = sighting{until: now.Add(2 * w.period)}
+	}
+	w.mu.Unlock()
+	ev := Event{Kind: EventDropped, Partition: p.id, Token: p.Token(), Place: w.seatPlace(), Err: cause}
+	switch {
+	case asked != nil:
+		ev.Kind, ev.From, ev.Err = EventMovedOut, asked.By, nil
+	case errors.Is(ended, tenure.ErrLost) && w.session.Check() == nil:
+		ev.Kind = EventRevoked
+	case ended != nil:
+		w.poke()
+		return // with the session, which tells of it
+	}
+	w.events.emit(ev)
+	w.poke()
+}
+
+func (w *worker) seatPlace() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.place
+}

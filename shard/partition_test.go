@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// The next owner of a partition finds the checkpoint of the one before, also one
+// that was laid down while it stopped.
+func TestCheckpointMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 8})
+		last := sync.Map{}
+		handler := func(owner string) shard.Handler {
+			return func(ctx context.Context, p *shard.Partition) error {
+				found, _ := last.Load(p.ID())
+				if want, _ := found.(string); string(p.Last()) != want {
+					t.Errorf("%s finds checkpoint %q of partition %s, want %q", owner, p.Last(), p.ID(), want)
+				}
+				if err := p.Checkpoint(ctx, []byte("first of "+owner)); err != nil {
+					t.Error(err)
+				}
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), tenure.ErrSteppedDown) {
+					return nil
+				}
+				data := "last of " + owner
+				if err := p.Checkpoint(context.WithoutCancel(ctx), []byte(data)); err != nil {
+					t.Error(err)
+				}
+				last.Store(p.ID(), data)
+				return nil
+			}
+		}
+		a, b := s.make("a"), s.make("b")
+		a.start(handler("a"))
+		s.settle(1, 8)
+		b.start(handler("b"))
+		s.settle(2, 8)
+		if err := a.quit(); err != nil {
+			t.Error(err)
+		}
+		s.settle(1, 8)
+		if st, err := b.Status(t.Context()); err != nil || st.Partitions[0].CheckpointBytes == 0 {
+			t.Errorf("%+v, %v", st.Partitions[0], err)
+		}
+	})
+}
+
+// A checkpoint is refused from who is not the owner any more, and what the
+// current owner has laid down stays.
+func TestCheckpointOfAFormerOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 1})
+		a, b := s.make("a"), s.make("b")
+		former := make(chan *shard.Partition, 1)
+		release := make(chan struct{})
+		a.start(func(ctx context.Context, p *shard.Partition) error {
+			former <- p
+			<-release // it takes no notice of its end
+			return nil
+		})
+		p := <-former
+		a.crash()
+		b.start(func(ctx context.Context, p *shard.Partition) error {
+			if err := p.Checkpoint(ctx, []byte("of b")); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return nil
+		})
+		s.until("b has it", 3*lease, func() bool { return b.Stats().Held == 1 })
+		time.Sleep(refresh)
+		a.faults.SetBlackHole(false)
+		if err := p.Checkpoint(t.Context(), []byte("of a")); !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("a former owner's checkpoint: %v", err)
+		}
+		if p.Check() == nil {
+			t.Error("a former owner may act")
+		}
+		st, err := b.client.Status(t.Context(), shard.LockName(name, "0"))
+		if err != nil || string(st.Data) != "of b" {
+			t.Errorf("the checkpoint is %q, %v", st.Data, err)
+		}
+		close(release)
+	})
+}
+
+// A handler that returns before it has to is run again; one that fails again and
+// again gives its partition up, and others find it.
+func TestHandlerEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 1})
+		a := s.make("a")
+		var mu sync.Mutex
+		runs, tokens := 0, map[uint64]bool{}
+		fails := errors.New("it fails")
+		a.start(func(ctx context.Context, p *shard.Partition) error {
+			mu.Lock()
+			defer mu.Unlock()
+			runs++
+			tokens[p.Token()] = true
+			if runs <= 3 {
+				return nil
+			}
+			return fails
+		})
+		s.until("it gives up", time.Minute, func() bool { return a.count(shard.EventDropped) == 1 })
+		mu.Lock()
+		if runs != 8 || len(tokens) != 1 {
+			t.Errorf("%d runs under %d tokens", runs, len(tokens))
+		}
+		mu.Unlock()
+		if ev := a.of(shard.EventDropped)[0]; !errors.Is(ev.Err, fails) {
+			t.Errorf("dropped for %v", ev.Err)
+		}
+		b := s.worker("b")
+		s.until("b has it", 3*lease, func() bool { return b.Stats().Held == 1 })
+		if n := a.count(shard.EventAssigned) + a.count(shard.EventMovedIn); n != 1 {
+			t.Errorf("a has taken it %d times, while it keeps away", n)
+		}
+	})
+}
+
+// A panic of a handler comes out of Run, and frees all partitions.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 4})
+		a := s.make("a")
+		fails := errors.New("it fails")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() {
+				p, ok := recover().(*shard.Panic)
+				if !ok || p.Partition != "2" || !errors.Is(p, fails) || !strings.Contains(p.Error(), "partition_test.go") {
+					t.Errorf("panics with %v", p)
+				}
+			}()
+			_ = a.Run(t.Context(), func(ctx context.Context, p *shard.Partition) error {
+				if p.ID() == "2" {
+					time.Sleep(time.Minute)
+					panic(fails)
+				}
+				<-ctx.Done()
+				return nil
+			})
+		})
+		wg.Wait()
+		s.worker("b")
+		if took := s.settle(1, 4); took > 5*refresh {
+			t.Errorf("the partitions were found after %v", took)
+		}
+	})
+}
+
+// A handler that ends its goroutine gives its partition up.
+func TestGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 1})
+		a := s.make("a")
+		a.start(func(context.Context, *shard.Partition) error {
+			runtime.Goexit()
+			return nil
+		})
+		s.until("it is dropped", time.Minute, func() bool { return a.count(shard.EventDropped) == 1 })
+	})
+}
+
+// A partition whose planned owner does not come is claimed by another worker, and
+// moved when the planned owner can have it.
+func TestThenAnyone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 20})
+		a := s.worker("a")
+		s.settle(1, 20)
+		b := s.make("b")
+		remove := b.faults.Inject(faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpClaim, faultstore.OpTakeover}, Fault: faultstore.Refuse(),
+			Match: func(call faultstore.Call) bool { _, _, part := shard.ParseLockName(call.Key); return part },
+		})
+		b.start(b.handle)
+		s.until("a has all, and b is to have some", 5*time.Minute, func() bool {
+			return b.count(shard.EventMoveFailed) > 3 && a.count(shard.EventAdopted) > 3
+		})
+		if b.Stats().Held != 0 {
+			t.Fatalf("b has %d", b.Stats().Held)
+		}
+		remove()
+		s.settle(2, 20)
+	})
+}
+
+// Prepare runs before the former owner is asked, and an error of it puts the move
+// off.
+func TestPrepare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 6})
+		s.worker("a")
+		s.settle(1, 6)
+		s.reset()
+		var mu sync.Mutex
+		calls := map[string]int{}
+		b := s.worker("b", func(o *shard.Options) {
+			o.Prepare = func(ctx context.Context, id string) error {
+				time.Sleep(5 * time.Second) // it warms up
+				s.mu.Lock()
+				if s.by[id] != "a" {
+					t.Errorf("partition %s is not with a while b prepares", id)
+				}
+				s.mu.Unlock()
+				mu.Lock()
+				defer mu.Unlock()
+				if calls[id]++; calls[id] == 1 {
+					return errors.New("not yet")
+				}
+				return nil
+			}
+		})
+		s.settle(2, 6)
+		if n := b.count(shard.EventMoveFailed); n != 3 || len(calls) != 3 {
+			t.Errorf("%d moves were put off, of %v", n, calls)
+		}
+		if id, gap := s.worst(); gap > refresh {
+			t.Errorf("partition %s had nobody for %v", id, gap)
+		}
+	})
+}
+
+// What is being prepared is not asked for when the worker is to leave.
+func TestPrepareIsCalledOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 6})
+		a := s.worker("a")
+		s.settle(1, 6)
+		b := s.worker("b", func(o *shard.Options) {
+			o.Prepare = func(ctx context.Context, _ string) error {
+				<-ctx.Done()
+				return nil // it takes no notice of that
+			}
+		})
+		s.until("b prepares", time.Minute, func() bool { return b.Stats().MovingIn == 3 })
+		time.Sleep(lease)
+		begun := time.Now()
+		if err := b.quit(); err != nil || time.Since(begun) > 3*refresh {
+			t.Errorf("left after %v: %v", time.Since(begun), err)
+		}
+		s.settle(1, 6)
+		if n := a.count(shard.EventMovedOut); n > 0 {
+			t.Errorf("a was asked for %d", n)
+		}
+	})
+}
+
+// Who asks a worker by hand to step down from a partition gets it moved: the
+// planned owner takes it back.
+func TestStepDownByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 4})
+		a := s.worker("a")
+		s.settle(1, 4)
+		if err := a.client.StepDown(t.Context(), shard.LockName(name, "1"), "for a test"); err != nil {
+			t.Fatal(err)
+		}
+		s.until("a has taken it back", 5*refresh, func() bool { return a.count(shard.EventAssigned) == 5 })
+		if n := a.count(shard.EventMovedOut); n != 1 {
+			t.Errorf("%d moved out", n)
+		}
+		// So with the coordinator: another worker writes the roll.
+		b := s.worker("b")
+		s.settle(2, 4)
+		if err := b.client.StepDown(t.Context(), shard.LeadName(name), "for a test"); err != nil {
+			t.Fatal(err)
+		}
+		s.until("b coordinates", lease, func() bool { return b.Stats().Coordinator && !a.Stats().Coordinator })
+		s.worker("c")
+		s.settle(3, 4)
+	})
+}

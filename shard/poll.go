@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// poll looks at who coordinates, and at the roll if there is a new one.
+func (w *worker) poll() {
+	st, err := w.client.Status(w.ctx, LeadName(w.g.name))
+	if err != nil {
+		w.trouble(err)
+		return
+	}
+	o := parseOffice(st.Data)
+	w.lead = st.Session
+	if st.Held || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
+		w.silent = time.Time{}
+		w.standBy()
+	} else {
+		w.stand(st)
+	}
+	w.mu.Lock()
+	v := w.view
+	w.mu.Unlock()
+	if o.Epoch != v.roll.Epoch && o.Epoch > 0 {
+		w.readRoll(v)
+	}
+}
+
+func (w *worker) readRoll(v *view) {
+	st, err := w.client.Status(w.ctx, RollName(w.g.name))
+	if err != nil {
+		w.trouble(err)
+		return
+	}
+	r, ok, err := parseRoll(st.Data)
+	if !ok || err != nil || r.Epoch == v.roll.Epoch {
+		w.trouble(err)
+		return
+	}
+	s := v.spec
+	if s.Revision != r.Revision {
+		if s, ok, err = readSpec(w.ctx, w.client, w.g.name); !ok || err != nil {
+			w.trouble(err)
+			return
+		}
+	}
+	if s.Revision != r.Revision {
+		return // changed since; the roll that says so comes next
+	}
+	w.adopt(w.g.options.Plans.view(r, s, v))
+}
+
+// adopt has the worker go by a new plan.
+func (w *worker) adopt(v *view) {
+	id := w.session.ID()
+	w.mu.Lock()
+	before := w.view
+	w.view = v
+	w.recallMoves()
+	for lock, k := range w.known {
+		if _, in := v.in[k.session]; !in && k.session != "" {
+			delete(w.known, lock) // its holder is gone
+		}
+	}
+	w.mu.Unlock()
+	me, in := v.in[id]
+	ev := Event{Kind: EventPlan, Place: w.place, Epoch: v.roll.Epoch}
+	if in {
+		ev.Count = len(v.plan.Of(me.Place))
+	}
+	if in && !w.told {
+		w.told = true
+		w.events.emit(Event{Kind: EventJoined, Place: me.Place, Epoch: v.roll.Epoch})
+	}
+	w.events.emit(ev)
+	if was, now := len(before.plan.Unassigned()), len(v.plan.Unassigned()); was != now && in {
+		w.events.emit(Event{Kind: EventUnassigned, Place: w.place, Epoch: v.roll.Epoch, Count: now})
+	}
+}
+
+// join takes a place: the lowest one that nobody is in, so that who is started
+// again finds its former one, and the plan has no holes.
+func (w *worker) join() {
+	st, err := w.client.Status(w.ctx, LeadName(w.g.name))
+	if err != nil {
+		w.trouble(err)
+		return
+	}
+	names := make([]string, parseOffice(st.Data).Places)
+	for i := range names {
+		names[i] = MemberName(w.g.name, i)
+	}
+	var vacant []int
+	for i, st := range w.statusesOf(names) {
+		if st.err == nil && !st.Held && (st.State != tenure.StateReserved || st.FreeIn == 0) {
+			vacant = append(vacant, i)
+		}
+	}
+	for tried, choice := 0, 1; len(vacant) > 0 && w.ctx.Err() == nil; tried++ {
+		if tried >= inOrder {
+			choice *= 2
+		}
+		i := rand.N(min(choice, len(vacant)))
+		place := vacant[i]
+		l, err := w.session.TryAcquire(w.ctx, MemberName(w.g.name, place), &tenure.AcquireOptions{Data: w.profile(false).bytes()})
+		if err == nil {
+			w.mu.Lock()
+			w.seat, w.place = l, place
+			w.mu.Unlock()
+			w.jobs.Go(func() { // the session is closed when all under it is released
+				<-l.Context().Done()
+				_ = l.Release(w.values)
+			})
+			return
+		}
+		if !errors.Is(err, tenure.ErrHeld) {
+			w.trouble(err)
+			return
+		}
+		vacant = slices.Delete(vacant, i, i+1)
+	}
+}
+
+// inOrder is how many places who joins tries in their order. When so many others
+// were quicker, many join at once, and each would be tried by all.
+const inOrder = 32
+
+func (w *worker) profile(leaving bool) profile {
+	o := w.g.options
+	return profile{Weight: o.Weight, Zone: o.Zone, Max: o.Max, Address: o.Address, Leaving: leaving}
+}
+
+// rank returns how many workers stand for coordinator before this one, when the
+// one with the given session does no more; and false if it is not on the roll.
+func (w *worker) rank(lead string) (int, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	me := w.session.ID()
+	rank := 0
+	for _, m := range w.view.roll.Members { // by their places
+		switch {
+		case m.Session == me:
+			return rank, true
+		case m.active() && m.Session != lead:
+			rank++
+		}
+	}
+	return rank, false
+}
+
+// standOffs is how many looks who is not the first to stand waits for who is.
+const standOffs = 2
+
+// stand makes this worker the coordinator, if nobody else comes before it. The
+// first in the roll stands at once: it knows the others' sessions already.
+func (w *worker) stand(st tenure.Status) {
+	now := time.Now()
+	if w.silent.IsZero() {
+		w.silent = now
+	}
+	w.mu.Lock()
+	busy, alone := w.coordinator != nil || w.leaving || now.Before(w.standOff), w.view.active == 0
+	w.mu.Unlock()
+	if rank, in := w.rank(st.Session); busy ||
+		!alone && (rank > 0 || !in) && now.Sub(w.silent) < standOffs*w.period {
+		return
+	}
+	l, err := w.session.TryAcquire(w.ctx, LeadName(w.g.name), nil)
+	if errors.Is(err, tenure.ErrHeld) {
+		return
+	}
+	if err != nil {
+		w.trouble(err)
+		return
+	}
+	c := &coordinator{w: w, lead: l, ended: make(chan struct{}), looks: make(chan chan struct{})}
+	c.ctx, c.stop = context.WithCancelCause(w.ctx)
+	w.mu.Lock()
+	w.coordinator = c
+	w.mu.Unlock()
+	w.events.emit(Event{Kind: EventCoordinator, Place: w.place})
+	w.jobs.Go(c.run)
+}
+
+// standBy has the worker that comes after the coordinator look at the others, so
+// that it knows how long each has been silent when it has to take over.
+func (w *worker) standBy() {
+	w.mu.Lock()
+	var names []string
+	busy := w.coordinator != nil || w.leaving
+	for _, m := range w.view.roll.Members {
+		if !m.vacant() {
+			names = append(names, MemberName(w.g.name, m.Place))
+		}
+	}
+	w.mu.Unlock()
+	if rank, in := w.rank(w.lead); !busy && in && rank == 0 && len(names) > 2 {
+		w.statusesOf(names)
+	}
+}

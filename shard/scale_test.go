@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure/shard"
+)
+
+// Many workers come at once, crash, leave, and come. The environment variable
+// TENURE_SHARD_SCALE, "1000x100000" say, sets how many workers and partitions there are.
+func TestManyWorkers(t *testing.T) {
+	n, partitions := 100, 5000
+	if size := os.Getenv("TENURE_SHARD_SCALE"); size != "" {
+		if _, err := fmt.Sscanf(size, "%dx%d", &n, &partitions); err != nil {
+			t.Fatalf("TENURE_SHARD_SCALE %q: %v", size, err)
+		}
+	} else if testing.Short() {
+		t.Skip("takes long")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: partitions, Plans: &shard.Plans{}})
+		s.light = true
+		workers := make([]*worker, n)
+		for i := range workers {
+			workers[i] = s.worker("w" + strconv.Itoa(i))
+		}
+		t.Logf("%d workers with %d partitions have all as planned after %v", n, partitions, s.settle(n, partitions))
+		s.reset()
+
+		share := workers[n/2].Stats().Held
+		workers[n/2].crash()
+		took := s.until("all are owned", lease+5*refresh, func() bool { return s.holding() == partitions })
+		all, most := s.moves()
+		t.Logf("one with %d crashes: all are owned after %v, settled %v later; %d moves, %d of one at most", share, took, s.settle(n-1, partitions), all, most)
+		if most > 1 || all > share {
+			t.Errorf("%d moves, %d of one partition, after a crash of a worker with %d", all, most, share)
+		}
+		s.reset()
+
+		share = workers[1].Stats().Held
+		workers[1].drain = 100 * time.Millisecond
+		begun := time.Now()
+		if err := workers[1].quit(); err != nil {
+			t.Error(err)
+		}
+		left := time.Since(begun)
+		s.settle(n-2, partitions)
+		all, most = s.moves()
+		_, gap := s.worst()
+		t.Logf("one with %d leaves in %v: %d moves, %d of one at most, the longest gap is %v", share, left, all, most, gap)
+		if gap > refresh+refresh/2 {
+			t.Errorf("a partition had nobody for %v", gap)
+		}
+		s.reset()
+
+		w := s.worker("new")
+		took = s.settle(n-1, partitions)
+		all, most = s.moves()
+		_, gap = s.worst()
+		t.Logf("one comes, and has its %d after %v: %d moves, %d of one at most, the longest gap is %v", w.Stats().Held, took, all, most, gap)
+		if most > 1 || all > partitions/(n-1)*3/2 {
+			t.Errorf("%d moves, %d of one partition, for a worker with %d", all, most, w.Stats().Held)
+		}
+	})
+}

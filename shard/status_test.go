@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// What is read from outside is what the workers know.
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Names: []string{"blue", "green", "red", "white"}, Zone: "z1", Address: "10.0.0.7:80"})
+		a := s.worker("a")
+		s.settle(1, 4)
+		b := s.worker("b")
+		s.settle(2, 4)
+		st, err := shard.Read(t.Context(), b.client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Group != name || st.Coordinator != "a" || st.Epoch != a.Stats().Epoch || st.Owned != 4 || st.Moving != 0 || st.Unowned != 0 || st.Imbalance != 1 {
+			t.Errorf("%+v", st)
+		}
+		if len(st.Members) != 2 || st.Members[0].Owner != "a" || st.Members[1].Owned != 2 || st.Members[1].Planned != 2 || st.Members[1].Share != 2 || st.Members[0].Zone != "z1" {
+			t.Errorf("%+v", st.Members)
+		}
+		for i, p := range st.Partitions {
+			if want := s.by[p.ID]; p.Owner != want || p.Place != p.Planned || p.Token == 0 || p.Since.IsZero() {
+				t.Errorf("partition %d: %+v, want it with %s", i, p, want)
+			}
+		}
+		data, err := json.Marshal(st)
+		if err != nil || !strings.Contains(string(data), `"id":"blue","owner":"`) {
+			t.Errorf("%s, %v", data, err)
+		}
+		var back shard.Status
+		if err := json.Unmarshal(data, &back); err != nil || len(back.Partitions) != 4 || back.Members[1] != st.Members[1] {
+			t.Errorf("%+v, %v", back, err)
+		}
+
+		// While a handler drains, its partition moves.
+		a.drain, b.drain = 10*time.Second, 10*time.Second
+		b.stop()
+		s.until("b is leaving on the roll", lease, func() bool {
+			st, err = a.Status(t.Context())
+			return err == nil && len(st.Members) == 2 && st.Members[1].Leaving
+		})
+		if st.Moving != 2 || st.Members[1].Planned != 0 || st.Members[0].Share != 4 {
+			t.Errorf("while b leaves: %+v", st)
+		}
+		s.settle(1, 4)
+		if _, err := shard.Read(t.Context(), b.client, "tenure/x"); err == nil {
+			t.Error("a name of Tenure's own is taken")
+		}
+	})
+}
+
+// What nobody understands is refused, and left alone.
+func TestUnreadableRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 4})
+		a := s.make("a")
+		for _, lock := range []string{shard.SpecName(name), shard.RollName(name)} {
+			l, err := a.client.Acquire(t.Context(), lock, &tenure.AcquireOptions{Data: []byte("not ours")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "not ours") {
+			t.Error(err)
+		}
+		a.start(a.handle)
+		time.Sleep(10 * refresh)
+		ev := a.of(shard.EventResigned)
+		if len(ev) == 0 || ev[0].Err == nil || !strings.Contains(ev[0].Err.Error(), "not ours") {
+			t.Errorf("told %v", ev)
+		}
+		if len(ev) > 3 {
+			t.Errorf("it has coordinated %d times in %v", len(ev), 10*refresh)
+		}
+		if _, all := s.owned(); all != 0 {
+			t.Errorf("%d are owned", all)
+		}
+		if err := a.quit(); err != nil {
+			t.Error(err)
+		}
+	})
+}
