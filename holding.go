@@ -377,6 +377,9 @@ func (l *Lease) cancelFor(cause error) {
 func (l *Lease) finish() {
 	if !l.finished {
 		l.finished = true
+		if l.heads != nil {
+			close(l.heads.finished)
+		}
 		l.unattend()
 		l.c.finished(l)
 	}

@@ -113,6 +113,7 @@ var sessionTests = []string{
 	"TestSessionStopTimeout",
 	"TestSessionSweep",
 	"TestSessionThatCrashed",
+	"TestSessionUnderManyRequests",
 }
 
 func TestMain(m *testing.M) {

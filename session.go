@@ -24,6 +24,8 @@ type Session struct {
 	id string
 	l  *Lease // of its own record: the heartbeat, and the deadline of all locks
 
+	finished chan struct{} // closed when it is over, or its heartbeats have stopped
+
 	ending entry // on the agenda of looks: what needs the contests
 	inbox  entry
 	follow entry    // on the agenda of beats: has the locks follow, some at a time
@@ -155,16 +157,17 @@ func (s *Session) Election(name string, options *ElectionOptions) *Election {
 // then heartbeats go on, for [Options.StopTimeout] at most.
 //
 // Close waits for that, or until ctx ends, and returns nil or an error as
-// [Lease.Release] does. Closing again returns the same.
+// [Lease.Release] does: [ErrStopTimeout] if a lease was not released by then, so
+// that the session's record runs out by itself. Closing again returns the same.
 func (s *Session) Close(ctx context.Context) error {
 	s.l.stop(ErrSessionClosed)
 	select {
-	case <-s.l.over:
+	case <-s.finished:
 	case <-ctx.Done():
 		return wrap("close", s.name(), uncertain(done(ctx)))
 	case <-s.c.gone:
 		select {
-		case <-s.l.over:
+		case <-s.finished:
 		default:
 			return wrap("close", s.name(), uncertain(ErrClosed))
 		}

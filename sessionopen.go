@@ -153,7 +153,7 @@ func (p *opening) opened(g protocol.Grant) {
 	t := c.timing
 	t.Manual, t.Progress = false, 0
 	s := &Session{
-		c: c, id: g.Record.Key[len(driver.SessionPrefix):],
+		c: c, id: g.Record.Key[len(driver.SessionPrefix):], finished: make(chan struct{}),
 		acquires: map[*acquire]struct{}{}, disclaiming: map[claimed]*disclaiming{},
 		leases: map[*Lease]struct{}{}, named: map[string]*Lease{}, kept: map[string]time.Duration{},
 	}

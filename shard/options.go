@@ -46,7 +46,7 @@ type Options struct {
 	Budget int
 
 	// Claims is how many free partitions this worker claims at a time. If zero,
-	// it is 64.
+	// it is 16.
 	Claims int
 
 	// Audit is how many partitions that others are to have this worker looks at
@@ -85,7 +85,7 @@ const (
 
 	defaultBudget = 16
 	maxBudget     = 48
-	defaultClaims = 64
+	defaultClaims = 16
 	maxClaims     = 1024
 	defaultAudit  = 2
 	maxAudit      = 1000

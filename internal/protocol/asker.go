@@ -77,6 +77,7 @@ type Asker struct {
 	met      bool   // that was looked at, since a write of unknown outcome at least
 	sign     string // of its life, when it was looked at first
 	full     bool   // there was no room for the request
+	beaten   int    // how often another write was quicker
 	fullFrom time.Duration
 
 	answer Answer

@@ -70,6 +70,14 @@ func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
 		u := k.env.Session(out.Key[len(driver.SessionPrefix):])
 		u.sawSession(k.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
 		k.met = true
+		if out.Kind == Ask && r.Outcome == Conflicted {
+			// A heartbeat was quicker, or another one who asks. Where many do, the
+			// heartbeats must get through.
+			if k.beaten > 0 {
+				k.retry = now + k.t.backoff(k.env, k.beaten)
+			}
+			k.beaten++
+		}
 	default:
 		if !out.Kind.Reads() && r.Outcome == Unknown {
 			k.tried, k.resolve, k.met = true, true, false // the records of both tell

@@ -72,6 +72,7 @@ type Contender struct {
 	hinted    bool             // the record changed while a request was under way
 	failures  int
 	races     int // claims in a row that lost to nobody
+	beaten    int // questions to a session that another write forestalled
 	retry     time.Duration
 	silent    time.Duration // since when the store was asked and gives no answer
 	mute      bool

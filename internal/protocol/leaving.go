@@ -29,12 +29,21 @@ func (h *Holder) term(rec driver.Record) bool {
 func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
 	h.retry = now
-	if h.adopted > 0 { // once is a request; more is somebody who does not stop
-		h.retry += h.t.backoff(h.env, h.adopted)
+	if n := h.adopted; n > 0 { // once is a request; more is somebody who does not stop
+		if rec.State == driver.Alive {
+			// Or they are many who ask for locks of one session. Those wait for longer
+			// and longer; the heartbeat must get through between them.
+			n = min(n, maxYield)
+		}
+		h.retry += h.t.backoff(h.env, n)
 	}
 	h.adopted++
 	h.heed(now, a)
 }
+
+// maxYield bounds how a session's holder backs off from those who write into its
+// record: for a 250th of the lease.
+const maxYield = 2
 
 // heed ends the right to act if the record carries a request. One that comes
 // when it has ended already counts for the release alone.

@@ -187,8 +187,15 @@ func (c *Contender) answerSession(now time.Duration, out *Request, r Result) {
 	c.retry = now
 	u := c.env.Session(out.Key[len(driver.SessionPrefix):])
 	u.sawSession(c.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
+	if r.Outcome == Conflicted && (out.Kind == Inquire || out.Kind == Ask) {
+		// A heartbeat was quicker, or another one who asks. Nobody was asked.
+		if c.beaten > 0 {
+			c.retry = now + c.t.backoff(c.env, c.beaten)
+		}
+		c.beaten++
+	}
 	switch {
-	case r.Outcome != Conflicted: // a heartbeat was quicker: nobody was asked
+	case r.Outcome != Conflicted:
 	case out.Kind == Inquire:
 		c.sight.inquired = 0
 	case out.Kind == Ask:

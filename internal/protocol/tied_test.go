@@ -345,3 +345,49 @@ func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 		}
 	}
 }
+
+// TestManyWhoAsk: whoever writes into a session's record, its holder tries again
+// soon, and who asks and is forestalled again and again waits for longer and longer.
+func TestManyWhoAsk(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	session, _ := tied(timing)
+	r := session.Renew(0).Request
+	for n := range 30 {
+		other := r.Prev.Clone()
+		other.Version = fmt.Sprintf("other%d", n)
+		a := session.Reply(0, conflict(other))
+		if r = a.Request; r == nil {
+			at, ok := session.Next()
+			if !ok || at > timing.Lease/250 {
+				t.Fatalf("after %d requests the heartbeat waits until %v, %v", n+1, at, ok)
+			}
+			r = session.Step(at).Request
+			session.retry = 0
+		}
+		if r == nil {
+			t.Fatal("no heartbeat")
+		}
+	}
+	k, _, r := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
+	now, waited := time.Duration(0), time.Duration(0)
+	for n := range 12 {
+		a := k.Reply(now, conflict(alive(timing, "s", fmt.Sprintf("b%d", n))))
+		if r = a.Request; r == nil {
+			at, ok := k.Next()
+			if !ok {
+				t.Fatal("nothing more to do")
+			}
+			waited, now = at-now, at
+			r = k.Step(now).Request
+		}
+		for r != nil && r.Kind != Ask {
+			r = k.Reply(now, found(alive(timing, "s", fmt.Sprintf("b%d", n)))).Request
+		}
+		if r == nil {
+			t.Fatal("asks no more")
+		}
+	}
+	if waited < timing.Lease/20 {
+		t.Errorf("forestalled 12 times, it waits for %v", waited)
+	}
+}
