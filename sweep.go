@@ -17,8 +17,8 @@ const sweepAtOnce = 64
 // Sweep clears what ended sessions have left in the store: it closes sessions whose
 // beat has stood still for their lease, so that their locks are free, and deletes
 // those that were closed, by whomever, once it has seen them so for longer than any
-// write of theirs can be late. It watches each for itself, which takes up to five
-// leases, and returns how many records it has deleted. Sessions that show life are
+// write of theirs can be late. It watches each for itself, which takes up to five of
+// the longer of its lease and this client's, and returns how many records it has deleted. Sessions that show life are
 // left alone.
 //
 // It reads the records of all sessions, and is for now and then: a client deletes

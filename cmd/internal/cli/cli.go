@@ -34,6 +34,9 @@ type grammar struct {
 	StepDown stepDownCmd `cmd:""`
 	Release  releaseCmd  `cmd:""`
 
+	Shard shardCmd `cmd:""`
+	Sweep sweepCmd `cmd:""`
+
 	Table  tableCmd  `cmd:""`
 	Doctor doctorCmd `cmd:""`
 	Demo   demo.Cmd  `cmd:""`
@@ -151,9 +154,11 @@ func explained(err error) error {
 	case selected != nil && unexpected && len(selected.Positional) == 0:
 		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, strings.TrimPrefix(selected.FullPath(), "tenure "))
 	case selected != nil && unexpected && selected.Name != "run" && selected.Name != "lead":
-		return fmt.Errorf("unexpected argument %.20q: one NAME is all that %s takes", word, selected.Name)
+		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes", word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
 	case selected != nil && unexpected:
 		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
+	case strings.HasPrefix(parse.Error(), `expected "<group>"`):
+		return errors.New("no group named: its GROUP is missing")
 	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
 		return errors.New("no lock named: its NAME is missing")
 	case strings.HasSuffix(parse.Error(), exclusive):

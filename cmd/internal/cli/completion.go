@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/shard"
 )
 
 // The scripts ask this program for the words that fit, so that they know
@@ -59,12 +60,12 @@ var shells = []string{"bash", "fish", "zsh"}
 // a line. It prints none where a file may stand, or nobody knows: the shell
 // completes files then.
 func complete(w io.Writer, words []string) {
-	for _, word := range candidates(words, lockNames) {
+	for _, word := range candidates(words, namesIn) {
 		fmt.Fprintln(w, word)
 	}
 }
 
-func candidates(words []string, locks func(store string) []string) []string {
+func candidates(words []string, namesIn func(store string, shown func(lock string) string) []string) []string {
 	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
 		return nil
 	}
@@ -134,8 +135,10 @@ func candidates(words []string, locks func(store string) []string) []string {
 		return fitting(names(command), word)
 	case command.Name == "completion" && locksGiven == 0:
 		return fitting(shells, word)
+	case command.Name == "shard" && locksGiven == 0:
+		return fitting(namesIn(store, groupOf), word)
 	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status"):
-		return fitting(locks(store), word)
+		return fitting(namesIn(store, func(lock string) string { return lock }), word)
 	}
 	return nil
 }
@@ -198,9 +201,19 @@ const (
 	mostCompleted      = 1000
 )
 
-// lockNames returns the names of the locks in a store, none if it cannot be
-// read at once. It does not create a store.
-func lockNames(url string) []string {
+// groupOf returns the group of which a lock says which partitions it has, "" if
+// it is another lock.
+func groupOf(lock string) string {
+	group, ok := strings.CutSuffix(lock, shard.SpecName(""))
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+// namesIn returns the names in a store, as they are shown for its locks, none if
+// it cannot be read at once. It does not create a store.
+func namesIn(url string, shown func(lock string) string) []string {
 	at, err := storeurl.Default()
 	if url != "" {
 		at, err = storeurl.Parse(url)
@@ -227,8 +240,8 @@ func lockNames(url string) []string {
 		}
 		var names []string
 		for st, err := range client.Locks(context.Background(), "") {
-			if err == nil && plainName.MatchString(st.Name) {
-				names = append(names, st.Name)
+			if name := shown(st.Name); err == nil && plainName.MatchString(name) {
+				names = append(names, name)
 			}
 			if len(names) == mostCompleted {
 				break

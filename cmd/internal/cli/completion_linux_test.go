@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
@@ -30,7 +31,7 @@ func completionStore(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(t.Context())) }()
-	for _, name := range []string{"nightly", "nightly-2", "scheduler", "needs quotes"} {
+	for _, name := range []string{"nightly", "nightly-2", "scheduler", "needs quotes", shard.SpecName("orders")} {
 		l, err := client.Acquire(t.Context(), name, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -58,13 +59,15 @@ func TestBashCompletes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ line, want string }{
-		{"tenure ", "completion demo doctor help history lead man release run status step-down table"},
+		{"tenure ", "completion demo doctor help history lead man release run shard status step-down sweep table"},
 		{"tenure st", "status step-down"},
 		{"tenure run --un", "--unless-alive"},
 		{"tenure step-down --re", "--reason"},
 		{"tenure step-down night", "nightly nightly-2"},
 		{"tenure status nightly s", "scheduler"},
 		{"tenure history --at 10m sch", "scheduler"},
+		{"tenure shard ", "orders"},
+		{"tenure shard --re", "--refresh --resize"},
 		{"tenure run --store=s", "sqlite:"},
 		{"tenure run --store s", "sqlite:"},
 		{"tenure run --store sqlite:da", "data.csv"},

@@ -150,6 +150,7 @@ type record struct {
 	Time      string   `json:"time"`
 	Event     string   `json:"event"`
 	Lock      string   `json:"lock,omitempty"`
+	Session   string   `json:"session,omitempty"`
 	Owner     string   `json:"owner,omitempty"`
 	Token     uint64   `json:"token,omitempty"`
 	Took      *float64 `json:"took_seconds,omitempty"`

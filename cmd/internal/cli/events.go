@@ -64,14 +64,16 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 func recordOf(e tenure.Event) record {
 	r := record{
 		Time: e.Time.UTC().Format(timeFormat), Event: string(e.Kind),
-		Lock: e.Lock, Owner: e.Owner, Token: e.Token,
+		Lock: e.Lock, Session: e.Session, Owner: e.Owner, Token: e.Token,
 	}
 	switch e.Kind {
 	case tenure.EventWaiting, tenure.EventJeopardy, tenure.EventSafe:
 		r.Remaining = seconds(e.Remaining)
+	case tenure.EventOpened:
+		r.Took = seconds(e.Took)
 	case tenure.EventAcquired, tenure.EventRenewed:
 		r.Took, r.Remaining = seconds(e.Took), seconds(e.Remaining)
-	case tenure.EventReleased, tenure.EventEnded:
+	case tenure.EventReleased, tenure.EventEnded, tenure.EventClosed:
 		r.Held = seconds(e.Held)
 	case tenure.EventBusy:
 		r.Held, r.Busy, r.Share = seconds(e.Held), seconds(e.Busy), &e.Share

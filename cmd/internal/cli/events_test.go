@@ -31,7 +31,7 @@ var (
 )
 
 // commonFields are those that any event may have.
-var commonFields = []string{"time", "event", "lock", "owner", "token", "missed_events"}
+var commonFields = []string{"time", "event", "lock", "session", "owner", "token", "missed_events"}
 
 // documented returns the events that help/events.txt lists, with the fields of
 // a record that it names for each, in order.
@@ -146,7 +146,7 @@ func TestFieldsOfEventsAreDocumented(t *testing.T) {
 			continue
 		}
 		e := tenure.Event{
-			Kind: tenure.EventKind(kind), Lock: "l", Owner: "o", Token: 1, Time: time.Now(), Took: 1, Remaining: 1, Held: 1,
+			Kind: tenure.EventKind(kind), Lock: "l", Session: "s", Owner: "o", Token: 1, Time: time.Now(), Took: 1, Remaining: 1, Held: 1,
 			Busy: 1, Share: 0.5, Missed: 1,
 		}
 		switch {
@@ -185,7 +185,7 @@ func TestFieldsOfEventsAreDocumented(t *testing.T) {
 var clientEvents = []tenure.EventKind{
 	tenure.EventWaiting, tenure.EventAcquired, tenure.EventRenewed, tenure.EventJeopardy, tenure.EventSafe,
 	tenure.EventStopping, tenure.EventLost, tenure.EventStopTimeout, tenure.EventBusy, tenure.EventReleased,
-	tenure.EventEnded, tenure.EventStoreError,
+	tenure.EventEnded, tenure.EventStoreError, tenure.EventOpened, tenure.EventClosed,
 }
 
 // The objects of the other commands are in their help.
@@ -200,6 +200,13 @@ func TestFieldsOfObjectsAreDocumented(t *testing.T) {
 		{reflect.TypeFor[atJSON](), []string{"history"}},
 		{reflect.TypeFor[result](), []string{"step-down"}},
 		{reflect.TypeFor[party](), []string{"step-down", "release"}},
+		{reflect.TypeFor[groupJSON](), []string{"shard"}},
+		{reflect.TypeFor[memberJSON](), []string{"shard"}},
+		{reflect.TypeFor[partitionJSON](), []string{"shard"}},
+		{reflect.TypeFor[move](), []string{"shard"}},
+		{reflect.TypeFor[unowned](), []string{"shard"}},
+		{reflect.TypeFor[resized](), []string{"shard"}},
+		{reflect.TypeFor[swept](), []string{"sweep"}},
 	} {
 		for _, topic := range o.topics {
 			text, _ := helpOf(topic)

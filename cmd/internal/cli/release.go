@@ -33,14 +33,21 @@ func (f *releaseCmd) Run(c *console, rest operands) error {
 	}
 	begun := time.Now()
 	r := result{Result: "released", Holder: holderOf(st)}
-	if f.Force {
+	force := f.Force && st.Session == "" // one under a session cannot be cut off alone
+	switch {
+	case st.Session != "":
+		o.console.show("watching the session under which %s holds %q: it is closed when no sign of life has come for %v", holder, o.lock, round(st.Lease))
+	case force:
 		r.Result = "revoked"
 		o.console.show("%s cannot renew %q from now on; it may be at work until its lease has run out, so the lock is free in %v, and not before",
 			holder, o.lock, round(st.Lease))
-		err = o.client.Revoke(o.ctx, o.lock, o.reason)
-	} else {
+	default:
 		o.console.show("watching %q, held by %s: it is released when no sign of life has come for %v; --force does not wait for that",
 			o.lock, holder, round(st.Lease))
+	}
+	if force {
+		err = o.client.Revoke(o.ctx, o.lock, o.reason)
+	} else {
 		err = o.client.ReleaseDead(o.ctx, o.lock, o.reason)
 	}
 	if err != nil {
@@ -51,7 +58,7 @@ func (f *releaseCmd) Run(c *console, rest operands) error {
 	if now, err := o.status(); err == nil && now.Held {
 		return o.taken(r, now, took)
 	}
-	if f.Force {
+	if force {
 		return o.done(r, "%q is free: revoked from %s, whose lease has run out after %v", o.lock, holder, round(took))
 	}
 	return o.done(r, "%q is free: %s has shown no sign of life for %v", o.lock, holder, round(st.Lease))

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){
 		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },
+		"worker": program(worker),
+		"keeper": program(keeper),
 	})
 }
 

@@ -32,11 +32,9 @@ type statusCmd struct {
 func (f *statusCmd) Run(c *console, rest operands) error {
 	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	f.Names = append(f.Names, rest.words...)
-	refresh := time.Second
-	if f.Refresh != nil {
-		if refresh = *f.Refresh; refresh <= 0 {
-			return usage("--refresh %v must be positive", refresh)
-		}
+	refresh, err := refreshPeriod(f.Refresh)
+	if err != nil {
+		return err
 	}
 	if err := check(tenure.Options{}, f.Names...); err != nil {
 		return err
@@ -74,9 +72,20 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	return f.print(c, rows)
 }
 
+// refreshPeriod is how often --watch looks.
+func refreshPeriod(given *time.Duration) (time.Duration, error) {
+	if given == nil {
+		return time.Second, nil
+	}
+	if *given <= 0 {
+		return 0, usage("--refresh %v must be positive", *given)
+	}
+	return *given, nil
+}
+
 // missing says whether there is no file yet, and nothing in it. One that was
 // named must be there: to look at a store does not create it.
-func (f *statusCmd) missing(at storeurl.Location) (bool, error) {
+func (f *storeFlags) missing(at storeurl.Location) (bool, error) {
 	if at.File() == "" {
 		return false, nil
 	}
@@ -87,7 +96,7 @@ func (f *statusCmd) missing(at storeurl.Location) (bool, error) {
 	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
 		return true, nil
 	}
-	return false, storeFailed(fmt.Errorf("%s: there is no such file: tenure run and tenure lead create it, status only reads", at.URL()))
+	return false, storeFailed(fmt.Errorf("%s: there is no such file: who takes a lock creates it, to look at it does not", at.URL()))
 }
 
 // States of a lock, as people see them.
@@ -170,15 +179,42 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 			return nil, err
 		}
 	}
-	if len(names) > 0 {
-		return assigned(rows), nil
-	}
-	for st, err := range client.Locks(ctx, "") {
-		if err := add(st, err); err != nil {
-			return nil, err
+	if len(names) == 0 {
+		for st, err := range client.Locks(ctx, "") {
+			if err := add(st, err); err != nil {
+				return nil, err
+			}
 		}
 	}
+	if err := closed(ctx, client, rows); err != nil {
+		return nil, err
+	}
 	return assigned(rows), nil
+}
+
+// closed finds those locks that seem to have a dead holder, and are free, since
+// their session was closed: that frees them without a change of their records.
+// Each session is looked at once.
+func closed(ctx context.Context, client *tenure.Client, rows []row) error {
+	seen := map[string]tenure.SessionStatus{}
+	for i := range rows {
+		r := &rows[i]
+		if r.state != stateExpired || r.Session == "" {
+			continue
+		}
+		s, known := seen[r.Session]
+		if !known {
+			var err error
+			if s, err = client.SessionStatus(ctx, r.Session); err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+				return err
+			}
+			seen[r.Session] = s
+		}
+		if s.State != tenure.StateAlive {
+			r.state, r.Until, r.Status.End = stateFree, s.Until, s.End
+		}
+	}
+	return nil
 }
 
 // lookTimeout bounds a look at all locks.
@@ -228,6 +264,7 @@ type object struct {
 	Token     uint64   `json:"token"`
 	Host      string   `json:"host,omitempty"`
 	Label     string   `json:"label,omitempty"`
+	Session   string   `json:"session,omitempty"` // that the lock is held under
 	Since     string   `json:"since,omitempty"`
 	Until     string   `json:"until,omitempty"`
 	Lease     float64  `json:"lease_seconds,omitempty"`
@@ -250,7 +287,7 @@ type object struct {
 
 func (r row) writeJSON(w io.Writer, seen time.Time) error {
 	o := object{
-		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label,
+		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Session: r.Session,
 		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
 	}
 	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority

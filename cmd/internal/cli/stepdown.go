@@ -48,8 +48,8 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 		what = fmt.Sprintf("hand over to %q", *s.To)
 	}
 	within := "when it renews its lease next"
-	if st.Heartbeat > 0 {
-		within = fmt.Sprintf("within %v", round(st.Heartbeat))
+	if heartbeat := o.heartbeat(st); heartbeat > 0 {
+		within = fmt.Sprintf("within %v", round(heartbeat))
 	}
 	o.console.show("asking %s to %s; it hears of it %s, and then ends its work", holderText(st.Owner, st.Token), what, within)
 	ctx := o.ctx
@@ -79,6 +79,19 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	after := time.Since(begun)
 	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
 	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request", holderText(st.Owner, st.Token), holderText(l.Owner, l.Token), round(after))
+}
+
+// heartbeat is how often the holder renews its lease, or that of its session; 0
+// if it does not say.
+func (o *operator) heartbeat(st tenure.Status) time.Duration {
+	if st.Session == "" {
+		return st.Heartbeat
+	}
+	s, err := o.client.SessionStatus(o.ctx, st.Session)
+	if err != nil {
+		return 0 // the request tells
+	}
+	return s.Heartbeat
 }
 
 // notHeld ends a command that has nobody to ask. That is no failure: what was
@@ -111,6 +124,9 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder))
 	case errors.Is(err, tenure.ErrUnanswered):
 		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, but shows no sign of life: whoever waits takes over; see tenure release", o.lock, holder))
+	case errors.Is(err, tenure.ErrAlive) && st.Session != "":
+		return failed(statusHeld, fmt.Errorf("%q: %s holds it under a session that is alive, so it cannot be taken away alone: ask it with tenure step-down, or end its process",
+			o.lock, holder))
 	case errors.Is(err, tenure.ErrAlive):
 		return failed(statusHeld, fmt.Errorf("%q: %s is alive: ask it with tenure step-down, or take the lock away with --force", o.lock, holder))
 	case errors.Is(err, tenure.ErrForeign):

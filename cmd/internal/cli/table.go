@@ -116,10 +116,42 @@ func (r row) cells(s style) []string {
 		owner = r.ReservedFor
 	}
 	line := []string{r.Name, r.stateText(), owner, token, since, unchanged, free, r.Host, r.Label}
+	return dashed(line)
+}
+
+// dashed has a dash stand where there is nothing.
+func dashed(line []string) []string {
 	for i, cell := range line {
 		if cell == "" {
 			line[i] = "-"
 		}
 	}
 	return line
+}
+
+// sheet is text and tables, one below the other.
+type sheet struct {
+	strings.Builder
+	style
+}
+
+func (s *sheet) line(colour, text string) {
+	if s.width > 0 {
+		text = fit(text, s.width)
+	}
+	if s.colour && colour != "" {
+		text = colour + text + escReset
+	}
+	s.WriteString(text + "\n")
+}
+
+// table lays out a heading and lines, after an empty line; each has its colour.
+func (s *sheet) table(cells [][]string, colours []string) {
+	if len(cells) == 1 {
+		return
+	}
+	s.line("", "")
+	for i, text := range columns(cells) {
+		s.line(colours[i], text)
+	}
 }

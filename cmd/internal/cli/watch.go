@@ -18,31 +18,40 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// watch looks again and again: on a terminal it redraws the table, elsewhere it
-// writes a line for each change.
-func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client, refresh time.Duration) error {
-	var view interface {
-		draw(rows []row, trouble error) error
-	} = &changes{to: c.stdout, json: f.JSON, console: c, seen: map[string]string{}}
-	if c.screen >= 0 && !f.JSON {
-		s := &screen{to: c.stdout, fd: c.screen, colour: os.Getenv("NO_COLOR") == "", refresh: refresh}
+// watched is something to look at again and again.
+type watched[T any] struct {
+	command string // that shows it
+	refresh time.Duration
+	look    func() (T, error)
+	text    func(T, style) string             // of all of it, for a terminal
+	changes func(seen T, trouble error) error // writes what has changed, elsewhere
+}
+
+// watch looks again and again: on a terminal it redraws all of it, elsewhere,
+// and for programs, it writes what changes.
+func watch[T any](ctx context.Context, c *console, w watched[T]) error {
+	draw := w.changes
+	if c.screen >= 0 && !c.json {
+		s := &screen{to: c.stdout, fd: c.screen, colour: os.Getenv("NO_COLOR") == "", command: w.command, refresh: w.refresh}
 		s.begin()
 		defer s.end()
 		defer suspendable(func() { s.mu.Lock(); s.end() }, func() { s.begin(); s.mu.Unlock() })()
-		view = s
+		draw = func(seen T, trouble error) error {
+			return s.draw(func(st style) string { return w.text(seen, st) }, trouble)
+		}
 	}
-	ticker := time.NewTicker(refresh)
+	ticker := time.NewTicker(w.refresh)
 	defer ticker.Stop()
-	var rows []row
+	var seen T
 	for {
-		now, err := look(ctx, client, f.Names)
+		now, err := w.look()
 		switch {
 		case ctx.Err() != nil || permanent(err):
 			return lookFailed(ctx, err)
 		case err == nil:
-			rows = now
+			seen = now
 		}
-		if err := view.draw(rows, err); err != nil {
+		if err := draw(seen, err); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 		select {
@@ -53,24 +62,50 @@ func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client
 	}
 }
 
+// watch looks at locks again and again.
+func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client, refresh time.Duration) error {
+	lines := &changes{to: c.stdout, json: f.JSON, outages: outages{console: c}, seen: map[string]string{}}
+	return watch(ctx, c, watched[[]row]{
+		command: "tenure status", refresh: refresh,
+		look:    func() ([]row, error) { return look(ctx, client, f.Names) },
+		changes: lines.draw,
+		text: func(rows []row, st style) string {
+			if len(rows) == 0 {
+				return "no locks yet\n"
+			}
+			return table(rows, st)
+		},
+	})
+}
+
+// outages tells when the store gives no answer, and when it does again.
+type outages struct {
+	console *console
+	out     bool
+}
+
+// tell returns whether the store gives no answer.
+func (o *outages) tell(trouble error) bool {
+	switch {
+	case trouble != nil && !o.out:
+		o.console.warn("the store gives no answer: %s; trying again", oneLine(trouble))
+	case trouble == nil && o.out:
+		o.console.say("the store answers again")
+	}
+	o.out = trouble != nil
+	return o.out
+}
+
 // changes writes what changes, for pipes and logs.
 type changes struct {
-	to      io.Writer
-	json    bool
-	console *console
-	seen    map[string]string
-	trouble bool
+	to   io.Writer
+	json bool
+	outages
+	seen map[string]string
 }
 
 func (v *changes) draw(rows []row, trouble error) error {
-	switch {
-	case trouble != nil && !v.trouble:
-		v.console.warn("the store gives no answer: %s; trying again", oneLine(trouble))
-	case trouble == nil && v.trouble:
-		v.console.say("the store answers again")
-	}
-	v.trouble = trouble != nil
-	if v.trouble {
+	if v.tell(trouble) {
 		return nil
 	}
 	now := time.Now()
@@ -122,12 +157,13 @@ func (v *changes) line(r row, now time.Time) error {
 	return err
 }
 
-// screen redraws the table on a terminal of its own (the alternate screen), so
+// screen redraws what there is to see on a terminal of its own (the alternate screen), so
 // that what was on it before is there again afterwards.
 type screen struct {
 	to      io.Writer
 	fd      int
 	colour  bool
+	command string
 	refresh time.Duration
 	mu      sync.Mutex // held while it is drawn, and while this process is stopped
 }
@@ -135,7 +171,7 @@ type screen struct {
 func (s *screen) begin() { fmt.Fprint(s.to, "\x1b[?1049h\x1b[?25l") }
 func (s *screen) end()   { fmt.Fprint(s.to, "\x1b[?25h\x1b[?1049l") }
 
-func (s *screen) draw(rows []row, trouble error) error {
+func (s *screen) draw(all func(style) string, trouble error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	width, height, err := term.GetSize(s.fd)
@@ -143,16 +179,12 @@ func (s *screen) draw(rows []row, trouble error) error {
 		width, height = 80, 24
 	}
 	st := style{colour: s.colour, width: width, live: true}
-	heading := fmt.Sprintf("tenure status  %s  every %v  Ctrl-C ends it", time.Now().Format(time.TimeOnly), s.refresh)
+	heading := fmt.Sprintf("%s  %s  every %v  Ctrl-C ends it", s.command, time.Now().Format(time.TimeOnly), s.refresh)
 	out := []string{fit(heading, width), ""}
 	if trouble != nil {
 		out = append(out, fit("the store gives no answer: "+oneLine(trouble), width), "")
 	}
-	text := table(rows, st)
-	if text == "" {
-		text = "no locks yet\n"
-	}
-	out = append(out, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)
+	out = append(out, strings.Split(strings.TrimSuffix(all(st), "\n"), "\n")...)
 	if hidden := len(out) - (height - 1); hidden > 0 {
 		out = append(slices.Clip(out[:len(out)-hidden-1]), fmt.Sprintf("… and %d more", hidden+1))
 	}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// The scripts want processes that hold locks under a session, which no command
+// of tenure does.
+
+// program makes a command of the scripts.
+func program(run func() error) func() {
+	return func() {
+		if err := run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// worker is a worker of a group of partitions, until it is killed:
+//
+//	worker [FLAG...] GROUP
+//
+// It checkpoints each partition once.
+func worker() error {
+	owner := flag.String("owner", "", "")
+	partitions := flag.Int("partitions", 8, "")
+	weight := flag.Float64("weight", 1, "")
+	limit := flag.Int("max", 0, "")
+	zone := flag.String("zone", "", "")
+	label := flag.String("label", "", "")
+	lease := flag.Duration("lease", 3*time.Second, "")
+	flag.Parse()
+	client, err := begin(tenure.Options{Owner: *owner, Label: *label, LeaseDuration: *lease})
+	if err != nil {
+		return err
+	}
+	g, err := shard.New(client, flag.Arg(0), &shard.Options{Partitions: *partitions, Weight: *weight, Zone: *zone, Max: *limit})
+	if err != nil {
+		return err
+	}
+	return g.Run(context.Background(), func(ctx context.Context, p *shard.Partition) error {
+		if p.Last() == nil {
+			if err := p.Checkpoint(ctx, []byte("done: "+p.ID())); err != nil {
+				return err
+			}
+		}
+		<-ctx.Done()
+		return nil
+	})
+}
+
+// keeper holds locks under one session, until SIGINT:
+//
+//	keeper [FLAG...] LOCK...
+//
+// It prints a line when it has all of them, and one for each that has ended.
+func keeper() error {
+	owner := flag.String("owner", "", "")
+	lease := flag.Duration("lease", 3*time.Second, "")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	client, err := begin(tenure.Options{Owner: *owner, LeaseDuration: *lease})
+	if err != nil {
+		return err
+	}
+	s, err := client.OpenSession(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range flag.Args() {
+		l, err := s.TryAcquire(ctx, name, nil)
+		if err != nil {
+			return err
+		}
+		go func() {
+			<-l.Context().Done()
+			fmt.Fprintln(os.Stdout, name, context.Cause(l.Context()))
+			_ = l.Release(context.WithoutCancel(ctx)) // it may be lost
+		}()
+	}
+	fmt.Fprintln(os.Stdout, "session", s.ID())
+	<-ctx.Done()
+	return s.Close(context.WithoutCancel(ctx))
+}
+
+// begin opens the store of TENURE_STORE.
+func begin(o tenure.Options) (*tenure.Client, error) {
+	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
+	if err != nil {
+		return nil, err
+	}
+	store, err := at.Open()
+	if err != nil {
+		return nil, err
+	}
+	return tenure.New(store, &o)
+}

@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// groupView is a group of partitions, as it was seen.
+type groupView struct {
+	shard.Status
+	members []memberView
+	moves   []move
+	unowned []unowned
+}
+
+// memberView is one worker.
+type memberView struct {
+	shard.MemberStatus
+	state       string
+	host, label string
+}
+
+// States of a worker.
+const (
+	workerAlive   = "alive"
+	workerLeaving = "leaving" // alive, and handing over what it has
+	workerLeft    = "left"    // and is on the roll for a moment yet
+	workerDead    = "dead"    // seen without a sign of life for a lease
+)
+
+// move is how many partitions one worker has that another one is to have.
+type move struct {
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Partitions int    `json:"partitions"`
+}
+
+// unowned is how many partitions nobody has, for one reason.
+type unowned struct {
+	Reason     string `json:"reason"`
+	Partitions int    `json:"partitions"`
+}
+
+// lookAtGroup reads what the records of a group show. One that never was has
+// no partitions.
+func lookAtGroup(ctx context.Context, client *tenure.Client, group string) (groupView, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	st, err := shard.Read(ctx, client, group)
+	if errors.Is(err, tenure.ErrNotHeld) {
+		return groupView{Status: shard.Status{Group: group}}, nil
+	}
+	if err != nil {
+		return groupView{}, err
+	}
+	v := groupView{Status: st}
+	if err := v.look(ctx, client); err != nil {
+		return groupView{}, err
+	}
+	v.count()
+	return v, nil
+}
+
+// look reads what the workers say of themselves.
+func (v *groupView) look(ctx context.Context, client *tenure.Client) error {
+	names := make([]string, len(v.Members))
+	for i, m := range v.Members {
+		names[i] = shard.MemberName(v.Group, m.Place)
+	}
+	list, errs := client.Statuses(ctx, names)
+	for i, m := range v.Members {
+		st, err := list[i], errs[i]
+		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+			return err
+		}
+		w := memberView{MemberStatus: m, state: workerDead}
+		switch {
+		case err != nil:
+			w.state = stateUnreadable
+		case st.State == tenure.StateReleased || st.Session != m.Session:
+			w.state = workerLeft
+		case st.Held && m.Leaving:
+			w.state = workerLeaving
+		case st.Held:
+			w.state = workerAlive
+		}
+		if st.Session == m.Session {
+			w.Owner, w.host, w.label = st.Owner, st.Host, st.Label // the roll has it shortened
+		}
+		v.members = append(v.members, w)
+	}
+	return nil
+}
+
+// count says which partitions move, and why nobody has the others.
+func (v *groupView) count() {
+	moves, reasons := map[move]int{}, map[string]int{}
+	for _, p := range v.Partitions {
+		if to, ok := v.movesTo(p); ok {
+			moves[move{From: p.Owner, To: to}]++
+		} else if p.Owner == "" {
+			reasons[v.reason(p)]++
+		}
+	}
+	for m, n := range moves {
+		m.Partitions = n
+		v.moves = append(v.moves, m)
+	}
+	for reason, n := range reasons {
+		v.unowned = append(v.unowned, unowned{reason, n})
+	}
+	slices.SortFunc(v.moves, func(a, b move) int {
+		return cmp.Or(cmp.Compare(b.Partitions, a.Partitions), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	slices.SortFunc(v.unowned, func(a, b unowned) int {
+		return cmp.Or(cmp.Compare(b.Partitions, a.Partitions), cmp.Compare(a.Reason, b.Reason))
+	})
+}
+
+// movesTo returns who is to have a partition that somebody else has.
+func (v *groupView) movesTo(p shard.PartitionStatus) (to string, ok bool) {
+	w, planned := v.at(p.Planned)
+	return w.Owner, planned && p.Owner != "" && p.Place != p.Planned
+}
+
+// reason says why nobody has a partition.
+func (v *groupView) reason(p shard.PartitionStatus) string {
+	w, planned := v.at(p.Planned)
+	switch {
+	case p.Error != "":
+		return "cannot be read: " + p.Error
+	case p.ReservedFor != "":
+		return "reserved for " + p.ReservedFor
+	case !planned && !slices.ContainsFunc(v.members, func(w memberView) bool { return w.state == workerAlive }):
+		return "no worker is there"
+	case !planned:
+		return "all workers are full"
+	case w.state == workerDead:
+		return w.Owner + " is to have it, and is dead"
+	case w.state == workerLeft:
+		return w.Owner + " is to have it, and has left"
+	}
+	return w.Owner + " is to claim it"
+}
+
+// at returns the worker in a place of the group.
+func (v *groupView) at(place int) (memberView, bool) {
+	i := slices.IndexFunc(v.members, func(w memberView) bool { return w.Place == place })
+	if i < 0 {
+		return memberView{}, false
+	}
+	return v.members[i], true
+}
+
+// text shows the group as tables.
+func (v *groupView) text(st style, partitions bool) string {
+	if len(v.Partitions) == 0 {
+		return fmt.Sprintf("no worker has been in %q yet\n", v.Group)
+	}
+	out := sheet{style: st}
+	out.line("", fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), workerCount(len(v.members)), v.Epoch, v.coordinator()))
+	out.line("", v.summary())
+	cells, colours := [][]string{{"PLACE", "WORKER", "STATE", "HELD", "PLANNED", "SHARE", "WEIGHT", "MAX", "ZONE", "HOST", "LABEL"}}, []string{escBold}
+	for _, w := range v.members {
+		cells, colours = append(cells, w.cells()), append(colours, w.colour())
+	}
+	out.table(cells, colours)
+	cells, colours = [][]string{{"MOVING", "FROM", "TO"}}, []string{escBold}
+	for _, m := range v.moves {
+		cells, colours = append(cells, []string{strconv.Itoa(m.Partitions), m.From, m.To}), append(colours, "")
+	}
+	out.table(cells, colours)
+	cells, colours = [][]string{{"NO OWNER", "WHY"}}, []string{escBold}
+	for _, u := range v.unowned {
+		cells, colours = append(cells, []string{strconv.Itoa(u.Partitions), u.Reason}), append(colours, escRed)
+	}
+	out.table(cells, colours)
+	if !partitions {
+		return out.String()
+	}
+	cells, colours = [][]string{{"PARTITION", "OWNER", "PLANNED", "TOKEN", "SINCE", "CHECKPOINT"}}, []string{escBold}
+	for _, p := range v.Partitions {
+		line, colour := v.cells(p)
+		cells, colours = append(cells, line), append(colours, colour)
+	}
+	out.table(cells, colours)
+	return out.String()
+}
+
+func (v *groupView) coordinator() string {
+	if v.Coordinator == "" {
+		return "no coordinator"
+	}
+	return "coordinator " + v.Coordinator
+}
+
+// summary says how many partitions have owners, and how evenly.
+func (v *groupView) summary() string {
+	text := fmt.Sprintf("%d owned, %d moving, %d without owner", v.Owned, v.Moving, v.Unowned)
+	if v.Unassigned > 0 {
+		text += fmt.Sprintf(", %d unassigned", v.Unassigned)
+	}
+	if v.Imbalance > 0 {
+		text += fmt.Sprintf("; balance %.2f", v.Imbalance)
+	}
+	return text
+}
+
+func (w *memberView) colour() string {
+	switch w.state {
+	case workerAlive:
+		return escGreen
+	case workerLeaving, workerLeft:
+		return escDim
+	}
+	return escRed
+}
+
+func (w *memberView) cells() []string {
+	limit, share := "", ""
+	if w.Max > 0 {
+		limit = strconv.Itoa(w.Max)
+	}
+	if w.Share > 0 {
+		share = fmt.Sprintf("%.1f", w.Share)
+	}
+	return dashed([]string{
+		strconv.Itoa(w.Place), w.Owner, w.state, strconv.Itoa(w.Owned), strconv.Itoa(w.Planned), share,
+		fmt.Sprintf("%.4g", w.Weight), limit, w.Zone, w.host, w.label,
+	})
+}
+
+// cells are the columns of a partition, and their colour.
+func (v *groupView) cells(p shard.PartitionStatus) ([]string, string) {
+	colour, token, since := "", "", ""
+	w, _ := v.at(p.Planned)
+	owner, planned := p.Owner, w.Owner
+	if _, moving := v.movesTo(p); owner == "" {
+		colour = escRed
+	} else if moving {
+		colour = escBold
+	}
+	if p.Token > 0 {
+		token = formatToken(p.Token)
+	}
+	if p.Owner != "" {
+		since = clockText(p.Since)
+	}
+	if p.Error != "" {
+		owner = stateUnreadable
+	}
+	return dashed([]string{p.ID, owner, planned, token, since, bytesText(p.CheckpointBytes)}), colour
+}
+
+func bytesText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func partitionCount(n int) string { return counted(n, "partition") }
+func workerCount(n int) string    { return counted(n, "worker") }
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

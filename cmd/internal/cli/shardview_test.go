@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenurelock/tenure/shard"
+)
+
+// aGroup is one in which everything happens at once.
+func aGroup() groupView {
+	since := time.Date(2024, 2, 29, 12, 0, 0, 0, time.Local)
+	worker := func(place int, owner, state string, planned, owned int) memberView {
+		m := shard.MemberStatus{Place: place, Owner: owner, Weight: 1, Planned: planned, Owned: owned, Share: 3, Leaving: state == workerLeaving}
+		if m.Leaving {
+			m.Share = 0
+		}
+		return memberView{MemberStatus: m, state: state, host: "vm"}
+	}
+	v := groupView{
+		Status: shard.Status{
+			Group: "orders", Epoch: 7, Coordinator: "web-1", Owned: 4, Moving: 3, Unowned: 5, Unassigned: 1, Imbalance: 4.0 / 3,
+			Partitions: []shard.PartitionStatus{
+				{ID: "0", Owner: "web-1", Place: 0, Planned: 0, Token: 3, Since: since, CheckpointBytes: 7},
+				{ID: "1", Owner: "web-1", Place: 0, Planned: 2, Token: 1, Since: since},
+				{ID: "2", Owner: "web-3", Place: 3, Planned: 0, Token: 1, Since: since},
+				{ID: "3", Owner: "web-9", Place: -1, Planned: 0, Token: 4, Since: since},
+				{ID: "4", Place: -1, Planned: 2, Token: 9},
+				{ID: "5", Place: -1, Planned: 1},
+				{ID: "6", Place: -1, Planned: 0, Token: 1, ReservedFor: "web-1"},
+				{ID: "7", Place: -1, Planned: -1, Token: 1},
+				{ID: "8", Place: -1, Planned: 0, Error: "unreadable"},
+			},
+		},
+		members: []memberView{
+			worker(0, "web-1", workerAlive, 5, 2), worker(1, "web-2", workerDead, 1, 0),
+			worker(2, "web-4", workerAlive, 2, 0), worker(3, "web-3", workerLeaving, 0, 1),
+		},
+	}
+	v.count()
+	return v
+}
+
+func TestGroupIsShown(t *testing.T) {
+	v := aGroup()
+	want := `
+orders: 9 partitions, 4 workers, epoch 7, coordinator web-1
+4 owned, 3 moving, 5 without owner, 1 unassigned; balance 1.33
+
+PLACE  WORKER  STATE    HELD  PLANNED  SHARE  WEIGHT  MAX  ZONE  HOST  LABEL
+0      web-1   alive    2     5        3.0    1       -    -     vm    -
+1      web-2   dead     0     1        3.0    1       -    -     vm    -
+2      web-4   alive    0     2        3.0    1       -    -     vm    -
+3      web-3   leaving  1     0        -      1       -    -     vm    -
+
+MOVING  FROM   TO
+1       web-1  web-4
+1       web-3  web-1
+1       web-9  web-1
+
+NO OWNER  WHY
+1         all workers are full
+1         cannot be read: unreadable
+1         reserved for web-1
+1         web-2 is to have it, and is dead
+1         web-4 is to claim it
+
+PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
+0          web-1       web-1    3      2024-02-29 12:00:00  7 B
+1          web-1       web-4    1      2024-02-29 12:00:00  -
+2          web-3       web-1    1      2024-02-29 12:00:00  -
+3          web-9       web-1    4      2024-02-29 12:00:00  -
+4          -           web-4    9      -                    -
+5          -           web-2    -      -                    -
+6          -           web-1    1      -                    -
+7          -           -        1      -                    -
+8          unreadable  web-1    -      -                    -
+`
+	if d := cmp.Diff(want, "\n"+v.text(plain, true)); d != "" {
+		t.Errorf("the group (- want, + got):\n%s", d)
+	}
+	if text := v.text(plain, false); strings.Contains(text, "PARTITION") || !strings.Contains(want, text) {
+		t.Errorf("without partitions:\n%s", text)
+	}
+	for line := range strings.Lines(v.text(style{width: 40}, true)) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n >= 40 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	nobody := groupView{Status: shard.Status{Group: "orders", Partitions: []shard.PartitionStatus{{ID: "0", Place: -1, Planned: -1}}}}
+	nobody.count()
+	if d := cmp.Diff([]unowned{{"no worker is there", 1}}, nobody.unowned); d != "" {
+		t.Errorf("without workers (- want, + got):\n%s", d)
+	}
+}
+
+// What is written for programs is written when something has changed.
+func TestGroupChangesAreWritten(t *testing.T) {
+	var b, said bytes.Buffer
+	told := &console{json: true, stderr: newLines(&said)}
+	c := &groupChanges{to: &b, json: true, partitions: true, outages: outages{console: told}}
+	lines := func() int { return strings.Count(b.String(), "\n") }
+	for range 3 {
+		if err := c.draw(aGroup(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.draw(groupView{}, errors.New("no answer")); err != nil || lines() != 1 {
+		t.Fatalf("%d lines, want 1, after what has not changed (%v):\n%s", lines(), err, &b)
+	}
+	v := aGroup()
+	v.Partitions[4].Token++
+	if err := c.draw(v, nil); err != nil || lines() != 2 {
+		t.Fatalf("%d lines, want 2 (%v):\n%s", lines(), err, &b)
+	}
+	var o groupJSON
+	if err := json.Unmarshal(b.Bytes()[:bytes.IndexByte(b.Bytes(), '\n')], &o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Time == "" || o.Partitions != 9 || len(o.Members) != 4 || len(o.Moves) != 3 || len(o.Reasons) != 5 || len(o.Assignment) != 9 {
+		t.Errorf("%+v", o)
+	}
+	if d := cmp.Diff(partitionJSON{ID: "6", Planned: "web-1", Token: 1, Reserved: "web-1", Reason: "reserved for web-1"}, o.Assignment[6]); d != "" {
+		t.Errorf("a partition (- want, + got):\n%s", d)
+	}
+
+	told.close(time.Minute)
+	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "the store gives no answer: no answer; trying again") {
+		t.Errorf("of the store it was said: %s", text)
+	}
+	b.Reset()
+	c = &groupChanges{to: &b, partitions: true, outages: c.outages, lines: map[string]string{}}
+	for _, want := range []int{10, 10, 11} {
+		v := aGroup()
+		if want == 11 {
+			v.Partitions[0].Token++
+		}
+		if err := c.draw(v, nil); err != nil || lines() != want {
+			t.Errorf("%d lines, want %d (%v):\n%s", lines(), want, err, &b)
+		}
+	}
+	if text := b.String(); !strings.HasSuffix(text, " orders/0: web-1 has it under token 4\n") ||
+		!strings.Contains(text, " orders/1: web-1 has it under token 1, web-4 is to have it\n") ||
+		!strings.Contains(text, " orders/7: nobody has it: all workers are full\n") {
+		t.Errorf("lines:\n%s", text)
+	}
+}
