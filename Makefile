@@ -133,6 +133,15 @@ bench: ## Measure beside other lock clients, on one engine in one run
 	scripts/setup
 	scripts/engines run dynoxide -- $(GO) run ./bench -json bench/results.json -markdown docs/performance.md
 
+.PHONY: sessions
+sessions: ## Hold 100,000 locks under one session for five minutes; fail if that takes more than one write a heartbeat
+	scripts/engines run dynoxide -- $(GO) run ./bench -sessions 100000 -for 5m
+
+.PHONY: shards
+shards: ## Kill, stop and restart workers of a group; fail if a partition is ever owned twice, or without an owner for too long
+	scripts/setup
+	scripts/engines run dynoxide -- $(GO) run ./bench -shards sqlite,dynamodb,simulator -json bench/shards.json -markdown docs/many.md
+
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of all modules
 	$(WITH_ENGINES) $(GO) test -run '^$$' -bench . -benchmem -p 1 work

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(serveEnv) != "" {
+	if os.Getenv(serveEnv) != "" || os.Getenv(crowdEnv) != "" || os.Getenv(shardEnv) != "" {
 		main() // this binary is the program that the benchmark starts
 		return
 	}
@@ -52,6 +52,7 @@ func TestQuick(t *testing.T) {
 		t.Errorf("the page is not made of the JSON:\n%s\nwant:\n%s", got, want)
 	}
 	checkCounts(t, &r)
+	checkSessions(t, &r)
 	for _, s := range steps {
 		rows := 0
 		for _, row := range r.Rows {
@@ -123,6 +124,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("docs/performance.md is not made of results.json: make bench writes both. It has:\n%s\nwant:\n%s", got, want)
 	}
 	checkCounts(t, &r)
+	checkSessions(t, &r)
 }
 
 func TestPrice(t *testing.T) {

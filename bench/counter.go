@@ -22,12 +22,14 @@ import (
 type counter struct {
 	URL   string
 	delay time.Duration // that each request takes longer; set before there are any
+	weigh bool          // keeps which items are used; the same
 
 	server *http.Server
 	proxy  *httputil.ReverseProxy
 
 	mu   sync.Mutex
 	sent usage
+	used []touch
 	err  error
 }
 
@@ -63,8 +65,13 @@ func (c *counter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	u, err := price(operation, body)
+	var used []touch
+	if c.weigh && err == nil {
+		used, err = touches(operation, body)
+	}
 	c.mu.Lock()
 	c.sent.add(u)
+	c.used = append(c.used, used...)
 	if err != nil && c.err == nil {
 		c.err = err
 	}
@@ -78,11 +85,17 @@ func (c *counter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // take returns what was sent since the last call.
 func (c *counter) take() (usage, error) {
+	u, _, err := c.takeAll()
+	return u, err
+}
+
+// takeAll is take, with the items that were used.
+func (c *counter) takeAll() (usage, []touch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := c.sent
-	c.sent = usage{}
-	return u, c.err
+	u, used := c.sent, c.used
+	c.sent, c.used = usage{}, nil
+	return u, used, c.err
 }
 
 // requests returns how many were sent since the last take.

@@ -8,6 +8,10 @@
 //
 //	eval "$(scripts/engines up dynoxide)"
 //	go run ./bench -json bench/results.json -markdown docs/performance.md
+//	go run ./bench -sessions 100000 -for 5m
+//
+// The second one holds that many locks under one session, and fails unless that
+// takes one write a heartbeat and loses none.
 //
 // The clients run as processes, each kind behind a proxy of its own that counts
 // its requests; from these follow units and prices. Throughput alone is measured
@@ -41,6 +45,20 @@ func main() {
 		}
 		return
 	}
+	if os.Getenv(crowdEnv) != "" {
+		if err := serveCrowd(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: crowd:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(shardEnv) != "" {
+		if err := serveShard(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: shard:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -63,6 +81,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		engine  = flags.String("engine", os.Getenv(engineEnv), "the `URL` of a DynamoDB engine")
 		clients = flags.String("clients", strings.Join(clientNames, ","), "which clients to measure")
 		list    = flags.String("steps", stepNames(), "which steps to make")
+		many    = flags.Int("sessions", 0, "hold so many `locks` under one session, and nothing else: exit with status 1 unless each heartbeat is one write, none is lost, and fewer than 50 goroutines are seen")
+		spread  = flags.String("shards", "", "make these `parts` of what is measured of package shard (sqlite, dynamodb, simulator), and nothing else: exit with status 1 unless no partition is ever owned twice, and all are owned again in time")
+		howLong = flags.Duration("for", 5*time.Minute, "how long -sessions holds them")
+		folder  = flags.String("profiles", "", "have the processes that hold many locks write profiles into this `folder`")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -79,6 +101,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *small {
 		r.size = quick
 	}
+	r.size.crowd.profiles = *folder
 	r.report = &report{
 		Date: began.UTC().Format(time.DateTime) + " UTC", Machine: testbed.Here(), Clients: map[string]string{}, Quick: *small,
 		Units: unitRule, Prices: priceSource,
@@ -86,6 +109,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
 	if r.report.Engine, err = testbed.Engine(ctx, *engine); err != nil {
 		return err
+	}
+	if *spread != "" {
+		return shards(ctx, r, *spread, *toJSON, *toPage, stdout)
+	}
+	if *many > 0 {
+		return acceptance(ctx, r, *many, *howLong, stdout)
 	}
 	if r.clients, err = build(ctx, strings.Split(*clients, ",")); err != nil {
 		return err

@@ -48,6 +48,8 @@ const (
 	counted kind = "requests"
 	timed   kind = "milliseconds"
 	paced   kind = "pairs a second"
+	crowded kind = "many locks"
+	monthly kind = "a month"
 )
 
 // value is what one client did.
@@ -62,6 +64,8 @@ type value struct {
 	For     string  `json:"for,omitempty"`
 
 	Spread *spread `json:"spread,omitempty"`
+
+	Held *holding `json:"held,omitempty"`
 }
 
 // What Dollars are for.
@@ -183,6 +187,9 @@ func (r *report) markdown() string {
 		}
 		fmt.Fprintf(&b, " **%.2f** (%.2f to %.2f) |\n", row.Ratio.Median, row.Ratio.Min, row.Ratio.Max)
 	}
+
+	r.crowds(&b)
+	r.months(&b)
 
 	b.WriteString("\n### Settings of the steps\n\n")
 	for _, s := range r.settings() {

@@ -24,6 +24,9 @@ type size struct {
 	throughput time.Duration // of one run
 	loads      []workload
 	runs       int
+	crowd      crowdSize
+	standing   []timing      // of what is priced by the month
+	counted    time.Duration // for so long
 }
 
 // workload is how the throughput is measured.
@@ -37,11 +40,19 @@ var (
 	// nothing is set.
 	peersDefaults = timing{20 * time.Second, 5 * time.Second, time.Second}
 
+	// shortLease is one at which a heartbeat for each lock is a load.
+	shortLease = timing{2 * time.Second, 400 * time.Millisecond, 400 * time.Millisecond}
+
 	full = size{
 		locks: 10, hold: []int{1, 100, 1000}, waiters: 50, crowds: 1, everyday: peersDefaults, takeover: peersDefaults, periods: 3,
 		handovers: 20, handover: peersDefaults,
 		kills: 14, pairs: 3, failover: timing{3 * time.Second, 600 * time.Millisecond, 600 * time.Millisecond},
 		throughput: 1500 * time.Millisecond, loads: []workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, runs: 5,
+		crowd: crowdSize{
+			tenure: []int{1000, 10_000, 100_000}, dynamolock: []int{100, 400, 1000}, timing: shortLease, delay: 10 * time.Millisecond, hold: 20 * time.Second,
+		},
+		// The second is the failover time that the Kinesis Client Library has.
+		standing: []timing{peersDefaults, {10 * time.Second, 2500 * time.Millisecond, 500 * time.Millisecond}}, counted: 30 * time.Second,
 	}
 	// quick looks whether all of it works.
 	quick = size{
@@ -50,5 +61,9 @@ var (
 		handovers: 2, handover: timing{4 * time.Second, time.Second, 200 * time.Millisecond},
 		kills: 1, pairs: 1, failover: timing{time.Second, 200 * time.Millisecond, 200 * time.Millisecond},
 		throughput: 200 * time.Millisecond, loads: []workload{{4, 0}, {1, time.Millisecond}}, runs: 2,
+		crowd: crowdSize{
+			tenure: []int{20, 200}, dynamolock: []int{20}, timing: timing{10 * time.Second, 500 * time.Millisecond, 200 * time.Millisecond}, delay: time.Millisecond, hold: 2 * time.Second,
+		},
+		standing: []timing{{4 * time.Second, 500 * time.Millisecond, 200 * time.Millisecond}}, counted: 2 * time.Second,
 	}
 )

@@ -27,11 +27,13 @@ var steps = []step{
 	{"variants", variants, false},
 	{"takeover", takeover, true},
 	{"waiters", waiters, true},
+	{"month", months, true},
 	{"hold", hold, false},
 	{"processes", processes, false},
 	{"handover", handover, false},
 	{"failover", failover, false},
 	{"throughput", throughput, false},
+	{"session", sessions, false},
 }
 
 // make makes steps, quiet neighbours at once, and puts what they found in order.
