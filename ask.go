@@ -124,7 +124,9 @@ func (c *Client) ReleaseDead(ctx context.Context, name, reason string) error {
 //
 // It is for a holder that does not answer. One that does is better asked to
 // step down: it can end its work in order, and is quicker. A lock under a session
-// that is alive cannot be taken away alone: the error matches [ErrAlive].
+// that is alive, or may be, as far as this client has seen, cannot be taken away
+// alone: the error matches [ErrAlive]. [Client.ReleaseDead] watches, and releases
+// it when the session is dead.
 func (c *Client) Revoke(ctx context.Context, name, reason string) error {
 	return c.ask(ctx, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
 }

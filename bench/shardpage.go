@@ -85,7 +85,7 @@ func (r *shardReport) markdown() string {
 	if len(r.Stores) > 0 {
 		fmt.Fprintf(&b, "\n### %d processes, %s partitions\n\n", s.Workers, thousands(s.Partitions))
 		fmt.Fprintf(&b, "Lease %v s, heartbeat %v s, a look each %v s. A handler works on for %.0f ms when it is told to stop. "+
-			"Each of the many workers has %d claims under way at most, where the default is %d: the engine is on the same machine.\n\n", s.Lease, s.Heartbeat, s.Refresh, s.Drain*1000, s.Claims, claimsAtOnce)
+			"Each of the many workers has %d claims under way at most; two that share what one has left have %d.\n\n", s.Lease, s.Heartbeat, s.Refresh, s.Drain*1000, s.Claims, claimsAtOnce)
 		r.table(&b)
 	}
 	for _, v := range r.Virtual {
