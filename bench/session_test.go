@@ -55,8 +55,7 @@ func TestMissed(t *testing.T) {
 		t.Errorf("all is well, and missed: %v", missed)
 	}
 	for want, spoil := range map[string]func(*holding){
-		"writes for":   func(h *holding) { h.Holding.WriteUnits = 1.1 },
-		"heartbeat pe": func(h *holding) { h.Holding.WriteUnits, h.Hold.Renewed = 1.1, 60 },
+		"heartbeat pe": func(h *holding) { h.Holding.WriteUnits = 1.1 },
 		"1 locks lost": func(h *holding) { h.Hold.Lost = 1 },
 		"events":       func(h *holding) { h.Hold.LostEvents = 1 },
 		"goroutines":   func(h *holding) { h.Hold.Goroutines = mostGoroutines },

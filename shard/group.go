@@ -45,7 +45,7 @@ func New(client *tenure.Client, name string, options *Options) (*Group, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
 	}
-	initial, err := newSpec(o.Partitions, o.Names)
+	initial, err := newSpec(o.Partitions, o.Names, o.Zones)
 	if err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
 	}

@@ -48,6 +48,48 @@ func TestWeights(t *testing.T) {
 	})
 }
 
+// Partitions are worked on in their zone, while it has room, and move when their
+// zones do.
+func TestZones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zones, swapped := map[string]string{}, map[string]string{}
+		for i := range 40 {
+			id := fmt.Sprint(i)
+			zones[id], swapped[id] = "a", "b"
+			if i%2 == 1 {
+				zones[id], swapped[id] = "b", "a"
+			}
+		}
+		s := newStage(t, shard.Options{Partitions: 40, Zones: zones})
+		for _, zone := range []string{"a", "b"} {
+			for i := range 2 {
+				s.worker(fmt.Sprint(zone, i), func(o *shard.Options) { o.Zone = zone })
+			}
+		}
+		s.settle(4, 40)
+		at := func(want map[string]string) (abroad int) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for id, zone := range want {
+				if s.by[id][:1] != zone {
+					abroad++
+				}
+			}
+			return abroad
+		}
+		if n := at(zones); n > 0 {
+			t.Errorf("%d of 40 partitions are not in their zone", n)
+		}
+		if err := s.workers[0].SetZones(t.Context(), swapped); err != nil {
+			t.Fatal(err)
+		}
+		s.until("all have moved to their zones", 10*lease, func() bool { return at(swapped) == 0 })
+		if err := s.workers[0].SetZones(t.Context(), map[string]string{"1": "a\nb"}); err == nil {
+			t.Error("a zone with a control character is accepted")
+		}
+	})
+}
+
 // A worker that comes moves no more than its share, and each partition once.
 func TestNewWorkerMovesItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

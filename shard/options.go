@@ -27,9 +27,16 @@ type Options struct {
 	// the others' weights. If zero, it is 1.
 	Weight float64
 
-	// Zone is where the worker runs, such as a rack or an availability zone. It
-	// is shown, and the plan may prefer it.
+	// Zone is where the worker runs, such as a rack or an availability zone.
+	// Partitions that are better worked on there come to it: see Zones.
 	Zone string
+
+	// Zones are those in which partitions are better worked on, by their names:
+	// where their data are, say. They are as Partitions: what the store has counts,
+	// and [Group.SetZones] changes it. A partition goes to a worker of its zone as
+	// long as that has no more than five fourths of its share; then anywhere, as do
+	// those without a zone, or with one in which nobody is.
+	Zones map[string]string
 
 	// Max is the most partitions that this worker takes, whatever happens to the
 	// others. What nobody has room for is unassigned, which is told in an event,
@@ -51,7 +58,7 @@ type Options struct {
 
 	// Audit is how many partitions that others are to have this worker looks at
 	// in a refresh period. One that nobody has had for two leases it claims, to
-	// be handed to its planned owner later. If zero, it is 4; negative means
+	// be handed to its planned owner later. If zero, it is 2; negative means
 	// none.
 	Audit int
 
@@ -131,7 +138,7 @@ func (o *Options) validate() error {
 	case o.Partitions != 0 && len(o.Names) > 0:
 		add("both Partitions (%d) and Names (%d) are given: give one", o.Partitions, len(o.Names))
 	default:
-		_, err := newSpec(o.Partitions, o.Names)
+		_, err := newSpec(o.Partitions, o.Names, o.Zones)
 		errs = append(errs, err)
 	}
 	if !(o.Weight >= minWeight && o.Weight <= maxWeight) || math.IsNaN(o.Weight) {

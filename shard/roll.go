@@ -130,8 +130,8 @@ func (r roll) same(t roll) bool {
 }
 
 // plan makes the plan, with the help of a former one, which may be nil.
-func (r roll) plan(ids, base []string, former *plan.Plan) *plan.Plan {
-	in := plan.Input{Partitions: ids, Base: base, Members: make([]plan.Member, len(r.Members))}
+func (r roll) plan(ids, base []string, zones map[string]string, former *plan.Plan) *plan.Plan {
+	in := plan.Input{Partitions: ids, Base: base, Zones: zones, Members: make([]plan.Member, len(r.Members))}
 	for i, m := range r.Members {
 		in.Members[i] = plan.Member{Place: m.Place, Weight: m.Weight, Zone: m.Zone, Max: m.Max, Leaving: !m.active()}
 	}

@@ -76,8 +76,8 @@ func TestFillUp(t *testing.T) {
 }
 
 func TestSpec(t *testing.T) {
-	names, _ := newSpec(0, []string{"b", "a"})
-	count, _ := newSpec(3, nil)
+	names, _ := newSpec(0, []string{"b", "a"}, nil)
+	count, _ := newSpec(3, nil, nil)
 	for _, s := range []spec{names, count} {
 		s.Revision = 9
 		got, ok, err := parseSpec(s.bytes())
@@ -97,7 +97,7 @@ func TestSpec(t *testing.T) {
 	for i := range long {
 		long[i] = strings.Repeat("x", 200) + strconv.Itoa(i)
 	}
-	if _, err := newSpec(0, long); err == nil {
+	if _, err := newSpec(0, long, nil); err == nil {
 		t.Error("names are taken that do not fit into a record")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -28,6 +29,9 @@ type spec struct {
 	// where they are others: with them, a few more or less move next to nothing.
 	BaseCount int      `json:"base,omitempty"`
 	BaseNames []string `json:"base_names,omitempty"`
+
+	// Zones are those in which partitions are better worked on, by their names.
+	Zones map[string]string `json:"zones,omitempty"`
 }
 
 // base returns the names from which the plan begins, nil if they are those of the
@@ -76,7 +80,27 @@ func (s spec) after(former spec) spec {
 // the plan begins anew: then it is even, and many move.
 const levelled = 4
 
-func newSpec(count int, names []string) (spec, error) {
+func newSpec(count int, names []string, zones map[string]string) (spec, error) {
+	s, err := newNames(count, names)
+	if err != nil {
+		return spec{}, err
+	}
+	for id, zone := range zones {
+		if err := errors.Join(checkID(id), checkText("zone", zone, maxZoneLen)); err != nil {
+			return spec{}, err
+		}
+	}
+	if len(zones) > 0 {
+		s.Zones = maps.Clone(zones)
+	}
+	if data := s.bytes(); len(data) > maxDataLen-revisionRoom {
+		return spec{}, fmt.Errorf("the names and the zones of %d partitions take %d bytes: at most %d are allowed; use shorter ones, or fewer",
+			s.len(), len(data), maxDataLen-revisionRoom)
+	}
+	return s, nil
+}
+
+func newNames(count int, names []string) (spec, error) {
 	if len(names) == 0 {
 		if count < 1 || count > MaxPartitions {
 			return spec{}, fmt.Errorf("partitions %d must be from 1 to %d", count, MaxPartitions)
@@ -93,12 +117,7 @@ func newSpec(count int, names []string) (spec, error) {
 		}
 		seen[id] = true
 	}
-	s := spec{Names: names}
-	if data := s.bytes(); len(data) > maxDataLen-revisionRoom {
-		return spec{}, fmt.Errorf("the names of %d partitions take %d bytes: at most %d are allowed; use shorter ones, or a number of partitions",
-			len(names), len(data), maxDataLen-revisionRoom)
-	}
-	return s, nil
+	return spec{Names: names}, nil
 }
 
 // revisionRoom is how much longer a spec gets by a higher revision at most.
@@ -125,7 +144,9 @@ func (s spec) ids() []string {
 	return ids
 }
 
-func (s spec) same(t spec) bool { return s.Count == t.Count && slices.Equal(s.Names, t.Names) }
+func (s spec) same(t spec) bool {
+	return s.Count == t.Count && slices.Equal(s.Names, t.Names) && maps.Equal(s.Zones, t.Zones)
+}
 
 // parseSpec reads the data of a spec record. It returns false if nothing was laid
 // down yet.
@@ -137,7 +158,7 @@ func parseSpec(data []byte) (s spec, ok bool, err error) {
 	if d.Decode(&s) != nil || d.More() || s.Revision == 0 || s.Count != 0 && s.Names != nil {
 		err = errUnreadableSpec
 	} else {
-		_, err = newSpec(s.Count, s.Names)
+		_, err = newSpec(s.Count, s.Names, s.Zones)
 	}
 	if err != nil {
 		return spec{}, false, fmt.Errorf("%w: the partitions are %.60q: %w", tenure.ErrUnreadable, data, err)
@@ -208,10 +229,30 @@ func (g *Group) SetPartitions(ctx context.Context, names []string) error {
 }
 
 func setSpec(ctx context.Context, client *tenure.Client, group string, count int, names []string) error {
-	next, err := newSpec(count, slices.Clone(names))
+	next, err := newSpec(count, slices.Clone(names), nil)
 	if err != nil {
 		return err
 	}
-	_, err = changeSpec(ctx, client, group, func(spec, bool) spec { return next })
+	_, err = changeSpec(ctx, client, group, func(s spec, _ bool) spec {
+		next.Zones = s.Zones // of partitions that are not there they mean nothing
+		return next
+	})
 	return err
+}
+
+// SetZones sets the zones in which partitions are better worked on, by their
+// names, in place of those that were set before: see [Options.Zones].
+func (g *Group) SetZones(ctx context.Context, zones map[string]string) error {
+	_, err := newSpec(1, nil, zones)
+	if err != nil {
+		return wrap("set zones of", g.name, err)
+	}
+	_, err = changeSpec(ctx, g.client, g.name, func(s spec, stored bool) spec {
+		if !stored {
+			s = g.initial
+		}
+		s.Zones = maps.Clone(zones)
+		return s
+	})
+	return wrap("set zones of", g.name, err)
 }

@@ -44,7 +44,7 @@ func newView(r roll, s spec, former *view) *view {
 			v.index[id] = i
 		}
 	}
-	v.plan = r.plan(v.ids, v.base, before)
+	v.plan = r.plan(v.ids, v.base, s.Zones, before)
 	for _, m := range r.Members {
 		if m.active() {
 			v.active++
