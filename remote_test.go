@@ -57,6 +57,8 @@ var localTests = map[string]string{
 	"TestPeerFailing_HeartbeatsComeInOneBurst":   tooLong,
 	"TestPeerFailing_GoroutinesGrowWithTheLocks": tooLong,
 	"TestSlowCallbackHoldsUpNothing":             tooLong,
+	"TestSessionCostsOneWriteAHeartbeat":         tooLong,
+	"TestSessionUnderManyRequests":               tooLong,
 	"TestWhatIsRememberedIsBounded":              tooLong,
 
 	"TestCheckAllocatesNothing":           noRecords,
@@ -98,7 +100,6 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 var sessionTests = []string{
 	"TestSessionAndOwnLeaseContend",
 	"TestSessionChecksItsInput",
-	"TestSessionCostsOneWriteAHeartbeat",
 	"TestSessionElection",
 	"TestSessionEndsDuringAGrant",
 	"TestSessionEndsWithItsClient",
@@ -113,7 +114,6 @@ var sessionTests = []string{
 	"TestSessionStopTimeout",
 	"TestSessionSweep",
 	"TestSessionThatCrashed",
-	"TestSessionUnderManyRequests",
 }
 
 func TestMain(m *testing.M) {

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 // TestQuick makes a quick run, and looks at what was counted: times mean nothing
 // on a busy machine.
 func TestQuick(t *testing.T) {
+	t.Parallel()
 	e := enginetest.FullDynamoDB(t)
 	clients := strings.Join(clientNames, ",")
 	switch _, err := peer.Build(t.Context(), peer.Java); {

@@ -24,6 +24,7 @@ func TestShards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a minute")
 	}
+	t.Parallel()
 	if os.Getenv(shardEnv) != "" {
 		t.Fatal("TestMain does not know that this process is a worker")
 	}

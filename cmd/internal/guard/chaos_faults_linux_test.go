@@ -144,11 +144,11 @@ func TestGuardianStoppedStillTerminates(t *testing.T) {
 // A guardian that was stopped past its old limits reads the newer ones before it judges.
 func TestGuardianStoppedWhileExtended(t *testing.T) {
 	t.Parallel()
-	// Until the command runs nobody extends anything: a busy machine needs time for that.
-	f := startFamily(t, "sleep 8; exit 8", "-term", "3s", "-kill", "3500ms", "-expiry", "4500ms", "-beat", "5ms")
-	f.eventually(5*time.Second, "start", func() bool { return len(f.below()) > 0 })
+	// The command itself says that it runs: before its exec the guardian looks like anything else.
+	f := startFamily(t, "echo >ready; sleep 3; exit 8", with(short, "-beat", "5ms")...)
+	f.await("ready")
 	f.signal(f.guardian(), syscall.SIGSTOP)
-	time.Sleep(5 * time.Second) // longer than the whole lease
+	time.Sleep(1500 * time.Millisecond) // longer than the whole lease
 	f.signal(f.guardian(), syscall.SIGCONT)
 	if r := f.finish(); r.Status != 8 || r.Exit.Reason != Ended {
 		t.Errorf("%v", r.Exit)
