@@ -105,6 +105,10 @@ func driver(args []string) int {
 		}
 		return finish(report{Started: err.Error(), Status: status})
 	}
+	// A command can be seen before the guardian has said that it runs.
+	if err := os.WriteFile("started", []byte(fmt.Sprintln(os.Getpid())), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	ticker := time.NewTicker(*beat)
 	var asked <-chan time.Time
 	if *stop > 0 {
@@ -303,7 +307,7 @@ while :; do sleep 100; done
 
 func (f *family) awaitHydra() {
 	f.t.Helper()
-	f.await("background", "session", "double", "main")
+	f.await("started", "background", "session", "double", "main")
 	if n := len(f.below()); n < 4 {
 		f.t.Fatalf("the family has %d members only: %v", n, f.below())
 	}

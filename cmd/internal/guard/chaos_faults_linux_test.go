@@ -132,7 +132,7 @@ func TestGuardianStoppedStillTerminates(t *testing.T) {
 	t.Parallel()
 	f := startFamily(t, `trap 'echo >term; exit' TERM; echo $$ >ready; while :; do sleep 0.05; done`,
 		"-term", "500ms", "-kill", "1500ms", "-expiry", "2500ms", "-beats", "10")
-	f.await("ready")
+	f.await("ready", "started")
 	f.signal(f.guardian(), syscall.SIGSTOP)
 	r := f.finish()
 	f.await("term")
@@ -144,9 +144,8 @@ func TestGuardianStoppedStillTerminates(t *testing.T) {
 // A guardian that was stopped past its old limits reads the newer ones before it judges.
 func TestGuardianStoppedWhileExtended(t *testing.T) {
 	t.Parallel()
-	// The command itself says that it runs: before its exec the guardian looks like anything else.
 	f := startFamily(t, "echo >ready; sleep 3; exit 8", with(short, "-beat", "5ms")...)
-	f.await("ready")
+	f.await("ready", "started")
 	f.signal(f.guardian(), syscall.SIGSTOP)
 	time.Sleep(1500 * time.Millisecond) // longer than the whole lease
 	f.signal(f.guardian(), syscall.SIGCONT)
