@@ -368,7 +368,7 @@ func TestManyWhoAsk(t *testing.T) {
 			t.Fatal("no heartbeat")
 		}
 	}
-	k, _, r := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
+	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	now, waited := time.Duration(0), time.Duration(0)
 	for n := range 12 {
 		a := k.Reply(now, conflict(alive(timing, "s", fmt.Sprintf("b%d", n))))
