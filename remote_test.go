@@ -72,6 +72,9 @@ var localTests = map[string]string{
 	"TestLostRacesAreNotRunHot":               ownStore,
 	"TestMaxInFlightBoundsTheRequests":        ownStore,
 	"TestReleaseWakesWaitersOfTheSameProcess": ownStore,
+	"TestSessionCheckIsExact":                 ownStore,
+	"TestSessionGrantComesTooLate":            ownStore,
+	"TestSessionOpenedDuringAPause":           ownStore,
 	"TestTenThousandLocksOfOneClient":         ownStore,
 	"TestRemoteStore/Late":                    ranThere,
 	"TestRemoteStore/Race":                    ranThere,
@@ -100,6 +103,7 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 var sessionTests = []string{
 	"TestSessionAndOwnLeaseContend",
 	"TestSessionChecksItsInput",
+	"TestSessionCountsFromBeforeTheRequest",
 	"TestSessionElection",
 	"TestSessionEndsDuringAGrant",
 	"TestSessionEndsWithItsClient",

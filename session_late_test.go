@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// leapingClock is one whose holder's side can leap, as after a pause that no timer
+// has noticed.
+type leapingClock struct {
+	tenure.Clock
+	leapt atomic.Int64
+}
+
+func (c *leapingClock) Holder() time.Duration {
+	return c.Clock.Holder() + time.Duration(c.leapt.Load())
+}
+
+// hookedStore calls a function when a claim was applied, and before its reply.
+type hookedStore struct {
+	driver.Store
+	claimed func(key string)
+}
+
+func (s *hookedStore) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	now, prev, err = s.Store.Claim(ctx, next)
+	s.claimed(next.Key)
+	return now, prev, err
+}
+
+// hooked returns a client on such a store, with such a clock.
+func hooked(t *testing.T, claimed func(string)) (*tenure.Client, *leapingClock) {
+	t.Helper()
+	clock := &leapingClock{Clock: tenure.MonotonicClock()}
+	c, err := tenure.New(&hookedStore{memstore.New(), claimed}, &tenure.Options{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
+	return c, clock
+}
+
+// Check of a lock under a session is exact where timers are late, and final.
+func TestSessionCheckIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, clock := hooked(t, func(string) {})
+		s, err := c.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.Acquire(t.Context(), "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.leapt.Store(int64(lease))
+		if err := l.Check(); !errors.Is(err, tenure.ErrExpired) {
+			t.Errorf("check after a pause of a lease: %v", err)
+		}
+		if l.Remaining() > 0 || s.Remaining() > 0 {
+			t.Errorf("%v and %v remain", l.Remaining(), s.Remaining())
+		}
+		if err := s.Check(); !errors.Is(err, tenure.ErrExpired) {
+			t.Errorf("check of the session: %v", err)
+		}
+		clock.leapt.Store(0)
+		if err := l.Check(); !errors.Is(err, tenure.ErrExpired) {
+			t.Errorf("what has expired is held again: %v", err)
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+// A session that was over before its opening was answered is not handed out.
+func TestSessionOpenedDuringAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leap := func() {}
+		c, clock := hooked(t, func(string) { leap() })
+		leap = func() { clock.leapt.Store(int64(lease)) }
+		if s, err := c.OpenSession(t.Context(), nil); !errors.Is(err, tenure.ErrExpired) {
+			t.Errorf("opened %v, %v", s, err)
+		}
+	})
+}
+
+// Nor is a lock that was granted when its session had ended, for whatever reason.
+func TestSessionGrantComesTooLate(t *testing.T) {
+	for range 50 { // the reply and the session's end race
+		synctest.Test(t, func(t *testing.T) {
+			var s *tenure.Session
+			c, _ := hooked(t, func(key string) {
+				if key == "job" {
+					go func() { _ = s.Close(context.WithoutCancel(t.Context())) }()
+					<-s.Context().Done()
+				}
+			})
+			var err error
+			if s, err = c.OpenSession(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if l, err := s.Acquire(t.Context(), "job", nil); !errors.Is(err, tenure.ErrSessionClosed) {
+				t.Errorf("acquired %v, %v", l, err)
+				if l != nil {
+					_ = l.Release(t.Context())
+				}
+			}
+		})
+	}
+}
+
+// The session counts from before its opening was sent, not from the reply.
+func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{After: requestTimeout / 2})
+		s := a.mustOpen(nil)
+		if most := usable(t) - requestTimeout/2; s.Remaining() > most {
+			t.Errorf("%v remain, want %v at most", s.Remaining(), most)
+		}
+		seen := 0
+		for st, err := range w.machine("b").Sessions(t.Context()) {
+			if err != nil || st.ID != s.ID() || !st.Alive || st.State != tenure.StateAlive || st.Owner != "a" {
+				t.Errorf("session %+v, %v", st, err)
+			}
+			seen++
+		}
+		if seen != 1 {
+			t.Errorf("%d sessions are listed", seen)
+		}
+		a.mustClose(s)
+		before := a.faults.Count()
+		if _, err := s.Acquire(t.Context(), "job", nil); !errors.Is(err, tenure.ErrSessionClosed) {
+			t.Errorf("acquire under a closed session: %v", err)
+		}
+		if n := a.faults.Count() - before; n > 0 {
+			t.Errorf("%d requests under a closed session", n)
+		}
+	})
+}
