@@ -47,7 +47,9 @@ func TestAPI(t *testing.T) {
 		options *Options
 	}{{"Plain", nil}, {"Shared", &Options{SharedTable: true}}} {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+				t.Parallel()
 				if s.options != nil && e.NoTransactions {
 					t.Skipf("%s has no transactions: see TestSharedNeedsTransactions", e.Name)
 				}
