@@ -139,10 +139,10 @@ func TestTerminalStopped(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	x := s.terminal()
-	x.keys(`tenure run --lease 4s job -- `+ticking+`; echo "status $?"`, "Enter")
-	s.grows()
 
-	// Within the lease, fg goes on.
+	// Within the lease, fg goes on. It is long: keys and screens take their time.
+	x.keys(`tenure run --lease 30s job -- `+ticking+`; echo "status $?"`, "Enter")
+	s.grows()
 	x.keys("C-z")
 	x.await("Stopped")
 	x.await("tenure: stopped: no heartbeats; continue within")
@@ -151,12 +151,23 @@ func TestTerminalStopped(t *testing.T) {
 	if now := len(s.read("log")); now != size {
 		t.Errorf("a stopped command wrote %d bytes", now-size)
 	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the screen:\n%s", x.screen())
+		}
+	}()
 	x.keys("fg", "Enter")
 	s.grows()
 	s.grows()
 
+	x.keys("C-c")
+	x.keys(`echo "now $?"`, "Enter")
+	x.await("now 130")
+
 	// After it, the command is dead, and the status is 73.
 	x.clear()
+	x.keys(`tenure run --lease 4s job -- `+ticking, "Enter")
+	s.grows()
 	x.keys("C-z")
 	x.await("Stopped")
 	size = len(s.read("log"))

@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -204,6 +206,37 @@ func TestLinesNeverBlock(t *testing.T) {
 		t.Error("a write after the end was taken")
 	}
 }
+
+// Who is about to be stopped waits until what was said is written, but not for a
+// reader that does not read.
+func TestLinesFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b slowWriter
+		l := newLines(&b)
+		defer l.close(time.Hour)
+		for range 3 {
+			_, _ = l.Write([]byte("one\n"))
+		}
+		begun := time.Now()
+		if l.flush(time.Second); time.Since(begun) != time.Second || b.written() != 0 {
+			t.Errorf("%v later %d lines were written", time.Since(begun), b.written())
+		}
+		if l.flush(time.Hour); b.written() != 3 {
+			t.Errorf("%d lines were written", b.written())
+		}
+	})
+}
+
+// slowWriter takes a minute for a line.
+type slowWriter struct{ lines atomic.Int64 }
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(time.Minute)
+	w.lines.Add(1)
+	return len(p), nil
+}
+
+func (w *slowWriter) written() int64 { return w.lines.Load() }
 
 func TestLinesAreWrittenAtTheEnd(t *testing.T) {
 	var b bytes.Buffer

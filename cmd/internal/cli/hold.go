@@ -249,6 +249,7 @@ func (t *tenancy) notified(n guard.Notice) {
 		c.say("the lease of %q ends, and with it the command and all that it has started", t.lock)
 	case guard.Suspended:
 		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
+		c.stderr.flush(time.Second) // this process is about to be stopped, with what it has not written
 	}
 }
 

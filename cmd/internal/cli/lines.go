@@ -15,10 +15,17 @@ import (
 // must not hold up a heartbeat, or a child that has to be ended.
 const lineBuffer = 1024
 
+// line is what waits to be written, or a mark that is closed when all before it
+// was.
+type line struct {
+	text []byte
+	mark chan struct{}
+}
+
 // lines is a writer that never blocks.
 type lines struct {
 	to    io.Writer
-	queue chan []byte
+	queue chan line
 	done  chan struct{}
 
 	mu     sync.Mutex
@@ -26,7 +33,7 @@ type lines struct {
 }
 
 func newLines(to io.Writer) *lines {
-	l := &lines{to: to, queue: make(chan []byte, lineBuffer), done: make(chan struct{})}
+	l := &lines{to: to, queue: make(chan line, lineBuffer), done: make(chan struct{})}
 	go l.run()
 	return l
 }
@@ -34,7 +41,11 @@ func newLines(to io.Writer) *lines {
 func (l *lines) run() {
 	defer close(l.done)
 	for p := range l.queue {
-		_, _ = l.to.Write(p) // whom could it be told?
+		if p.mark != nil {
+			close(p.mark)
+			continue
+		}
+		_, _ = l.to.Write(p.text) // whom could it be told?
 	}
 }
 
@@ -46,10 +57,34 @@ func (l *lines) Write(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	select {
-	case l.queue <- bytes.Clone(p):
+	case l.queue <- line{text: bytes.Clone(p)}:
 	default:
 	}
 	return len(p), nil
+}
+
+// flush waits until what was written before is, for as long as patience lasts.
+func (l *lines) flush(patience time.Duration) {
+	mark := make(chan struct{})
+	l.mu.Lock()
+	queued := false
+	if !l.closed {
+		select {
+		case l.queue <- line{mark: mark}:
+			queued = true
+		default: // more waits than anybody reads
+		}
+	}
+	l.mu.Unlock()
+	if !queued {
+		return
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-mark:
+	case <-timer.C:
+	}
 }
 
 // close writes what waits, for as long as patience lasts.
