@@ -97,14 +97,24 @@ func (c *Client) StepDown(ctx context.Context, name, reason string) error {
 // who must be waiting for it: others come after it, or when it has not come for
 // a while, which is twice a look and a write: 5 s by default.
 func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
-	err := checkText("owner to hand over to", to, driver.MaxOwnerLen)
-	if to == "" {
-		err = refused("owner to hand over to is empty: name one, or ask to step down")
-	}
-	if err != nil {
+	if err := checkHeir(to); err != nil {
 		return wrap("transfer", name, err)
 	}
 	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, To: to, Reason: reason})
+}
+
+func checkHeir(to string) error {
+	if to == "" {
+		return refused("owner to hand over to is empty: name one, or ask to step down")
+	}
+	return checkText("owner to hand over to", to, driver.MaxOwnerLen)
+}
+
+func checkReason(reason string) error {
+	if reason == "" {
+		return refused("the reason is empty: say why, for who reads the history")
+	}
+	return checkText("reason", reason, driver.MaxReasonLen)
 }
 
 // ReleaseDead releases the lock of a holder that is dead, for who cannot wait
@@ -143,11 +153,8 @@ func (e *Election) Transfer(ctx context.Context, to, reason string) error {
 
 func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {
 	err := checkName(name)
-	if err == nil && q.Reason == "" {
-		err = refused("the reason is empty: say why, for who reads the history")
-	}
 	if err == nil {
-		err = checkText("reason", q.Reason, driver.MaxReasonLen)
+		err = checkReason(q.Reason)
 	}
 	if err == nil && ctx.Err() != nil {
 		err = done(ctx)

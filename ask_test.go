@@ -210,6 +210,88 @@ func TestTransferToNobody(t *testing.T) {
 	})
 }
 
+// A holder hands over of its own accord: to whom it says, whoever else waits,
+// when its work has returned, and with the one write of its release.
+func TestHandOver(t *testing.T) {
+	for _, under := range []string{"its own lease", "a session"} {
+		t.Run("under "+under, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+				var l *tenure.Lease
+				if under == "a session" {
+					l = a.mustTake(a.mustOpen(nil), "x")
+				} else {
+					l = a.mustAcquire("x", nil)
+				}
+				took := make(chan *tenure.Lease, 2)
+				for _, m := range []*machine{c, b} { // c has waited for longer
+					go func() {
+						if l, err := m.Acquire(t.Context(), "x", nil); err == nil {
+							took <- l
+						}
+					}()
+					time.Sleep(refresh)
+				}
+				a.faults.ResetLog()
+				if err := l.HandOver("b", "a leaves"); err != nil {
+					t.Fatal(err)
+				}
+				var stepped *tenure.StepDownError
+				if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "b" || stepped.Reason != "a leaves" || stepped.At.IsZero() {
+					t.Errorf("cause %v", cause)
+				}
+				if err := l.HandOver("c", "too late"); err != nil {
+					t.Error(err) // what was first counts
+				}
+				time.Sleep(lease / 2) // the work drains
+				if err := l.Check(); err != nil || len(took) > 0 {
+					t.Errorf("while it drains: %v; %d others have the lock", err, len(took))
+				}
+				a.mustRelease(l)
+				got := <-took
+				if p, ok := got.Previous(); got.Owner() != "b" || got.Token() != 2 || !ok || p.End != tenure.EndHandedOver || p.Request.By != "a" || p.Request.To != "b" {
+					t.Errorf("%s has it under token %d, after %+v", got.Owner(), got.Token(), p)
+				}
+				writes := 0
+				for _, call := range a.faults.Log() {
+					if op := call.Call.Op; op.IsWrite() && op != faultstore.OpHeartbeat {
+						writes++
+					}
+				}
+				if writes != 1 { // the release: who comes next writes the history
+					t.Errorf("%d writes", writes)
+				}
+				b.mustRelease(got)
+				c.mustRelease(<-took)
+				want(t, l.HandOver("b", "again"), tenure.ErrReleased)
+			})
+		})
+	}
+}
+
+// What is not handed over: to nobody, to oneself, without a reason, or when the
+// lease is over.
+func TestHandOverRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		l := a.mustAcquire("x", nil)
+		for _, err := range []error{l.HandOver("", "why"), l.HandOver("a", "why"), l.HandOver("b", ""), l.HandOver("b\n", "why")} {
+			if err == nil {
+				t.Error("no error")
+			}
+			t.Log(err)
+		}
+		if err := l.Check(); err != nil || l.Context().Err() != nil {
+			t.Errorf("handed over nevertheless: %v", err)
+		}
+		a.crash()
+		time.Sleep(lease)
+		want(t, l.HandOver("b", "why"), tenure.ErrExpired)
+	})
+}
+
 // Ten ask at once: one request is laid, nine are told of it.
 func TestTenAskers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -152,6 +152,15 @@ func (l *Lease) Remaining() time.Duration {
 // [Options.ProgressTimeout] alone.
 func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
 
+// checkEnd returns why the right to act has ended, as far as somebody has found
+// out.
+func (l *Lease) checkEnd() error {
+	if limit := l.bound(); limit < 0 {
+		return endedError(limit)
+	}
+	return nil
+}
+
 // Renew sends a heartbeat now, and waits until one that was sent after the
 // call is confirmed. Until ctx ends, or the lease, it is tried again. The
 // heartbeat of a lock under a session is the session's.
@@ -188,8 +197,8 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 	if err := ctx.Err(); err != nil {
 		return wrap(op, l.key, err)
 	}
-	if limit := l.bound(); limit < 0 {
-		return wrap(op, l.key, endedError(limit))
+	if err := l.checkEnd(); err != nil {
+		return wrap(op, l.key, err)
 	}
 	w := leaseWait{done: make(chan error, 1)}
 	l.do(func(now time.Duration) protocol.Action {
@@ -209,6 +218,35 @@ func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (l
 	case <-l.c.gone:
 		return wrap(op, l.key, uncertain(ErrClosed))
 	}
+}
+
+// HandOver ends the lease in favour of another owner, as if that one had asked for
+// it: see [Client.Transfer]. It cancels the context with a [*StepDownError] and
+// returns; heartbeats go on while the work drains, for [Options.StopTimeout] at
+// most, and Release leaves the lock reserved for the new owner, for as long as
+// after a transfer. What ends a lease first counts: one that was told to stop
+// already, or has ended, is not handed over.
+//
+// It costs no request of its own. The new owner is not told: it takes the lock if
+// it waits for it. If it does not come, the others wait until the reservation has
+// run out.
+func (l *Lease) HandOver(to, reason string) error {
+	err := checkHeir(to)
+	if err == nil {
+		err = checkReason(reason)
+	}
+	if err == nil && to == l.Owner() {
+		err = refused("%q holds it already, under token %d", to, l.token)
+	}
+	if err == nil {
+		err = l.checkEnd()
+	}
+	if err != nil {
+		return wrap("hand over", l.key, err)
+	}
+	q := driver.Request{By: l.Owner(), To: to, Reason: reason, At: time.Now()}
+	l.do(func(now time.Duration) protocol.Action { return l.h.HandOver(now, q) })
+	return nil
 }
 
 // Release ends the lease: it cancels the context with [ErrReleased], lets

@@ -101,6 +101,7 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{
+	"TestHandOver/under_a_session",
 	"TestSessionAndOwnLeaseContend",
 	"TestSessionChecksItsInput",
 	"TestSessionCountsFromBeforeTheRequest",

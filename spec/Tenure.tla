@@ -63,6 +63,7 @@ Absent == [ver |-> None, beat |-> None, tok |-> 0, st |-> "absent", own |-> None
 Nothing == [Absent EXCEPT !.st = "unknown"]
 
 OwnerOf(p) == p  \* the name by which others know it
+Heirs == {OwnerOf(p) : p \in Machines}
 
 \* How a tenure ended is told where the configuration asks for the history.
 History == "history" \in Uses
@@ -357,6 +358,8 @@ Release(p, fresh) ==
     /\ \/ Send(p, "release", m.rec, Freed(m.rec, v, "released"))
        \/ /\ m.phase = "done" /\ m.rec.req \notin {None, Step}
           /\ Send(p, "release", m.rec, Kept(m.rec, v, m.rec.req, "handed over"))
+       \/ /\ m.phase = "done" /\ "offer" \in Uses  \* of its own accord
+          /\ \E to \in Heirs : Send(p, "release", m.rec, Kept(m.rec, v, to, "handed over"))
 
 \* A request is laid into a held record. The beat stands.
 Ask(p, v, q) ==

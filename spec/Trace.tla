@@ -31,6 +31,7 @@ Rounding == 2
 AtLeast(d) == (d * DriftDen) \div (DriftDen + DriftNum) - Rounding
 AtMost(d) == (d * DriftDen) \div (DriftDen - DriftNum) + Rounding
 KnownAs(p) == Owners[p]
+Named == {Events[i].next.own}
 \* Nothing is lost for certain as long as the trace goes on.
 Forever(w, m, k) == TRUE
 

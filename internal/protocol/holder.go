@@ -54,7 +54,7 @@ type Holder struct {
 	followed bool            // quiet because the session is, whose record says why
 	lapsed   bool            // quiet for a lease, while a session keeps the record alive: to be released
 	waits    bool            // done, and left to the closing of the session
-	asked    *driver.Request // the first that was found in the record
+	asked    *driver.Request // the first that was found in the record, or its own
 	answered []string        // of a session's requests: their ids
 	unwanted bool            // nothing is done under it
 	done     bool            // the work has returned
@@ -104,8 +104,8 @@ func (h *Holder) Expired() bool { return h.expired }
 // none.
 func (h *Holder) By() (driver.Record, bool) { return h.by, h.by.Key != "" }
 
-// Asked returns the request that was found in the record, nil if there was
-// none.
+// Asked returns the request that was found in the record, or that of HandOver;
+// nil if there was none.
 func (h *Holder) Asked() *driver.Request { return h.asked }
 
 // Quiet says that the heartbeats have stopped although the work had not

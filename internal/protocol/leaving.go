@@ -59,6 +59,22 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 	h.end(now, Asked, a)
 }
 
+// HandOver ends the right to act as a request that is found in the record does,
+// without one there: the lock is kept for q.To when the work has returned. The
+// request's ID is filled in. What has ended the right to act before stays what
+// counts.
+func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
+	var a Action
+	h.pass(now, &a)
+	if h.cause == None {
+		q.ID, q.Kind = h.env.Fresh(), driver.HandOver
+		h.asked = &q
+		h.end(now, Asked, &a)
+	}
+	a.Request = h.request(now)
+	return a
+}
+
 // honoured says whether holders end their tenure for a request of that kind.
 func honoured(k driver.RequestKind) bool { return k == driver.StepDown || k == driver.HandOver }
 

@@ -26,6 +26,8 @@ type tenure struct {
 func ending(m *machine, r *protocol.Request) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
 	switch {
+	case m.offered != nil:
+		asked = m.offered
 	case m.h != nil && m.under != nil:
 		asked = m.h.Asked()
 	case len(r.Prev.Requests) > 0:

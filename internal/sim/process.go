@@ -47,15 +47,16 @@ type machine struct {
 	want    driver.Request // of an asker
 	wake    int            // number of the latest wake-up; older ones are void
 
-	sentCont time.Duration // the contender's clock when its request was sent
-	begun    time.Duration // real time
-	grant    int           // its number among the grants of the lock
-	unsure   bool          // the outcome of a write was unknown
-	left     bool          // the user gave the acquire up
-	writing  bool          // down what came before its lease
-	waits    bool          // for that, and then its work returns
-	unwanted bool          // nothing is done under its lease, which was over before it began
-	done     bool          // the work has returned
+	sentCont time.Duration   // the contender's clock when its request was sent
+	begun    time.Duration   // real time
+	grant    int             // its number among the grants of the lock
+	unsure   bool            // the outcome of a write was unknown
+	left     bool            // the user gave the acquire up
+	writing  bool            // down what came before its lease
+	waits    bool            // for that, and then its work returns
+	offered  *driver.Request // of its own, by which it hands over
+	unwanted bool            // nothing is done under its lease, which was over before it began
+	done     bool            // the work has returned
 	judged
 }
 
@@ -238,7 +239,11 @@ func (m *machine) took(a protocol.Action) {
 		l.note("%s: %v", m, n)
 		switch n {
 		case protocol.NoteEnded:
-			m.traced(trace.End, trace.Event{Cause: m.h.Cause().String()})
+			cause := m.h.Cause().String()
+			if m.offered != nil {
+				cause = "offered"
+			}
+			m.traced(trace.End, trace.Event{Cause: cause})
 			if !m.done && m.o == nil {
 				m.p.after(m, m.drain(), m.finish)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/trace"
 )
@@ -59,10 +60,29 @@ func (m *machine) hold(g protocol.Grant) {
 }
 
 func (m *machine) stop() {
-	if !m.done {
-		m.p.l.note("%s is asked to stop", m)
+	l := m.p.l
+	switch {
+	case m.done:
+	case l.cfg.Requests && l.one(4):
+		m.offer()
+	default:
+		l.note("%s is asked to stop", m)
 		m.took(m.h.Stop(m.clock()))
 	}
+}
+
+// offer has the holder hand over of its own accord, which counts if nothing has
+// ended its right to act before.
+func (m *machine) offer() {
+	l := m.p.l
+	q := driver.Request{By: m.p.name, To: l.procs[l.src.Intn(len(l.procs))].name, Reason: "it leaves"}
+	l.note("%s is to hand over to %s", m, q.To)
+	first := m.h.Cause() == protocol.None
+	act := m.h.HandOver(m.clock(), q)
+	if asked := m.h.Asked(); first && asked != nil && asked.By == q.By && asked.Reason == q.Reason {
+		m.offered = asked
+	}
+	m.took(act)
 }
 
 // drain returns how long the work takes to return when it was told to stop.

@@ -170,13 +170,14 @@ func (m *moduleWriter) config() []byte {
     MaxToken = 1000000
     MaxTakes = 1000
     MaxBeats = 1000
-    Uses = {"crash", "give up", "step down", "hand over", "quit", "free", "revoke"}
+    Uses = {"crash", "give up", "step down", "hand over", "offer", "quit", "free", "revoke"}
     Reduced = FALSE
     Wrong = {}
     Window <- Usual
     Shortest <- AtLeast
     Longest <- AtMost
     OwnerOf <- KnownAs
+    Heirs <- Named
     Lingers <- Forever
     Hosts <- TheHosts
     Owners <- TheOwners
