@@ -203,8 +203,13 @@ func (s *Sight) schedule() time.Duration {
 // silent reports whether a heartbeat was missed for certain, and half a period
 // has gone by in which it could have come late. The holder is dead, or cut off
 // from the store, and then cannot release the lock either: what is left is to
-// wait, for which fewer looks will do.
+// wait, for which fewer looks will do. Of a lock under a session, the session
+// shows it.
 func (s *Sight) silent() bool {
+	if s.Tied() {
+		u := s.under()
+		return u != nil && u.silent()
+	}
 	h := s.rec.Heartbeat
 	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Alive) &&
 		h >= minPeriod && h <= s.t.wait(s.rec) && s.looked-s.since > h+h/2

@@ -221,3 +221,32 @@ func TestShownByAnother(t *testing.T) {
 		t.Errorf("granted %v: %+v", ok, g.Record)
 	}
 }
+
+// TestTiedLooks: who waits for a lock under a session looks each refresh period,
+// however long the lock's record has stood, as long as the session shows life.
+func TestTiedLooks(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	env, _ := seeing(timing)
+	u := env.Session("s")
+	lock, lives := under(timing, "s", "v", 7), alive(timing, "s", "v")
+	lock.Heartbeat, lives.Heartbeat = timing.Heartbeat, timing.Heartbeat
+	s := NewSight(timing, env)
+	look := func(now time.Duration) time.Duration {
+		s.Saw(now, now, lock, true)
+		return s.NextLook() - now
+	}
+	for now := time.Duration(0); now < 4*timing.Lease; now += timing.Refresh {
+		lives.Version = now.String()
+		lives.Beat = lives.Version
+		u.Saw(now, now, lives, true)
+		if next := look(now); next != timing.Refresh {
+			t.Fatalf("after %v the next look is due in %v, not in %v", now, next, timing.Refresh)
+		}
+	}
+	// It shows none: what is left is to wait.
+	now := 4*timing.Lease + 2*timing.Heartbeat
+	u.Saw(now, now, lives, true)
+	if next := look(now); next != 2*timing.Refresh {
+		t.Errorf("the session is silent, and the next look is due in %v", next)
+	}
+}
