@@ -221,17 +221,52 @@ func (w *worker) claim(claims []claim) {
 		w.claiming[c.id] = true
 		w.queue = append(w.queue, c)
 	}
-	for w.claimers < min(w.g.options.Claims, len(w.queue)) {
+	w.claimMore()
+}
+
+// claimMore has as many claimed at once as there may be. The caller holds mu.
+func (w *worker) claimMore() {
+	for w.claimers < min(w.pace.atOnce, len(w.queue)) {
 		w.claimers++
 		w.jobs.Go(w.claimQueued)
 	}
+}
+
+// pace is how many writes a worker has under way at a time beside its heartbeat.
+// Many workers that fill a group together can ask more of a store than it bears:
+// then all heartbeats are late, sessions are lost, and all begins anew. So there are
+// few at first, more as long as they are quick, and half as many when one is not.
+type pace struct {
+	atOnce, most int
+	slow         time.Duration // what takes longer is slow
+	careful      bool          // one was slow
+	quick        int           // since the last change
+}
+
+// firstClaims is how many claims there are at a time before one is answered.
+const firstClaims = 2
+
+func newPace(most int, heartbeat time.Duration) pace {
+	return pace{atOnce: min(firstClaims, most), most: most, slow: heartbeat / 4}
+}
+
+// took notes how long a write took.
+func (p *pace) took(d time.Duration) {
+	if d > p.slow {
+		p.atOnce, p.careful, p.quick = max(1, p.atOnce/2), true, 0
+		return
+	}
+	if p.quick++; p.careful && p.quick < p.atOnce {
+		return
+	}
+	p.atOnce, p.quick = min(p.most, p.atOnce+1), 0
 }
 
 // claimQueued claims what is queued, one after the other.
 func (w *worker) claimQueued() {
 	for {
 		w.mu.Lock()
-		if len(w.queue) == 0 {
+		if len(w.queue) == 0 || w.claimers > w.pace.atOnce {
 			w.claimers--
 			w.mu.Unlock()
 			return
@@ -240,11 +275,14 @@ func (w *worker) claimQueued() {
 		w.queue = w.queue[1:]
 		i, wanted := w.wants(c)
 		w.mu.Unlock()
+		begun := time.Now()
 		if wanted {
 			w.tryClaim(c, i)
 		}
 		w.mu.Lock()
 		delete(w.claiming, c.id)
+		w.pace.took(time.Since(begun))
+		w.claimMore()
 		w.mu.Unlock()
 	}
 }

@@ -239,7 +239,7 @@ func (c *coordinator) member(place int, st tenure.Status, err error, freed bool)
 	if len(owner) > maxOwnerShown {
 		owner = string([]rune(owner)[:maxOwnerShown/4])
 	}
-	return member{Place: place, Session: st.Session, Owner: owner, Weight: p.Weight, Zone: p.Zone, Max: p.Max, Leaving: p.Leaving}, true
+	return member{Place: place, Session: st.Session, Owner: owner, Weight: p.Weight, Zone: p.Zone, Max: p.Max, Leaving: p.Leaving, Awaits: p.Awaits}, true
 }
 
 // freeAtOnce is how many dead workers' sessions are closed at a time.

@@ -15,7 +15,7 @@
 // A worker holds all of its partitions under one session, so it sends one write
 // a heartbeat, whatever their number. Workers that come and go are seen in the
 // store; there is nothing to be told who they are. A worker that comes gets its
-// share from the others, one that leaves is asked for what it has, and the
+// share from the others, one that leaves hands over what it has, and the
 // partitions of one that has crashed are claimed by the others when its lease
 // has run out. How many partitions there are can be changed while all are at
 // work: see [Group.Resize].
@@ -33,8 +33,10 @@
 // returns, and the partition is reserved for who has asked, which takes it at
 // once. So it has nobody for as long as that hand-over takes, whatever else
 // happens; see [Options.Prepare] for what can be done before it. A worker asks
-// for [Options.Budget] partitions at a time. The same goes for a worker that
-// leaves, for [Options.LeaveTimeout] at most.
+// for [Options.Budget] partitions at a time. One that leaves is not asked, but by
+// those that prepare, or have a [Options.Max]: when the others have seen that it
+// leaves, it hands over to each of them as many at a time as that one would ask
+// for, for [Options.LeaveTimeout] at most.
 //
 // All workers go by the same plan, made from the same roll: who is in the group,
 // in which place, with which weight. It is balanced by the weights, and moves
@@ -101,7 +103,8 @@
 //
 // A partition costs a read and a write to be claimed. To move one costs a write to
 // ask, one to make way and one to take it, and two reads a refresh period while
-// that goes on; and a worker that others are to have partitions of sends up to
+// that goes on. From a worker that leaves it costs the same, though nobody asks: who
+// begins to wait for a lock tries to take it. A worker that others are to have partitions of sends up to
 // two heartbeats a refresh period. A partition that stays where it is costs
 // nothing. A move takes about a refresh period where the store cannot watch,
 // beside what the handler takes to stop: so a worker that is alone in asking gets

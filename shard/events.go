@@ -32,11 +32,11 @@ const (
 	EventUnassigned EventKind = "unassigned"
 	// EventAssigned: this worker has claimed a partition that nobody had.
 	EventAssigned EventKind = "assigned"
-	// EventMovedIn: this worker has a partition that it has asked From for. Took
-	// is how long that took from the first request.
+	// EventMovedIn: this worker has a partition that it has asked From for, or that
+	// From has handed over. Took is how long that took from the first request, or
+	// from when it began to wait.
 	EventMovedIn EventKind = "moved_in"
-	// EventMovedOut: this worker has handed a partition over. Took is how long
-	// it took from the request until it was released.
+	// EventMovedOut: this worker has handed a partition over, to From.
 	EventMovedOut EventKind = "moved_out"
 	// EventAdopted: this worker has claimed a partition that another one was to
 	// have, and that nobody had for two leases.

@@ -61,15 +61,15 @@ type Handler func(ctx context.Context, p *Partition) error
 
 // Run makes this process a worker of the group. It joins, and runs handler in a
 // goroutine of its own for each partition that it has, until ctx ends or
-// [Group.Leave] is called. Then it leaves: the others ask for its partitions, one
-// after the other, and each is worked on until it is asked for. So the context
+// [Group.Leave] is called. Then it leaves: its partitions are handed over to the
+// others, one after the other, and each is worked on until then. So the context
 // of a handler carries the values of ctx, but does not end with it. It ends
 //
 //   - when another worker is to have the partition: the cause matches
 //     [tenure.ErrSteppedDown];
 //   - when the partition, or the session with all of them, is lost: the cause
 //     matches [tenure.ErrLost];
-//   - when the worker leaves and nobody has asked for the partition in time, or
+//   - when the worker leaves and the partition could not be handed over in time, or
 //     the group has it no more, or the client is closed.
 //
 // A handler that returns before that is run again, under the same token: after a
@@ -96,7 +96,7 @@ func (g *Group) Run(ctx context.Context, handler Handler) error {
 	}()
 	r := &run{
 		g: g, handler: handler, events: ev, values: context.WithoutCancel(ctx),
-		leave: make(chan struct{}), period: period(g.client),
+		leave: make(chan struct{}), period: period(g.client), pace: newPace(g.options.Claims, g.client.Options().HeartbeatPeriod),
 	}
 	stop := make(chan struct{})
 	var watch sync.WaitGroup
@@ -170,6 +170,7 @@ type run struct {
 	values  context.Context // of the caller, which never ends
 	leave   chan struct{}   // closed when the worker is to leave
 	period  time.Duration   // between two looks
+	pace    pace            // of claims; guarded by the worker's mu
 	thrown  *Panic
 }
 

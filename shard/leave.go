@@ -3,17 +3,26 @@
 
 package shard
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // departure is how a worker leaves.
 type departure struct {
 	until  time.Time // when it goes, whoever has not come
 	marked time.Time // when its place has said so
+	deal   time.Time // when partitions are handed over next; zero until the roll says so
+
+	again   time.Time  // when others are due
+	queue   []handover // until then
+	portion int
 }
 
 // leaveStep does what is next for a worker that is to leave, and returns true
-// when it can go. Until then its partitions are worked on, and others ask for
-// them.
+// when it can go. Until then its partitions are worked on. It hands them over to
+// those who are to have them next by the plan, or is asked for them.
 func (w *worker) leaveStep() bool {
 	if w.departure == nil {
 		timeout := w.g.options.LeaveTimeout
@@ -35,7 +44,85 @@ func (w *worker) leaveStep() bool {
 	if w.departure.marked.IsZero() {
 		w.mark()
 	}
-	return !w.departure.marked.IsZero() && !w.heirs() && w.rolledOff()
+	if w.departure.marked.IsZero() {
+		return false
+	}
+	rolled := w.rolledOff()
+	w.deal()
+	return rolled && !w.heirs()
+}
+
+// handover is a partition that a worker which leaves is to hand over.
+type handover struct {
+	p  *Partition
+	to member
+}
+
+// portions is in how many portions a worker that leaves hands over what it does in
+// the time of a look.
+const portions = 10
+
+// deal hands over what others wait for, some at a time: in the time of a look, to
+// each as many as it waits for, in the order in which it does.
+func (w *worker) deal() {
+	d, now := w.departure, time.Now()
+	if d.deal.IsZero() || now.Before(d.deal) {
+		return
+	}
+	if !now.Before(d.again) {
+		d.queue, d.again = w.handovers(), now.Add(w.period)
+		d.portion = (len(d.queue) + portions - 1) / portions
+	}
+	n := min(len(d.queue), d.portion)
+	for _, h := range d.queue[:n] {
+		w.handOver(h)
+	}
+	if d.queue, d.deal = d.queue[n:], now.Add(w.period/portions); len(d.queue) == 0 {
+		d.deal = d.again
+	}
+}
+
+// handovers returns what is to be handed over in the time of a look.
+func (w *worker) handovers() []handover {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.view
+	heirs := map[int]member{}
+	for _, m := range v.roll.Members {
+		if m.active() && m.Awaits > 0 && m.Owner != "" && m.Owner != w.client.Options().Owner {
+			heirs[m.Place] = m
+		}
+	}
+	var all []handover
+	for id, p := range w.held {
+		place, ok := v.owner(id)
+		if to, awaits := heirs[place]; ok && awaits && !p.stopping.Load() {
+			all = append(all, handover{p, to})
+		}
+	}
+	slices.SortFunc(all, func(a, b handover) int { return v.compare(a.p.id, b.p.id) })
+	dealt := map[int]int{}
+	return slices.DeleteFunc(all, func(h handover) bool {
+		dealt[h.to.Place]++
+		return dealt[h.to.Place] > h.to.Awaits
+	})
+}
+
+// handOver has the handler of a partition stop, and the lock kept for the next
+// owner, unless the plan has changed or something else has ended its work.
+func (w *worker) handOver(h handover) {
+	w.mu.Lock()
+	place, ok := w.view.owner(h.p.id)
+	planned := ok && place == h.to.Place && w.view.in[h.to.Session] == h.to
+	epoch := w.view.roll.Epoch
+	w.mu.Unlock()
+	if !planned || h.p.stopping.Swap(true) {
+		return
+	}
+	reason := fmt.Sprintf("%q leaves; planned for %q in epoch %d", w.client.Options().Owner, h.to.Owner, epoch)
+	if err := h.p.lease.HandOver(h.to.Owner, reason); err != nil {
+		w.trouble(err)
+	}
 }
 
 // mark tells the others that this worker leaves. If it is the coordinator, it
@@ -57,5 +144,9 @@ func (w *worker) rolledOff() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m, in := w.view.in[w.session.ID()]
+	if in && m.Leaving && w.departure.deal.IsZero() {
+		// Not before the others have looked, and found what they are to have.
+		w.departure.deal = time.Now().Add(w.period + w.period/4)
+	}
 	return in && m.Leaving || time.Since(w.departure.marked) > 2*w.client.Options().LeaseDuration
 }

@@ -7,19 +7,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// move is a partition that another worker is asked for. Once it was asked it is
-// seen to the end: a request cannot be taken back, and what is reserved for
-// nobody who comes would be without an owner for a while.
+// move is a partition that another worker is asked for, or that one is to hand
+// over which leaves. Once it was asked for it is seen to the end: a request cannot
+// be taken back, and what is reserved for nobody who comes would be without an
+// owner for a while. So is one that is waited for.
 type move struct {
 	id     string
 	from   sighting
 	begun  time.Time
+	waits  bool
 	asked  bool
 	cancel context.CancelFunc // of what comes before that
 }
@@ -32,32 +35,62 @@ const requestsOfSession = 48
 func (w *worker) move(missing []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	budget := w.g.options.Budget
-	if w.leaving || len(w.moves) >= budget {
+	if w.leaving {
 		return
 	}
+	budget := w.g.options.Budget
+	if w.pace.careful {
+		budget = min(budget, w.pace.atOnce)
+	}
 	each := max(1, min(budget, requestsOfSession/max(1, w.view.active-1)))
-	at := map[string]int{}
+	at, asking := map[string]int{}, 0
 	for _, m := range w.moves {
 		at[m.from.session]++
+		if !m.waits {
+			asking++
+		}
 	}
 	now := time.Now()
+	coming := map[string][]string{} // by the session of who leaves
 	for _, id := range missing {
-		if len(w.moves) >= budget || w.room() == 0 {
-			return
-		}
 		k, known := w.known[id]
-		if !known || k.session == "" && !k.lone || w.claiming[id] || w.held[id] != nil || at[k.session] >= each {
+		if !known || k.session == "" && !k.lone || w.claiming[id] || w.held[id] != nil {
 			continue
 		}
-		if _, in := w.view.in[k.session]; !in && !now.Before(k.until) {
-			continue // it is looked at again first
+		from, in := w.view.in[k.session]
+		switch {
+		case !in && !now.Before(k.until): // it is looked at again first
+		case in && from.Leaving && w.awaits() && !k.unanswered:
+			coming[k.session] = append(coming[k.session], id)
+		case asking < budget && at[k.session] < each && w.room() > 0:
+			at[k.session]++
+			asking++
+			w.begins(&move{id: id, from: k, begun: now})
 		}
-		at[k.session]++
-		m := &move{id: id, from: k, begun: now}
-		w.moves[id] = m
-		w.jobs.Go(func() { w.carryOut(m) })
 	}
+	for session, ids := range coming {
+		slices.SortFunc(ids, w.view.compare)
+		for _, id := range ids[:min(len(ids), max(0, ahead*w.g.options.Budget-at[session]))] {
+			w.begins(&move{id: id, from: w.known[id], begun: now, waits: true})
+		}
+	}
+}
+
+// ahead is how many times as many partitions are waited for as come at a time, so
+// that those who come next are waited for already.
+const ahead = 2
+
+// awaits says that who leaves hands over to this worker without being asked. The
+// caller holds mu.
+func (w *worker) awaits() bool {
+	me := w.view.in[w.session.ID()]
+	return me.Awaits > 0 && me.Owner == w.client.Options().Owner
+}
+
+// begins begins a move. The caller holds mu.
+func (w *worker) begins(m *move) {
+	w.moves[m.id] = m
+	w.jobs.Go(func() { w.carryOut(m) })
 }
 
 // recallMoves ends what comes before a request where a new plan does not want
@@ -71,13 +104,17 @@ func (w *worker) recallMoves() {
 }
 
 func (w *worker) carryOut(m *move) {
-	l, err := w.ask(m)
+	take := w.ask
+	if m.waits {
+		take = w.await
+	}
+	l, err := take(m)
 	w.mu.Lock()
 	index, _ := w.view.find(m.id)
 	w.mu.Unlock()
 	if err == nil {
 		w.begin(m.id, index, l, Event{Kind: EventMovedIn, From: m.from.owner, Took: time.Since(m.begun)})
-	} else if w.ctx.Err() == nil && !errors.Is(err, errRecalled) {
+	} else if w.ctx.Err() == nil && !errors.Is(err, errRecalled) && !errors.Is(err, errNotHandedOver) {
 		w.again(m.id, w.jittered())
 		w.events.emit(Event{Kind: EventMoveFailed, Partition: m.id, From: m.from.owner, Took: time.Since(m.begun), Err: err})
 	}
@@ -87,7 +124,28 @@ func (w *worker) carryOut(m *move) {
 	w.poke()
 }
 
-var errRecalled = errors.New("the plan has changed")
+var (
+	errRecalled      = errors.New("the plan has changed")
+	errNotHandedOver = errors.New("it was not handed over")
+)
+
+// patience is for how many looks a partition is waited for before it is asked for.
+const patience = 8
+
+// await waits for a partition of a worker that leaves, and takes it.
+func (w *worker) await(m *move) (*tenure.Lease, error) {
+	ctx, stop := w.bounded(patience * w.period)
+	defer stop()
+	l, err := w.session.Acquire(ctx, LockName(w.g.name, m.id), nil)
+	if err != nil && w.ctx.Err() == nil && ctx.Err() != nil {
+		w.mu.Lock()
+		m.from.unanswered = true
+		w.known[m.id] = m.from
+		w.mu.Unlock()
+		return nil, errNotHandedOver
+	}
+	return l, err
+}
 
 // ask asks for a partition, and takes it when it is free.
 func (w *worker) ask(m *move) (*tenure.Lease, error) {
@@ -115,7 +173,12 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 	default:
 		return nil, err
 	}
-	return w.session.TryAcquire(ctx, name, nil)
+	begun := time.Now()
+	l, err := w.session.TryAcquire(ctx, name, nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pace.took(time.Since(begun))
+	return l, err
 }
 
 // prepare calls the user's Prepare, which a new plan can end.

@@ -52,8 +52,8 @@ type Options struct {
 	// 48, because a session has room for 64 requests. If zero, it is 16.
 	Budget int
 
-	// Claims is how many free partitions this worker claims at a time. If zero,
-	// it is 16.
+	// Claims is how many free partitions this worker claims at a time: fewer, while
+	// that takes longer than a heartbeat period. If zero, it is 16.
 	Claims int
 
 	// Audit is how many partitions that others are to have this worker looks at
@@ -65,11 +65,12 @@ type Options struct {
 	// Prepare is called before another worker is asked for a partition, which
 	// works on until Prepare returns: to load what the work needs, say. Ctx ends
 	// when the partition is not to come any more. An error puts the move off.
-	// It is not called for a partition that nobody has.
+	// It is not called for a partition that nobody has. A worker that prepares asks
+	// one that leaves, too, which otherwise hands over by itself.
 	Prepare func(ctx context.Context, id string) error
 
-	// LeaveTimeout is how long a worker that leaves waits for others to ask for
-	// its partitions. What is left then is freed at once. If zero, it is eight
+	// LeaveTimeout is how long a worker that leaves takes to hand its partitions
+	// over. What is left then is freed at once. If zero, it is eight
 	// leases; negative means that it does not wait.
 	LeaveTimeout time.Duration
 

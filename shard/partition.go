@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,7 +213,7 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	ev := Event{Kind: EventDropped, Partition: p.id, Token: p.Token(), Place: w.seatPlace(), Err: cause}
 	switch {
 	case asked != nil:
-		ev.Kind, ev.From, ev.Err = EventMovedOut, asked.By, nil
+		ev.Kind, ev.From, ev.Err = EventMovedOut, cmp.Or(asked.To, asked.By), nil
 	case errors.Is(ended, tenure.ErrLost) && w.session.Check() == nil:
 		ev.Kind = EventRevoked
 	case ended != nil:

@@ -137,7 +137,11 @@ const inOrder = 32
 
 func (w *worker) profile(leaving bool) profile {
 	o := w.g.options
-	return profile{Weight: o.Weight, Zone: o.Zone, Max: o.Max, Address: o.Address, Leaving: leaving}
+	p := profile{Weight: o.Weight, Zone: o.Zone, Max: o.Max, Address: o.Address, Leaving: leaving}
+	if o.Prepare == nil && o.Max == 0 && len(w.client.Options().Owner) <= maxOwnerShown {
+		p.Awaits = o.Budget // whoever hands over to it needs its name as it is
+	}
+	return p
 }
 
 // rank returns how many workers stand for coordinator before this one, when the

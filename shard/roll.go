@@ -19,6 +19,7 @@ type profile struct {
 	Zone    string  `json:"zone,omitempty"`
 	Max     int     `json:"max,omitempty"`
 	Leaving bool    `json:"leaving,omitempty"`
+	Awaits  int     `json:"awaits,omitempty"`
 	Address string  `json:"address,omitempty"`
 }
 
@@ -28,7 +29,7 @@ func (p profile) bytes() []byte { return mustMarshal(p) }
 // notice of.
 func parseProfile(data []byte) (profile, bool) {
 	var p profile
-	if json.Unmarshal(data, &p) != nil || !(p.Weight >= minWeight && p.Weight <= maxWeight) || p.Max < 0 {
+	if json.Unmarshal(data, &p) != nil || !(p.Weight >= minWeight && p.Weight <= maxWeight) || p.Max < 0 || p.Awaits < 0 {
 		return profile{}, false
 	}
 	return p, len(p.Zone) <= maxZoneLen
@@ -45,6 +46,9 @@ type member struct {
 	Zone    string  `json:"zone,omitempty"`
 	Max     int     `json:"max,omitempty"`
 	Leaving bool    `json:"leaving,omitempty"`
+	// Awaits is how many partitions of a member that leaves this one waits for at a
+	// time, without asking. 0: it asks.
+	Awaits int `json:"awaits,omitempty"`
 }
 
 func (m member) vacant() bool { return m.Session == "" }

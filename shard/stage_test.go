@@ -37,6 +37,7 @@ type stage struct {
 	gate    *fence.Gate
 	options shard.Options // of all workers
 	blind   bool          // the store cannot watch, as many cannot
+	narrow  *narrow       // not nil: what all write through
 	light   bool          // the stores keep no log of what is done
 
 	mu      sync.Mutex
@@ -91,6 +92,9 @@ func (s *stage) make(owner string, edit ...func(*shard.Options)) *worker {
 	store := w.faults.Driver()
 	if s.blind {
 		store = struct{ driver.Store }{store}
+	}
+	if s.narrow != nil {
+		store = &narrow{store, s.narrow.turn, s.narrow.each}
 	}
 	if s.light {
 		w.cord = &cord{Store: s.records.Open()}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -63,6 +64,13 @@ func (v *view) find(id string) (int, bool) {
 	return i, err == nil && i >= 0 && i < len(v.ids) && v.ids[i] == id
 }
 
+// compare orders partitions by their indexes.
+func (v *view) compare(a, b string) int {
+	i, _ := v.find(a)
+	j, _ := v.find(b)
+	return i - j
+}
+
 // owner returns the place that a partition is planned for, [plan.None] if that
 // is nobody's, and false if there is no such partition.
 func (v *view) owner(id string) (int, bool) {
@@ -91,7 +99,7 @@ type worker struct {
 	seat     *tenure.Lease
 	told     bool // that it has joined
 	silent   time.Time
-	renewed  time.Time
+	renewal  time.Time // when requests may be looked for early again
 	due      time.Time // when it looks at the group
 	stuck    int
 	left     bool
@@ -99,6 +107,9 @@ type worker struct {
 	lead     string // the session of the coordinator
 
 	departure *departure // nil until it is to leave
+
+	renewing  atomic.Bool
+	renewTook atomic.Int64 // how long the last one took, if nothing has followed from that yet
 
 	mu          sync.Mutex // guards the fields below; never held across I/O
 	view        *view
@@ -120,6 +131,8 @@ type sighting struct {
 	lone    bool      // its holder has no session
 	owner   string    // of the holder
 	until   time.Time // it is not looked at before
+	// unanswered: it was waited for in vain.
+	unanswered bool
 }
 
 func newWorker(r *run, session *tenure.Session) *worker {
@@ -235,14 +248,18 @@ func (w *worker) jittered() time.Duration {
 	return w.period - w.period/10 + rand.N(w.period/5+1)
 }
 
-// wait waits until the next look at the group is due, or something has happened.
+// wait waits until the next look at the group is due, or partitions are to be
+// handed over, or something has happened.
 func (w *worker) wait() {
-	timer := time.NewTimer(time.Until(w.due))
-	defer timer.Stop()
-	leave := w.run.leave
+	due, leave := w.due, w.run.leave
 	if w.isLeaving() {
 		leave = nil
+		if deal := w.departure.deal; !deal.IsZero() && deal.Before(due) {
+			due = deal
+		}
 	}
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-w.kick:
@@ -273,16 +290,26 @@ func (w *worker) trouble(err error) {
 }
 
 // hurry has the requests for partitions found early, while others are to have
-// some: without it they are found by the next heartbeat.
+// some: without it they are found by the next heartbeat. A store that takes long
+// for that is not asked so often.
 func (w *worker) hurry() {
-	if w.surplus() == 0 || time.Since(w.renewed) < w.period/2 {
+	now := time.Now()
+	if w.surplus() == 0 || now.Before(w.renewal) || w.renewing.Swap(true) {
 		return
 	}
-	w.renewed = time.Now()
+	if took := time.Duration(w.renewTook.Load()); took > w.period/8 {
+		w.renewTook.Store(0)
+		w.renewal = now.Add(4 * took)
+		w.renewing.Store(false)
+		return
+	}
+	w.renewal = now.Add(w.period / 2)
 	w.jobs.Go(func() {
+		defer w.renewing.Store(false)
 		ctx, stop := context.WithTimeout(w.ctx, w.client.Options().RequestTimeout)
 		defer stop()
 		_ = w.session.Renew(ctx) // the heartbeat comes anyway
+		w.renewTook.Store(int64(time.Since(now)))
 	})
 }
 
