@@ -34,6 +34,12 @@ SIM ?=
 SEEDS ?= 100000
 # Packages that are not tested with the others: see the target.
 ALONE := /bench$$ /bench/faults$$ /internal/itest/spec$$
+# Packages that compute, with one goroutine each: nothing for the race detector,
+# which makes them five times slower.
+SEQUENTIAL := ./internal/sim ./internal/itest/protocol ./shard/internal/plan/...
+# Tests of engines through much code of the tests' own, which it slows as much. The
+# store has others.
+WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$
 # More flags for go test. For example, `make test TESTFLAGS='-run Lease -v'`.
 TESTFLAGS ?=
 
@@ -72,21 +78,25 @@ test: ## Build, vet and test all modules, with the race detector
 	$(GO) build work
 	$(GO) vet work
 	@# -vet=off: the line above has vetted, with all of vet's checks.
-	packages=$$($(GO) list work | grep -v $(foreach p,$(ALONE),-e $(p))); \
+	packages=$$($(GO) list work | grep -v $(foreach p,$(ALONE),-e $(p)) | grep -vxF "$$($(GO) list $(SEQUENTIAL))"); \
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
-		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) -skip '^TestAPI$$' $(TESTFLAGS) $$packages
-	@# The API's tests on engines: with the race detector what stands between them and the engine is too slow.
+		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $$packages
+	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SEQUENTIAL)
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
-		$(GO) test -vet=off -timeout $(TEST_TIMEOUT) -parallel 3 -run '^TestAPI$$' $(TESTFLAGS) ./dynamostore
-	@# What is measured wants the machine for itself. And the fault table's clients are large: etcd and
-	@# Kubernetes, with the race detector, take minutes to build.
-	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) $(GO) test -vet=off -p 1 $(TESTFLAGS) ./bench ./bench/faults
+		$(GO) test -vet=off -timeout $(TEST_TIMEOUT) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) ./dynamostore
+	@# What measures is not tested beside the others. And the fault table's clients are large: etcd and
+	@# Kubernetes, with the race detector, take minutes to build. The simulator takes what they leave of
+	@# the machine: they wait for most of their time.
+	$(GO) build -o $(BIN)/simulator ./internal/sim/run
+	nice -n 19 $(BIN)/simulator -seeds $(SEEDS) -all & simulator=$$!; \
+	trap 'kill $$simulator 2>/dev/null || true' EXIT; \
+	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) $(GO) test -vet=off -p 1 $(TESTFLAGS) ./bench ./bench/faults; \
+	wait $$simulator
 	@# TLC keeps the machine busy, which the tests of real time must not feel.
 	scripts/spec ci
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./internal/itest/spec
-	@# The simulator finds every deliberate mistake in the core, and none without one.
+	@# The simulator finds every deliberate mistake in the core; and none without one, above.
 	$(GO) test -vet=off -tags tenure_wrong $(TESTFLAGS) ./internal/sim
-	$(GO) run ./internal/sim/run -seeds $(SEEDS) -all
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore ./internal/itest/fence
 
