@@ -150,7 +150,7 @@ func (f *shardFound) lines(s shardSetting) [][2]string {
 		add(m.name, "%.1f s; %d moves, with a share of %.0f; %d of one partition at most, %.2f on average", m.Took, m.Moves, m.Share, m.Most, m.Mean)
 		add(m.name+": a partition had nobody", "%v", m.Gaps)
 		add(m.name+": from when the handler was told to stop until the next began", "%v", m.Handovers)
-		add(m.name+": from the first request until the next has it", "%v", m.Asked)
+		add(m.name+": from when the next one asked, or began to wait, until it has it", "%v", m.Asked)
 	}
 	add("partitions owned twice, by Check", "%d, of %s tenures", len(f.OwnedTwice), thousands(f.Tenures))
 	add("writes to the fenced resources", "%s accepted, %s stale ones refused, %d accepted out of order", thousands(f.Fence.Accepted), thousands(int(f.Fence.Refused)), len(f.Fence.Late))

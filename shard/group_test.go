@@ -197,6 +197,65 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// So it is where the others prepare, or have a limit: they ask who leaves.
+func TestLeaveToThoseWhoAsk(t *testing.T) {
+	for name, edit := range map[string]func(*shard.Options){
+		"prepare": func(o *shard.Options) { o.Prepare = func(context.Context, string) error { return nil } },
+		"limit":   func(o *shard.Options) { o.Max = 40 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, shard.Options{Partitions: 60})
+				a := s.worker("a")
+				s.worker("b", edit)
+				s.worker("c", edit)
+				s.settle(3, 60)
+				s.reset()
+				if err := a.quit(); err != nil {
+					t.Fatal(err)
+				}
+				s.settle(2, 60)
+				if id, gap := s.worst(); gap > 100*time.Millisecond {
+					t.Errorf("partition %s had nobody for %v", id, gap)
+				}
+				for _, w := range a.of(shard.EventMovedOut) {
+					if w.From != "b" && w.From != "c" {
+						t.Errorf("moved out to %q", w.From)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Who leaves hands over in portions, as many to each as it waits for: the others
+// are never without more of them than that.
+func TestLeaveInPortions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 4
+		s := newStage(t, shard.Options{Partitions: 80, Budget: budget})
+		s.blind = true
+		a := s.worker("a")
+		s.worker("b")
+		s.settle(2, 80)
+		s.reset()
+		go func() { _ = a.quit() }()
+		fewest := 80
+		for a.Stats().Held > 0 {
+			_, n := s.owned()
+			fewest = min(fewest, n)
+			time.Sleep(refresh / 20)
+		}
+		s.settle(1, 80)
+		if least := 80 - 3*budget; fewest < least {
+			t.Errorf("only %d of 80 were at work at a time, with %d moving", fewest, budget)
+		}
+		if id, gap := s.worst(); gap > 3*refresh/2 {
+			t.Errorf("partition %s had nobody for %v", id, gap)
+		}
+	})
+}
+
 // The last worker leaves without waiting for anybody, and the next one finds all.
 func TestLastOneLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
