@@ -232,10 +232,11 @@ func (w *worker) claimMore() {
 	}
 }
 
-// pace is how many writes a worker has under way at a time beside its heartbeat.
+// pace is how many claims a worker has under way at a time beside its heartbeat.
 // Many workers that fill a group together can ask more of a store than it bears:
 // then all heartbeats are late, sessions are lost, and all begins anew. So there are
-// few at first, more as long as they are quick, and half as many when one is not.
+// few at first, more as long as they are quick, and half as many when one takes an
+// eighth of a heartbeat period.
 type pace struct {
 	atOnce, most int
 	slow         time.Duration // what takes longer is slow
@@ -247,10 +248,10 @@ type pace struct {
 const firstClaims = 2
 
 func newPace(most int, heartbeat time.Duration) pace {
-	return pace{atOnce: min(firstClaims, most), most: most, slow: heartbeat / 4}
+	return pace{atOnce: min(firstClaims, most), most: most, slow: heartbeat / 8}
 }
 
-// took notes how long a write took.
+// took notes how long a claim took.
 func (p *pace) took(d time.Duration) {
 	if d > p.slow {
 		p.atOnce, p.careful, p.quick = max(1, p.atOnce/2), true, 0

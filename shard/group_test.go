@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,11 +198,40 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// Who leaves does not hand over before the others have seen that it leaves, and
+// wait: where the store can watch, no partition has nobody for any time then.
+func TestLeaveWaitsForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, partitions = 12, 120
+		s := newStage(t, shard.Options{Partitions: partitions})
+		for i := range n {
+			s.worker(fmt.Sprintf("w%d", i))
+			time.Sleep(37 * refresh / 100) // they do not look all at once
+		}
+		s.settle(n, partitions)
+		for i := range 4 { // each without a drain
+			s.reset()
+			if err := s.workers[i].quit(); err != nil {
+				t.Fatal(err)
+			}
+			s.settle(n-1-i, partitions)
+			id, gap := s.worst()
+			t.Logf("%s left; the longest gap was %v", s.workers[i].owner, gap)
+			if gap > 10*time.Millisecond {
+				t.Errorf("partition %s had nobody for %v when %s left", id, gap, s.workers[i].owner)
+			}
+		}
+	})
+}
+
 // So it is where the others prepare, or have a limit: they ask who leaves.
 func TestLeaveToThoseWhoAsk(t *testing.T) {
+	var prepared atomic.Int64
 	for name, edit := range map[string]func(*shard.Options){
-		"prepare": func(o *shard.Options) { o.Prepare = func(context.Context, string) error { return nil } },
-		"limit":   func(o *shard.Options) { o.Max = 40 },
+		"prepare": func(o *shard.Options) {
+			o.Prepare = func(context.Context, string) error { prepared.Add(1); return nil }
+		},
+		"limit": func(o *shard.Options) { o.Max = 40 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -211,6 +241,12 @@ func TestLeaveToThoseWhoAsk(t *testing.T) {
 				s.worker("c", edit)
 				s.settle(3, 60)
 				s.reset()
+				prepared.Store(0)
+				defer func() {
+					if n, moved := int(prepared.Load()), a.count(shard.EventMovedOut); name == "prepare" && (n < moved || moved == 0) {
+						t.Errorf("%d were prepared, of %d that moved", n, moved)
+					}
+				}()
 				if err := a.quit(); err != nil {
 					t.Fatal(err)
 				}

@@ -39,9 +39,6 @@ func (w *worker) move(missing []string) {
 		return
 	}
 	budget := w.g.options.Budget
-	if w.pace.careful {
-		budget = min(budget, w.pace.atOnce)
-	}
 	each := max(1, min(budget, requestsOfSession/max(1, w.view.active-1)))
 	at, asking := map[string]int{}, 0
 	for _, m := range w.moves {
@@ -70,7 +67,7 @@ func (w *worker) move(missing []string) {
 	}
 	for session, ids := range coming {
 		slices.SortFunc(ids, w.view.compare)
-		for _, id := range ids[:min(len(ids), max(0, ahead*w.g.options.Budget-at[session]))] {
+		for _, id := range ids[:min(len(ids), max(0, ahead*budget-at[session]))] {
 			w.begins(&move{id: id, from: w.known[id], begun: now, waits: true})
 		}
 	}
@@ -173,12 +170,7 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 	default:
 		return nil, err
 	}
-	begun := time.Now()
-	l, err := w.session.TryAcquire(ctx, name, nil)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pace.took(time.Since(begun))
-	return l, err
+	return w.session.TryAcquire(ctx, name, nil)
 }
 
 // prepare calls the user's Prepare, which a new plan can end.

@@ -66,6 +66,9 @@ func (w *worker) adopt(v *view) {
 	w.mu.Lock()
 	before := w.view
 	w.view = v
+	if w.leaving {
+		w.poke() // what is next goes by the roll
+	}
 	w.recallMoves()
 	for lock, k := range w.known {
 		if _, in := v.in[k.session]; !in && k.session != "" {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -99,7 +98,7 @@ type worker struct {
 	seat     *tenure.Lease
 	told     bool // that it has joined
 	silent   time.Time
-	renewal  time.Time // when requests may be looked for early again
+	renewed  time.Time
 	due      time.Time // when it looks at the group
 	stuck    int
 	left     bool
@@ -107,9 +106,6 @@ type worker struct {
 	lead     string // the session of the coordinator
 
 	departure *departure // nil until it is to leave
-
-	renewing  atomic.Bool
-	renewTook atomic.Int64 // how long the last one took, if nothing has followed from that yet
 
 	mu          sync.Mutex // guards the fields below; never held across I/O
 	view        *view
@@ -290,26 +286,16 @@ func (w *worker) trouble(err error) {
 }
 
 // hurry has the requests for partitions found early, while others are to have
-// some: without it they are found by the next heartbeat. A store that takes long
-// for that is not asked so often.
+// some: without it they are found by the next heartbeat.
 func (w *worker) hurry() {
-	now := time.Now()
-	if w.surplus() == 0 || now.Before(w.renewal) || w.renewing.Swap(true) {
+	if w.surplus() == 0 || time.Since(w.renewed) < w.period/2 {
 		return
 	}
-	if took := time.Duration(w.renewTook.Load()); took > w.period/8 {
-		w.renewTook.Store(0)
-		w.renewal = now.Add(4 * took)
-		w.renewing.Store(false)
-		return
-	}
-	w.renewal = now.Add(w.period / 2)
+	w.renewed = time.Now()
 	w.jobs.Go(func() {
-		defer w.renewing.Store(false)
 		ctx, stop := context.WithTimeout(w.ctx, w.client.Options().RequestTimeout)
 		defer stop()
 		_ = w.session.Renew(ctx) // the heartbeat comes anyway
-		w.renewTook.Store(int64(time.Since(now)))
 	})
 }
 
