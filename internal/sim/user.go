@@ -80,7 +80,8 @@ func (m *machine) offer() {
 	first := m.h.Cause() == protocol.None
 	act := m.h.HandOver(m.clock(), q)
 	if asked := m.h.Asked(); first && asked != nil && asked.By == q.By && asked.Reason == q.Reason {
-		m.offered = asked
+		q.ID, q.Kind = asked.ID, driver.HandOver // and nothing else of what the holder has made of it
+		m.offered = &q
 	}
 	m.took(act)
 }
