@@ -160,8 +160,14 @@ const (
 
 // write writes the tables to stdout, or to a page, and everything as JSON.
 func (r *report) write(stdout io.Writer, toJSON, toPage string) error {
+	return publish(r, r.markdown(), beginMark, stdout, toJSON, toPage)
+}
+
+// publish writes tables to stdout, or to a page after the line that begins their
+// place, and what they are made of as JSON.
+func publish(found any, tables, begin string, stdout io.Writer, toJSON, toPage string) error {
 	if toJSON != "" {
-		text, err := json.MarshalIndent(r, "", "  ")
+		text, err := json.MarshalIndent(found, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -170,17 +176,17 @@ func (r *report) write(stdout io.Writer, toJSON, toPage string) error {
 		}
 	}
 	if toPage == "" {
-		_, err := io.WriteString(stdout, r.markdown())
+		_, err := io.WriteString(stdout, tables)
 		return err
 	}
 	page, err := os.ReadFile(toPage)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(page), beginMark)
+	before, rest, begun := strings.Cut(string(page), begin)
 	_, after, ended := strings.Cut(rest, endMark)
-	if !found || !ended {
-		return fmt.Errorf("%s has no place for the tables, between the lines %q and %q", toPage, strings.TrimSpace(beginMark), strings.TrimSpace(endMark))
+	if !begun || !ended {
+		return fmt.Errorf("%s has no place for the tables, between the lines %q and %q", toPage, strings.TrimSpace(begin), strings.TrimSpace(endMark))
 	}
-	return os.WriteFile(toPage, []byte(before+beginMark+"\n"+r.markdown()+"\n"+endMark+after), 0o644)
+	return os.WriteFile(toPage, []byte(before+begin+"\n"+tables+"\n"+endMark+after), 0o644)
 }

@@ -17,40 +17,15 @@ import (
 	"time"
 )
 
-// Marks of the part of a page that is made from a run of shards.
-const (
-	beginShards = "<!-- made by go run ./bench -shards, from here -->\n"
-	endShards   = "<!-- to here -->\n"
-)
+// beginShards begins the part of a page that is made from a run of shards.
+const beginShards = "<!-- made by go run ./bench -shards, from here -->\n"
 
 // kclFailover is the failover time that the Kinesis Client Library has by default.
 const kclFailover = 10 * time.Second
 
 // write writes the tables to stdout, or to a page, and everything as JSON.
 func (r *shardReport) write(stdout io.Writer, toJSON, toPage string) error {
-	if toJSON != "" {
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(toJSON, append(text, '\n'), 0o644); err != nil {
-			return err
-		}
-	}
-	if toPage == "" {
-		_, err := io.WriteString(stdout, r.markdown())
-		return err
-	}
-	page, err := os.ReadFile(toPage)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(page), beginShards)
-	_, after, ended := strings.Cut(rest, endShards)
-	if !found || !ended {
-		return fmt.Errorf("%s has no place for the tables, between the lines %q and %q", toPage, strings.TrimSpace(beginShards), strings.TrimSpace(endShards))
-	}
-	return os.WriteFile(toPage, []byte(before+beginShards+"\n"+r.markdown()+"\n"+endShards+after), 0o644)
+	return publish(r, r.markdown(), beginShards, stdout, toJSON, toPage)
 }
 
 // earlier returns what a file holds of runs before, so that a run of some parts
