@@ -26,6 +26,8 @@ const (
 	EndAbandoned   = string(driver.EndAbandoned)   // its acquire was given up; nothing was done under it
 	EndFreed       = string(driver.EndFreed)       // dead, and released by an operator
 	EndRevoked     = string(driver.EndRevoked)     // taken from it by an operator
+	EndFailed      = string(driver.EndFailed)      // released by its holder, whose work had failed
+	EndCrashed     = string(driver.EndCrashed)     // its process had ended for certain
 )
 
 // Tenure is one holder's time with a lock, from grant to end.

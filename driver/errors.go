@@ -28,6 +28,19 @@ var (
 	// again: nothing mends the record but a person.
 	ErrUnreadable = errors.New("record unreadable")
 
+	// ErrReplaced is matched by the error of a call on a handle whose engine is
+	// not the one that others now find under its name: its file was deleted, or
+	// another one was put in its place. What this handle reads and writes
+	// excludes nobody any more, so every lease on it is over, at once and for
+	// good. A store returns it only if it is certain: an engine that cannot be
+	// reached is not replaced. It matches ErrPermanent as well. See [Replaced].
+	ErrReplaced = errors.New("store replaced")
+
+	// ErrThrottled is matched by the error of a call that the engine refused
+	// because it has too much to do. Who tries again does so later than after
+	// another error. See [Throttled].
+	ErrThrottled = errors.New("store throttled")
+
 	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("store closed")
 )
@@ -62,6 +75,16 @@ func NotApplied(err error) error { return mark(err, ErrNotApplied) }
 // still have an unknown outcome; mark it with NotApplied as well where it has
 // not.
 func Permanent(err error) error { return mark(err, ErrPermanent) }
+
+// Replaced marks err as one of a handle whose engine others do not find under
+// its name any more, and returns nil for nil. ErrReplaced, ErrPermanent and err
+// match the result.
+func Replaced(err error) error { return mark(Permanent(err), ErrReplaced) }
+
+// Throttled marks err as a refusal of an engine that has too much to do, and
+// returns nil for nil. Both ErrThrottled and err match the result. Mark the error
+// of a write with NotApplied as well where that is certain.
+func Throttled(err error) error { return mark(err, ErrThrottled) }
 
 func mark(err, kind error) error {
 	if err == nil {

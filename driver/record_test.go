@@ -5,6 +5,7 @@ package driver_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -67,12 +68,26 @@ func TestCheckClaim(t *testing.T) {
 		"IDNotASCII":        {with(held(), under("ä")), "letters, digits and dashes"},
 		"PastUnderOne":      {with(held(), state(driver.Past), under("s1")), "or name none"},
 		"AliveUnderOne":     {with(alive(), under("s1")), "or name none"},
+		"Drift":             {with(held(), drift(0.5)), ""},
+		"DriftOfAll":        {with(held(), drift(1)), "less than 1"},
+		"DriftNegative":     {with(held(), drift(-0.1)), "0 or more"},
+		"DriftNaN":          {with(held(), drift(math.NaN())), "0 or more"},
+		"Bell":              {with(held(), bell(driver.MaxBellLen)), ""},
+		"BellOfASession":    {with(alive(), bell(1)), ""},
+		"BellTooLong":       {with(held(), bell(driver.MaxBellLen+1)), "the longest is"},
+		"BellOfThePast":     {with(held(), state(driver.Past), bell(1)), "with a bell"},
 		"RequestToken": {with(alive(), func(r *driver.Record) {
 			r.Requests = []driver.Request{{ID: "q", Kind: driver.Confirm, Lock: "k", Token: driver.MaxToken + 1}}
 		}), "the highest is"},
 	} {
 		t.Run(name, func(t *testing.T) { wantCheck(t, driver.CheckClaim(tc.next), tc.refused) })
 	}
+}
+
+func drift(d float64) func(*driver.Record) { return func(r *driver.Record) { r.Drift = d } }
+
+func bell(n int) func(*driver.Record) {
+	return func(r *driver.Record) { r.Bell = strings.Repeat("b", n) }
 }
 
 func TestCheckSwapOfSessions(t *testing.T) {

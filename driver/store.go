@@ -131,6 +131,16 @@ type Watcher interface {
 	Watch(key string, hint func()) (stop func(), err error)
 }
 
+// ReplacedNotifier is implemented by stores that notice without a call that
+// others now find another engine under their name: see [ErrReplaced].
+type ReplacedNotifier interface {
+	// Replaced returns a channel that is closed soon after the store was
+	// replaced, always the same one. From then on, at the latest, every call
+	// returns an error that matches ErrReplaced. A store that cannot tell, on
+	// this system or for this engine, returns nil. Close does not close it.
+	Replaced() <-chan struct{}
+}
+
 // Wakes reports whether a Swap from prev to next is one that watches hint: to
 // any state but Held and Alive, or one that lays a request. Heartbeats, data and
 // takeovers are none: they are news for nobody who waits.

@@ -80,6 +80,12 @@ const (
 	EndAbandoned EndReason = "abandoned"
 	// EndRevoked: an operator took the lock from its holder.
 	EndRevoked EndReason = "revoked"
+	// EndFailed: the holder released the lock and said that its work had failed.
+	EndFailed EndReason = "failed"
+	// EndCrashed: the holder's process has ended without a release, with all
+	// that it had started, as somebody saw for certain who released the lock
+	// then.
+	EndCrashed EndReason = "crashed"
 )
 
 // RequestKind says what a request asks for.
@@ -97,6 +103,9 @@ const (
 	// record; they tell who ended a tenure, and why.
 	Free   RequestKind = "free"
 	Revoke RequestKind = "revoke"
+	// Fail is never laid into a held record either: it tells why a holder called
+	// its own tenure [EndFailed].
+	Fail RequestKind = "fail"
 )
 
 // Request is a message for the holder of a lock, laid into its record, or into

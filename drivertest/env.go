@@ -149,7 +149,7 @@ func (e *env) held(key string) driver.Record {
 	return driver.Record{
 		Key: key, Version: version, Beat: version, Owner: e.fresh("owner"),
 		Lease: 10 * time.Second, Heartbeat: 3 * time.Second, State: driver.Held,
-		Host: "host", Label: "v1.2.3", Since: time.Now(),
+		Host: "host", Label: "v1.2.3", Since: time.Now(), Drift: 0.09,
 	}
 }
 
@@ -166,7 +166,7 @@ func (e *env) released(r driver.Record) driver.Record {
 	next := r.Clone()
 	next.Version, next.State = e.fresh("release"), driver.Released
 	next.Until, next.End = time.Now(), driver.EndReleased
-	next.Session = ""
+	next.Session, next.Bell = "", ""
 	return next
 }
 

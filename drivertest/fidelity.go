@@ -4,6 +4,7 @@
 package drivertest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -145,6 +146,32 @@ func testFidelity(t *testing.T, e *env) {
 		}
 	})
 
+	t.Run("Drifts", func(t *testing.T) {
+		rec := e.claim(t, a, e.held(e.key()))
+		for _, drift := range []float64{0.09, 1e-9, 0.1 + 0.2, math.Nextafter(1, 0), 0} {
+			next := e.beat(rec)
+			next.Drift = drift
+			rec = e.swap(t, a, rec, next)
+			e.wantStored(t, next)
+		}
+	})
+
+	t.Run("Bells", func(t *testing.T) {
+		rec := e.claim(t, a, e.held(e.key()))
+		for _, bell := range []string{"udp://[2001:db8::1]:4711 secret", strings.Repeat("b", driver.MaxBellLen), ""} {
+			next := e.beat(rec)
+			next.Bell = bell
+			rec = e.swap(t, a, rec, next)
+			e.wantStored(t, next)
+		}
+		next := e.released(rec)
+		next.Bell = "b"
+		if _, err := a.Swap(t.Context(), rec, next); !errors.Is(err, driver.ErrNotApplied) {
+			t.Errorf("release with a bell: %v, want a refusal", err)
+		}
+		e.wantStored(t, rec)
+	})
+
 	t.Run("Durations", func(t *testing.T) {
 		for _, d := range []time.Duration{
 			time.Millisecond, 1500 * time.Microsecond, 1234567891, 10*time.Second - 1, time.Minute + 1,
@@ -201,6 +228,7 @@ func filled(t *testing.T, key string, n int) driver.Record {
 	var rec driver.Record
 	fill(t, reflect.ValueOf(&rec).Elem(), "Record", n)
 	rec.Key, rec.Session = key, fmt.Sprint("Session-", n) // which have a form
+	rec.Drift = 1 / float64(n+2)                          // of which no decimal is exact
 	return rec
 }
 
@@ -211,6 +239,9 @@ func (e *env) filled(t *testing.T, key string, n int, state driver.State) driver
 	rec := filled(t, key, n)
 	if rec.State = state; state != driver.Held || e.h.NoSessions {
 		rec.Session = ""
+	}
+	if state != driver.Held && state != driver.Alive {
+		rec.Bell = ""
 	}
 	return rec
 }
