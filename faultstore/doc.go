@@ -3,7 +3,7 @@
 
 // Package faultstore puts faults between a program and a real store, so that
 // tests can show what the program does when a reply is lost, a write comes
-// late or twice, or nothing answers at all.
+// late or twice, a read is stale, or nothing answers at all.
 //
 // The faults are real: a write whose reply is lost has been made to the inner
 // store, a late one is made to it later.

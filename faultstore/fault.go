@@ -67,6 +67,15 @@ type Fault struct {
 	// Deaf is how long, from its beginning, the call takes no notice of its
 	// context, as in a bad driver.
 	Deaf time.Duration
+
+	// Stale has a read that is not Strong show each record as it was before the
+	// last Stale writes of its key, whoever made them, or not at all if it was
+	// not there then: a Get that is Eventual, and a List. Strong reads are never
+	// stale. What is more than MaxStale writes old, or older than the first
+	// Store of this package over the same records, is not known: the oldest
+	// known state is shown instead. It needs an inner store that is a [Past], as
+	// memstore is, and panics with another one.
+	Stale int
 }
 
 // LoseReply makes the write and returns [ErrInjected].
@@ -99,6 +108,10 @@ func LateAfterError(d time.Duration) Fault {
 // Duplicate makes the write in the ordinary way, and again after d.
 func Duplicate(d time.Duration) Fault { return Fault{Again: []time.Duration{d}} }
 
+// Stale has reads that are not Strong show the state of n writes ago: see
+// [Fault.Stale].
+func Stale(n int) Fault { return Fault{Stale: n} }
+
 // carryOut makes the call with its fault.
 func (s *Store) carryOut(ctx context.Context, call Call, f Fault) (reply, error) {
 	w := waiter{ctx: ctx, closing: s.ctx.Done(), deaf: call.Begin.Add(f.Deaf)}
@@ -124,7 +137,7 @@ func (s *Store) carryOut(ctx context.Context, call Call, f Fault) (reply, error)
 	if f.Deaf > 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	r, err := s.send(ctx, call)
+	r, err := s.send(ctx, call, f.Stale)
 	if f.After > 0 {
 		if err := w.wait(f.After); err != nil {
 			return reply{}, err
@@ -155,7 +168,7 @@ func (s *Store) later(d time.Duration, call Call) {
 	if !call.Op.IsWrite() {
 		return
 	}
-	s.async(d, func() { _, _ = s.send(s.ctx, call) }) // nobody waits for its outcome
+	s.async(d, func() { _, _ = s.send(s.ctx, call, 0) }) // nobody waits for its outcome
 }
 
 // async runs f after d, unless the store is closed before.

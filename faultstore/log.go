@@ -106,7 +106,7 @@ func (s *Store) Replay(ctx context.Context, call Call) (driver.Record, error) {
 	if !call.Op.IsWrite() {
 		return driver.Record{}, errors.New("replay of a call that is not a write: " + string(call.Op))
 	}
-	r, err := s.send(ctx, call)
+	r, err := s.send(ctx, call, 0)
 	return r.now, err
 }
 

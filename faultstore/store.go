@@ -52,6 +52,9 @@ func New(inner driver.Store, opts *Options) *Store {
 		rand:   rand.New(rand.NewPCG(opts.Seed, 0)),
 		counts: map[Op]int{},
 	}
+	if past, ok := inner.(Past); ok {
+		past.KeepPast(MaxStale)
+	}
 	s.idle.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -161,8 +164,12 @@ type reply struct {
 	page      driver.Page
 }
 
-// send makes the call to the inner store.
-func (s *Store) send(ctx context.Context, call Call) (reply, error) {
+// send makes the call to the inner store. A read that may be stale shows the
+// state of stale writes ago.
+func (s *Store) send(ctx context.Context, call Call, stale int) (reply, error) {
+	if stale > 0 && call.eventual() {
+		return s.sendPast(ctx, call, stale)
+	}
 	var r reply
 	var err error
 	// The inner store must not see memory that another copy of this call uses.

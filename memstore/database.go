@@ -5,6 +5,7 @@ package memstore
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,14 @@ type database struct {
 	records map[string]driver.Record
 	sorted  []string // the keys in order; nil if a key came or went since
 	watches map[string][]*watch
+	keep    int                // how many former states of each key are kept
+	past    map[string][]state // the former states, the oldest first
+}
+
+// state is what stood under a key at one time.
+type state struct {
+	rec   driver.Record
+	found bool
 }
 
 type watch struct {
@@ -29,17 +38,61 @@ type watch struct {
 }
 
 func newDatabase() *database {
-	return &database{records: map[string]driver.Record{}, watches: map[string][]*watch{}}
+	return &database{records: map[string]driver.Record{}, watches: map[string][]*watch{}, past: map[string][]state{}}
 }
 
-func (db *database) get(key string) (driver.Record, error) {
+// get returns the record of key as it was before its last ago writes.
+func (db *database) get(key string, ago int) (driver.Record, error) {
 	db.mu.Lock()
-	rec, ok := db.records[key]
+	at := db.at(key, ago)
 	db.mu.Unlock()
-	if !ok {
+	if !at.found {
 		return driver.Record{}, fmt.Errorf("%q: %w", key, driver.ErrNotFound)
 	}
-	return rec.Clone(), nil
+	return at.rec.Clone(), nil
+}
+
+// at returns what stood under key before its last ago writes, or the oldest
+// state that is kept.
+func (db *database) at(key string, ago int) state {
+	if past := db.past[key]; ago > 0 && len(past) > 0 {
+		return past[max(0, len(past)-ago)]
+	}
+	rec, found := db.records[key]
+	return state{rec, found}
+}
+
+// put stores a record.
+func (db *database) put(rec driver.Record) {
+	if found := db.remember(rec.Key); !found {
+		db.sorted = nil
+	}
+	db.records[rec.Key] = rec
+}
+
+// drop removes a record.
+func (db *database) drop(key string) {
+	db.remember(key)
+	db.sorted = nil
+	delete(db.records, key)
+}
+
+// remember keeps the state of a key that is about to be written, and reports
+// whether there is a record.
+func (db *database) remember(key string) (found bool) {
+	rec, found := db.records[key]
+	if db.keep > 0 {
+		past := append(db.past[key], state{rec, found})
+		db.past[key] = past[max(0, len(past)-db.keep):]
+	}
+	return found
+}
+
+// keepPast has at least the last n states of each key kept from now on.
+func (db *database) keepPast(n int) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.keep = max(db.keep, n)
 }
 
 func (db *database) claim(next driver.Record) (now, prev driver.Record, err error) {
@@ -56,10 +109,7 @@ func (db *database) claim(next driver.Record) (now, prev driver.Record, err erro
 		return driver.Record{}, driver.Record{}, driver.NotApplied(driver.Permanent(err))
 	}
 	now = driver.Claimed(next, prev, found)
-	db.records[now.Key] = now
-	if !found {
-		db.sorted = nil
-	}
+	db.put(now)
 	db.mu.Unlock()
 	return now.Clone(), prev.Clone(), nil
 }
@@ -72,7 +122,7 @@ func (db *database) swap(prev, next driver.Record) (driver.Record, error) {
 		db.mu.Unlock()
 		return driver.Record{}, conflict(next.Key, stored, found)
 	}
-	db.records[next.Key] = next
+	db.put(next)
 	var hints []*watch
 	if driver.Wakes(stored, next) {
 		hints = slices.Clone(db.watches[next.Key])
@@ -93,28 +143,36 @@ func (db *database) delete(prev driver.Record) error {
 		db.mu.Unlock()
 		return conflict(prev.Key, stored, found)
 	}
-	delete(db.records, prev.Key)
-	db.sorted = nil
+	db.drop(prev.Key)
 	hints := slices.Clone(db.watches[prev.Key])
 	db.mu.Unlock()
 	call(hints)
 	return nil
 }
 
-func (db *database) list(prefix, cursor string, size int) driver.Page {
+// list returns a page of the records as they were before the last ago writes of
+// each.
+func (db *database) list(prefix, cursor string, size, ago int) driver.Page {
 	var page driver.Page
 	db.mu.Lock()
 	keys := db.sortedKeys()
+	if ago > 0 {
+		keys = db.keysEver()
+	}
 	i, found := slices.BinarySearch(keys, max(prefix, cursor))
 	if found && cursor >= prefix && cursor != "" {
 		i++ // the cursor is the last key of the page before
 	}
 	for ; i < len(keys) && strings.HasPrefix(keys[i], prefix); i++ {
+		at := db.at(keys[i], ago)
+		if !at.found {
+			continue
+		}
 		if len(page.Records) == size {
 			page.Cursor = page.Records[size-1].Key
 			break
 		}
-		page.Records = append(page.Records, db.records[keys[i]])
+		page.Records = append(page.Records, at.rec)
 	}
 	db.mu.Unlock()
 	for i, rec := range page.Records {
@@ -132,6 +190,14 @@ func (db *database) sortedKeys() []string {
 		slices.Sort(db.sorted)
 	}
 	return db.sorted
+}
+
+// keysEver returns, in order, the keys that are there and those of which former
+// states are kept.
+func (db *database) keysEver() []string {
+	keys := slices.AppendSeq(slices.Clone(db.sortedKeys()), maps.Keys(db.past))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 func (db *database) watch(owner *Store, key string, hint func()) (stop func(), err error) {

@@ -9,6 +9,5 @@ import "github.com/tenurelock/tenure/driver"
 func (s *Store) Plant(rec driver.Record) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	s.db.records[rec.Key] = rec.Detach()
-	s.db.sorted = nil
+	s.db.put(rec.Detach())
 }

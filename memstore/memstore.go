@@ -49,7 +49,7 @@ func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driv
 	if err := s.ready(ctx); err != nil {
 		return driver.Record{}, err
 	}
-	return s.db.get(key)
+	return s.db.get(key, 0)
 }
 
 // Claim writes next if its key is absent or released.
@@ -91,11 +91,40 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	if err := s.ready(ctx); err != nil {
 		return driver.Page{}, err
 	}
-	size := s.PageSize
-	if size <= 0 {
-		size = DefaultPageSize
+	return s.db.list(prefix, cursor, s.pageSize(), 0), nil
+}
+
+// KeepPast has s, and all handles onto the same records, keep at least the last
+// n states of each key from now on, those before its creation and after its
+// deletion included. They are what [Store.GetPast] and [Store.ListPast] show,
+// to programs that test what a read does which is not strong. A new set of
+// records keeps none. What is kept is not freed before the records are.
+func (s *Store) KeepPast(n int) { s.db.keepPast(n) }
+
+// GetPast returns the record of key as it was before the last ago writes of
+// that key, through whichever handle: ErrNotFound, if it was absent then. It
+// shows the oldest state that is kept (see [Store.KeepPast]) if that is not as
+// old, and the present one if none is kept or ago is not positive.
+func (s *Store) GetPast(ctx context.Context, key string, ago int) (driver.Record, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Record{}, err
 	}
-	return s.db.list(prefix, cursor, size), nil
+	return s.db.get(key, ago)
+}
+
+// ListPast is List of records each of which is as old as GetPast shows it.
+func (s *Store) ListPast(ctx context.Context, prefix, cursor string, ago int) (driver.Page, error) {
+	if err := s.ready(ctx); err != nil {
+		return driver.Page{}, err
+	}
+	return s.db.list(prefix, cursor, s.pageSize(), ago), nil
+}
+
+func (s *Store) pageSize() int {
+	if s.PageSize > 0 {
+		return s.PageSize
+	}
+	return DefaultPageSize
 }
 
 // Watch has hint called after each write to key through any handle that
