@@ -68,15 +68,12 @@
 //	sqlite3 -readonly FILE "SELECT key, state, owner, token, session, since, requests FROM tenure_records"
 //
 // Columns that somebody adds are left alone by all writes. Whoever changes a
-// row by hand must give it a new version, or a holder will not notice, and the
-// same stamp, or its priority and requests do not count.
+// row by hand must give it a new version, or a holder will not notice.
 //
-// A lock that is held under a session has the state resting; sessions are alive
-// or closed.
+// In the row of a lock that is held under a session, session says which; its
+// beat is that of the row tenure/session/ID. Sessions are alive or closed.
 //
-// Open migrates a file of an older version of this package. Programs of that
-// version that have it open go on; they cannot open it again. What their version
-// does not know they leave alone: requests and reserved locks, if it is the first;
-// sessions and the locks under them, which are unreadable to them, if it is the
-// first or the second.
+// A file that another version of this package made is refused, with an error
+// that says what to do, if that version's table is another one: nothing in it is
+// guessed, and none of it changed.
 package sqlitestore

@@ -124,7 +124,7 @@ func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
 	if !ok {
 		return fmt.Errorf("%w: column state holds %v, not a text", driver.ErrUnreadable, state)
 	}
-	switch highest, stands := uint64(n), stateOf(word); {
+	switch highest, stands := uint64(n), driver.State(word); {
 	case highest < token:
 		return fmt.Errorf("%w: token %d, of a lock whose record in this database has token %d", ErrUnknownToken, token, highest)
 	case highest > token, stands != driver.Held:

@@ -36,6 +36,13 @@ func held(key, owner string) driver.Record {
 	}
 }
 
+// under returns a record for a claim under a session.
+func under(key, session string) driver.Record {
+	rec := held(key, "us")
+	rec.Session = session
+	return rec
+}
+
 // next returns the record for a heartbeat.
 func next(rec driver.Record) driver.Record {
 	rec = rec.Clone()

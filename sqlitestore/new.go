@@ -143,7 +143,7 @@ func prepareTable(c *conn, file string) error {
 	if err := probe(c); err != nil && !locked(err) {
 		return fault(file, err)
 	}
-	return upgrade(c, file, true)
+	return create(c, file, true)
 }
 
 // checkSettings refuses a database, or a connection, on which locks would not

@@ -199,20 +199,13 @@ func TestNewAtOnce(t *testing.T) {
 	}
 }
 
-// TestNewOnOwnFile has a handle onto a file that Open made, and one of an older
-// version.
+// TestNewOnOwnFile has a handle onto a file that Open made.
 func TestNewOnOwnFile(t *testing.T) {
-	for _, version := range []int{1, 2} {
-		file := filepath.Join(t.TempDir(), "locks.db")
-		if version == 1 {
-			openV1(t, file)
-		} else {
-			mustOpen(t, file)
-		}
-		mustClaim(t, mustNew(t, handle(t, file)), held("k", "a"))
-		if got := mustGet(t, mustOpen(t, file), "k"); got.Owner != "a" {
-			t.Errorf("owner %q", got.Owner)
-		}
+	file := filepath.Join(t.TempDir(), "locks.db")
+	mustOpen(t, file)
+	mustClaim(t, mustNew(t, handle(t, file)), held("k", "a"))
+	if got := mustGet(t, mustOpen(t, file), "k"); got.Owner != "a" {
+		t.Errorf("owner %q", got.Owner)
 	}
 }
 

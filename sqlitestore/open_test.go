@@ -67,9 +67,9 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "other application", want: "another application (application_id 0x7,", make: func(t *testing.T, file string) {
 			shell(t, file, "PRAGMA application_id = 7")
 		}},
-		{name: "newer", want: "newer Tenure (schema version 4, this one knows 3); upgrade this program", make: func(t *testing.T, file string) {
+		{name: "newer", want: "newer Tenure (schema version 2, this one knows 1); upgrade this program", make: func(t *testing.T, file string) {
 			database(t, file)
-			shell(t, file, "PRAGMA user_version = 4")
+			shell(t, file, "PRAGMA user_version = 2")
 		}},
 		{name: "never written", want: "schema version 0 is none", make: func(t *testing.T, file string) {
 			database(t, file)
@@ -79,7 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 			database(t, file)
 			shell(t, file, "DROP TABLE tenure_records")
 		}},
-		{name: "column missing", want: "the table is not as this program made it", make: func(t *testing.T, file string) {
+		{name: "column missing", want: "the table is not as this program made it (column lease_ns is missing)", make: func(t *testing.T, file string) {
 			database(t, file)
 			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN lease_ns")
 		}},
@@ -180,9 +180,9 @@ func TestNetworkFS(t *testing.T) {
 	}
 }
 
-// TestUpgradeSecond comes second, after another process has made or migrated the
-// table between the first look and the transaction.
-func TestUpgradeSecond(t *testing.T) {
+// TestCreateSecond comes second, after another process has made the table between
+// the first look and the transaction.
+func TestCreateSecond(t *testing.T) {
 	count := func(file string) any { return ask(t, file, "SELECT count(*) FROM pragma_table_info('tenure_records')") }
 	for _, guest := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "locks.db")
@@ -192,7 +192,7 @@ func TestUpgradeSecond(t *testing.T) {
 		c := dialTest(t, file)
 		defer func() { _ = c.close() }()
 		for range 2 {
-			if err := upgrade(c, file, guest); err != nil {
+			if err := create(c, file, guest); err != nil {
 				t.Errorf("guest %t: %v", guest, err)
 			}
 		}
@@ -204,7 +204,7 @@ func TestUpgradeSecond(t *testing.T) {
 	shell(t, file, "CREATE TABLE orders (id INTEGER)")
 	c := dialTest(t, file)
 	defer func() { _ = c.close() }()
-	if err := upgrade(c, file, false); err == nil || !strings.Contains(err.Error(), "another application") {
+	if err := create(c, file, false); err == nil || !strings.Contains(err.Error(), "another application") {
 		t.Errorf("a file that was another application's in between: %v", err)
 	}
 	if got := count(file); got != int64(0) {

@@ -7,7 +7,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +23,9 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 	requests, err := encodeRequests(rec.Requests)
 	asked, askedErr := encodeRequest(rec.Asked)
 	values := []sqldriver.Value{
-		rec.Key, stateText(rec), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
-		int64(rec.Lease), int64(rec.Heartbeat), rec.Host, rec.Label,
-		encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
+		rec.Key, string(rec.State), rec.Owner, int64(rec.Token), rec.Version, rec.Beat,
+		encodeText(rec.Session), int64(rec.Lease), int64(rec.Heartbeat), rec.Drift, rec.Host, rec.Label,
+		encodeText(rec.Bell), encodeTime(rec.Since), encodeTime(rec.Until), string(rec.End),
 		int64(rec.Priority), requests, asked,
 	}
 	prev := make([]sqldriver.Value, 8)
@@ -37,10 +36,7 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 		}
 		prev[7], prevErr = encodeRequest(p.Asked)
 	}
-	values = append(append(values, prev...), rec.Version, nil, nil)
-	if rec.Session != "" {
-		values[sessionColumn] = rec.Session
-	}
+	values = append(append(values, prev...), nil)
 	if rec.Data != nil {
 		values[len(values)-1] = rec.Data
 	}
@@ -53,23 +49,12 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 	return values, nil
 }
 
-// resting is the state in the file of a lock that is held under a session. See
-// migrate.go.
-const resting = "resting"
-
-func stateText(rec driver.Record) string {
-	if rec.Session != "" && rec.State == driver.Held {
-		return resting
+// encodeText returns NULL for a text that is not there.
+func encodeText(s string) sqldriver.Value {
+	if s == "" {
+		return nil
 	}
-	return string(rec.State)
-}
-
-// stateOf returns the state of a record from that in the file.
-func stateOf(text string) driver.State {
-	if text == resting {
-		return driver.Held
-	}
-	return driver.State(text)
+	return s
 }
 
 func encodeTime(t time.Time) sqldriver.Value {
@@ -90,22 +75,27 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 		Token:     uint64(r.number(1)),
 		Version:   r.opaque(),
 		Beat:      r.text(),
+		Session:   r.optional(),
 		Lease:     time.Duration(r.number(1)),
 		Heartbeat: time.Duration(r.number(0)),
+		Drift:     r.drift(),
 		Host:      r.text(),
 		Label:     r.text(),
+		Bell:      r.optional(),
 		Since:     r.time(),
 		Until:     r.time(),
 		End:       driver.EndReason(r.text()),
+		Priority:  r.priority(),
+		Requests:  r.requests(),
+		Asked:     r.request(),
 	}
-	// What a program of an older version left in the row does not count.
-	ours := values[stampColumn] == sqldriver.Value(rec.Version)
-	if ours {
-		rec.Priority = r.priority()
-		rec.Requests = r.requests()
-		rec.Asked = r.request()
+	// Somebody may have changed the state by hand, and left the rest.
+	if rec.State != driver.Held {
+		rec.Session = ""
 	}
-	r.next = prevColumn
+	if rec.State != driver.Held && rec.State != driver.Alive {
+		rec.Bell = ""
+	}
 	if values[r.next] != nil {
 		rec.Prev = &driver.Tenure{
 			Token: uint64(r.number(0)),
@@ -115,13 +105,8 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 			Since: r.time(),
 			Until: r.time(),
 			End:   driver.EndReason(r.text()),
+			Asked: r.request(),
 		}
-		if ours {
-			rec.Prev.Asked = r.request()
-		}
-	}
-	if r.next = sessionColumn; rec.State == resting {
-		rec.State, rec.Session = stateOf(resting), r.opaque()
 	}
 	r.next = len(columns) - 1
 	rec.Data = r.blob()
@@ -130,12 +115,6 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 	}
 	return rec, nil
 }
-
-var (
-	prevColumn    = slices.Index(columns, "prev_token")
-	stampColumn   = slices.Index(columns, "stamp")
-	sessionColumn = slices.Index(columns, "session")
-)
 
 // row takes the values of a row one after the other, and remembers the first
 // that cannot be what its column is for. No value is ever converted: a lease of
@@ -160,13 +139,23 @@ func (r *row) text() string {
 	return s
 }
 
-// opaque is a text that is compared, which an empty one must not be.
+// opaque is a text that must not be empty.
 func (r *row) opaque() string {
 	s := r.text()
 	if s == "" {
 		r.bad(s, "a text that is not empty")
 	}
 	return s
+}
+
+// optional is a text that may not be there, and an empty one is a mistake: it
+// would read as one that is not there.
+func (r *row) optional() string {
+	if r.values[r.next] == nil {
+		r.next++
+		return ""
+	}
+	return r.opaque()
 }
 
 // state is a word. Words that this version does not know are handed out as they
@@ -186,6 +175,15 @@ func (r *row) number(least int64) int64 {
 		r.bad(v, fmt.Sprintf("a whole number of %d or more", least))
 	}
 	return n
+}
+
+func (r *row) drift() float64 {
+	v := r.take()
+	d, ok := v.(float64)
+	if !ok || d < 0 || d >= 1 {
+		r.bad(v, "a number of 0 or more, and less than 1")
+	}
+	return d
 }
 
 func (r *row) priority() int {

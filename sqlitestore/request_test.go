@@ -36,16 +36,11 @@ func TestRequestsInTheShell(t *testing.T) {
 	}
 
 	// Spaces, a time of another place, names that are not known: all is well.
-	shell(t, file, `UPDATE tenure_records SET version = 'by-hand', stamp = 'by-hand',
+	shell(t, file, `UPDATE tenure_records SET version = 'by-hand',
 		requests = ' [ {"kind": "step_down", "id": "q3", "urgent": true, "at": "2026-05-04T03:02:01+02:00"} ] '`)
 	got := mustGet(t, s, "k")
 	if len(got.Requests) != 1 || got.Requests[0].ID != "q3" || !got.Requests[0].At.Equal(time.Date(2026, 5, 4, 1, 2, 1, 0, time.UTC)) {
 		t.Errorf("requests by hand: %+v", got.Requests)
-	}
-	// Without a stamp they do not count.
-	shell(t, file, `UPDATE tenure_records SET version = 'by-hand-2'`)
-	if got := mustGet(t, s, "k"); len(got.Requests) != 0 {
-		t.Errorf("requests in a row with another stamp: %+v", got.Requests)
 	}
 }
 

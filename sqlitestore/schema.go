@@ -6,6 +6,7 @@ package sqlitestore
 import (
 	sqldriver "database/sql/driver"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tenurelock/tenure/driver"
@@ -14,13 +15,14 @@ import (
 const (
 	// applicationID says in the header of the file that it is ours: "Tenu".
 	applicationID = 0x54656e75
-	// schemaVersion is the user_version that this package reads and writes; see
-	// migrate.go for those before. Writes leave columns that they do not know as
+	// schemaVersion is the user_version that this package reads and writes; a
+	// file of any other is refused. Writes leave columns that they do not know as
 	// they are. That is good for columns of somebody else's, and a danger for
-	// ours: a program of an older version takes a lock and leaves the request to
-	// the former holder in the row. So a new column needs a new version, too, and
-	// a look at stamp, or a state that older versions do not know.
-	schemaVersion = 3
+	// ours: a program of this version takes a lock and leaves in the row what a
+	// later one has written there about the former holder. So a new column needs
+	// a new version, too, and a sign in the row that tells with which write it was
+	// filled: the version that it was written with, say.
+	schemaVersion = 1
 )
 
 // schema makes the table. It is for people with the sqlite3 shell, too.
@@ -29,23 +31,26 @@ const (
 // rowid table with a key beside it, because rows may be long. data is the last
 // column, so that a heartbeat, which changes version and beat at the front,
 // leaves the pages with long data alone: SQLite writes the pages that differ if
-// the row keeps its size. (In a file that was migrated, data is not the last.)
+// the row keeps its size.
 const schema = `
 CREATE TABLE tenure_records (
 	key          TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
-	state        TEXT NOT NULL,    -- held, reserved, released; resting: held under a session; past: no lock, but the memory of a tenure; alive, closed: a session
+	state        TEXT NOT NULL,    -- held, reserved, released; past: no lock, but the memory of a tenure; alive, closed: a session
 	owner        TEXT NOT NULL,
 	token        INTEGER NOT NULL, -- fencing token: one higher with every change of holder
 	version      TEXT NOT NULL,    -- new with every write
 	beat         TEXT NOT NULL,    -- new with every heartbeat
+	session      TEXT,             -- the session whose heartbeat keeps the lock, NULL if it has one of its own
 	lease_ns     INTEGER NOT NULL, -- how long an unchanged beat proves life, in nanoseconds
 	heartbeat_ns INTEGER NOT NULL, -- period of the heartbeats in nanoseconds, 0: not said
+	drift        REAL NOT NULL,    -- the holder's bound on the error of clock rates, 0: not said
 	host         TEXT NOT NULL,
 	label        TEXT NOT NULL,
+	bell         TEXT,             -- where the holder takes hints, and a secret
 	since        TEXT,             -- when the tenure began and ended, RFC 3339, for people only
 	until        TEXT,
 	ended        TEXT NOT NULL,    -- how it ended, in a released record
-	priority     INTEGER NOT NULL DEFAULT 0, -- how much the holder is preferred
+	priority     INTEGER NOT NULL, -- how much the holder is preferred
 	requests     TEXT,             -- for the holder, a JSON array, NULL if there are none
 	asked        TEXT,             -- the request that ended the tenure, in JSON
 	prev_token   INTEGER,          -- the tenure before this one, NULL if this is the first
@@ -56,16 +61,14 @@ CREATE TABLE tenure_records (
 	prev_until   TEXT,
 	prev_ended   TEXT,
 	prev_asked   TEXT,
-	stamp        TEXT,             -- the version with which priority, requests, asked and prev_asked were written; they count if it is the row's
-	session      TEXT,             -- the session that keeps the lock alive, in a row that is resting
 	data         BLOB              -- the holder's own
 ) STRICT`
 
 // columns are those that this package knows, in the order of record.go.
 var columns = []string{
-	"key", "state", "owner", "token", "version", "beat", "lease_ns", "heartbeat_ns", "host", "label",
+	"key", "state", "owner", "token", "version", "beat", "session", "lease_ns", "heartbeat_ns", "drift", "host", "label", "bell",
 	"since", "until", "ended", "priority", "requests", "asked", "prev_token", "prev_owner", "prev_host", "prev_label",
-	"prev_since", "prev_until", "prev_ended", "prev_asked", "stamp", "session", "data",
+	"prev_since", "prev_until", "prev_ended", "prev_asked", "data",
 }
 
 // The statements. Writes name their columns, so that what a newer version has
@@ -85,8 +88,7 @@ var (
 const (
 	sqlDelete  = "DELETE FROM tenure_records WHERE key = ? AND version = ? AND token = ?"
 	sqlInspect = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version," +
-		" (SELECT count(*) FROM sqlite_schema WHERE name = 'tenure_records')," +
-		" (SELECT sum((name = 'stamp') - (name = 'session')) FROM pragma_table_info('tenure_records'))" +
+		" (SELECT group_concat(name) FROM pragma_table_info('tenure_records'))" +
 		" FROM pragma_application_id, pragma_user_version"
 	sqlBegin    = "BEGIN IMMEDIATE"
 	sqlCommit   = "COMMIT"
@@ -106,21 +108,16 @@ func assign(value string) string {
 	return strings.Join(list, ", ")
 }
 
-// prepareFile makes the table in an empty database, migrates one of ours that
-// is older, and leaves any other as it is. Any number of processes may do this
-// at once.
+// prepareFile makes the table in an empty database, and leaves any but ours as
+// it is. Any number of processes may do this at once.
 func prepareFile(c *conn, file string) error {
 	found, err := inspect(c, file)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if found.guest {
-		if err := checkSettings(c, file); err != nil || !found.old {
-			return err
-		}
-		return upgrade(c, file, true)
-	}
-	if !found.ours() {
+	case found.guest():
+		return checkSettings(c, file)
+	case !found.ours():
 		return found.foreign(file)
 	}
 	if err := probe(c); err != nil && !locked(err) { // if others write, it is not read-only
@@ -139,8 +136,8 @@ func prepareFile(c *conn, file string) error {
 		return driver.Permanent(fmt.Errorf(
 			"sqlite file %q: cannot use write-ahead logging (journal mode is %q); put it on a local file system", file, mode))
 	}
-	if found.version < schemaVersion {
-		return upgrade(c, file, false)
+	if found.empty() {
+		return create(c, file, false)
 	}
 	return nil
 }
@@ -158,25 +155,25 @@ func probe(c *conn) error {
 	return err
 }
 
-// upgrade brings the table from any version to ours in one transaction, unless
-// another process was first. It is seen as a whole or not at all. With guest
-// the database may be another application's: the table alone is made then.
-func upgrade(c *conn, file string, guest bool) error {
+// create makes the table in one transaction, unless another process was first.
+// With guest the database may be another application's: the table alone is made
+// then.
+func create(c *conn, file string, guest bool) error {
 	if _, err := c.exec(sqlBegin); err != nil {
 		return fault(file, err)
 	}
 	found, err := inspect(c, file)
 	var list []string
 	switch {
-	case err != nil:
-	case found.id == applicationID || !guest && found.ours():
-		list = migration(found.version)
-	case !guest:
-		err = found.foreign(file)
-	case !found.guest:
+	case err != nil, found.table, found.id == applicationID:
+	case guest:
 		list = []string{schema}
-	case found.old:
-		list = []string{addSession}
+	case found.empty():
+		list = []string{
+			schema, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
+		}
+	default:
+		err = found.foreign(file)
 	}
 	for _, sql := range list {
 		if err == nil {
@@ -196,11 +193,15 @@ func upgrade(c *conn, file string, guest bool) error {
 // found is what a database holds.
 type found struct {
 	objects, id, version int64
-	guest                bool // another application's, with our table in it
-	old                  bool // and that of version 2
+	table                bool // our table is there
 }
 
-func (f found) ours() bool { return f.id == applicationID || f == found{} }
+func (f found) empty() bool { return f == found{} }
+
+func (f found) ours() bool { return f.id == applicationID || f.empty() }
+
+// guest says that the database is another application's, with our table in it.
+func (f found) guest() bool { return f.table && f.id != applicationID }
 
 func (f found) foreign(file string) error {
 	return driver.Permanent(fmt.Errorf(
@@ -208,32 +209,47 @@ func (f found) foreign(file string) error {
 		file, f.id, f.objects))
 }
 
-// inspect returns what the database holds, and an error if it is ours and of a
-// version that this program cannot work with. It changes nothing.
-//
-// A table in another application's database has no version, but the columns of
-// one: version 2 was the first to make it.
+// otherVersion is what to do about a table that lacks a column. It is never read
+// with a zero in the column's place. What becomes of the tokens is in
+// docs/operations.md.
+const otherVersion = "the table is not as this program made it (column %s is missing); if another version of Tenure made it, use that one," +
+	" or stop all programs that use it and delete %s, or name a new file: then its locks are forgotten, and tokens begin again at 1"
+
+// inspect returns what the database holds, and an error if it has a table, or is
+// a file of ours, that this program cannot work with. It changes nothing.
 func inspect(c *conn, file string) (f found, err error) {
+	var names []string
 	// One statement, so that it sees another process's creation whole or not at all.
 	err = c.query(sqlInspect, func(row []sqldriver.Value) bool {
 		f.objects, _ = row[0].(int64)
 		f.id, _ = row[1].(int64)
 		f.version, _ = row[2].(int64)
-		f.guest = f.id != applicationID && row[3] != int64(0)
-		f.old = f.guest && row[4] == int64(1)
+		list, _ := row[3].(string)
+		names = strings.Split(list, ",")
+		f.table = list != ""
 		return false
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return found{}, fault(file, err)
+	}
+	refuse := func(text string, args ...any) (found, error) {
+		return found{}, driver.Permanent(fmt.Errorf("sqlite file %q: "+text, append([]any{file}, args...)...))
+	}
+	what := "it"
+	if f.guest() {
+		what = "the table tenure_records"
+	}
+	for _, column := range columns {
+		if f.table && !slices.Contains(names, column) {
+			return refuse(otherVersion, column, what)
+		}
+	}
+	switch {
 	case f.id != applicationID:
-		return f, nil
 	case f.version > schemaVersion:
-		return found{}, driver.Permanent(fmt.Errorf(
-			"sqlite file %q: made by a newer Tenure (schema version %d, this one knows %d); upgrade this program", file, f.version, schemaVersion))
-	case f.version < 1:
-		return found{}, driver.Permanent(fmt.Errorf(
-			"sqlite file %q: schema version %d is none that Tenure ever wrote (this one writes %d); restore the file", file, f.version, schemaVersion))
+		return refuse("made by a newer Tenure (schema version %d, this one knows %d); upgrade this program", f.version, schemaVersion)
+	case f.version < schemaVersion:
+		return refuse("schema version %d is none that Tenure ever wrote (this one writes %d); restore the file", f.version, schemaVersion)
 	}
 	return f, nil
 }

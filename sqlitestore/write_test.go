@@ -349,7 +349,7 @@ func TestUnreadableColumns(t *testing.T) {
 	s := mustOpen(t, file)
 	for _, set := range []string{
 		"state = 'Held'", "state = ''", "state = 'held '", "token = 0", "token = -1", "version = ''", "lease_ns = 0",
-		"lease_ns = -1", "heartbeat_ns = -1", "since = 'yesterday'", "until = ''", "prev_token = 1",
+		"lease_ns = -1", "heartbeat_ns = -1", "session = ''", "drift = -0.1", "drift = 1.0", "bell = ''", "since = 'yesterday'", "until = ''", "prev_token = 1",
 		"prev_token = -1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",
 		"requests = ''", "requests = 'null'", "requests = '{}'", "requests = '[{}]'", "requests = '[null]'", "requests = '[] []'",
 		`requests = '[{"id":"q","kind":1}]'`, `requests = '[{"id":"q","kind":"step_down"}'`, "requests = 'step down'",
