@@ -152,7 +152,7 @@ func (e *Election) Transfer(ctx context.Context, to, reason string) error {
 }
 
 func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {
-	err := checkName(name)
+	err := checkKey(name)
 	if err == nil {
 		err = checkReason(q.Reason)
 	}

@@ -150,7 +150,7 @@ func (l Leader) None() bool { return l.Token == 0 }
 // is absent or released, or this client has seen no sign of life in it for a
 // lease. A leader that it sees for the first time counts as alive.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	if err := checkName(e.name); err != nil {
+	if err := checkKey(e.name); err != nil {
 		return Leader{}, wrap("leader", e.name, err)
 	}
 	s, err := e.c.look(ctx, e.name)

@@ -201,7 +201,7 @@ func (e *entryWrite) delete(old driver.Record, next func()) {
 // holders say. Under a lock without a history, only the latest two are known.
 // One that is missing between others is Unknown.
 func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
-	if err := checkName(name); err != nil {
+	if err := checkKey(name); err != nil {
 		return nil, wrap("history", name, err)
 	}
 	s, err := c.look(ctx, name)

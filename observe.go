@@ -18,7 +18,7 @@ import (
 // All observers and contenders of a process share the looks at a record.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		if err := checkName(e.name); err != nil {
+		if err := checkKey(e.name); err != nil {
 			yield(Leader{}, wrap("observe", e.name, err))
 			return
 		}

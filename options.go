@@ -156,7 +156,7 @@ func (o *Options) withDefaults() Options {
 		c.HistoryLimit = defaultHistoryLimit
 	}
 	if c.Host == "" {
-		c.Host, _ = os.Hostname() // an unknown host is shown as none
+		c.Host = hostName()
 	}
 	if c.Owner == "" {
 		c.Owner = fmt.Sprintf("%s-%d-%s", c.Host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
@@ -188,28 +188,68 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// checkName returns an error if name cannot be the name of a lock on every
-// store.
+// checkName returns an error if name cannot be the name of a lock that is taken,
+// on whatever store.
 func checkName(name string) error {
-	if name == "" {
-		return refused("lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
-	}
-	if strings.HasPrefix(name, driver.OwnPrefix) {
-		return refused("lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
+	if err := checkKey(name); err != nil {
+		return err
 	}
 	return checkText("lock name", name, driver.MaxNameLen)
 }
 
+// checkKey returns an error if name cannot be the name of a lock that somebody
+// looks at, or asks something of its holder. It is laxer than [checkName]: what
+// another client has written under a name that nobody can print is there to be
+// seen, and to be released. One that is not UTF-8 is none: a store may read
+// another key in its place.
+func checkKey(name string) error {
+	switch {
+	case name == "":
+		return refused("lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
+	case strings.HasPrefix(name, driver.OwnPrefix):
+		return refused("lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
+	}
+	return checkForm("lock name", name, driver.MaxNameLen)
+}
+
+// checkText returns an error if s is no text that may be written into a record
+// for people to read: each rune must be printable, by itself. What cannot be
+// seen makes two names look like one, and what steers a terminal makes a line say
+// something else.
 func checkText(what, s string, most int) error {
+	if err := checkForm(what, s, most); err != nil {
+		return err
+	}
+	for i, r := range s {
+		if !unicode.IsPrint(r) {
+			return refused("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
+		}
+	}
+	return nil
+}
+
+func checkForm(what, s string, most int) error {
 	switch {
 	case len(s) > most:
 		return refused("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
 	case !utf8.ValidString(s):
-		return refused("%s %q is not valid UTF-8", what, s)
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return refused("%s %q has a control character: only printable text is allowed", what, s)
+		return refused("%s %.200q is not valid UTF-8", what, s)
 	}
 	return nil
+}
+
+// hostName is the name of this machine, without what no record may hold.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "" // an unknown host is shown as none
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, name)
 }
 
 func checkData(data []byte) error {

@@ -124,5 +124,5 @@ func checkSessionID(id string) error {
 	if id == "" {
 		return refused("the id of the session is empty")
 	}
-	return checkText("session id", id, driver.MaxSessionLen)
+	return checkForm("session id", id, driver.MaxSessionLen)
 }

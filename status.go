@@ -103,7 +103,7 @@ func previousOf(t *driver.Tenure) *Previous {
 // Status reads the record of the lock. It waits for the store's answer for
 // [Options.RequestTimeout].
 func (c *Client) Status(ctx context.Context, name string) (Status, error) {
-	if err := checkName(name); err != nil {
+	if err := checkKey(name); err != nil {
 		return Status{}, wrap("status", name, err)
 	}
 	s, err := c.look(ctx, name)

@@ -24,7 +24,7 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 	var at []int
 	for i, name := range names {
 		list[i].Name = name
-		if err := checkName(name); err != nil {
+		if err := checkKey(name); err != nil {
 			errs[i] = wrap("status", name, err)
 			continue
 		}

@@ -80,9 +80,10 @@ func (s State) OfSession() bool { return s == Alive || s == Closed }
 // Record is what a store keeps for one lock, or for one session, which keeps
 // many locks alive by one heartbeat.
 type Record struct {
-	// Key names the lock. It is not empty, valid UTF-8 without control
-	// characters, and at most MaxKeyLen bytes long. The same holds for Owner,
-	// Host and Label, which may be empty but for Owner, with MaxOwnerLen.
+	// Key names the lock. It is not empty, valid UTF-8, and at most MaxKeyLen
+	// bytes long. The same holds for Owner, Host and Label, which may be empty
+	// but for Owner, with MaxOwnerLen. What Tenure writes there can be printed,
+	// rune by rune (unicode.IsPrint); what others write need not.
 	Key string
 
 	// Version is an opaque string of at most 64 letters, digits and dashes, new

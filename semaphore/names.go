@@ -79,8 +79,11 @@ func checkName(name string) error {
 		return fmt.Errorf("semaphore name %.40q begins with %q: such names are for records of Tenure itself", name, ownPrefix)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("semaphore name %q is not valid UTF-8", name)
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("semaphore name %q has a control character: only printable text is allowed", name)
+	}
+	for i, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("semaphore name %q has %U at byte %d: only printable characters and the ordinary space are allowed", name, r, i)
+		}
 	}
 	return nil
 }

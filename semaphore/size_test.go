@@ -138,7 +138,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{nil, "x", 1, nil, "client is nil"},
 		{client, "", 1, nil, "name is empty"},
 		{client, "tenure/x", 1, nil, `begins with "tenure/"`},
-		{client, "a\nb", 1, nil, "control character"},
+		{client, "a\nb", 1, nil, "U+000A at byte 1"},
 		{client, "\xff", 1, nil, "not valid UTF-8"},
 		{client, strings.Repeat("n", 1009), 1, nil, "has 1009 bytes: at most 1008 are allowed"},
 		{client, "x", 0, nil, "slots 0 must be from 1 to 1000"},

@@ -92,8 +92,11 @@ func checkText(what, s string, most int) error {
 		return fmt.Errorf("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return fmt.Errorf("%s %q has a control character: only printable text is allowed", what, s)
+	}
+	for i, r := range s {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("%s %q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
+		}
 	}
 	return nil
 }

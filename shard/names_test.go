@@ -52,7 +52,7 @@ func TestNewRefuses(t *testing.T) {
 		{"tenure/x", &shard.Options{Partitions: 1}, "records of Tenure itself"},
 		{"a:part/b", &shard.Options{Partitions: 1}, `has ":part/" in it`},
 		{"a:member/b", &shard.Options{Partitions: 1}, `has ":member/" in it`},
-		{"a\n", &shard.Options{Partitions: 1}, "control character"},
+		{"a\n", &shard.Options{Partitions: 1}, "U+000A at byte 1"},
 		{"a\xff", &shard.Options{Partitions: 1}, "not valid UTF-8"},
 		{strings.Repeat("g", 513), &shard.Options{Partitions: 1}, "at most 512"},
 		{"g", &shard.Options{Partitions: -1}, "partitions -1 must be from 1 to"},

@@ -9,12 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lmittmann/tint"
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
+
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // console is where a command writes to. Its methods may be called from any
@@ -50,10 +53,26 @@ func (c *console) set(f outputFlags) {
 	c.json, c.quiet, c.verbose = f.JSON, f.Quiet, f.Verbose
 	if f.Verbose && !f.JSON {
 		c.log = slog.New(tint.NewTextHandler(lineWriter{c}, &tint.Options{
-			Level: slog.LevelDebug, TimeFormat: "15:04:05.000",
+			Level: slog.LevelDebug, TimeFormat: "15:04:05.000", ReplaceAttr: printableAttr,
 			NoColor: !c.terminal || os.Getenv("NO_COLOR") != "",
 		}))
 	}
+}
+
+// printableAttr makes an attribute of a log record fit for a terminal. The handler
+// makes the escape code of a terminal of what is spelled as one; spelled in
+// another way, nothing is made of it.
+func printableAttr(_ []string, a slog.Attr) slog.Attr {
+	text := ""
+	switch v := a.Value.Any().(type) {
+	case string:
+		text = v
+	case error:
+		text = v.Error()
+	default:
+		return a
+	}
+	return slog.String(a.Key, strings.ReplaceAll(printable.Text(text), `\x1b`, `\x1B`))
 }
 
 // said stands before what is said to people.
@@ -64,7 +83,7 @@ func (c *console) close(patience time.Duration) { c.stderr.close(patience) }
 // say tells people what goes on. It is not said with --quiet, nor with --json.
 func (c *console) say(format string, args ...any) {
 	if !c.quiet && !c.json {
-		c.write(said+format+"\n", args...)
+		c.write(said+format, args...)
 	}
 }
 
@@ -74,7 +93,7 @@ func (c *console) warn(format string, args ...any) {
 		c.emit(record{Event: eventWarning, Error: fmt.Sprintf(format, args...)})
 		return
 	}
-	c.write(said+format+"\n", args...)
+	c.write(said+format, args...)
 }
 
 // show says something on a line of the terminal that the next message
@@ -84,10 +103,10 @@ func (c *console) show(format string, args ...any) {
 		return
 	}
 	if !c.terminal {
-		c.write(said+format+"\n", args...)
+		c.write(said+format, args...)
 		return
 	}
-	text := fit(said+fmt.Sprintf(format, args...), c.width())
+	text := fit(printable.Text(said+fmt.Sprintf(format, args...)), c.width())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintf(c.stderr, "\r\x1b[K%s", text)
@@ -95,10 +114,11 @@ func (c *console) show(format string, args ...any) {
 }
 
 // clear takes away what show has left.
-func (c *console) clear() { c.write("") }
+func (c *console) clear() { _, _ = lineWriter{c}.Write(nil) }
 
+// write writes a line of text for people.
 func (c *console) write(format string, args ...any) {
-	_, _ = lineWriter{c}.Write(fmt.Appendf(nil, format, args...))
+	_, _ = lineWriter{c}.Write([]byte(printable.Text(fmt.Sprintf(format, args...)) + "\n"))
 }
 
 // lineWriter writes to standard error, over a line that show has left.
@@ -177,11 +197,17 @@ func (c *console) emit(r record) {
 	if r.Time == "" {
 		r.Time = time.Now().UTC().Format(timeFormat)
 	}
-	b, err := json.Marshal(r)
+	_ = writeJSON(lineWriter{c}, r) // a record of strings and numbers can always be written
+}
+
+// writeJSON writes an object of --json, and a line's end.
+func writeJSON(w io.Writer, object any) error {
+	b, err := json.Marshal(object)
 	if err != nil {
-		return // a record of strings and numbers can always be written
+		return err
 	}
-	c.write("%s\n", b)
+	_, err = w.Write(append(printable.JSON(b), '\n'))
+	return err
 }
 
 // timeFormat is RFC 3339 with milliseconds.

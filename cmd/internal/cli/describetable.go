@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
@@ -43,7 +43,7 @@ func (f *describeTableCmd) Run(c *console, rest operands) error {
 	}
 	findings := doctor.Table(d, a.url.Options, options.HeartbeatPeriod)
 	if f.JSON {
-		err = json.NewEncoder(c.stdout).Encode(tableJSONOf(d, findings))
+		err = writeJSON(c.stdout, tableJSONOf(d, findings))
 	} else {
 		_, err = fmt.Fprint(c.stdout, tableText(d, findings))
 	}
@@ -64,10 +64,10 @@ func tableText(d dynamostore.Description, findings []doctor.Finding) string {
 		if value == "" {
 			value = "none"
 		}
-		fmt.Fprintf(&b, "%-24s%s\n", name, value)
+		fmt.Fprintf(&b, "%-24s%s\n", name, printable.Text(value))
 		for _, f := range findings {
 			if f.Check == check && f.Level != doctor.OK {
-				fmt.Fprintf(&b, "  %s: %s; %s\n", f.Level, f.Finding, f.Advice)
+				fmt.Fprintf(&b, "  %s\n", printable.Text(fmt.Sprintf("%s: %s; %s", f.Level, f.Finding, f.Advice)))
 			}
 		}
 	}

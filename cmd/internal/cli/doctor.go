@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -95,12 +95,12 @@ func withDefaults(o tenure.Options) (tenure.Options, error) {
 
 func (f *doctorCmd) tell(c *console, finding doctor.Finding) error {
 	if f.JSON {
-		return json.NewEncoder(c.stdout).Encode(finding)
+		return writeJSON(c.stdout, finding)
 	}
 	text := fmt.Sprintf("%-4s  %s: %s", finding.Level, finding.Check, finding.Finding)
 	if finding.Advice != "" {
 		text += "; " + finding.Advice
 	}
-	_, err := fmt.Fprintln(c.stdout, text)
+	_, err := fmt.Fprintln(c.stdout, printable.Text(text))
 	return err
 }

@@ -90,7 +90,7 @@ func (c *console) fail(err error, hint string) int {
 	if status == statusUsage {
 		text += " (" + hint + ")"
 	}
-	c.write("tenure: %s\n", text)
+	c.write(said+"%s", text)
 	return status
 }
 

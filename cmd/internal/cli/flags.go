@@ -103,6 +103,26 @@ func check(o tenure.Options, names ...string) error {
 	return nil
 }
 
+// checkTaken is check for a name that is to be taken, for which there are stricter
+// rules than for one that is looked at.
+func checkTaken(o tenure.Options, name string) error {
+	if err := check(o, name); err != nil {
+		return err
+	}
+	client, err := tenure.New(memstore.New(), &o)
+	if err != nil {
+		return usage("%w", err)
+	}
+	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = client.TryAcquire(ctx, name, nil)
+	if named := (*tenure.Error)(nil); errors.As(err, &named) && !errors.Is(err, context.Canceled) {
+		return usage("%w", named.Err)
+	}
+	return nil
+}
+
 // location returns where the locks are, and says so if nobody else has.
 func (f *storeFlags) location(c *console, env func(string) string) (storeurl.Location, error) {
 	url := env("TENURE_STORE")

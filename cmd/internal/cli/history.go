@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // historyCmd is tenure history.
@@ -223,7 +223,7 @@ func tenureObject(t tenure.Tenure) tenureJSON {
 }
 
 func writeTenure(w io.Writer, object any) error {
-	if err := json.NewEncoder(w).Encode(object); err != nil {
+	if err := writeJSON(w, object); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil
@@ -263,7 +263,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at time.Time) err
 	default:
 		text = fmt.Sprintf("at %s it is not known who held %q: the history has a hole there, or begins later", clockText(at), h.Name)
 	}
-	if _, err := fmt.Fprintln(c.stdout, text); err != nil {
+	if _, err := fmt.Fprintln(c.stdout, printable.Text(text)); err != nil {
 		return errors.Join(errors.New("standard output"), err)
 	}
 	return nil

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -150,7 +149,7 @@ func (o *operator) done(r result, format string, args ...any) error {
 		return nil
 	}
 	r.Lock = o.lock
-	if err := json.NewEncoder(o.console.stdout).Encode(r); err != nil {
+	if err := writeJSON(o.console.stdout, r); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

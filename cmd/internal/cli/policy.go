@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
@@ -48,9 +49,11 @@ func (f *policyCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(c.stdout)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(leastPolicy(arn, f.ReadOnly)); err != nil {
+	text, err := json.MarshalIndent(leastPolicy(arn, f.ReadOnly), "", "  ")
+	if err != nil {
+		return err // a policy of strings can always be written
+	}
+	if _, err := c.stdout.Write(append(printable.JSON(text), '\n')); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

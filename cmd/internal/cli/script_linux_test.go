@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },
 		"worker": program(worker),
 		"keeper": program(keeper),
+		"deface": program(deface),
 	})
 }
 
@@ -54,6 +55,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("STORE", "sqlite:"+filepath.Join(env.WorkDir, "locks.db"))
 			env.Setenv("LONG", strings.Repeat("n", 10<<10))
 			env.Setenv("CONTROL", "a\nb")
+			env.Setenv("HIDDEN", "a\u200bb")
+			env.Setenv("HOSTILE", hostileKey)
 			return os.Mkdir(home, 0o755)
 		},
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -130,7 +129,7 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 	if !f.JSON {
 		return nil
 	}
-	if err := json.NewEncoder(c.stdout).Encode(r); err != nil {
+	if err := writeJSON(c.stdout, r); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

@@ -5,12 +5,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // print writes the group once.
@@ -18,7 +19,7 @@ func (f *shardCmd) print(c *console, v groupView) error {
 	var err error
 	switch {
 	case f.JSON:
-		err = json.NewEncoder(c.stdout).Encode(v.object(f.Partitions))
+		err = writeJSON(c.stdout, v.object(f.Partitions))
 	case len(v.Partitions) == 0:
 		c.say("no worker has been in %q yet", f.Group)
 	default:
@@ -66,7 +67,7 @@ func (g *groupChanges) draw(v groupView, trouble error) error {
 		}
 		g.object = o
 		o.Time = instant(now)
-		return json.NewEncoder(g.to).Encode(o)
+		return writeJSON(g.to, o)
 	}
 	text := fmt.Sprintf("%s: %s, %s, epoch %d, %s; %s", v.Group, partitionCount(len(v.Partitions)), workerCount(len(v.members)), v.Epoch, v.coordinator(), v.summary())
 	if len(v.Partitions) == 0 {
@@ -99,7 +100,7 @@ func (g *groupChanges) line(now time.Time, last *string, text string) error {
 		return nil
 	}
 	*last = text
-	_, err := fmt.Fprintln(g.to, now.Format(time.TimeOnly), text)
+	_, err := fmt.Fprintln(g.to, now.Format(time.TimeOnly), printable.Text(text))
 	return err
 }
 

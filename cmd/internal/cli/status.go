@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -301,7 +300,7 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 	if r.err != nil {
 		o.Error = reasonText(r.err)
 	}
-	return json.NewEncoder(w).Encode(o)
+	return writeJSON(w, o)
 }
 
 func instant(t time.Time) string {

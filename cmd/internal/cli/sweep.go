@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -87,7 +86,7 @@ func (f *sweepCmd) tell(c *console, r swept, took time.Duration) error {
 		c.say("cleared %s, in %v", what, round(took))
 		return nil
 	}
-	if err := json.NewEncoder(c.stdout).Encode(r); err != nil {
+	if err := writeJSON(c.stdout, r); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // style says how a table looks.
@@ -51,16 +53,19 @@ func table(rows []row, s style) string {
 	return b.String()
 }
 
-// columns lays cells out as lines of text.
+// columns lays cells out as lines of text that can be printed.
 func columns(cells [][]string) []string {
+	shown := make([][]string, len(cells))
 	widths := make([]int, len(cells[0]))
-	for _, line := range cells {
+	for n, line := range cells {
 		for i, cell := range line {
+			cell = printable.Cell(cell)
+			shown[n] = append(shown[n], cell)
 			widths[i] = max(widths[i], runewidth.StringWidth(cell))
 		}
 	}
 	lines := make([]string, 0, len(cells))
-	for _, line := range cells {
+	for _, line := range shown {
 		var text strings.Builder
 		for i, cell := range line {
 			if i > 0 {
@@ -136,6 +141,7 @@ type sheet struct {
 }
 
 func (s *sheet) line(colour, text string) {
+	text = printable.Text(text)
 	if s.width > 0 {
 		text = fit(text, s.width)
 	}

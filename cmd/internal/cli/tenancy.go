@@ -58,7 +58,7 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := check(options, j.Name); err != nil {
+	if err := checkTaken(options, j.Name); err != nil {
 		return nil, err
 	}
 	t := &tenancy{

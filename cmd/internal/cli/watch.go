@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // watched is something to look at again and again.
@@ -153,7 +154,7 @@ func (v *changes) line(r row, now time.Time) error {
 	if r.err != nil {
 		words = append(words, "("+reasonText(r.err)+")")
 	}
-	_, err := fmt.Fprintln(v.to, strings.Join(words, " "))
+	_, err := fmt.Fprintln(v.to, printable.Text(strings.Join(words, " ")))
 	return err
 }
 
@@ -182,7 +183,7 @@ func (s *screen) draw(all func(style) string, trouble error) error {
 	heading := fmt.Sprintf("%s  %s  every %v  Ctrl-C ends it", s.command, time.Now().Format(time.TimeOnly), s.refresh)
 	out := []string{fit(heading, width), ""}
 	if trouble != nil {
-		out = append(out, fit("the store gives no answer: "+oneLine(trouble), width), "")
+		out = append(out, fit(printable.Text("the store gives no answer: "+oneLine(trouble)), width), "")
 	}
 	out = append(out, strings.Split(strings.TrimSuffix(all(st), "\n"), "\n")...)
 	if hidden := len(out) - (height - 1); hidden > 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
@@ -35,12 +36,13 @@ func (t tenureSeen) ended() string {
 func table(history []tenure.Tenure, seen []tenureSeen, begin time.Time) []string {
 	const row = "  %5s  %-24s %8s %8s   %s"
 	owner := func(h tenure.Tenure) string {
+		name := printable.Cell(h.Owner)
 		for _, t := range seen {
 			if t.Token == h.Token {
-				return fmt.Sprintf("%s (pid %d)", h.Owner, t.PID)
+				return fmt.Sprintf("%s (pid %d)", name, t.PID)
 			}
 		}
-		return h.Owner
+		return name
 	}
 	lines := []string{"", "The history of the lock:", fmt.Sprintf(row, "TOKEN", "OWNER", "FROM", "TO", "ENDED")}
 	for _, t := range slices.Backward(history) {
@@ -48,9 +50,9 @@ func table(history []tenure.Tenure, seen []tenureSeen, begin time.Time) []string
 		if !t.Until.IsZero() {
 			to = inSeconds(t.Until.Sub(begin))
 		}
-		lines = append(lines, fmt.Sprintf(row, fmt.Sprint(t.Token), owner(t), inSeconds(t.Since.Sub(begin)), to, ended))
+		lines = append(lines, fmt.Sprintf(row, fmt.Sprint(t.Token), owner(t), inSeconds(t.Since.Sub(begin)), to, printable.Text(ended)))
 		if t.Request != nil {
-			lines = append(lines, fmt.Sprintf("         asked by %s: %s", t.Request.By, t.Request.Reason))
+			lines = append(lines, "         "+printable.Text(fmt.Sprintf("asked by %s: %s", t.Request.By, t.Request.Reason)))
 		}
 	}
 	return lines

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// hostile is what another client, or somebody with an editor, may have written
+// for an owner: codes that colour, name and clear a terminal, lines that look as
+// if they were ours, text that runs backwards, what cannot be seen, and bytes that
+// are no text.
+const hostile = "\x1b[31mPWN\x1b]0;title\a\x1b[2J\nfake  held  root\rover\u202eback\u2028\u2029\u200b\ufeff\u009b31m\xff\xfe"
+
+// hostileKey is the part of it that a name on the command line may have.
+var hostileKey = strings.Trim(hostile, "\xff\xfe")
+
+// deface writes hostile text wherever the records of the store have the word
+// EVIL, in a key as well:
+//
+//	deface [-lease DURATION]
+//
+// With a lease, a record that is held gets that, so that it runs out soon.
+func deface() error {
+	lease := flag.Duration("lease", 0, "")
+	flag.Parse()
+	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
+	if err != nil {
+		return err
+	}
+	store, err := at.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }()
+	ctx := context.Background()
+	var all []driver.Record
+	for cursor := ""; ; {
+		page, err := store.List(ctx, "", cursor)
+		if err != nil {
+			return err
+		}
+		all = append(all, page.Records...)
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+	}
+	n := 0
+	for _, old := range all {
+		rec := old
+		for _, field := range []*string{&rec.Owner, &rec.Host, &rec.Label} {
+			*field = strings.ReplaceAll(*field, "EVIL", hostile)
+		}
+		inJSON, err := json.Marshal(hostile)
+		if err != nil {
+			return err
+		}
+		rec.Data = bytes.ReplaceAll(rec.Data, []byte("EVIL"), inJSON[1:len(inJSON)-1])
+		rec.Requests = nil
+		for _, q := range old.Requests {
+			rec.Requests = append(rec.Requests, *defaced(&q))
+		}
+		rec.Asked = defaced(rec.Asked)
+		if rec.Prev != nil {
+			prev := *rec.Prev
+			prev.Asked = defaced(prev.Asked)
+			prev.Owner, prev.Host, prev.Label = hostileKey, hostileKey, hostileKey
+			rec.Prev = &prev
+		}
+		if *lease > 0 && rec.State == driver.Held {
+			rec.Lease = *lease
+		}
+		rec.Version = rand.Text()
+		if rec.Key = strings.ReplaceAll(rec.Key, "EVIL", hostileKey); rec.Key != old.Key || rec.State == driver.Past {
+			if err := store.Delete(ctx, old); err != nil {
+				return fmt.Errorf("delete %q: %w", old.Key, err)
+			}
+			_, _, err = store.Claim(ctx, rec)
+		} else {
+			_, err = store.Swap(ctx, old, rec)
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", rec.Key, err)
+		}
+		n++
+	}
+	if n == 0 {
+		return errors.New("there is nothing to deface")
+	}
+	return nil
+}
+
+func defaced(q *driver.Request) *driver.Request {
+	if q == nil {
+		return nil
+	}
+	other := *q
+	other.By, other.Reason, other.At = hostileKey, hostileKey, time.Now()
+	if other.To != "" {
+		other.To = hostileKey
+	}
+	return &other
+}
