@@ -270,6 +270,48 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// A holder steps down of its own accord: the lock is free when its work has
+// returned, for whoever waits, and the record says why.
+func TestHolderStepsDown(t *testing.T) {
+	for _, under := range []string{"its own lease", "a session"} {
+		t.Run("under "+under, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				var l *tenure.Lease
+				if under == "a session" {
+					l = a.mustTake(a.mustOpen(nil), "x")
+				} else {
+					l = a.mustAcquire("x", nil)
+				}
+				if err := l.StepDown(""); err == nil {
+					t.Error("no reason is taken for one")
+				}
+				if err := l.StepDown("a leaves"); err != nil {
+					t.Fatal(err)
+				}
+				var stepped *tenure.StepDownError
+				if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "" || stepped.Reason != "a leaves" {
+					t.Errorf("cause %v", cause)
+				}
+				if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) || l.Check() != nil {
+					t.Errorf("while it drains: %v, %v", err, l.Check())
+				}
+				a.mustRelease(l)
+				got, err := b.TryAcquire(t.Context(), "x", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.By != "a" || p.Request.Reason != "a leaves" {
+					t.Errorf("previous %+v", p)
+				}
+				b.mustRelease(got)
+				want(t, l.StepDown("again"), tenure.ErrReleased)
+			})
+		})
+	}
+}
+
 // What is not handed over: to nobody, to oneself, without a reason, or when the
 // lease is over.
 func TestHandOverRefuses(t *testing.T) {

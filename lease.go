@@ -239,10 +239,31 @@ func (l *Lease) HandOver(to, reason string) error {
 		err = refused("%q holds it already, under token %d", to, l.token)
 	}
 	if err == nil {
-		err = l.checkEnd()
+		err = l.makeWay(to, reason)
 	}
 	if err != nil {
 		return wrap("hand over", l.key, err)
+	}
+	return nil
+}
+
+// StepDown ends the lease as if somebody had asked its holder to step down: see
+// [Client.StepDown]. It is as HandOver, but Release leaves the lock free for
+// whoever takes it first. The reason lands in the record; it must not be empty.
+func (l *Lease) StepDown(reason string) error {
+	err := checkReason(reason)
+	if err == nil {
+		err = l.makeWay("", reason)
+	}
+	if err != nil {
+		return wrap("step down", l.key, err)
+	}
+	return nil
+}
+
+func (l *Lease) makeWay(to, reason string) error {
+	if err := l.checkEnd(); err != nil {
+		return err
 	}
 	q := driver.Request{By: l.Owner(), To: to, Reason: reason, At: time.Now()}
 	l.do(func(now time.Duration) protocol.Action { return l.h.HandOver(now, q) })

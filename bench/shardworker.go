@@ -213,7 +213,7 @@ func (w *shardWorker) work(ctx context.Context) error {
 func (w *shardWorker) event(e shard.Event) {
 	switch e.Kind {
 	case shard.EventMemberDead:
-		w.say(note{Kind: notedClosed, At: wire.Monotonic(), Text: e.From})
+		w.say(note{Kind: notedClosed, At: wire.Monotonic(), Text: e.Peer})
 	case shard.EventLost:
 		w.say(note{Kind: notedLost, At: wire.Monotonic(), Text: fmt.Sprint(e.Err)})
 	case shard.EventMovedIn:

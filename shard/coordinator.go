@@ -29,8 +29,9 @@ type coordinator struct {
 	roll    roll
 	office  office
 	spec    spec
-	waiting []member // who was not on the roll at the last look
-	waited  int      // looks
+	waiting []member  // who was not on the roll at the last look
+	waited  int       // looks
+	changed time.Time // when it wrote the roll
 
 	closed sync.Map // the ids of sessions that have ended for good
 }
@@ -53,7 +54,7 @@ func (c *coordinator) run() {
 		if looked != nil {
 			close(looked)
 		}
-		timer := time.NewTimer(w.jittered())
+		timer := time.NewTimer(c.pause())
 		select {
 		case looked = <-c.looks:
 		case <-timer.C:
@@ -65,6 +66,14 @@ func (c *coordinator) run() {
 	}
 	unhook()
 	c.end(err)
+}
+
+// pause returns how long it waits until it looks again.
+func (c *coordinator) pause() time.Duration {
+	if c.w.isLeaving() && time.Since(c.changed) < hurries*c.w.period {
+		return c.w.jittered() / hurrying
+	}
+	return c.w.jittered()
 }
 
 // begin takes the roll, and reads where the coordinator before has left it.
@@ -113,7 +122,7 @@ func (c *coordinator) read() error {
 	if err != nil {
 		return err
 	}
-	c.roll, c.spec, c.office = r, s, parseOffice(st.Data)
+	c.roll, c.spec, c.office, c.changed = r, s, parseOffice(st.Data), time.Now()
 	if c.office.Epoch == r.Epoch {
 		return nil
 	}
@@ -154,22 +163,19 @@ var errResigned = errors.New("resigned")
 
 // resign ends the term of this worker as coordinator, if it is, and waits until
 // another one can begin.
-func (w *worker) resign(before func(*coordinator)) {
+func (w *worker) resign() {
 	w.mu.Lock()
 	c := w.coordinator
 	w.mu.Unlock()
 	if c == nil {
 		return
 	}
-	if before != nil {
-		before(c)
-	}
 	c.stop(errResigned)
 	<-c.ended
 }
 
-// last has one more look made, and waits for it.
-func (c *coordinator) last() {
+// lookNow has a look made, and waits for it.
+func (c *coordinator) lookNow() {
 	looked := make(chan struct{})
 	select {
 	case c.looks <- looked:
@@ -235,11 +241,7 @@ func (c *coordinator) member(place int, st tenure.Status, err error, freed bool)
 	if !ok {
 		return member{}, false // somebody's own lock
 	}
-	owner := st.Owner
-	if len(owner) > maxOwnerShown {
-		owner = string([]rune(owner)[:maxOwnerShown/4])
-	}
-	return member{Place: place, Session: st.Session, Owner: owner, Weight: p.Weight, Zone: p.Zone, Max: p.Max, Leaving: p.Leaving, Awaits: p.Awaits}, true
+	return member{Place: place, Session: st.Session, Owner: shownOwner(st.Owner), Weight: p.Weight, Zone: p.Zone, Max: p.Max, Leaving: p.Leaving, Awaits: p.Awaits}, true
 }
 
 // freeAtOnce is how many dead workers' sessions are closed at a time.
@@ -279,7 +281,7 @@ func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
 			freed[place] = true
 			mu.Unlock()
 			if st.Session != "" {
-				w.events.emit(Event{Kind: EventMemberDead, From: st.Owner, Place: place})
+				w.events.emit(Event{Kind: EventMemberDead, Peer: st.Owner, Place: place})
 			}
 			if err := l.Release(context.WithoutCancel(c.ctx)); err != nil {
 				w.trouble(err)
@@ -372,7 +374,7 @@ func (c *coordinator) publish(next roll) error {
 	if err := c.lease.SetData(c.ctx, next.bytes()); err != nil {
 		return err
 	}
-	c.roll = next
+	c.roll, c.changed = next, time.Now()
 	o := office{Epoch: next.Epoch, Places: c.office.Places}
 	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
 		return err

@@ -36,7 +36,15 @@
 // for [Options.Budget] partitions at a time. One that leaves is not asked, but by
 // those that prepare, or have a [Options.Max]: when the others have seen that it
 // leaves, it hands over to each of them as many at a time as that one would ask
-// for, for [Options.LeaveTimeout] at most.
+// for, for [Options.LeaveTimeout] at most. Each such partition is free when its
+// handler has returned, and its next owner, which waits for it, takes it.
+//
+// Workers that leave learn of each other from the roll. So a group of which all
+// workers are stopped at once does not wait for itself: all have gone within a
+// refresh period, and the time that the slowest handler takes, however many they
+// are. Nothing is kept for any of them; those that come back find all free. For
+// one that was killed at the same moment the others may wait until its lease has run
+// out.
 //
 // All workers go by the same plan, made from the same roll: who is in the group,
 // in which place, with which weight. It is balanced by the weights, and moves

@@ -19,13 +19,13 @@ var (
 	ErrNotRunning = errors.New("the group is not running")
 
 	// ErrLeftEarly is matched by the error of [Group.Run] when the worker left
-	// before all of its partitions had been handed over: in
-	// [Options.LeaveTimeout] not all of them were asked for. They are free, and
-	// others find them. See [LeftEarlyError].
+	// before all of its partitions had been handed over, though others stay: they have
+	// no room for them, or did not come for them in [Options.LeaveTimeout]. They are
+	// free, and others find them. See [LeftEarlyError].
 	ErrLeftEarly = errors.New("left before all partitions were handed over")
 )
 
-// LeftEarlyError tells how many partitions nobody had asked for. It matches
+// LeftEarlyError tells how many partitions nobody had taken. It matches
 // [ErrLeftEarly].
 type LeftEarlyError struct{ Partitions int }
 

@@ -28,15 +28,16 @@ const (
 	// partitions it gives to this worker.
 	EventPlan EventKind = "plan"
 	// EventUnassigned: by a new plan, Count partitions have no worker, because
-	// all are full. A plan in which that ends tells it with Count 0.
+	// all are full, or because none is left that is to have any: all leave. A plan in
+	// which that ends tells it with Count 0.
 	EventUnassigned EventKind = "unassigned"
 	// EventAssigned: this worker has claimed a partition that nobody had.
 	EventAssigned EventKind = "assigned"
-	// EventMovedIn: this worker has a partition that it has asked From for, or that
-	// From has handed over. Took is how long that took from the first request, or
+	// EventMovedIn: this worker has a partition that it has asked Peer for, or that
+	// Peer has handed over. Took is how long that took from the first request, or
 	// from when it began to wait.
 	EventMovedIn EventKind = "moved_in"
-	// EventMovedOut: this worker has handed a partition over, to From.
+	// EventMovedOut: this worker has handed a partition over, to Peer.
 	EventMovedOut EventKind = "moved_out"
 	// EventAdopted: this worker has claimed a partition that another one was to
 	// have, and that nobody had for two leases.
@@ -50,7 +51,8 @@ const (
 	// EventHandlerEnded: the handler of a partition returned before it had to,
 	// with Err or nil. It is run again after Took.
 	EventHandlerEnded EventKind = "handler_ended"
-	// EventMoveFailed: a move has not come to be (Err). It is tried again.
+	// EventMoveFailed: a partition that Peer has has not come (Err). It is tried
+	// again.
 	EventMoveFailed EventKind = "move_failed"
 	// EventCoordinator: this worker is the coordinator of the group from now on.
 	EventCoordinator EventKind = "coordinator"
@@ -58,7 +60,7 @@ const (
 	// did not mean to.
 	EventResigned EventKind = "resigned"
 	// EventMemberDead: the coordinator has closed the session of a dead worker,
-	// so that its partitions can be claimed. From is its owner name.
+	// so that its partitions can be claimed. Peer is its owner name.
 	EventMemberDead EventKind = "member_dead"
 	// EventError: something did not work, and is tried again (Err).
 	EventError EventKind = "error"
@@ -71,7 +73,7 @@ type Event struct {
 	Time      time.Time // wall clock, for people
 	Partition string
 	Token     uint64
-	From      string // an owner name
+	Peer      string // the owner name of the other worker
 	Place     int
 	Epoch     uint64
 	Count     int

@@ -244,7 +244,7 @@ type Stats struct {
 	// Members is how many workers the plan gives partitions to.
 	Members int
 	// Partitions is how many the group has, and Unassigned how many of them the
-	// plan gives to nobody, because all are full.
+	// plan gives to nobody, because all are full, or all leave.
 	Partitions, Unassigned int
 	// Planned is how many partitions the worker is to have, Held how many it
 	// has, those included that stop, and Surplus how many it has that others are

@@ -255,8 +255,8 @@ func TestLeaveToThoseWhoAsk(t *testing.T) {
 					t.Errorf("partition %s had nobody for %v", id, gap)
 				}
 				for _, w := range a.of(shard.EventMovedOut) {
-					if w.From != "b" && w.From != "c" {
-						t.Errorf("moved out to %q", w.From)
+					if w.Peer != "b" && w.Peer != "c" {
+						t.Errorf("moved out to %q", w.Peer)
 					}
 				}
 			})

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
 // departure is how a worker leaves.
 type departure struct {
 	until  time.Time // when it goes, whoever has not come
 	marked time.Time // when its place has said so
+	hurry  time.Time // until then it looks often
 	deal   time.Time // when partitions are handed over next; zero until the roll says so
 
 	again   time.Time  // when others are due
@@ -20,9 +23,18 @@ type departure struct {
 	portion int
 }
 
+// Where many leave at once, each must learn soon that the others do: from the roll,
+// so from the coordinator, which may be one of them, or from one that takes its
+// place. So all of these look often, for some looks after something has changed.
+const (
+	hurries  = 4 // looks
+	hurrying = 4 // times as often
+)
+
 // leaveStep does what is next for a worker that is to leave, and returns true
 // when it can go. Until then its partitions are worked on. It hands them over to
-// those who are to have them next by the plan, or is asked for them.
+// those who are to have them next by the plan, or is asked for them. When nobody
+// else is to have any it goes at once.
 func (w *worker) leaveStep() bool {
 	if w.departure == nil {
 		timeout := w.g.options.LeaveTimeout
@@ -44,12 +56,29 @@ func (w *worker) leaveStep() bool {
 	if w.departure.marked.IsZero() {
 		w.mark()
 	}
+	if !w.heirs() {
+		return true
+	}
 	if w.departure.marked.IsZero() {
 		return false
 	}
-	rolled := w.rolledOff()
+	if w.rolledOff() && w.stranded() {
+		return true
+	}
 	w.deal()
-	return rolled && !w.heirs()
+	return false
+}
+
+// stranded says that nobody has room for what this worker still has.
+func (w *worker) stranded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.held {
+		if owner, ok := w.view.owner(id); !ok || owner != plan.None {
+			return false
+		}
+	}
+	return len(w.moves)+w.claimers == 0
 }
 
 // handover is a partition that a worker which leaves is to hand over.
@@ -69,6 +98,7 @@ func (w *worker) deal() {
 	if d.deal.IsZero() || now.Before(d.deal) {
 		return
 	}
+	w.recallWaits()
 	if !now.Before(d.again) {
 		d.queue, d.again = w.handovers(), now.Add(w.period)
 		d.portion = (len(d.queue) + portions - 1) / portions
@@ -108,8 +138,11 @@ func (w *worker) handovers() []handover {
 	})
 }
 
-// handOver has the handler of a partition stop, and the lock kept for the next
-// owner, unless the plan has changed or something else has ended its work.
+// handOver has the handler of a partition stop, and the lock free then, for the next
+// owner, which waits for it; unless the plan has changed or something else has ended
+// its work. The lock is not kept for the next owner: that one may leave as well, by
+// the time at which the handler has returned, and whoever is to have the partition
+// then would have to wait. Nobody else takes it meanwhile.
 func (w *worker) handOver(h handover) {
 	w.mu.Lock()
 	place, ok := w.view.owner(h.p.id)
@@ -119,14 +152,16 @@ func (w *worker) handOver(h handover) {
 	if !planned || h.p.stopping.Swap(true) {
 		return
 	}
+	h.p.setHeir(h.to.Owner)
 	reason := fmt.Sprintf("%q leaves; planned for %q in epoch %d", w.client.Options().Owner, h.to.Owner, epoch)
-	if err := h.p.lease.HandOver(h.to.Owner, reason); err != nil {
+	if err := h.p.lease.StepDown(reason); err != nil {
 		w.trouble(err)
 	}
 }
 
 // mark tells the others that this worker leaves. If it is the coordinator, it
-// writes that into the roll, and makes way for another one.
+// writes that into the roll. It stays the coordinator until it goes: others may
+// leave as well, and are to learn of each other.
 func (w *worker) mark() {
 	ctx, stop := w.bounded(w.client.Options().LeaseDuration)
 	defer stop()
@@ -135,7 +170,30 @@ func (w *worker) mark() {
 		return
 	}
 	w.departure.marked = time.Now()
-	w.resign((*coordinator).last)
+	w.hurryOn()
+	w.mu.Lock()
+	c := w.coordinator
+	w.mu.Unlock()
+	w.due = time.Now().Add(w.pause())
+	if c != nil {
+		c.lookNow()
+		w.due = time.Time{} // what it has written
+	}
+}
+
+// hurryOn has a worker that leaves look often from now on, for a while.
+func (w *worker) hurryOn() {
+	if d := w.departure; d != nil {
+		d.hurry = time.Now().Add(hurries * w.period)
+	}
+}
+
+// pause returns how long the worker waits until it looks at the group again.
+func (w *worker) pause() time.Duration {
+	if d := w.departure; d != nil && time.Now().Before(d.hurry) {
+		return w.jittered() / hurrying
+	}
+	return w.jittered()
 }
 
 // rolledOff says that the roll shows that this worker leaves, or that nobody has

@@ -24,7 +24,7 @@ type move struct {
 	begun  time.Time
 	waits  bool
 	asked  bool
-	cancel context.CancelFunc // of what comes before that
+	cancel context.CancelFunc // of what comes before that, and of waiting
 }
 
 // requestsOfSession is how many requests to one session the workers of a group
@@ -94,7 +94,19 @@ func (w *worker) begins(m *move) {
 // it. The caller holds mu.
 func (w *worker) recallMoves() {
 	for id, m := range w.moves {
-		if !m.asked && m.cancel != nil && !w.mayHave(id) {
+		if !m.waits && !m.asked && m.cancel != nil && !w.mayHave(id) {
+			m.cancel()
+		}
+	}
+}
+
+// recallWaits ends the waiting for partitions of others that leave: they know by now
+// that this worker does too.
+func (w *worker) recallWaits() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.moves {
+		if m.waits && m.cancel != nil {
 			m.cancel()
 		}
 	}
@@ -110,10 +122,10 @@ func (w *worker) carryOut(m *move) {
 	index, _ := w.view.find(m.id)
 	w.mu.Unlock()
 	if err == nil {
-		w.begin(m.id, index, l, Event{Kind: EventMovedIn, From: m.from.owner, Took: time.Since(m.begun)})
+		w.begin(m.id, index, l, Event{Kind: EventMovedIn, Peer: m.from.owner, Took: time.Since(m.begun)})
 	} else if w.ctx.Err() == nil && !errors.Is(err, errRecalled) && !errors.Is(err, errNotHandedOver) {
 		w.again(m.id, w.jittered())
-		w.events.emit(Event{Kind: EventMoveFailed, Partition: m.id, From: m.from.owner, Took: time.Since(m.begun), Err: err})
+		w.events.emit(Event{Kind: EventMoveFailed, Partition: m.id, Peer: m.from.owner, Took: time.Since(m.begun), Err: err})
 	}
 	w.mu.Lock()
 	delete(w.moves, m.id)
@@ -133,6 +145,9 @@ const patience = 8
 func (w *worker) await(m *move) (*tenure.Lease, error) {
 	ctx, stop := w.bounded(patience * w.period)
 	defer stop()
+	w.mu.Lock()
+	m.cancel = stop
+	w.mu.Unlock()
 	l, err := w.session.Acquire(ctx, LockName(w.g.name, m.id), nil)
 	if err != nil && w.ctx.Err() == nil && ctx.Err() != nil {
 		w.mu.Lock()
@@ -171,6 +186,86 @@ func (w *worker) ask(m *move) (*tenure.Lease, error) {
 		return nil, err
 	}
 	return w.session.TryAcquire(ctx, name, nil)
+}
+
+// takeReserved takes what is kept for this worker because it has asked for it, so
+// that it is free with the session: the worker goes, and does not come for it.
+func (w *worker) takeReserved() {
+	w.mu.Lock()
+	var asked []string
+	for id, m := range w.moves {
+		if m.asked {
+			asked = append(asked, id)
+		}
+	}
+	w.mu.Unlock()
+	if len(asked) == 0 {
+		return
+	}
+	ctx, stop := w.bounded(w.client.Options().LeaseDuration)
+	defer stop()
+	for i, st := range w.statuses(asked) {
+		if st.err != nil || st.State != tenure.StateReserved || st.ReservedFor != w.client.Options().Owner {
+			continue
+		}
+		// Unless what has asked for it takes it at this moment, or it cannot be taken:
+		// then it is kept for a while yet.
+		if l, err := w.session.TryAcquire(ctx, LockName(w.g.name, asked[i]), nil); err == nil {
+			w.giveBack(l)
+		}
+	}
+}
+
+// giveBack releases a lock when its context ends: the session is closed when all
+// under it is released.
+func (w *worker) giveBack(l *tenure.Lease) {
+	w.jobs.Go(func() {
+		<-l.Context().Done()
+		_ = l.Release(w.values) // it is free with the session
+	})
+}
+
+// leavesToo says that who is to have a partition next is leaving, as its place says,
+// or has left.
+func (w *worker) leavesToo(owner string) bool {
+	w.mu.Lock()
+	i := slices.IndexFunc(w.view.roll.Members, func(m member) bool { return !m.vacant() && m.Owner == shownOwner(owner) })
+	if i < 0 {
+		w.mu.Unlock()
+		return true
+	}
+	m := w.view.roll.Members[i]
+	w.mu.Unlock()
+	if m.Leaving {
+		return true
+	}
+	st, err := w.client.Status(w.ctx, MemberName(w.g.name, m.Place))
+	if err != nil {
+		return false
+	}
+	p, ok := parseProfile(st.Data)
+	return !st.Held || st.Session != m.Session || ok && p.Leaving
+}
+
+// holdBack keeps a partition that was asked for, and whose handler has returned,
+// while who has asked leaves, as this worker does: if all do, the partition is free
+// when they have gone, and not kept for one of them. If others stay, who has asked
+// takes it, to hand it over in turn.
+func (w *worker) holdBack(to string) {
+	for end := time.Now().Add(w.period); w.ctx.Err() == nil && time.Now().Before(end); {
+		if !w.isLeaving() || !w.leavesToo(to) {
+			return
+		}
+		timer := time.NewTimer(w.jittered() / hurrying)
+		select {
+		case <-timer.C:
+		case <-w.ctx.Done():
+		}
+		timer.Stop()
+	}
+	if w.ctx.Err() != nil {
+		<-w.session.Context().Done() // it is closed next
+	}
 }
 
 // prepare calls the user's Prepare, which a new plan can end.

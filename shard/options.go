@@ -70,8 +70,9 @@ type Options struct {
 	Prepare func(ctx context.Context, id string) error
 
 	// LeaveTimeout is how long a worker that leaves takes to hand its partitions
-	// over. What is left then is freed at once. If zero, it is eight
-	// leases; negative means that it does not wait.
+	// over. What is left then is freed at once, and so is what nobody is to have, as
+	// soon as the plan says so: all others leave as well, or are full. If zero, it is
+	// eight leases; negative means that it does not wait.
 	LeaveTimeout time.Duration
 
 	// Plans, if not nil, lets workers of the same process share their plans. It

@@ -29,6 +29,7 @@ type Partition struct {
 
 	mu   sync.Mutex
 	last []byte
+	heir string // to whom a worker that leaves hands it over
 
 	stopping atomic.Bool             // its context has ended, or it is to be released
 	stop     context.CancelCauseFunc // of the contexts of its handlers
@@ -82,6 +83,18 @@ func (p *Partition) Checkpoint(ctx context.Context, data []byte) error {
 	defer p.mu.Unlock()
 	p.last = data
 	return nil
+}
+
+func (p *Partition) setHeir(owner string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heir = owner
+}
+
+func (p *Partition) getHeir() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heir
 }
 
 // What ends a handler beside the lease.
@@ -196,15 +209,18 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 		cause = err
 	}
 	ended := context.Cause(p.lease.Context()) // before the release
-	_ = p.lease.Release(w.values)             // it runs out with the session
+	var asked *tenure.StepDownError
+	if errors.As(ended, &asked) && asked.To != "" {
+		w.holdBack(asked.To)
+	}
+	_ = p.lease.Release(w.values) // it runs out with the session
 	now := time.Now()
 	w.mu.Lock()
 	delete(w.held, p.id)
 	if givesUp {
 		w.cooling[p.id] = now.Add(keepAway * w.client.Options().LeaseDuration)
 	}
-	var asked *tenure.StepDownError
-	if errors.As(ended, &asked) {
+	if asked != nil {
 		// Who has asked may go by a newer plan: it is not asked back before that
 		// can have come here.
 		w.known[p.id] = sighting{until: now.Add(2 * w.period)}
@@ -213,7 +229,7 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	ev := Event{Kind: EventDropped, Partition: p.id, Token: p.Token(), Place: w.seatPlace(), Err: cause}
 	switch {
 	case asked != nil:
-		ev.Kind, ev.From, ev.Err = EventMovedOut, cmp.Or(asked.To, asked.By), nil
+		ev.Kind, ev.Peer, ev.Err = EventMovedOut, cmp.Or(p.getHeir(), asked.To, asked.By), nil
 	case errors.Is(ended, tenure.ErrLost) && w.session.Check() == nil:
 		ev.Kind = EventRevoked
 	case ended != nil:

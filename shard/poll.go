@@ -22,17 +22,17 @@ func (w *worker) poll() {
 	}
 	o := parseOffice(st.Data)
 	w.lead = st.Session
-	if st.Held || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
-		w.silent = time.Time{}
-		w.standBy()
-	} else {
-		w.stand(st)
-	}
 	w.mu.Lock()
 	v := w.view
 	w.mu.Unlock()
 	if o.Epoch != v.roll.Epoch && o.Epoch > 0 {
 		w.readRoll(v)
+	}
+	if st.Held || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
+		w.silent = time.Time{}
+		w.standBy()
+	} else {
+		w.stand(st, v.active == 0)
 	}
 }
 
@@ -68,6 +68,7 @@ func (w *worker) adopt(v *view) {
 	w.view = v
 	if w.leaving {
 		w.poke() // what is next goes by the roll
+		w.hurryOn()
 	}
 	w.recallMoves()
 	for lock, k := range w.known {
@@ -120,10 +121,7 @@ func (w *worker) join() {
 			w.mu.Lock()
 			w.seat, w.place = l, place
 			w.mu.Unlock()
-			w.jobs.Go(func() { // the session is closed when all under it is released
-				<-l.Context().Done()
-				_ = l.Release(w.values)
-			})
+			w.giveBack(l)
 			return
 		}
 		if !errors.Is(err, tenure.ErrHeld) {
@@ -169,17 +167,21 @@ func (w *worker) rank(lead string) (int, bool) {
 const standOffs = 2
 
 // stand makes this worker the coordinator, if nobody else comes before it. The
-// first in the roll stands at once: it knows the others' sessions already.
-func (w *worker) stand(st tenure.Status) {
+// first in the roll stands at once: it knows the others' sessions already. So does
+// one that knew of nobody, and one that leaves: if the others leave as well, nobody
+// stands who does not, and all wait for a roll that says so.
+func (w *worker) stand(st tenure.Status, alone bool) {
 	now := time.Now()
 	if w.silent.IsZero() {
 		w.silent = now
 	}
 	w.mu.Lock()
-	busy, alone := w.coordinator != nil || w.leaving || now.Before(w.standOff), w.view.active == 0
+	busy, leaving := w.coordinator != nil || now.Before(w.standOff), w.leaving
 	w.mu.Unlock()
-	if rank, in := w.rank(st.Session); busy ||
-		!alone && (rank > 0 || !in) && now.Sub(w.silent) < standOffs*w.period {
+	if busy || leaving && !w.heirs() {
+		return
+	}
+	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < standOffs*w.period {
 		return
 	}
 	l, err := w.session.TryAcquire(w.ctx, LeadName(w.g.name), nil)

@@ -72,6 +72,14 @@ const rollFormat = 1
 // maxOwnerShown is how much of an owner name the roll has room for.
 const maxOwnerShown = 64
 
+// shownOwner returns an owner name as the roll has it.
+func shownOwner(owner string) string {
+	if len(owner) > maxOwnerShown {
+		return string([]rune(owner)[:maxOwnerShown/4])
+	}
+	return owner
+}
+
 func (r roll) bytes() []byte {
 	data := mustMarshal(r)
 	if len(data) <= maxDataLen {

@@ -48,6 +48,7 @@ type stage struct {
 	gaps    map[string]time.Duration // the longest one of each partition
 	begun   map[string]int           // how often a partition has come to a worker
 	workers []*worker
+	looks   *tenure.Client
 }
 
 func newStage(t *testing.T, options shard.Options) *stage {
@@ -306,7 +307,7 @@ func (s *stage) dump() string {
 		fmt.Fprintf(&b, "%s: %+v\n", w.owner, w.Stats())
 		w.mu.Lock()
 		for _, e := range w.events[max(0, len(w.events)-5):] {
-			fmt.Fprintf(&b, "  %v %s %s from %q place %d epoch %d count %d took %v: %v\n", e.Time.Format("05.000"), e.Kind, e.Partition, e.From, e.Place, e.Epoch, e.Count, e.Took, e.Err)
+			fmt.Fprintf(&b, "  %v %s %s from %q place %d epoch %d count %d took %v: %v\n", e.Time.Format("05.000"), e.Kind, e.Partition, e.Peer, e.Place, e.Epoch, e.Count, e.Took, e.Err)
 		}
 		w.mu.Unlock()
 	}

@@ -32,7 +32,7 @@ type Status struct {
 	Moving  int `json:"moving"`
 	Unowned int `json:"unowned"`
 	// Unassigned is how many partitions the plan gives to nobody, because all
-	// are full.
+	// are full, or all leave.
 	Unassigned int `json:"unassigned"`
 	// Imbalance is the largest ratio of what a worker has to its share by
 	// weight: 1 if all have exactly that. It is 0 if there are no workers.

@@ -167,7 +167,10 @@ func (w *worker) finish() error {
 		lost = nil
 	}
 	early := w.remaining()
-	w.resign(nil)
+	w.resign()
+	if w.left {
+		w.takeReserved()
+	}
 	w.stop(errLeft)
 	w.mu.Lock()
 	w.queue = nil
@@ -228,8 +231,8 @@ func (w *worker) tick() bool {
 		return false
 	}
 	if now := time.Now(); !now.Before(w.due) {
-		w.due = now.Add(w.jittered())
 		w.poll()
+		w.due = now.Add(w.pause())
 		if w.seat == nil && !w.leaves() {
 			w.join()
 		}

@@ -65,6 +65,38 @@ func TestWorkersAreKilled(t *testing.T) {
 	q.check()
 }
 
+// All workers are stopped at once, as at the end of a deployment: none waits for
+// the others to take over. Those that come back begin at the checkpoints, at once.
+func TestAllAreStopped(t *testing.T) {
+	const n, lease = 4, 15 * time.Second
+	q := queueIn(t)
+	for _, name := range []string{"w", "again"} {
+		done := fmt.Sprintf("SELECT count(DISTINCT worker) FROM results WHERE worker LIKE '%s%%'", name)
+		workers := make([]*exec.Cmd, n)
+		for i := range workers {
+			workers[i] = q.start("work", "-locks", q.locks, "-owner", fmt.Sprint(name, i), "-lease", lease.String())
+		}
+		q.until("each worker has done some", func() bool {
+			q.add(partitions)
+			return q.count(done) == n
+		})
+		begun := time.Now()
+		for _, w := range workers {
+			q.signal(w, syscall.SIGTERM)
+		}
+		for i, w := range workers {
+			if err := w.Wait(); err != nil {
+				t.Errorf("%s%d: %v", name, i, err)
+			}
+		}
+		took := time.Since(begun)
+		t.Logf("%d workers were gone %v after SIGTERM", n, took)
+		if took > lease {
+			t.Errorf("it took %v", took)
+		}
+	}
+}
+
 // check fails if an effect is missing, or in the wrong place.
 func (q *queue) check() {
 	q.t.Helper()

@@ -135,11 +135,7 @@ func work(ctx context.Context, locks string, o *tenure.Options, w *worker) error
 	if err != nil {
 		return err
 	}
-	err = orders.Run(ctx, w.drain)
-	if errors.Is(err, shard.ErrLeftEarly) {
-		return nil // nobody was there to hand over to: all is free
-	}
-	return err
+	return orders.Run(ctx, w.drain)
 }
 
 // worker does the jobs of the partitions that this process has.
