@@ -71,7 +71,8 @@ type Store interface {
 	// Delete removes the record if its version and token are those of prev. It
 	// returns a *ConflictError if one differs, and nil if the key is absent.
 	// The token of a deleted key starts again at 1, unless the store keeps it
-	// elsewhere: locks that are in use are not deleted, they are released.
+	// elsewhere, and says so as a [TokenKeeper]: locks that are in use are not
+	// deleted, they are released.
 	Delete(ctx context.Context, prev Record) error
 
 	// List returns records whose key begins with prefix, in the order of their
@@ -139,6 +140,19 @@ type ReplacedNotifier interface {
 	// returns an error that matches ErrReplaced. A store that cannot tell, on
 	// this system or for this engine, returns nil. Close does not close it.
 	Replaced() <-chan struct{}
+}
+
+// TokenKeeper is implemented by stores that may keep the token of a lock whose
+// record is deleted. Who deletes a lock that was released, to make room, asks it
+// first: where the answer is no, or a store does not implement this, the tokens
+// of the lock begin at 1 again, and every fence that remembers a higher one
+// refuses its next holders.
+type TokenKeeper interface {
+	// KeepsTokens reports whether Delete leaves the token of a lock where the next
+	// Claim of its key finds it, so that the tokens go on. It is the same for all
+	// locks and for the life of the store. Keys that begin with [OwnPrefix] are no
+	// locks.
+	KeepsTokens() bool
 }
 
 // Wakes reports whether a Swap from prev to next is one that watches hint: to

@@ -75,6 +75,13 @@ func testDelete(t *testing.T, e *env) {
 		}
 	})
 
+	t.Run("SaysWhetherTokensStay", func(t *testing.T) {
+		keeper, ok := a.Store.(driver.TokenKeeper)
+		if keeps := ok && keeper.KeepsTokens(); keeps != e.h.TokensOutliveDelete {
+			t.Errorf("as a driver.TokenKeeper the store says %t, and the harness that tokens outlive Delete: %t", keeps, e.h.TokensOutliveDelete)
+		}
+	})
+
 	t.Run("LeavesOthers", func(t *testing.T) {
 		key := e.key()
 		rec := e.claim(t, a, e.held(key))

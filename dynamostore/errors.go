@@ -27,13 +27,23 @@ func conditionFailed(err error) (item, bool) {
 	}
 	cancelled := (*types.TransactionCanceledException)(nil)
 	if errors.As(err, &cancelled) {
-		for _, reason := range cancelled.CancellationReasons {
-			if aws.ToString(reason.Code) == "ConditionalCheckFailed" {
-				return nil, true
+		for i, reason := range cancelled.CancellationReasons {
+			if !conditional(reason) {
+				continue
 			}
+			if i == 0 {
+				return reason.Item, true // the lock's own
+			}
+			return nil, true
 		}
 	}
 	return nil, false
+}
+
+// conditional reports whether a transaction was cancelled because a condition did
+// not hold.
+func conditional(reason types.CancellationReason) bool {
+	return aws.ToString(reason.Code) == "ConditionalCheckFailed"
 }
 
 // meaning is what an error says of the write that met it.

@@ -157,6 +157,53 @@ func TestSharingATableThatWasOurs(t *testing.T) {
 	}
 }
 
+// TestSharedDeleteKeepsTheToken: an item that was written before the table was
+// shared has its token in no other place. One that has a higher one beside keeps
+// that.
+func TestSharedDeleteKeepsTheToken(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	own, shared := open(t, e.URL, table, nil), open(t, e.URL, table, &Options{SharedTable: true})
+	if own.KeepsTokens() || !shared.KeepsTokens() {
+		t.Error("a store says that it keeps tokens where it does not, or the other way round")
+	}
+	var rec driver.Record
+	for i := range 3 {
+		next := held("k")
+		next.Token = rec.Token + 1
+		var err error
+		if i == 0 {
+			rec, _, err = own.Claim(t.Context(), next)
+		} else {
+			rec, err = own.Swap(t.Context(), rec, next)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []uint64{4, 5} {
+		if err := shared.Delete(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := shared.Delete(t.Context(), rec); err != nil {
+			t.Errorf("again: %v", err)
+		}
+		var err error
+		if rec, _, err = shared.Claim(t.Context(), held("k")); err != nil || rec.Token != want {
+			t.Errorf("after a deletion the token is %d, %v; want %d", rec.Token, err, want)
+		}
+	}
+	beside := readItem(t, e.URL, table, item{"key": text(tokenPrefix + "k")})
+	beside[attrToken] = n("9")
+	plantItem(t, e.URL, table, beside)
+	if err := shared.Delete(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if rec, _, err := shared.Claim(t.Context(), held("k")); err != nil || rec.Token != 10 {
+		t.Errorf("with token 9 beside the next one is %d, %v; want 10", rec.Token, err)
+	}
+}
+
 // TestSharedRestoredInPart says what to do where no takeover can succeed.
 func TestSharedRestoredInPart(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)

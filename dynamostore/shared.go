@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -79,13 +80,12 @@ func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev dr
 	return now.Clone(), prev, nil // they shared Data
 }
 
-// writeBoth makes an update of the lock's item and raises the token beside it
-// to that of rec, or does neither.
-func (s *Store) writeBoth(ctx context.Context, rec driver.Record, e *expression) error {
+// beside writes the token of rec into the item beside the lock's.
+func (s *Store) beside(rec driver.Record, condition string) types.TransactWriteItem {
 	// Other clients list all items of a table, and fail at one that does not
 	// look like a lock.
-	token := driver.Record{Version: rec.Version, Owner: rec.Owner, Lease: rec.Lease, State: driver.Released}
-	beside := &expression{condition: "attribute_not_exists(#tk) OR #tk < :tk"}
+	token := driver.Record{Version: rec.Version, Owner: rec.Owner, Lease: max(rec.Lease, time.Millisecond), State: driver.Released}
+	beside := &expression{condition: condition}
 	beside.set = []string{"#on = :on", "#ld = :ld", "#rv = :rv", "#ir = :ir", "#tk = :tk"}
 	beside.values = item{
 		":on": text(token.Owner), ":ld": text(s.options.leaseText(token)), ":rv": text(token.Version),
@@ -94,15 +94,49 @@ func (s *Store) writeBoth(ctx context.Context, rec driver.Record, e *expression)
 	if rec.Owner == "" {
 		beside.values[":on"] = text("tenure")
 	}
-	update := func(key string, e *expression) types.TransactWriteItem {
-		return types.TransactWriteItem{Update: &types.Update{
-			TableName: &s.table, Key: s.key(key),
-			UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
-			ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
-		}}
-	}
+	return s.update(tokenPrefix+rec.Key, beside)
+}
+
+// update makes an expression a part of a transaction.
+func (s *Store) update(key string, e *expression) types.TransactWriteItem {
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName: &s.table, Key: s.key(key),
+		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
+		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}
+}
+
+// writeBoth makes an update of the lock's item and raises the token beside it
+// to that of rec, or does neither.
+func (s *Store) writeBoth(ctx context.Context, rec driver.Record, e *expression) error {
 	_, err := call(ctx, s.client.TransactWriteItems, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{update(rec.Key, e), update(tokenPrefix+rec.Key, beside)},
+		TransactItems: []types.TransactWriteItem{
+			s.update(rec.Key, e), s.beside(rec, "attribute_not_exists(#tk) OR #tk < :tk"),
+		},
 	})
 	return err
+}
+
+// removeKeeping deletes the lock's item if its condition holds, and lays its token
+// beside, or does neither: it may not stand there yet, if the item was written
+// before the table was shared. Higher says that it was not done because the token
+// beside is a higher one, which is as good.
+func (s *Store) removeKeeping(ctx context.Context, prev driver.Record, e *expression) (higher bool, _ error) {
+	_, err := call(ctx, s.client.TransactWriteItems, &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{
+			{Delete: &types.Delete{
+				TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
+				ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+				ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			}},
+			s.beside(prev, "attribute_not_exists(#tk) OR #tk <= :tk"),
+		},
+	})
+	cancelled := (*types.TransactionCanceledException)(nil)
+	if errors.As(err, &cancelled) && len(cancelled.CancellationReasons) == 2 {
+		reasons := cancelled.CancellationReasons
+		return !conditional(reasons[0]) && conditional(reasons[1]), err
+	}
+	return false, err
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Store keeps records in a table. It implements [driver.Store] and
-// [driver.BatchGetter]. All methods may be called concurrently.
+// Store keeps records in a table. It implements [driver.Store],
+// [driver.BatchGetter] and [driver.TokenKeeper]. All methods may be called
+// concurrently.
 type Store struct {
 	client   *dynamodb.Client
 	table    string
@@ -277,7 +278,8 @@ func (s *Store) refusedSwap(prev driver.Record, stands finding, err error) error
 }
 
 // Delete removes the record if its version and token are those of prev. In a
-// table that is shared the token outlives it.
+// table that is shared the token of a lock outlives it: a transaction makes sure
+// that it stands beside.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if err := s.ready(ctx); err != nil {
 		return driver.NotApplied(err)
@@ -285,11 +287,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	e := &expression{values: item{}}
 	e.only(&s.options, prev)
 	e.condition = isAbsent + " OR " + e.condition
-	_, err := call(ctx, s.client.DeleteItem, &dynamodb.DeleteItemInput{
-		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
-		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	err := s.remove(ctx, prev, e)
 	if err == nil {
 		return nil
 	}
@@ -299,6 +297,25 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	}
 	return s.refusedSwap(prev, stands, err)
 }
+
+// remove deletes an item if its condition holds.
+func (s *Store) remove(ctx context.Context, prev driver.Record, e *expression) error {
+	if s.sharesToken(prev.Key) && prev.Token > 0 {
+		if higher, err := s.removeKeeping(ctx, prev, e); !higher {
+			return err
+		}
+	}
+	_, err := call(ctx, s.client.DeleteItem, &dynamodb.DeleteItemInput{
+		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
+		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	return err
+}
+
+// KeepsTokens implements [driver.TokenKeeper]: in a table that is shared the
+// tokens of locks stand beside, and outlive the items of the locks.
+func (s *Store) KeepsTokens() bool { return s.options.SharedTable }
 
 // conflict turns the error of a write into what it means. If a condition did
 // not hold, that is a conflict with what stands there, which comes with the
