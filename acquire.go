@@ -5,7 +5,6 @@ package tenure
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -130,8 +129,8 @@ func (k *contest) join(options AcquireOptions, under *Session, want protocol.Wan
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.acquires[a] = struct{}{}
-	if !k.c.began(nil) {
-		a.settle(nil, ErrClosed)
+	if err := k.c.began(nil); err != nil {
+		a.settle(nil, err)
 		a.end()
 		return a
 	}
@@ -312,7 +311,7 @@ func (a *acquire) won(g protocol.Grant) {
 	l, open := a.lease(g)
 	switch {
 	case a.settled || !open:
-		err := ErrClosed
+		err := c.refusal()
 		if a.under != nil {
 			err = a.under.ended()
 		}
@@ -430,7 +429,7 @@ func (a *acquire) reply(res protocol.Result) {
 	a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
 		act := con.Reply(now, res)
 		// A store that was busy for a moment is no news; one that stays so is.
-		if !errors.Is(res.Err, driver.ErrNotApplied) || con.Silence(now) >= a.k.c.timing.RequestTimeout {
+		if res.Err == nil || news(res.Err) || con.Silence(now) >= a.k.c.timing.RequestTimeout {
 			a.k.fail(res.Err)
 			if res.Err != nil {
 				a.k.c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})

@@ -204,6 +204,9 @@ func (a *asking) do(step func(*protocol.Asker, time.Duration) protocol.Action) {
 	if act.Request != nil {
 		k.c.send(unhurried, act.Request, func(res protocol.Result) {
 			a.do(func(m *protocol.Asker, now time.Duration) protocol.Action { return m.Reply(now, res) })
+			if news(res.Err) {
+				k.c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: res.Err})
+			}
 		})
 	}
 	k.notify()
@@ -228,6 +231,9 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 	case <-c.closing:
 		a.do((*protocol.Asker).GiveUp)
 		return ErrClosed
+	case <-c.voided:
+		a.do((*protocol.Asker).GiveUp)
+		return c.refusal()
 	}
 	a.k.mu.Lock()
 	answer, rec, err := a.m.Answer()

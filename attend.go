@@ -22,7 +22,7 @@ func (l *Lease) attend() {
 	c.requests.send(unhurried, request{
 		kind: protocol.Look,
 		ask: func(context.Context) (rec, former driver.Record, err error) {
-			unwatch, err := c.watcher.Watch(l.key, func() { c.beats.set(&l.hint, 0) })
+			unwatch, err := c.watch(l.key, func() { c.beats.set(&l.hint, 0) })
 			if err != nil {
 				return rec, former, err // heartbeats go on without it
 			}
@@ -63,6 +63,18 @@ func (l *Lease) unattend() {
 	}
 	l.c.unwatch(l.unwatch)
 	l.unwatch = nil
+}
+
+// watch asks the store to hint.
+func (c *Client) watch(key string, hint func()) (unwatch func(), err error) {
+	if err := c.store.before(); err != nil {
+		return nil, err
+	}
+	unwatch, err = c.watcher.Watch(key, hint)
+	if err != nil {
+		err = c.store.judge(err)
+	}
+	return unwatch, err
 }
 
 // unwatch ends a watch, not here: a store may take its time.

@@ -22,7 +22,7 @@ import (
 // the timers. A process needs one for each store. All methods may be called
 // concurrently.
 type Client struct {
-	store   driver.Store
+	store   *witness
 	watcher driver.Watcher // nil if the store cannot watch
 	options Options
 	timing  protocol.Timing
@@ -36,6 +36,7 @@ type Client struct {
 	looks     *agenda // of contests, on the contender's clock
 
 	closing chan struct{} // closed when Close begins
+	voided  chan struct{} // closed when the store was replaced
 	gone    chan struct{} // closed when nothing is sent any more
 
 	seeing sync.Mutex // guards the contests, and what was seen; taken first
@@ -63,13 +64,14 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		return nil, refused("tenure: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	c := &Client{
-		store: store, options: o, timing: o.timing(), clock: o.Clock,
+		options: o, timing: o.timing(), clock: o.Clock,
 		env:      protocol.Env{Fresh: rand.Text, Random: mathrand.Float64},
 		events:   newEvents(o.OnEvent, o.Logger),
 		requests: newRequests(o.MaxInFlight, o.RequestTimeout),
-		closing:  make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),
+		closing:  make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),
 		leases: map[*Lease]struct{}{}, contests: map[string]*contest{}, idle: list.New(),
 	}
+	c.store = newWitness(store, c.endAll)
 	c.seen = sessionSights{t: c.timing, env: c.env, known: map[string]*protocol.Sight{}}
 	c.env.Session = c.seen.of
 	c.watcher, _ = store.(driver.Watcher)
@@ -82,6 +84,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	c.deadlines = newAgenda(c.clock.Holder, nap)
 	c.beats = newAgenda(c.clock.Holder, nap)
 	c.looks = newAgenda(c.clock.Contender, time.Second)
+	c.notice(store)
 	return c, nil
 }
 
@@ -116,7 +119,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 
 	for _, k := range contests {
-		k.close()
+		k.fails(ErrClosed)
 	}
 	for _, l := range leases {
 		if l.heads != nil { // with the session its locks are freed by one write
@@ -199,16 +202,16 @@ func (c *Client) get(key string, how driver.Consistency, answer func(protocol.Re
 	c.send(unhurried, &protocol.Request{Kind: protocol.Look, Key: key, Consistency: how}, answer)
 }
 
-// began counts something that Close must wait for. It returns false if the
-// client is closed.
-func (c *Client) began(l *Lease) bool {
+// began counts something that Close must wait for. It returns why nothing may be
+// begun any more, if it may not.
+func (c *Client) began(l *Lease) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active++
 	if l != nil {
 		c.leases[l] = struct{}{}
 	}
-	return !c.closed
+	return c.usable()
 }
 
 func (c *Client) finished(l *Lease) {

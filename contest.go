@@ -41,8 +41,8 @@ type contest struct {
 func (c *Client) contest(key string) (*contest, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, ErrClosed
+	if err := c.usable(); err != nil {
+		return nil, err
 	}
 	k := c.contests[key]
 	if k == nil {
@@ -75,13 +75,13 @@ func (k *contest) leave() {
 	}
 }
 
-// close fails all who wait.
-func (k *contest) close() {
+// fails fails all who wait.
+func (k *contest) fails(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = nil
 	for a := range k.acquires {
-		a.settle(nil, ErrClosed)
+		a.settle(nil, err)
 		a.giveUp()
 	}
 	k.notify()
@@ -187,7 +187,7 @@ func (k *contest) watch() {
 	c.requests.send(unhurried, request{
 		kind: protocol.Look,
 		ask: func(context.Context) (rec, former driver.Record, err error) {
-			unwatch, err := c.watcher.Watch(k.key, k.hint)
+			unwatch, err := c.watch(k.key, k.hint)
 			k.watched(unwatch, err)
 			return rec, former, err
 		},

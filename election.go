@@ -88,7 +88,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		if lost == nil {
 			return err
 		}
-		if ctx.Err() != nil || e.c.isClosed() {
+		if ctx.Err() != nil || e.c.isClosed() || errors.Is(lost, ErrReplaced) {
 			return errors.Join(wrap("lead", e.name, lost), err)
 		}
 		if errors.Is(lost, ErrSteppedDown) {

@@ -26,8 +26,18 @@ var (
 	ErrUnreadable = driver.ErrUnreadable
 
 	// ErrPermanent is matched by errors of the store that trying again does not
-	// mend: a table that is not there, say, or a permission that is missing.
+	// mend: a table that is not there, say, or a permission that is missing. They
+	// end a call at once while the store has never given this client a good answer:
+	// a read or a write that succeeded, or one that another process forestalled.
+	// After that they are incidents, which do not match it: they are reported, and
+	// the store is asked again, as after any other error.
 	ErrPermanent = driver.ErrPermanent
+
+	// ErrReplaced is matched by the errors of all calls once others find another
+	// store under the name of this client's: its file was deleted, or another one
+	// was put in its place. All leases and sessions have ended then, as superseded,
+	// and so has all waiting. Open the store anew, and a client on it.
+	ErrReplaced = driver.ErrReplaced
 
 	// ErrNoLeader is returned by [Election.Leader] when nobody leads.
 	ErrNoLeader = errors.New("no leader")
@@ -186,10 +196,15 @@ type SupersededError struct {
 	// somebody else, or is gone: who waited for one of its locks had seen no sign
 	// of its life for the lease.
 	Session string
+	// Replaced is the store's error, which matches [ErrReplaced], if it is the
+	// store that others do not find any more.
+	Replaced error
 }
 
 func (e *SupersededError) Error() string {
 	switch {
+	case e.Replaced != nil:
+		return fmt.Sprintf("lease superseded: the store was replaced: %v", e.Replaced)
 	case e.Session != "":
 		return fmt.Sprintf("lease superseded: somebody who had seen no life of session %s has closed it", e.Session)
 	case e.Request != nil:
@@ -204,6 +219,9 @@ func (e *SupersededError) Error() string {
 
 // Is reports whether target is [ErrSuperseded] or [ErrLost].
 func (e *SupersededError) Is(target error) bool { return target == ErrSuperseded || target == ErrLost }
+
+// Unwrap returns the store's error if the store was replaced.
+func (e *SupersededError) Unwrap() error { return e.Replaced }
 
 // lossError is an end of a lease that its holder did not ask for.
 type lossError struct{ text string }

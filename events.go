@@ -53,9 +53,10 @@ const (
 	// EventEnded: the lease ended without a release of the record: it was
 	// another holder's already, or the store gave no answer (Err).
 	EventEnded EventKind = "ended"
-	// EventStoreError: a request for an acquire failed. It is repeated, unless
-	// the acquire ends with that error. A store that is busy for less than a
-	// request timeout is not told of.
+	// EventStoreError: a request for an acquire, a session that is to be opened, or
+	// a call that asks something of a holder failed. It is repeated, unless the call
+	// ends with that error. A store that is busy for less than a request timeout is
+	// not told of.
 	EventStoreError EventKind = "store_error"
 )
 

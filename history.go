@@ -302,8 +302,8 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]Tenu
 
 // readAll reads many records, in few requests where the store can do that.
 func (c *Client) readAll(ctx context.Context, keys []string) ([]driver.Lookup, error) {
-	if batch, ok := c.store.(driver.BatchGetter); ok && len(keys) > 0 {
-		return c.readBatch(ctx, batch, keys)
+	if c.store.batch != nil && len(keys) > 0 {
+		return c.readBatch(ctx, keys)
 	}
 	const atOnce = 8
 	found := make([]driver.Lookup, len(keys))
@@ -325,13 +325,13 @@ func (c *Client) readAll(ctx context.Context, keys []string) ([]driver.Lookup, e
 	return found, nil
 }
 
-func (c *Client) readBatch(ctx context.Context, batch driver.BatchGetter, keys []string) ([]driver.Lookup, error) {
+func (c *Client) readBatch(ctx context.Context, keys []string) ([]driver.Lookup, error) {
 	var found []driver.Lookup
 	answer := make(chan protocol.Result, 1)
 	c.requests.send(unhurried, request{
 		kind: protocol.Look,
 		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
-			found, err = batch.GetBatch(ctx, keys, driver.Strong)
+			found, err = c.store.GetBatch(ctx, keys, driver.Strong)
 			if err == nil && len(found) != len(keys) {
 				err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
 			}

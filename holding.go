@@ -19,6 +19,7 @@ const (
 	endedSuperseded
 	endedStalled
 	endedStopTimeout
+	endedReplaced
 )
 
 // leaseWait is a caller who waits for a write of the holder.
@@ -56,7 +57,17 @@ func (l *Lease) begin(ctx context.Context, attentive bool) (open bool) {
 	if attentive {
 		l.attend()
 	}
-	return open
+	return l.standing() && open
+}
+
+// standing ends a lease that has begun when the store was replaced, and returns
+// false then.
+func (l *Lease) standing() bool {
+	if err := l.c.store.gone(); err != nil {
+		l.replaced(err)
+		return false
+	}
+	return true
 }
 
 // prepare makes all that a lease needs before its machine is stepped.
@@ -68,11 +79,13 @@ func (l *Lease) prepare(ctx context.Context) (open bool) {
 	l.deadline.run = l.reachDeadline
 	l.beat.run = func(time.Duration) { l.do(l.h.Step) }
 	l.limit.Store(unlimited)
-	return c.began(l)
+	return c.began(l) == nil
 }
 
-func endedError(code int64) error {
+func (l *Lease) endedError(code int64) error {
 	switch code {
+	case endedReplaced:
+		return &SupersededError{Replaced: l.c.store.gone()}
 	case endedReleased:
 		return ErrReleased
 	case endedSuperseded:
@@ -158,6 +171,9 @@ func (l *Lease) stopped() bool {
 }
 
 func (l *Lease) superseded() error {
+	if l.h.Replaced() {
+		return l.endedError(endedReplaced)
+	}
 	by, _ := l.h.By()
 	if by.State.OfSession() {
 		return &SupersededError{Session: by.Key[len(driver.SessionPrefix):], Released: by.State == driver.Closed}
@@ -404,7 +420,7 @@ func (l *Lease) settle() {
 		case l.h.DataKept() >= w.data && (w.sent == 0 || l.h.Sent() >= w.sent):
 			w.done <- nil
 		case ended:
-			err := endedError(l.limit.Load())
+			err := l.endedError(l.limit.Load())
 			if w.data > 0 {
 				err = uncertain(err) // an attempt may have been applied
 			}

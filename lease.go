@@ -135,7 +135,7 @@ func (l *Lease) checkEnded(limit int64) error {
 			return nil
 		}
 	}
-	return wrap("check", l.key, endedError(limit))
+	return wrap("check", l.key, l.endedError(limit))
 }
 
 // Remaining returns the time until the deadline, 0 when the right to act has
@@ -156,7 +156,7 @@ func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
 // out.
 func (l *Lease) checkEnd() error {
 	if limit := l.bound(); limit < 0 {
-		return endedError(limit)
+		return l.endedError(limit)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (l *Lease) checkEnd() error {
 func (l *Lease) Renew(ctx context.Context) error {
 	if l.under != nil {
 		if limit := l.limit.Load(); limit < 0 {
-			return wrap("renew", l.key, endedError(limit))
+			return wrap("renew", l.key, l.endedError(limit))
 		}
 		return l.under.Renew(ctx)
 	}

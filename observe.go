@@ -143,5 +143,7 @@ func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
 		return done(ctx)
 	case <-c.closing:
 		return ErrClosed
+	case <-c.voided:
+		return c.refusal()
 	}
 }

@@ -44,7 +44,7 @@ func (s *Session) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open b
 	s.working++
 	s.l.mu.Unlock()
 	l.do(l.h.Step)
-	return l, began && open
+	return l, l.standing() && began && open
 }
 
 // isOpen says that locks may be taken under the session.
@@ -280,7 +280,7 @@ func (l *Lease) checkUnder() error {
 		l.limit.CompareAndSwap(unlimited, s.limit.Load())
 		limit = l.limit.Load()
 	}
-	return wrap("check", l.key, endedError(limit))
+	return wrap("check", l.key, l.endedError(limit))
 }
 
 // bound returns the instant or the code that counts for the lease.

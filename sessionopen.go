@@ -46,6 +46,8 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 		err = done(ctx)
 	case <-c.closing:
 		err = ErrClosed
+	case <-c.voided:
+		err = c.refusal()
 	}
 	if err != nil {
 		p.giveUp()
@@ -83,7 +85,7 @@ func (c *Client) open(data []byte, patience time.Duration) *opening {
 		}, patience),
 	}
 	p.run = func(time.Duration) { p.do((*protocol.Opener).Step) }
-	if !c.began(nil) {
+	if c.began(nil) != nil {
 		p.left = true
 	}
 	p.do((*protocol.Opener).Step)
@@ -170,7 +172,9 @@ func (p *opening) opened(g protocol.Grant) {
 	switch {
 	case p.left || !open:
 		s.l.discard()
-		p.err = ErrClosed
+		if p.err = c.refusal(); p.err == nil {
+			p.err = ErrClosed // given up
+		}
 	case s.l.Check() != nil:
 		s.l.discard()
 		p.err = ErrExpired // paused between the request and now

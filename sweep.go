@@ -137,6 +137,8 @@ func (r *reaping) wait(ctx context.Context) (bool, error) {
 		return false, done(ctx)
 	case <-r.c.closing:
 		return false, ErrClosed
+	case <-r.c.voided:
+		return false, r.c.refusal()
 	}
 	r.c.seeing.Lock()
 	defer r.c.seeing.Unlock()

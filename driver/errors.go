@@ -19,8 +19,10 @@ var (
 	ErrNotApplied = errors.New("not applied")
 
 	// ErrPermanent is matched by an error that no retry can mend: a wrong
-	// table, a missing permission, a corrupt file. The caller reports it
-	// instead of waiting. See [Permanent].
+	// table, a missing permission, a corrupt file. A caller that has never had a
+	// good answer from the store reports it instead of waiting. One that has takes
+	// it for an incident, which passes, unless it matches ErrReplaced, or
+	// [errors.ErrUnsupported]: see [Unsupported]. See [Permanent].
 	ErrPermanent = errors.New("store unusable")
 
 	// ErrUnreadable is returned when a record is there but cannot be
@@ -75,6 +77,12 @@ func NotApplied(err error) error { return mark(err, ErrNotApplied) }
 // still have an unknown outcome; mark it with NotApplied as well where it has
 // not.
 func Permanent(err error) error { return mark(err, ErrPermanent) }
+
+// Unsupported marks err as a refusal of the store itself, by what it knows of its
+// settings and of the record: a write that it never makes, however well its engine
+// is. It returns nil for nil. ErrNotApplied, ErrPermanent, [errors.ErrUnsupported]
+// and err match the result. To try again is in vain even after good answers.
+func Unsupported(err error) error { return mark(NotApplied(Permanent(err)), errors.ErrUnsupported) }
 
 // Replaced marks err as one of a handle whose engine others do not find under
 // its name any more, and returns nil for nil. ErrReplaced, ErrPermanent and err

@@ -240,20 +240,18 @@ func Claimed(next, prev Record, found bool) Record {
 }
 
 // CheckClaim returns an error if next is not a record that [Store.Claim] may
-// write, marked by [NotApplied] and [Permanent]. Stores call it before they
-// touch their engine, so that a mistake above them never reaches a table.
+// write, marked by [Unsupported]. Stores call it before they touch their engine, so that a mistake above them never reaches a table.
 func CheckClaim(next Record) error {
 	err := checkWrite(next)
 	if err == nil && next.State != Held && next.State != Past && next.State != Alive {
 		err = fmt.Errorf("claim of %q writes a record in state %q: it must be %q, %q for history, or %q for a session",
 			next.Key, next.State, Held, Past, Alive)
 	}
-	return NotApplied(Permanent(err))
+	return Unsupported(err)
 }
 
 // CheckSwap returns an error if prev and next are not a step that
-// [Store.Swap] may take, marked by [NotApplied] and [Permanent]. A prev that
-// names no more than key, version and token passes for any step.
+// [Store.Swap] may take, marked by [Unsupported]. A prev that names no more than key, version and token passes for any step.
 func CheckSwap(prev, next Record) error {
 	err := checkWrite(next)
 	switch {
@@ -270,7 +268,7 @@ func CheckSwap(prev, next Record) error {
 	case next.State.OfSession() && next.Token != prev.Token:
 		err = fmt.Errorf("swap of %q, a session, from token %d to %d: it has one holder, and keeps its token", next.Key, prev.Token, next.Token)
 	}
-	return NotApplied(Permanent(err))
+	return Unsupported(err)
 }
 
 func checkWrite(next Record) error {

@@ -153,8 +153,8 @@ func (s *Store) refuseSession(next driver.Record) error {
 	if !s.options.SharedTable || next.Session == "" && next.State != driver.Alive {
 		return nil
 	}
-	return driver.NotApplied(driver.Permanent(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
-		"which understand no sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table)))
+	return driver.Unsupported(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
+		"which understand no sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table))
 }
 
 // Claim writes next if its key is absent or released: one request, and two in
@@ -211,7 +211,7 @@ func (s *Store) refusedClaim(key string, stands finding, err error) error {
 	case stands.foreign && !s.options.SharedTable:
 		return s.foreign(key, stands.rec)
 	case stands.rec.Token >= driver.MaxToken:
-		return driver.NotApplied(driver.Permanent(fmt.Errorf("claim of %q: token %d cannot rise", key, stands.rec.Token)))
+		return driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", key, stands.rec.Token))
 	}
 	return driver.NotApplied(fmt.Errorf("claim of %q: the lock was released meanwhile; try again", key))
 }
@@ -219,8 +219,8 @@ func (s *Store) refusedClaim(key string, stands finding, err error) error {
 // foreign is the error of a write over what another client wrote, in a table
 // that was not said to be shared.
 func (s *Store) foreign(key string, rec driver.Record) error {
-	return driver.NotApplied(driver.Permanent(fmt.Errorf("item of %q in table %q was written by another lock client, owner %q, which keeps no fencing token: "+
-		"set SharedTable (shared=true in a URL), or stop the users of that client and delete the item", key, s.table, rec.Owner)))
+	return driver.Unsupported(fmt.Errorf("item of %q in table %q was written by another lock client, owner %q, which keeps no fencing token: "+
+		"set SharedTable (shared=true in a URL), or stop the users of that client and delete the item", key, s.table, rec.Owner))
 }
 
 // Swap replaces prev by next if the stored version and token are those of

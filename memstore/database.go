@@ -106,7 +106,7 @@ func (db *database) claim(next driver.Record) (now, prev driver.Record, err erro
 	if prev.Token >= driver.MaxToken {
 		db.mu.Unlock()
 		err := fmt.Errorf("claim of %q: token %d cannot rise", next.Key, prev.Token)
-		return driver.Record{}, driver.Record{}, driver.NotApplied(driver.Permanent(err))
+		return driver.Record{}, driver.Record{}, driver.Unsupported(err)
 	}
 	now = driver.Claimed(next, prev, found)
 	db.put(now)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/semaphore"
 )
@@ -112,4 +113,38 @@ func TestTryWithoutTheStore(t *testing.T) {
 			t.Errorf("a waiter sends %d requests in a minute to a store that refuses them", n)
 		}
 	})
+}
+
+// What a store calls permanent is an incident for a process that it has answered
+// before: who waits for a slot goes on, and gets it when the incident has passed.
+func TestIncidentEndsNoWaiter(t *testing.T) {
+	denied := driver.NotApplied(driver.Permanent(errors.New("denied")))
+	for skip := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, 1)
+			first, p := s.process("first", 1), s.process("p", 1)
+			held := first.hold(t.Context())
+			got := make(chan error, 1)
+			go func() {
+				l, err := p.Acquire(t.Context(), nil)
+				if err == nil {
+					err = l.Release(t.Context())
+				}
+				got <- err
+			}()
+			time.Sleep(3 * refresh)
+			p.faults.Inject(faultstore.Rule{Skip: skip, Count: 5, Fault: faultstore.Fault{Effect: faultstore.Refused, Err: denied}})
+			time.Sleep(3 * refresh)
+			first.release(held)
+			time.Sleep(lease)
+			select {
+			case err := <-got:
+				if err != nil {
+					t.Errorf("call %d refused: %v", skip, err)
+				}
+			default:
+				t.Errorf("call %d refused: nobody has the slot", skip)
+			}
+		})
+	}
 }

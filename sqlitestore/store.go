@@ -64,7 +64,7 @@ func claim(c *conn, next driver.Record) (now, prev driver.Record, answer, err er
 		return now, prev, &driver.ConflictError{Key: next.Key, Current: prev}, nil
 	case found && prev.Token >= driver.MaxToken:
 		answer = fmt.Errorf("claim of %q: token %d cannot rise", next.Key, prev.Token)
-		return now, prev, driver.NotApplied(driver.Permanent(answer)), nil
+		return now, prev, driver.Unsupported(answer), nil
 	case !found && !errors.Is(err, driver.ErrNotFound):
 		answer = unreadable(err)
 		if answer != nil {

@@ -54,6 +54,7 @@ type Holder struct {
 	followed bool            // quiet because the session is, whose record says why
 	lapsed   bool            // quiet for a lease, while a session keeps the record alive: to be released
 	waits    bool            // done, and left to the closing of the session
+	replaced bool            // others find another store under this one's name
 	asked    *driver.Request // the first that was found in the record, or its own
 	answered []string        // of a session's requests: their ids
 	unwanted bool            // nothing is done under it
@@ -241,12 +242,36 @@ func (h *Holder) Expire(now time.Duration) Action {
 	return a
 }
 
+// Replace ends the lease as superseded at once, and for good: others find another
+// store under this one's name, and what stands in this one keeps nobody away.
+// Nothing is sent any more. Err says how the store knows.
+func (h *Holder) Replace(now time.Duration, err error) Action {
+	var a Action
+	if h.over {
+		return a
+	}
+	h.replaced, h.lastErr = true, err
+	h.end(now, Superseded, &a)
+	if h.done {
+		h.finish(Uncertain, &a) // the work had returned in time
+	} else {
+		h.finish(Gone, &a)
+	}
+	return a
+}
+
+// Replaced says that the lease ended by Replace.
+func (h *Holder) Replaced() bool { return h.replaced }
+
 // Reply takes the result of the request under way.
 func (h *Holder) Reply(now time.Duration, r Result) Action {
 	var a Action
 	h.pass(now, &a)
 	out := *h.out
 	h.out = nil
+	if h.over {
+		return a
+	}
 	switch r.Outcome {
 	case Applied:
 		if Making(LeaseFromReply) {

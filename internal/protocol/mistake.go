@@ -35,6 +35,8 @@ const (
 	FormerToken        // a request is honoured by a later tenure than it was meant for
 	SweptAlive         // a session is deleted that nobody has closed
 	SweptAtOnce        // a closed session is deleted while late writes of it may come
+
+	NoWitness // who has had good answers from a store gives it up for one bad one
 )
 
 func (m Mistake) String() string {
@@ -48,5 +50,6 @@ func (m Mistake) String() string {
 		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
 		"session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
 		"session deleted that was not closed", "session deleted at once",
+		"store given up for one bad answer",
 	}[m]
 }

@@ -42,7 +42,7 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 	}
 	if s.cause != None {
 		if s.cause == Superseded {
-			h.by = s.by
+			h.by, h.replaced = s.by, s.replaced
 		}
 		h.end(now, s.cause, a)
 		h.expired = h.expired || s.expired && !h.done

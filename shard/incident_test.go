@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/shard"
+)
+
+var errDenied = errors.New("denied")
+
+// What a store calls permanent is an incident for workers that it has answered
+// before: they are there again when it has passed, also where it outlasts their
+// sessions.
+func TestIncidentEndsNoWorker(t *testing.T) {
+	for _, lasting := range []time.Duration{refresh, lease / 2, 4 * lease} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, shard.Options{Partitions: 12})
+			a, b := s.worker("a"), s.worker("b")
+			s.settle(2, 12)
+			denied := faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}
+			for _, w := range []*worker{a, b} {
+				remove := w.faults.Inject(faultstore.Rule{Fault: denied})
+				time.AfterFunc(lasting, remove)
+			}
+			time.Sleep(lasting)
+			for _, w := range []*worker{a, b} {
+				select {
+				case err := <-w.done:
+					t.Fatalf("%s ended after %v: %v", w.owner, lasting, err)
+				default:
+				}
+			}
+			s.settle(2, 12)
+		})
+	}
+}
+
+// A worker whose store is of no use from the start is told at once.
+func TestWrongStoreFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 12})
+		w := s.make("a")
+		w.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}})
+		w.start(w.handle)
+		synctest.Wait()
+		select {
+		case err := <-w.done:
+			if !errors.Is(err, tenure.ErrPermanent) || !errors.Is(err, errDenied) {
+				t.Error(err)
+			}
+			w.done <- nil
+		default:
+			t.Error("it runs on")
+		}
+	})
+}
+
+// A store that others do not find any more ends a worker, instead of having it open
+// sessions there for ever.
+func TestReplacedStoreEndsAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 12})
+		w := s.worker("a")
+		s.settle(1, 12)
+		w.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Replaced(errDenied)}})
+		time.Sleep(beat)
+		synctest.Wait()
+		select {
+		case err := <-w.done:
+			if !errors.Is(err, tenure.ErrReplaced) {
+				t.Error(err)
+			}
+			w.done <- nil
+		default:
+			t.Error("it runs on")
+		}
+	})
+}
