@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type console struct {
 	stdout   io.Writer
 	screen   int  // the file descriptor of standard output, -1 if it is no terminal
 	terminal bool // standard error is a terminal
+	attended bool // somebody may sit there: standard input, output or error is a terminal
 	stderr   *lines
 
 	json, quiet, verbose bool
@@ -38,6 +40,7 @@ type console struct {
 
 func newConsole(stdout, stderr *os.File) *console {
 	c := &console{stdout: stdout, screen: -1, terminal: isTerminal(stderr), stderr: newLines(stderr)}
+	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, stdout, stderr}, func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) })
 	if isTerminal(stdout) {
 		c.screen = int(stdout.Fd())
 	}

@@ -123,26 +123,33 @@ func checkTaken(o tenure.Options, name string) error {
 	return nil
 }
 
-// location returns where the locks are, and says so if nobody else has.
+// location returns where the locks are, and says so if nobody else has. It is
+// said with --quiet, too: a command that excludes nobody does all else as it
+// should. Without a terminal nobody reads it: cron, a unit, a pipeline or a
+// container would go on beside others in a file of its own, so there the store has
+// to be named.
 func (f *storeFlags) location(c *console, env func(string) string) (storeurl.Location, error) {
-	url := env("TENURE_STORE")
+	url, named := env("TENURE_STORE"), true
 	switch {
 	case f.Store != nil:
 		url = *f.Store
+	case url == "" && !c.attended:
+		return storeurl.Location{}, usage("no store is named, and there is no terminal to say on which one would be used: write --store URL, or TENURE_STORE=URL: " +
+			"dynamodb://TABLE?region=REGION for several machines, sqlite:PATH for one, default: for the file of this user")
 	case url == "":
-		l, err := storeurl.Default()
-		if err != nil {
-			return l, usage("%w", err)
-		}
-		if err := storeurl.MakeFolder(l); err != nil {
-			return l, storeFailed(fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.URL(), err))
-		}
-		c.say("no store is named (--store, TENURE_STORE): using %s", l.URL())
-		return l, nil
+		url, named = "default:", false
 	}
 	l, err := storeurl.Parse(url)
 	if err != nil {
 		return l, usage("%w", err)
+	}
+	if l.Preset() {
+		if err := storeurl.MakeFolder(l); err != nil {
+			return l, storeFailed(fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.URL(), err))
+		}
+	}
+	if !named {
+		c.warn("no store is named (--store, TENURE_STORE): using %s", l.URL())
 	}
 	return l, nil
 }

@@ -92,7 +92,7 @@ func (f *storeFlags) missing(at storeurl.Location) (bool, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return false, nil // Open says what else is wrong
 	}
-	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
+	if at.Preset() {
 		return true, nil
 	}
 	return false, storeFailed(fmt.Errorf("%s: there is no such file: who takes a lock creates it, to look at it does not", at.URL()))

@@ -16,9 +16,11 @@ import (
 func Default() (Location, error) {
 	folder, err := stateFolder()
 	if err != nil {
-		return Location{}, fmt.Errorf("no store is named, and %w: name one with --store or TENURE_STORE", err)
+		return Location{}, fmt.Errorf("the default store has no place: %w: name one with --store or TENURE_STORE", err)
 	}
-	return sqliteAt(filepath.Join(folder, "tenure", "locks.db")), nil
+	l := sqliteAt(filepath.Join(folder, "tenure", "locks.db"))
+	l.preset = true
+	return l, nil
 }
 
 // stateFolder follows the XDG Base Directory Specification, by which a

@@ -38,9 +38,10 @@ var parameters = []string{
 // What the parts of a URL may be made of. Those of a table are DynamoDB's own
 // rule; those of a region would make a host of it.
 var (
-	tableName  = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
-	regionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
-	tableARN   = regexp.MustCompile(`^arn:[^:]+:dynamodb:([^:]*):[^:]*:table/([^/?]+)$`)
+	tableName     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
+	regionName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
+	tableARN      = regexp.MustCompile(`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]{3,255})$`)
 )
 
 func parseDynamoDB(rest string) (Location, error) {
@@ -89,6 +90,9 @@ func readDynamoDB(rest string) (DynamoDB, error) {
 	for name, all := range values {
 		switch {
 		case !slices.Contains(parameters, name):
+			if !parameterName.MatchString(name) || strings.Contains(rest, "@") {
+				return d, errors.New("a parameter is unknown: the parameters are " + strings.Join(parameters, ", "))
+			}
 			return d, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(parameters, ", "))
 		case len(all) > 1:
 			return d, fmt.Errorf("%s= is there %d times: write it once", name, len(all))
@@ -103,7 +107,7 @@ func readDynamoDB(rest string) (DynamoDB, error) {
 func (d *DynamoDB) set(values url.Values) (err error) {
 	d.Region, d.Profile = values.Get("region"), values.Get("profile")
 	if d.Region != "" && !regionName.MatchString(d.Region) {
-		return fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", d.Region)
+		return fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(d.Region))
 	}
 	if d.Endpoint, err = endpoint(values.Get("endpoint")); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ type Location struct {
 	url     string
 	file    string // of an SQLite store
 	private bool
+	preset  bool    // the file is that of who names none
 	dynamo  *opener // of a store on DynamoDB
 	open    func() (driver.Store, error)
 }
@@ -43,6 +45,7 @@ func schemes() []scheme {
 		{"sqlite", "sqlite:PATH", parseSQLite},
 		{"dynamodb", "dynamodb://TABLE?region=REGION", parseDynamoDB},
 		{"memory", "memory:", parseMemory},
+		{"default", "default:", parseDefault},
 	}
 }
 
@@ -57,15 +60,15 @@ func Parse(url string) (Location, error) {
 		return Location{}, fmt.Errorf("store URL is empty: write %s", usage())
 	}
 	name, rest, found := strings.Cut(url, ":")
-	if !found || len(name) == 1 || strings.ContainsAny(name, `/\.`) {
+	if !found || len(name) == 1 || !schemeName.MatchString(name) {
 		// A path, C:\ included.
-		return Location{}, fmt.Errorf("store URL %q has no scheme: write %s", url, usage())
+		return Location{}, fmt.Errorf("store URL %.60q has no scheme: write %s", shown(url), usage())
 	}
 	for _, s := range schemes() {
 		if s.name == name {
 			l, err := s.parse(rest)
 			if err != nil {
-				return Location{}, fmt.Errorf("store URL %q: %w", shown(url), err)
+				return Location{}, fmt.Errorf("store URL %.60q: %w", name+":"+shownRest(rest), err)
 			}
 			return l, nil
 		}
@@ -85,21 +88,35 @@ func usage() string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// shown returns a URL without what may be nobody's business: a user, and the
-// parameters. A path has neither.
-func shown(url string) string {
-	name, rest, _ := strings.Cut(url, ":")
-	if name == "sqlite" {
-		return url
+// schemeName is what RFC 3986 has for the name of a scheme, but for the dot,
+// which paths have.
+var schemeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
+
+// shown returns the beginning of what cannot be read, as far as it is nobody's
+// secret: a password stands behind a colon, and parameters have keys in them. What
+// stands before an @ is a user, or a password by itself.
+func shown(text string) string {
+	i := strings.IndexAny(text, ":?#")
+	switch {
+	case strings.Contains(text, "@"):
+		return "…"
+	case i < 0:
+		return text
 	}
-	rest, _, more := strings.Cut(rest, "?")
-	if i := strings.LastIndex(rest, "@"); i >= 0 {
-		rest = "//…@" + rest[i+1:]
+	return text[:i+1] + "…"
+}
+
+// shownRest is what is shown of what follows the name of a scheme. Without the two
+// slashes a password may be all there is.
+func shownRest(rest string) string {
+	behind, slashes := strings.CutPrefix(rest, "//")
+	switch {
+	case rest == "":
+		return ""
+	case slashes:
+		return "//" + shown(behind)
 	}
-	if more {
-		rest += "?…"
-	}
-	return name + ":" + rest
+	return "…"
 }
 
 func parseSQLite(path string) (Location, error) {
@@ -108,6 +125,10 @@ func parseSQLite(path string) (Location, error) {
 		return Location{}, errors.New("the path is empty: write sqlite:PATH")
 	case path == ":memory:":
 		return Location{}, errors.New("records in memory exclude no other process: write memory: if that is what you want")
+	case strings.HasPrefix(path, "~"):
+		return Location{}, errors.New(`nobody has made a folder of the "~": a shell does so at the beginning of a word alone; write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if it is called so)`)
+	case unexpanded.MatchString(path):
+		return Location{}, errors.New(`nobody has put in the value for the "$": a shell does so, and a crontab's or a unit's variables do not; write the whole path (sqlite:./$ if it is called so)`)
 	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
 		return Location{}, errors.New("there is no host: write sqlite:PATH, with the path right behind the colon")
 	case strings.ContainsRune(path, 0):
@@ -120,6 +141,9 @@ func parseSQLite(path string) (Location, error) {
 	return sqliteAt(abs), nil
 }
 
+// unexpanded is a path that begins with a variable.
+var unexpanded = regexp.MustCompile(`^\$\{?[A-Za-z_]`)
+
 func sqliteAt(file string) Location {
 	return Location{url: "sqlite:" + file, file: file, open: func() (driver.Store, error) {
 		store, err := sqlitestore.Open(file, nil)
@@ -128,6 +152,15 @@ func sqliteAt(file string) Location {
 		}
 		return store, nil
 	}}
+}
+
+// parseDefault is for who wants the default, and says so: in a crontab, say,
+// where a store that nobody has named is none.
+func parseDefault(rest string) (Location, error) {
+	if rest != "" {
+		return Location{}, errors.New("nothing follows the colon")
+	}
+	return Default()
 }
 
 func parseMemory(rest string) (Location, error) {
@@ -152,6 +185,10 @@ func (l Location) URL() string {
 
 // Private says that no other process can come to the store.
 func (l Location) Private() bool { return l.private }
+
+// Preset says that the location is the one of who names none, whether or not
+// somebody has named it.
+func (l Location) Preset() bool { return l.preset }
 
 // File returns the file that the store is kept in, "" if it is in none.
 func (l Location) File() string { return l.file }

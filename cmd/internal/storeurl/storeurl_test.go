@@ -23,6 +23,9 @@ func TestParse(t *testing.T) {
 		{"sqlite://" + filepath.Join(dir, "b.db"), at("b.db")},
 		{"sqlite:what?.db", at("what?.db")}, // a path, not a query
 		{"memory:", "memory:"},
+		{"sqlite:./~/a.db", at("~/a.db")},
+		{"sqlite:./$HOME.db", at("$HOME.db")},
+		{"sqlite:a$HOME.db", at("a$HOME.db")},
 	} {
 		l, err := storeurl.Parse(tc.url)
 		if err != nil || l.URL() != tc.want {
@@ -36,10 +39,23 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
-		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION or memory:"},
-		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION or memory:`},
+		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION, memory: or default:"},
+		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION, memory: or default:`},
 		{"/tmp/locks.db", `store URL "/tmp/locks.db" has no scheme`},
-		{"./a:b", `store URL "./a:b" has no scheme`},
+		{"./a:b", `store URL "./a:…" has no scheme`},
+		{"default:x", "nothing follows the colon"},
+		{"sqlite:~/l.db", `nobody has made a folder of the "~"`},
+		{"sqlite:~web/l.db", `nobody has made a folder of the "~"`},
+		{"sqlite:$HOME/l.db", `nobody has put in the value for the "$"`},
+		{"sqlite:${HOME}/l.db", `nobody has put in the value for the "$"`},
+		{"//u:secret@h/db", `store URL "…" has no scheme`},
+		{"redis.cluster://u:secret@h", `store URL "…" has no scheme`},
+		{"x:u:secret", `store URL "x:…" has no scheme`},
+		{"secret@h", `store URL "…" has no scheme`},
+		{"u@secret", `store URL "…" has no scheme`},
+		{"sqlite://u:secret@h/db", `store URL "sqlite://…": there is no host`},
+		{"memory:u:secret", `store URL "memory:…": nothing follows`},
+		{"re dis://u:secret@h", `store URL "…" has no scheme`},
 		{`C:\locks.db`, `has no scheme`},
 		{"sqlite:", "the path is empty"},
 		{"sqlite::memory:", "exclude no other process"},
@@ -50,7 +66,7 @@ func TestParseRefuses(t *testing.T) {
 		{"postgresql://u:secret@h/d", `store scheme "postgresql" is not in this build yet`},
 		{"etcd://h:1,g:2", `store scheme "etcd" is not in this build yet`},
 		{"zookeeper://h:1/p", `store scheme "zookeeper" is not in this build yet`},
-		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION or memory: (not in this build yet: postgres, etcd, zookeeper)`},
+		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, memory: or default: (not in this build yet: postgres, etcd, zookeeper)`},
 	} {
 		_, err := storeurl.Parse(tc.url)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -85,4 +101,46 @@ func TestDefault(t *testing.T) {
 	if _, err := storeurl.Default(); err == nil || !strings.Contains(err.Error(), "--store") {
 		t.Errorf("without a home: %v", err)
 	}
+}
+
+func TestDefaultIsNamed(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	want, err := storeurl.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := storeurl.Parse("default:")
+	if err != nil || l.URL() != want.URL() || !l.Preset() || !want.Preset() {
+		t.Errorf("default: is %q, %v; want %q", l.URL(), err, want.URL())
+	}
+	if l, err := storeurl.Parse(want.URL()); err != nil || l.Preset() {
+		t.Errorf("%s: %v, preset %v", want.URL(), err, l.Preset())
+	}
+}
+
+// Whatever is wrong with a URL, what stands behind a colon or an @ is not shown: it
+// may be a password.
+func FuzzErrorsTellNoPassword(f *testing.F) {
+	for _, s := range [][2]string{
+		{"//u:", "@h/db"}, {"redis.cluster://u:", "@h"}, {"x:u:", ""}, {"u@", ""}, {"sqlite://u:", "@h/db"}, {"sqlite:~u:", ""},
+		{"dynamodb://u:", "@locks"}, {"dynamodb://u:", "?region=r"}, {"dynamodb:", ""}, {"dynamodb://arn:aws:dynamodb:", ":1:table/x"},
+		{"dynamodb://locks?region=u:", ""}, {"dynamodb://locks?u:", "=1"}, {"dynamodb://locks?endpoint=http://u:", "@h"},
+		{"dynamodb://locks?dialect=u:", ""}, {"dynamodb://locks?partition-key=u:", "&sort-key=x"}, {"postgres://u:", "@h"},
+		{"memory:", ""}, {"default:u:", ""}, {"PG://u:", "@h"}, {"dynamodb://locks?partition-key=tenure:", ""},
+		{"dynamodb://locks?partition-key=rangeKey@", "&sort-key=key@&sort-value=x"},
+	} {
+		f.Add(s[0], s[1])
+	}
+	const secret = "s3cr3tpw"
+	f.Fuzz(func(t *testing.T, before, after string) {
+		for _, sign := range []string{":", "@", ""} {
+			if sign == "" && !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "@") {
+				continue
+			}
+			url := before + sign + secret + after
+			if _, err := storeurl.Parse(url); err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("Parse(%q) tells the password: %v", url, err)
+			}
+		}
+	})
 }
