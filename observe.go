@@ -128,8 +128,10 @@ func (k *contest) fail(err error) {
 // wait waits until the state may have changed: by a look, or because no sign
 // of life came for a lease.
 func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
+	// Of a lock under a session that was not looked at yet, nobody can tell when it
+	// is free: the look that is under way will.
 	var dead <-chan time.Time
-	if s.alive {
+	if s.alive && s.freeIn > 0 {
 		timer := time.NewTimer(s.freeIn)
 		defer timer.Stop()
 		dead = timer.C
