@@ -109,6 +109,15 @@ func checkTaken(o tenure.Options, name string) error {
 	if err := check(o, name); err != nil {
 		return err
 	}
+	return refused(o, func(ctx context.Context, client *tenure.Client) error {
+		_, err := client.TryAcquire(ctx, name, nil)
+		return err
+	})
+}
+
+// refused returns an error if a client would refuse to do what ask asks of it. It
+// is given up before it begins, on an empty store.
+func refused(o tenure.Options, ask func(context.Context, *tenure.Client) error) error {
 	client, err := tenure.New(memstore.New(), &o)
 	if err != nil {
 		return usage("%w", err)
@@ -116,7 +125,7 @@ func checkTaken(o tenure.Options, name string) error {
 	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = client.TryAcquire(ctx, name, nil)
+	err = ask(ctx, client)
 	if named := (*tenure.Error)(nil); errors.As(err, &named) && !errors.Is(err, context.Canceled) {
 		return usage("%w", named.Err)
 	}

@@ -30,6 +30,7 @@ type operatorFlags struct {
 type operator struct {
 	console *console
 	lock    string
+	to      string // who is to have it next, "" if anybody may
 	reason  string
 	client  *tenure.Client
 	ctx     context.Context //nolint:containedctx // it is one command, which a signal ends
@@ -38,7 +39,7 @@ type operator struct {
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, rest operands) (*operator, error) {
+func (f *operatorFlags) open(c *console, lock string, to *string, rest operands) (*operator, error) {
 	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	if rest.given {
 		return nil, usage(`this command runs nothing: leave out "--" and what follows`)
@@ -53,7 +54,11 @@ func (f *operatorFlags) open(c *console, lock string, rest operands) (*operator,
 			return nil, usage("--by is empty: name who asks")
 		}
 	}
-	if err := check(options, lock); err != nil {
+	o := &operator{console: c, lock: lock, reason: *f.Reason}
+	if to != nil {
+		o.to = *to
+	}
+	if err := o.check(options); err != nil {
 		return nil, err
 	}
 	at, err := f.location(c, os.Getenv)
@@ -73,14 +78,26 @@ func (f *operatorFlags) open(c *console, lock string, rest operands) (*operator,
 		return nil, usage("%w", err)
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
-	return &operator{
-		console: c, lock: lock, reason: *f.Reason, client: client, ctx: ctx,
-		close: func() {
-			_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
-			_ = store.Close()
-			stop()
-		},
-	}, nil
+	o.client, o.ctx, o.close = client, ctx, func() {
+		_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
+		_ = store.Close()
+		stop()
+	}
+	return o, nil
+}
+
+// check finds what is wrong with the request before anybody is asked, and before
+// it is said that somebody is.
+func (o *operator) check(options tenure.Options) error {
+	if err := check(options, o.lock); err != nil {
+		return err
+	}
+	return refused(options, func(ctx context.Context, client *tenure.Client) error {
+		if o.to != "" {
+			return client.Transfer(ctx, o.lock, o.to, o.reason)
+		}
+		return client.StepDown(ctx, o.lock, o.reason)
+	})
 }
 
 // mustExist returns an error if the store is a file that there is not: to ask
@@ -153,6 +170,19 @@ func (o *operator) done(r result, format string, args ...any) error {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil
+}
+
+// incomplete tells a result that is not what was asked for: it is not silent with
+// --quiet.
+func (o *operator) incomplete(r result, text string) error {
+	if !o.console.json {
+		return failed(statusHeld, errors.New(text))
+	}
+	r.Lock = o.lock
+	if err := writeJSON(o.console.stdout, r); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return ended(statusHeld)
 }
 
 func holderOf(st tenure.Status) *party { return &party{Owner: st.Owner, Token: st.Token} }

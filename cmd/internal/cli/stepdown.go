@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -31,21 +32,25 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	if s.Wait != nil && *s.Wait <= 0 {
 		return usage("--wait %v must be positive", *s.Wait)
 	}
-	o, err := s.open(c, s.Name, rest)
+	o, err := s.open(c, s.Name, s.To, rest)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	st, err := o.status()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !st.Held {
+	case !st.Held && o.to != "":
+		return o.heir(o.ctx, st, time.Now(), 0)
+	case !st.Held:
 		return o.notHeld(st)
+	case st.Owner == o.to:
+		return o.done(result{Result: "already_held", Holder: holderOf(st)}, "%s has %q already", holderText(st.Owner, st.Token), o.lock)
 	}
 	what := "step down"
-	if s.To != nil {
-		what = fmt.Sprintf("hand over to %q", *s.To)
+	if o.to != "" {
+		what = fmt.Sprintf("hand over to %q", o.to)
 	}
 	within := "when it renews its lease next"
 	if heartbeat := o.heartbeat(st); heartbeat > 0 {
@@ -59,19 +64,21 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 		defer cancel()
 	}
 	begun := time.Now()
-	if s.To != nil {
-		err = o.client.Transfer(ctx, o.lock, *s.To, o.reason)
+	if o.to != "" {
+		err = o.client.Transfer(ctx, o.lock, o.to, o.reason)
 	} else {
 		err = o.client.StepDown(ctx, o.lock, o.reason)
 	}
 	took := time.Since(begun)
-	if err != nil {
+	switch {
+	case o.to != "" && errors.Is(err, tenure.ErrNotHeld) && context.Cause(ctx) == nil:
+		return o.heir(ctx, st, begun, 0) // it has gone by itself
+	case err != nil:
 		return o.notDone(err, st)
+	case o.to != "":
+		return o.heir(ctx, st, begun, took)
 	}
 	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
-	if s.To != nil {
-		r.Result = "handed_over"
-	}
 	l, ok := o.next(st.Token, nextPatience)
 	if !ok {
 		return o.done(r, "%s has stepped down, %v after the request; nobody has come after it yet", holderText(st.Owner, st.Token), round(took))
@@ -79,6 +86,65 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	after := time.Since(begun)
 	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
 	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request", holderText(st.Owner, st.Token), holderText(l.Owner, l.Token), round(after))
+}
+
+// heirPause is how often it is looked for who comes after a hand-over.
+const heirPause = 100 * time.Millisecond
+
+// heir waits until the owner that the lock was handed over to has it, which alone is
+// a hand-over; or somebody else; or the time has run out for which the lock is kept.
+// The holder has stopped, and took is how long that has taken; 0 if it has not been
+// asked.
+func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration) error {
+	r := result{Result: "not_handed_over", Holder: holderOf(holder)}
+	stopped := fmt.Sprintf("%s has it no more", holderText(holder.Owner, holder.Token))
+	switch {
+	case holder.Token == 0:
+		r.Holder, stopped = nil, "it was never held"
+	case took > 0:
+		r.Took = seconds(took)
+		stopped = fmt.Sprintf("%s has stepped down", holderText(holder.Owner, holder.Token))
+	}
+	failed := func(format string, args ...any) error {
+		return o.incomplete(r, fmt.Sprintf("%q: not handed over to %q: %s; ", o.lock, o.to, stopped)+fmt.Sprintf(format, args...))
+	}
+	kept := time.Duration(0)
+	for {
+		st, err := o.client.Status(ctx, o.lock)
+		after := time.Since(begun)
+		switch sig := (signaled{}); {
+		case errors.As(context.Cause(o.ctx), &sig):
+			return sig
+		case ctx.Err() != nil:
+			return failed("the lock is kept for %q, which has not come within --wait", o.to)
+		case err != nil && (permanent(err) || after > took+lookTimeout):
+			return o.failed(err)
+		case err != nil: // it is asked again
+		case st.Token > holder.Token && o.came(ctx, holder.Token, st):
+			r.Result, r.Next, r.After = "handed_over", &party{Owner: o.to, Token: holder.Token + 1}, seconds(after)
+			return o.done(r, "%s; %s has the lock now, %v after the request", stopped, holderText(o.to, holder.Token+1), round(after))
+		case st.Token > holder.Token:
+			r.Next, r.After = holderOf(st), seconds(after)
+			return failed("%s came first", holderText(st.Owner, st.Token))
+		case st.ReservedFor != o.to && kept == 0:
+			return failed("nobody has the lock, and it is not kept for %q", o.to)
+		case st.ReservedFor != o.to || st.FreeIn <= 0:
+			return failed("the lock was kept for %q for %v, which has not come", o.to, round(kept))
+		default:
+			kept = max(kept, st.Lease)
+		}
+		_ = sleep(ctx, heirPause) // the end of ctx is seen above
+	}
+}
+
+// came reports whether the owner that the lock was handed over to has had it next,
+// be it for a moment.
+func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) bool {
+	if st.Token == token+1 {
+		return st.Owner == o.to
+	}
+	history, err := o.client.History(ctx, o.lock)
+	return err == nil && slices.ContainsFunc(history, func(t tenure.Tenure) bool { return t.Token == token+1 && t.Owner == o.to })
 }
 
 // heartbeat is how often the holder renews its lease, or that of its session; 0
