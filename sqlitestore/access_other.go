@@ -12,3 +12,6 @@ func chownLike(*os.File, os.FileInfo) {}
 
 // access knows nothing here: the engine will say.
 func access(string) error { return nil }
+
+// noFiles knows nothing here.
+func noFiles() error { return nil }

@@ -28,8 +28,15 @@
 //   - A file that is no database, another application's, corrupt, or made by a
 //     newer version is refused and left as it is.
 //   - A store whose files are moved, replaced or deleted while it is open
-//     refuses to go on, with an error that matches [driver.ErrPermanent].
-//     Otherwise it would hold locks beside those who open what is there then.
+//     refuses to go on, for good, with an error that matches [driver.ErrReplaced].
+//     Otherwise it would hold locks beside those who open what is there then. On
+//     Linux it knows within milliseconds, by inotify, and package tenure ends all
+//     leases then. Elsewhere, without an inotify instance, and if a folder above
+//     was moved or something was mounted, the next heartbeat finds out; until then
+//     there may be two holders.
+//   - A file that can be seen to have a second name is refused when it is opened:
+//     hard links, and a file that is a mount by itself. See "What is not
+//     guaranteed" for those that cannot be seen.
 //
 // # Fencing in the same file
 //
@@ -51,8 +58,19 @@
 //   - Anything if the files are opened in the same process other than through
 //     SQLite, even to copy them: closing a file drops the locks that SQLite has
 //     on it in that process. The same goes for a second copy of SQLite in the
-//     process, and for hard links to the file. To copy a database use VACUUM INTO
-//     or .backup of the sqlite3 shell.
+//     process. To copy a database use VACUUM INTO or .backup of the sqlite3 shell.
+//   - One holder, if programs come to the file by two names. Log and index are
+//     beside the name, so that each name has its own, and both grant the same lock
+//     under the same token. Give containers the folder, never the file:
+//     "docker run -v /srv/locks:/srv/locks", not "-v /srv/locks.db:/locks.db". What
+//     Open cannot see is a hard link that is made while the file is open, the
+//     original of a mount that was made elsewhere, and two overlays over one lower
+//     file, which is what a database in a container's image is: two containers have
+//     two databases.
+//   - Anything against who may write the folder, or the files: the folder must be
+//     trusted, as must all who are given it. They can take any lock, and replace
+//     the files. What they cannot do is have a program write to another file,
+//     or hang it, by what they put in the place of FILE-notify.
 //   - That Open and Close return soon. Open waits up to five seconds for others;
 //     Close waits for the disk.
 //   - A short log, while somebody keeps a read transaction open: it grows until
@@ -61,9 +79,16 @@
 // # Files
 //
 // Beside FILE are FILE-wal and FILE-shm, SQLite's own, while somebody has it
-// open, and FILE-notify, through which processes tell each other of releases,
-// reservations and requests. FILE-notify holds nothing that matters and may be
-// deleted. The table is meant to be read by people:
+// open, and on Linux FILE-notify, through which processes tell each other of
+// releases, reservations and requests. FILE-notify holds nothing that matters and
+// may be deleted.
+//
+// What Open makes is for its user alone, mode 0600, or what [Options.Mode] says:
+// who may only read FILE-shm can put a lock on it that keeps everybody from writing,
+// and so takes every lease away. SQLite gives its own files the permissions of
+// FILE. Permissions of files that are there are never changed.
+//
+// The table is meant to be read by people:
 //
 //	sqlite3 -readonly FILE "SELECT key, state, owner, token, session, since, requests FROM tenure_records"
 //

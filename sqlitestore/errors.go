@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -28,6 +26,11 @@ func fault(file string, err error) error {
 	if errors.As(err, &engine) {
 		var what string
 		what, permanent = explain(engine.Code())
+		if is(err, sqlite3.SQLITE_CANTOPEN) {
+			if reason := noFiles(); reason != nil {
+				what, permanent = fmt.Sprintf("cannot be opened, for this process cannot open any more files (%v); raise its limit (ulimit -n)", reason), false
+			}
+		}
 		err = fmt.Errorf("%s: %w", what, err)
 	}
 	if file != "" {
@@ -48,15 +51,11 @@ func unnamed(file string, err error) error {
 	return err
 }
 
-// moved is what to do about it: nothing that the program could do by itself
-// would be safe.
-const moved = "was moved, replaced or deleted while in use; put it back, or restart every program that uses it"
-
 // explain sorts the result codes of https://www.sqlite.org/rescode.html. The
 // low byte of an extended code is the code that it refines.
 func explain(code int) (what string, permanent bool) {
 	if code == sqlite3.SQLITE_READONLY_DBMOVED {
-		return "it " + moved, true
+		return "it was moved, replaced or deleted while in use; restart every program that uses it", true
 	}
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
@@ -102,43 +101,4 @@ func is(err error, codes ...int) bool {
 // locked tells whether err says that somebody else is at the file just now.
 func locked(err error) bool {
 	return is(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-}
-
-// identity is the files that the database consists of while it is open.
-type identity struct {
-	names [3]string
-	infos [3]os.FileInfo
-}
-
-func identify(file string) (id identity, err error) {
-	id.names = [3]string{file, file + "-wal", file + "-shm"}
-	for i, name := range id.names {
-		if id.infos[i], err = os.Stat(name); err != nil {
-			return id, err
-		}
-	}
-	return id, nil
-}
-
-// check returns an error unless the names still lead to the files that were
-// opened. A process that went on with files that others no longer find would
-// hold a lock beside whoever opened the new ones. The log and its index are
-// looked at as well: SQLite's locks are in the index, and neither is ever
-// deleted or replaced by SQLite while somebody has the database open.
-func (id *identity) check() error {
-	for i, name := range id.names {
-		info, err := os.Stat(name)
-		switch {
-		case err == nil && os.SameFile(info, id.infos[i]):
-		case err == nil, errors.Is(err, os.ErrNotExist):
-			what := "it"
-			if name != id.names[0] {
-				what = fmt.Sprintf("%q beside it", filepath.Base(name))
-			}
-			return driver.Permanent(fmt.Errorf("sqlite file %q: %s %s", id.names[0], what, moved))
-		default:
-			return fault(id.names[0], err)
-		}
-	}
-	return nil
 }

@@ -79,7 +79,63 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-func init() { children["denied"] = childDenied }
+func init() {
+	children["denied"] = childDenied
+	children["files"] = childFiles
+}
+
+// TestNoFiles has no place for the files of a database: that is the reason, and
+// no permission.
+func TestNoFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	database(t, file)
+	for _, line := range start(t, "files", file, nil).wait(t) {
+		t.Log(line)
+		if !strings.Contains(line, "permanent false") || !strings.Contains(line, "too many open files") || strings.Contains(line, "writable by this user") {
+			t.Errorf("%q: want that no files are left, not permanently", line)
+		}
+	}
+}
+
+// childFiles opens the file with place for none, one or two of those that it needs.
+func childFiles(file string) error {
+	if err := os.Chdir(filepath.Dir(file)); err != nil {
+		return err
+	}
+	for left := range 3 {
+		var all []*os.File
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				break
+			}
+			all = append(all, f)
+			if len(all) == 1 {
+				var limit syscall.Rlimit
+				if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+					return err
+				}
+				limit.Cur = 40
+				if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+					return err
+				}
+			}
+		}
+		for range left {
+			_ = all[len(all)-1].Close()
+			all = all[:len(all)-1]
+		}
+		s, err := open(file, nil, 0)
+		for _, f := range all {
+			_ = f.Close()
+		}
+		if err == nil {
+			return errors.Join(errors.New("opened"), s.Close())
+		}
+		fmt.Fprintln(os.Stdout, "permanent", errors.Is(err, driver.ErrPermanent), err)
+	}
+	return nil
+}
 
 func childDenied(file string) error {
 	if os.Geteuid() == 0 {

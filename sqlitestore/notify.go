@@ -4,6 +4,7 @@
 package sqlitestore
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,36 +12,61 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// watches calls the hints of a store's watches.
+// watches calls the hints of a store's watches, and learns that it was replaced.
 //
-// One goroutine waits for changes by whatever means there is, as long as there
-// is a watch. It is the one part of the store that reads a clock, and only
-// where the kernel does not tell of changes.
+// One goroutine hears what the kernel tells, from Open to Close. Where it tells
+// nothing another one polls as long as there is a watch: that is the one part of
+// the store that reads a clock.
 type watches struct {
 	store  *Store
 	period time.Duration
-	// noEvents has the store poll, for tests.
+	// noEvents has the watches poll, for tests.
 	noEvents bool
 
 	mu     sync.Mutex
 	closed bool
 	hints  map[string][]*watch
-	source source // nil while there is no watch
+	kernel kernel // nil where it tells nothing
+	hears  bool   // the kernel tells of keys
+	poll   *poll  // if it does not, while there is a watch
 }
 
 type watch struct{ hint func() }
 
-// source tells of changes that were made after it was opened.
-type source interface {
-	// wait returns at the next change, with a function that tells whether a key
-	// may have changed. An error ends the source.
-	wait() (changed func(key string) bool, err error)
+// kernel tells of changes, by inotify.
+type kernel interface {
+	// listen has wait tell of keys as well, of what changes after it returned,
+	// and unlisten ends that.
+	listen() error
+	unlisten()
+	// wait returns at the next change. After an error there is none any more.
+	wait() (news, error)
 	// close ends wait. It may be called at the same time, and more than once.
 	close()
 }
 
+type news struct {
+	// files says that the store may have been replaced.
+	files bool
+	// changed tells whether a key may have changed; it may be nil.
+	changed func(key string) bool
+	// deaf says that it cannot tell of keys any more.
+	deaf bool
+}
+
 func (w *watches) init(s *Store, period time.Duration) {
 	w.store, w.period, w.hints = s, period, map[string][]*watch{}
+}
+
+// begin hears what the kernel tells, if it does.
+func (w *watches) begin() {
+	kernel, err := openKernel(w.store.files)
+	if err != nil {
+		return
+	}
+	w.kernel = kernel
+	w.store.running.Add(1)
+	go w.attend(kernel)
 }
 
 // Watch has hint called soon after key was released, reserved or deleted, or a
@@ -56,14 +82,12 @@ func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
 	if w.closed {
 		return nil, driver.ErrClosed
 	}
-	if w.source == nil {
-		source, err := w.open()
-		if err != nil {
-			return nil, err
+	if !w.hears && w.poll == nil {
+		if w.hears = w.kernel != nil && !w.noEvents && w.kernel.listen() == nil; !w.hears {
+			if err := w.beginPoll(); err != nil {
+				return nil, err
+			}
 		}
-		w.source = source
-		s.running.Add(1)
-		go w.run(source)
 	}
 	this := &watch{hint: hint}
 	w.hints[key] = append(w.hints[key], this)
@@ -79,9 +103,20 @@ func (w *watches) remove(key string, this *watch) {
 		return
 	}
 	delete(w.hints, key)
-	if len(w.hints) == 0 && w.source != nil {
-		w.source.close()
-		w.source = nil
+	if len(w.hints) == 0 {
+		w.rest()
+	}
+}
+
+// rest ends what watches alone need. The mutex is locked.
+func (w *watches) rest() {
+	if w.hears {
+		w.kernel.unlisten()
+		w.hears = false
+	}
+	if w.poll != nil {
+		w.poll.close()
+		w.poll = nil
 	}
 }
 
@@ -90,48 +125,63 @@ func (w *watches) close() {
 	defer w.mu.Unlock()
 	w.closed = true
 	clear(w.hints)
-	if w.source != nil {
-		w.source.close()
-		w.source = nil
+	w.rest()
+	if w.kernel != nil {
+		w.kernel.close()
 	}
 }
 
-// open opens the best source that works.
-func (w *watches) open() (source, error) {
-	if !w.noEvents {
-		if source, err := openEvents(w.store.file); err == nil {
-			return source, nil
-		}
-	}
-	return openPoll(w.store, w.period)
-}
-
-// run calls the hints as mine tells until it is closed. Should it fail, polling
-// takes its place.
-func (w *watches) run(mine source) {
+// attend does what the kernel's news ask for, until it is closed.
+func (w *watches) attend(k kernel) {
 	defer w.store.running.Done()
 	for {
-		changed, err := mine.wait()
-		if err == nil {
-			w.call(changed)
-			continue
-		}
-		mine.close()
-		w.mu.Lock()
-		if w.source != mine {
-			w.mu.Unlock()
-			return
-		}
-		mine, err = openPoll(w.store, w.period)
+		news, err := k.wait()
 		if err != nil {
-			w.source = nil // the next Watch tries again; hints may be missed
-			w.mu.Unlock()
+			w.goDeaf(true)
+			k.close()
 			return
 		}
-		w.source = mine
-		w.mu.Unlock()
-		w.call(anyKey)
+		if news.files && errors.Is(w.store.check(), driver.ErrReplaced) {
+			news.changed = anyKey // whoever looks learns of it
+		}
+		if news.deaf {
+			w.goDeaf(false)
+		}
+		if news.changed != nil {
+			w.call(news.changed)
+		}
 	}
+}
+
+// goDeaf has polling take the kernel's place.
+func (w *watches) goDeaf(forGood bool) {
+	w.mu.Lock()
+	if forGood {
+		w.kernel = nil
+	}
+	w.hears = false
+	if len(w.hints) > 0 && w.poll == nil {
+		_ = w.beginPoll() // if it fails the next Watch tries again; hints may be missed
+	}
+	w.mu.Unlock()
+	w.call(anyKey)
+}
+
+// beginPoll polls until there is no watch any more. The mutex is locked.
+func (w *watches) beginPoll() error {
+	p, err := openPoll(w.store, w.period)
+	if err != nil {
+		return err
+	}
+	w.poll = p
+	w.store.running.Add(1)
+	go func() {
+		defer w.store.running.Done()
+		for p.wait() {
+			w.call(anyKey)
+		}
+	}()
+	return nil
 }
 
 // call calls the hints of the keys that changed, outside the mutex.

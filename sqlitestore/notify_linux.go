@@ -4,68 +4,148 @@
 package sqlitestore
 
 import (
+	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 )
 
-// events hears the bell through inotify.
-type events struct {
+// inotify hears of changes to the files of a database, and of its notify file
+// while somebody watches. It is one instance for all, since a user has few.
+type inotify struct {
 	database string
-	fd       int
-	file     *os.File // fd, read through the runtime's poller
-	seen     slots
+	file     *os.File // read through the runtime's poller
+	raw      syscall.RawConn
+	files    map[int]bool // the watches of the database's own files
 	buf      [4096]byte
+
+	mu     sync.Mutex
+	notify int // the watch of the notify file, 0 if there is none
+	seen   slots
 }
 
-// bellEvents are writing, and whatever takes the name from the file: then the
-// watch is on a file that nobody rings any more.
-const bellEvents = syscall.IN_MODIFY | syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
+const (
+	// What takes the name from a file that is open. (It is not deleted before it
+	// is closed, so that of a deletion its number of names tells.)
+	renamed = syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
+	written = syscall.IN_MODIFY
+)
 
-func openEvents(database string) (source, error) {
+func openKernel(files identity) (kernel, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("inotify_init1", err)
 	}
-	e := &events{database: database, fd: fd, file: os.NewFile(uintptr(fd), "inotify")}
-	if err := e.listen(); err != nil {
-		e.close()
+	k := &inotify{database: files.names[0], file: os.NewFile(uintptr(fd), "inotify"), files: map[int]bool{}}
+	k.raw, err = k.file.SyscallConn()
+	for _, name := range files.names {
+		var wd int
+		if err == nil {
+			wd, err = k.add(name, renamed|syscall.IN_DONT_FOLLOW)
+			k.files[wd] = true
+		}
+	}
+	if err != nil {
+		k.close()
 		return nil, err
 	}
-	return e, nil
+	return k, nil
 }
 
-// listen makes the bell if it is missing, and watches it. Adding a watch that
-// is there already changes nothing.
-func (e *events) listen() error {
-	file, err := openBell(e.database, os.O_RDONLY)
+func (k *inotify) add(name string, mask uint32) (wd int, err error) {
+	closed := k.raw.Control(func(fd uintptr) {
+		wd, err = syscall.InotifyAddWatch(int(fd), name, mask)
+	})
+	if closed != nil {
+		return 0, closed
+	}
+	return wd, os.NewSyscallError("inotify_add_watch", err)
+}
+
+func (k *inotify) listen() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.listenLocked()
+}
+
+// listenLocked watches the notify file that is there now, and makes it if it is
+// missing. The watch is on the file that was opened, not on what has its name by
+// then; what takes the name from it afterwards is an event.
+func (k *inotify) listenLocked() error {
+	k.unlistenLocked()
+	file, err := openNotify(k.database)
 	if err != nil {
 		return err
 	}
-	_ = file.Close()
-	if _, err = syscall.InotifyAddWatch(e.fd, e.database+bellSuffix, bellEvents); err != nil {
-		return os.NewSyscallError("inotify_add_watch", err)
+	wd, err := k.add(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), renamed|written)
+	if err != nil { // there may be no /proc
+		wd, err = k.add(k.database+notifySuffix, renamed|written|syscall.IN_DONT_FOLLOW)
 	}
-	_, err = e.seen.look(e.database)
+	_ = file.Close()
+	if err != nil {
+		return err
+	}
+	k.notify = wd
+	if _, err = k.seen.look(k.database); err != nil {
+		k.unlistenLocked()
+	}
 	return err
 }
 
-// wait takes all events that have come: many rings are one change.
-func (e *events) wait() (func(key string) bool, error) {
-	n, err := e.file.Read(e.buf[:])
-	if err != nil {
-		return nil, err
+func (k *inotify) unlisten() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unlistenLocked()
+}
+
+func (k *inotify) unlistenLocked() {
+	if k.notify == 0 {
+		return
 	}
-	for rest := e.buf[:n]; len(rest) >= syscall.SizeofInotifyEvent; {
+	wd := uint32(k.notify)
+	k.notify = 0
+	_ = k.raw.Control(func(fd uintptr) { _, _ = syscall.InotifyRmWatch(int(fd), wd) })
+}
+
+// wait takes all events that have come: many writes are one change.
+func (k *inotify) wait() (n news, err error) {
+	count, err := k.file.Read(k.buf[:])
+	if err != nil {
+		return n, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	look, listen := false, false
+	for rest := k.buf[:count]; len(rest) >= syscall.SizeofInotifyEvent; {
 		event := (*syscall.InotifyEvent)(unsafe.Pointer(&rest[0]))
-		if event.Mask != syscall.IN_MODIFY {
-			// The file is another now, or events were lost. What was rung
-			// before the new watch is unknown, so it may be anything.
-			return anyKey, e.listen()
+		switch {
+		case event.Mask&syscall.IN_Q_OVERFLOW != 0: // events were lost
+			n.files, listen = true, true
+		case k.files[int(event.Wd)]:
+			n.files = true
+		case int(event.Wd) != k.notify: // a watch that was ended
+		case event.Mask == written:
+			look = true
+		default:
+			listen = true
 		}
 		rest = rest[syscall.SizeofInotifyEvent+int(event.Len):]
 	}
-	return e.seen.look(e.database)
+	if k.notify == 0 {
+		return n, nil
+	}
+	if look && !listen {
+		n.changed, err = k.seen.look(k.database)
+		listen = err != nil
+	}
+	if listen {
+		// The file is another now. What was written before the new watch is
+		// unknown, so it may be anything.
+		n.changed = anyKey
+		n.deaf = k.listenLocked() != nil
+	}
+	return n, nil
 }
 
-func (e *events) close() { _ = e.file.Close() }
+func (k *inotify) close() { _ = k.file.Close() }

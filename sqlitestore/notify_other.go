@@ -7,5 +7,8 @@ package sqlitestore
 
 import "errors"
 
-// openEvents fails: here watches poll.
-func openEvents(string) (source, error) { return nil, errors.ErrUnsupported }
+// openKernel fails: here watches poll, and the next call looks at the files.
+func openKernel(identity) (kernel, error) { return nil, errors.ErrUnsupported }
+
+// notify does nothing: nobody would hear it.
+func (s *Store) notify([]*write) {}

@@ -5,9 +5,11 @@ package sqlitestore
 
 import (
 	sqldriver "database/sql/driver"
-	"os"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // poll asks the engine for changes by other connections. It has a connection
@@ -21,13 +23,13 @@ type poll struct {
 	done   chan struct{}
 }
 
-func openPoll(s *Store, period time.Duration) (source, error) {
+func openPoll(s *Store, period time.Duration) (*poll, error) {
 	c, err := dial(s.file, "rw")
 	if err != nil {
 		return nil, fault(s.file, err)
 	}
 	p := &poll{store: s, conn: c, done: make(chan struct{})}
-	if err := s.files.check(); err != nil {
+	if err := s.check(); err != nil {
 		_ = c.close()
 		return nil, err
 	}
@@ -48,19 +50,24 @@ func (p *poll) version() (n int64, err error) {
 	return n, err
 }
 
-// wait looks once in a period. If a look fails, the next will do.
-func (p *poll) wait() (func(key string) bool, error) {
+// wait looks once in a period, and returns true after a change, and false at the
+// end. If a look fails, the next will do.
+func (p *poll) wait() bool {
 	for {
 		select {
 		case <-p.done:
 			p.ticker.Stop()
 			_ = p.conn.close()
-			return nil, os.ErrClosed
+			return false
 		case <-p.ticker.C:
-			if n, err := p.version(); err == nil && n != p.last {
-				p.last = n
-				return anyKey, nil
-			}
+		}
+		if err := p.store.check(); errors.Is(err, driver.ErrReplaced) {
+			p.ticker.Stop() // nothing will change here any more
+			return true
+		}
+		if n, err := p.version(); err == nil && n != p.last {
+			p.last = n
+			return true
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,8 @@ const (
 
 	defaultPollPeriod = 200 * time.Millisecond
 	leastPollPeriod   = 10 * time.Millisecond
+
+	defaultMode fs.FileMode = 0o600
 )
 
 // Options configure a [Store]. The zero value and nil mean the defaults.
@@ -41,13 +44,25 @@ type Options struct {
 	// NFS and SMB are not to be trusted. Only set it if one host alone ever
 	// opens the file, and its locks are known to work.
 	AllowNetworkFS bool
+
+	// Mode is the permissions of the files that Open makes, and no umask cuts it:
+	// the database, and by them SQLite's own files and the notify file beside it.
+	// If zero, 0600. Who may only read them can keep everybody from writing, and
+	// so take every lease away, by locks on SQLite's index. So it is more only for
+	// several users who share a database: 0660, in a folder with their group and
+	// the setgid bit. Open never changes the permissions of files that are there,
+	// New makes none, and neither means anything on Windows. It has 0600 at
+	// least, and no bits but 0666.
+	Mode fs.FileMode
 }
 
 // Store keeps records in a table of an SQLite file. It implements
-// [driver.Store] and [driver.Watcher]. All methods may be called concurrently.
+// [driver.Store], [driver.Watcher] and [driver.ReplacedNotifier]. All methods may
+// be called concurrently.
 type Store struct {
 	file     string // absolute, without symbolic links
 	files    identity
+	fate     fate
 	pageSize int
 	watches  watches
 
@@ -59,12 +74,13 @@ type Store struct {
 	readers   chan *conn // those that nobody uses now
 	closing   chan struct{}
 	closeOnce sync.Once
-	running   sync.WaitGroup // the writer and the watcher
+	running   sync.WaitGroup // the writer and the watches
 }
 
 var (
-	_ driver.Store   = (*Store)(nil)
-	_ driver.Watcher = (*Store)(nil)
+	_ driver.Store            = (*Store)(nil)
+	_ driver.Watcher          = (*Store)(nil)
+	_ driver.ReplacedNotifier = (*Store)(nil)
 )
 
 // Open opens the SQLite file at path, and creates it if it is missing or
@@ -86,12 +102,21 @@ func open(path string, o *Options, patience time.Duration) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := locate(path)
+	file, missing, err := locate(path)
 	if err != nil {
 		return nil, driver.Permanent(err)
 	}
 	if !opts.AllowNetworkFS {
 		if err := refuseNetworkFS(file, fileSystem(filepath.Dir(file))); err != nil {
+			return nil, driver.Permanent(err)
+		}
+	}
+	if missing {
+		if err := makeFile(file, opts.Mode, nil); err != nil && !errors.Is(err, os.ErrExist) {
+			err = fmt.Errorf("sqlite file %q: cannot be made: %w", file, err)
+			if noFiles() != nil {
+				return nil, err
+			}
 			return nil, driver.Permanent(err)
 		}
 	}
@@ -114,51 +139,58 @@ func (o *Options) withDefaults() (opts Options, err error) {
 	case opts.PollPeriod < leastPollPeriod:
 		err = fmt.Errorf("poll period %v: it must be 0 or at least %v", opts.PollPeriod, leastPollPeriod)
 	}
+	switch mode := opts.Mode; {
+	case mode == 0:
+		opts.Mode = defaultMode
+	case mode&defaultMode != defaultMode, mode&^0o666 != 0:
+		err = errors.Join(err, fmt.Errorf("mode %#o: it must have 0600, and nothing but 0666", uint32(mode)))
+	}
 	return opts, err
 }
 
 // locate returns the file that path names, absolute and with symbolic links
 // resolved, as SQLite does it: the log and its index are beside that file, and
-// whoever comes by another name must find the same.
-func locate(path string) (string, error) {
+// whoever comes by another name must find the same. missing says that there is
+// no file yet.
+func locate(path string) (file string, missing bool, err error) {
 	switch {
 	case path == "":
-		return "", errors.New("sqlite file: the path is empty; name a file, or use memstore for records in memory")
+		return "", false, errors.New("sqlite file: the path is empty; name a file, or use memstore for records in memory")
 	case path == ":memory:":
-		return "", errors.New("sqlite file \":memory:\": records in memory exclude no other process; use memstore")
+		return "", false, errors.New("sqlite file \":memory:\": records in memory exclude no other process; use memstore")
 	case strings.HasPrefix(path, "file:"):
-		return "", fmt.Errorf("sqlite file %q: give a path, not a URI (./%s for a file of that name)", path, path)
+		return "", false, fmt.Errorf("sqlite file %q: give a path, not a URI (./%s for a file of that name)", path, path)
 	case strings.ContainsRune(path, 0):
-		return "", fmt.Errorf("sqlite file %q: the path contains a zero byte", path)
+		return "", false, fmt.Errorf("sqlite file %q: the path contains a zero byte", path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return "", fmt.Errorf("sqlite file %q: %w", path, err)
+		return "", false, fmt.Errorf("sqlite file %q: %w", path, err)
 	}
 	info, err := os.Stat(abs)
 	switch {
 	case err == nil && info.IsDir():
-		return "", fmt.Errorf("sqlite file %q: it is a folder; name a file in it", abs)
+		return "", false, fmt.Errorf("sqlite file %q: it is a folder; name a file in it", abs)
 	case err == nil && !info.Mode().IsRegular():
-		return "", fmt.Errorf("sqlite file %q: it is no regular file (%v)", abs, info.Mode().Type())
+		return "", false, fmt.Errorf("sqlite file %q: it is no regular file (%v)", abs, info.Mode().Type())
 	case err == nil:
-		file, err := filepath.EvalSymlinks(abs)
+		file, err = filepath.EvalSymlinks(abs)
 		if err != nil {
-			return "", fmt.Errorf("sqlite file %q: %w", abs, err)
+			return "", false, fmt.Errorf("sqlite file %q: %w", abs, err)
 		}
-		return file, writable(file, file, filepath.Dir(file))
+		return file, false, writable(file, file, filepath.Dir(file))
 	case !errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("sqlite file %q: %w", abs, unnamed(abs, err))
+		return "", false, fmt.Errorf("sqlite file %q: %w", abs, unnamed(abs, err))
 	}
 	if info, err := os.Lstat(abs); err == nil && info.Mode()&os.ModeSymlink != 0 {
-		return "", fmt.Errorf("sqlite file %q: it is a symbolic link to a file that is missing", abs)
+		return "", false, fmt.Errorf("sqlite file %q: it is a symbolic link to a file that is missing", abs)
 	}
 	folder, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
-		return "", fmt.Errorf("sqlite file %q: its folder is missing; create it first: %w", abs, err)
+		return "", false, fmt.Errorf("sqlite file %q: its folder is missing; create it first: %w", abs, err)
 	}
-	file := filepath.Join(folder, filepath.Base(abs))
-	return file, writable(file, folder)
+	file = filepath.Join(folder, filepath.Base(abs))
+	return file, true, writable(file, folder)
 }
 
 // writable returns an error unless this user may write all names. SQLite would

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -17,7 +20,7 @@ import (
 type origin struct {
 	file    string
 	readers int
-	// connect returns a connection. mode is rwc for the first, else rw.
+	// connect returns a connection. mode is createMode for the first, else rw.
 	connect func(mode string) (*conn, error)
 	// prepare sees to it that the table is there, through the first connection.
 	prepare func(c *conn) error
@@ -27,13 +30,24 @@ type origin struct {
 	walLimit int
 }
 
+// sharedPatience is how long a file is tried that this user may use, and cannot:
+// SQLite makes the files beside it in two steps, and in between the umask of who
+// makes them keeps out the others.
+const sharedPatience = time.Second
+
 // open tries until the file is not locked, or for as long as patience lasts.
 func (o origin) open(opts Options, patience time.Duration) (*Store, error) {
-	patient := time.Now().Add(patience)
+	begun := time.Now()
+	patient := begun.Add(patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		s, err := o.openOnce(opts)
-		if err == nil || !locked(err) {
-			return s, err
+		switch {
+		case err == nil:
+			return s, nil
+		case locked(err), errors.Is(err, errSwapped):
+		case is(err, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) && time.Since(begun) < min(patience, sharedPatience):
+		default:
+			return nil, err
 		}
 		if time.Now().After(patient) {
 			return nil, driver.NotApplied(err)
@@ -44,6 +58,10 @@ func (o origin) open(opts Options, patience time.Duration) (*Store, error) {
 
 // openOnce leaves nothing open if it fails.
 func (o origin) openOnce(opts Options) (_ *Store, err error) {
+	before, err := o.look()
+	if err != nil {
+		return nil, err
+	}
 	var conns []*conn
 	defer func() {
 		if err != nil {
@@ -53,7 +71,7 @@ func (o origin) openOnce(opts Options) (_ *Store, err error) {
 		}
 	}()
 	for i := range 1 + o.readers {
-		mode := "rwc"
+		mode := createMode
 		if i > 0 {
 			mode = "rw"
 		}
@@ -71,7 +89,14 @@ func (o origin) openOnce(opts Options) (_ *Store, err error) {
 			return nil, err
 		}
 	}
-	files, err := identify(o.file)
+	after, err := o.look()
+	if err != nil {
+		return nil, err
+	}
+	if before == nil {
+		before = after
+	}
+	files, err := identify(o.file, before)
 	if err != nil {
 		return nil, fault(o.file, err)
 	}
@@ -84,13 +109,24 @@ func (o origin) openOnce(opts Options) (_ *Store, err error) {
 		readers:  make(chan *conn, o.readers),
 		closing:  make(chan struct{}),
 	}
+	s.fate.ended = make(chan struct{})
 	s.watches.init(s, opts.PollPeriod)
+	s.watches.begin()
 	for _, c := range conns[1:] {
 		s.readers <- c
 	}
 	s.running.Add(1)
 	go s.runWriter(s.writer)
 	return s, nil
+}
+
+// look returns what the file's name leads to, and nil where SQLite is to make it.
+func (o origin) look() (os.FileInfo, error) {
+	info, err := refuseOtherNames(o.file)
+	if errors.Is(err, os.ErrNotExist) && createMode == "rwc" {
+		return nil, nil
+	}
+	return info, err
 }
 
 // settle makes a connection the writer, or a reader.

@@ -32,7 +32,6 @@ const (
 var children = map[string]func(file string) error{
 	"open":   childOpen,
 	"hammer": childHammer,
-	"ring":   childRing,
 }
 
 func TestMain(m *testing.M) {

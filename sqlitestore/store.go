@@ -226,7 +226,7 @@ func read[T any](ctx context.Context, s *Store, fn func(*conn) (T, error)) (T, e
 	done := make(chan result, 1)
 	go func() {
 		var r result
-		if r.err = s.files.check(); r.err == nil {
+		if r.err = s.check(); r.err == nil {
 			r.value, r.err = fn(c)
 		}
 		s.readers <- c

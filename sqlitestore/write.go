@@ -135,8 +135,12 @@ func (s *Store) commit(c *conn, batch []*write) {
 		s.failCommit(batch, err)
 		return
 	}
+	if err := s.check(); errors.Is(err, driver.ErrReplaced) {
+		fail(batch, err) // it is written where nobody finds it: no lock is granted there
+		return
+	}
 	// The others are told before the caller is: it may end the process next.
-	s.ring(batch)
+	s.notify(batch)
 	for _, w := range batch {
 		w.done <- w.answer
 	}
@@ -144,7 +148,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 
 // begin starts the transaction, with the durability that the batch needs.
 func (s *Store) begin(c *conn, batch []*write) error {
-	if err := s.files.check(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	mode := syncNormal

@@ -8,7 +8,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -289,45 +288,6 @@ func TestCloseWaits(t *testing.T) {
 	}
 	if _, _, err := s.Claim(t.Context(), held("k", "a")); !errors.Is(err, driver.ErrClosed) || !errors.Is(err, driver.ErrNotApplied) {
 		t.Errorf("after Close: %v", err)
-	}
-}
-
-// TestReplaced takes files away from under an open store. Going on would make
-// two holders, as soon as another process opens what is there now.
-func TestReplaced(t *testing.T) {
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		for _, how := range []string{"moved", "deleted", "replaced"} {
-			t.Run(how+suffix, func(t *testing.T) {
-				file := filepath.Join(t.TempDir(), "locks.db")
-				s := mustOpen(t, file)
-				rec := mustClaim(t, s, held("k", "a"))
-				name := file + suffix
-				if how == "deleted" {
-					if err := os.Remove(name); err != nil {
-						t.Skip(err)
-					}
-				} else if err := os.Rename(name, name+".old"); err != nil {
-					t.Skip(err)
-				}
-				if how == "replaced" {
-					write0(t, name, nil)
-				}
-				want := fmt.Sprintf("sqlite file %q: it was moved, replaced or deleted while in use; put it back, or restart", s.file)
-				if suffix != "" {
-					want = fmt.Sprintf("sqlite file %q: %q beside it was moved", s.file, filepath.Base(name))
-				}
-				_, err := s.Swap(t.Context(), rec, next(rec))
-				wantError(t, err, permanent, want)
-				if n := strings.Count(err.Error(), s.file); n != 1 {
-					t.Errorf("%v: names the file %d times", err, n)
-				}
-				_, _, err = s.Claim(t.Context(), held("l", "a"))
-				wantError(t, err, permanent, want)
-				if _, err = s.Get(t.Context(), "k", driver.Strong); !errors.Is(err, driver.ErrPermanent) {
-					t.Errorf("read: %v", err)
-				}
-			})
-		}
 	}
 }
 

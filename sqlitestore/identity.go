@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// identity is the files that the database consists of while it is open.
+type identity struct {
+	names [3]string
+	infos [3]os.FileInfo
+}
+
+// identify returns the files of a database that is open by now, of which before
+// is what its name led to before it was opened. Nobody can ask SQLite which file
+// it has open; if the name was another file's in between, errSwapped says so.
+func identify(file string, before os.FileInfo) (id identity, err error) {
+	id.names = [3]string{file, file + "-wal", file + "-shm"}
+	for i, name := range id.names {
+		if id.infos[i], err = os.Lstat(name); err != nil {
+			return id, err
+		}
+	}
+	if !os.SameFile(before, id.infos[0]) {
+		return id, errSwapped
+	}
+	return id, nil
+}
+
+var errSwapped = errors.New("it was replaced while it was being opened; try again")
+
+// check returns an error unless the names still lead to the files that were
+// opened. A process that went on with files that others no longer find would
+// hold a lock beside whoever opened the new ones. The log and its index are
+// looked at as well: SQLite's locks are in the index, and neither is ever
+// deleted or replaced by SQLite while somebody has the database open. A symbolic
+// link is another file, wherever it leads: others look for the log beside its
+// end.
+//
+// The error matches driver.ErrReplaced if others find something else, or find
+// nothing and begin anew. They do neither while the folder is out of reach.
+func (id *identity) check() error {
+	for i, name := range id.names {
+		info, err := os.Lstat(name)
+		if err == nil && os.SameFile(info, id.infos[i]) {
+			continue
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fault(id.names[0], err)
+		}
+		if err != nil {
+			if _, folder := os.Stat(filepath.Dir(name)); folder != nil {
+				return driver.Permanent(fmt.Errorf("sqlite file %q: its folder was moved or deleted while in use: %w", id.names[0], unnamed(name, err)))
+			}
+		}
+		what := "it"
+		if i > 0 {
+			what = fmt.Sprintf("%q beside it", filepath.Base(name))
+		}
+		return driver.Replaced(fmt.Errorf("sqlite file %q: %s was moved, replaced or deleted while in use,"+
+			" and whoever opens it now has other locks; restart every program that uses it", id.names[0], what))
+	}
+	return nil
+}
+
+// fate is whether a store was replaced. That is for good, even if the files are
+// put back: others may have begun in between.
+type fate struct {
+	mu    sync.Mutex
+	err   error
+	ended chan struct{}
+}
+
+// check looks at the files, unless they were found replaced before.
+func (s *Store) check() error {
+	s.fate.mu.Lock()
+	err := s.fate.err
+	s.fate.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = s.files.check(); !errors.Is(err, driver.ErrReplaced) {
+		return err
+	}
+	s.fate.mu.Lock()
+	defer s.fate.mu.Unlock()
+	if s.fate.err == nil {
+		s.fate.err = err
+		close(s.fate.ended)
+	}
+	return s.fate.err
+}
+
+// Replaced returns a channel that is closed once the store was replaced: its file,
+// or the log or index beside it, was moved or deleted, or another one has its
+// name. On Linux the kernel tells of that, within milliseconds, unless an inotify
+// instance is not to be had, or a folder above or a mount was changed. Else the
+// next call finds out, and a watch, once every [Options.PollPeriod].
+func (s *Store) Replaced() <-chan struct{} { return s.fate.ended }
+
+const (
+	// A name that is on its way (see makeFile) is looked at again.
+	linkLooks = 10
+	linkPause = 5 * time.Millisecond
+)
+
+// refuseOtherNames returns what the name leads to, or an error if the file can be
+// seen to have another one. Log and index are beside the name, not the file: who
+// comes by another name finds others, and has locks of its own.
+//
+// It is asked when the file is opened, and not at each call: a backup that links
+// the file ends no lease.
+func refuseOtherNames(file string) (os.FileInfo, error) {
+	for look := 1; ; look++ {
+		info, err := os.Lstat(file)
+		if err != nil {
+			return nil, fault(file, err)
+		}
+		n := links(info)
+		switch {
+		case n > 1 && look < linkLooks:
+			<-time.After(linkPause)
+			continue
+		case n > 1:
+			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it has %d names (hard links), and who opens it by another one has locks of"+
+				" its own, beside these; remove the others, which find -samefile finds", file, n))
+		case isMount(file):
+			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it is a mount by itself, and who opens it where it comes from has locks of its own,"+
+				" beside these; mount its folder (docker run -v FOLDER:FOLDER), never the file", file))
+		}
+		return info, nil
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"syscall"
+)
+
+// FILE-notify is a small file beside the database through which processes tell
+// each other of changes that somebody waits for. It holds nothing that matters:
+// it may be deleted at any time, and is made anew.
+//
+// After a header it is an array of slots. Whoever frees a key, reserves it or asks
+// its holder for something fills the key's slot with random bytes, and whoever
+// watches compares all slots with what they were: a change is seen even if a later
+// one has gone over the file meanwhile, and a watcher is woken for its own keys,
+// not for each of everybody's. The file never grows.
+const (
+	notifySuffix = "-notify"
+	notifyHeader = "tenure notify 1\n"
+	notifySlots  = 512
+	slotSize     = 8
+	notifySize   = len(notifyHeader) + notifySlots*slotSize
+)
+
+// slot returns the place of the slot that is key's in all processes.
+func slot(key string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return len(notifyHeader) + int(h.Sum32()%notifySlots)*slotSize
+}
+
+// notify tells the other processes which keys of a batch changed so. An error
+// is dropped: then they find out when they look next.
+func (s *Store) notify(batch []*write) {
+	var file *os.File
+	for _, w := range batch {
+		if !w.wake {
+			continue
+		}
+		if file == nil {
+			var err error
+			if file, err = openNotify(s.file); err != nil {
+				return
+			}
+			defer func() { _ = file.Close() }()
+			if _, err := file.WriteAt([]byte(notifyHeader), 0); err != nil { // it may be empty
+				return
+			}
+		}
+		var mark [slotSize]byte
+		_, _ = rand.Read(mark[:])
+		_, _ = file.WriteAt(mark[:], int64(slot(w.key)))
+	}
+}
+
+// openNotify opens the file of a database, and makes it if it is missing: with
+// the permissions of the database, so that whoever may use that may use this. It
+// is opened for each use, so that a file that was replaced does not go on
+// being used by those who had the former one open.
+func openNotify(database string) (*os.File, error) {
+	name := database + notifySuffix
+	file, err := openOwn(name)
+	if !errors.Is(err, os.ErrNotExist) {
+		return file, err
+	}
+	info, err := os.Stat(database)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeFile(name, info.Mode().Perm(), info); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	return openOwn(name)
+}
+
+// openOwn opens a file of ours, and nothing else: who may write the folder may put
+// anything in its place, at any moment. A link may lead anywhere, and a pipe would
+// block; a file that has another name, or begins like none of ours, is somebody
+// else's, put here so that it is written over. Who owns the file does not matter:
+// users who share a database share this one.
+func openOwn(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && (!info.Mode().IsRegular() || links(info) != 1) {
+		err = fmt.Errorf("%q is no file of this program's (%v, %d names)", name, info.Mode(), links(info))
+	}
+	if err == nil {
+		var header [len(notifyHeader)]byte
+		_, err = file.ReadAt(header[:], 0)
+		if err == nil && string(header[:]) != notifyHeader && header != [len(notifyHeader)]byte{} {
+			err = fmt.Errorf("%q is no file of this program's", name)
+		}
+		if errors.Is(err, io.EOF) && info.Size() == 0 {
+			err = nil // just made
+		}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// slots is what a watcher saw in the file.
+type slots [notifySize]byte
+
+// look reads the file and returns a function that tells whether the slot of a
+// key differs from what it was.
+func (old *slots) look(database string) (func(key string) bool, error) {
+	file, err := openNotify(database)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var now slots
+	_, _ = file.ReadAt(now[:], 0) // a short file ends in zeros
+	before := *old
+	*old = now
+	return func(key string) bool {
+		i := slot(key)
+		return !bytes.Equal(now[i:i+slotSize], before[i:i+slotSize])
+	}, nil
+}

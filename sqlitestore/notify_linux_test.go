@@ -1,0 +1,296 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHintLatency measures from one process's release to another's hint.
+func TestHintLatency(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	hints := make(chan time.Time, 100)
+	if _, err := s.Watch("k", func() { hints <- time.Now() }); err != nil {
+		t.Fatal(err)
+	}
+	ringer := start(t, "ring", file, nil)
+	const rounds = 300
+	var called, committed []time.Duration
+	for range rounds {
+		if _, err := fmt.Fprintln(ringer.stdin, "go"); err != nil {
+			t.Fatal(err)
+		}
+		var hint time.Time
+		select {
+		case hint = <-hints:
+		case <-time.After(10 * time.Second):
+			t.Fatal("no hint")
+		}
+		begin, end, ok := strings.Cut(<-ringer.out, " ")
+		from, err := strconv.ParseInt(begin, 10, 64)
+		if !ok || err != nil {
+			t.Fatal(begin, end, err)
+		}
+		to, _ := strconv.ParseInt(end, 10, 64)
+		called = append(called, time.Duration(hint.UnixNano()-from))
+		committed = append(committed, time.Duration(hint.UnixNano()-to))
+	}
+	slices.Sort(called)
+	slices.Sort(committed)
+	t.Logf("from the call of the release to the hint: median %v, p99 %v", called[rounds/2], called[rounds*99/100])
+	t.Logf("from the reply of the release to the hint: median %v, p99 %v", committed[rounds/2], committed[rounds*99/100])
+}
+
+func init() { children["ring"] = childRing }
+
+// childRing claims and releases for each line that it reads, and prints when it
+// began to release and when that was answered.
+func childRing(file string) error {
+	s, err := Open(file, nil)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	scan := bufio.NewScanner(os.Stdin)
+	for scan.Scan() {
+		rec, _, err := s.Claim(ctx, held("k", "ringer"))
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		if _, err := s.Swap(ctx, rec, released(rec)); err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stdout, begin.UnixNano(), time.Now().UnixNano())
+	}
+	return s.Close()
+}
+
+// TestNotifyLost takes the notify file away in every way that there is: writes go on,
+// and so do hints.
+func TestNotifyLost(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	notify := file + notifySuffix
+	watcher, writer := mustOpen(t, file), mustOpen(t, file)
+	hints := make(chan struct{}, 1000)
+	if _, err := watcher.Watch("k", func() { hints <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, what := range []struct {
+		name string
+		do   func()
+	}{
+		{"untouched", func() {}},
+		{"removed", func() { must(os.Remove(notify)) }},
+		{"moved away", func() { must(os.Rename(notify, notify+".old")) }},
+		{"replaced", func() {
+			must(os.WriteFile(notify+".new", nil, 0o600))
+			must(os.Rename(notify+".new", notify))
+		}},
+		{"truncated", func() { must(os.Truncate(notify, 0)) }},
+		{"longer", func() { must(os.Truncate(notify, 1<<20)) }},
+	} {
+		what.do()
+		rec := mustClaim(t, writer, held("k", "a"))
+		drain(hints)
+		mustSwap(t, writer, rec, released(rec))
+		eventually(t, func() error {
+			if len(hints) == 0 {
+				return fmt.Errorf("no hint with the notify file %s", what.name)
+			}
+			return nil
+		})
+	}
+}
+
+func drain(hints chan struct{}) {
+	for len(hints) > 0 {
+		<-hints
+	}
+}
+
+// TestNotifySlots checks that a hint wakes those that it is for, and that nothing
+// is lost when a second key is freed before the first was looked at.
+func TestNotifySlots(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	var seen slots
+	if _, err := seen.look(file); err != nil {
+		t.Fatal(err)
+	}
+	s.notify([]*write{{key: "a", wake: true}, {key: "b", wake: true}, {key: "c"}})
+	s.notify([]*write{{key: "a", wake: true}})
+	changed, err := seen.look(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !changed("a") || !changed("b") || changed("c") {
+		t.Errorf("changed: a %t, b %t, c %t; want true, true, false", changed("a"), changed("b"), changed("c"))
+	}
+	if changed, _ := seen.look(file); changed("a") {
+		t.Error("a changed twice")
+	}
+	for i := range 10_000 {
+		s.notify([]*write{{key: strconv.Itoa(i), wake: true}})
+	}
+	if info, err := os.Stat(file + notifySuffix); err != nil || info.Size() > int64(notifySize) {
+		t.Errorf("the notify file has %d bytes (%v), at most %d are wanted", info.Size(), err, notifySize)
+	}
+}
+
+// TestNotifyLink plants a link for the notify file: it is not followed.
+func TestNotifyLink(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	victim := file + ".victim"
+	if err := os.WriteFile(victim, []byte("victim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, file+notifySuffix); err != nil {
+		t.Skip(err)
+	}
+	rec := mustClaim(t, s, held("k", "a"))
+	mustSwap(t, s, rec, released(rec))
+	if got, err := os.ReadFile(victim); err != nil || string(got) != "victim" {
+		t.Errorf("the notify file was rung through a link: %q, %v", got, err)
+	}
+}
+
+// TestEventsFail has the source fail while it is in use.
+func TestEventsFail(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	s.watches.period = leastPollPeriod
+	hints := make(chan struct{}, 1000)
+	if _, err := s.Watch("k", func() { hints <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	s.watches.mu.Lock()
+	s.watches.kernel.close()
+	s.watches.mu.Unlock()
+	<-hints // whatever was missed in between
+	rec := mustClaim(t, s, held("k", "a"))
+	drain(hints)
+	mustSwap(t, s, rec, released(rec))
+	<-hints
+}
+
+func init() { children["free"] = childFree }
+
+// childFree takes and releases one lock after the other, as long as its input
+// lasts.
+func childFree(file string) error {
+	s, err := Open(file, nil)
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		close(ended)
+	}()
+	if _, err := s.Watch("k0", func() {}); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			fmt.Fprintln(os.Stdout, "released", i)
+			return s.Close()
+		default:
+		}
+		rec, _, err := s.Claim(ctx, held(fmt.Sprint("k", i), "a"))
+		if err != nil {
+			return err
+		}
+		if _, err := s.Swap(ctx, rec, released(rec)); err != nil {
+			return err
+		}
+	}
+}
+
+// TestNotifySwapped has somebody who may write the folder, and nothing else, put
+// other things into the place of the notify file all the while, as another process
+// releases locks: nothing hangs, and nothing else is written.
+func TestNotifySwapped(t *testing.T) {
+	const secret = "the precious content of somebody else's file"
+	for name, plant := range map[string]func(evil, victim string) error{
+		"Symlink":   func(evil, victim string) error { return os.Symlink(victim, evil) },
+		"Dangling":  func(evil, victim string) error { return os.Symlink(victim+".new", evil) },
+		"HardLink":  func(evil, victim string) error { return os.Link(victim, evil) },
+		"OtherFile": func(evil, _ string) error { return os.WriteFile(evil, []byte(secret), 0o600) },
+		"FIFO":      func(evil, _ string) error { return syscall.Mkfifo(evil, 0o666) },
+		"Folder":    func(evil, _ string) error { return os.Mkdir(evil, 0o777) },
+		"Socket": func(evil, _ string) error {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: evil, Net: "unix"})
+			if err == nil {
+				l.SetUnlinkOnClose(false)
+				err = l.Close()
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			file, evil, victim := filepath.Join(folder, "l.db"), filepath.Join(folder, "evil"), filepath.Join(folder, "victim")
+			if err := errors.Join(os.WriteFile(victim, []byte(secret), 0o600), plant(evil, victim)); err != nil {
+				t.Skip(err)
+			}
+			c := start(t, "free", file, nil)
+			eventually(t, func() error { _, err := os.Stat(file + notifySuffix); return err })
+			swaps := 0
+			swap := func() {
+				t.Helper()
+				if err := unix.Renameat2(unix.AT_FDCWD, evil, unix.AT_FDCWD, file+notifySuffix, unix.RENAME_EXCHANGE); err != nil {
+					t.Fatal(err)
+				}
+				swaps++
+			}
+			for begun := time.Now(); time.Since(begun) < time.Second; {
+				swap()
+			}
+			if swaps%2 == 0 {
+				swap() // and it stays there
+			}
+			_ = c.stdin.Close()
+			lines := c.wait(t)
+			if len(lines) != 1 || !strings.HasPrefix(lines[0], "released ") {
+				t.Errorf("child: %q", lines)
+			}
+			t.Log(lines, swaps, "swaps")
+			for _, other := range []string{victim, file + notifySuffix} {
+				if info, err := os.Lstat(other); err != nil || !info.Mode().IsRegular() {
+					continue
+				}
+				if got, err := os.ReadFile(other); err != nil || string(got) != secret {
+					t.Errorf("%s was written: %q, %v", filepath.Base(other), got, err)
+				}
+			}
+			if _, err := os.Lstat(victim + ".new"); err == nil {
+				t.Error("a file was made at the end of a link")
+			}
+		})
+	}
+}

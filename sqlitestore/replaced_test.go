@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// soon is far below any lease, and more than a machine with much to do needs.
+const soon = 5 * time.Second
+
+func isReplaced(s *Store) bool {
+	select {
+	case <-s.Replaced():
+		return true
+	default:
+		return false
+	}
+}
+
+// TestReplaced takes files away from under an open store. Going on would make
+// two holders, as soon as another process opens what is there now.
+func TestReplaced(t *testing.T) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		for _, how := range []string{"moved", "deleted", "replaced", "linked"} {
+			t.Run(how+suffix, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "locks.db")
+				s := mustOpen(t, file)
+				rec := mustClaim(t, s, held("k", "a"))
+				name := file + suffix
+				if how == "deleted" {
+					if err := os.Remove(name); err != nil {
+						t.Skip(err)
+					}
+				} else if err := os.Rename(name, name+".old"); err != nil {
+					t.Skip(err)
+				}
+				switch how {
+				case "replaced":
+					write0(t, name, nil)
+				case "linked": // to the same file, beside which others find another log
+					if err := os.Symlink(name+".old", name); err != nil {
+						t.Skip(err)
+					}
+				}
+				if runtime.GOOS == "linux" {
+					select { // without a call
+					case <-s.Replaced():
+					case <-time.After(soon):
+						t.Errorf("not told within %v", soon)
+					}
+				}
+				want := fmt.Sprintf("sqlite file %q: it was moved, replaced or deleted while in use, and whoever opens it now has other locks; restart", s.file)
+				if suffix != "" {
+					want = fmt.Sprintf("sqlite file %q: %q beside it was moved", s.file, filepath.Base(name))
+				}
+				check := func() {
+					t.Helper()
+					_, err := s.Swap(t.Context(), rec, next(rec))
+					wantError(t, err, permanent, want)
+					if n := strings.Count(err.Error(), s.file); n != 1 {
+						t.Errorf("%v: names the file %d times", err, n)
+					}
+					_, _, err = s.Claim(t.Context(), held("l", "a"))
+					wantError(t, err, permanent, want)
+					if !errors.Is(err, driver.ErrReplaced) {
+						t.Errorf("claim: %v: want ErrReplaced", err)
+					}
+					if _, err = s.Get(t.Context(), "k", driver.Strong); !errors.Is(err, driver.ErrReplaced) {
+						t.Errorf("read: %v", err)
+					}
+					if !isReplaced(s) {
+						t.Error("the channel is not closed")
+					}
+				}
+				check()
+				if how != "deleted" { // put back: others may have begun in between
+					_ = os.Remove(name)
+					if err := os.Rename(name+".old", name); err != nil {
+						t.Fatal(err)
+					}
+					check()
+				}
+			})
+		}
+	}
+}
+
+// TestReplacedBetween replaces the file between a commit and its answer: what was
+// granted there is no lock.
+func TestReplacedBetween(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s := mustOpen(t, file)
+	w := &write{durable: true, apply: func(c *conn) error {
+		if err := os.Rename(file, file+".old"); err != nil {
+			t.Skip(err)
+		}
+		return nil
+	}}
+	if err := s.submit(t.Context(), w); !errors.Is(err, driver.ErrReplaced) || errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("%v: want ErrReplaced, and not that it was not applied", err)
+	}
+}
+
+// TestFolderAway takes the folder away: others find no database at all, and those
+// who know the new name find this one. Once another one is there, it is replaced.
+func TestFolderAway(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, filepath.Join(folder, "locks.db"))
+	rec := mustClaim(t, s, held("k", "a"))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Skip(err)
+		}
+	}
+	must(os.Rename(folder, folder+".old"))
+	_, err := s.Swap(t.Context(), rec, next(rec))
+	if !errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrReplaced) {
+		t.Errorf("without its folder: %v", err)
+	}
+	must(os.Rename(folder+".old", folder))
+	rec = mustSwap(t, s, rec, next(rec))
+	must(os.Rename(folder, folder+".old"))
+	must(os.CopyFS(folder, os.DirFS(folder+".old")))
+	if _, err = s.Swap(t.Context(), rec, next(rec)); !errors.Is(err, driver.ErrReplaced) {
+		t.Errorf("with a copy in its place: %v", err)
+	}
+}
