@@ -281,7 +281,7 @@ func TestUnusableStoreIsAnErrorAtOnce(t *testing.T) {
 		if got := err.Error(); got != `acquire "x": no such table` {
 			t.Errorf("error %q", got)
 		}
-		want(t, m.Election("x", nil).Run(t.Context(), nil), errNoTable)
+		want(t, m.Election("x", nil).Run(t.Context(), noWork), errNoTable)
 	})
 }
 

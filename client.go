@@ -99,6 +99,10 @@ func (c *Client) Options() Options { return c.options }
 // ended, or when ctx ends. It returns an error if leases were left behind:
 // their records run out by themselves. Closing again returns [ErrClosed]. Do not
 // call it from OnEvent, which it waits for.
+//
+// A context that is done already before the call, or that Close itself ends, is
+// ignored, so that a deferred Close works under the context of a signal. Close
+// takes no longer then than StopTimeout and a lease duration.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
@@ -130,12 +134,9 @@ func (c *Client) Close(ctx context.Context) error {
 		l.stop(ErrClosed)
 	}
 
-	var err error
-	select {
-	case <-c.drained:
-	case <-ctx.Done():
-		err = done(ctx)
-	}
+	w := c.closeWait(ctx)
+	defer func() { w.stop() }()
+	drained := w.until(c.drained)
 	close(c.gone)
 	c.requests.close()
 	c.looks.close()
@@ -148,30 +149,68 @@ func (c *Client) Close(ctx context.Context) error {
 		<-c.events.done
 		close(ended)
 	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		select {
-		case <-ended:
-		default:
-			err = done(ctx)
-		}
-	}
+	all := w.until(ended) && drained
+
 	left := 0
 	for _, l := range leases {
-		select {
-		case <-l.over:
-		default:
+		if !l.freed() {
 			left++
 		}
 	}
-	if left > 0 {
-		return errors.Join(refused("tenure: close: leases not released: %d; their records run out within %v", left, c.options.LeaseDuration), err)
+	var err error
+	if !all {
+		err = done(w.ctx)
 	}
-	if err != nil {
+	switch {
+	case left > 0:
+		return errors.Join(refused("tenure: close: leases not released: %d; their records run out within %v", left, c.options.LeaseDuration), err)
+	case err != nil:
 		return refused("tenure: close: %w", err)
 	}
 	return nil
+}
+
+var errCloseTimeout = errors.New("the stop timeout and a lease duration have passed")
+
+// closeWait bounds the waiting of a Close: by the context of its caller, unless that
+// was done before, or is a lease's that the closing itself has ended.
+type closeWait struct {
+	ctx  context.Context
+	stop context.CancelFunc
+	most time.Duration
+}
+
+func (c *Client) closeWait(ctx context.Context) *closeWait {
+	w := &closeWait{ctx: ctx, stop: func() {}, most: c.options.StopTimeout + c.options.LeaseDuration}
+	if ctx.Err() != nil {
+		w.ignore()
+	}
+	return w
+}
+
+// ignore has the waiting end by itself instead of with the context.
+func (w *closeWait) ignore() {
+	w.ctx, w.stop = context.WithTimeoutCause(context.WithoutCancel(w.ctx), w.most, errCloseTimeout)
+}
+
+// until waits, and returns false if the waiting has ended before.
+func (w *closeWait) until(ended <-chan struct{}) bool {
+	for {
+		select {
+		case <-ended:
+			return true
+		case <-w.ctx.Done():
+		}
+		select {
+		case <-ended:
+			return true
+		default:
+		}
+		if !errors.Is(context.Cause(w.ctx), ErrClosed) {
+			return false
+		}
+		w.ignore()
+	}
 }
 
 // send sends what a machine asks for, and hands the result to answer.

@@ -68,11 +68,16 @@ func (e *Election) Name() string { return e.name }
 // and campaigns again. So it does when the leader is asked to step down, or to
 // hand over (see [StepDownError]); before it campaigns again it lets the others
 // go first, for a moment. A store that gives no answer is asked again for as long
-// as ctx lasts; one that cannot be used at all is an error.
+// as ctx lasts; one that cannot be used at all is an error: see [ErrPermanent].
 //
-// When ctx ends, Run returns what work returned; without work under way, an
-// error that matches the context's.
+// The end of ctx is how a campaign ends in order. Run returns nil then, whether this
+// client led or not: also if work returned the error of its context, or the cause,
+// or if the client was closed meanwhile. Any other error of work is returned, and so is a
+// lease that was lost before work had returned, which matches [ErrLost].
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
+	if err := checkWork("lead", e.name, work == nil); err != nil {
+		return err
+	}
 	for {
 		l, err := e.c.acquire(ctx, "acquire", e.name, &AcquireOptions{
 			Data: e.options.Data, StoreTimeout: -1, History: true, Attentive: true, Capacity: e.options.Capacity,
@@ -82,18 +87,18 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 			continue // paused while it was won
 		}
 		if err != nil {
-			return err
+			return endOf(ctx, err, ErrClosed)
 		}
 		lost, err := l.run(ctx, work)
-		if lost == nil {
-			return err
-		}
-		if ctx.Err() != nil || e.c.isClosed() || errors.Is(lost, ErrReplaced) {
-			return errors.Join(wrap("lead", e.name, lost), err)
-		}
-		if errors.Is(lost, ErrSteppedDown) {
+		stepped := errors.Is(lost, ErrSteppedDown)
+		switch {
+		case lost == nil, stepped && ctx.Err() != nil: // released
+			return endOf(ctx, err, ErrClosed, ErrSteppedDown)
+		case ctx.Err() != nil, e.c.isClosed(), errors.Is(lost, ErrReplaced):
+			return lostWith(&Error{"lead", e.name, lost}, endOf(ctx, err))
+		case stepped:
 			if err := e.c.StandBack(ctx, e.name); err != nil {
-				return err
+				return endOf(ctx, err, ErrClosed)
 			}
 		}
 	}

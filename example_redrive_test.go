@@ -72,7 +72,7 @@ func ExampleLease_Previous() {
 // kill leaves behind what the death of a process does: nothing is released, and
 // no heartbeat comes any more.
 func kill(client *tenure.Client) {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = client.Close(now)
+	soon, stop := context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	_ = client.Close(soon)
 }

@@ -24,6 +24,7 @@ func ExampleClient_OpenSession() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer session.Close(ctx) // ends the work, waits for it, frees all locks by one write
 	for _, account := range []string{"account/1", "account/2", "account/3"} {
 		lease, err := session.Acquire(ctx, account, nil) // a Lease like any other
 		if err != nil {
@@ -35,12 +36,7 @@ func ExampleClient_OpenSession() {
 		}()
 	}
 	fmt.Println(session.Leases(), "locks, one heartbeat")
-	if err := session.Close(ctx); err != nil { // ends the work, waits for it, frees all by one write
-		log.Fatal(err)
-	}
-	fmt.Println("left:", session.Leases())
 
 	// Output:
 	// 3 locks, one heartbeat
-	// left: 0
 }

@@ -72,7 +72,7 @@ func ExampleElection() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close(context.WithoutCancel(ctx))
+	defer client.Close(ctx) // also when ctx has ended
 	election := client.Election("scheduler", nil)
 
 	lead := func(ctx context.Context, lease *tenure.Lease) error {

@@ -105,11 +105,11 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 			return err
 		},
 		"acquire behind another": func(ctx context.Context, m *machine, l *tenure.Lease) error {
-			first := started(func() error { return acquire(m.t.Context(), m, l) })
-			defer func() {
-				m.Close(ctx)
+			first := started(func() error { return acquire(context.WithoutCancel(m.t.Context()), m, l) })
+			m.t.Cleanup(func() {
+				m.Close(context.WithoutCancel(m.t.Context()))
 				want(m.t, <-first, tenure.ErrClosed)
-			}()
+			})
 			synctest.Wait()
 			return acquire(ctx, m, l)
 		},
@@ -119,7 +119,8 @@ func TestWaitsHonourTheirContextAtOnce(t *testing.T) {
 		},
 		"run": func(ctx context.Context, m *machine, _ *tenure.Lease) error { return m.Run(ctx, "free", nil, work) },
 		"election": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
-			return m.Election("free", nil).Run(ctx, work)
+			want(m.t, m.Election("free", nil).Run(ctx, work), nil)
+			return ctx.Err()
 		},
 		"observe": func(ctx context.Context, m *machine, _ *tenure.Lease) error {
 			for _, err := range m.Election("free", nil).Observe(ctx) {

@@ -165,6 +165,19 @@ func (l *Lease) result() error {
 	return nil
 }
 
+// freed says that the record is this holder's no more, for certain.
+func (l *Lease) freed() bool {
+	select {
+	case <-l.over:
+	default:
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	freed, _ := l.h.Over()
+	return freed == protocol.Released || freed == protocol.Gone
+}
+
 // stopped says that the right to act was ended on purpose.
 func (l *Lease) stopped() bool {
 	return l.h.Cause() == protocol.Stopped || l.h.Cause() == protocol.Asked

@@ -173,7 +173,7 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 					"stand back":      func() error { return m.StandBack(t.Context(), "led") },
 					"history":         func() error { _, err := m.History(t.Context(), "led"); return err },
 					"sweep":           func() error { _, err := m.Sweep(t.Context()); return err },
-					"campaign again":  func() error { return m.Election("led", nil).Run(t.Context(), nil) },
+					"campaign again":  func() error { return m.Election("led", nil).Run(t.Context(), noWork) },
 					"observe the end": func() error { _, err := m.Election("led", nil).Leader(t.Context()); return err },
 				} {
 					err := within(t, 0, 0, call)

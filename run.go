@@ -21,6 +21,9 @@ import (
 // matches [ErrSteppedDown]. If the lock was not acquired, work was not run; see [Client.Acquire].
 // A panic of work releases the lock and goes on.
 func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+	if err := checkWork("run", name, work == nil); err != nil {
+		return err
+	}
 	l, err := c.Acquire(ctx, name, options)
 	if err != nil {
 		return err
@@ -32,7 +35,7 @@ func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, 
 func (l *Lease) hold(ctx context.Context, work func(context.Context, *Lease) error) error {
 	lost, err := l.run(ctx, work)
 	if lost != nil && (err != nil || !errors.Is(lost, ErrSteppedDown)) {
-		return errors.Join(wrap("run", l.key, lost), err)
+		return lostWith(&Error{"run", l.key, lost}, err)
 	}
 	return err
 }

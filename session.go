@@ -136,6 +136,9 @@ func (s *Session) TryAcquire(ctx context.Context, name string, options *AcquireO
 // Run runs work while it holds a lock under the session, as [Client.Run] does
 // under one that is its own lease.
 func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+	if err := checkWork("run", name, work == nil); err != nil {
+		return err
+	}
 	l, err := s.Acquire(ctx, name, options)
 	if err != nil {
 		return err
@@ -159,11 +162,23 @@ func (s *Session) Election(name string, options *ElectionOptions) *Election {
 // Close waits for that, or until ctx ends, and returns nil or an error as
 // [Lease.Release] does: [ErrStopTimeout] if a lease was not released by then, so
 // that the session's record runs out by itself. Closing again returns the same.
+//
+// A context that is done already before the call, or that Close itself ends, is
+// ignored, so that a deferred Close works under the context of a signal. Close
+// takes no longer then than [Options.StopTimeout] and a lease duration.
 func (s *Session) Close(ctx context.Context) error {
+	ended := ctx.Done()
+	if ctx.Err() != nil {
+		ended = nil
+	}
 	s.l.stop(ErrSessionClosed)
 	select {
 	case <-s.finished:
-	case <-ctx.Done():
+	case <-ended:
+		if errors.Is(context.Cause(ctx), ErrSessionClosed) {
+			// A context of a lease under it, which this call has ended.
+			return s.Close(context.WithoutCancel(ctx))
+		}
 		return wrap("close", s.name(), uncertain(done(ctx)))
 	case <-s.c.gone:
 		select {

@@ -311,7 +311,7 @@ func TestSessionElection(t *testing.T) {
 		if err := <-led; !errors.Is(err, context.Canceled) {
 			t.Errorf("election: %v", err)
 		}
-		if err := s.Election("leader", nil).Run(t.Context(), nil); !errors.Is(err, tenure.ErrSessionClosed) {
+		if err := s.Election("leader", nil).Run(t.Context(), noWork); !errors.Is(err, tenure.ErrSessionClosed) {
 			t.Errorf("election under a closed session: %v", err)
 		}
 		if st, err = b.Status(t.Context(), "leader"); err != nil || st.Held {

@@ -222,3 +222,6 @@ func crowd() int {
 	}
 	return 1000
 }
+
+// noWork is for a campaign that is not won.
+func noWork(context.Context, *tenure.Lease) error { panic("work without a lease") }

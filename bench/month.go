@@ -164,7 +164,9 @@ func (s *stage) stand(ctx context.Context, what standing, d time.Duration) (u us
 	defer func() {
 		cancel()
 		for _, c := range clients {
-			_ = c.Close(ctx) // at once: what it holds is left behind, as is the table
+			soon, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Millisecond)
+			_ = c.Close(soon) // what it holds is left behind, as is the table
+			stop()
 		}
 	}()
 	err = what.begin(ctx, func() (*tenure.Client, error) {

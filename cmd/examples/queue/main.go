@@ -118,7 +118,7 @@ func work(ctx context.Context, locks string, o *tenure.Options, w *worker) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // Run has given everything back
+	defer func() { _ = client.Close(ctx) }() // Run has given everything back
 	w.owner = client.Options().Owner
 	if w.fence, err = fence.NewSQL(nil); err != nil {
 		return err

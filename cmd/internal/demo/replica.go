@@ -86,11 +86,8 @@ func campaign(ctx context.Context, client *tenure.Client, tell *teller) error {
 		tell.report(report{Kind: stopped, Token: l.Token()})
 		return nil
 	})
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errOrphaned):
+	if cause := context.Cause(ctx); errors.Is(cause, errOrphaned) {
 		return cause
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return nil // told to end while it was waiting
 	}
 	return err
 }

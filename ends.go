@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"reflect"
+)
+
+// What Run returns is made of how a tenure ended and of what the work returned,
+// and the work often returns how the tenure ended: the cause of its context, or
+// what Check says.
+
+// lostWith is the error of a lease that was lost, and of its work. What the work
+// says is left out if that is no more than the loss.
+func lostWith(lost *Error, work error) error {
+	if work != nil && repeats(work, lost.Err) {
+		return lost
+	}
+	return errors.Join(lost, work)
+}
+
+// repeats reports whether err is nothing but lost, as another one of its callers has
+// been told of it.
+func repeats(err, lost error) bool {
+	for {
+		told, ok := err.(*Error) //nolint:errorlint // what is around it says more
+		if !ok {
+			break
+		}
+		err = told.Err
+	}
+	if same(err, lost) {
+		return true
+	}
+	for _, kind := range []error{ErrSuperseded, ErrSteppedDown} { // two values of one event
+		if leaf(err) && errors.Is(err, kind) && errors.Is(lost, kind) {
+			return true
+		}
+	}
+	return leaf(err) && errors.Is(lost, err)
+}
+
+// endOf returns err, or nil if it says no more than that ctx has ended, or one of the
+// other reasons for which a campaign ends in order. An error that says something
+// else besides is not dropped.
+func endOf(ctx context.Context, err error, others ...error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	ends := append([]error{ctx.Err(), context.Cause(ctx), context.Canceled}, others...)
+	if madeOf(err, ends) {
+		return nil
+	}
+	return err
+}
+
+// madeOf reports whether everything that err wraps is one of the ends.
+func madeOf(err error, ends []error) bool {
+	for _, end := range ends {
+		if same(err, end) {
+			return true
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		for _, inner := range all {
+			if !madeOf(inner, ends) {
+				return false
+			}
+		}
+		return len(all) > 0
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return madeOf(inner, ends)
+		}
+	}
+	for _, end := range ends {
+		if end != nil && errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaf reports whether err wraps nothing.
+func leaf(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // what it wraps is what is asked
+	case interface{ Unwrap() []error }:
+		return false
+	case interface{ Unwrap() error }:
+		return e.Unwrap() == nil
+	}
+	return true
+}
+
+// same reports whether both are one value.
+func same(a, b error) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b //nolint:errorlint // this one
+}
+
+// checkWork returns an error if there is nothing to run under a name that is one.
+func checkWork(op, name string, missing bool) error {
+	if missing && checkName(name) == nil {
+		return wrap(op, name, errors.New("the work is nil: hand in a function"))
+	}
+	return nil
+}

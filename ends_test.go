@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// campaigns has b wait for a, which leads, and returns what both campaigns return
+// after their context has ended.
+func campaigns(t *testing.T, end func(context.Context) (context.Context, func()), returns func(context.Context, *tenure.Lease) error) (leader, follower error) {
+	t.Helper()
+	w := newWorld(t)
+	a, b := w.machine("a"), w.machine("b")
+	ctx, stop := end(t.Context())
+	defer stop()
+	leads := make(chan struct{})
+	led := started(func() error {
+		return a.Election("x", nil).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+			close(leads)
+			<-ctx.Done()
+			return returns(ctx, l)
+		})
+	})
+	<-leads
+	followed := started(func() error { return b.Election("x", nil).Run(ctx, noWork) })
+	time.Sleep(lease)
+	pending(t, "the follower", followed)
+	stop()
+	time.Sleep(time.Minute)
+	return <-led, <-followed
+}
+
+var errSignal = errors.New("terminated signal received")
+
+// ends are the ways in which the context of a campaign can end.
+var ends = map[string]func(context.Context) (context.Context, func()){
+	"cancelled": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithCancel(ctx)
+		return ctx, stop
+	},
+	"signal": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithCancelCause(ctx)
+		return ctx, func() { stop(errSignal) }
+	},
+	"wrapping cause": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithCancelCause(ctx)
+		return ctx, func() { stop(fmt.Errorf("config: %w", io.ErrUnexpectedEOF)) }
+	},
+	"deadline": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+		return ctx, func() { time.Sleep(time.Minute); stop() }
+	},
+}
+
+func TestCleanEndOfACampaignIsNil(t *testing.T) {
+	for end, with := range ends {
+		for name, returns := range map[string]func(context.Context, *tenure.Lease) error{
+			"nil":     func(context.Context, *tenure.Lease) error { return nil },
+			"error":   func(ctx context.Context, _ *tenure.Lease) error { return ctx.Err() },
+			"cause":   func(ctx context.Context, _ *tenure.Lease) error { return context.Cause(ctx) },
+			"wrapped": func(ctx context.Context, _ *tenure.Lease) error { return fmt.Errorf("page 3: %w", ctx.Err()) },
+			"both": func(ctx context.Context, _ *tenure.Lease) error {
+				return errors.Join(ctx.Err(), fmt.Errorf("last: %w", context.Cause(ctx)))
+			},
+		} {
+			t.Run(end+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					leader, follower := campaigns(t, with, returns)
+					want(t, leader, nil)
+					want(t, follower, nil)
+				})
+			})
+		}
+	}
+}
+
+// Anything else that the work says is returned, also beside the context's error.
+func TestOtherErrorsOfTheWorkAreReturned(t *testing.T) {
+	for end, with := range ends {
+		for name, returns := range map[string]func(context.Context, *tenure.Lease) error{
+			"alone":  func(context.Context, *tenure.Lease) error { return errWork },
+			"joined": func(ctx context.Context, _ *tenure.Lease) error { return errors.Join(ctx.Err(), errWork) },
+			"wraps": func(ctx context.Context, _ *tenure.Lease) error {
+				return fmt.Errorf("%w: %w", errWork, context.Cause(ctx))
+			},
+		} {
+			t.Run(end+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					leader, follower := campaigns(t, with, returns)
+					want(t, leader, errWork)
+					want(t, follower, nil)
+				})
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // a context that is not the campaign's
+		m := newWorld(t).machine("a")
+		want(t, m.Election("x", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return context.Canceled }), context.Canceled)
+	})
+}
+
+// A lease that is lost while a campaign ends is no clean end.
+func TestLossAtTheEndOfACampaignIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		ctx, stop := context.WithCancel(t.Context())
+		ran := started(func() error {
+			return m.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+				<-ctx.Done()
+				m.crash()
+				time.Sleep(lease)
+				return ctx.Err()
+			})
+		})
+		time.Sleep(lease)
+		stop()
+		err := <-ran
+		want(t, err, tenure.ErrLost)
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("says too much: %q", err)
+		}
+	})
+}
+
+// A campaign that ends after its leader was asked to step down ends cleanly.
+func TestStepDownAtTheEndOfACampaign(t *testing.T) {
+	for name, returns := range map[string]func(context.Context) error{
+		"nil": func(context.Context) error { return nil }, "error": context.Context.Err, "cause": context.Cause,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				ctx, stop := context.WithCancel(t.Context())
+				ran := started(func() error {
+					return a.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+						<-ctx.Done()
+						time.Sleep(5 * time.Second)
+						return returns(ctx)
+					})
+				})
+				time.Sleep(lease)
+				asked := started(func() error { return b.StepDown(t.Context(), "x", "for the test") })
+				time.Sleep(heartbeat + time.Second)
+				stop()
+				want(t, <-ran, nil)
+				want(t, <-asked, nil)
+			})
+		})
+	}
+}
+
+// Who leads, and who campaigns, when the client is closed and the context ends, has
+// ended cleanly; where the context goes on, the client was closed under the campaign.
+func TestCampaignOfAClosedClient(t *testing.T) {
+	for _, ended := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			work := func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) }
+			led := started(func() error { return a.Election("x", nil).Run(ctx, work) })
+			time.Sleep(time.Second)
+			followed := started(func() error { return b.Election("x", nil).Run(ctx, work) })
+			time.Sleep(time.Second)
+			if ended {
+				stop()
+			}
+			want(t, errors.Join(a.Close(t.Context()), b.Close(t.Context())), nil)
+			for _, err := range []error{<-led, <-followed} {
+				if ended {
+					want(t, err, nil)
+				} else {
+					want(t, err, tenure.ErrClosed)
+				}
+			}
+		})
+	}
+}
+
+// A loss is said once, however the work tells of it.
+func TestRunSaysALossOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		returns func(context.Context, *tenure.Lease) error
+		text    string
+	}{
+		"cause": {func(ctx context.Context, _ *tenure.Lease) error { return context.Cause(ctx) }, `run "x": lease expired`},
+		"check": {func(_ context.Context, l *tenure.Lease) error { return l.Check() }, `run "x": lease expired`},
+		"more": {
+			func(_ context.Context, l *tenure.Lease) error { return fmt.Errorf("page 3: %w", l.Check()) },
+			"run \"x\": lease expired\npage 3: check \"x\": lease expired",
+		},
+		"nil": {func(context.Context, *tenure.Lease) error { return nil }, `run "x": lease expired`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newWorld(t).machine("a")
+				err := m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+					m.crash()
+					<-ctx.Done()
+					return tt.returns(ctx, l)
+				})
+				want(t, err, tenure.ErrExpired)
+				if err.Error() != tt.text {
+					t.Errorf("says %q, want %q", err, tt.text)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // superseded: two values of one event
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		ran := started(func() error {
+			return a.Run(t.Context(), "x", nil, func(ctx context.Context, _ *tenure.Lease) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		})
+		time.Sleep(time.Second)
+		go func() { _ = b.Revoke(t.Context(), "x", "for the test") }()
+		err := <-ran
+		want(t, err, tenure.ErrSuperseded)
+		if text := err.Error(); text != `run "x": lease revoked by "b": for the test` {
+			t.Errorf("says %q", text)
+		}
+	})
+}
+
+// Nothing to run is an error, before anything is acquired.
+func TestWorkIsNil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		s, err := m.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		n := m.faults.Count()
+		for what, err := range map[string]error{
+			"run": m.Run(t.Context(), "x", nil, nil), "run under a session": s.Run(t.Context(), "x", nil, nil),
+			"lead": m.Election("x", nil).Run(t.Context(), nil),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "the work is nil") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if m.faults.Count() != n {
+			t.Error("something was sent")
+		}
+	})
+}
