@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // historyCmd is tenure history.
@@ -32,11 +30,14 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	if rest.given {
 		return usage(`this command runs nothing: leave out "--" and what follows`)
 	}
-	var at time.Time
+	var at span
 	if h.At != nil {
 		var err error
 		if at, err = parseTime(*h.At, time.Now()); err != nil {
 			return err
+		}
+		if at.from.After(time.Now()) {
+			return usage("--at %s is in the future", at.text)
 		}
 	}
 	if h.Limit <= 0 {
@@ -78,23 +79,6 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 		return h.printAt(c, list, at)
 	}
 	return h.print(c, list)
-}
-
-// parseTime reads a point in time as people write it.
-func parseTime(text string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	if t, err := time.ParseInLocation("15:04:05", text, time.Local); err == nil {
-		y, m, d := now.Date()
-		return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.Local), nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04:05 of today, or how long ago, such as 10m", text)
 }
 
 func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
@@ -225,46 +209,6 @@ func tenureObject(t tenure.Tenure) tenureJSON {
 func writeTenure(w io.Writer, object any) error {
 	if err := writeJSON(w, object); err != nil {
 		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
-}
-
-// atJSON is the answer to --at as an object of --json.
-type atJSON struct {
-	Lock    string      `json:"lock"`
-	At      string      `json:"at"`
-	Certain bool        `json:"certain"`
-	Holder  *tenureJSON `json:"holder,omitempty"`
-}
-
-// printAt says who held the lock at a time.
-func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at time.Time) error {
-	if at.After(time.Now()) {
-		return usage("--at %s is in the future", clockText(at))
-	}
-	t, ok, certain := tenure.HolderAt(list, at)
-	if h.JSON {
-		o := atJSON{Lock: h.Name, At: instant(at), Certain: certain}
-		if ok {
-			holder := tenureObject(t)
-			o.Holder = &holder
-		}
-		return writeTenure(c.stdout, o)
-	}
-	var text string
-	switch {
-	case ok && certain:
-		text = fmt.Sprintf("at %s %q was held by %s, since %s", clockText(at), h.Name, holderText(t.Owner, t.Token), clockText(t.Since))
-	case ok:
-		text = fmt.Sprintf("at %s %q was held by %s, since %s, unless it had crashed already: it never said that it ended (%s)",
-			clockText(at), h.Name, holderText(t.Owner, t.Token), clockText(t.Since), endText(t))
-	case certain:
-		text = fmt.Sprintf("at %s nobody held %q", clockText(at), h.Name)
-	default:
-		text = fmt.Sprintf("at %s it is not known who held %q: the history has a hole there, or begins later", clockText(at), h.Name)
-	}
-	if _, err := fmt.Fprintln(c.stdout, printable.Text(text)); err != nil {
-		return errors.Join(errors.New("standard output"), err)
 	}
 	return nil
 }
