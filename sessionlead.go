@@ -84,7 +84,9 @@ func (s *Session) lead(now time.Duration, notes []protocol.Note) {
 		s.c.looks.set(&s.ending, 0)
 		break
 	}
-	s.deliver(now)
+	if s.deliver(now) {
+		s.c.looks.set(&s.inbox, 0) // an acquire may know of it
+	}
 	s.closeIdle(now)
 }
 
@@ -118,8 +120,9 @@ func (s *Session) closeIdle(now time.Duration) {
 }
 
 // deliver hands the requests in the session's record to the locks that they are
-// for. The caller holds the session's lease.
-func (s *Session) deliver(now time.Duration) {
+// for, and reports whether one is left that no lock knows of. The caller holds the
+// session's lease.
+func (s *Session) deliver(now time.Duration) (left bool) {
 	for _, q := range s.l.h.Inbox() {
 		l := s.named[q.Lock]
 		mine := l != nil && (q.Token == 0 || q.Token == l.token)
@@ -127,7 +130,7 @@ func (s *Session) deliver(now time.Duration) {
 		case q.Kind != driver.Confirm && q.Kind != driver.StepDown && q.Kind != driver.HandOver:
 			s.l.h.Answered(q.ID) // of a later version, perhaps
 		case !mine:
-			s.c.looks.set(&s.inbox, 0) // an acquire may know of it
+			left = true
 		default:
 			if q.Kind != driver.Confirm {
 				l.apply(now, l.h.Ask(now, q))
@@ -135,10 +138,11 @@ func (s *Session) deliver(now time.Duration) {
 			s.l.h.Answered(q.ID)
 		}
 	}
+	return left
 }
 
 // read goes through the requests for locks that are not held, as far as the
-// session knows.
+// session knows. One that it keeps is read again after the next heartbeat.
 func (s *Session) read() {
 	c := s.c
 	c.seeing.Lock()

@@ -69,3 +69,53 @@ func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 		want(t, s.Close(t.Context()), nil)
 	})
 }
+
+// A request for a lock that is being acquired under the session lies there until
+// the acquire knows whether the lock is its own. Meanwhile the session reads its
+// requests after each heartbeat, and not again and again.
+func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		clock := &hasty{Clock: tenure.MonotonicClock()}
+		a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+		s, err := a.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
+		acquired := started(func() error {
+			_, err := s.Acquire(t.Context(), "x", nil)
+			return err
+		})
+		b := w.machine("b")
+		time.Sleep(requestTimeout / 4)
+		ctx, stop := context.WithTimeout(t.Context(), lease)
+		defer stop()
+		asked := started(func() error { return b.StepDown(ctx, "x", "a test") })
+		time.Sleep(requestTimeout / 4)
+		want(t, s.Renew(t.Context()), nil) // it finds the request
+		time.Sleep(requestTimeout / 4)
+		pending(t, "the acquire", acquired)
+		if n := clock.n.Load(); n > 1000 {
+			t.Fatalf("the clock was read %d times", n)
+		}
+		want(t, <-acquired, nil)
+		stop()
+		want(t, <-asked, tenure.ErrUnanswered) // its work takes no notice
+		want(t, s.Context().Err(), nil)
+	})
+}
+
+// hasty is a clock that jumps when it was read too often, so that who does that
+// comes to an end.
+type hasty struct {
+	tenure.Clock
+	n atomic.Int64
+}
+
+func (c *hasty) Holder() time.Duration {
+	if c.n.Add(1) > 20_000 {
+		return c.Clock.Holder() + time.Hour
+	}
+	return c.Clock.Holder()
+}
