@@ -3,13 +3,14 @@
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
 (* Sessions of package internal/protocol: processes that open a session,    *)
-(* keep it alive with one heartbeat, and take a lock under it, beside others *)
-(* that take the same lock as a lease of its own. README.md explains it to  *)
+(* keep it alive with one heartbeat, and take locks under it, beside others *)
+(* that take the same locks as leases of their own. README.md explains it to  *)
 (* those who do not read TLA+.                                              *)
 EXTENDS Integers, TLC
 
 CONSTANTS
     Procs,      \* processes
+    Keys,       \* the names of the locks
     None,       \* no session: the lock is its own lease
     Tied,       \* the processes that take the lock under sessions
     Alone,      \* the processes that take it as a lease of its own
@@ -23,11 +24,11 @@ CONSTANTS
     Wrong       \* mistakes: a set of names, empty for the protocol
 
 VARIABLES
-    lock,       \* the lock's record
+    lock,       \* the locks' records, by name
     ses,        \* the sessions' records, by id
     net,        \* writes that may be carried out, now or later, once or often
     proc,       \* the processes
-    last        \* the token of the latest grant; nobody reads it
+    last        \* the tokens of the latest grants; nobody reads them
 
 vars == <<lock, ses, net, proc, last>>
 
@@ -53,7 +54,8 @@ Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
 Ids == Procs \X (1..MaxOpens)
 
 NoLock   == [st |-> "absent", tok |-> 0, ses |-> None, age |-> Old]
-Unopened == [st |-> "absent", age |-> Old, req |-> 0]
+Nothing  == [key |-> None, tok |-> 0]  \* asked, or to be released
+Unopened == [st |-> "absent", age |-> Old, req |-> Nothing]
 Absent(r) == r.st \in {"absent", "deleted"}
 
 \* What a process knows of a session: how long ago its beat was seen first, or:
@@ -67,18 +69,20 @@ Shut   == -3  \* it was seen closed
 (*          beats on while work goes on; done: nothing goes on under it      *)
 (*   id     the session, and n how many there were                           *)
 (*   since  how long ago the write was sent from which its deadline counts   *)
-(*   no     the token of a lock that is held in its name, and not by it      *)
-(*   at     of the lock: idle; wait; hold: work goes on; done: releases      *)
+(*   no     name and token of a lock that is held in its name, not by it     *)
+(*   knows  how long ago the sign of life of each session was first seen     *)
+(* and of each lock, in on:                                                  *)
+(*   at     idle; wait; hold: work goes on; done: releases                   *)
 (*   under  the session of the acquire, and of the lock                      *)
 (*   tok    what was granted                                                 *)
 (*   got    the token that a write of this acquire was given. The process    *)
 (*          learns of it, now or late, or never.                             *)
 (*   age    how long ago the write was sent from which its own lease counts  *)
-(*   saw    how long ago the sign of life in the lock's record was first     *)
-(*          seen; that of a session is in knows                              *)
+(*   saw    how long ago the sign of life in its record was first seen       *)
 
-Fresh == [up |-> "none", id |-> None, n |-> 0, since |-> Old, no |-> 0, at |-> "idle", under |-> None, tok |-> 0,
-          got |-> 0, age |-> Old, saw |-> Unseen, knows |-> [s \in Ids |-> Unseen]]
+Off == [at |-> "idle", under |-> None, tok |-> 0, got |-> 0, age |-> Old, saw |-> Unseen]
+Fresh == [up |-> "none", id |-> None, n |-> 0, since |-> Old, no |-> Nothing,
+          knows |-> [s \in Ids |-> Unseen], on |-> [k \in Keys |-> Off]]
 
 Over(age) == age >= Longest(Window)
 
@@ -91,31 +95,31 @@ Open(m, s) ==
 Own(s) == s = None \/ "deadline of its own" \in Wrong
 Sent(s, age) == IF Own(s) THEN age ELSE Old
 
-Believes(p) ==
-    LET m == proc[p] IN
-    /\ m.at = "hold"
-    /\ Own(m.under) => ~Over(m.age)
-    /\ m.under # None => IF Own(m.under) THEN m.up = "open" ELSE Open(m, m.under)
+Believes(p, k) ==
+    LET m == proc[p]  l == m.on[k] IN
+    /\ l.at = "hold"
+    /\ Own(l.under) => ~Over(l.age)
+    /\ l.under # None => IF Own(l.under) THEN m.up = "open" ELSE Open(m, l.under)
 
 \* Work may go on when Check does not pass any more: it stops, and until the
 \* deadline nobody begins beside it.
-Works(p) ==
-    LET m == proc[p] IN
-    /\ m.at = "hold"
-    /\ IF Own(m.under) THEN ~Over(m.age) ELSE m.id = m.under /\ ~Over(m.since)
+Works(p, k) ==
+    LET m == proc[p]  l == m.on[k] IN
+    /\ l.at = "hold"
+    /\ IF Own(l.under) THEN ~Over(l.age) ELSE m.id = l.under /\ ~Over(m.since)
 
 \* Somebody holds what the record shows, or has written it: Contender.Wrote.
-Mine(m) == m.got = lock.tok \/ (m.at \in {"hold", "done"} /\ m.tok = lock.tok)
+Mine(m, k) == LET l == m.on[k] IN l.got = lock[k].tok \/ (l.at \in {"hold", "done"} /\ l.tok = lock[k].tok)
 
 -----------------------------------------------------------------------------
 (* The store. Claims of the lock and of sessions may be carried out again;   *)
 (* all else swaps.                                                           *)
 
-OfLock(w)    == w.k \in {"claim", "take", "beat", "free"}
+OfLock(w) == w.k \in {"claim", "take", "beat", "free"}
 Conditional(w) == w.k \notin {"claim", "open"}
 
 Fits(w) ==
-    CASE w.k = "claim" -> lock.st \in {"absent", "released"}
+    CASE w.k = "claim" -> lock[w.key].st \in {"absent", "released"}
       [] w.k = "open" -> Absent(ses[w.ses]) \/ ("over a closed one" \in Wrong /\ ses[w.ses].st = "closed")
       [] OTHER -> TRUE
 
@@ -123,19 +127,21 @@ Grows(w) == w.k \in {"claim", "take"}
 
 \* What a look tells as well is not remembered from one tenure to the next.
 Knows(m) == IF "peek" \in Uses THEN m.knows ELSE [s \in Ids |-> Unseen]
-Anew(m) == [m EXCEPT !.saw = Unseen, !.knows = Knows(m)]
+Anew(m, k) == [m EXCEPT !.on[k].saw = Unseen, !.knows = Knows(m)]
 
 ApplyLock(w) ==
+    LET k == w.key  r == lock[k] IN
     /\ w \in net /\ OfLock(w) /\ Fits(w)
-    /\ Grows(w) => lock.tok < MaxToken
-    /\ lock' = CASE Grows(w) -> [st |-> "held", tok |-> lock.tok + 1, ses |-> w.ses, age |-> w.age]
-                 [] w.k = "beat" -> [lock EXCEPT !.age = w.age]
-                 [] w.k = "free" -> [lock EXCEPT !.st = "released", !.ses = None, !.age = Old]
-    /\ net' = {u \in net : ~(OfLock(u) /\ (Conditional(u) \/ lock'.tok = MaxToken))}
+    /\ Grows(w) => r.tok < MaxToken
+    /\ lock' = [lock EXCEPT ![k] =
+            CASE Grows(w) -> [st |-> "held", tok |-> r.tok + 1, ses |-> w.ses, age |-> w.age]
+              [] w.k = "beat" -> [r EXCEPT !.age = w.age]
+              [] w.k = "free" -> [r EXCEPT !.st = "released", !.ses = None, !.age = Old]]
+    /\ net' = {u \in net : ~(OfLock(u) /\ u.key = k /\ (Conditional(u) \/ lock'[k].tok = MaxToken))}
     /\ proc' = [q \in Procs |->
             IF Grows(w) /\ w.me /\ w.by = q
-            THEN [Anew(proc[q]) EXCEPT !.got = lock.tok + 1, !.age = w.age]
-            ELSE Anew(proc[q])]
+            THEN [Anew(proc[q], k) EXCEPT !.on[k].got = r.tok + 1, !.on[k].age = w.age]
+            ELSE Anew(proc[q], k)]
     /\ UNCHANGED <<ses, last>>
 
 \* A question changes nothing of the beat, so that who counts goes on counting. Who
@@ -146,9 +152,9 @@ ApplySession(w) ==
     LET s == w.ses IN
     /\ w \in net /\ ~OfLock(w) /\ Fits(w)
     /\ ses' = [ses EXCEPT ![s] =
-            CASE w.k \in {"open", "renew"} -> [st |-> "alive", age |-> w.age, req |-> 0]
-              [] w.k = "close" -> [st |-> "closed", age |-> Old, req |-> 0]
-              [] w.k = "ask" -> [@ EXCEPT !.req = w.tok]]
+            CASE w.k \in {"open", "renew"} -> [st |-> "alive", age |-> w.age, req |-> Nothing]
+              [] w.k = "close" -> [st |-> "closed", age |-> Old, req |-> Nothing]
+              [] w.k = "ask" -> [@ EXCEPT !.req = [key |-> w.key, tok |-> w.tok]]]
     /\ net' = {u \in net : OfLock(u) \/ u.ses # s \/ (Reopens(u))}
     /\ proc' = IF w.k = "ask" \/ "before it is closed" \in Wrong THEN proc
                ELSE [q \in Procs |-> [proc[q] EXCEPT !.knows[s] = IF @ >= 0 THEN Unseen ELSE @]]
@@ -166,20 +172,24 @@ Delete(s) ==
 (* What processes do.                                                        *)
 
 Turns(p, m) == proc' = [proc EXCEPT ![p] = m]
-Write(k, p, s, age) == [k |-> k, by |-> p, me |-> FALSE, ses |-> s, tok |-> 0, age |-> age]
+Write(what, k, p, s, age) == [k |-> what, key |-> k, by |-> p, me |-> FALSE, ses |-> s, tok |-> 0, age |-> age]
 Still == UNCHANGED <<lock, ses, last>>
 
-\* What p has written it does not know any more. It may be carried out yet.
-Forgotten(p) == {IF w.by = p /\ w.me THEN [w EXCEPT !.me = FALSE, !.age = Old] ELSE w : w \in net}
+\* What p has written for a lock it does not know any more. It may be carried out yet.
+Forgotten(p, k) == {IF w.by = p /\ w.me /\ w.key = k THEN [w EXCEPT !.me = FALSE, !.age = Old] ELSE w : w \in net}
+
+\* Whether something of the session is left but the record: one of its locks.
+Left(m) == \E k \in Keys : m.on[k].under = m.id
 
 \* An acquire that is over.
-Ended(m, at) ==
-    [Anew(m) EXCEPT !.at = at, !.got = 0,
-                    !.under = IF at = "idle" THEN None ELSE @,
-                    !.tok = IF at = "idle" THEN 0 ELSE @,
-                    !.age = IF at = "hold" THEN @ ELSE Old,
-                    !.id = IF at = "idle" /\ m.up = "none" THEN None ELSE @,
-                    !.since = IF at = "idle" /\ m.up = "none" THEN Old ELSE @]
+Ended(m, k, at) ==
+    LET l == [m.on[k] EXCEPT !.at = at, !.got = 0, !.saw = Unseen,
+                             !.under = IF at = "idle" THEN None ELSE @,
+                             !.tok = IF at = "idle" THEN 0 ELSE @,
+                             !.age = IF at = "hold" THEN @ ELSE Old]
+        n == [m EXCEPT !.on[k] = l, !.knows = Knows(m)]
+        over == at = "idle" /\ m.up = "none" /\ ~Left(n) IN
+    [n EXCEPT !.id = IF over THEN None ELSE @, !.since = IF over THEN Old ELSE @]
 
 (* The session.                                                              *)
 
@@ -192,7 +202,7 @@ Begin(p) ==
     /\ Turns(p, [m EXCEPT !.id = s, !.n = n,
                           !.up = IF "unconfirmed" \in Wrong THEN "open" ELSE "opening",
                           !.since = IF "unconfirmed" \in Wrong THEN 0 ELSE Old])
-    /\ net' = net \cup {Write("open", p, s, 0)}
+    /\ net' = net \cup {Write("open", None, p, s, 0)}
     /\ Still
 
 Confirm(p) ==
@@ -208,8 +218,8 @@ Leave(p) ==
     /\ m.up # "none"
     /\ m.up \in {"opening", "done"} \/ ses[m.id].st # "alive"
     /\ "unconfirmed" \in Wrong => ses[m.id].st = "closed"
-    /\ Turns(p, IF m.under = m.id THEN [m EXCEPT !.up = "none", !.no = 0]
-                ELSE [m EXCEPT !.up = "none", !.no = 0, !.id = None, !.since = Old])
+    /\ Turns(p, IF Left(m) THEN [m EXCEPT !.up = "none", !.no = Nothing]
+                ELSE [m EXCEPT !.up = "none", !.no = Nothing, !.id = None, !.since = Old])
     /\ UNCHANGED net /\ Still
 
 \* A heartbeat builds on the record as it is: the process has read what was asked.
@@ -217,8 +227,8 @@ Leave(p) ==
 Renew(p) ==
     LET m == proc[p] IN
     /\ m.up \in {"open", "stop"} /\ ses[m.id].st = "alive" /\ ~Over(m.since)
-    /\ Turns(p, [m EXCEPT !.no = IF ses[m.id].req = 0 THEN @ ELSE ses[m.id].req])
-    /\ net' = net \cup {Write("renew", p, m.id, 0)}
+    /\ Turns(p, [m EXCEPT !.no = IF ses[m.id].req = Nothing THEN @ ELSE ses[m.id].req])
+    /\ net' = net \cup {Write("renew", None, p, m.id, 0)}
     /\ Still
 
 \* What is expired stays so.
@@ -247,189 +257,197 @@ Stop(p) ==
 Done(p) ==
     LET m == proc[p] IN
     /\ m.up = "stop"
-    /\ m.at # "hold" \/ m.under # m.id \/ "closed while work goes on" \in Wrong
+    /\ (\A k \in Keys : m.on[k].at # "hold" \/ m.on[k].under # m.id) \/ "closed while work goes on" \in Wrong
     /\ Turns(p, [m EXCEPT !.up = "done"])
     /\ UNCHANGED net /\ Still
 
 Close(p) ==
     LET m == proc[p] IN
     /\ m.up = "done" /\ ses[m.id].st = "alive"
-    /\ net' = net \cup {Write("close", p, m.id, Old)}
+    /\ net' = net \cup {Write("close", None, p, m.id, Old)}
     /\ UNCHANGED proc /\ Still
 
 \* It releases a lock that is held in its name, and not by it: Disclaimer.
 Disclaim(p) ==
     LET m == proc[p]
-        ghost == lock.st = "held" /\ lock.ses = m.id /\ lock.tok = m.no /\ ~Mine(m) IN
-    /\ m.no # 0
-    /\ IF ghost THEN net' = net \cup {Write("free", p, None, Old)} /\ UNCHANGED proc
-       ELSE Turns(p, [m EXCEPT !.no = 0]) /\ UNCHANGED net
+        k == m.no.key
+        ghost == lock[k].st = "held" /\ lock[k].ses = m.id /\ lock[k].tok = m.no.tok /\ ("disclaims unasked" \in Wrong \/ ~Mine(m, k)) IN
+    /\ m.no # Nothing
+    /\ IF ghost THEN net' = net \cup {Write("free", k, p, None, Old)} /\ UNCHANGED proc
+       ELSE Turns(p, [m EXCEPT !.no = Nothing]) /\ UNCHANGED net
     /\ Still
 
-(* The lock.                                                                 *)
+(* The locks.                                                                *)
 
-Acquire(p) ==
+Acquire(p, k) ==
     LET m == proc[p] IN
-    /\ m.at = "idle"
-    /\ \/ p \in Tied /\ m.up = "open" /\ Turns(p, [m EXCEPT !.at = "wait", !.under = m.id])
-       \/ p \in Alone /\ Turns(p, [m EXCEPT !.at = "wait"])
+    /\ m.on[k].at = "idle"
+    /\ \/ p \in Tied /\ m.up = "open" /\ Turns(p, [m EXCEPT !.on[k].at = "wait", !.on[k].under = m.id])
+       \/ p \in Alone /\ Turns(p, [m EXCEPT !.on[k].at = "wait"])
     /\ UNCHANGED net /\ Still
 
 \* An acquire has one claim on the way that it remembers.
-Take(k, p) ==
-    LET m == proc[p] IN
-    /\ m.at = "wait" /\ lock.tok < MaxToken
-    /\ m.under # None => m.up = "open"
-    /\ net' = {w \in net : ~(w.by = p /\ w.me /\ w.k = k)}
-           \cup {[Write(k, p, m.under, Sent(m.under, 0)) EXCEPT !.me = TRUE]}
+Take(what, p, k) ==
+    LET m == proc[p]  l == m.on[k] IN
+    /\ l.at = "wait" /\ lock[k].tok < MaxToken
+    /\ l.under # None => m.up = "open"
+    /\ net' = {w \in net : ~(w.by = p /\ w.me /\ w.k = what /\ w.key = k)}
+           \cup {[Write(what, k, p, l.under, Sent(l.under, 0)) EXCEPT !.me = TRUE]}
 
-Claim(p) ==
-    /\ lock.st \in {"absent", "released"}
-    /\ Take("claim", p)
+Claim(p, k) ==
+    /\ lock[k].st \in {"absent", "released"}
+    /\ Take("claim", p, k)
     /\ UNCHANGED proc /\ Still
 
-Look(p) ==
+Look(p, k) ==
     LET m == proc[p] IN
-    /\ m.at = "wait" /\ lock.st = "held" /\ m.saw = Unseen
-    /\ lock.ses = None \/ "peek" \in Uses
-    /\ Turns(p, [m EXCEPT !.saw = 0,
+    /\ m.on[k].at = "wait" /\ lock[k].st = "held" /\ m.on[k].saw = Unseen
+    /\ lock[k].ses = None \/ "peek" \in Uses
+    /\ Turns(p, [m EXCEPT !.on[k].saw = 0,
                           !.knows = [s \in Ids |-> IF @[s] = Gone /\ "absent before the lock" \notin Wrong THEN Unseen ELSE @[s]]])
     /\ UNCHANGED net /\ Still
 
 \* A read of the session, strong, so that it proves that there is none. Others may
 \* have reason to read one whose lock they have not seen.
-Asks(p, s) == proc[p].at = "wait" /\ lock.st = "held" /\ lock.ses = s /\ (proc[p].saw >= 0 \/ "peek" \notin Uses)
+Asks(p, k, s) ==
+    /\ proc[p].on[k].at = "wait" /\ lock[k].st = "held" /\ lock[k].ses = s
+    /\ proc[p].on[k].saw >= 0 \/ "peek" \notin Uses
 Peek(p, s) ==
     LET m == proc[p]
         is == IF Absent(ses[s]) THEN Gone
               ELSE IF ses[s].st = "closed" THEN Shut
               ELSE IF m.knows[s] >= 0 THEN m.knows[s] ELSE 0 IN
-    /\ Asks(p, s) \/ ("peek" \in Uses /\ m.at = "wait")
+    /\ \E k \in Keys : Asks(p, k, s) \/ ("peek" \in Uses /\ m.on[k].at = "wait")
     /\ m.knows[s] # is
     /\ Turns(p, [m EXCEPT !.knows[s] = is])
     /\ UNCHANGED net /\ Still
 
 \* One that is not may show what was before, and every session was absent once.
 Stale(p, s) ==
-    /\ "a stale read" \in Wrong /\ Asks(p, s)
+    /\ "a stale read" \in Wrong /\ \E k \in Keys : Asks(p, k, s)
     /\ Turns(p, [proc[p] EXCEPT !.knows[s] = Gone])
     /\ UNCHANGED net /\ Still
 
 \* A contender closes a session whose beat has stood for its lease.
 CloseDead(p, s) ==
     /\ "dead sessions stay" \notin Wrong
-    /\ Asks(p, s) /\ proc[p].knows[s] >= Shortest(Lease) /\ ses[s].st = "alive"
-    /\ net' = net \cup {Write("close", s[1], s, Old)}
+    /\ \E k \in Keys : Asks(p, k, s)
+    /\ proc[p].knows[s] >= Shortest(Lease) /\ ses[s].st = "alive"
+    /\ net' = net \cup {Write("close", None, s[1], s, Old)}
     /\ UNCHANGED proc /\ Still
 
-Inquire(p, s) ==
+Inquire(p, k, s) ==
     /\ "ask" \in Uses /\ "ghosts never asked after" \notin Wrong
-    /\ Asks(p, s) /\ proc[p].knows[s] >= 0
-    /\ ses[s].st = "alive" /\ ses[s].req = 0
-    /\ net' = net \cup {[Write("ask", s[1], s, Old) EXCEPT !.tok = lock.tok]}
+    /\ Asks(p, k, s) /\ proc[p].knows[s] >= 0
+    /\ ses[s].st = "alive" /\ ses[s].req = Nothing
+    /\ net' = net \cup {[Write("ask", k, s[1], s, Old) EXCEPT !.tok = lock[k].tok]}
     /\ UNCHANGED proc /\ Still
 
 \* The holder is dead for certain.
-Dead(m) ==
-    IF lock.ses = None THEN m.saw >= Shortest(Lease)
-    ELSE \/ ("peek" \in Uses => m.saw >= 0) /\ m.knows[lock.ses] \in {Gone, Shut}
-         \/ "before it is closed" \in Wrong /\ m.knows[lock.ses] >= Shortest(Lease)
-Takeover(p) ==
-    LET m == proc[p] IN
-    /\ lock.st = "held" /\ Dead(m)
-    /\ Take("take", p)
+Dead(m, k) ==
+    LET r == lock[k]  saw == m.on[k].saw IN
+    IF r.ses = None THEN saw >= Shortest(Lease)
+    ELSE \/ ("peek" \in Uses => saw >= 0) /\ m.knows[r.ses] \in {Gone, Shut}
+         \/ "before it is closed" \in Wrong /\ m.knows[r.ses] >= Shortest(Lease)
+Takeover(p, k) ==
+    /\ lock[k].st = "held" /\ Dead(proc[p], k)
+    /\ Take("take", p, k)
     /\ UNCHANGED proc /\ Still
 
 \* The answer to a write of the acquire has come. A lock under a session that has
 \* ended meanwhile is not held.
-Grant(p) ==
-    LET m == proc[p]
-        holds == IF Own(m.under) THEN ~Over(m.age) ELSE Open(m, m.under) IN
-    /\ m.at = "wait" /\ m.got # 0
-    /\ holds \/ m.under # None
-    /\ Turns(p, [Ended(m, IF holds THEN "hold" ELSE "done") EXCEPT !.tok = m.got])
-    /\ net' = Forgotten(p)
-    /\ last' = IF holds THEN m.got ELSE last
+Grant(p, k) ==
+    LET m == proc[p]  l == m.on[k]
+        holds == IF Own(l.under) THEN ~Over(l.age) ELSE Open(m, l.under) IN
+    /\ l.at = "wait" /\ l.got # 0
+    /\ holds \/ l.under # None
+    /\ Turns(p, [Ended(m, k, IF holds THEN "hold" ELSE "done") EXCEPT !.on[k].tok = l.got])
+    /\ net' = Forgotten(p, k)
+    /\ last' = IF holds THEN [last EXCEPT ![k] = l.got] ELSE last
     /\ UNCHANGED <<lock, ses>>
 
 \* An acquire is given up, whatever it has written; with its session in any case.
-GiveUp(p) ==
-    /\ proc[p].at = "wait"
-    /\ "give up" \in Uses \/ (proc[p].under # None /\ proc[p].up # "open")
-    /\ Turns(p, Ended(proc[p], "idle"))
-    /\ net' = Forgotten(p)
+GiveUp(p, k) ==
+    LET l == proc[p].on[k] IN
+    /\ l.at = "wait"
+    /\ "give up" \in Uses \/ (l.under # None /\ proc[p].up # "open")
+    /\ Turns(p, Ended(proc[p], k, "idle"))
+    /\ net' = Forgotten(p, k)
     /\ Still
 
-Held(m) == lock.st = "held" /\ lock.tok = m.tok
-Heartbeat(p) ==
-    LET m == proc[p] IN
+Held(p, k) == lock[k].st = "held" /\ lock[k].tok = proc[p].on[k].tok
+Heartbeat(p, k) ==
+    LET l == proc[p].on[k] IN
     /\ "beat" \in Uses
-    /\ m.at = "hold" /\ m.under = None /\ Held(m) /\ ~Over(m.age)
-    /\ net' = net \cup {Write("beat", p, None, 0)}
+    /\ l.at = "hold" /\ l.under = None /\ Held(p, k) /\ ~Over(l.age)
+    /\ net' = net \cup {Write("beat", k, p, None, 0)}
     /\ UNCHANGED proc /\ Still
-Beaten(p) ==
-    LET m == proc[p] IN
-    /\ m.at = "hold" /\ m.under = None /\ Held(m)
-    /\ ~Over(m.age) /\ lock.age < m.age
-    /\ Turns(p, [m EXCEPT !.age = lock.age])
+Beaten(p, k) ==
+    LET l == proc[p].on[k] IN
+    /\ l.at = "hold" /\ l.under = None /\ Held(p, k)
+    /\ ~Over(l.age) /\ lock[k].age < l.age
+    /\ Turns(p, [proc[p] EXCEPT !.on[k].age = lock[k].age])
     /\ UNCHANGED net /\ Still
-ExpireLock(p) ==
-    LET m == proc[p] IN
-    /\ m.at = "hold" /\ Own(m.under) /\ ~Over(m.age) /\ m.age >= Shortest(Window)
-    /\ Turns(p, [m EXCEPT !.age = Old])
+ExpireLock(p, k) ==
+    LET l == proc[p].on[k] IN
+    /\ l.at = "hold" /\ Own(l.under) /\ ~Over(l.age) /\ l.age >= Shortest(Window)
+    /\ Turns(p, [proc[p] EXCEPT !.on[k].age = Old])
     /\ UNCHANGED net /\ Still
 
-Return(p) ==
-    /\ proc[p].at = "hold"
-    /\ Turns(p, [proc[p] EXCEPT !.at = "done", !.age = Old])
+Return(p, k) ==
+    /\ proc[p].on[k].at = "hold"
+    /\ Turns(p, [proc[p] EXCEPT !.on[k].at = "done", !.on[k].age = Old])
     /\ UNCHANGED net /\ Still
-Release(p) ==
-    /\ proc[p].at = "done" /\ Held(proc[p])
-    /\ net' = net \cup {Write("free", p, None, Old)}
+Release(p, k) ==
+    /\ proc[p].on[k].at = "done" /\ Held(p, k)
+    /\ net' = net \cup {Write("free", k, p, None, Old)}
     /\ UNCHANGED proc /\ Still
 
 \* It is released; or nobody knows, and it is left as it is.
-Rest(p) ==
-    /\ proc[p].at = "done"
-    /\ Turns(p, Ended(proc[p], "idle"))
+Rest(p, k) ==
+    /\ proc[p].on[k].at = "done"
+    /\ Turns(p, Ended(proc[p], k, "idle"))
     /\ UNCHANGED net /\ Still
 
 Crash(p) ==
     /\ "crash" \in Uses /\ proc[p] # [Fresh EXCEPT !.n = proc[p].n]
     /\ Turns(p, [Fresh EXCEPT !.n = proc[p].n])
-    /\ net' = Forgotten(p)
+    /\ net' = {IF w.by = p /\ w.me THEN [w EXCEPT !.me = FALSE, !.age = Old] ELSE w : w \in net}
     /\ Still
 
 -----------------------------------------------------------------------------
 \* Only what is counted from grows older.
 Later(m, d) ==
     LET at(age) == IF Over(Aged(age, d)) THEN Old ELSE Aged(age, d) IN
-    [m EXCEPT !.since = at(@), !.age = at(@),
-              !.saw = IF lock.ses = None THEN Aged(@, d) ELSE @,
+    [m EXCEPT !.since = at(@),
+              !.on = [k \in Keys |-> [@[k] EXCEPT !.age = at(@),
+                                                 !.saw = IF lock[k].ses = None THEN Aged(@, d) ELSE @]],
               !.knows = [s \in Ids |-> Aged(@[s], d)]]
 Counted(s) == LET m == proc[s[1]] IN m.id = s /\ (m.up = "opening" \/ (m.up \in {"open", "stop"} /\ ~Over(m.since)))
 Late(w, d) == w.k \in {"renew", "beat"} /\ (Over(Aged(w.age, d)) \/ (w.k = "renew" /\ ~Counted(w.ses)))
 Pass(d) ==
     LET at(age, s) == IF s = None \/ Counted(s) THEN Aged(age, d) ELSE Old IN
-    /\ lock' = [lock EXCEPT !.age = Aged(@, d)]
+    /\ lock' = [k \in Keys |-> [lock[k] EXCEPT !.age = Aged(@, d)]]
     /\ ses' = [s \in Ids |-> [ses[s] EXCEPT !.age = at(@, s)]]
     /\ net' = {[w EXCEPT !.age = IF OfLock(w) THEN Aged(@, d) ELSE at(@, w.ses)] : w \in {u \in net : ~Late(u, d)}}
     /\ proc' = [p \in Procs |-> Later(proc[p], d)]
     /\ UNCHANGED last
 
 Init ==
-    /\ lock = NoLock
+    /\ lock = [k \in Keys |-> NoLock]
     /\ ses = [s \in Ids |-> Unopened]
     /\ net = {}
     /\ proc = [p \in Procs |-> Fresh]
-    /\ last = 0
+    /\ last = [k \in Keys |-> 0]
 
 Acts(p) ==
     \/ Begin(p) \/ Confirm(p) \/ Leave(p) \/ Renew(p) \/ Renewed(p) \/ Expire(p)
     \/ Stop(p) \/ Done(p) \/ Close(p) \/ Disclaim(p)
-    \/ Acquire(p) \/ Claim(p) \/ Look(p) \/ Takeover(p) \/ Grant(p) \/ GiveUp(p)
-    \/ \E s \in Ids : Peek(p, s) \/ Stale(p, s) \/ CloseDead(p, s) \/ Inquire(p, s)
-    \/ Heartbeat(p) \/ Beaten(p) \/ ExpireLock(p) \/ Return(p) \/ Release(p) \/ Rest(p)
+    \/ \E k \in Keys :
+        \/ Acquire(p, k) \/ Claim(p, k) \/ Look(p, k) \/ Takeover(p, k) \/ Grant(p, k) \/ GiveUp(p, k)
+        \/ Heartbeat(p, k) \/ Beaten(p, k) \/ ExpireLock(p, k) \/ Return(p, k) \/ Release(p, k) \/ Rest(p, k)
+        \/ \E s \in Ids : Inquire(p, k, s)
+    \/ \E s \in Ids : Peek(p, s) \/ Stale(p, s) \/ CloseDead(p, s)
     \/ Crash(p)
 
 Next ==
@@ -444,24 +462,25 @@ Spec == Init /\ [][Next]_vars
 (* What must hold.                                                           *)
 
 \* Check passes for one process at most.
-OneHolder == \A p, q \in Procs : Believes(p) /\ Believes(q) => p = q
+OneHolder == \A k \in Keys, p, q \in Procs : Believes(p, k) /\ Believes(q, k) => p = q
 
 \* Work that has not returned is alone until its deadline, also when it was told
 \* to stop.
-OneAtWork == \A p, q \in Procs : Works(p) /\ Works(q) => p = q
+OneAtWork == \A k \in Keys, p, q \in Procs : Works(p, k) /\ Works(q, k) => p = q
 
 \* While it goes on, nobody else is let in: the record is of its tenure, and the
 \* session, if it has one, alive.
 Guarded ==
-    \A p \in Procs : Works(p) =>
-        /\ lock.st = "held" /\ lock.tok = proc[p].tok /\ lock.ses = proc[p].under
-        /\ lock.ses # None => ses[lock.ses].st = "alive"
+    \A k \in Keys, p \in Procs : Works(p, k) =>
+        LET r == lock[k] IN
+        /\ r.st = "held" /\ r.tok = proc[p].on[k].tok /\ r.ses = proc[p].on[k].under
+        /\ r.ses # None => ses[r.ses].st = "alive"
 
 \* Each grant has a higher token than all before.
-GrantsRise == [][last' # last => last' > last]_vars
+GrantsRise == [][\A k \in Keys : last'[k] # last[k] => last'[k] > last[k]]_vars
 
-\* The token of the record never falls.
-TokensRise == [][lock'.tok >= lock.tok]_vars
+\* The token of a record never falls.
+TokensRise == [][\A k \in Keys : lock'[k].tok >= lock[k].tok]_vars
 
 \* A session that was closed never lives again.
 ClosedStays ==
@@ -469,7 +488,8 @@ ClosedStays ==
 
 \* A lock changes hands under the eyes of no living session but its own.
 TakenFromDead ==
-    [][lock.st = "held" /\ lock.ses # None /\ lock'.tok # lock.tok => ses[lock.ses].st # "alive"]_vars
+    [][\A k \in Keys : LET r == lock[k] IN
+        r.st = "held" /\ r.ses # None /\ lock'[k].tok # r.tok => ses[r.ses].st # "alive"]_vars
 
 -----------------------------------------------------------------------------
 (* What must be reached, or what holds says little: each of these must be    *)
@@ -477,26 +497,38 @@ TakenFromDead ==
 
 \* A living session has a lock that nobody under it has taken.
 NeverGhost ==
-    ~\E p \in Procs :
-        proc[p].up = "open" /\ ~Over(proc[p].since) /\ lock.st = "held" /\ lock.ses = proc[p].id /\ ~Mine(proc[p])
+    ~\E k \in Keys, p \in Procs :
+        LET m == proc[p] IN
+        m.up = "open" /\ ~Over(m.since) /\ lock[k].st = "held" /\ lock[k].ses = m.id /\ ~Mine(m, k)
 
 \* A lock was claimed under a session that has been closed meanwhile, and the
 \* answer is yet to come.
 NeverLate ==
-    ~\E p \in Procs :
-        LET m == proc[p] IN
-        m.at = "wait" /\ m.got # 0 /\ m.got = lock.tok /\ m.under # None /\ ses[m.under].st = "closed"
+    ~\E k \in Keys, p \in Procs :
+        LET l == proc[p].on[k] IN
+        l.at = "wait" /\ l.got # 0 /\ l.got = lock[k].tok /\ l.under # None /\ ses[l.under].st = "closed"
 
 \* The next holder works, and so does, past its deadline, the one before it.
 NeverBeside ==
-    ~\E p, q \in Procs :
-        p # q /\ Believes(p) /\ proc[q].at = "hold" /\ proc[q].under # None /\ ses[proc[q].under].st = "closed"
+    ~\E k \in Keys, p, q \in Procs :
+        LET l == proc[q].on[k] IN
+        p # q /\ Believes(p, k) /\ l.at = "hold" /\ l.under # None /\ ses[l.under].st = "closed"
 
 \* A lock names a session whose record is not there any more, and that is known.
-NeverGone == ~\E p \in Procs : \E s \in Ids : Asks(p, s) /\ proc[p].knows[s] = Gone
+NeverGone == ~\E k \in Keys, p \in Procs, s \in Ids : Asks(p, k, s) /\ proc[p].knows[s] = Gone
 
 \* A session takes over what another one has left.
-NeverNext == ~\E p \in Procs : Believes(p) /\ proc[p].under # None /\ \E s \in Ids \ {proc[p].under} : ses[s].st = "closed"
+NeverNext ==
+    ~\E k \in Keys, p \in Procs :
+        Believes(p, k) /\ proc[p].on[k].under # None /\ \E s \in Ids \ {proc[p].on[k].under} : ses[s].st = "closed"
+
+\* One session has two locks at once.
+NeverTwo == ~\E k, l \in Keys, p \in Tied : k # l /\ Believes(p, k) /\ Believes(p, l)
 
 Symmetry == Permutations(Procs)
+SameKeys == Permutations(Keys)
+
+\* Who takes locks as leases of its own comes after a session has had them: what is
+\* left out happens with one lock as well.
+After == \A k \in Keys, p \in Alone : proc[p].on[k].at # "idle" => lock[k].tok > 0
 =============================================================================

@@ -17,7 +17,7 @@ Want(p) == p \in Alone
 Keeps(p) ==
     /\ ~Want(p)
     /\ \/ /\ proc[p].up # "none" /\ ses[proc[p].id].age >= proc[p].since
-          /\ proc[p].since > 0 \/ ses[proc[p].id].req # 0
+          /\ proc[p].since > 0 \/ ses[proc[p].id].req # Nothing
           /\ \A w \in net : OfLock(w)
           /\ Renew(p)
        \/ Renewed(p) \/ Confirm(p)
@@ -26,17 +26,18 @@ Keeps(p) ==
 \* Work and acquires of those who want the lock no more come to their end; so does
 \* work that has lost its lease.
 Ends(p) ==
-    \/ (~Believes(p) \/ ~Want(p)) /\ Return(p)
-    \/ Rest(p)
-    \/ ~Want(p) /\ GiveUp(p)
+    \E k \in Keys :
+        \/ (~Believes(p, k) \/ ~Want(p)) /\ Return(p, k)
+        \/ Rest(p, k)
+        \/ ~Want(p) /\ GiveUp(p, k)
 
 Contends(p) ==
     /\ Want(p)
-    /\ \/ Acquire(p) \/ Claim(p) \/ Look(p) \/ Takeover(p) \/ Grant(p)
+    /\ \/ \E k \in Keys : Acquire(p, k) \/ Claim(p, k) \/ Look(p, k) \/ Takeover(p, k) \/ Grant(p, k)
        \/ \E s \in Ids : Peek(p, s)
-Beats(p) == (proc[p].age > 0 /\ Heartbeat(p)) \/ Beaten(p)
+Beats(p) == \E k \in Keys : (proc[p].on[k].age > 0 /\ Heartbeat(p, k)) \/ Beaten(p, k)
 Cares(p) == \E s \in Ids : CloseDead(p, s)
-Wonders(p) == (\A w \in net : OfLock(w)) /\ \E s \in Ids : Inquire(p, s)
+Wonders(p) == (\A w \in net : OfLock(w)) /\ \E k \in Keys, s \in Ids : Inquire(p, k, s)
 Locks == \E w \in net : ApplyLock(w)
 Carries == \E w \in net : ApplySession(w)
 
@@ -47,9 +48,11 @@ Quick ==
     /\ \A p \in Procs :
         LET m == proc[p] IN
         /\ m.up \in {"open", "stop"} /\ ~Over(m.since) => m.since + Tick < Shortest(Window)
-        /\ Want(p) /\ Believes(p) => m.age + Tick < Shortest(Window)
-        /\ Want(p) => ~\E s \in Ids : Asks(p, s) /\ m.knows[s] = Unseen
-        /\ Want(p) => m.at # "idle" /\ (m.at = "wait" => m.got = 0 \/ Over(m.age))
+        /\ Want(p) => ~\E k \in Keys, s \in Ids : Asks(p, k, s) /\ m.knows[s] = Unseen
+        /\ \A k \in Keys :
+            LET l == m.on[k] IN
+            /\ Want(p) /\ Believes(p, k) => l.age + Tick < Shortest(Window)
+            /\ Want(p) => l.at # "idle" /\ (l.at = "wait" => l.got = 0 \/ Over(l.age))
 Passes == Pass(Tick) /\ Quick /\ proc' # proc
 
 Calm ==
@@ -60,7 +63,7 @@ LiveInit == Init /\ calm = FALSE
 LiveNext ==
     \/ /\ ~calm /\ UNCHANGED calm
        /\ Pass(Tick) \/ Locks \/ Carries \/ \E p \in Procs : ~Want(p) /\ Acts(p)
-       /\ lock'.tok < MaxToken
+       /\ \A k \in Keys : lock'[k].tok < MaxToken
     \/ ~calm /\ calm' = TRUE /\ net' = {} /\ UNCHANGED <<lock, ses, proc, last>>
     \/ calm /\ Calm /\ UNCHANGED calm
 
@@ -78,5 +81,5 @@ LiveSpec ==
         /\ WF_<<vars, calm>>(calm /\ Cares(p) /\ UNCHANGED calm)
         /\ SF_<<vars, calm>>(calm /\ Wonders(p) /\ UNCHANGED calm)
 
-Leads == <>calm => <>[](\E p \in Alone : Believes(p))
+Leads == <>calm => <>[](\A k \in Keys : \E p \in Alone : Believes(p, k))
 =============================================================================

@@ -46,6 +46,7 @@ Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNu
 \* L*(1-rho)/(1+rho): how long after sending a write its sender may count on the
 \* lease. The holder stops the grace before that.
 Window == IF "no grace for drift" \in Wrong THEN Lease
+          ELSE IF "one clock alone" \in Wrong THEN (Lease * (DriftDen - DriftNum)) \div DriftDen
           ELSE (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
 Usable == Window - Grace
 
@@ -62,7 +63,8 @@ Absent == [ver |-> None, beat |-> None, tok |-> 0, st |-> "absent", own |-> None
 \* What a machine knows when it knows nothing, or nothing that is true.
 Nothing == [Absent EXCEPT !.st = "unknown"]
 
-OwnerOf(p) == p  \* the name by which others know it
+OwnerOf(p) == p       \* the name by which others know it,
+OneName(p) == "owner"  \* which all may share: owner names prove nothing
 Heirs == {OwnerOf(p) : p \in Machines}
 
 \* How a tenure ended is told where the configuration asks for the history.
@@ -117,6 +119,9 @@ Attempt(o) == [k |-> o.k, ver |-> o.ver, tok |-> o.tok, age |-> o.age, before |-
 Wrote(as, r) ==
     {a \in as : (a.ver = r.ver \/ (a.ver = r.beat /\ r.st = "held")) /\ a.tok \in {0, r.tok}}
 
+\* Expired is final: what is sent and answered then does not bring a lease back.
+Final == "expired renews" \notin Wrong
+
 Takes(k) == k \in {"claim", "takeover"}
 Counts(k) == Takes(k) \/ k = "heartbeat" \/ "waits from its request" \in Wrong
 
@@ -150,7 +155,7 @@ Contender(p, m, o, r) ==
 Confirmed(m, a, r) ==
     IF a.k = "release" THEN Gone(m)
     ELSE [m EXCEPT !.rec = r, !.unknown = {},
-                   !.age = IF a.k = "quit" \/ Expired(m) THEN @
+                   !.age = IF a.k = "quit" \/ (Final /\ Expired(m)) THEN @
                            ELSE IF "counts from the reply" \in Wrong THEN 0
                            ELSE IF a.age < @ THEN a.age ELSE @]
 
@@ -160,9 +165,14 @@ Term(m, r) ==
     /\ r.tok = m.rec.tok /\ r.beat = m.rec.beat
     /\ r.st = "held" \/ "request on any record" \in Wrong
 
+\* The instant of the attempt that was carried out, not of the latest one.
+Counted(a, as) ==
+    IF "the latest attempt" \notin Wrong \/ ~Counts(a.k) THEN a
+    ELSE [a EXCEPT !.age = CHOOSE n \in {b.age : b \in as \cup {a}} : \A b \in as : n <= b.age]
+
 Holder(m, o, r) ==
     LET own == Wrote(m.unknown \cup {Attempt(o)}, r) IN
-    IF own # {} THEN {Confirmed(m, a, r) : a \in own}
+    IF own # {} THEN {Confirmed(m, Counted(a, m.unknown), r) : a \in own}
     ELSE IF Term(m, r) THEN {[m EXCEPT !.rec = r, !.unknown = {}]}
     ELSE {Gone(m)}
 
@@ -286,7 +296,7 @@ Begin(p, k, prev, next) ==
     LET m == mach[p]
         o == [k |-> k, ver |-> next.ver, tok |-> next.tok, res |-> None, prev |-> prev, next |-> next,
               before |-> IF k = "takeover" /\ prev.st = "held" THEN {prev.prev} \ {None} ELSE {},
-              age |-> IF Counts(k) /\ m.phase = "hold" /\ Expired(m) THEN Old ELSE 0]
+              age |-> IF Final /\ Counts(k) /\ m.phase = "hold" /\ Expired(m) THEN Old ELSE 0]
         room == Cardinality(m.unknown) < (IF m.phase \in {"wait", "leave"} THEN MaxTakes ELSE MaxBeats)
         kept == IF room THEN m.unknown ELSE {}
         remembered == Takes(k) \/ m.phase \notin {"wait", "leave"}
@@ -417,8 +427,9 @@ Uncertain(p) ==
 \* The clock is fast: the lease ends sooner than by a slow one.
 Expire(p) ==
     /\ mach[p].phase = "hold" /\ mach[p].age >= Shortest(Usable) /\ ~Expired(mach[p])
-    /\ Turns(p, [mach[p] EXCEPT !.age = Old, !.unknown = {Stale(a) : a \in @},
-                                !.out = IF @ = None THEN None ELSE Stale(mach[p].out)])
+    /\ Turns(p, IF Final THEN [mach[p] EXCEPT !.age = Old, !.unknown = {Stale(a) : a \in @},
+                                              !.out = IF @ = None THEN None ELSE Stale(mach[p].out)]
+                ELSE [mach[p] EXCEPT !.age = Old])
 
 Crash(p) ==
     /\ "crash" \in Uses /\ mach[p] # Idle
@@ -428,7 +439,7 @@ Crash(p) ==
 \* Only what is counted from grows older. When a lease has expired it does not
 \* matter any more when its writes were sent.
 Later(m, d) ==
-    LET old == m.phase = "hold" /\ Aged(m.age, d) >= Longest(Usable)
+    LET old == Final /\ m.phase = "hold" /\ Aged(m.age, d) >= Longest(Usable)
         grown(a) == IF ~Counts(a.k) THEN a.age ELSE IF old THEN Old ELSE Aged(a.age, d) IN
     [m EXCEPT !.age = IF Taken(m.rec) THEN Aged(@, d) ELSE @,
               !.out = IF @ = None THEN None ELSE [m.out EXCEPT !.age = grown(m.out)],
@@ -450,7 +461,7 @@ Next ==
         \/ Look(p) \/ Collide(p)
         \/ mach[p].out = None /\ LET v == Fresh(p) IN
             \/ Claim(p, v) \/ Takeover(p, v) \/ Heartbeat(p, v) \/ Quit(p, v) \/ Release(p, v)
-            \/ \E q \in Machines \cup {Step} : Ask(p, v, q)
+            \/ \E q \in Heirs \cup {Step} : Ask(p, v, q)
             \/ Free(p, v) \/ Revoke(p, v)
         \/ Refuse(p) \/ Reply(p) \/ Timeout(p)
         \/ GiveUp(p) \/ Leave(p) \/ Quiet(p) \/ Done(p) \/ Uncertain(p)
@@ -485,6 +496,52 @@ TokensRise == [][store'.tok >= store.tok]_vars
 
 \* A released record changes only by a claim, which begins another tenure.
 ReleasedStays == [][store.st = "released" => store' = store \/ store'.tok > store.tok]_vars
+
+\* A lease that has expired stays so, whatever is answered later.
+ExpiredStays ==
+    [][\A p \in Machines :
+        mach[p].phase = "hold" /\ Expired(mach[p]) /\ mach'[p].phase = "hold" => Expired(mach'[p])]_vars
+
+\* Nobody is told that a lease is lost while the record is that of its tenure. (Where
+\* machines crash that looks the same.)
+NoFalseLoss ==
+    [][\A p \in Machines :
+        mach[p].phase \in {"hold", "quiet"} /\ mach'[p].phase = "wait" =>
+            store.st # "held" \/ store.tok # mach[p].rec.tok]_vars
+
+-----------------------------------------------------------------------------
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted.                                                                  *)
+
+\* The next holder works, and so does, past its deadline, the one before it.
+NeverBeside == ~\E p, q \in Machines : p # q /\ Believes(p) /\ mach[q].phase = "hold" /\ Expired(mach[q])
+
+\* A claim that was carried out again has opened a tenure after the one that its
+\* machine has had.
+NeverReopened ==
+    ~\E p \in Machines :
+        /\ mach[p].phase \in {"hold", "quiet", "done"} /\ mach[p].rec.tok < store.tok
+        /\ store.st = "held" /\ store.ver[1] = p
+
+\* Somebody who may act has been asked for something, or has lost the lock to an
+\* operator.
+NeverAsked == ~\E p \in Machines : Believes(p) /\ mach[p].rec.req # None
+NeverRevoked == ~\E p \in Machines : Believes(p) /\ store.st = "reserved" /\ store.own = None
+
+\* A machine finds a tenure of its own that is too old to believe in.
+NeverTooOld ==
+    ~\E p \in Machines :
+        /\ mach[p].phase = "wait" /\ store.st = "held"
+        /\ \E a \in Wrote(mach[p].unknown, store) : a.age >= Longest(Usable)
+
+\* There is a third tenure.
+NeverThird == ~\E p \in Machines : Believes(p) /\ mach[p].rec.tok >= 3
+
+\* Somebody who may act does not know of two heartbeats, of which one is in the store.
+NeverTwoUnknown ==
+    ~\E p \in Machines :
+        /\ Believes(p)
+        /\ \E a, b \in mach[p].unknown : a # b /\ a.ver = store.ver
 
 -----------------------------------------------------------------------------
 (* For TLC: states that differ by the names of machines, or by the numbers   *)
