@@ -312,6 +312,49 @@ func TestHolderStepsDown(t *testing.T) {
 	}
 }
 
+// A holder that was asked to hand over, and knows that nobody comes, leaves the lock
+// free.
+func TestHolderStepsDownWhenAsked(t *testing.T) {
+	for _, under := range []string{"its own lease", "a session", "a session that is closed"} {
+		t.Run("under "+under, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				var l *tenure.Lease
+				var s *tenure.Session
+				if under == "its own lease" {
+					l = a.mustAcquire("x", nil)
+				} else {
+					s = a.mustOpen(nil)
+					l = a.mustTake(s, "x")
+				}
+				asked := make(chan error, 1)
+				go func() { asked <- b.Transfer(t.Context(), "x", "gone", "maintenance") }()
+				<-l.Context().Done()
+				if err := l.StepDown("it has gone"); err != nil {
+					t.Fatal(err)
+				}
+				if under == "a session that is closed" {
+					go func() { _ = s.Close(t.Context()) }()
+					<-s.Context().Done()
+				}
+				a.mustRelease(l)
+				if err := <-asked; err != nil {
+					t.Error(err)
+				}
+				got, err := b.TryAcquire(t.Context(), "x", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.Reason != "it has gone" {
+					t.Errorf("previous %+v", p)
+				}
+				b.mustRelease(got)
+			})
+		})
+	}
+}
+
 // What is not handed over: to nobody, to oneself, without a reason, or when the
 // lease is over.
 func TestHandOverRefuses(t *testing.T) {

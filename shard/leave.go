@@ -21,6 +21,31 @@ type departure struct {
 	again   time.Time  // when others are due
 	queue   []handover // until then
 	portion int
+	former  []former // what some others may go by yet
+}
+
+// former is a plan that has been replaced.
+type former struct {
+	v     *view
+	until time.Time // by then the others have looked, and found the new one
+}
+
+// replaces notes that a plan has been replaced while the worker leaves.
+func (d *departure) replaces(v *view, period time.Duration) {
+	now := time.Now()
+	d.former = slices.DeleteFunc(d.former, func(f former) bool { return !now.Before(f.until) })
+	d.former = append(d.former, former{v, now.Add(period + period/4)})
+}
+
+// knows says that a worker is to have a partition by all plans that it may go by.
+func (d *departure) knows(id string, to member) bool {
+	for _, f := range d.former {
+		place, ok := f.v.owner(id)
+		if m, in := f.v.in[to.Session]; !ok || !in || m.Place != place {
+			return false
+		}
+	}
+	return true
 }
 
 // Where many leave at once, each must learn soon that the others do: from the roll,
@@ -100,7 +125,13 @@ func (w *worker) deal() {
 	}
 	w.recallWaits()
 	if !now.Before(d.again) {
+		d.former = slices.DeleteFunc(d.former, func(f former) bool { return !now.Before(f.until) })
 		d.queue, d.again = w.handovers(), now.Add(w.period)
+		for _, f := range d.former {
+			if f.until.Before(d.again) {
+				d.again = f.until
+			}
+		}
 		d.portion = (len(d.queue) + portions - 1) / portions
 	}
 	n := min(len(d.queue), d.portion)
@@ -126,7 +157,7 @@ func (w *worker) handovers() []handover {
 	var all []handover
 	for id, p := range w.held {
 		place, ok := v.owner(id)
-		if to, awaits := heirs[place]; ok && awaits && !p.stopping.Load() {
+		if to, awaits := heirs[place]; ok && awaits && !p.stopping.Load() && w.departure.knows(id, to) {
 			all = append(all, handover{p, to})
 		}
 	}
@@ -203,8 +234,11 @@ func (w *worker) rolledOff() bool {
 	defer w.mu.Unlock()
 	m, in := w.view.in[w.session.ID()]
 	if in && m.Leaving && w.departure.deal.IsZero() {
-		// Not before the others have looked, and found what they are to have.
-		w.departure.deal = time.Now().Add(w.period + w.period/4)
+		// The others look first, and find what they are to have.
+		w.departure.deal = time.Now()
+		for _, f := range w.departure.former {
+			w.departure.deal = f.until
+		}
 	}
 	return in && m.Leaving || time.Since(w.departure.marked) > 2*w.client.Options().LeaseDuration
 }

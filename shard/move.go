@@ -216,6 +216,20 @@ func (w *worker) takeReserved() {
 	}
 }
 
+// hear has the requests found that lie in the session's record, so that what was
+// asked for by those who leave too is released before the session is closed, and is not
+// kept for them after that.
+func (w *worker) hear() {
+	if w.remaining() == 0 {
+		return
+	}
+	ctx, stop := w.bounded(w.client.Options().RequestTimeout)
+	defer stop()
+	if st, err := w.client.SessionStatus(ctx, w.session.ID()); err == nil && st.Requests > 0 {
+		_ = w.session.Renew(ctx) // else they are found when it is closed
+	}
+}
+
 // giveBack releases a lock when its context ends: the session is closed when all
 // under it is released.
 func (w *worker) giveBack(l *tenure.Lease) {
@@ -225,8 +239,7 @@ func (w *worker) giveBack(l *tenure.Lease) {
 	})
 }
 
-// leavesToo says that who is to have a partition next is leaving, as its place says,
-// or has left.
+// leavesToo says that a worker is leaving, as its place says, or has left.
 func (w *worker) leavesToo(owner string) bool {
 	w.mu.Lock()
 	i := slices.IndexFunc(w.view.roll.Members, func(m member) bool { return !m.vacant() && m.Owner == shownOwner(owner) })
@@ -239,33 +252,14 @@ func (w *worker) leavesToo(owner string) bool {
 	if m.Leaving {
 		return true
 	}
-	st, err := w.client.Status(w.ctx, MemberName(w.g.name, m.Place))
+	ctx, stop := context.WithTimeout(w.values, w.client.Options().RequestTimeout)
+	defer stop()
+	st, err := w.client.Status(ctx, MemberName(w.g.name, m.Place))
 	if err != nil {
 		return false
 	}
 	p, ok := parseProfile(st.Data)
 	return !st.Held || st.Session != m.Session || ok && p.Leaving
-}
-
-// holdBack keeps a partition that was asked for, and whose handler has returned,
-// while who has asked leaves, as this worker does: if all do, the partition is free
-// when they have gone, and not kept for one of them. If others stay, who has asked
-// takes it, to hand it over in turn.
-func (w *worker) holdBack(to string) {
-	for end := time.Now().Add(w.period); w.ctx.Err() == nil && time.Now().Before(end); {
-		if !w.isLeaving() || !w.leavesToo(to) {
-			return
-		}
-		timer := time.NewTimer(w.jittered() / hurrying)
-		select {
-		case <-timer.C:
-		case <-w.ctx.Done():
-		}
-		timer.Stop()
-	}
-	if w.ctx.Err() != nil {
-		<-w.session.Context().Done() // it is closed next
-	}
 }
 
 // prepare calls the user's Prepare, which a new plan can end.

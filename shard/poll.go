@@ -77,6 +77,9 @@ func (w *worker) adopt(v *view) {
 		}
 	}
 	w.mu.Unlock()
+	if w.departure != nil {
+		w.departure.replaces(before, w.period)
+	}
 	me, in := v.in[id]
 	ev := Event{Kind: EventPlan, Place: w.place, Epoch: v.roll.Epoch}
 	if in {

@@ -170,6 +170,7 @@ func (w *worker) finish() error {
 	w.resign()
 	if w.left {
 		w.takeReserved()
+		w.hear()
 	}
 	w.stop(errLeft)
 	w.mu.Lock()

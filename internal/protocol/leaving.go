@@ -62,11 +62,12 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 // HandOver ends the right to act as a request that is found in the record does,
 // without one there: the lock is kept for q.To when the work has returned, or free
 // if that is empty. The request's ID and kind are filled in. What has ended the
-// right to act before stays what counts.
+// right to act before stays what counts; but a lock that is to be kept for somebody is
+// not, when the holder says so before it is done.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
-	if h.cause == None {
+	if h.cause == None || h.cause == Asked && q.To == "" && !h.done {
 		if q.ID, q.Kind = h.env.Fresh(), driver.HandOver; q.To == "" {
 			q.Kind = driver.StepDown
 		}
