@@ -21,8 +21,10 @@ type Status struct {
 	Epoch uint64 `json:"epoch"`
 	// Coordinator is the owner name of who writes the roll, empty if nobody does.
 	Coordinator string `json:"coordinator,omitempty"`
-	// Members are the workers on the roll, by their places.
+	// Members are the workers on the roll, by their places: those included that have
+	// left, or have died, since it was written. Workers is how many of them are there.
 	Members []MemberStatus `json:"members"`
+	Workers int            `json:"workers"`
 	// Partitions are those that the group has, in their order.
 	Partitions []PartitionStatus `json:"partitions"`
 
@@ -48,6 +50,11 @@ type MemberStatus struct {
 	Zone    string  `json:"zone,omitempty"`
 	Max     int     `json:"max,omitempty"`
 	Leaving bool    `json:"leaving,omitempty"`
+	// State is what is known of the worker: MemberAlive, say.
+	State string `json:"state"`
+	// Host and Label are those of its client.
+	Host  string `json:"host,omitempty"`
+	Label string `json:"label,omitempty"`
 	// Planned is how many partitions the worker is to have, and Owned how many
 	// it has.
 	Planned int `json:"planned"`
@@ -55,6 +62,15 @@ type MemberStatus struct {
 	// Share is how many it would have if all had exactly their share by weight.
 	Share float64 `json:"share"`
 }
+
+// What is known of a worker, in [MemberStatus.State].
+const (
+	MemberAlive      = "alive"      // as far as the reader can know
+	MemberLeaving    = "leaving"    // alive, and handing over what it has
+	MemberLeft       = "left"       // it has closed its session in order
+	MemberDead       = "dead"       // it has shown no sign of life for its lease
+	MemberUnreadable = "unreadable" // nobody understands the record of its place
+)
 
 // PartitionStatus is one partition of a group.
 type PartitionStatus struct {
@@ -122,7 +138,56 @@ func read(ctx context.Context, client *tenure.Client, group string) (Status, err
 		return Status{}, err
 	}
 	out.members(v)
-	return out, nil
+	return out, out.look(ctx, client)
+}
+
+// look reads what the workers say of themselves.
+func (out *Status) look(ctx context.Context, client *tenure.Client) error {
+	names := make([]string, len(out.Members))
+	for i, m := range out.Members {
+		names[i] = MemberName(out.Group, m.Place)
+	}
+	list, errs := client.Statuses(ctx, names)
+	for i := range out.Members {
+		m, st, err := &out.Members[i], list[i], errs[i]
+		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
+			return err
+		}
+		switch {
+		case err != nil:
+			m.State = MemberUnreadable
+		case st.State == tenure.StateHeld && st.Session == m.Session && st.Held && m.Leaving:
+			m.State = MemberLeaving
+		case st.State == tenure.StateHeld && st.Session == m.Session && st.Held:
+			m.State = MemberAlive
+		default:
+			if m.State, err = gone(ctx, client, m.Session); err != nil {
+				return err
+			}
+		}
+		if err == nil && st.Session == m.Session {
+			m.Owner, m.Host, m.Label = st.Owner, st.Host, st.Label // the roll has the owner shortened
+		}
+		if m.State == MemberAlive || m.State == MemberLeaving {
+			out.Workers++
+		}
+	}
+	return nil
+}
+
+// gone says how a worker has gone whose place shows nobody that is alive: it has left
+// if its session was closed, by itself, or so long ago that nothing is left of it.
+func gone(ctx context.Context, client *tenure.Client, session string) (string, error) {
+	st, err := client.SessionStatus(ctx, session)
+	switch {
+	case errors.Is(err, tenure.ErrUnreadable):
+		return MemberUnreadable, nil
+	case err != nil:
+		return "", err
+	case st.State == tenure.StateClosed && st.End == tenure.EndExpired, st.State == tenure.StateAlive && !st.Alive:
+		return MemberDead, nil
+	}
+	return MemberLeft, nil
 }
 
 func (out *Status) partitions(ctx context.Context, client *tenure.Client, v *view) error {

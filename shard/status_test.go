@@ -63,6 +63,79 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+// A worker that has left is not called dead, neither while it is on the roll yet, nor
+// when nobody writes one any more; one that has died is.
+func TestStatusOfThoseWhoHaveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 6})
+		workers := s.staggered(3)
+		s.settle(3, 6)
+		looker := s.looker()
+		look := func() (states map[string]string, there int) {
+			t.Helper()
+			st, err := shard.Read(t.Context(), looker, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			states = map[string]string{}
+			for _, m := range st.Members {
+				states[m.Owner] = m.State
+			}
+			return states, st.Workers
+		}
+		if states, n := look(); n != 3 || states["w0"] != shard.MemberAlive {
+			t.Errorf("%d are there: %v", n, states)
+		}
+		go func() { _ = workers[2].quit() }() // it does not coordinate
+		seen := map[string]bool{}
+		for range 100 {
+			states, n := look()
+			seen[states["w2"]] = true
+			if states["w2"] == shard.MemberDead || states["w2"] == shard.MemberLeft && n != 2 {
+				t.Errorf("%d are there: %v", n, states)
+			}
+			time.Sleep(refresh / 10)
+		}
+		if !seen[shard.MemberLeaving] || !seen[shard.MemberLeft] || !seen[""] {
+			t.Errorf("seen of one that leaves: %v", seen)
+		}
+
+		// One dies, the other one leaves: nobody coordinates any more.
+		workers[1].crash()
+		time.Sleep(refresh)
+		_ = workers[0].quit()
+		time.Sleep(2 * lease)
+		for range 3 {
+			if states, n := look(); n != 0 || states["w0"] != shard.MemberLeft && states["w0"] != "" || states["w1"] != shard.MemberDead {
+				t.Errorf("%d are there: %v", n, states)
+			}
+			time.Sleep(lease)
+		}
+	})
+}
+
+// All have left.
+func TestStatusOfAnEmptyGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, shard.Options{Partitions: 6})
+		workers := s.staggered(3)
+		s.settle(3, 6)
+		s.stopAll(workers...)
+		for range 10 {
+			st, err := s.make("looker").Status(t.Context())
+			if err != nil || st.Workers != 0 || st.Owned != 0 || st.Unowned != 6 || len(st.Members) == 0 {
+				t.Errorf("%+v, %v", st, err)
+			}
+			for _, m := range st.Members {
+				if m.State != shard.MemberLeft {
+					t.Errorf("%s: %s", m.Owner, m.State)
+				}
+			}
+			time.Sleep(lease)
+		}
+	})
+}
+
 // What nobody understands is refused, and left alone.
 func TestUnreadableRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func program(run func() error) func() {
 	}
 }
 
-// worker is a worker of a group of partitions, until it is killed:
+// worker is a worker of a group of partitions, until SIGINT:
 //
 //	worker [FLAG...] GROUP
 //
@@ -51,7 +51,9 @@ func worker() error {
 	if err != nil {
 		return err
 	}
-	return g.Run(context.Background(), func(ctx context.Context, p *shard.Partition) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return g.Run(ctx, func(ctx context.Context, p *shard.Partition) error {
 		if p.Last() == nil {
 			if err := p.Checkpoint(ctx, []byte("done: "+p.ID())); err != nil {
 				return err

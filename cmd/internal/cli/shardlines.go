@@ -69,7 +69,7 @@ func (g *groupChanges) draw(v groupView, trouble error) error {
 		o.Time = instant(now)
 		return writeJSON(g.to, o)
 	}
-	text := fmt.Sprintf("%s: %s, %s, epoch %d, %s; %s", v.Group, partitionCount(len(v.Partitions)), workerCount(len(v.members)), v.Epoch, v.coordinator(), v.summary())
+	text := fmt.Sprintf("%s: %s, %s, epoch %d, %s; %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch, v.coordinator(), v.summary())
 	if len(v.Partitions) == 0 {
 		text = fmt.Sprintf("%s: no worker has been there yet", v.Group)
 	}
@@ -111,6 +111,7 @@ type groupJSON struct {
 	Epoch       uint64 `json:"epoch"`
 	Coordinator string `json:"coordinator,omitempty"`
 
+	Workers    int `json:"workers"` // that are there
 	Partitions int `json:"partitions"`
 	Owned      int `json:"owned"`
 	Moving     int `json:"moving"`
@@ -154,12 +155,12 @@ type partitionJSON struct {
 func (v *groupView) object(partitions bool) groupJSON {
 	o := groupJSON{
 		Group: v.Group, Epoch: v.Epoch, Coordinator: v.Coordinator,
-		Partitions: len(v.Partitions), Owned: v.Owned, Moving: v.Moving, Unowned: v.Unowned, Unassigned: v.Unassigned,
+		Partitions: len(v.Partitions), Workers: v.Workers, Owned: v.Owned, Moving: v.Moving, Unowned: v.Unowned, Unassigned: v.Unassigned,
 		Imbalance: v.Imbalance, Members: []memberJSON{}, Moves: append([]move{}, v.moves...), Reasons: append([]unowned{}, v.unowned...),
 	}
-	for _, w := range v.members {
+	for _, w := range v.Members {
 		o.Members = append(o.Members, memberJSON{
-			Place: w.Place, Owner: w.Owner, Session: w.Session, State: w.state, Host: w.host, Label: w.label,
+			Place: w.Place, Owner: w.Owner, Session: w.Session, State: w.State, Host: w.Host, Label: w.Label,
 			Zone: w.Zone, Weight: w.Weight, Max: w.Max, Planned: w.Planned, Held: w.Owned, Share: w.Share,
 		})
 	}

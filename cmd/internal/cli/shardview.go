@@ -18,25 +18,9 @@ import (
 // groupView is a group of partitions, as it was seen.
 type groupView struct {
 	shard.Status
-	members []memberView
 	moves   []move
 	unowned []unowned
 }
-
-// memberView is one worker.
-type memberView struct {
-	shard.MemberStatus
-	state       string
-	host, label string
-}
-
-// States of a worker.
-const (
-	workerAlive   = "alive"
-	workerLeaving = "leaving" // alive, and handing over what it has
-	workerLeft    = "left"    // and is on the roll for a moment yet
-	workerDead    = "dead"    // seen without a sign of life for a lease
-)
 
 // move is how many partitions one worker has that another one is to have.
 type move struct {
@@ -64,42 +48,8 @@ func lookAtGroup(ctx context.Context, client *tenure.Client, group string) (grou
 		return groupView{}, err
 	}
 	v := groupView{Status: st}
-	if err := v.look(ctx, client); err != nil {
-		return groupView{}, err
-	}
 	v.count()
 	return v, nil
-}
-
-// look reads what the workers say of themselves.
-func (v *groupView) look(ctx context.Context, client *tenure.Client) error {
-	names := make([]string, len(v.Members))
-	for i, m := range v.Members {
-		names[i] = shard.MemberName(v.Group, m.Place)
-	}
-	list, errs := client.Statuses(ctx, names)
-	for i, m := range v.Members {
-		st, err := list[i], errs[i]
-		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
-			return err
-		}
-		w := memberView{MemberStatus: m, state: workerDead}
-		switch {
-		case err != nil:
-			w.state = stateUnreadable
-		case st.State == tenure.StateReleased || st.Session != m.Session:
-			w.state = workerLeft
-		case st.Held && m.Leaving:
-			w.state = workerLeaving
-		case st.Held:
-			w.state = workerAlive
-		}
-		if st.Session == m.Session {
-			w.Owner, w.host, w.label = st.Owner, st.Host, st.Label // the roll has it shortened
-		}
-		v.members = append(v.members, w)
-	}
-	return nil
 }
 
 // count says which partitions move, and why nobody has the others.
@@ -141,25 +91,27 @@ func (v *groupView) reason(p shard.PartitionStatus) string {
 		return "cannot be read: " + p.Error
 	case p.ReservedFor != "":
 		return "reserved for " + p.ReservedFor
-	case !planned && !slices.ContainsFunc(v.members, func(w memberView) bool { return w.state == workerAlive }):
+	case v.Workers == 0:
 		return "no worker is there"
+	case !planned && !slices.ContainsFunc(v.Members, func(w shard.MemberStatus) bool { return w.State == shard.MemberAlive }):
+		return "all workers leave"
 	case !planned:
 		return "all workers are full"
-	case w.state == workerDead:
+	case w.State == shard.MemberDead:
 		return w.Owner + " is to have it, and is dead"
-	case w.state == workerLeft:
+	case w.State == shard.MemberLeft:
 		return w.Owner + " is to have it, and has left"
 	}
 	return w.Owner + " is to claim it"
 }
 
 // at returns the worker in a place of the group.
-func (v *groupView) at(place int) (memberView, bool) {
-	i := slices.IndexFunc(v.members, func(w memberView) bool { return w.Place == place })
+func (v *groupView) at(place int) (shard.MemberStatus, bool) {
+	i := slices.IndexFunc(v.Members, func(w shard.MemberStatus) bool { return w.Place == place })
 	if i < 0 {
-		return memberView{}, false
+		return shard.MemberStatus{}, false
 	}
-	return v.members[i], true
+	return v.Members[i], true
 }
 
 // text shows the group as tables.
@@ -168,11 +120,11 @@ func (v *groupView) text(st style, partitions bool) string {
 		return fmt.Sprintf("no worker has been in %q yet\n", v.Group)
 	}
 	out := sheet{style: st}
-	out.line("", fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), workerCount(len(v.members)), v.Epoch, v.coordinator()))
+	out.line("", fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch, v.coordinator()))
 	out.line("", v.summary())
 	cells, colours := [][]string{{"PLACE", "WORKER", "STATE", "HELD", "PLANNED", "SHARE", "WEIGHT", "MAX", "ZONE", "HOST", "LABEL"}}, []string{escBold}
-	for _, w := range v.members {
-		cells, colours = append(cells, w.cells()), append(colours, w.colour())
+	for _, w := range v.Members {
+		cells, colours = append(cells, memberCells(w)), append(colours, memberColour(w))
 	}
 	out.table(cells, colours)
 	cells, colours = [][]string{{"MOVING", "FROM", "TO"}}, []string{escBold}
@@ -197,6 +149,21 @@ func (v *groupView) text(st style, partitions bool) string {
 	return out.String()
 }
 
+// workers says how many workers are there, and how many are dead: those that have left
+// are on the roll for a while yet.
+func (v *groupView) workers() string {
+	text, dead := workerCount(v.Workers), 0
+	for _, w := range v.Members {
+		if w.State == shard.MemberDead {
+			dead++
+		}
+	}
+	if dead > 0 {
+		text += fmt.Sprintf(" and %d dead", dead)
+	}
+	return text
+}
+
 func (v *groupView) coordinator() string {
 	if v.Coordinator == "" {
 		return "no coordinator"
@@ -216,17 +183,17 @@ func (v *groupView) summary() string {
 	return text
 }
 
-func (w *memberView) colour() string {
-	switch w.state {
-	case workerAlive:
+func memberColour(w shard.MemberStatus) string {
+	switch w.State {
+	case shard.MemberAlive:
 		return escGreen
-	case workerLeaving, workerLeft:
+	case shard.MemberLeaving, shard.MemberLeft:
 		return escDim
 	}
 	return escRed
 }
 
-func (w *memberView) cells() []string {
+func memberCells(w shard.MemberStatus) []string {
 	limit, share := "", ""
 	if w.Max > 0 {
 		limit = strconv.Itoa(w.Max)
@@ -235,8 +202,8 @@ func (w *memberView) cells() []string {
 		share = fmt.Sprintf("%.1f", w.Share)
 	}
 	return dashed([]string{
-		strconv.Itoa(w.Place), w.Owner, w.state, strconv.Itoa(w.Owned), strconv.Itoa(w.Planned), share,
-		fmt.Sprintf("%.4g", w.Weight), limit, w.Zone, w.host, w.label,
+		strconv.Itoa(w.Place), w.Owner, w.State, strconv.Itoa(w.Owned), strconv.Itoa(w.Planned), share,
+		fmt.Sprintf("%.4g", w.Weight), limit, w.Zone, w.Host, w.Label,
 	})
 }
 

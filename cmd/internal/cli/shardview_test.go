@@ -20,16 +20,19 @@ import (
 // aGroup is one in which everything happens at once.
 func aGroup() groupView {
 	since := time.Date(2024, 2, 29, 12, 0, 0, 0, time.Local)
-	worker := func(place int, owner, state string, planned, owned int) memberView {
-		m := shard.MemberStatus{Place: place, Owner: owner, Weight: 1, Planned: planned, Owned: owned, Share: 3, Leaving: state == workerLeaving}
+	worker := func(place int, owner, state string, planned, owned int) shard.MemberStatus {
+		m := shard.MemberStatus{
+			Place: place, Owner: owner, Weight: 1, Planned: planned, Owned: owned, Share: 3,
+			Leaving: state == shard.MemberLeaving, State: state, Host: "vm",
+		}
 		if m.Leaving {
 			m.Share = 0
 		}
-		return memberView{MemberStatus: m, state: state, host: "vm"}
+		return m
 	}
 	v := groupView{
 		Status: shard.Status{
-			Group: "orders", Epoch: 7, Coordinator: "web-1", Owned: 4, Moving: 3, Unowned: 5, Unassigned: 1, Imbalance: 4.0 / 3,
+			Group: "orders", Epoch: 7, Coordinator: "web-1", Workers: 3, Owned: 4, Moving: 3, Unowned: 5, Unassigned: 1, Imbalance: 4.0 / 3,
 			Partitions: []shard.PartitionStatus{
 				{ID: "0", Owner: "web-1", Place: 0, Planned: 0, Token: 3, Since: since, CheckpointBytes: 7},
 				{ID: "1", Owner: "web-1", Place: 0, Planned: 2, Token: 1, Since: since},
@@ -41,10 +44,10 @@ func aGroup() groupView {
 				{ID: "7", Place: -1, Planned: -1, Token: 1},
 				{ID: "8", Place: -1, Planned: 0, Error: "unreadable"},
 			},
-		},
-		members: []memberView{
-			worker(0, "web-1", workerAlive, 5, 2), worker(1, "web-2", workerDead, 1, 0),
-			worker(2, "web-4", workerAlive, 2, 0), worker(3, "web-3", workerLeaving, 0, 1),
+			Members: []shard.MemberStatus{
+				worker(0, "web-1", shard.MemberAlive, 5, 2), worker(1, "web-2", shard.MemberDead, 1, 0),
+				worker(2, "web-4", shard.MemberAlive, 2, 0), worker(3, "web-3", shard.MemberLeaving, 0, 1),
+			},
 		},
 	}
 	v.count()
@@ -54,7 +57,7 @@ func aGroup() groupView {
 func TestGroupIsShown(t *testing.T) {
 	v := aGroup()
 	want := `
-orders: 9 partitions, 4 workers, epoch 7, coordinator web-1
+orders: 9 partitions, 3 workers and 1 dead, epoch 7, coordinator web-1
 4 owned, 3 moving, 5 without owner, 1 unassigned; balance 1.33
 
 PLACE  WORKER  STATE    HELD  PLANNED  SHARE  WEIGHT  MAX  ZONE  HOST  LABEL
