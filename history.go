@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -213,6 +214,9 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 	}
 	list := present(s.rec)
 	oldest := list[len(list)-1].Token
+	if err := c.lengthen(ctx, name, s.rec.Prev, &list[len(list)-1]); err != nil {
+		return nil, wrap("history", name, err)
+	}
 	limit := uint64(max(0, c.options.HistoryLimit))
 	from := oldest - 1
 	to := from - min(from, limit-min(limit, uint64(len(list))))
@@ -270,6 +274,22 @@ func present(rec driver.Record) []Tenure {
 		list = append(list, Tenure{Token: rec.Token, Unknown: true})
 	}
 	return list
+}
+
+// lengthen puts the whole of a tenure in the place of what the record of its
+// successor kept of it, if that is less.
+func (c *Client) lengthen(ctx context.Context, name string, prev *driver.Tenure, last *Tenure) error {
+	if prev == nil || prev.Asked == nil || len(prev.Asked.Reason) < driver.MaxPrevReasonLen-utf8.UTFMax || prev.Token == 0 {
+		return nil
+	}
+	found, err := c.past(ctx, name, prev.Token, prev.Token-1)
+	if err != nil {
+		return err
+	}
+	if t := found[0]; !t.Unknown && t.Owner == last.Owner && t.Since.Equal(last.Since) {
+		*last = t
+	}
+	return nil
 }
 
 // past reads the tenures with the tokens from, from-1, ... down to above to.

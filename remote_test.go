@@ -102,6 +102,7 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{
 	"TestHandOver/under_a_session",
+	"TestHolderStepsDown/under_a_session",
 	"TestSessionAndOwnLeaseContend",
 	"TestSessionChecksItsInput",
 	"TestSessionCountsFromBeforeTheRequest",
@@ -317,6 +318,8 @@ type remoteStore struct {
 	server *remoteServer
 	id     int
 }
+
+func (s *remoteStore) KeepsTokens() bool { return s.server.tokensOutliveDelete }
 
 func (s *remoteStore) call(ctx context.Context, call remoteCall) (remoteReply, error) {
 	if err := ctx.Err(); err != nil {

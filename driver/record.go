@@ -22,6 +22,9 @@ const (
 	MaxOwnerLen = 1024
 	// MaxReasonLen is the longest reason of a request in bytes.
 	MaxReasonLen = 1024
+	// MaxPrevReasonLen is the longest reason in bytes that a held record keeps of
+	// the tenure before. The history has the whole one.
+	MaxPrevReasonLen = 120
 	// MaxRequests is how many requests a record can hold.
 	MaxRequests = 64
 	// MaxSessionLen is the longest id of a session in bytes.
@@ -170,8 +173,17 @@ type Record struct {
 	// Asked is the request that ended the tenure, in a released record.
 	Asked *Request
 
-	// Prev is the tenure before this one, nil if this is the key's first.
+	// Prev is the tenure before this one, nil if this is the key's first. The
+	// reason of its request is cut to MaxPrevReasonLen in a record that is Held, so
+	// that heartbeats do not carry a long one for the life of the tenure.
 	Prev *Tenure
+
+	// Unknown is what a store read in the record and this version of Tenure does
+	// not understand: fields of a newer one, as text that is the store's own. Who
+	// writes the same tenure on leaves it as it is, so that they are kept; a new
+	// tenure begins without. It is empty in a store that keeps such fields by
+	// itself.
+	Unknown string
 }
 
 // Sign returns the sign of life that contenders watch: the beat, or the
@@ -232,7 +244,7 @@ func Claimed(next, prev Record, found bool) Record {
 		return next
 	}
 	next.Token = prev.Token + 1
-	next.Prev = prev.Tenure(EndReleased)
+	next.Prev = prev.Tenure(EndReleased).Brief()
 	if next.Data == nil {
 		next.Data = prev.Data
 	}

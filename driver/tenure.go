@@ -3,7 +3,10 @@
 
 package driver
 
-import "time"
+import (
+	"time"
+	"unicode/utf8"
+)
 
 // Tenure is one holder's time with a lock, as the record of its successor
 // remembers it.
@@ -35,6 +38,22 @@ func (r Record) Tenure(end EndReason) *Tenure {
 		t.Asked = &r.Requests[0]
 	}
 	return t.clone()
+}
+
+// Brief returns the tenure as the record of the next holder keeps it: with a
+// reason of at most [MaxPrevReasonLen]. It returns nil for nil.
+func (t *Tenure) Brief() *Tenure {
+	if t == nil || t.Asked == nil || len(t.Asked.Reason) <= MaxPrevReasonLen {
+		return t
+	}
+	const more = "…"
+	end := MaxPrevReasonLen - len(more)
+	for end > 0 && !utf8.RuneStart(t.Asked.Reason[end]) {
+		end--
+	}
+	t = t.clone()
+	t.Asked.Reason = t.Asked.Reason[:end] + more
+	return t
 }
 
 func (t *Tenure) clone() *Tenure {

@@ -224,7 +224,7 @@ func (e *env) withData(r driver.Record, data []byte) driver.Record {
 func (e *env) taken(r driver.Record) driver.Record {
 	next := e.held(r.Key)
 	next.Version = e.fresh("takeover")
-	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Tenure(driver.EndExpired)
+	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Tenure(driver.EndExpired).Brief()
 	return next
 }
 

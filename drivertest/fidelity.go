@@ -229,6 +229,7 @@ func filled(t *testing.T, key string, n int) driver.Record {
 	fill(t, reflect.ValueOf(&rec).Elem(), "Record", n)
 	rec.Key, rec.Session = key, fmt.Sprint("Session-", n) // which have a form
 	rec.Drift = 1 / float64(n+2)                          // of which no decimal is exact
+	rec.Unknown = ""                                      // which is the store's own
 	return rec
 }
 

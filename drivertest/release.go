@@ -4,12 +4,44 @@
 package drivertest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
 )
 
 func testRelease(t *testing.T, e *env) {
+	// Who comes next keeps the beginning of a long reason: it is in the way of each
+	// of its heartbeats.
+	t.Run("LongReason", func(t *testing.T) {
+		for _, reason := range []string{
+			strings.Repeat("r", driver.MaxPrevReasonLen), strings.Repeat("ü", driver.MaxReasonLen/2), strings.Repeat("世", driver.MaxPrevReasonLen/3+1),
+		} {
+			rec := e.claim(t, e.clients[0], e.held(e.key()))
+			rec = e.swap(t, e.clients[0], rec, e.asked(rec))
+			free := e.answered(rec)
+			free.Asked.Reason = reason
+			e.swap(t, e.clients[0], rec, free)
+			e.wantStored(t, free)
+			e.wantListed(t, free)
+			next := e.held(rec.Key)
+			want := driver.Claimed(next, free, true)
+			now, prev, err := e.clients[1].Claim(t.Context(), next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.wantEqual(t, "record that Claim replaced", prev, free)
+			e.wantEqual(t, "record after Claim", now, want)
+			e.wantStored(t, want)
+			if kept := want.Prev.Asked.Reason; len(kept) > driver.MaxPrevReasonLen || len(kept) < driver.MaxPrevReasonLen-3 {
+				t.Errorf("a reason of %d bytes is kept as %q", len(reason), kept)
+			}
+			beat := e.beat(now)
+			e.swap(t, e.clients[1], now, beat)
+			e.wantStored(t, beat)
+		}
+	})
+
 	a, b := e.clients[0], e.clients[1]
 
 	t.Run("KeepsRecord", func(t *testing.T) {

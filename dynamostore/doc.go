@@ -55,9 +55,9 @@
 // A lock's item has the attributes ownerName, leaseDuration,
 // recordVersionNumber, isReleased and data of the Java client. Besides,
 // fencingToken is the token, stamp the recordVersionNumber that Tenure wrote
-// last (another one has written since if they differ), tenure a map of what else
-// a record has, tenureBefore how the tenure before ended, and tenureEnded how
-// this one did. A lock under a session, and a session's own item, have the
+// last (another one has written since if they differ), tenureState the state,
+// tenure what else a record has, as text of package recordcodec, and tenureBefore
+// how the tenure before ended. A lock under a session, and a session's own item, have the
 // leaseDuration "session", which no other client can parse: they are not to be
 // taken, although a lock under a session is written only when it changes hands.
 // Keys that begin with "tenure/" are not locks: the history of locks, sessions,

@@ -5,32 +5,36 @@ package dynamostore
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 // names are the placeholders of all expressions. The name of an attribute never
 // stands in an expression itself: data is a reserved word, and a key may be one.
 var names = map[string]string{
 	"#on": attrOwner, "#ld": attrLease, "#rv": attrVersion, "#ir": attrReleased, "#da": attrData,
-	"#tk": attrToken, "#st": attrStamp, "#te": attrTenure, "#be": attrBefore, "#en": attrEnded,
-	"#sa": keyState,
+	"#tk": attrToken, "#st": attrStamp, "#sa": attrState, "#bt": attrBeat, "#te": attrTenure, "#be": attrBefore, "#re": attrReason,
+	"#sh": attrShared,
 }
 
-// written are the placeholders of what encode returns.
-var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#te", "#en"}
+// written are the placeholders of what encode returns. tenureBefore, which a claim
+// fills in another way, is the last.
+var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#sa", "#bt", "#te", "#re", "#be"}
 
 // Conditions, each decided by the engine together with the write.
 const (
 	isAbsent = "attribute_not_exists(#k)"
 	// isFree is true of a lock that Tenure released, and of which all is
 	// understood that decides. What another client released bears an old stamp,
-	// history and states of a later version have no tenureEnded or a state.
-	isFree = "(#ir = :one AND #st = #rv AND attribute_exists(#en) AND #tk < :max AND attribute_not_exists(#te.#sa)" +
-		" AND attribute_type(#te, :map) AND attribute_type(#ld, :str) AND attribute_type(#on, :str)" +
+	// history and states of a later version have another state, and what somebody
+	// called released by hand has none.
+	isFree = "(#ir = :one AND #st = #rv AND #sa = :rel AND #tk < :max" +
+		" AND attribute_type(#te, :str) AND attribute_type(#ld, :str) AND attribute_type(#on, :str)" +
 		" AND (attribute_not_exists(#da) OR attribute_type(#da, :bin)))"
 	// isOwn is true of what Tenure wrote under this version and token.
 	isOwn = "(#rv = :pv AND #st = :pv AND #tk = :pt)"
@@ -77,59 +81,112 @@ func (e *expression) names(partitionKey string) map[string]string {
 	return used
 }
 
-// write begins an update that stores all of rec but token and Prev. Everything
-// else that is in the item stays: others keep attributes of their own there.
-func (o *Options) write(rec driver.Record, keepData bool) *expression {
+// write begins an update that stores all of rec but its token. Everything else
+// that is in the item stays: others keep attributes of their own there.
+func (o *Options) write(rec driver.Record, placeholders []string) *expression {
 	e := &expression{values: item{}}
 	it := o.encode(rec)
-	for _, placeholder := range written {
-		value, found := it[names[placeholder]]
-		switch {
-		case placeholder == "#da" && keepData:
-		case found:
-			e.set = append(e.set, placeholder+" = :"+placeholder[1:])
-			e.values[":"+placeholder[1:]] = value
-		default:
-			e.remove = append(e.remove, placeholder)
-		}
+	for _, placeholder := range placeholders {
+		e.put(placeholder, it)
 	}
 	return e
+}
+
+// put sets an attribute to what it is in the item, or removes it.
+func (e *expression) put(placeholder string, it item) {
+	value, found := it[names[placeholder]]
+	if !found {
+		e.remove = append(e.remove, placeholder)
+		return
+	}
+	e.set = append(e.set, placeholder+" = :"+placeholder[1:])
+	e.values[":"+placeholder[1:]] = value
+}
+
+// placeholders returns those of what is written, without some.
+func placeholders(without ...string) []string {
+	all := make([]string, 0, len(written))
+	for _, placeholder := range written {
+		if !slices.Contains(without, placeholder) {
+			all = append(all, placeholder)
+		}
+	}
+	return all
 }
 
 // claim writes next over nothing, or over what Tenure released. The engine
 // counts the token and carries over the tenure that ended.
 func (o *Options) claim(next driver.Record) *expression {
-	e := o.write(next, next.Data == nil)
-	e.set = append(e.set, "#tk = if_not_exists(#tk, :zero) + :inc", "#be = if_not_exists(#en, :null)")
-	e.values[":zero"], e.values[":inc"], e.values[":null"] = number(0), number(1), null
-	e.values[":one"], e.values[":max"] = text(released), number(driver.MaxToken)
-	e.values[":map"], e.values[":str"], e.values[":bin"] = text("M"), text("S"), text("B")
+	without := []string{"#be"}
+	if next.Data == nil {
+		without = append(without, "#da")
+	}
+	e := o.write(next, placeholders(without...))
+	e.set = append(e.set, "#tk = if_not_exists(#tk, :zero) + :inc", "#be = if_not_exists(#te, :none)")
+	e.values[":zero"], e.values[":inc"], e.values[":none"] = number(0), number(1), text(recordcodec.EncodeTenure(nil))
+	e.values[":one"], e.values[":max"], e.values[":rel"] = text(released), number(driver.MaxToken), text(string(driver.Released))
+	e.values[":str"], e.values[":bin"] = text("S"), text("B")
 	e.condition = isAbsent + " OR " + isFree
 	return e
 }
 
 // replace writes all of next, whatever is there.
 func (o *Options) replace(next driver.Record, keepData bool) *expression {
-	e := o.write(next, keepData)
+	var without []string
+	if keepData {
+		without = append(without, "#da")
+	}
+	e := o.write(next, placeholders(without...))
 	e.set = append(e.set, "#tk = :tk")
 	e.values[":tk"] = number(next.Token)
-	if next.Prev == nil {
-		e.remove = append(e.remove, "#be")
-		return e
-	}
-	e.set = append(e.set, "#be = :be")
-	e.values[":be"] = encodeTenure(next.Prev)
 	return e
 }
 
 // swap writes next over prev.
 func (o *Options) swap(prev, next driver.Record) *expression {
-	// Under its version the record has the data that prev has. Without this a
-	// heartbeat would send them each time.
-	keepData := len(next.Data) > 0 && bytes.Equal(prev.Data, next.Data)
-	e := o.replace(next, keepData)
+	var e *expression
+	if next.Token == prev.Token && prev.State != "" && prev.Beat != "" {
+		e = o.change(prev, next)
+	} else {
+		// Under its version the record has the data that prev has. Without this a
+		// takeover would send them each time.
+		e = o.replace(next, len(next.Data) > 0 && bytes.Equal(prev.Data, next.Data))
+	}
 	e.only(o, prev)
 	return e
+}
+
+// change writes in what next differs from prev, of the same holder. That the rest
+// stands there is what the condition on version and token proves: they name a
+// write, and what it wrote.
+func (o *Options) change(prev, next driver.Record) *expression {
+	e := &expression{values: item{}}
+	was, is := o.encode(prev), o.encode(next)
+	for _, placeholder := range written {
+		name := names[placeholder]
+		switch {
+		case name == attrLease && !sameValue(was[attrTenure], is[attrTenure]):
+			e.put(placeholder, is) // the one tells how to read the other
+		case !sameValue(was[name], is[name]):
+			e.put(placeholder, is)
+		}
+	}
+	return e
+}
+
+// sameValue reports whether two values of what encode returns are the same.
+func sameValue(a, b types.AttributeValue) bool {
+	switch a := a.(type) {
+	case nil:
+		return b == nil
+	case *types.AttributeValueMemberS:
+		b, ok := b.(*types.AttributeValueMemberS)
+		return ok && a.Value == b.Value
+	case *types.AttributeValueMemberB:
+		b, ok := b.(*types.AttributeValueMemberB)
+		return ok && bytes.Equal(a.Value, b.Value)
+	}
+	return false
 }
 
 // only makes the expression conditional on the version and token of prev.

@@ -79,9 +79,6 @@ func plant(t *testing.T, url, table string, options *Options, rec driver.Record)
 	if o.SortKey != "" {
 		it[o.SortKey] = text(o.SortValue)
 	}
-	if rec.Prev != nil {
-		it[attrBefore] = encodeTenure(rec.Prev)
-	}
 	plantItem(t, url, table, it)
 }
 

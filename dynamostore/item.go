@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 // The attributes of an item. The first six are those of the Amazon DynamoDB Lock
@@ -27,14 +28,17 @@ const (
 	attrData     = "data"                // B
 	attrToken    = "fencingToken"        // N
 	attrStamp    = "stamp"               // S: the recordVersionNumber that Tenure wrote last
-	attrTenure   = "tenure"              // M: what else a record has
-	attrBefore   = "tenureBefore"        // M: Record.Prev
-	attrEnded    = "tenureEnded"         // M, in a released item: what the next holder's tenureBefore will be
+	attrState    = "tenureState"         // S: the state; absent in one that is held and keeps itself alive
+	attrBeat     = "tenureBeat"          // S: the beat, where it is not the recordVersionNumber
+	attrTenure   = "tenure"              // S: what else a record has, as text of package recordcodec
+	attrBefore   = "tenureBefore"        // S: Record.Prev, as text of package recordcodec
+	attrReason   = "tenureReason"        // S: the reason of a released item's request, where tenure has the beginning alone
+	attrShared   = "tenureShared"        // S "1": written with SharedTable
 )
 
 var ownAttributes = map[string]bool{
 	attrOwner: true, attrLease: true, attrVersion: true, attrReleased: true, attrData: true,
-	attrToken: true, attrStamp: true, attrTenure: true, attrBefore: true, attrEnded: true,
+	attrToken: true, attrStamp: true, attrState: true, attrBeat: true, attrTenure: true, attrBefore: true, attrReason: true, attrShared: true,
 }
 
 func ownNames() []string {
@@ -47,19 +51,20 @@ func ownNames() []string {
 }
 
 const (
-	keyState   = "state"   // in attrTenure: the state, where isReleased does not tell it
-	keySession = "session" // in attrTenure: Record.Session
-	released   = "1"       // the one value of isReleased on which other clients agree
+	released = "1" // the one value of isReleased on which other clients agree
 	// leaseResting is the lease of an item that must not be taken although nobody
 	// renews it: a lock under a session, or a session itself, closed for example.
 	// Other clients cannot parse it, and fail; one that they could parse, they
 	// would take. A reservation is not of that kind: when its time is over anybody
 	// may take it, and they by the same rule.
 	leaseResting = "session"
-	// stateResting is the state in the item of a lock that is held under a session.
-	// A Tenure that knows no sessions finds it unreadable. If it read that the lock
-	// is held, it would take it: the beat of such a lock stands still.
+	// stateResting is the state in the item of a lock that is held under a session:
+	// if somebody read that it is held, and knew of no sessions, it would be taken,
+	// since the beat of such a lock stands still.
 	stateResting = "resting"
+	// noBeat stands for none, where others than Tenure's own code write through the
+	// store.
+	noBeat = "none"
 	// nobody stands where other clients need an owner and there is none.
 	nobody = "nobody"
 )
@@ -72,9 +77,6 @@ func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{V
 func number(n uint64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatUint(n, 10)}
 }
-
-// null stands for "no tenure" where an expression needs a value.
-var null types.AttributeValue = &types.AttributeValueMemberNULL{Value: true}
 
 // leaseText returns the lease duration as other clients are to read it.
 func (o *Options) leaseText(rec driver.Record) string {
@@ -94,8 +96,8 @@ func dated(s driver.State) bool {
 	return slices.Contains([]driver.State{driver.Held, driver.Reserved, driver.Released, driver.Past}, s)
 }
 
-// encode returns the attributes of rec that one write sets, all but its key,
-// token and Prev. What is empty in rec is absent.
+// encode returns the attributes of rec, all but its key and token. What is empty
+// in rec is absent.
 func (o *Options) encode(rec driver.Record) item {
 	lease := o.leaseText(rec)
 	it := item{attrOwner: text(rec.Owner), attrLease: text(lease), attrVersion: text(rec.Version), attrStamp: text(rec.Version)}
@@ -105,95 +107,52 @@ func (o *Options) encode(rec driver.Record) item {
 	if rec.State == driver.Released || rec.State == driver.Past {
 		it[attrReleased] = text(released)
 	}
-	if rec.State == driver.Released {
-		it[attrEnded] = encodeTenure(rec.Tenure(driver.EndReleased))
-	}
-	more := item{}
-	if rec.Owner == "" {
-		it[attrOwner], more[nobody] = text(nobody), &types.AttributeValueMemberBOOL{Value: true}
-	}
-	put(more, "beat", rec.Beat)
-	put(more, "host", rec.Host)
-	put(more, "label", rec.Label)
-	put(more, "end", string(rec.End))
-	putTime(more, "since", rec.Since)
-	putTime(more, "until", rec.Until)
-	if rec.Heartbeat != 0 {
-		put(more, "heartbeat", rec.Heartbeat.String())
-	}
-	if read, err := parseLease(lease); err != nil || read != rec.Lease {
-		put(more, "lease", rec.Lease.String())
-	}
 	switch {
 	case rec.Session != "":
-		put(more, keyState, stateResting)
-		put(more, keySession, rec.Session)
-	case rec.State != driver.Held && rec.State != driver.Released:
-		put(more, keyState, string(rec.State))
+		it[attrState] = text(stateResting)
+	case rec.State != driver.Held:
+		it[attrState] = text(string(rec.State))
 	}
-	if rec.Priority != 0 {
-		more["priority"] = &types.AttributeValueMemberN{Value: strconv.Itoa(rec.Priority)}
+	switch rec.Beat {
+	case rec.Version: // as in each grant and heartbeat
+	case "":
+		it[attrBeat] = text(noBeat)
+	default:
+		it[attrBeat] = text(rec.Beat)
 	}
-	if rec.Asked != nil {
-		more["asked"] = encodeRequest(*rec.Asked)
+	if rec.Prev != nil {
+		it[attrBefore] = text(recordcodec.EncodeTenure(rec.Prev))
 	}
-	if len(rec.Requests) > 0 {
-		list := make([]types.AttributeValue, len(rec.Requests))
-		for i, request := range rec.Requests {
-			list[i] = encodeRequest(request)
+
+	// What is left is for people, and for those who have read that the state is one
+	// that they know.
+	more := rec
+	more.Key, more.Version, more.Beat, more.Data, more.Prev = "", "", "", nil, nil
+	if rec.Owner == "" {
+		it[attrOwner] = text(nobody)
+	}
+	if read, err := parseLease(lease); err == nil && read == rec.Lease {
+		more.Lease = 0
+	}
+	if rec.State != driver.Released {
+		more.Token, more.State = 0, ""
+		if rec.Owner != nobody {
+			more.Owner = ""
 		}
-		more["requests"] = &types.AttributeValueMemberL{Value: list}
+		it[attrTenure] = text(recordcodec.Encode(more))
+		return it
 	}
-	it[attrTenure] = &types.AttributeValueMemberM{Value: more}
+	// The text of a released record is what its successor has as tenureBefore: the
+	// engine moves it there.
+	if rec.End != "" {
+		more.State = ""
+	}
+	if rec.Asked != nil && len(rec.Asked.Reason) > driver.MaxPrevReasonLen {
+		it[attrReason] = text(rec.Asked.Reason)
+		more.Asked = (&driver.Tenure{Asked: rec.Asked}).Brief().Asked
+	}
+	it[attrTenure] = text(recordcodec.Encode(more))
 	return it
-}
-
-func put(it item, name, value string) {
-	if value != "" {
-		it[name] = text(value)
-	}
-}
-
-func putTime(it item, name string, t time.Time) {
-	if !t.IsZero() {
-		put(it, name, t.UTC().Format(time.RFC3339Nano))
-	}
-}
-
-func encodeRequest(q driver.Request) types.AttributeValue {
-	it := item{}
-	put(it, "id", q.ID)
-	put(it, "kind", string(q.Kind))
-	put(it, "lock", q.Lock)
-	if q.Token != 0 {
-		it["token"] = number(q.Token)
-	}
-	put(it, "by", q.By)
-	put(it, "reason", q.Reason)
-	put(it, "to", q.To)
-	putTime(it, "at", q.At)
-	return &types.AttributeValueMemberM{Value: it}
-}
-
-// encodeTenure returns null for no tenure: an empty one is something else.
-func encodeTenure(t *driver.Tenure) types.AttributeValue {
-	if t == nil {
-		return null
-	}
-	it := item{}
-	put(it, "owner", t.Owner)
-	put(it, "host", t.Host)
-	put(it, "label", t.Label)
-	put(it, "end", string(t.End))
-	putTime(it, "since", t.Since)
-	putTime(it, "until", t.Until)
-	if t.Token != 0 {
-		it["token"] = number(t.Token)
-	}
-	if t.Asked != nil {
-		it["asked"] = encodeRequest(*t.Asked)
-	}
-	return &types.AttributeValueMemberM{Value: it}
 }
 
 // decode returns the record of an item. Token is that of the item itself; see
@@ -233,39 +192,51 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 		rec.Lease = r.foreignLease()
 		return rec, true, r.err
 	}
-	m := reader{it: r.object(attrTenure), in: attrTenure}
-	if rec.Owner = r.text(attrOwner, true); m.it[nobody] != nil {
-		rec.Owner = ""
+	more := r.more()
+	state := r.text(attrState, false)
+	if _, free := it[attrReleased]; free != (state == string(driver.Released) || state == string(driver.Past)) {
+		switch {
+		case !free:
+			r.fail(fmt.Errorf("%s was removed by hand: set it to %q again", attrReleased, released))
+		case state == "" || state == stateResting:
+			// Nobody released it who knows how: its holder may be alive.
+			r.fail(fmt.Errorf("%s was set by hand: remove it, and free the lock with \"tenure release\"", attrReleased))
+		}
 	}
-	switch state := m.text(keyState, false); state {
+	switch state {
 	case "":
 	case stateResting:
-		rec.Session = m.text(keySession, true)
+		if rec.Session = more.Session; rec.Session == "" {
+			r.fail(missing(attrTenure + ".session"))
+		}
 	default:
 		rec.State = driver.State(state)
 	}
-	if _, ended := it[attrEnded]; rec.State == driver.Released && !ended {
-		// Nobody released it who knows how: its holder may be alive.
-		r.fail(fmt.Errorf("%s was set by hand: remove it, and free the lock with \"tenure release\"", attrReleased))
+	if rec.Owner = r.text(attrOwner, true); rec.Owner == nobody {
+		rec.Owner = more.Owner
 	}
 	if rec.Token == 0 {
 		r.fail(missing(attrToken))
 	}
 	if rec.Session == "" && dated(rec.State) && r.text(attrLease, true) == leaseResting {
 		// Whoever took it by its lease might take it from a session that lives.
-		r.fail(fmt.Errorf("%s is %q, and %s.%s names no session", attrLease, leaseResting, attrTenure, keySession))
+		r.fail(fmt.Errorf("%s is %q, and %s is not %q", attrLease, leaseResting, attrState, stateResting))
 	}
-	rec.Lease = r.ownLease(&m)
-	rec.Beat = m.text("beat", false)
-	rec.Heartbeat = m.duration("heartbeat")
-	rec.Priority = m.integer("priority")
-	rec.Host, rec.Label = m.text("host", false), m.text("label", false)
-	rec.End = driver.EndReason(m.text("end", false))
-	rec.Since, rec.Until = m.time("since"), m.time("until")
-	rec.Asked = m.request("asked")
-	rec.Requests = m.requests("requests")
-	rec.Prev = r.tenure(attrBefore)
-	return rec, false, errors.Join(r.err, m.err)
+	rec.Lease = r.ownLease(more.Lease)
+	switch rec.Beat = r.text(attrBeat, false); rec.Beat {
+	case "":
+		rec.Beat = rec.Version
+	case noBeat:
+		rec.Beat = ""
+	}
+	rec.Heartbeat, rec.Drift, rec.Bell, rec.Priority = more.Heartbeat, more.Drift, more.Bell, more.Priority
+	rec.Host, rec.Label, rec.Since, rec.Until, rec.End = more.Host, more.Label, more.Since, more.Until, more.End
+	rec.Asked, rec.Requests, rec.Unknown = more.Asked, more.Requests, more.Unknown
+	if whole := r.text(attrReason, false); whole != "" && rec.Asked != nil && rec.State == driver.Released {
+		rec.Asked.Reason = whole
+	}
+	rec.Prev = r.tenure()
+	return rec, false, r.err
 }
 
 // A lease duration that no lock client writes.

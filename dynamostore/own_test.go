@@ -43,7 +43,6 @@ func ownRow(t *testing.T, free bool, changes item) item {
 // TestDamagedRows has rows of Tenure's own that somebody changed by hand, or a
 // later version wrote: none is free.
 func TestDamagedRows(t *testing.T) {
-	more := func(it item) types.AttributeValue { return &types.AttributeValueMemberM{Value: it} }
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)
 		for i, tc := range []struct {
@@ -55,16 +54,22 @@ func TestDamagedRows(t *testing.T) {
 			{"no token, released", ownRow(t, true, item{attrToken: nil}), "it has no fencingToken"},
 			{"token 0", ownRow(t, false, item{attrToken: n("0")}), "it has no fencingToken"},
 			{"token beyond all", ownRow(t, true, item{attrToken: n("9223372036854775808")}), "fencingToken is 9223372036854775808"},
-			{"no map", ownRow(t, true, item{attrTenure: nil}), "it has no tenure"},
-			{"map a string", ownRow(t, true, item{attrTenure: text("x")}), "tenure is a string (S)"},
+			{"no text", ownRow(t, true, item{attrTenure: nil}), "it has no tenure"},
+			{"text a number", ownRow(t, true, item{attrTenure: n("1")}), "tenure is a number (N)"},
+			{"no JSON, held", ownRow(t, false, item{attrTenure: text("x")}), "it is no object of JSON"},
+			{"lease of nothing", ownRow(t, false, item{attrTenure: text(`{"lease":"0s"}`)}), `lease is "0s"`},
+			{"tenure before a map", ownRow(t, false, item{attrBefore: &types.AttributeValueMemberM{Value: item{}}}), "tenureBefore is a map (M)"},
+			{"tenure before no JSON", ownRow(t, false, item{attrBefore: text("[]")}), "tenureBefore: record unreadable: it is no object of JSON"},
+			{"released, state unknown", ownRow(t, true, item{attrState: text("hibernating")}), ""},
+			{"state alone", ownRow(t, false, item{attrState: text("released")}), "isReleased was removed by hand"},
 			{"lease a number", ownRow(t, true, item{attrLease: n("20000")}), "leaseDuration is a number (N)"},
 			{"no lease", ownRow(t, true, item{attrLease: nil}), "it has no leaseDuration"},
 			{"owner a number", ownRow(t, true, item{attrOwner: n("1")}), "ownerName is a number (N)"},
 			{"no owner", ownRow(t, true, item{attrOwner: nil}), "it has no ownerName"},
 			{"data a string", ownRow(t, true, item{attrData: text("d")}), "data is a string (S)"},
 			{"freed by hand", ownRow(t, false, item{attrReleased: text("1")}), `isReleased was set by hand: remove it, and free the lock with "tenure release"`},
-			{"requests a string", ownRow(t, false, item{attrTenure: more(item{"requests": text("x")})}), "tenure.requests is a string (S)"},
-			{"of a later version", ownRow(t, true, item{attrTenure: more(item{"state": text("hibernating")})}), ""},
+			{"requests a string", ownRow(t, false, item{attrTenure: text(`{"requests":"x"}`)}), "requests is not a list"},
+			{"of a later version", ownRow(t, true, item{attrState: text("hibernating")}), ""},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				key := fmt.Sprint("k", i)

@@ -11,13 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
-// reader takes values out of an item or of a map in one, and keeps the first
-// error.
+// reader takes values out of an item, and keeps the first error.
 type reader struct {
 	it  item
-	in  string // the attribute that holds the map, "" for the item itself
 	err error
 }
 
@@ -27,18 +26,11 @@ func (r *reader) fail(err error) {
 	}
 }
 
-func (r *reader) name(attr string) string {
-	if r.in != "" {
-		return r.in + "." + attr
-	}
-	return attr
-}
-
 func missing(attr string) error { return fmt.Errorf("it has no %s", attr) }
 
 // mistyped says what stands where something else belongs.
 func (r *reader) mistyped(attr, want string) {
-	r.fail(fmt.Errorf("%s is %s, not %s", r.name(attr), typeOf(r.it[attr]), want))
+	r.fail(fmt.Errorf("%s is %s, not %s", attr, typeOf(r.it[attr]), want))
 }
 
 func typeOf(v types.AttributeValue) string {
@@ -66,11 +58,11 @@ func (r *reader) text(attr string, required bool) string {
 	s, ok := v.(*types.AttributeValueMemberS)
 	switch {
 	case !found && required:
-		r.fail(missing(r.name(attr)))
+		r.fail(missing(attr))
 	case found && !ok:
 		r.mistyped(attr, "a string (S)")
 	case ok && required && s.Value == "":
-		r.fail(fmt.Errorf("%s is empty", r.name(attr)))
+		r.fail(fmt.Errorf("%s is empty", attr))
 	case ok:
 		return s.Value
 	}
@@ -87,20 +79,6 @@ func (r *reader) bytes(attr string) []byte {
 		return nil
 	}
 	return b.Value
-}
-
-// object returns the map in an attribute, which must be there.
-func (r *reader) object(attr string) item {
-	m, ok := r.it[attr].(*types.AttributeValueMemberM)
-	if !ok {
-		if _, found := r.it[attr]; !found {
-			r.fail(missing(r.name(attr)))
-		} else {
-			r.mistyped(attr, "a map (M)")
-		}
-		return nil
-	}
-	return m.Value
 }
 
 func (r *reader) token() uint64 { return r.number(attrToken) }
@@ -122,26 +100,10 @@ func (r *reader) number(attr string) uint64 {
 func (r *reader) whole(attr, s string) uint64 {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || n > driver.MaxToken {
-		r.fail(fmt.Errorf("%s is %s, not a whole number from 0 to %d", r.name(attr), s, uint64(driver.MaxToken)))
+		r.fail(fmt.Errorf("%s is %s, not a whole number from 0 to %d", attr, s, uint64(driver.MaxToken)))
 		return 0
 	}
 	return n
-}
-
-func (r *reader) integer(attr string) int {
-	v, found := r.it[attr]
-	n, ok := v.(*types.AttributeValueMemberN)
-	if !ok {
-		if found {
-			r.mistyped(attr, "a number (N)")
-		}
-		return 0
-	}
-	i, err := strconv.Atoi(n.Value)
-	if err != nil {
-		r.fail(fmt.Errorf("%s is %s, not a whole number", r.name(attr), n.Value))
-	}
-	return i
 }
 
 // lease returns the lease duration of an item of Tenure's own.
@@ -160,11 +122,10 @@ func (r *reader) lease() time.Duration {
 	return d
 }
 
-// ownLease returns the lease of an item of Tenure's own, of which m is the map. It
-// stands there exactly if leaseDuration cannot hold it; if somebody has raised
-// that by hand, the longer one counts.
-func (r *reader) ownLease(m *reader) time.Duration {
-	exact := m.duration("lease")
+// ownLease returns the lease of an item of Tenure's own. The exact one stands in
+// its text exactly if leaseDuration cannot hold it; if somebody has raised that by
+// hand, the longer one counts.
+func (r *reader) ownLease(exact time.Duration) time.Duration {
 	if exact == 0 {
 		return r.lease()
 	}
@@ -198,92 +159,32 @@ func (r *reader) foreignLease() time.Duration {
 	return d
 }
 
-// duration returns one of Tenure's own, 0 if it is absent.
-func (r *reader) duration(attr string) time.Duration {
-	s := r.text(attr, false)
-	if s == "" {
-		return 0
+// more returns what the text of an item of Tenure's own says.
+func (r *reader) more() driver.Record {
+	if _, early := r.it[attrTenure].(*types.AttributeValueMemberM); early {
+		r.fail(fmt.Errorf("%s is a map (M), of a version of Tenure before the first release: nothing can be done with it; delete the item, and its tokens begin at 1", attrTenure))
+		return driver.Record{}
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		r.fail(fmt.Errorf("%s is %q, not a duration longer than nothing", r.name(attr), s))
+	s := r.text(attrTenure, true)
+	if r.err != nil {
+		return driver.Record{}
 	}
-	return d
-}
-
-// time returns an instant that is for people. What cannot be read is unknown:
-// no lock is kept from anybody for it.
-func (r *reader) time(attr string) time.Time {
-	s, ok := r.it[attr].(*types.AttributeValueMemberS)
-	if !ok {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339Nano, s.Value)
+	rec, err := recordcodec.DecodePart(s)
 	if err != nil {
-		return time.Time{}
+		r.fail(fmt.Errorf("%s: %w", attrTenure, err))
 	}
-	return t.UTC()
+	return rec
 }
 
-func (r *reader) request(attr string) *driver.Request {
-	if _, found := r.it[attr]; !found {
+// tenure returns the tenure before that of the item.
+func (r *reader) tenure() *driver.Tenure {
+	s := r.text(attrBefore, false)
+	if s == "" {
 		return nil
 	}
-	q := r.decodeRequest(r.it[attr], attr)
-	return &q
-}
-
-func (r *reader) requests(attr string) []driver.Request {
-	v, found := r.it[attr]
-	if !found {
-		return nil
-	}
-	list, ok := v.(*types.AttributeValueMemberL)
-	if !ok {
-		r.mistyped(attr, "a list (L)")
-		return nil
-	}
-	var all []driver.Request
-	for _, v := range list.Value {
-		all = append(all, r.decodeRequest(v, attr))
-	}
-	return all
-}
-
-func (r *reader) decodeRequest(v types.AttributeValue, attr string) driver.Request {
-	m, ok := v.(*types.AttributeValueMemberM)
-	if !ok {
-		r.fail(fmt.Errorf("%s is %s, not a map (M)", r.name(attr), typeOf(v)))
-		return driver.Request{}
-	}
-	q := reader{it: m.Value, in: r.name(attr)}
-	request := driver.Request{
-		ID: q.text("id", false), Kind: driver.RequestKind(q.text("kind", false)),
-		Lock: q.text("lock", false), Token: q.number("token"),
-		By: q.text("by", false), Reason: q.text("reason", false), To: q.text("to", false), At: q.time("at"),
-	}
-	if q.err != nil {
-		r.fail(q.err)
-	}
-	return request
-}
-
-func (r *reader) tenure(attr string) *driver.Tenure {
-	switch r.it[attr].(type) {
-	case nil, *types.AttributeValueMemberNULL:
-		return nil
-	}
-	m := reader{it: r.object(attr), in: attr}
-	t := &driver.Tenure{
-		Owner: m.text("owner", false), Host: m.text("host", false), Label: m.text("label", false),
-		Since: m.time("since"), Until: m.time("until"),
-		End: driver.EndReason(m.text("end", false)), Asked: m.request("asked"),
-	}
-	if n, ok := m.it["token"].(*types.AttributeValueMemberN); ok {
-		t.Token = m.whole("token", n.Value)
-	}
-	if m.err != nil {
-		r.fail(m.err)
+	t, err := recordcodec.DecodeTenure(s)
+	if err != nil {
+		r.fail(fmt.Errorf("%s: %w", attrBefore, err))
 	}
 	return t
 }

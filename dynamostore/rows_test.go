@@ -49,12 +49,12 @@ var foreignRows = []struct {
 	{name: "dynamolock, short", row: row(item{attrLease: text("500ms")}), lease: 500 * time.Millisecond},
 	{name: "dynamolock, released", row: row(item{attrLease: text("20s"), attrReleased: text("1")}), lease: 20 * time.Second, free: true},
 	{name: "dynamolock, our attributes carried over", lease: 20 * time.Second, row: row(item{
-		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: &types.AttributeValueMemberM{Value: item{"beat": text("older")}},
-		attrBefore: encodeTenure(&driver.Tenure{Owner: "us", Token: 6}), attrEnded: encodeTenure(&driver.Tenure{Owner: "us", Token: 7}),
+		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: text(`{"beat":"older"}`),
+		attrBefore: text(`{"owner":"us","token":6}`), attrState: text("released"),
 	})},
 	{name: "dynamolock, our attributes carried over, released", lease: 20 * time.Second, free: true, row: row(item{
-		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: &types.AttributeValueMemberM{Value: item{"beat": text("older")}},
-		attrReleased: text("1"), attrEnded: encodeTenure(&driver.Tenure{Owner: "us", Token: 7}),
+		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: text(`{"beat":"older"}`),
+		attrReleased: text("1"), attrState: text("released"),
 	})},
 	{name: "our map damaged by another", lease: 20 * time.Second, row: row(item{attrStamp: text("older"), attrTenure: text("?")})},
 	{name: "data of 350 kB", row: row(item{attrData: binary(strings.Repeat("x", 350_000))}), lease: 20 * time.Second},

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -34,12 +35,9 @@ func session(id string) driver.Record {
 	return rec
 }
 
-func inMap(it item, name string) string {
-	m, _ := it[attrTenure].(*types.AttributeValueMemberM)
-	if m == nil {
-		return ""
-	}
-	s, _ := m.Value[name].(*types.AttributeValueMemberS)
+// textOf returns a text of an item, "" if it is not there.
+func textOf(it item, name string) string {
+	s, _ := it[name].(*types.AttributeValueMemberS)
 	if s == nil {
 		return ""
 	}
@@ -57,15 +55,19 @@ func TestRestingItems(t *testing.T) {
 				want := func(what, key, lease, state, session string) {
 					t.Helper()
 					it := readItem(t, e.URL, table, item{"key": text(key)})
-					got := []string{inMap(it, "lease"), inMap(it, keyState), inMap(it, keySession)}
-					exact := ""
-					if lease == leaseResting {
-						exact = "1s"
+					more, err := recordcodec.DecodePart(textOf(it, attrTenure))
+					if err != nil {
+						t.Fatal(err)
 					}
-					if !reflect.DeepEqual(it[attrLease], text(lease)) || !slices.Equal(got, []string{exact, state, session}) {
+					exact := time.Duration(0)
+					if lease == leaseResting {
+						exact = time.Second
+					}
+					got := []string{more.Lease.String(), textOf(it, attrState), more.Session}
+					if !reflect.DeepEqual(it[attrLease], text(lease)) || !slices.Equal(got, []string{exact.String(), state, session}) {
 						t.Errorf("%s: leaseDuration %v; lease, state and session %q", what, it[attrLease], got)
 					}
-					if _, free := it[attrReleased]; free && state != "" {
+					if _, free := it[attrReleased]; free != (state == "released") {
 						t.Errorf("%s: it has %s", what, attrReleased)
 					}
 				}
@@ -93,7 +95,7 @@ func TestRestingItems(t *testing.T) {
 				free := rec.Clone()
 				free.State, free.Session, free.End = driver.Released, "", driver.EndReleased
 				free = swap(rec, free)
-				want("the lock after its release", "k", plain, "", "")
+				want("the lock after its release", "k", plain, "released", "")
 				taken := under("k", "s2")
 				taken.Token, taken.Prev = free.Token+1, free.Tenure("")
 				taken = swap(free, taken)
@@ -118,11 +120,18 @@ func TestDamagedRestingRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := func(rec driver.Record, change func(it, more item)) item {
+	row := func(rec driver.Record, change func(it item, more *driver.Record)) item {
 		rec.Token = 7
 		it := o.encode(rec)
 		it[attrToken] = number(rec.Token)
-		change(it, it[attrTenure].(*types.AttributeValueMemberM).Value)
+		more, err := recordcodec.DecodePart(textOf(it, attrTenure))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := more
+		if change(it, &more); !reflect.DeepEqual(more, before) {
+			it[attrTenure] = text(recordcodec.Encode(more))
+		}
 		return it
 	}
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
@@ -133,16 +142,15 @@ func TestDamagedRestingRows(t *testing.T) {
 			row     item
 			refused string // "": it is understood, and not free
 		}{
-			{"as it is", row(under("k", "s1"), func(_, _ item) {}), ""},
-			{"no session", row(under("k", "s1"), func(_, more item) { delete(more, keySession) }), "it has no tenure.session"},
-			{"session a number", row(under("k", "s1"), func(_, more item) { more[keySession] = n("1") }), "tenure.session is a number"},
-			{"session empty", row(under("k", "s1"), func(_, more item) { more[keySession] = text("") }), "tenure.session is empty"},
-			{"no state", row(under("k", "s1"), func(_, more item) { delete(more, keyState) }), "names no session"},
-			{"state reserved", row(under("k", "s1"), func(_, more item) { more[keyState] = text("reserved") }), "names no session"},
-			{"no exact lease", row(under("k", "s1"), func(_, more item) { delete(more, "lease") }), "does not say for how long"},
-			{"freed by hand", row(under("k", "s1"), func(it, _ item) { it[attrReleased] = text("1") }), "was set by hand"},
-			{"lease raised by hand", row(under("k", "s1"), func(it, _ item) { it[attrLease] = text("60000") }), ""},
-			{"session freed by hand", row(session("s1"), func(it, _ item) { it[attrReleased] = text("1") }), ""},
+			{"as it is", row(under("k", "s1"), func(item, *driver.Record) {}), ""},
+			{"no session", row(under("k", "s1"), func(_ item, more *driver.Record) { more.Session = "" }), "it has no tenure.session"},
+			{"session a number", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrTenure] = text(`{"lease":"1s","session":1}`) }), "session is not a string"},
+			{"no state", row(under("k", "s1"), func(it item, _ *driver.Record) { delete(it, attrState) }), `tenureState is not "resting"`},
+			{"state reserved", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrState] = text("reserved") }), `tenureState is not "resting"`},
+			{"no exact lease", row(under("k", "s1"), func(_ item, more *driver.Record) { more.Lease = 0 }), "does not say for how long"},
+			{"freed by hand", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrReleased] = text("1") }), "was set by hand"},
+			{"lease raised by hand", row(under("k", "s1"), func(it item, _ *driver.Record) { it[attrLease] = text("60000") }), ""},
+			{"session freed by hand", row(session("s1"), func(it item, _ *driver.Record) { it[attrReleased] = text("1") }), ""},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				key := fmt.Sprint("k", i)

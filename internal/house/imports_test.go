@@ -35,6 +35,7 @@ var zones = []zone{
 	// The contract of a store imports nothing of ours, the pure core only the
 	// contract's records, the clock nothing.
 	{dir: "driver", inTests: public},
+	{dir: "driver/recordcodec", may: []string{"driver"}},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest"},
@@ -52,7 +53,7 @@ var zones = []zone{
 	{dir: "drivertest", may: []string{"driver"}, inTests: public},
 	{dir: "faultstore", may: []string{"driver"}, inTests: public},
 	{dir: "memstore", may: []string{"driver"}, inTests: public},
-	{dir: "dynamostore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "dynamostore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 	{dir: "etcdstore", may: []string{"driver"}, inTests: onEngines, others: true},
 	{dir: "pgstore", may: []string{"driver"}, inTests: onEngines, others: true},
 	{dir: "sqlitestore", may: []string{"driver"}, inTests: onEngines, others: true},

@@ -31,6 +31,11 @@ func (g Grant) Past() []driver.Tenure {
 		return nil
 	}
 	past := []driver.Tenure{*prev}
+	// The record keeps the beginning of a long reason, the history all of it. That
+	// is lost where the reply that carried it was.
+	if t := g.Former.Tenure(prev.End); prev.Asked != nil && t != nil && t.Asked != nil && t.Asked.ID == prev.Asked.ID && t.Token == prev.Token {
+		past[0].Asked = t.Asked
+	}
 	switch prev.End {
 	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
 	default:

@@ -77,11 +77,11 @@ func (s *Sight) lastMove() Kind {
 func (s *Sight) ending(rec driver.Record) *driver.Tenure {
 	u := s.under()
 	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
-		return rec.Tenure(driver.EndExpired)
+		return rec.Tenure(driver.EndExpired).Brief()
 	}
 	t := rec.Tenure(u.rec.End)
 	t.Until = u.rec.Until
-	return t
+	return t.Brief()
 }
 
 // waitingFor returns the request in a session's record that is for the holder of a

@@ -1,0 +1,529 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recordcodec is the one encoding of a record as text, for stores whose
+// engine keeps a value for a key, or has an attribute to spare.
+//
+// The text is an object of JSON, in the order of the fields of [driver.Record],
+// with what is empty left out, so that people can read it where the engine shows
+// it. Durations are those of Go ("15s"), times are RFC 3339 in UTC, to the
+// nanosecond; tokens are exact up to [driver.MaxToken], which not every other
+// reader of JSON can say. Data are base64.
+//
+// What cannot be understood is an error that matches [driver.ErrUnreadable]: a
+// member that is null, of another type, or there twice; a time, duration, token
+// or drift out of its bounds; text behind the object. Nothing comes back as zero
+// because it was damaged.
+//
+// Members of the object that this version does not know come back in
+// [driver.Record.Unknown], and go out again with the record. Those within a
+// request or a tenure are kept for as long as it is not written again.
+//
+// All functions may be called concurrently.
+package recordcodec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Encode returns the text of rec. A store that keeps some fields elsewhere clears
+// them first, and reads the text by [DecodePart].
+func Encode(rec driver.Record) string {
+	w := begin()
+	w.text("key", rec.Key)
+	w.text("version", rec.Version)
+	w.text("beat", rec.Beat)
+	w.text("owner", rec.Owner)
+	w.token("token", rec.Token)
+	w.duration("lease", rec.Lease)
+	w.text("session", rec.Session)
+	w.duration("heartbeat", rec.Heartbeat)
+	if rec.Drift != 0 {
+		w.value("drift", rec.Drift)
+	}
+	w.text("bell", rec.Bell)
+	w.text("state", string(rec.State))
+	if rec.Priority != 0 {
+		w.value("priority", rec.Priority)
+	}
+	if len(rec.Requests) > 0 {
+		w.name("requests")
+		for i := range rec.Requests {
+			w.separator(i, '[')
+			w.request(&rec.Requests[i])
+		}
+		w.WriteByte(']')
+	}
+	if len(rec.Data) > 0 {
+		w.value("data", rec.Data)
+	}
+	w.text("host", rec.Host)
+	w.text("label", rec.Label)
+	w.time("since", rec.Since)
+	w.time("until", rec.Until)
+	w.text("end", string(rec.End))
+	w.asked(rec.Asked)
+	if rec.Prev != nil {
+		w.name("prev")
+		w.tenure(rec.Prev)
+	}
+	w.unknown(rec.Unknown)
+	return w.end()
+}
+
+// EncodeTenure returns the text of a tenure; that of nil is "null".
+func EncodeTenure(t *driver.Tenure) string {
+	if t == nil {
+		return "null"
+	}
+	w := &writer{}
+	w.tenure(t)
+	return w.String()
+}
+
+// Decode returns the record whose text is whole: it has all that every record has.
+func Decode(text string) (driver.Record, error) {
+	rec, err := DecodePart(text)
+	if err != nil {
+		return rec, err
+	}
+	for _, must := range []struct {
+		name string
+		ok   bool
+	}{
+		{"key", rec.Key != ""},
+		{"version", rec.Version != ""},
+		{"state", rec.State != ""},
+		{"owner", rec.Owner != "" || rec.State == driver.Reserved},
+		{"token", rec.Token != 0},
+		{"lease", rec.Lease != 0},
+	} {
+		if !must.ok {
+			return driver.Record{Key: rec.Key}, unreadable(fmt.Errorf("it has no %s", must.name))
+		}
+	}
+	return rec, nil
+}
+
+// DecodePart returns the record of a text that may lack any field. The store sees
+// to it that nothing is missing.
+func DecodePart(text string) (driver.Record, error) {
+	r, err := open(text, "")
+	if err != nil {
+		return driver.Record{}, unreadable(err)
+	}
+	rec := r.record()
+	if r.err != nil {
+		return driver.Record{Key: rec.Key}, unreadable(r.err)
+	}
+	return rec, nil
+}
+
+// DecodeTenure returns the tenure of a text of [EncodeTenure], nil for "null". The
+// text of a record that is released will do as well, if owner and token are in it:
+// its tenure is the one that ended, as [driver.Claimed] has it, and so an engine
+// that cannot compute can lay the one where the other belongs.
+func DecodeTenure(text string) (*driver.Tenure, error) {
+	if text == "null" {
+		return nil, nil //nolint:nilnil // nil is a tenure: none
+	}
+	r, err := open(text, "")
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	t := r.tenure()
+	if r.text("state") == string(driver.Released) && t.End == "" {
+		t.End = driver.EndReleased
+	}
+	if r.err != nil {
+		return nil, unreadable(r.err)
+	}
+	return t, nil
+}
+
+func unreadable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreadable, err) }
+
+// writer makes the text.
+type writer struct {
+	bytes.Buffer
+	n int // members of the object that is being written
+}
+
+func begin() *writer { return &writer{} }
+
+func (w *writer) end() string {
+	if w.n == 0 {
+		return "{}"
+	}
+	w.WriteByte('}')
+	return w.String()
+}
+
+func (w *writer) separator(i int, open byte) {
+	if i == 0 {
+		w.WriteByte(open)
+	} else {
+		w.WriteByte(',')
+	}
+}
+
+func (w *writer) name(name string) {
+	w.separator(w.n, '{')
+	w.n++
+	w.WriteByte('"')
+	w.WriteString(name)
+	w.WriteString(`":`)
+}
+
+// value writes what encoding/json can write without an error.
+func (w *writer) value(name string, v any) {
+	w.name(name)
+	w.json(v)
+}
+
+// plain reports whether a string stands in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *writer) json(v any) {
+	if s, ok := v.(string); ok && plain(s) {
+		w.WriteByte('"')
+		w.WriteString(s)
+		w.WriteByte('"')
+		return
+	}
+	e := json.NewEncoder(&w.Buffer)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(fmt.Sprintf("recordcodec: %T cannot be encoded: %v", v, err)) //nolint:forbidigo // strings, numbers and bytes always can
+	}
+	w.Truncate(w.Len() - 1) // Encode ends a line
+}
+
+func (w *writer) text(name, s string) {
+	if s != "" {
+		w.value(name, s)
+	}
+}
+
+func (w *writer) token(name string, n uint64) {
+	if n != 0 {
+		w.name(name)
+		w.WriteString(strconv.FormatUint(n, 10))
+	}
+}
+
+func (w *writer) duration(name string, d time.Duration) {
+	if d != 0 {
+		w.text(name, d.String())
+	}
+}
+
+// time leaves an instant out that RFC 3339 cannot express: of a clock that shows
+// such a year nothing is known.
+func (w *writer) time(name string, t time.Time) {
+	if t = t.UTC(); !t.IsZero() && t.Year() >= 0 && t.Year() <= 9999 {
+		w.text(name, t.Format(time.RFC3339Nano))
+	}
+}
+
+// inner has write write an object of its own.
+func (w *writer) inner(write func()) {
+	n := w.n
+	w.n = 0
+	write()
+	if w.n == 0 {
+		w.WriteByte('{')
+	}
+	w.WriteByte('}')
+	w.n = n
+}
+
+func (w *writer) asked(q *driver.Request) {
+	if q != nil {
+		w.name("asked")
+		w.request(q)
+	}
+}
+
+func (w *writer) request(q *driver.Request) {
+	w.inner(func() {
+		w.text("id", q.ID)
+		w.text("kind", string(q.Kind))
+		w.text("lock", q.Lock)
+		w.token("token", q.Token)
+		w.text("by", q.By)
+		w.text("reason", q.Reason)
+		w.text("to", q.To)
+		w.time("at", q.At)
+	})
+}
+
+func (w *writer) tenure(t *driver.Tenure) {
+	w.inner(func() {
+		w.text("owner", t.Owner)
+		w.token("token", t.Token)
+		w.text("host", t.Host)
+		w.text("label", t.Label)
+		w.time("since", t.Since)
+		w.time("until", t.Until)
+		w.text("end", string(t.End))
+		w.asked(t.Asked)
+	})
+}
+
+// known are the members of a record's object.
+var known = []string{
+	"key", "version", "beat", "owner", "token", "lease", "session", "heartbeat", "drift", "bell", "state", "priority",
+	"requests", "data", "host", "label", "since", "until", "end", "asked", "prev",
+}
+
+// unknown writes the members that another version laid down. What is no object of
+// such members did not come from here, and is left out.
+func (w *writer) unknown(text string) {
+	if text == "" {
+		return
+	}
+	r, err := open(text, "")
+	if err != nil {
+		return
+	}
+	for _, name := range r.order {
+		if !slices.Contains(known, name) {
+			w.separator(w.n, '{')
+			w.n++
+			w.json(name)
+			w.WriteByte(':')
+			w.Write(r.members[name])
+		}
+	}
+}
+
+// reader takes members out of an object, and keeps the first error.
+type reader struct {
+	members map[string]json.RawMessage
+	order   []string
+	in      string // the member that holds the object, "" for the text itself
+	err     error
+}
+
+// open reads an object without a look at what its members hold.
+func open(text, in string) (*reader, error) {
+	if !utf8.ValidString(text) {
+		return nil, errors.New("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return nil, errors.New("it is no object of JSON")
+	}
+	r := &reader{members: map[string]json.RawMessage{}, in: in}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, fmt.Errorf("it is no object of JSON: %w", err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, fmt.Errorf("it is no object of JSON: %w", err)
+		}
+		text, ok := name.(string)
+		if !ok {
+			return nil, errors.New("it is no object of JSON")
+		}
+		if _, twice := r.members[text]; twice {
+			return nil, fmt.Errorf("%s is there twice", r.name(text))
+		}
+		var plain bytes.Buffer
+		if err := json.Compact(&plain, value); err != nil {
+			return nil, fmt.Errorf("it is no object of JSON: %w", err)
+		}
+		r.members[text] = plain.Bytes()
+		r.order = append(r.order, text)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("it is no object of JSON: %w", err)
+	}
+	if d.InputOffset() != int64(len(text)) {
+		return nil, errors.New("there is something behind the object of JSON")
+	}
+	return r, nil
+}
+
+func (r *reader) name(member string) string {
+	if r.in != "" {
+		return r.in + "." + member
+	}
+	return member
+}
+
+func (r *reader) fail(member, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s %s", r.name(member), fmt.Sprintf(format, args...))
+	}
+}
+
+// value reads a member into v, and reports whether it is there.
+func (r *reader) value(member string, v any, want string) bool {
+	raw, found := r.members[member]
+	if !found {
+		return false
+	}
+	if string(raw) == "null" {
+		r.fail(member, "is null, not %s", want)
+		return false
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		r.fail(member, "is not %s", want)
+		return false
+	}
+	return true
+}
+
+func (r *reader) text(member string) (s string) {
+	r.value(member, &s, "a string")
+	return s
+}
+
+func (r *reader) token(member string) (n uint64) {
+	const want = "a whole number from 0 to " + "9223372036854775807"
+	if r.value(member, &n, want) && n > driver.MaxToken {
+		r.fail(member, "is not %s", want)
+		return 0
+	}
+	return n
+}
+
+func (r *reader) duration(member string) time.Duration {
+	var s string
+	if !r.value(member, &s, "a duration of Go") {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		r.fail(member, "is %q, not a duration longer than nothing", s)
+		return 0
+	}
+	return d
+}
+
+func (r *reader) time(member string) time.Time {
+	var s string
+	if !r.value(member, &s, "a time") {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if t = t.UTC(); err != nil || t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
+		r.fail(member, "is %q, not a time of RFC 3339", s)
+		return time.Time{}
+	}
+	return t
+}
+
+func (r *reader) record() driver.Record {
+	rec := driver.Record{
+		Key: r.text("key"), Version: r.text("version"), Beat: r.text("beat"), Owner: r.text("owner"), Token: r.token("token"),
+		Lease: r.duration("lease"), Session: r.text("session"), Heartbeat: r.duration("heartbeat"), Bell: r.text("bell"),
+		State: driver.State(r.text("state")), Host: r.text("host"), Label: r.text("label"),
+		Since: r.time("since"), Until: r.time("until"), End: driver.EndReason(r.text("end")), Asked: r.asked(),
+	}
+	// Not a negative zero: it would be one that is written, and read as none.
+	if r.value("drift", &rec.Drift, "a number") && !(rec.Drift >= 0 && rec.Drift < 1 && !math.Signbit(rec.Drift)) {
+		r.fail("drift", "is %v, not a number from 0 to less than 1", rec.Drift)
+	}
+	r.value("priority", &rec.Priority, "a whole number")
+	r.value("data", &rec.Data, "base64")
+	var list []json.RawMessage
+	r.value("requests", &list, "a list")
+	for _, raw := range list {
+		if q := r.request("requests", raw); q != nil {
+			rec.Requests = append(rec.Requests, *q)
+		}
+	}
+	if inner := r.object("prev", r.members["prev"]); inner != nil {
+		rec.Prev = inner.tenure()
+		r.from(inner)
+	}
+	rec.Unknown = r.unknown()
+	return rec
+}
+
+// unknown returns the members that no field has, as an object.
+func (r *reader) unknown() string {
+	w := begin()
+	for _, name := range r.order {
+		if !slices.Contains(known, name) {
+			w.separator(w.n, '{')
+			w.n++
+			w.json(name)
+			w.WriteByte(':')
+			w.Write(r.members[name])
+		}
+	}
+	if w.n == 0 {
+		return ""
+	}
+	return w.end()
+}
+
+// object opens a member, nil if it is not there.
+func (r *reader) object(member string, raw json.RawMessage) *reader {
+	if raw == nil {
+		return nil
+	}
+	inner, err := open(string(raw), r.name(member))
+	if err != nil {
+		r.fail(member, "cannot be read: %v", err)
+		return nil
+	}
+	return inner
+}
+
+func (r *reader) from(inner *reader) {
+	if r.err == nil {
+		r.err = inner.err
+	}
+}
+
+func (r *reader) asked() *driver.Request {
+	raw, found := r.members["asked"]
+	if !found {
+		return nil
+	}
+	return r.request("asked", raw)
+}
+
+func (r *reader) request(member string, raw json.RawMessage) *driver.Request {
+	q := r.object(member, raw)
+	if q == nil {
+		return nil
+	}
+	request := &driver.Request{
+		ID: q.text("id"), Kind: driver.RequestKind(q.text("kind")), Lock: q.text("lock"), Token: q.token("token"),
+		By: q.text("by"), Reason: q.text("reason"), To: q.text("to"), At: q.time("at"),
+	}
+	r.from(q)
+	return request
+}
+
+func (r *reader) tenure() *driver.Tenure {
+	return &driver.Tenure{
+		Owner: r.text("owner"), Token: r.token("token"), Host: r.text("host"), Label: r.text("label"),
+		Since: r.time("since"), Until: r.time("until"), End: driver.EndReason(r.text("end")), Asked: r.asked(),
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dynamostore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// sizeOf returns what DynamoDB counts for an item, which has no maps and lists.
+func sizeOf(it item) int {
+	size := 0
+	for name, v := range it {
+		size += len(name)
+		switch v := v.(type) {
+		case *types.AttributeValueMemberS:
+			size += len(v.Value)
+		case *types.AttributeValueMemberB:
+			size += len(v.Value)
+		case *types.AttributeValueMemberN:
+			size += len(v.Value)/2 + 2
+		}
+	}
+	return size
+}
+
+// deployed is a lock with names as a deployment on Kubernetes gives them.
+func deployed() driver.Record {
+	rec := held("payments/scheduler-nightly-settlement1")
+	rec.Owner, rec.Host = "payments-scheduler-7c9f8d6b5-abcde-1-x9z3k0", "payments-scheduler-7c9f8d6b5-abcde"
+	rec.Label, rec.Heartbeat, rec.Drift, rec.Lease = "payments-scheduler:1.42.7+g", 3*time.Second, 0.09, 15*time.Second
+	return rec
+}
+
+// TestHeartbeatsStayBelowAKilobyte: above that each write costs two units. However long
+// the reason of the step-down before was, heartbeats do not pay for it.
+func TestHeartbeatsStayBelowAKilobyte(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		store := open(t, e.URL, table, nil)
+		size := func(rec driver.Record) int {
+			return sizeOf(readItem(t, e.URL, table, item{"key": text(rec.Key)}))
+		}
+		for _, tc := range []struct {
+			reason         int
+			held, released int // at most
+		}{{45, 900, 1300}, {driver.MaxReasonLen, 950, 2500}} {
+			next := deployed()
+			next.Key += fmt.Sprint(tc.reason)
+			for range 4 {
+				rec, _, err := store.Claim(t.Context(), next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					beat := rec.Clone()
+					beat.Version = held("").Version
+					beat.Beat = beat.Version
+					if rec, err = store.Swap(t.Context(), rec, beat); err != nil {
+						t.Fatal(err)
+					}
+					if got := size(rec); got > tc.held {
+						t.Errorf("held, after a reason of %d bytes: %d bytes, want %d at most", tc.reason, got, tc.held)
+					}
+				}
+				free := rec.Clone()
+				free.Version, free.State, free.Until, free.End = held("").Version, driver.Released, time.Now(), driver.EndSteppedDown
+				free.Asked = &driver.Request{ID: held("").Version, Kind: driver.StepDown, By: rec.Owner, Reason: strings.Repeat("r", tc.reason), At: time.Now()}
+				if rec, err = store.Swap(t.Context(), rec, free); err != nil {
+					t.Fatal(err)
+				}
+				if got := size(rec); got > tc.released {
+					t.Errorf("released, with a reason of %d bytes: %d bytes, want %d at most", tc.reason, got, tc.released)
+				}
+				next.Version = held("").Version
+				next.Beat = next.Version
+			}
+		}
+	})
+}
+
+// TestSwapWritesWhatChanged looks at the requests: what the condition on version
+// and token proves is not sent again.
+func TestSwapWritesWhatChanged(t *testing.T) {
+	var body struct {
+		UpdateExpression         string
+		ExpressionAttributeNames map[string]string
+	}
+	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
+		body.UpdateExpression, body.ExpressionAttributeNames = "", nil
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(rw, `{}`)
+	})
+	rec := deployed()
+	rec.Token, rec.Data, rec.Prev = 7, []byte("d"), &driver.Tenure{Owner: "o", Token: 6}
+	for _, tc := range []struct {
+		name   string
+		change func(*driver.Record)
+		want   []string // besides the version and the stamp
+	}{
+		{"Heartbeat", func(r *driver.Record) { r.Beat = r.Version }, nil},
+		{"Data", func(r *driver.Record) { r.Data, r.Beat = []byte("e"), r.Version }, []string{attrData}},
+		{"Request", func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q"}} }, []string{attrLease, attrTenure, attrBeat}},
+		{"Release", func(r *driver.Record) { r.State, r.End = driver.Released, driver.EndReleased }, []string{attrReleased, attrState, attrLease, attrTenure, attrBeat}},
+		{"LongerLease", func(r *driver.Record) { r.Lease, r.Beat = time.Hour, r.Version }, []string{attrLease}},
+	} {
+		next := rec.Clone()
+		next.Version = held("").Version
+		tc.change(&next)
+		if _, err := store.Swap(t.Context(), rec, next); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for placeholder, name := range body.ExpressionAttributeNames {
+			if strings.Contains(body.UpdateExpression, placeholder) {
+				got = append(got, name)
+			}
+		}
+		want := append([]string{attrVersion, attrStamp}, tc.want...)
+		slices.Sort(got)
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("%s writes %q, want %q", tc.name, got, want)
+		}
+	}
+	// Who names no more than key, version and token does not know what is there.
+	next := rec.Clone()
+	next.Version = held("").Version
+	if _, err := store.Swap(t.Context(), driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}, next); err != nil || !strings.Contains(body.UpdateExpression, "#ir") {
+		t.Errorf("a swap from a record that is hardly known: %q, %v; want all of it written", body.UpdateExpression, err)
+	}
+}
+
+// TestNewerFieldsStay has an older program go on with the record of a newer one.
+func TestNewerFieldsStay(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		store := open(t, e.URL, table, nil)
+		it := ownRow(t, false, item{"key": text("k"), attrTenure: text(`{"host":"h","later":{"a":[1,2.50]}}`), "tenureLater": text("x")})
+		plantItem(t, e.URL, table, it)
+		rec, err := store.Get(t.Context(), "k", driver.Strong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []func(*driver.Record){
+			func(r *driver.Record) { r.Beat = r.Version },
+			func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Kind: driver.StepDown}} },
+			func(r *driver.Record) { r.State, r.Requests, r.End = driver.Released, nil, driver.EndSteppedDown },
+		} {
+			next := rec.Clone()
+			next.Version = fmt.Sprint("v", i)
+			step(&next)
+			if rec, err = store.Swap(t.Context(), rec, next); err != nil {
+				t.Fatal(err)
+			}
+			left := readItem(t, e.URL, table, item{"key": text("k")})
+			if s := textOf(left, attrTenure); !strings.Contains(s, `"later":{"a":[1,2.50]}`) || textOf(left, "tenureLater") != "x" {
+				t.Errorf("after step %d: %s, %v", i, s, left["tenureLater"])
+			}
+		}
+		now, _, err := store.Claim(t.Context(), held("k"))
+		if stored, _ := store.Get(t.Context(), "k", driver.Strong); err != nil || now.Unknown != "" || stored.Unknown != "" || stored.Token != 8 {
+			t.Errorf("a new tenure has %q, %q, token %d, %v", now.Unknown, stored.Unknown, stored.Token, err)
+		}
+	})
+}
+
+// TestItemsOfTheOldLayout, from before the first release, are neither free nor
+// read as anything.
+func TestItemsOfTheOldLayout(t *testing.T) {
+	empty := &types.AttributeValueMemberM{Value: item{}}
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		store := open(t, e.URL, table, nil)
+		for name, it := range map[string]item{
+			"held":     row(item{attrStamp: text("v"), attrVersion: text("v"), attrToken: n("7"), attrTenure: &types.AttributeValueMemberM{Value: item{"beat": text("v")}}}),
+			"released": row(item{attrStamp: text("v"), attrVersion: text("v"), attrToken: n("7"), attrTenure: empty, attrReleased: text("1"), "tenureEnded": empty}),
+		} {
+			it["key"] = text(name)
+			plantItem(t, e.URL, table, it)
+			if rec, err := store.Get(t.Context(), name, driver.Strong); !errors.Is(err, driver.ErrUnreadable) || !strings.Contains(err.Error(), "before the first release") {
+				t.Errorf("%s: %+v, %v", name, rec, err)
+			}
+			if _, _, err := store.Claim(t.Context(), held(name)); !errors.Is(err, driver.ErrUnreadable) || !errors.Is(err, driver.ErrNotApplied) {
+				t.Errorf("claim of one that is %s: %v", name, err)
+			}
+			if left := readItem(t, e.URL, table, item{"key": text(name)}); !reflect.DeepEqual(left, it) {
+				t.Errorf("the row changed to %v", left)
+			}
+		}
+	})
+}
