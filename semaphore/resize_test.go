@@ -323,3 +323,47 @@ func TestResizeUnderContention(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A slot that has been gone for more than one change counts until its holder has
+// left: a resize that waits does not return while that is at work.
+func TestShrinkTwiceOverAHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 6)
+		p, operator := s.process("p", 6), s.process("operator", 6)
+		var last *semaphore.Lease // the one with the highest slot
+		for range 6 {
+			p.hold(t.Context())
+		}
+		for _, l := range p.leases {
+			if l.Slot() == 5 {
+				last = l
+				continue
+			}
+			p.release(l)
+		}
+		for _, slots := range []int{4, 3} {
+			if err := operator.Resize(t.Context(), slots, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- operator.Resize(t.Context(), 3, &semaphore.ResizeOptions{Wait: true}) }()
+		time.Sleep(2 * lease)
+		select {
+		case err := <-ended:
+			t.Fatalf("Resize returned while slot 5 is at work: %v", err)
+		default:
+		}
+		p.release(last)
+		time.Sleep(2 * refresh)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("Resize waits on")
+			<-ended
+		}
+	})
+}

@@ -57,6 +57,7 @@ func TestCheckpointMoves(t *testing.T) {
 		if st, err := b.Status(t.Context()); err != nil || st.Partitions[0].CheckpointBytes == 0 {
 			t.Errorf("%+v, %v", st.Partitions[0], err)
 		}
+		synctest.Wait() // for the first checkpoint of what has come just now
 	})
 }
 
