@@ -18,7 +18,7 @@ func Default() (Location, error) {
 	if err != nil {
 		return Location{}, fmt.Errorf("the default store has no place: %w: name one with --store or TENURE_STORE", err)
 	}
-	l := sqliteAt(filepath.Join(folder, "tenure", "locks.db"))
+	l := sqliteAt(filepath.Join(folder, "tenure", "locks.db"), 0)
 	l.preset = true
 	return l, nil
 }

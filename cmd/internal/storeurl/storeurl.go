@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
-	"github.com/tenurelock/tenure/sqlitestore"
 )
 
 // Location is where a store is. It is made by [Parse] or [Default].
@@ -117,41 +115,6 @@ func shownRest(rest string) string {
 		return "//" + shown(behind)
 	}
 	return "…"
-}
-
-func parseSQLite(path string) (Location, error) {
-	switch {
-	case path == "":
-		return Location{}, errors.New("the path is empty: write sqlite:PATH")
-	case path == ":memory:":
-		return Location{}, errors.New("records in memory exclude no other process: write memory: if that is what you want")
-	case strings.HasPrefix(path, "~"):
-		return Location{}, errors.New(`nobody has made a folder of the "~": a shell does so at the beginning of a word alone; write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if it is called so)`)
-	case unexpanded.MatchString(path):
-		return Location{}, errors.New(`nobody has put in the value for the "$": a shell does so, and a crontab's or a unit's variables do not; write the whole path (sqlite:./$ if it is called so)`)
-	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
-		return Location{}, errors.New("there is no host: write sqlite:PATH, with the path right behind the colon")
-	case strings.ContainsRune(path, 0):
-		return Location{}, errors.New("the path has a zero byte")
-	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return Location{}, err
-	}
-	return sqliteAt(abs), nil
-}
-
-// unexpanded is a path that begins with a variable.
-var unexpanded = regexp.MustCompile(`^\$\{?[A-Za-z_]`)
-
-func sqliteAt(file string) Location {
-	return Location{url: "sqlite:" + file, file: file, open: func() (driver.Store, error) {
-		store, err := sqlitestore.Open(file, nil)
-		if err != nil {
-			return nil, err // not the nil *Store in an interface
-		}
-		return store, nil
-	}}
 }
 
 // parseDefault is for who wants the default, and says so: in a crontab, say,
