@@ -11,13 +11,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// leastFree is what a database, its log and a checkpoint need at the least.
-const leastFree = 100 << 20
+const (
+	// leastFree is what a database, its log and a checkpoint need at the least.
+	leastFree = 100 << 20
+	// logRoom is what the log may need before it is folded in, in a burst.
+	logRoom = 16 << 20
+	// overlay is the type of overlayfs, see statfs(2).
+	overlay = 0x794c7630
+)
 
 // file looks at the file from outside. It never opens it: closing it again would
 // drop the locks that SQLite has on it in this process.
@@ -28,11 +35,9 @@ func (p *Patient) file() {
 		p.Tell(Finding{"file", Bad, err.Error(), "tenure run and tenure lead create it; see the folder's permissions"})
 		return
 	}
-	f := Finding{"file", OK, fmt.Sprintf("%s, %d kB, %v", p.File, (info.Size()+1023)>>10, info.Mode()), ""}
-	if info.Mode().Perm()&0o002 != 0 {
-		f.Level, f.Advice = Warn, "anybody can write it, and so take any lock: chmod o-w"
-	}
-	p.Tell(f)
+	p.Tell(Finding{"file", OK, fmt.Sprintf("%s, %d kB, %v", p.File, (info.Size()+1023)>>10, info.Mode()), ""})
+	p.modes(folder, info)
+	p.names(info)
 	if err := unix.Access(folder, unix.W_OK); err != nil {
 		p.Tell(Finding{"file", Bad, fmt.Sprintf("the folder %s cannot be written: %v", folder, err), "SQLite keeps files beside the database: chmod, or another folder"})
 	}
@@ -41,12 +46,69 @@ func (p *Patient) file() {
 		p.Tell(Finding{"file", Warn, fmt.Sprintf("the file system cannot be asked: %v", err), ""})
 		return
 	}
+	if uint32(fs.Type) == overlay {
+		p.Tell(Finding{
+			"file", Warn, fmt.Sprintf("the folder %s is on an overlay, as a container's own files are: another container that begins with the same file has its own, and grants the same locks", folder),
+			"give all containers one folder of the host (docker run -v FOLDER:FOLDER); an overlay that all of them share is as good",
+		})
+	}
 	free := fs.Bavail * uint64(fs.Bsize)
-	f = Finding{"file", OK, fmt.Sprintf("%d MB are free", free>>20), ""}
+	f := Finding{"file", OK, fmt.Sprintf("%d MB are free", free>>20), ""}
 	if free < leastFree {
-		f.Level, f.Advice = Warn, "heartbeats fail when the disk is full: make room"
+		f.Level, f.Advice = Warn, fmt.Sprintf(
+			"on a full disk heartbeats fail, and leases end: the log alone needs up to %d MB beside the database; keep %d MB free", logRoom>>20, leastFree>>20)
 	}
 	p.Tell(f)
+}
+
+// modes says what the permissions let others do.
+func (p *Patient) modes(folder string, info os.FileInfo) {
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		p.Tell(Finding{"file", Warn, "anybody can write it, and so take any lock", "chmod 600, or 660 for a group"})
+	case mode&0o004 != 0:
+		p.Tell(Finding{
+			"file", Warn, "anybody can read it: that is enough to lock the files beside it, keep everybody from writing, and so end every lease",
+			"chmod 600, or 660 for a group: the file, and those beside it",
+		})
+	case mode&0o060 != 0:
+		p.Tell(Finding{"file", OK, "its group can use it: whoever is in it can take any lock, and end any lease", ""})
+	}
+	for _, suffix := range []string{"-wal", "-shm", "-notify"} {
+		beside, err := os.Lstat(p.File + suffix)
+		if err != nil {
+			continue
+		}
+		switch wider := beside.Mode().Perm() &^ info.Mode().Perm(); {
+		case suffix == "-notify" && !beside.Mode().IsRegular():
+			p.Tell(Finding{
+				"file", Warn, fmt.Sprintf("%s%s is no file (%v), and is left alone: who waits hears of nothing, and looks now and then", filepath.Base(p.File), suffix, beside.Mode()),
+				"delete it, and see who can write the folder",
+			})
+		case wider != 0:
+			p.Tell(Finding{
+				"file", Warn, fmt.Sprintf("%s%s lets others do more than the database does (%v): whoever can read or write it can end every lease", filepath.Base(p.File), suffix, beside.Mode()),
+				fmt.Sprintf("chmod %o", info.Mode().Perm()),
+			})
+		}
+	}
+	if about, err := os.Stat(folder); err == nil && about.Mode().Perm()&0o002 != 0 {
+		p.Tell(Finding{
+			"file", Warn, fmt.Sprintf("anybody can write the folder %s (%v), and put other files beside the database, or in its place", folder, about.Mode()),
+			"a folder that only its users can write: chmod o-w, or another folder",
+		})
+	}
+}
+
+// names looks for a second name of the file, of which Open sees what is there at
+// that moment.
+func (p *Patient) names(info os.FileInfo) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+		p.Tell(Finding{
+			"file", Bad, fmt.Sprintf("it has %d names (hard links): who opens it by another one has locks of its own, beside these", st.Nlink),
+			fmt.Sprintf("find them (find / -xdev -samefile %s) and remove them; who has it open goes on, others are refused", p.File),
+		})
+	}
 }
 
 // User is a process that has locks on a database.

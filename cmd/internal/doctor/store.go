@@ -19,8 +19,8 @@ const (
 	// tryPatience bounds how long a store that is busy is asked again.
 	tryPatience = 5 * time.Second
 	busyPause   = 20 * time.Millisecond
-	// bellPatience bounds how long a hint is waited for.
-	bellPatience = 2 * time.Second
+	// hintPatience bounds how long a hint is waited for.
+	hintPatience = 2 * time.Second
 )
 
 // try takes, renews, releases and deletes a record of its own. It returns
@@ -86,7 +86,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 	p.Tell(judge(measure(writes), p.Options))
 	p.Tell(Finding{"latency", OK, fmt.Sprintf("reads take %v", measure(reads)), ""})
 	p.looks(ctx, store, rec.Key)
-	rec = p.bell(ctx, store, rec)
+	rec = p.hint(ctx, store, rec)
 	return false, nil
 }
 
@@ -120,9 +120,9 @@ func measure(all []time.Duration) latency {
 	return latency{all[0], all[len(all)/2], all[len(all)-1]}
 }
 
-// bell releases the record, and sees whether who waits is told of it. It
+// hint releases the record, and sees whether who waits is told of it. It
 // returns the record as it stands.
-func (p *Patient) bell(ctx context.Context, store driver.Store, rec driver.Record) driver.Record {
+func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Record) driver.Record {
 	other, err := p.open(ctx)
 	if err != nil {
 		p.Tell(Finding{"watch", Warn, "a second handle cannot be opened: " + err.Error(), ""})
@@ -157,9 +157,9 @@ func (p *Patient) bell(ctx context.Context, store driver.Store, rec driver.Recor
 	select {
 	case <-hinted:
 		p.Tell(Finding{"watch", OK, fmt.Sprintf("who waits hears of a release after %v", shown(time.Since(sent))), ""})
-	case <-time.After(bellPatience):
+	case <-time.After(hintPatience):
 		p.Tell(Finding{
-			"watch", Warn, fmt.Sprintf("who waits did not hear of a release within %v", bellPatience),
+			"watch", Warn, fmt.Sprintf("who waits did not hear of a release within %v", hintPatience),
 			fmt.Sprintf("looks find it, every %v; see whether the -notify file beside the database can be written", p.Options.RefreshPeriod),
 		})
 	}
