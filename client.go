@@ -72,7 +72,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		leases: map[*Lease]struct{}{}, contests: map[string]*contest{}, idle: list.New(),
 	}
 	c.store = newWitness(store, c.endAll)
-	c.seen = sessionSights{t: c.timing, env: c.env, known: map[string]*protocol.Sight{}}
+	c.seen = sessionSights{t: c.timing, env: c.env, known: map[string]*protocol.Sight{}, peeking: map[string][]*contest{}}
 	c.env.Session = c.seen.of
 	c.watcher, _ = store.(driver.Watcher)
 	if c.clock == nil {

@@ -29,9 +29,10 @@ type contest struct {
 	queue     []*acquire // the first one acts
 	acquires  map[*acquire]struct{}
 	observers map[*observer]struct{}
-	looking   bool   // a look for observers is under way
-	watching  bool   // asked the store to watch
-	unwatch   func() // ends that
+	looking   bool          // a look for observers is under way
+	answered  time.Duration // after the reply to the latest one
+	watching  bool          // asked the store to watch
+	unwatch   func()        // ends that
 
 	refs int           // guarded by the client
 	idle *list.Element // guarded by the client; nil while refs > 0
@@ -102,9 +103,9 @@ func (k *contest) lookAt(at time.Duration) {
 	}
 }
 
-// nextLook is when to look again for observers. A watch does not tell that
-// somebody takes a free lock, so that has to be looked for however long the
-// refresh period is.
+// nextLook is when to look again for observers, some time after the last look. A
+// watch does not tell that somebody takes a free lock, so that has to be looked for
+// however long the refresh period is.
 func (k *contest) nextLook() time.Duration {
 	next := k.sight.NextLook()
 	if u := k.sight.Under(); u != nil && !k.sight.Ended() {
@@ -112,6 +113,9 @@ func (k *contest) nextLook() time.Duration {
 	}
 	if s := k.sighting(); s.known && !s.alive {
 		next = min(next, s.looked+min(k.c.timing.Refresh, k.c.timing.Lease/5))
+	}
+	if k.answered > 0 {
+		next = max(next, k.answered+k.c.timing.Pause())
 	}
 	return next
 }
@@ -141,38 +145,41 @@ func (k *contest) lookDue(now time.Duration) {
 		return
 	}
 	k.looking = true
-	how := driver.Eventual
+	how := k.sight.How(now)
 	if hinted {
 		how = driver.Strong
 	}
 	c := k.c
 	sent := c.clock.Contender()
-	c.get(k.key, how, func(res protocol.Result) { k.looked(sent, res) })
+	c.get(k.key, how, func(res protocol.Result) { k.looked(sent, how, res) })
 }
 
 // looked takes the result of a look for observers.
-func (k *contest) looked(sent time.Duration, res protocol.Result) {
+func (k *contest) looked(sent time.Duration, how driver.Consistency, res protocol.Result) {
 	c := k.c
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := c.clock.Contender()
-	again := now + min(c.timing.Refresh, c.timing.Lease/20)
-	if k.fail(res.Err); res.Err == nil {
-		k.sight.Saw(sent, now, res.Record, res.Found)
+	if res.Err == nil {
+		k.sight.Saw(sent, now, how, res.Record, res.Found)
 		if k.peeks(now) {
 			return // what the session shows says when to look again
 		}
-		again = k.nextLook()
 	}
-	k.lookedOn(again)
+	k.lookedOn(now, res.Err)
 }
 
 // lookedOn ends a look for observers. The caller holds the contest.
-func (k *contest) lookedOn(again time.Duration) {
-	k.looking = false
+func (k *contest) lookedOn(now time.Duration, err error) {
+	k.looking, k.answered = false, now
+	k.fail(err)
 	k.notify()
 	if len(k.observers) > 0 {
 		k.watch()
+		again := k.nextLook()
+		if err != nil {
+			again = now + k.c.timing.Pause()
+		}
 		k.lookAt(again)
 	}
 }
@@ -219,10 +226,10 @@ func (k *contest) rest() {
 }
 
 // saw notes a reply to a look that others made.
-func (k *contest) saw(sent time.Duration, rec driver.Record, found bool) sighting {
+func (k *contest) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) sighting {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.sight.Saw(sent, k.c.clock.Contender(), rec, found)
+	k.sight.Saw(sent, k.c.clock.Contender(), how, rec, found)
 	k.notify()
 	return k.sighting()
 }

@@ -20,6 +20,8 @@ type sessionSights struct {
 	t     protocol.Timing
 	env   protocol.Env
 	known map[string]*protocol.Sight
+	// peeking are those who wait for the answer of a look at a session for observers.
+	peeking map[string][]*contest
 }
 
 // of returns the sight of a session, the same for all who ask.
@@ -49,31 +51,40 @@ func (s *sessionSights) thin() {
 }
 
 // peeks looks at the session of a lock for observers, if that is due, and returns
-// false if not. The caller holds the contest, and is told by lookedOn.
+// false if not. The caller holds the contest, and is told by lookedOn. All who
+// observe locks of one session share a look.
 func (k *contest) peeks(now time.Duration) bool {
 	c := k.c
 	u := k.sight.Under()
 	if u == nil || k.sight.Ended() || len(k.observers) == 0 {
 		return false
 	}
-	how := driver.Eventual
-	if _, known := u.Known(); !known {
-		how = driver.Strong
-	} else if u.NextLook() > now {
+	_, found := u.Record()
+	if found && u.NextLook() > now {
 		return false
 	}
 	rec, _ := k.sight.Record()
-	id, sent := rec.Session, c.clock.Contender()
+	id, how := rec.Session, u.How(now)
+	if !found {
+		how = driver.Strong // it has not been seen, or was not there before the lock was held under it
+	}
+	waiting, looks := c.seen.peeking[id]
+	if c.seen.peeking[id] = append(waiting, k); looks {
+		return true
+	}
+	sent := c.clock.Contender()
 	c.send(unhurried, &protocol.Request{Kind: protocol.Peek, Key: driver.SessionPrefix + id, Consistency: how}, func(res protocol.Result) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
+		c.seeing.Lock()
+		defer c.seeing.Unlock()
 		now := c.clock.Contender()
-		again := now + min(c.timing.Refresh, c.timing.Lease/20)
-		if k.fail(res.Err); res.Err == nil {
-			c.seen.of(id).SawSession(sent, now, how == driver.Strong, res.Record, res.Found)
-			again = k.nextLook()
+		if res.Err == nil {
+			c.seen.of(id).Saw(sent, now, how, res.Record, res.Found)
 		}
-		k.lookedOn(again)
+		waiting := c.seen.peeking[id]
+		delete(c.seen.peeking, id)
+		for _, k := range waiting {
+			k.lookedOn(now, res.Err)
+		}
 	})
 	return true
 }
@@ -99,9 +110,9 @@ func (c *Client) seeSessions(ctx context.Context, ids []string) error {
 	for i, f := range found {
 		switch {
 		case f.Err == nil:
-			c.seen.of(ids[i]).SawSession(sent, now, true, f.Record, true)
+			c.seen.of(ids[i]).Saw(sent, now, driver.Strong, f.Record, true)
 		case isNotFound(f.Err):
-			c.seen.of(ids[i]).SawSession(sent, now, true, driver.Record{}, false)
+			c.seen.of(ids[i]).Saw(sent, now, driver.Strong, driver.Record{}, false)
 		default:
 			return f.Err
 		}

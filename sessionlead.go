@@ -203,7 +203,7 @@ func (s *Session) fail() {
 		return
 	}
 	now := c.clock.Contender()
-	c.seen.of(s.id).SawSession(now, now, true, rec, true)
+	c.seen.of(s.id).Saw(now, now, driver.Strong, rec, true)
 	c.reapLater(s.id)
 }
 

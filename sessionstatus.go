@@ -79,7 +79,7 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 			c.seeing.Lock()
 			now := c.clock.Contender()
 			for _, rec := range page.Records {
-				c.seen.of(rec.Key[len(driver.SessionPrefix):]).SawSession(sent, now, false, rec, true)
+				c.seen.of(rec.Key[len(driver.SessionPrefix):]).Saw(sent, now, driver.Eventual, rec, true)
 			}
 			c.seeing.Unlock()
 			for _, rec := range page.Records {

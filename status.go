@@ -133,7 +133,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 			// All of the page is noted before the caller takes its time with it.
 			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
 			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			seen, err := c.sawAll(ctx, sent, page.Records)
+			seen, err := c.sawAll(ctx, sent, driver.Eventual, page.Records)
 			if err != nil {
 				yield(Status{}, wrap("list", prefix, err))
 				return
@@ -182,7 +182,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	if res.Found && !protocol.Readable(res.Record) {
 		return sighting{}, unreadable(res.Record)
 	}
-	s := k.saw(sent, res.Record, res.Found)
+	s := k.saw(sent, driver.Strong, res.Record, res.Found)
 	if id, open := k.openSession(); open {
 		if err := c.seeSessions(ctx, []string{id}); err != nil {
 			return sighting{}, err

@@ -59,7 +59,7 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 			recs[j] = f.Record
 		}
 	}
-	seen, err := c.sawAll(ctx, sent, recs)
+	seen, err := c.sawAll(ctx, sent, driver.Strong, recs)
 	if err != nil {
 		return fail(err)
 	}
@@ -74,7 +74,7 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 // sawAll notes what a read of many records has shown, and looks at the sessions
 // of those that are held under one. A record with a key and no state is one that
 // is not there; what nobody understands is left out.
-func (c *Client) sawAll(ctx context.Context, sent time.Duration, recs []driver.Record) ([]sighting, error) {
+func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Consistency, recs []driver.Record) ([]sighting, error) {
 	contests := make([]*contest, len(recs))
 	defer func() {
 		for _, k := range contests {
@@ -93,7 +93,7 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, recs []driver.R
 			return nil, err
 		}
 		contests[i] = k
-		k.saw(sent, rec, rec.State != "")
+		k.saw(sent, how, rec, rec.State != "")
 		if id, ok := k.openSession(); ok {
 			open[id] = struct{}{}
 		}

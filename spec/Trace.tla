@@ -19,9 +19,10 @@ CONSTANTS
 VARIABLES
     i,        \* the next event
     now,      \* the time of the last one
-    been      \* every record that the store has had
+    been,     \* every record that the store has had
+    shown     \* the signs of life that each process was shown, and when first
 
-traced == <<vars, i, now, been>>
+traced == <<vars, i, now, been, shown>>
 
 -----------------------------------------------------------------------------
 (* What the configuration puts in the place of operators of Tenure.tla.      *)
@@ -81,15 +82,28 @@ Refused(p) ==
 Stage(s) == CASE s = "held" -> 1 [] s = "reserved" -> 2 [] s = "released" -> 3 [] OTHER -> 0
 Before(r, s) == r.tok < s.tok \/ (r.tok = s.tok /\ Stage(r.st) < Stage(s.st))
 
+\* A sign of life counts from the first reply that showed it, also where a read that
+\* was behind has shown an older one since. (Tenure.tla counts from the last time
+\* that it was another one, which is later: there no read is behind.)
+ShownBefore(p, r) == {s \in shown : s.host = Hosts[p] /\ s.tok = r.tok /\ s.st = r.st /\ s.beat = r.beat}
+Dated(p, m) ==
+    LET s == ShownBefore(p, m.rec) IN
+    IF m.phase # "wait" \/ s = {} THEN m
+    ELSE LET since == now - (CHOOSE t \in s : TRUE).at IN [m EXCEPT !.age = IF since > Old THEN Old ELSE IF since > @ THEN since ELSE @]
+
+\* What is of the tenure that was seen already, and was shown before, is older,
+\* perhaps, and changes nothing then.
+Behind(p, r, s) == Before(r, s) \/ (r.tok = s.tok /\ r.st = s.st /\ ShownBefore(p, r) # {})
+
 \* All that contend in a process share what it sees, but for one that cleans up: it
 \* goes by what it has seen itself.
 Shared(p, m, o, r) ==
     \E overtaken \in BOOLEAN :
-        /\ overtaken => Before(r, mach[p].rec)
+        /\ overtaken => Behind(p, r, mach[p].rec)
         /\ mach' = [q \in Machines |->
-                IF q = p THEN IF overtaken /\ m.phase = mach[p].phase THEN [m EXCEPT !.rec = mach[p].rec, !.age = mach[p].age] ELSE m
-                ELSE IF Hosts[q] = Hosts[p] /\ mach[q].phase = "wait" /\ Watches(p) /\ ~(overtaken /\ Before(r, mach[q].rec))
-                     THEN Seen(mach[q], o, r) ELSE mach[q]]
+                IF q = p THEN IF overtaken /\ m.phase = mach[p].phase THEN [m EXCEPT !.rec = mach[p].rec, !.age = mach[p].age] ELSE Dated(p, m)
+                ELSE IF Hosts[q] = Hosts[p] /\ mach[q].phase = "wait" /\ Watches(p) /\ ~(overtaken /\ Behind(q, r, mach[q].rec))
+                     THEN Dated(q, Seen(mach[q], o, r)) ELSE mach[q]]
 
 Answered(p) ==
     LET o == mach[p].out IN
@@ -130,7 +144,7 @@ Happens ==
       [] E.do = "done" -> IF mach[p].phase \in {"hold", "quiet"} THEN Done(p) ELSE Same
       [] E.do = "leave" -> GiveUp(p) \/ (~ENABLED GiveUp(p) /\ Same)
 
-Elapses == now < E.at /\ Pass(E.at - now) /\ now' = E.at /\ UNCHANGED <<i, been>>
+Elapses == now < E.at /\ Pass(E.at - now) /\ now' = E.at /\ UNCHANGED <<i, been, shown>>
 Goes ==
     /\ now = E.at
     /\ \/ Turned(E.p) /\ UNCHANGED i
@@ -138,9 +152,13 @@ Goes ==
           /\ TLCGet(1) < i => TLCSet(1, i) /\ PrintT(<<"fits", i>>)
           /\ i = Len(Events) => (PrintT("accepted") /\ TLCSet("exit", TRUE))
     /\ been' = been \cup {store'}
+    /\ shown' = CASE E.do = "crash" -> {s \in shown : s.host # E.host}
+                  [] E.do = "reply" /\ E.out \in {"applied", "conflicted"} /\ i' # i /\ Watches(E.p) /\ ShownBefore(E.p, E.rec) = {} ->
+                        shown \cup {[host |-> Hosts[E.p], tok |-> E.rec.tok, st |-> E.rec.st, beat |-> E.rec.beat, at |-> now]}
+                  [] OTHER -> shown
     /\ UNCHANGED now
 
-TraceInit == Init /\ i = 1 /\ now = 0 /\ been = {Absent} /\ TLCSet(1, 0)
+TraceInit == Init /\ i = 1 /\ now = 0 /\ been = {Absent} /\ shown = {} /\ TLCSet(1, 0)
 TraceNext == i <= Len(Events) /\ (Elapses \/ Goes)
 TraceSpec == TraceInit /\ [][TraceNext]_traced
 =============================================================================

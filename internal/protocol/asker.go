@@ -185,7 +185,7 @@ func (k *Asker) act(now time.Duration) *Request {
 	case kind == Look:
 		r.Prev = driver.Record{}
 	case rec.Session != "" && kind != Free:
-		k.askSession(r, k.sight.under())
+		k.askSession(r, k.sight.under(), now)
 	case kind == Ask:
 		r.Next = asking(rec, k.env.Fresh(), asked)
 	case k.waits(rec):
@@ -230,7 +230,7 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 			k.resolve = false
 		}
 		k.looked = true
-		k.sight.Saw(k.sent, now, r.Record, r.Found)
+		k.sight.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
 		k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
 	default:
 		if out.Kind != Look && r.Outcome == Unknown {
@@ -275,7 +275,7 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 			k.settle(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
-		k.revoked = k.revoked || rec.State == driver.Reserved
+		k.revoked = k.revoked || rec.State == driver.Reserved && rec.Owner == "" // not for who is to have it next
 		if rec.State == driver.Held && rec.Beat == "" {
 			k.settle(Foreign, rec, nil)
 		}
@@ -319,7 +319,7 @@ func (k *Asker) fail(now time.Duration, err error) {
 	if !k.mute {
 		k.mute, k.begun = true, k.sent
 	}
-	k.retry = now + k.t.backoff(k.env, k.failures)
+	k.retry = now + k.t.retry(k.env, k.failures, err, k.t.Lease)
 	k.failures++
 	impatient := k.patience > 0 && now-k.begun >= k.patience
 	if impatient || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {

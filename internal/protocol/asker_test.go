@@ -50,7 +50,7 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 					t.Fatalf("want a write, got %+v", r)
 				}
 				k.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
-				sight.Saw(time.Second, time.Second, now, true) // by a contender
+				sight.Saw(time.Second, time.Second, driver.Strong, now, true) // by a contender
 				if a := k.Step(2 * time.Second); a.Request != nil && a.Request.Kind != Look {
 					t.Errorf("%v from %+v", a.Request.Kind, a.Request.Prev)
 				}
@@ -59,14 +59,14 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 	}
 	t.Run("free of a released record", func(t *testing.T) {
 		k, sight, _ := looked(timing, driver.Request{Kind: driver.Free, By: "op"}, held)
-		sight.Saw(time.Second, time.Second, released, true)
+		sight.Saw(time.Second, time.Second, driver.Strong, released, true)
 		if a := k.Step(2 * time.Second); a.Request != nil && a.Request.Kind != Look {
 			t.Errorf("%v from %+v", a.Request.Kind, a.Request.Prev)
 		}
 	})
 	t.Run("free of another tenure", func(t *testing.T) {
 		k, sight, _ := looked(timing, driver.Request{Kind: driver.Free, By: "op"}, held)
-		sight.Saw(time.Second, time.Second, next, true)
+		sight.Saw(time.Second, time.Second, driver.Strong, next, true)
 		now := time.Second
 		for range 100 {
 			if at, ok := k.Next(); ok && at > now {

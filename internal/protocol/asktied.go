@@ -19,7 +19,7 @@ func (k *Asker) planTied(u *Sight) (Kind, time.Duration) {
 	switch {
 	case k.met && u.ended(k.sight.term):
 		return Free, k.retry
-	case !k.met || !alive || u.doubt:
+	case !k.met || !alive || u.doubt || k.unsure(u):
 		return Peek, k.retry
 	case honoured(k.want.Kind):
 		return Ask, k.retry
@@ -43,15 +43,21 @@ func (k *Asker) lastMove() Kind {
 	return Free
 }
 
+// unsure says that a cheap reply has shown another sign of life of the session than
+// the one that stands against it. That may be an older one: a strong look tells.
+func (k *Asker) unsure(u *Sight) bool {
+	return k.want.Kind == driver.Free && k.sign != "" && u.rec.Sign() != k.sign && !u.proved
+}
+
 // askSession fills in a request about the session of the lock.
-func (k *Asker) askSession(r *Request, u *Sight) {
+func (k *Asker) askSession(r *Request, u *Sight, now time.Duration) {
 	rec, _ := k.sight.Record()
 	r.Key, r.Prev = driver.SessionPrefix+rec.Session, u.rec
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
-		if _, alive := u.DeadAt(); alive && k.met && !u.doubt {
-			r.Consistency = driver.Eventual
+		if _, alive := u.DeadAt(); alive && k.met && !k.unsure(u) {
+			r.Consistency = u.How(now)
 		}
 	case Close:
 		r.Next = closed(u.rec, k.env.Fresh(), driver.EndExpired)
@@ -68,7 +74,7 @@ func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
 	case Applied, Conflicted:
 		k.failures, k.mute, k.retry = 0, false, now
 		u := k.env.Session(out.Key[len(driver.SessionPrefix):])
-		u.sawSession(k.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
+		u.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
 		k.met = true
 		if out.Kind == Ask && r.Outcome == Conflicted {
 			// A heartbeat was quicker, or another one who asks. Where many do, the
@@ -100,7 +106,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 	}
 	asked := waitingFor(u.rec, lock)
 	dead, alive := u.DeadAt()
-	if k.sign == "" && alive {
+	if k.sign == "" && alive && u.proved {
 		k.sign = u.rec.Sign()
 	}
 	switch step := honoured(k.want.Kind); {
@@ -120,7 +126,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 		k.settle(Self, lock, nil)
 	case step:
 		k.room(now, u.rec)
-	case k.want.Kind == driver.Free && u.rec.Sign() != k.sign:
+	case k.want.Kind == driver.Free && k.sign != "" && u.rec.Sign() != k.sign && u.proved:
 		k.settle(Alive, lock, nil)
 	case k.want.Kind == driver.Revoke && now < dead:
 		// To close a session that lives would free all of its locks at once.

@@ -131,13 +131,13 @@ func TestAskingASessionThatChanges(t *testing.T) {
 	// Another one of this process has seen more.
 	k, env, r := askedTied(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
-	env.Session("s").Saw(1, 1, closed(later, "c", driver.EndReleased), true)
+	env.Session("s").Saw(1, 1, driver.Strong, closed(later, "c", driver.EndReleased), true)
 	if a := k.Step(time.Second); a.Request != nil || k.answer != Nobody || r.Kind != Ask {
 		t.Errorf("sends %+v, answer %d", a.Request, k.answer)
 	}
 	k, _, _ = askedTied(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
-	k.sight.Saw(1, 1, theirs(timing, "v9", 8), true)
+	k.sight.Saw(1, 1, driver.Strong, theirs(timing, "v9", 8), true)
 	if r := k.Step(time.Second).Request; r == nil || r.Kind != Look {
 		t.Errorf("asks for a tenure that is over: %+v", r)
 	}
@@ -149,7 +149,7 @@ func TestAskingForAKeyThatWasDeleted(t *testing.T) {
 	timing := Timing{}.WithDefaults()
 	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
-	k.sight.Saw(1, 1, under(timing, "s", "v2", 7), true)
+	k.sight.Saw(1, 1, driver.Strong, under(timing, "s", "v2", 7), true)
 	if r := k.Step(time.Second).Request; r == nil || r.Kind != Look {
 		t.Fatalf("want a look, got %+v", r)
 	}
@@ -289,7 +289,7 @@ func TestFreeUnderASession(t *testing.T) {
 	}
 	// Who revokes a lock whose session is seen dead already need not wait.
 	env, _ := seeing(timing)
-	env.Session("s").Saw(0, 0, lives, true)
+	env.Session("s").Saw(0, 0, driver.Strong, lives, true)
 	k = NewAsker(timing, env, "k", driver.Request{Kind: driver.Revoke, By: "op"}, 0, NewSight(timing, env))
 	k.Step(timing.Lease)
 	k.Reply(timing.Lease, found(under(timing, "s", "v", 7)))

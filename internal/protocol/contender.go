@@ -70,6 +70,8 @@ type Contender struct {
 	before    []*driver.Tenure // of own
 	replacing bool             // a term of its own in which nobody believed
 	hinted    bool             // the record changed while a request was under way
+	doubts    bool             // whether the session has shown life: a strong look tells
+	id        string           // what all of its beats begin with: see Env.beatOf
 	failures  int
 	races     int // claims in a row that lost to nobody
 	beaten    int // questions to a session that another write forestalled
@@ -209,6 +211,8 @@ func (c *Contender) plan() (Kind, time.Duration) {
 		return Claim, c.retry
 	case c.mine(rec):
 		return Takeover, c.retry
+	case c.sight.doubt:
+		return Look, c.retry
 	}
 	if u := c.sight.under(); u != nil {
 		return c.planTied(u)
@@ -267,7 +271,7 @@ func (c *Contender) act(now time.Duration) *Request {
 		c.askSession(r, c.sight.under(), now)
 	case Look:
 		if !resolves && !c.hinted {
-			r.Consistency = driver.Eventual
+			r.Consistency = c.sight.How(now)
 		}
 		c.hinted = false
 	case Claim:
@@ -307,10 +311,13 @@ func (c *Contender) act(now time.Duration) *Request {
 
 // held returns the record of a new holder.
 func (c *Contender) held(token uint64) driver.Record {
-	version := c.env.Fresh()
+	if c.id == "" {
+		c.id = c.env.part()
+	}
+	version := c.env.beatOf(c.id)
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
-		Lease: c.t.Lease, State: driver.Held, Priority: c.want.Priority, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
+		Lease: c.t.Lease, Drift: c.t.Drift, State: driver.Held, Priority: c.want.Priority, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
 	}
 	switch {
 	case c.want.Under != nil:
@@ -319,13 +326,6 @@ func (c *Contender) held(token uint64) driver.Record {
 		rec.Heartbeat = c.t.Heartbeat
 	}
 	return rec
-}
-
-// life is what was seen first of a holder, and would change if it lived.
-type life struct {
-	token uint64
-	sign  string
-	state driver.State
 }
 
 // judge ends the acquire if what it sees leaves nothing to wait for.
@@ -339,7 +339,6 @@ func (c *Contender) judge(now time.Duration) {
 	if found && c.mine(rec) {
 		return
 	}
-	seen := life{rec.Token, rec.Sign(), rec.State}
 	if u := c.sight.under(); u != nil {
 		if u.known && u.found && u.rec.Lease <= 0 {
 			c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
@@ -348,15 +347,53 @@ func (c *Contender) judge(now time.Duration) {
 		if _, alive := u.DeadAt(); !alive && !u.ended(c.sight.term) {
 			return // nobody has looked yet
 		}
-		seen.sign = u.rec.Sign()
+	}
+	if c.want.Try && held && now < dead || c.want.UnlessAlive && c.sawLife(rec, held) {
+		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
+	}
+}
+
+// sawLife says whether the holder that was seen at first has shown life since then,
+// a release included. A later tenure, or a later state of this one, is what it is,
+// however it was read. Another sign of life of the same tenure may be an older one,
+// unless a strong reply shows it: one is asked for.
+func (c *Contender) sawLife(rec driver.Record, held bool) bool {
+	seen, proved := lifeOf(rec), c.sight.proved
+	u := c.sight.under()
+	switch {
+	case u == nil:
+	case u.found:
+		seen.sign, proved = u.rec.Sign(), u.proved
+		if u.rec.State == driver.Closed && u.rec.End != driver.EndExpired && !freedByOther(u.rec) {
+			seen.state = driver.Released // with the session, by its holder
+		}
+	case c.holder != nil:
+		seen.sign = c.holder.sign // of one that is gone nobody can tell more
 	}
 	switch {
-	case c.want.Try && held && now < dead,
-		c.want.UnlessAlive && c.holder != nil && seen != *c.holder:
-		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
-	case held && c.holder == nil:
-		c.holder = &seen
+	case c.holder == nil:
+		if held && proved {
+			c.holder = &seen
+		}
+		return false
+	case seen == *c.holder:
+		return false
+	case seen.token == c.holder.token && seen.state == driver.Released && freedByOther(rec):
+		return false // somebody has released what the dead one held
+	case seen.token != c.holder.token, seen.state != c.holder.state, proved:
+		return true
+	case u != nil:
+		c.doubts = true
+	default:
+		c.hinted = true
 	}
+	return false
+}
+
+// freedByOther says whether what a holder had was released by somebody else, who
+// knew that it was dead.
+func freedByOther(rec driver.Record) bool {
+	return rec.End == driver.EndFreed || rec.End == driver.EndCrashed
 }
 
 // Reply takes the result of the request under way.
@@ -401,7 +438,7 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.resolve = false
 	}
 	if out.Kind == Release {
-		c.sight.Saw(c.sent, now, r.Record, r.Found)
+		c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 		if rec := r.Record; r.Outcome == Conflicted && r.Found && rec.State == driver.Held &&
 			rec.Token == c.own.Token && rec.Beat == c.own.Beat {
 			c.own = &rec // a request was laid into it
@@ -413,7 +450,7 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		return
 	}
 	c.own = nil
-	c.sight.Saw(c.sent, now, r.Record, r.Found)
+	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 	if out.Kind == Ask && r.Outcome == Conflicted {
 		c.sight.wished = false // a heartbeat was quicker: nobody was asked
 	}
@@ -430,14 +467,14 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	case own && c.ending:
 		rec := r.Record
 		c.own = &rec
-		c.left = &Grant{Record: rec, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
+		c.left = &Grant{ID: c.id, Record: rec, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
 	case own && c.want.Under == nil && now >= a.sent+c.t.Usable():
 		// Ours, but so long ago that its lease is over before it began. Nobody
 		// believed in it: it is replaced like a dead holder's.
 		rec := r.Record
 		c.own, c.before = &rec, before(a, r.Former)
 	case own:
-		c.grant = &Grant{Record: r.Record, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
+		c.grant = &Grant{ID: c.id, Record: r.Record, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
 		if out.Kind == Takeover && c.replacing {
 			c.grant.Former = driver.Record{} // its data are those of this acquire
 		}
@@ -479,7 +516,7 @@ func (c *Contender) fail(now time.Duration, err error) {
 	if c.ending && (now >= c.cleanBy && !c.bound() || errors.Is(err, driver.ErrPermanent)) {
 		c.unknown, c.own = nil, nil // it cannot be cleaned up
 	}
-	c.retry = now + c.t.backoff(c.env, c.failures)
+	c.retry = now + c.t.retry(c.env, c.failures, err, c.t.Lease)
 	c.failures++
 	impatient := c.want.Patience > 0 && now-c.silent >= c.want.Patience
 	if impatient || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {

@@ -71,7 +71,7 @@ func (d *Disclaimer) Reply(now time.Duration, r Result) Action {
 		d.over = !d.seen
 	default:
 		d.seen = false // a look tells what became of it
-		d.retry = now + d.t.backoff(d.env, d.failures)
+		d.retry = now + d.t.retry(d.env, d.failures, r.Err, d.t.Lease)
 		d.failures++
 	}
 	return Action{Request: d.act(now)}

@@ -13,6 +13,9 @@ import (
 // and since when it counts.
 type Grant struct {
 	Record driver.Record
+	// ID is what all beats of the lease begin with, and those of no other one: a
+	// string that its acquire has made, or the id of the session.
+	ID string
 	// Sent is the instant before the granting write was sent. From it the
 	// lease is counted, never from the reply.
 	Sent time.Duration

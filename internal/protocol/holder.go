@@ -25,6 +25,7 @@ type Holder struct {
 	under *Holder
 
 	rec   driver.Record // as last confirmed
+	id    string        // what all of its beats begin with
 	sent  time.Duration // when the write that rec shows was sent
 	lease time.Duration // from sent to the deadline
 
@@ -66,7 +67,7 @@ type Holder struct {
 
 // NewHolder returns the machine of a lease that was just granted.
 func NewHolder(t Timing, env Env, g Grant) *Holder {
-	h := &Holder{t: t, env: env, rec: g.Record, sent: g.Sent, lease: t.Usable(), want: g.Record.Data}
+	h := &Holder{t: t, env: env, rec: g.Record, id: g.ID, sent: g.Sent, lease: t.Usable(), want: g.Record.Data}
 	// The first heartbeat falls at a random time, so that locks which were
 	// taken together do not beat together for ever.
 	h.beat = g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
@@ -411,7 +412,7 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	if h.failures == 0 {
 		h.failing = now
 	}
-	h.retry = now + h.t.backoff(h.env, h.failures)
+	h.retry = now + h.t.retry(h.env, h.failures, err, h.time(now))
 	h.failures++
 	h.lastErr = err
 	// A write that was not applied because the engine was busy for a moment is
@@ -421,6 +422,18 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 		h.jeopardy = true
 		a.Notes = append(a.Notes, NoteJeopardy)
 	}
+}
+
+// time returns how much there is for a write that has to be applied: until the
+// deadline; once that has passed it is the work that drains, or the release.
+func (h *Holder) time(now time.Duration) time.Duration {
+	switch {
+	case h.done:
+		return max(0, h.freeBy-now)
+	case h.expired:
+		return h.t.Lease
+	}
+	return max(0, h.Deadline()-now)
 }
 
 // wanted says that somebody waits for a write, whatever the period.
@@ -445,18 +458,19 @@ func (h *Holder) request(now time.Duration) *Request {
 	var next driver.Record
 	// Every write has a new version, a release as well, so that a heartbeat still
 	// under way somewhere cannot revive the record.
-	switch version := h.env.Fresh(); kind {
-	case Release:
-		next = h.left(version)
-	case Quit:
+	switch {
+	case kind == Release:
+		next = h.left(h.env.Fresh())
+	case kind == Quit:
 		next = h.rec.Clone()
-		next.Version, next.End = version, h.why()
+		next.Version, next.End = h.env.Fresh(), h.why()
+	case h.under != nil:
+		next = h.rec.Clone()
+		next.Version = h.env.Fresh()
 	default:
 		next = h.rec.Clone()
-		next.Version = version
-		if h.under == nil {
-			next.Beat, next.Lease, next.Heartbeat = version, h.t.Lease, h.period()
-		}
+		next.Version = h.beatOf()
+		next.Beat, next.Lease, next.Heartbeat, next.Drift = next.Version, h.t.Lease, h.period(), h.t.Drift
 		if next.State == driver.Alive {
 			next.Requests = h.pending()
 		}
@@ -472,6 +486,14 @@ func (h *Holder) request(now time.Duration) *Request {
 	}
 	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: h.data}
 	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
+}
+
+// beatOf returns a new beat.
+func (h *Holder) beatOf() string {
+	if h.id == "" {
+		h.id = h.env.part()
+	}
+	return h.env.beatOf(h.id)
 }
 
 // beats says whether the record shows life by heartbeats of this machine.

@@ -115,7 +115,7 @@ func (h *Holder) why() driver.EndReason {
 // requests, with how the tenure ended, and by whose request.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
-	next.Version, next.State, next.Requests, next.Session = version, driver.Released, nil, ""
+	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
 	if rec.State != driver.Reserved {
 		next.End, next.Asked = end, asked
 		return next
@@ -137,8 +137,10 @@ func reserved(rec driver.Record, version, owner string, wait time.Duration, end 
 	ended.Requests, ended.End, ended.Asked = nil, end, asked
 	next.Prev = ended.Tenure(end)
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
-	next.Owner, next.Host, next.Label, next.Priority = owner, "", "", 0
-	next.Lease, next.Heartbeat = wait, 0
+	next.Owner, next.Host, next.Label, next.Bell, next.Priority = owner, "", "", "", 0
+	if next.Lease, next.Heartbeat = wait, 0; owner != "" {
+		next.Drift = 0 // else the lease is the former holder's, which counts with that bound
+	}
 	next.Requests, next.End, next.Asked = nil, "", nil
 	next.Since, next.Until = time.Time{}, time.Time{}
 	return next

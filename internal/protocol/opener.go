@@ -38,7 +38,7 @@ type Opener struct {
 // host, label, data. Patience is how long the store may fail to give any answer,
 // 0 for ever.
 func NewOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *Opener {
-	rec.State, rec.Token, rec.Lease, rec.Heartbeat = driver.Alive, 1, t.Lease, t.Heartbeat
+	rec.State, rec.Token, rec.Lease, rec.Heartbeat, rec.Drift = driver.Alive, 1, t.Lease, t.Heartbeat, t.Drift
 	return &Opener{t: t, env: env, rec: rec, patience: patience}
 }
 
@@ -73,11 +73,12 @@ func (o *Opener) act(now time.Duration) *Request {
 		o.out = &Request{Kind: Look, Key: o.rec.Key}
 		return o.out
 	}
-	version := o.env.Fresh()
-	o.rec.Key = driver.SessionPrefix + o.env.Fresh()
+	id := o.env.Fresh()
 	if Making(SessionAgain) {
-		o.rec.Key = driver.SessionPrefix + o.rec.Owner
+		id = o.rec.Owner
 	}
+	version := o.env.beatOf(id)
+	o.rec.Key = driver.SessionPrefix + id
 	o.rec.Version, o.rec.Beat = version, version
 	o.try = attempt{kind: Claim, version: version, sent: now}
 	if !o.mute {
@@ -85,7 +86,7 @@ func (o *Opener) act(now time.Duration) *Request {
 	}
 	o.out = &Request{Kind: Claim, Key: o.rec.Key, Next: o.rec.Clone()}
 	if Making(Unconfirmed) {
-		o.grant = &Grant{Record: o.rec.Clone(), Sent: now}
+		o.grant = &Grant{ID: id, Record: o.rec.Clone(), Sent: now}
 	}
 	return o.out
 }
@@ -99,7 +100,7 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 		o.retry = now
 		own, ours := attempts{o.try}.wrote(r.Record)
 		if r.Found && r.Record.State == driver.Alive && ours && now < own.sent+o.t.Usable() {
-			o.grant = &Grant{Record: r.Record, Sent: own.sent}
+			o.grant = &Grant{ID: r.Record.Key[len(driver.SessionPrefix):], Record: r.Record, Sent: own.sent}
 		}
 		o.lost = false // else that id is left behind, and the next claim has another
 	case NotApplied:
@@ -113,7 +114,7 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 
 func (o *Opener) fail(now time.Duration, err error) {
 	o.mute = true
-	o.retry = now + o.t.backoff(o.env, o.failures)
+	o.retry = now + o.t.retry(o.env, o.failures, err, o.t.Lease)
 	o.failures++
 	if o.patience > 0 && now-o.silent >= o.patience || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
 		o.err, o.over = err, true

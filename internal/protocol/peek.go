@@ -3,19 +3,6 @@
 
 package protocol
 
-import (
-	"time"
-
-	"github.com/tenurelock/tenure/driver"
-)
-
-// SawSession notes a reply about a session's record that was not asked for by a
-// contender: as Saw does for a lock's. Only a strong one proves that there is no
-// such session.
-func (s *Sight) SawSession(sent, now time.Duration, strong bool, rec driver.Record, found bool) {
-	s.sawSession(sent, now, strong, rec, found)
-}
-
 // Under returns what the process has seen of the session that keeps the lock
 // alive, nil if it is its own lease.
 func (s *Sight) Under() *Sight { return s.under() }

@@ -102,7 +102,7 @@ func (g *Reaper) settle(a Answer, rec driver.Record, err error) {
 func (g *Reaper) plan() (Kind, time.Duration) {
 	rec, found := g.sight.Record()
 	switch {
-	case !g.looked, g.resolve, !found, g.sight.doubt:
+	case !g.looked, g.resolve, !found, g.sight.doubt, g.unsure(rec):
 		return Peek, g.retry
 	case rec.State == driver.Closed, Making(SweptAlive):
 		return Forget, max(g.sight.Term()+g.t.Linger(rec), g.retry)
@@ -112,6 +112,12 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 		return Peek, max(look, g.retry)
 	}
 	return Close, max(dead, g.retry)
+}
+
+// unsure says that a cheap look of others has shown another sign of life than the
+// first. That may be an older one: a strong look tells.
+func (g *Reaper) unsure(rec driver.Record) bool {
+	return rec.State == driver.Alive && !g.sight.proved && g.sign != "" && g.sign != rec.Sign()
 }
 
 func (g *Reaper) act(now time.Duration) *Request {
@@ -124,13 +130,13 @@ func (g *Reaper) act(now time.Duration) *Request {
 		}
 	}
 	kind, at := g.plan()
-	if dead, ok := g.sight.DeadAt(); ok && kind == Peek && g.looked && !g.resolve && !g.sight.doubt && now >= dead {
+	rec, _ := g.sight.Record()
+	if dead, ok := g.sight.DeadAt(); ok && kind == Peek && g.looked && !g.resolve && !g.sight.doubt && !g.unsure(rec) && now >= dead {
 		kind, at = Close, max(dead, g.retry)
 	}
 	if now < at {
 		return nil
 	}
-	rec, _ := g.sight.Record()
 	r := &Request{Kind: kind, Key: g.key}
 	switch kind {
 	case Close:
@@ -151,7 +157,7 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 		g.failures, g.mute, g.retry = 0, false, now
 		g.looked, g.resolve = true, false
 		g.swept = out.Kind == Forget && r.Outcome == Applied || g.tried && !r.Found
-		g.sight.sawSession(g.sent, now, true, r.Record, r.Found)
+		g.sight.Saw(g.sent, now, out.fresh(), r.Record, r.Found)
 		g.judge()
 	default:
 		if r.Outcome == Unknown && !out.Kind.Reads() {
@@ -175,6 +181,7 @@ func (g *Reaper) judge() {
 	case !rec.State.OfSession() || rec.Lease <= 0:
 		g.settle(Unusable, rec, driver.ErrUnreadable)
 	case rec.State == driver.Closed:
+	case !g.sight.proved: // it may be an older sign of life than the first
 	case g.sign == "":
 		g.sign = rec.Sign()
 	case g.sign != rec.Sign():
@@ -186,7 +193,7 @@ func (g *Reaper) fail(now time.Duration, err error) {
 	if !g.mute {
 		g.mute, g.begun = true, g.sent
 	}
-	g.retry = now + g.t.backoff(g.env, g.failures)
+	g.retry = now + g.t.retry(g.env, g.failures, err, g.t.Lease)
 	g.failures++
 	if now-g.begun >= g.t.Lease || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
 		g.settle(Unusable, driver.Record{}, err)

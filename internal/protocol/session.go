@@ -150,7 +150,7 @@ func (h *Holder) forget() {
 // closed returns the record of a session when nobody holds anything under it.
 func closed(rec driver.Record, version string, end driver.EndReason) driver.Record {
 	next := rec.Clone()
-	next.Version, next.State, next.Requests = version, driver.Closed, nil
+	next.Version, next.State, next.Requests, next.Bell = version, driver.Closed, nil, ""
 	next.End = end
 	return next
 }

@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -14,6 +15,12 @@ import (
 // first showed it. It is shared by all contenders of the process for the key
 // and outlives them, so that a caller who only tries now and then takes a dead
 // holder's lock as well.
+//
+// A cheap reply may show what the record was a while ago. It puts a look off, or
+// brings one forward. It is no proof of life: one that shows another sign of the
+// same tenure may show an older one. So a sign counts from the reply that showed
+// it first, however often the looks go to and fro, and before a sign that was
+// proved has stood for its lease a strong look tells whether it stands still.
 type Sight struct {
 	t   Timing
 	env Env
@@ -26,10 +33,12 @@ type Sight struct {
 	asked  time.Duration // before the request of the latest reply
 	next   time.Duration // when to look again
 	term   time.Duration // after the reply that first showed rec's token and state
+	proved bool          // a strong reply has shown rec's sign of life
+	signs  []sign        // those of rec's tenure that were shown, the latest last
 
 	gone     time.Duration // before the request of a strong reply that showed no record
 	isGone   bool
-	doubt    bool          // a reply that proves nothing showed no record
+	doubt    bool          // a cheap reply showed less than was known: no record, or an older tenure
 	inquired time.Duration // when the session may be asked again whether it holds this lock
 
 	// What acquires have written that were given up. No one reads it but by
@@ -50,33 +59,142 @@ type Sight struct {
 // NewSight returns the sight of a record that was not looked at yet.
 func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env} }
 
+// life is what a record shows of its holder, and would change if it lived.
+type life struct {
+	token uint64
+	sign  string
+	state driver.State
+}
+
+func lifeOf(rec driver.Record) life { return life{rec.Token, rec.Sign(), rec.State} }
+
+// sign is a sign of life that was shown.
+type sign struct {
+	life
+	lease  time.Duration
+	since  time.Duration // after the reply that showed it first
+	proved bool          // by a strong reply
+}
+
+// maxSigns is how many signs of life a sight remembers. Cheap reads are not behind
+// by more heartbeats than a few.
+const maxSigns = 8
+
 // Saw notes a reply: rec as the store showed it, or no record. sent is the
-// instant before the request, now the one after its reply.
-func (s *Sight) Saw(sent, now time.Duration, rec driver.Record, found bool) {
+// instant before the request, now the one after its reply, and how says how fresh
+// the reply was asked to be. That of a write is strong.
+func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	if Making(SeenFromRequest) {
 		now = sent
 	}
+	strong := how == driver.Strong || Making(AbsentFromStale) && !found
 	was, asked, seen := s.rec, s.asked, s.known && s.found
-	if seen && found && sent < s.looked && older(rec, was) {
-		return // overtaken by a quicker one
+	overtaken := s.known && sent < s.looked // by a quicker one
+	behind := seen && found && older(rec, was)
+	switch {
+	case behind && overtaken:
+		return
+	case !strong && (behind || !found && (seen || !s.known)):
+		s.doubt, s.next = true, now+s.t.Pause() // a strong look tells
+		return
+	case !found && (!s.isGone || sent > s.gone) && strong:
+		s.isGone, s.gone = true, sent
 	}
-	s.rec, s.known, s.found = rec, true, found
+	s.doubt = false
+	strong = strong && !overtaken
 	s.looked, s.asked = now, sent
-	switch term := seen && found && rec.State == was.State && rec.Token == was.Token; {
-	case term && rec.Sign() == was.Sign() && rec.Lease == was.Lease:
+	tenure := seen && found && rec.State == was.State && rec.Token == was.Token
+	if !tenure {
+		s.term, s.phase, s.signs = now, false, s.signs[:0]
+	}
+	switch i := s.shown(rec); {
+	case tenure && lifeOf(rec) == lifeOf(was) && rec.Lease == was.Lease:
 		// No heartbeat had reached the store when the request was sent.
 		s.lo = max(s.lo, sent)
-	case term && (rec.State == driver.Held || rec.State == driver.Alive):
-		s.since, s.chased = now, 0
-		s.expect(asked, now)
+		s.proves(i, strong || s.proved)
+	case i >= 0 && !strong && (s.proved || !s.signs[i].proved):
+		rec, s.asked = was, asked // it was shown before what is known now: an old state of the record
+	case i >= 0:
+		s.since, s.phase = s.signs[i].since, false
+		s.proves(i, strong || s.signs[i].proved)
 	default:
-		if !term {
-			s.term = now
-		}
 		s.since, s.chased = now, 0
-		s.phase = false
+		if s.env.Recall != nil && found {
+			if at, ok := s.env.Recall(rec); ok {
+				s.since = min(now, at)
+			}
+		}
+		if s.proved = strong; found {
+			s.remember(sign{lifeOf(rec), rec.Lease, s.since, strong})
+		}
+		if tenure && (rec.State == driver.Held || rec.State == driver.Alive) {
+			s.expect(asked, now)
+		} else {
+			s.phase = false
+		}
 	}
+	s.rec, s.known, s.found = rec, true, found
 	s.next = s.schedule()
+}
+
+// shown returns the place of a record's sign of life among those of the tenure
+// that were shown, -1 if it was not.
+func (s *Sight) shown(rec driver.Record) int {
+	return slices.IndexFunc(s.signs, func(g sign) bool { return g.life == lifeOf(rec) && g.lease == rec.Lease })
+}
+
+func (s *Sight) remember(g sign) {
+	if len(s.signs) == maxSigns {
+		// Not the latest that was proved: it is the one that may have stood still.
+		oldest := 0
+		if s.proof() == 0 {
+			oldest = 1
+		}
+		s.signs = slices.Delete(s.signs, oldest, oldest+1)
+	}
+	s.signs = append(s.signs, g)
+}
+
+// proves notes whether the sign of life that is shown now is proved.
+func (s *Sight) proves(i int, proved bool) {
+	if s.proved = proved; i >= 0 {
+		s.signs[i].proved = proved
+	}
+}
+
+// proof returns the place of the latest sign of life that was proved, -1 if none
+// was.
+func (s *Sight) proof() int {
+	for i := len(s.signs) - 1; i >= 0; i-- {
+		if s.signs[i].proved {
+			return i
+		}
+	}
+	return -1
+}
+
+// stood returns the instant at which the sign of life that was proved last has
+// stood for its lease, if it has.
+func (s *Sight) stood() (time.Duration, bool) {
+	i := s.proof()
+	if i < 0 || !s.holds() || s.Tied() {
+		return 0, false
+	}
+	return s.signs[i].since + s.t.wait(s.rec), true
+}
+
+// Proved says that a strong reply has shown the sign of life that is known.
+func (s *Sight) Proved() bool { return s.proved }
+
+// How returns how fresh a look must be that is made now: a strong one tells before
+// what was proved has stood for its lease. Who acts on what it shows asks for more.
+func (s *Sight) How(now time.Duration) driver.Consistency {
+	last := max(s.t.wait(s.rec)/10, s.t.Refresh+s.t.Refresh/4)
+	dead, ok := s.stood()
+	if !s.known || s.doubt || ok && now >= dead-last && (now < dead || !s.proved) {
+		return driver.Strong
+	}
+	return driver.Eventual
 }
 
 // older says that a was written before b, as far as the records tell.
@@ -171,7 +289,19 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 // counts as dead, so that a takeover does not fail for old knowledge.
 func (s *Sight) NextLook() time.Duration { return s.next }
 
+// looks says that somebody looks now: others need not for a moment.
+func (s *Sight) looks(now time.Duration) { s.next = max(s.next, now+s.t.Pause()) }
+
 func (s *Sight) schedule() time.Duration {
+	next := s.regular()
+	if dead, ok := s.stood(); ok && !s.proved {
+		next = max(min(next, dead), s.looked+s.t.wait(s.rec)/1000)
+	}
+	return next
+}
+
+// regular returns when to look again as long as nothing is in doubt.
+func (s *Sight) regular() time.Duration {
 	r := s.t.Refresh
 	if s.known && s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0) {
 		// The lock changes hands within a time that goes by the lease, however

@@ -37,13 +37,13 @@ func TestSightCountsFromTheReply(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := NewSight(Timing{}.WithDefaults(), middle())
-			s.Saw(1*time.Second, 2*time.Second, rec, true)
+			s.Saw(1*time.Second, 2*time.Second, driver.Strong, rec, true)
 			if dead, ok := s.DeadAt(); !ok || dead != 17*time.Second {
 				t.Fatalf("dead at %v, %v; want 17s, from the reply", dead, ok)
 			}
 			next := rec
 			tt.change(&next)
-			s.Saw(3*time.Second, 5*time.Second, next, true)
+			s.Saw(3*time.Second, 5*time.Second, driver.Strong, next, true)
 			want := 2 * time.Second
 			if tt.anew {
 				want = 5 * time.Second
@@ -72,7 +72,7 @@ func TestSightOfNonsense(t *testing.T) {
 					if beat != "" {
 						rec.Beat = rec.Version
 					}
-					s.Saw(now, now+time.Millisecond, rec, true)
+					s.Saw(now, now+time.Millisecond, driver.Strong, rec, true)
 					now += time.Millisecond
 					if dead, _ := s.DeadAt(); lease > time.Hour && dead < now+365*24*time.Hour {
 						t.Fatalf("lease %v, heartbeat %v: dead at %v, now %v", lease, heartbeat, dead, now)

@@ -28,18 +28,6 @@ func (s *Sight) under() *Sight {
 	return s.env.Session(s.rec.Session)
 }
 
-// sawSession notes what a reply showed of a session. Only a strong one proves
-// that there is none.
-func (s *Sight) sawSession(sent, now time.Duration, strong bool, rec driver.Record, found bool) {
-	if s.doubt = !strong && !found && !Making(AbsentFromStale); s.doubt {
-		return
-	}
-	s.Saw(sent, now, rec, found)
-	if !found && (!s.isGone || sent > s.gone) {
-		s.isGone, s.gone = true, sent
-	}
-}
-
 // ended says whether the session is over for certain, for who saw a lock under
 // it at the given instant.
 func (s *Sight) ended(at time.Duration) bool {
@@ -131,8 +119,8 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 		}
 	}
 	dead, alive := u.DeadAt()
-	if !alive || u.doubt {
-		sooner(Peek, 0) // not seen yet, or not found by a read that proves it
+	if !alive || u.doubt || c.doubts {
+		sooner(Peek, 0) // not seen yet, or not shown by a read that proves it
 		return kind, max(at, c.retry)
 	}
 	sooner(Peek, u.NextLook())
@@ -167,9 +155,11 @@ func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
-		if _, alive := u.DeadAt(); alive && !u.doubt {
-			r.Consistency = driver.Eventual
+		if _, alive := u.DeadAt(); alive && !c.doubts {
+			r.Consistency = u.How(now)
+			u.looks(now) // many may wait for locks of one session
 		}
+		c.doubts = false
 	case Close:
 		r.Next = closed(u.rec, c.env.Fresh(), driver.EndExpired)
 	case Inquire:
@@ -186,7 +176,7 @@ func (c *Contender) answerSession(now time.Duration, out *Request, r Result) {
 	c.failures, c.mute, c.lastErr = 0, false, nil
 	c.retry = now
 	u := c.env.Session(out.Key[len(driver.SessionPrefix):])
-	u.sawSession(c.sent, now, out.Kind != Peek || out.Consistency == driver.Strong, r.Record, r.Found)
+	u.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 	if r.Outcome == Conflicted && (out.Kind == Inquire || out.Kind == Ask) {
 		// A heartbeat was quicker, or another one who asks. Nobody was asked.
 		if c.beaten > 0 {

@@ -41,13 +41,13 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 		end   driver.EndReason
 		until bool
 	}{
-		{"closed by another", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, expired, true) }, 0, Takeover, driver.EndExpired, false},
-		{"closed by its owner", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, over, true) }, 0, Takeover, driver.EndReleased, true},
-		{"closed, and the lock says why", said, func(u *Sight) { u.Saw(0, 0, over, true) }, 0, Takeover, driver.EndStalled, true},
-		{"absent", under(timing, "s", "v", 7), func(u *Sight) { u.SawSession(1, 1, true, driver.Record{}, false) }, 1, Takeover, driver.EndExpired, false},
-		{"absent in a cheap read", under(timing, "s", "v", 7), func(u *Sight) { u.SawSession(1, 1, false, driver.Record{}, false) }, 1, Claim, "", false},
-		{"silent for its lease", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, alive(timing, "s", "b"), true) }, timing.Lease, Close, "", false},
-		{"silent for less", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, alive(timing, "s", "b"), true) }, timing.Lease - 1, Claim, "", false},
+		{"closed by another", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, expired, true) }, 0, Takeover, driver.EndExpired, false},
+		{"closed by its owner", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndReleased, true},
+		{"closed, and the lock says why", said, func(u *Sight) { u.Saw(0, 0, driver.Strong, over, true) }, 0, Takeover, driver.EndStalled, true},
+		{"absent", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(1, 1, driver.Strong, driver.Record{}, false) }, 1, Takeover, driver.EndExpired, false},
+		{"absent in a cheap read", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(1, 1, driver.Eventual, driver.Record{}, false) }, 1, Claim, "", false},
+		{"silent for its lease", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease, Close, "", false},
+		{"silent for less", under(timing, "s", "v", 7), func(u *Sight) { u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true) }, timing.Lease - 1, Claim, "", false},
 		{"never seen", under(timing, "s", "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
 		{"no session", theirs(timing, "v", 7), func(*Sight) {}, timing.Lease, Claim, "", false},
 	} {
@@ -55,7 +55,7 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				env, _ := seeing(timing)
 				sight := NewSight(timing, env)
-				sight.Saw(0, 0, tt.lock, true)
+				sight.Saw(0, 0, driver.Strong, tt.lock, true)
 				tt.saw(env.Session("s"))
 				c := NewContender(timing, env, Want{Key: "k", Owner: "us", Try: try}, sight)
 				if at, ok := c.Next(); !ok || at > tt.at {
@@ -95,8 +95,8 @@ func TestDoubtIsCleared(t *testing.T) {
 	for _, kind := range []driver.RequestKind{driver.StepDown, driver.Free, ""} {
 		env, _ := seeing(timing)
 		sight, u := NewSight(timing, env), env.Session("s")
-		sight.Saw(0, 0, under(timing, "s", "v", 7), true)
-		u.Saw(0, 0, alive(timing, "s", "b"), true)
+		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
+		u.Saw(0, 0, driver.Strong, alive(timing, "s", "b"), true)
 		step := NewContender(timing, env, Want{Key: "k", Owner: "us", Behind: true}, sight).Step
 		if kind != "" {
 			k := NewAsker(timing, env, "k", driver.Request{Kind: kind}, 0, sight)
@@ -107,7 +107,7 @@ func TestDoubtIsCleared(t *testing.T) {
 			}
 			step = k.Step
 		}
-		u.SawSession(timing.Lease, timing.Lease, false, driver.Record{}, false)
+		u.Saw(timing.Lease, timing.Lease, driver.Eventual, driver.Record{}, false)
 		r := step(timing.Lease).Request
 		if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
 			t.Errorf("%q: sends %+v", kind, r)
@@ -143,7 +143,7 @@ func TestWishThroughTheSession(t *testing.T) {
 			want := Want{Key: "k", Owner: "us", Priority: tt.priority, PriorityPause: time.Hour, Behind: true}
 			c := NewContender(timing, env, want, sight)
 			lock := under(timing, "s", "v", 7)
-			sight.Saw(0, 0, lock, true)
+			sight.Saw(0, 0, driver.Strong, lock, true)
 			now, beats, asked := time.Duration(0), 0, 0
 			session := alive(timing, "s", "b0")
 			session.Requests = tt.lies
@@ -205,8 +205,8 @@ func TestShownByAnother(t *testing.T) {
 		t.Fatalf("want a look, got %+v", r)
 	}
 	c.Reply(now, found(theirs(timing, "v", 3))) // it is not there
-	sight.Saw(now+1, now+1, driver.Claimed(claim.Next, freed(theirs(timing, "v", 3), "w", driver.EndReleased, nil), true), true)
-	env.Session("s").Saw(now+1, now+1, alive(timing, "s", "b"), true)
+	sight.Saw(now+1, now+1, driver.Strong, driver.Claimed(claim.Next, freed(theirs(timing, "v", 3), "w", driver.EndReleased, nil), true), true)
+	env.Session("s").Saw(now+1, now+1, driver.Strong, alive(timing, "s", "b"), true)
 	at, ok := c.Next()
 	if !ok || at > now+timing.Lease {
 		t.Fatalf("next at %v, %v", at, ok)
@@ -232,20 +232,20 @@ func TestTiedLooks(t *testing.T) {
 	lock.Heartbeat, lives.Heartbeat = timing.Heartbeat, timing.Heartbeat
 	s := NewSight(timing, env)
 	look := func(now time.Duration) time.Duration {
-		s.Saw(now, now, lock, true)
+		s.Saw(now, now, driver.Strong, lock, true)
 		return s.NextLook() - now
 	}
 	for now := time.Duration(0); now < 4*timing.Lease; now += timing.Refresh {
 		lives.Version = now.String()
 		lives.Beat = lives.Version
-		u.Saw(now, now, lives, true)
+		u.Saw(now, now, driver.Strong, lives, true)
 		if next := look(now); next != timing.Refresh {
 			t.Fatalf("after %v the next look is due in %v, not in %v", now, next, timing.Refresh)
 		}
 	}
 	// It shows none: what is left is to wait.
 	now := 4*timing.Lease + 2*timing.Heartbeat
-	u.Saw(now, now, lives, true)
+	u.Saw(now, now, driver.Strong, lives, true)
 	if next := look(now); next != 2*timing.Refresh {
 		t.Errorf("the session is silent, and the next look is due in %v", next)
 	}

@@ -123,14 +123,25 @@ func (t Timing) Reservation() time.Duration {
 
 // wait returns how long a contender must have seen the same beat in rec
 // before the holder's expiry has passed for certain. A foreign client's holder
-// keeps no margin for drift, so the contender keeps both.
+// keeps no margin for drift, so the contender keeps both. One that says that it
+// keeps a smaller margin than this process thinks right acts for
+// L·(1−ρ')/(1+ρ') by its clock, with its own ρ'; the contender waits for as long
+// as that can be, by clocks that are wrong by its own ρ. That is more than L. It
+// never waits for less.
 func (t Timing) wait(rec driver.Record) time.Duration {
 	lease := min(rec.Lease, forever)
-	if rec.Beat == "" {
-		return time.Duration(float64(lease) * (1 + t.Drift) / (1 - t.Drift))
+	kept := rec.Drift
+	switch {
+	case rec.Beat == "":
+		kept = 0
+	case !(kept > 0 && kept < t.Drift): // not said, nonsense, or enough
+		return lease
 	}
-	return lease
+	return time.Duration(float64(lease) * (1 - kept) / (1 + kept) * (1 + t.Drift) / (1 - t.Drift))
 }
+
+// Pause returns the least time between two looks that nothing has called for.
+func (t Timing) Pause() time.Duration { return min(t.Refresh, t.Lease/20) }
 
 // forever stands for every longer lease that a record may show: instants that
 // lie so far ahead must not wrap around into the past.
@@ -138,18 +149,50 @@ const forever = 30 * MaxLease
 
 // Env gives the machines what would make them impure.
 type Env struct {
-	// Fresh returns a string that was never returned before, by anybody.
+	// Fresh returns a string that was never returned before, by anybody. Nor was
+	// one that begins with the same 13 letters.
 	Fresh func() string
 	// Random returns a number in [0, 1).
 	Random func() float64
 	// Session returns what this process has seen of a session, by its id; the
 	// same for all who ask. If it is nil, locks under sessions are never taken.
 	Session func(id string) *Sight
+	// Recall returns the instant after the reply that first showed a record's sign
+	// of life, if the sight that had seen it was forgotten since. It may be nil.
+	Recall func(rec driver.Record) (time.Duration, bool)
 }
+
+// part returns a random string for a part of a beat: half as long as one of Fresh.
+func (e Env) part() string {
+	s := e.Fresh()
+	return s[:min(len(s), partLen)]
+}
+
+// partLen is the length of each part of a beat. 13 letters of base 32 are 65 bits.
+const partLen = 13
+
+// beatOf returns a new beat of the term t. Every beat of a lock is of the form
+// T-n: T is made by the acquire, and never again, so that a beat proves whose
+// term a record shows; n is new with every beat. A session's T is its id. Nothing
+// parses one.
+func (e Env) beatOf(t string) string { return t + "-" + e.part() }
 
 // between returns a random duration in [lo, hi).
 func (e Env) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(e.Random()*float64(hi-lo))
+}
+
+// retry returns how long to wait after the nth failure in a row, counted from 0.
+// An engine that refuses because it has too much to do is asked later than after
+// another failure: after an eighth of the heartbeat period at first. Left is how
+// much time there is; with less of it the tries come closer.
+func (t Timing) retry(e Env, n int, err error, left time.Duration) time.Duration {
+	d := t.backoff(e, n)
+	if !errors.Is(err, driver.ErrThrottled) {
+		return d
+	}
+	most := min(t.Heartbeat/8<<min(n, 10), t.Lease/10, left/4)
+	return max(d, e.between(most/2, most))
 }
 
 // backoff returns how long to wait after the nth failure in a row, counted

@@ -55,6 +55,14 @@ type Request struct {
 // OfSession says that the request is about a session's record.
 func (r *Request) OfSession() bool { return strings.HasPrefix(r.Key, driver.SessionPrefix) }
 
+// fresh says how fresh the reply is: what a write was answered is strong.
+func (r *Request) fresh() driver.Consistency {
+	if r.Kind.Reads() {
+		return r.Consistency
+	}
+	return driver.Strong
+}
+
 // Stamp writes the wall clock's time into the records that show it to people.
 // No decision reads it.
 func (r *Request) Stamp(now time.Time) {
