@@ -83,7 +83,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 			Data: e.options.Data, StoreTimeout: -1, History: true, Attentive: true, Capacity: e.options.Capacity,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
 		}, e.under, false)
-		if errors.Is(err, ErrExpired) {
+		if errors.Is(err, ErrExpired) && !errors.Is(err, ErrSessionClosed) {
 			continue // paused while it was won
 		}
 		if err != nil {

@@ -119,3 +119,43 @@ func (c *hasty) Holder() time.Duration {
 	}
 	return c.Clock.Holder()
 }
+
+// A campaign under a session that has expired ends, and does not go on for ever
+// with what fails at once.
+func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
+	for name, begun := range map[string]bool{"begun before": true, "begun after": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				holder := w.machine("b").mustAcquire("x", nil)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
+				a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+				s, err := a.OpenSession(ctx, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				campaign := func() error {
+					return s.Election("x", nil).Run(ctx, func(context.Context, *tenure.Lease) error { return nil })
+				}
+				var done <-chan error
+				if begun {
+					done = started(campaign)
+				}
+				time.Sleep(time.Second)
+				a.crash()
+				<-s.Context().Done()
+				want(t, s.Check(), tenure.ErrExpired)
+				if !begun {
+					done = started(campaign)
+				}
+				want(t, <-done, tenure.ErrSessionClosed)
+				if ctx.Err() != nil {
+					t.Error("it had to be stopped")
+				}
+				want(t, holder.Check(), nil)
+			})
+		})
+	}
+}
