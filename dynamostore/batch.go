@@ -84,7 +84,7 @@ func (s *Store) getItems(ctx context.Context, keys []string, c driver.Consistenc
 			request.Keys = append(request.Keys, s.key(key))
 		}
 	}
-	out, err := call(ctx, s.client.BatchGetItem, &dynamodb.BatchGetItemInput{
+	out, err := call(ctx, s, s.client.BatchGetItem, &dynamodb.BatchGetItemInput{
 		RequestItems: map[string]types.KeysAndAttributes{s.table: request},
 	})
 	if err != nil {

@@ -16,10 +16,13 @@ import (
 
 // call makes one attempt of an operation. An error after which no byte of the
 // request can have left the process is an *unsentError.
-func call[In, Out any](ctx context.Context, op func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) (*Out, error) {
+func call[In, Out any](ctx context.Context, s *Store, op func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) (*Out, error) {
 	sent := false
 	out, err := op(ctx, in, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
+		if s.connections.client != nil {
+			o.HTTPClient = s.connections.client
+		}
 		o.HTTPClient = calmClient{o.HTTPClient}
 		o.APIOptions = append(slices.Clip(o.APIOptions), func(stack *middleware.Stack) error {
 			// The last step before the client for HTTP: it is not reached without
@@ -32,8 +35,9 @@ func call[In, Out any](ctx context.Context, op func(context.Context, *In, ...fun
 		})
 	})
 	if err != nil && !sent {
-		err = &unsentError{err}
+		return out, &unsentError{err}
 	}
+	s.connections.saw(err)
 	return out, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -59,6 +60,7 @@ const (
 // do about it, and marks it so.
 func (s *Store) fault(ctx context.Context, err error) error {
 	m, advice := explain(err)
+	slow := m == notApplied && throttled(err)
 	where := fmt.Sprintf("dynamodb table %q", s.table)
 	if region := s.client.Options().Region; region != "" {
 		where += " in " + region
@@ -69,6 +71,9 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	}
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		told = fmt.Errorf("%w: %w", ctx.Err(), told)
+	}
+	if slow {
+		told = driver.Throttled(told)
 	}
 	switch m {
 	case hopeless:
@@ -90,10 +95,16 @@ func (e *briefError) Error() string { return e.text }
 func (e *briefError) Unwrap() error { return e.err }
 
 func brief(err error) error {
+	if unsent := (*unsentError)(nil); !errors.As(err, &unsent) && errors.Is(err, context.DeadlineExceeded) && silent(err) {
+		return &briefError{"no answer in time", err}
+	}
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		text := api.ErrorCode()
 		if message := api.ErrorMessage(); message != "" {
 			text += ": " + message
+		}
+		for _, reason := range throttlingReasons(err) {
+			text += " (" + reason + ")"
 		}
 		return &briefError{text, err}
 	}
@@ -104,6 +115,49 @@ func brief(err error) error {
 		return &briefError{op.Err.Error(), err}
 	}
 	return err
+}
+
+// throttled reports whether DynamoDB refused because it has too much to do.
+func throttled(err error) bool {
+	api := smithy.APIError(nil)
+	if unsent := (*unsentError)(nil); errors.As(err, &unsent) || !errors.As(err, &api) {
+		return false
+	}
+	if cancelled := (*types.TransactionCanceledException)(nil); errors.As(err, &cancelled) {
+		return slices.ContainsFunc(cancelled.CancellationReasons, func(reason types.CancellationReason) bool {
+			code := aws.ToString(reason.Code)
+			return code == "ThrottlingError" || code == "ProvisionedThroughputExceeded"
+		})
+	}
+	switch api.ErrorCode() {
+	case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "LimitExceededException":
+		return true
+	}
+	return false
+}
+
+// throttlingReasons says what was throttled: the table, an index or the account,
+// by its capacity or by the most that one key range takes, such as
+// "TableWriteKeyRangeThroughputExceeded of arn:...".
+func throttlingReasons(err error) (told []string) {
+	var reasons []types.ThrottlingReason
+	if capacity := (*types.ProvisionedThroughputExceededException)(nil); errors.As(err, &capacity) {
+		reasons = capacity.ThrottlingReasons
+	}
+	if rate := (*types.ThrottlingException)(nil); errors.As(err, &rate) {
+		reasons = rate.ThrottlingReasons
+	}
+	if limit := (*types.RequestLimitExceeded)(nil); errors.As(err, &limit) {
+		reasons = limit.ThrottlingReasons
+	}
+	for _, reason := range reasons {
+		text := aws.ToString(reason.Reason)
+		if resource := aws.ToString(reason.Resource); resource != "" {
+			text += " of " + resource
+		}
+		told = append(told, text)
+	}
+	return told
 }
 
 // explain sorts an error. Codes are those of
@@ -165,8 +219,11 @@ func explainCode(code, message string, status int) (meaning, string) {
 		return notApplied, "the table is being created or changed; try again"
 	case "AccessDeniedException", "AccessDenied", "UnauthorizedOperation", "NotAuthorized":
 		return hopeless, "access is denied; \"tenure table policy\" prints the permissions that are needed"
-	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
-		"IncompleteSignature", "IncompleteSignatureException", "OptInRequired":
+	case "UnrecognizedClientException", "InvalidClientTokenId":
+		// AWS says that it may be tried again, and it comes singly with credentials
+		// that are valid: https://github.com/boto/boto3/issues/509
+		return notApplied, "the credentials are not valid here; check them, and the region"
+	case "MissingAuthenticationToken", "MissingAuthenticationTokenException", "IncompleteSignature", "IncompleteSignatureException", "OptInRequired":
 		return hopeless, "the credentials are not valid here; check them, and the region"
 	case "ExpiredTokenException", "ExpiredToken":
 		return notApplied, "the credentials have expired; renew them"
@@ -178,7 +235,7 @@ func explainCode(code, message string, status int) (meaning, string) {
 	case "KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException":
 		return hopeless, "the key that encrypts the table cannot be used; mend it in KMS"
 	case "ItemCollectionSizeLimitExceededException":
-		return hopeless, "the items of this partition key are too large for the table's local indexes"
+		return notApplied, "the items of this partition key are too large for the table's local indexes"
 	case "UnknownOperationException":
 		return hopeless, "the endpoint does not know the operation; it is not DynamoDB, or an emulator without it (SharedTable needs TransactWriteItems)"
 	case "ValidationException", "SerializationException":

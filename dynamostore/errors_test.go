@@ -45,7 +45,9 @@ func TestErrorsAreSorted(t *testing.T) {
 		{400, "ResourceNotFoundException", "Requested resource not found", hopeless, `check its name and the region, or create it with "tenure table create"`},
 		{400, "ResourceInUseException", "Attempt to change a resource which is still in use", notApplied, "being created or changed"},
 		{400, "AccessDeniedException", "User: arn:x is not authorized to perform: dynamodb:UpdateItem on resource: y", hopeless, `"tenure table policy" prints`},
-		{400, "UnrecognizedClientException", "The security token included in the request is invalid.", hopeless, "the credentials are not valid here"},
+		{400, "UnrecognizedClientException", "The security token included in the request is invalid.", notApplied, "the credentials are not valid here"},
+		{400, "InvalidClientTokenId", "The security token included in the request is invalid.", notApplied, "the credentials are not valid here"},
+		{400, "ItemCollectionSizeLimitExceededException", "Collection size exceeded.", notApplied, "too large for the table's local indexes"},
 		{400, "MissingAuthenticationTokenException", "Request is missing Authentication Token", hopeless, "credentials are not valid"},
 		{400, "ValidationException", "The provided key element does not match the schema", hopeless, "set PartitionKey, and SortKey with SortValue"},
 		{400, "ValidationException", "Item size has exceeded the maximum allowed size", hopeless, "400 kB"},
@@ -67,6 +69,9 @@ func TestErrorsAreSorted(t *testing.T) {
 			})
 			for what, err := range writes(t.Context(), store) {
 				wantMeaning(t, what, err, tc.applied, tc.advice)
+				if got := errors.Is(err, driver.ErrThrottled); got != (tc.advice == "throttled") {
+					t.Errorf("%s: throttled is %t: %v", what, got, err)
+				}
 				if tc.message != "" && !strings.Contains(err.Error(), tc.message) {
 					t.Errorf("%s: %v: it hides what DynamoDB says, %q", what, err, tc.message)
 				}
@@ -75,6 +80,32 @@ func TestErrorsAreSorted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestThrottlingReasons: whether a key range or the account is at its limit is
+// what there is to be known.
+func TestThrottlingReasons(t *testing.T) {
+	store := answering(t, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(rw, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"slow down",`+
+			`"throttlingReasons":[{"reason":"TableWriteKeyRangeThroughputExceeded","resource":"arn:t"},{"reason":"TableWriteAccountLimitExceeded"}]}`)
+	})
+	for what, err := range writes(t.Context(), store) {
+		wantMeaning(t, what, err, notApplied, "slow down (TableWriteKeyRangeThroughputExceeded of arn:t) (TableWriteAccountLimitExceeded)")
+		if !errors.Is(err, driver.ErrThrottled) {
+			t.Errorf("%s: %v is not throttled", what, err)
+		}
+	}
+	cancelled := answering(t, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(rw, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","message":"cancelled",`+
+			`"CancellationReasons":[{"Code":"None"},{"Code":"ThrottlingError","Message":"x"}]}`)
+	})
+	rec := held("k")
+	rec.Token = 1
+	if err := cancelled.fault(t.Context(), cancelled.writeBoth(t.Context(), rec, &expression{values: item{":x": text("x")}, set: []string{"#on = :x"}})); !errors.Is(err, driver.ErrThrottled) || !errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("a transaction: %v", err)
 	}
 }
 
@@ -181,7 +212,10 @@ func TestErrorsOfTheWay(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer stop()
 		_, _, err := store.Claim(ctx, held("k"))
-		wantMeaning(t, "claim", err, unknown, "")
+		wantMeaning(t, "claim", err, unknown, "no answer in time")
+		if strings.Contains(err.Error(), "RequestID") || strings.Contains(err.Error(), "StatusCode") {
+			t.Errorf("claim: %v shows what the SDK says of no answer", err)
+		}
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("claim: %v does not match the context's error", err)
 		}

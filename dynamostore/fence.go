@@ -267,7 +267,7 @@ func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*Fen
 			":ir": text(released), ":tk": number(token),
 		},
 	}
-	_, err := call(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+	_, err := call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: s.key(fencePrefix + lock),
 		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,

@@ -29,7 +29,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	var kept []item // in order of their keys, pageSize and one at most
 	var start item
 	for {
-		out, err := call(ctx, s.client.Scan, s.scan(prefix, start))
+		out, err := call(ctx, s, s.client.Scan, s.scan(prefix, start))
 		if err != nil {
 			return driver.Page{}, s.fault(ctx, err)
 		}

@@ -296,7 +296,7 @@ func TestReadsOnTheWire(t *testing.T) {
 		strong = append(strong, in.ConsistentRead || in.RequestItems["locks"].ConsistentRead)
 		fmt.Fprint(rw, `{}`)
 	})
-	shared := &Store{client: store.client, table: store.table, options: store.options}
+	shared := &Store{client: store.client, table: store.table, options: store.options, connections: store.connections}
 	shared.options.SharedTable = true
 	for _, s := range []*Store{store, shared} {
 		for _, c := range []driver.Consistency{driver.Strong, driver.Eventual} {
@@ -318,7 +318,7 @@ func TestBatchLeftOut(t *testing.T) {
 		fmt.Fprint(rw, `{"Responses":{"locks":[{"key":{"S":"a"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"v"}},`+
 			`{"key":{"S":"tenure/token/b"},"fencingToken":{"N":"3"}}]},"UnprocessedKeys":{"locks":{"Keys":[{"key":{"S":"c"}}]}}}`)
 	})
-	shared := &Store{client: store.client, table: store.table, options: store.options}
+	shared := &Store{client: store.client, table: store.table, options: store.options, connections: store.connections}
 	shared.options.SharedTable = true
 	for _, tc := range []struct {
 		store *Store

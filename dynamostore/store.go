@@ -26,6 +26,8 @@ type Store struct {
 	options  Options
 	pageSize int
 	closed   atomic.Bool
+
+	connections *connections
 }
 
 // New returns a store on the table, and sends nothing. [Open] does the same,
@@ -35,6 +37,13 @@ type Store struct {
 // for its own calls, whatever the client is set to: a hidden retry of a write
 // that had been applied looks like a lost race. Retries, with their limits in
 // time, are made above the store.
+//
+// If the client's HTTPClient is the SDK's own, as it is where nobody has set one,
+// the store makes its calls with one of the same settings and connections of its
+// own: after a call that was sent and got no answer it drops those that are idle,
+// at most once a second, because what has forgotten one has mostly forgotten them
+// all. Of an HTTPClient of another type it does so if that has a method
+// CloseIdleConnections, as an http.Client has, and leaves it alone otherwise.
 func New(client *dynamodb.Client, table string, options *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("dynamostore: the client is nil")
@@ -46,7 +55,7 @@ func New(client *dynamodb.Client, table string, options *Options) (*Store, error
 	if err != nil {
 		return nil, fmt.Errorf("dynamostore: %w", err)
 	}
-	return &Store{client: client, table: table, options: o, pageSize: pageSize}, nil
+	return &Store{client: client, table: table, options: o, pageSize: pageSize, connections: newConnections(client)}, nil
 }
 
 // Open is [New] for a table that must be there: it asks DynamoDB for the
@@ -61,19 +70,25 @@ func Open(ctx context.Context, client *dynamodb.Client, table string, options *O
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.describe(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if s.options.SharedTable {
-		if err := s.describeTTL(ctx, &d); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.fit(&s.options); err != nil {
+	if err := s.check(ctx); err != nil {
+		_ = s.Close() // always nil
 		return nil, err
 	}
 	return s, nil
+}
+
+// check returns an error unless the table fits the options.
+func (s *Store) check(ctx context.Context) error {
+	d, err := s.describe(ctx)
+	if err != nil {
+		return err
+	}
+	if s.options.SharedTable {
+		if err := s.describeTTL(ctx, &d); err != nil {
+			return err
+		}
+	}
+	return d.fit(&s.options)
 }
 
 // ready returns an error if a call must not begin.
@@ -88,6 +103,7 @@ func (s *Store) ready(ctx context.Context) error {
 // go on, and the client stays open.
 func (s *Store) Close() error {
 	s.closed.Store(true)
+	s.connections.close()
 	return nil
 }
 
@@ -112,7 +128,7 @@ func (s *Store) look(ctx context.Context, key string, c driver.Consistency) (fin
 	if s.sharesToken(key) {
 		return s.lookBoth(ctx, key, c)
 	}
-	out, err := call(ctx, s.client.GetItem, &dynamodb.GetItemInput{
+	out, err := call(ctx, s, s.client.GetItem, &dynamodb.GetItemInput{
 		TableName: &s.table, Key: s.key(key), ConsistentRead: aws.Bool(c == driver.Strong),
 	})
 	if err != nil {
@@ -174,7 +190,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		return s.claimBoth(ctx, next)
 	}
 	e := s.options.claim(next)
-	out, err := call(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+	out, err := call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: s.key(next.Key),
 		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
@@ -242,7 +258,7 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 	if s.sharesToken(next.Key) && next.Token != prev.Token {
 		err = s.writeBoth(ctx, next, e)
 	} else {
-		_, err = call(ctx, s.client.UpdateItem, &dynamodb.UpdateItemInput{
+		_, err = call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 			TableName: &s.table, Key: s.key(next.Key),
 			UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
 			ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
@@ -305,7 +321,7 @@ func (s *Store) remove(ctx context.Context, prev driver.Record, e *expression) e
 			return err
 		}
 	}
-	_, err := call(ctx, s.client.DeleteItem, &dynamodb.DeleteItemInput{
+	_, err := call(ctx, s, s.client.DeleteItem, &dynamodb.DeleteItemInput{
 		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,

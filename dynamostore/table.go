@@ -46,6 +46,7 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 	if err != nil {
 		return err
 	}
+	defer s.Close()
 	var o TableOptions
 	if options != nil {
 		o = *options
@@ -56,7 +57,7 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 	if o.SortKey == o.PartitionKey || ownAttributes[o.SortKey] || ownAttributes[o.PartitionKey] {
 		return fmt.Errorf("table %q: keys %q and %q: they must differ, and be none of %s", table, o.PartitionKey, o.SortKey, strings.Join(ownNames(), ", "))
 	}
-	if _, err := call(ctx, client.CreateTable, o.input(table)); err != nil {
+	if _, err := call(ctx, s, client.CreateTable, o.input(table)); err != nil {
 		if inUse := (*types.ResourceInUseException)(nil); errors.As(err, &inUse) {
 			return fmt.Errorf("%w: %q", ErrTableExists, table)
 		}
@@ -80,7 +81,7 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 func (s *Store) startRecovery(ctx context.Context) error {
 	const attempts, pause = 60, 2 * time.Second
 	for attempt := 1; ; attempt++ {
-		_, err := call(ctx, s.client.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
+		_, err := call(ctx, s, s.client.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
 			TableName:                        &s.table,
 			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
 		})
@@ -157,6 +158,7 @@ func Describe(ctx context.Context, client *dynamodb.Client, table string) (Descr
 	if err != nil {
 		return Description{}, err
 	}
+	defer s.Close()
 	d, err := s.describe(ctx)
 	if err != nil {
 		return Description{}, err
@@ -164,7 +166,7 @@ func Describe(ctx context.Context, client *dynamodb.Client, table string) (Descr
 	if err := s.describeTTL(ctx, &d); err != nil {
 		return d, err
 	}
-	backups, err := call(ctx, client.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
+	backups, err := call(ctx, s, client.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
 	switch {
 	case err != nil && !unanswered(err):
 		return d, s.fault(ctx, err)
@@ -178,7 +180,7 @@ func Describe(ctx context.Context, client *dynamodb.Client, table string) (Descr
 }
 
 func (s *Store) describeTTL(ctx context.Context, d *Description) error {
-	ttl, err := call(ctx, s.client.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
+	ttl, err := call(ctx, s, s.client.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
 	switch {
 	case err != nil && !unanswered(err):
 		return s.fault(ctx, err)
@@ -193,7 +195,7 @@ func (s *Store) describeTTL(ctx context.Context, d *Description) error {
 
 // describe makes the one request that must succeed.
 func (s *Store) describe(ctx context.Context) (Description, error) {
-	out, err := call(ctx, s.client.DescribeTable, &dynamodb.DescribeTableInput{TableName: &s.table})
+	out, err := call(ctx, s, s.client.DescribeTable, &dynamodb.DescribeTableInput{TableName: &s.table})
 	if err != nil {
 		return Description{}, s.fault(ctx, err)
 	}
