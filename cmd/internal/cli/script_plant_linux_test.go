@@ -31,11 +31,13 @@ var hostileKey = strings.Trim(hostile, "\xff\xfe")
 // deface writes hostile text wherever the records of the store have the word
 // EVIL, in a key as well:
 //
-//	deface [-lease DURATION]
+//	deface [-lease DURATION] [-age DURATION]
 //
-// With a lease, a record that is held gets that, so that it runs out soon.
+// With a lease, a record that is held gets that, so that it runs out soon; with an
+// age, one that was released was so that much earlier.
 func deface() error {
 	lease := flag.Duration("lease", 0, "")
+	age := flag.Duration("age", 0, "")
 	flag.Parse()
 	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
 	if err != nil {
@@ -60,6 +62,9 @@ func deface() error {
 	}
 	n := 0
 	for _, old := range all {
+		if old.State == driver.Closed {
+			continue // it stays as it is
+		}
 		rec := old
 		for _, field := range []*string{&rec.Owner, &rec.Host, &rec.Label} {
 			*field = strings.ReplaceAll(*field, "EVIL", hostile)
@@ -82,6 +87,9 @@ func deface() error {
 		}
 		if *lease > 0 && rec.State == driver.Held {
 			rec.Lease = *lease
+		}
+		if rec.State == driver.Released {
+			rec.Until = rec.Until.Add(-*age)
 		}
 		rec.Version = rand.Text()
 		if rec.Key = strings.ReplaceAll(rec.Key, "EVIL", hostileKey); rec.Key != old.Key || rec.State == driver.Past {

@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// keys are those of all records.
+func (w *world) keys() []string {
+	w.t.Helper()
+	var all []string
+	for cursor := ""; ; {
+		page, err := w.records.List(w.t.Context(), "", cursor)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range page.Records {
+			all = append(all, r.Key)
+		}
+		if cursor = page.Cursor; cursor == "" {
+			slices.Sort(all)
+			return all
+		}
+	}
+}
+
+const aged = 24 * time.Hour
+
+var restart = &tenure.SweepOptions{ReleasedFor: aged, RestartTokens: true}
+
+// Locks that were released long ago are deleted with their history; what is held,
+// reserved, under a session, has data or is younger is not, nor is any history of it.
+func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		history := &tenure.AcquireOptions{History: true}
+		for _, name := range []string{"job/1", "job/2", "kept"} {
+			for range 3 {
+				m.mustRelease(m.mustAcquire(name, history))
+			}
+		}
+		m.mustRelease(m.mustAcquire("job/plain", nil))
+		m.mustRelease(m.mustAcquire("job/data", &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}))
+		m.mustRelease(m.mustAcquire("job/held", history))
+		held := m.mustAcquire("job/held", history)
+		s, err := m.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		under, err := s.TryAcquire(t.Context(), "job/session", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reserved := driver.Record{Key: "job/reserved", Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now()}
+		if reserved, _, err = w.records.Claim(t.Context(), reserved); err != nil {
+			t.Fatal(err)
+		}
+		next := reserved
+		next.Version, next.State, next.Owner, next.Prev = "w", driver.Reserved, "c", reserved.Tenure(driver.EndHandedOver)
+		if _, err := w.records.Swap(t.Context(), reserved, next); err != nil {
+			t.Fatal(err)
+		}
+		// Others may have written anything into a record that is held.
+		odd := driver.Record{Key: "job/odd", Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now(), Until: time.Now()}
+		if _, _, err := w.records.Claim(t.Context(), odd); err != nil {
+			t.Fatal(err)
+		}
+		// What is no lock is not one that was released.
+		own := driver.Record{Key: "tenure/doctor/x", Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now()}
+		if own, _, err = w.records.Claim(t.Context(), own); err != nil {
+			t.Fatal(err)
+		}
+		gone := own
+		gone.Version, gone.State, gone.End, gone.Until = "w", driver.Released, driver.EndReleased, time.Now()
+		if _, err := w.records.Swap(t.Context(), own, gone); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(aged)
+		m.mustRelease(m.mustAcquire("job/young", history))
+		m.mustRelease(m.mustAcquire("job/young", history))
+		before := w.keys()
+
+		dry := *restart
+		dry.DryRun = true
+		if n, err := m.SweepReleased(t.Context(), "job/", &dry); err != nil || n != (tenure.SweptLocks{Locks: 3, WithData: 1}) {
+			t.Errorf("a dry run: %+v, %v", n, err)
+		}
+		if now := w.keys(); !slices.Equal(before, now) {
+			t.Errorf("a dry run has left %q of %q", now, before)
+		}
+		n, err := m.SweepReleased(t.Context(), "job/", restart)
+		if err != nil || n != (tenure.SweptLocks{Locks: 3, History: 4, WithData: 1}) {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+		want := slices.DeleteFunc(before, func(key string) bool {
+			return key == "job/plain" || strings.Contains(key, "job/1") || strings.Contains(key, "job/2")
+		})
+		if now := w.keys(); !slices.Equal(want, now) {
+			t.Errorf("left %q, want %q", now, want)
+		}
+		if err := errors.Join(held.Check(), under.Check()); err != nil {
+			t.Error(err)
+		}
+		if n, err := m.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 {
+			t.Errorf("without a prefix: %+v, %v", n, err)
+		}
+		// The tokens begin again, and the history of the new life is its own.
+		for token := range uint64(3) {
+			l := m.mustAcquire("job/1", history)
+			if l.Token() != token+1 {
+				t.Errorf("token %d, want %d", l.Token(), token+1)
+			}
+			m.mustRelease(l)
+		}
+		list, err := m.History(t.Context(), "job/1")
+		if err != nil || len(list) != 3 || slices.ContainsFunc(list, func(h tenure.Tenure) bool { return h.Unknown || time.Since(h.Since) > aged }) {
+			t.Errorf("history %+v, %v", list, err)
+		}
+		m.mustRelease(under)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// spied is a store whose caller is told of before each call.
+type spied struct {
+	driver.Store
+	before func()
+}
+
+func (s *spied) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	s.before()
+	return s.Store.Get(ctx, key, c)
+}
+
+func (s *spied) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	s.before()
+	return s.Store.Swap(ctx, prev, next)
+}
+
+func (s *spied) Delete(ctx context.Context, prev driver.Record) error {
+	s.before()
+	return s.Store.Delete(ctx, prev)
+}
+
+// A lock that somebody takes while it is swept is left alone, whenever that is, and
+// so is its history.
+func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
+	for _, history := range []bool{true, false} {
+		kinds := map[bool]int{}
+		for at := range 9 { // calls of the sweep, before which another one comes
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				other := w.machine("other")
+				store := &spied{w.open(), func() {}}
+				sweeper, err := tenure.New(store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sweeper.Close(t.Context())
+				o := &tenure.AcquireOptions{History: history}
+				for range 3 {
+					other.mustRelease(other.mustAcquire("x", o))
+				}
+				time.Sleep(aged)
+				var l *tenure.Lease
+				var calls atomic.Int64
+				store.before = func() {
+					if calls.Add(1) == int64(at) {
+						l, _ = other.TryAcquire(t.Context(), "x", o)
+					}
+				}
+				n, err := sweeper.SweepReleased(t.Context(), "x", restart)
+				if err != nil {
+					t.Fatalf("call %d: %v", at, err)
+				}
+				kinds[n.Locks > 0]++
+				if n.Taken+n.Locks != 1 {
+					t.Errorf("call %d: swept %+v", at, n)
+				}
+				if l == nil { // nobody came, or while the sweep held it
+					l = other.mustAcquire("x", o)
+				}
+				if err := l.Check(); err != nil {
+					t.Errorf("call %d: %v", at, err)
+				}
+				if want := map[bool]uint64{true: 4, false: 1}[n.Locks == 0]; l.Token() != want {
+					t.Errorf("call %d: token %d, want %d; swept %+v", at, l.Token(), want, n)
+				}
+				list, err := other.History(t.Context(), "x")
+				if history && (err != nil || uint64(len(list)) != l.Token() || slices.ContainsFunc(list, func(h tenure.Tenure) bool { return h.Unknown })) {
+					t.Errorf("call %d: token %d, history %+v, %v", at, l.Token(), list, err)
+				}
+				other.mustRelease(l)
+			})
+		}
+		if len(kinds) != 2 {
+			t.Errorf("history %v: all runs ended alike: %v", history, kinds)
+		}
+	}
+}
+
+// A sweep that fails half way gives the lock back.
+func TestSweepReleasedGivesBackWhatItCouldNotDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a")
+		for range 3 {
+			m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
+		}
+		time.Sleep(aged)
+		remove := m.fault(faultstore.OpDelete, 1, 0, faultstore.Refuse())
+		if n, err := m.SweepReleased(t.Context(), "", restart); err == nil || n.Locks != 0 || n.History != 1 {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+		remove()
+		if rec := w.record("x"); rec.State != driver.Released || rec.Token != 4 || time.Since(rec.Until) < aged {
+			t.Errorf("left %+v", rec)
+		}
+		if n, err := m.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(w.keys()) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, w.keys())
+		}
+	})
+}
+
+func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for text, o := range map[string]*tenure.SweepOptions{
+			"must be at least 1m0s":   {ReleasedFor: 59 * time.Second, RestartTokens: true},
+			"they begin at 1 again":   {ReleasedFor: aged},
+			"released for 0s must be": nil,
+		} {
+			if _, err := m.SweepReleased(t.Context(), "", o); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%+v: %v, want %q", o, err, text)
+			}
+		}
+		if n := m.faults.Count(); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
