@@ -160,10 +160,20 @@ func (s *scene) start(args ...string) *process {
 // startWith runs tenure with a standard error of the test's own.
 func (s *scene) startWith(stderr *os.File, args ...string) *process {
 	s.t.Helper()
-	p := &process{s: s, cmd: exec.Command("tenure", args...), done: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = s.dir, s.env(), &p.stderr
+	cmd := exec.Command("tenure", args...)
 	if stderr != nil {
-		p.cmd.Stderr = stderr
+		cmd.Stderr = stderr
+	}
+	return s.run(cmd)
+}
+
+// run runs a program in the scene.
+func (s *scene) run(cmd *exec.Cmd) *process {
+	s.t.Helper()
+	p := &process{s: s, cmd: cmd, done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env = s.dir, s.env()
+	if p.cmd.Stderr == nil {
+		p.cmd.Stderr = &p.stderr
 	}
 	// Wait does not wait for a child that holds the pipe of standard error.
 	p.cmd.WaitDelay = time.Second
@@ -184,7 +194,7 @@ func (s *scene) startWith(stderr *os.File, args ...string) *process {
 			<-p.done
 		}
 		if s.t.Failed() && p.stderr.String() != "" {
-			s.t.Logf("tenure %q said:\n%s", args, p.stderr.String())
+			s.t.Logf("%q said:\n%s", cmd.Args, p.stderr.String())
 		}
 	})
 	return p

@@ -69,6 +69,9 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	if _, err := t.command.Find(); err != nil {
 		return nil, cannotRun(err)
 	}
+	if err := guard.Supported(); err != nil {
+		return nil, cannotRun(err)
+	}
 	if t.location, err = j.location(c, os.Getenv); err != nil {
 		return nil, err
 	}

@@ -33,16 +33,33 @@ import (
 const (
 	driverEnv = "GUARD_TEST_DRIVER"
 	markEnv   = "GUARD_TEST_FAMILY"
+	heedEnv   = "GUARD_TEST_HEED" // the driver begins again, with no signal ignored
 )
 
 func TestMain(m *testing.M) {
 	if IsGuardian() {
 		Main()
 	}
+	if os.Getenv(heedEnv) != "" {
+		os.Exit(heed())
+	}
 	if os.Getenv(driverEnv) != "" {
 		os.Exit(driver(os.Args[1:]))
 	}
 	os.Exit(m.Run())
+}
+
+// heed begins this program again with the signals that it came to ignore at their default
+// actions. An ignored one stays so through any other start.
+func heed() int {
+	_ = os.Unsetenv(heedEnv)
+	for sig := syscall.Signal(1); sig < 32; sig++ {
+		if signal.Ignored(sig) {
+			_, _ = defaultAction(sig)
+		}
+	}
+	fmt.Fprintln(os.Stderr, syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+	return 70
 }
 
 // report is what a driver leaves in its report file.
@@ -180,7 +197,7 @@ func (f *family) start() {
 	f.t.Cleanup(func() {
 		left := f.left()
 		for _, p := range left {
-			_ = p.signal(unix.SIGKILL)
+			_ = testProc().signal(p, unix.SIGKILL)
 		}
 		f.wait()
 		if len(left) > 0 {

@@ -125,9 +125,9 @@ func TestLimitsWhileStarting(t *testing.T) {
 func TestGuardianStartedByHand(t *testing.T) {
 	for _, args := range [][]string{
 		{},
-		{"fd=0,parent=1,contain=false,foreground=false", "/bin/true", "true"},
+		{"fd=0,parent=1,contain=false,confined=false,foreground=false", "/bin/true", "true"},
 		{"?", "/bin/true", "true"},
-		{"fd=3,parent=1,contain=true,foreground=false", "/bin/true", "true"},
+		{"fd=3,parent=1,contain=true,confined=false,foreground=false", "/bin/true", "true"},
 	} {
 		cmd := exec.Command("/proc/self/exe", append([]string{guardianArg}, args...)...)
 		out, err := cmd.CombinedOutput()
@@ -369,7 +369,7 @@ func TestSignalChecksTheStartTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.start--
-	if err := p.signal(syscall.SIGKILL); err != nil { // it would end this test
+	if err := testProc().signal(p, syscall.SIGKILL); err != nil { // it would end this test
 		t.Fatal(err)
 	}
 }

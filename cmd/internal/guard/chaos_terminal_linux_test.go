@@ -52,7 +52,7 @@ func newScreen(t *testing.T) *screen {
 			if time.Now().After(end) {
 				t.Errorf("left behind: %v", s.left())
 				for _, p := range s.left() {
-					_ = p.signal(9)
+					_ = testProc().signal(p, 9)
 				}
 				return
 			}
@@ -255,7 +255,7 @@ func TestTerminalWhileAwaiting(t *testing.T) {
 	s.see("signal: interrupt")
 	for _, p := range s.left() {
 		if p.name == "sleep" {
-			_ = p.signal(15)
+			_ = testProc().signal(p, 15)
 		}
 	}
 	s.see("status-4")

@@ -39,6 +39,12 @@
 // ends the whole family with it: nothing survives even when the caller and the
 // guardian are killed at the same instant. Its signals are kill(-1), which outside of a namespace
 // would be the whole machine: a guardian that is not process 1 refuses to start, and to send them.
+// It mounts a /proc of that namespace, in a mount namespace of its own, so that what runs inside, another
+// guardian for one, sees its own numbers. Other mounts are as before.
+//
+// Every process is looked up in the /proc that was there at the start, and only if that is the one of
+// this process's own pid namespace: see [ErrProc]. It is signalled through a descriptor, not by a
+// number that may have changed hands.
 //
 // # What is not guaranteed
 //
@@ -48,16 +54,22 @@
 //     a descendant.
 //   - A process in uninterruptible sleep dies when the kernel lets it go. Wait does
 //     not return before.
-//   - If caller, guardian and command are all stopped together, nobody acts; the same
-//     when the caller is stopped and the guardian killed (the command itself then dies
-//     by its parent-death signal, what it started does not).
+//   - If caller and guardian are both stopped, nobody acts, whether the command is stopped with
+//     them or goes on; the same when the caller is stopped and the guardian killed (the command
+//     itself then dies by its parent-death signal, what it started does not).
 //   - Without Contain, killing the caller and the guardian at the same instant kills
 //     the command by its parent-death signal, but not what it started.
-//   - Without Contain, a family that forks and exits faster than /proc can be read may
-//     outrun the signals for a while.
+//   - Without Contain, a family that forks and exits faster than it can be looked at may
+//     outrun the signals for a while. What has lost its parent is a child of the guardian, or else of the
+//     caller, which takes microseconds to find; under a guardian that is stopped it takes a reading of all
+//     of /proc.
+//   - Before Linux 5.3, and behind filters that do not know pidfd_open, a number may change hands in the
+//     few microseconds between the look at the process and the signal. Before Linux 5.4 children are found by
+//     reading all of /proc.
 //   - With Contain, a stopped caller is not continued past Expiry: the kernel lets no
 //     process signal another outside of its pid namespace. The family is dead in time
-//     all the same. /proc is not mounted anew, so ps inside shows the outer pids.
+//     all the same. Where parts of /proc are covered, and the caller is an ordinary user, the kernel
+//     allows no new one: Start returns [ErrContain].
 //   - When the guardian dies before its time, everything that is a child of the
 //     calling process is killed, the caller's own helpers (a credential_process)
 //     included: an orphan that was inherited cannot be told from them.

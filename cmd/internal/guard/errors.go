@@ -5,6 +5,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 )
 
 // Errors of [Start] and [Command.Find]. They are matched with [errors.Is].
@@ -20,6 +21,11 @@ var (
 	// ErrContain is returned when the kernel refuses the namespaces of [Command.Contain].
 	// The text says what to do; the command was not started.
 	ErrContain = errors.New("contain refused")
+
+	// ErrProc is returned where /proc is missing, or is not that of this process's pid namespace: nothing
+	// of a command could be found there, and strangers would be signalled in its place. The text says what
+	// to do; the command was not started. Linux only.
+	ErrProc = errors.New("no usable /proc")
 
 	// ErrTooLate is returned when the first limits had passed before the command was started.
 	ErrTooLate = errors.New("deadline passed before the command was started")
@@ -40,6 +46,10 @@ var (
 	// it had started the command. Nothing is left running.
 	ErrGuardian = errors.New("guardian not running")
 )
+
+// errGuardianEnded is an ErrGuardian: it was killed, or could not begin. With too many processes
+// or too little memory a program in Go ends so.
+var errGuardianEnded = fmt.Errorf("%w: it ended before it had started the command", ErrGuardian)
 
 // StartStatus returns the exit status that shells give to an error of [Start]: 127 for a
 // command not found, 126 for one that cannot run, and 0 for any other error and for nil.

@@ -13,31 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one line of the process table. All numbers are those of the pid namespace
-// that /proc was mounted in.
+// process is one line of the process table.
 type process struct {
 	pid, ppid, pgrp int
 	state           byte
 	name            string
 	start           uint64 // ticks since boot: with the pid it names a process for ever
-}
-
-// readProcess reads /proc/PID/stat. A machine may have thousands of them to read, so it
-// makes its three system calls itself: package os makes twice as many, and asks the poller.
-func readProcess(pid int) (process, error) {
-	var buf [1024]byte // a stat line has at most 52 numbers
-	fd, err := retry(func() (int, error) {
-		return unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	})
-	if err != nil {
-		return process{}, err
-	}
-	n, err := retry(func() (int, error) { return unix.Read(fd, buf[:]) })
-	_ = unix.Close(fd)
-	if err != nil {
-		return process{}, err
-	}
-	return parseStat(pid, buf[:n])
 }
 
 func retry(call func() (int, error)) (int, error) {
@@ -76,42 +57,6 @@ type processTable struct {
 	torn bool
 }
 
-func readProcesses() (*processTable, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	t := &processTable{children: make(map[int][]int)}
-	seen := make(map[int]bool, len(names))
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		p, err := readProcess(pid)
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-			return nil, err
-		}
-		if err != nil {
-			continue // gone
-		}
-		t.children[p.ppid] = append(t.children[p.ppid], len(t.all))
-		t.all = append(t.all, p)
-		seen[pid] = true
-	}
-	for parent := range t.children {
-		if parent != 0 && !seen[parent] {
-			t.torn = true
-		}
-	}
-	return t, nil
-}
-
 // descendants returns everything below root, parents before their children.
 func (t *processTable) descendants(root int) []process {
 	var found []process
@@ -140,22 +85,30 @@ func (p process) identity() identity { return identity{p.pid, p.start} }
 // signal sends a signal to the process that was seen in the table, and to no other that
 // has got its number since: the descriptor is opened first, and if the start time is
 // still the same then, it is the descriptor of that process. A process that is gone is no error.
-func (p process) signal(sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if err == nil {
+func (p procFS) signal(one process, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(one.pid, 0)
+	switch {
+	case err == nil:
 		defer func() { _ = unix.Close(fd) }()
+	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM):
+		// Before Linux 5.3, or behind a filter that does not know the call, there is no other way than
+		// by the number, which could change hands in the few microseconds after the look below. Not to
+		// signal would be worse.
+		fd = -1
+	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT):
+		return nil // gone, and the number at most a thread's by now
+	default:
+		return err // out of descriptors, most likely: the next look may have one
 	}
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	now, readErr := readProcess(p.pid)
-	if readErr == nil && now.start != p.start || errors.Is(readErr, os.ErrNotExist) || errors.Is(readErr, unix.ESRCH) {
+	now, err := p.process(one.pid)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && now.start != one.start {
 		return nil
 	}
 	if err != nil {
-		// No pidfd (an old kernel, a filter, out of descriptors): the remaining window for a
-		// number to change hands is a few microseconds. Not to signal would be worse.
-		err = unix.Kill(p.pid, sig)
+		return err
+	}
+	if fd < 0 {
+		err = unix.Kill(one.pid, sig)
 	} else {
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
@@ -167,13 +120,13 @@ func (p process) signal(sig unix.Signal) error {
 
 // killFamily sends SIGKILL to everything below root that one look at /proc finds. The
 // caller repeats it until wait4 says that nothing is left: forks may get in between.
-func killFamily(root int) error {
-	table, err := readProcesses()
+func (p procFS) killFamily(root int) error {
+	table, err := p.processes()
 	if err != nil {
 		return err
 	}
-	for _, p := range table.descendants(root) {
-		_ = p.signal(unix.SIGKILL) // another user's process: nothing more can be done
+	for _, one := range table.descendants(root) {
+		_ = p.signal(one, unix.SIGKILL) // another user's process: nothing more can be done
 	}
 	return nil
 }
@@ -197,23 +150,23 @@ const (
 // forks without end is not kept from cleaning up until it is killed. Children are continued before their parents, so
 // that no parent sees a stopped child, and no group is orphaned while it is stopped (the
 // kernel would send it SIGHUP).
-func terminateFamily(root int, looksEnd Instant) error {
+func (p procFS) terminateFamily(root int, looksEnd Instant) error {
 	var frozen []process
 	known := make(map[identity]bool)
 	var err error
 	torn := 0
 	for range maxFreezes {
 		var table *processTable
-		if table, err = readProcesses(); err != nil {
+		if table, err = p.processes(); err != nil {
 			break
 		}
 		fresh := false
-		for _, p := range table.descendants(root) {
-			if !known[p.identity()] {
-				known[p.identity()] = true
+		for _, one := range table.descendants(root) {
+			if !known[one.identity()] {
+				known[one.identity()] = true
 				fresh = true
-				_ = p.signal(unix.SIGSTOP)
-				frozen = append(frozen, p)
+				_ = p.signal(one, unix.SIGSTOP)
+				frozen = append(frozen, one)
 			}
 		}
 		if table.torn {
@@ -223,32 +176,32 @@ func terminateFamily(root int, looksEnd Instant) error {
 			break
 		}
 	}
-	for _, p := range frozen {
-		_ = p.signal(unix.SIGTERM)
+	for _, one := range frozen {
+		_ = p.signal(one, unix.SIGTERM)
 	}
-	for _, p := range slices.Backward(frozen) {
-		_ = p.signal(unix.SIGCONT)
+	for _, one := range slices.Backward(frozen) {
+		_ = p.signal(one, unix.SIGCONT)
 	}
 	return err
 }
 
 // alive returns what is left below root, without those that only wait to be reaped.
-func alive(root int) []Process {
-	table, err := readProcesses()
+func (p procFS) alive(root int) []Process {
+	table, err := p.processes()
 	if err != nil {
 		return nil
 	}
 	var left []Process
-	for _, p := range table.descendants(root) {
-		if p.state != 'Z' && p.state != 'X' {
-			left = append(left, Process{PID: p.pid, Name: p.name})
+	for _, one := range table.descendants(root) {
+		if one.state != 'Z' && one.state != 'X' {
+			left = append(left, Process{PID: one.pid, Name: one.name})
 		}
 	}
 	return left
 }
 
 // isStopped reports whether a process is stopped by a signal or by a debugger.
-func isStopped(pid int) bool {
-	p, err := readProcess(pid)
-	return err == nil && (p.state == 'T' || p.state == 't')
+func (p procFS) isStopped(pid int) bool {
+	one, err := p.process(pid)
+	return err == nil && (one.state == 'T' || one.state == 't')
 }

@@ -74,6 +74,18 @@ func (c *Command) runnable(file string) error {
 	return nil
 }
 
+// Transient reports whether an error of [Start] is likely to pass by itself: there were too many
+// processes or open files, or too little memory, for the guardian or for the command, or the program's
+// file was open for writing.
+func Transient(err error) bool {
+	for _, errno := range []unix.Errno{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return errors.Is(err, errGuardianEnded)
+}
+
 // startError explains why the kernel did not run a program that [Command.find] accepted.
 func startError(path string, err error) error {
 	hint := ""

@@ -24,6 +24,7 @@ import (
 type Guard struct {
 	cmd  Command
 	path string
+	proc procFS
 	tty  *terminal      // nil without one
 	keys chan os.Signal // Ctrl-Z, while it reaches the caller
 
@@ -72,7 +73,7 @@ var underway atomic.Bool
 
 // Start runs a command under guard until the first limits at most; [Guard.Extend] gives it
 // longer. It returns once the command is running. On an error nothing is left running:
-// see [ErrNotFound], [ErrCannotRun], [ErrContain], [ErrTooLate], [ErrOverdue], [ErrBusy],
+// see [ErrNotFound], [ErrCannotRun], [ErrContain], [ErrProc], [ErrTooLate], [ErrOverdue], [ErrBusy],
 // [ErrGuardian].
 func Start(cmd Command, first Limits) (*Guard, error) {
 	if err := first.check(); err != nil {
@@ -111,12 +112,14 @@ func begin(cmd Command, path string, first Limits) (*Guard, error) {
 		poke:      make(chan struct{}, 1),
 		notices:   make(chan queued, 16),
 	}
-	subreaper, err := becomeSubreaper()
+	subreaper, err := g.prepare()
 	if err == nil {
-		err = g.launch()
+		if err = g.launch(); err != nil {
+			subreaper.restore()
+			g.proc.close()
+		}
 	}
 	if err != nil {
-		subreaper.restore()
 		underway.Store(false)
 		return nil, err
 	}
@@ -126,6 +129,21 @@ func begin(cmd Command, path string, first Limits) (*Guard, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// prepare gets what this process needs before it has a guardian.
+func (g *Guard) prepare() (subreaper, error) {
+	proc, err := openProc()
+	if err != nil {
+		return subreaper{}, err
+	}
+	subreaper, err := becomeSubreaper()
+	if err != nil {
+		proc.close()
+		return subreaper, fmt.Errorf("%w: %w", ErrGuardian, err)
+	}
+	g.proc = proc
+	return subreaper, nil
 }
 
 // Extend gives the family until newer limits, after a heartbeat. Limits that are out of order
@@ -145,15 +163,12 @@ func (g *Guard) Extend(l Limits) {
 // now, SIGKILL to what is left at kill or at Limits.Kill, whichever comes first.
 // Limits.Kill can still be extended meanwhile, kill cannot: a later call only makes it earlier.
 func (g *Guard) Stop(kill Instant) {
-	kill = max(kill, 1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.orders.stop != 0 {
-		kill = min(kill, g.orders.stop)
-	} else {
+	if g.orders.stop == 0 {
 		g.stopAt = Now()
 	}
-	g.orders.stop = kill
+	g.orders.ask(kill)
 	g.order()
 }
 
@@ -246,7 +261,7 @@ func (g *Guard) run(subreaper subreaper) {
 		}
 	}
 	killed := g.reason != Ended || g.ended && g.status.Signaled()
-	unstarted := fmt.Errorf("%w: it ended before it had started the command", ErrGuardian)
+	unstarted := errGuardianEnded
 	if g.reason == Overdue {
 		unstarted = ErrOverdue
 	}
@@ -261,6 +276,7 @@ func (g *Guard) run(subreaper subreaper) {
 	close(g.notices)
 	notifier.Wait()
 	subreaper.restore()
+	g.proc.close()
 	select {
 	case g.started <- unstarted:
 	default: // it has answered
@@ -295,26 +311,37 @@ func (g *Guard) awaitGuardian() (clean bool) {
 // that nothing is left. Its own helpers are among it: see the package comment.
 func (g *Guard) adopt() {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		_ = killFamily(os.Getpid())
-		for {
-			var status syscall.WaitStatus
-			pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
-			if errors.Is(err, syscall.EINTR) {
-				continue
-			}
-			if errors.Is(err, syscall.ECHILD) {
+		for range maxChase {
+			g.proc.killChildren()
+			if g.reapAll() {
 				return
 			}
-			if err != nil || pid == 0 {
-				break
-			}
-			g.mu.Lock()
-			if pid == g.pid && !g.ended {
-				g.ended, g.status = true, status
-			}
-			g.mu.Unlock()
+			time.Sleep(chasePause) //nolint:forbidigo // nothing may stop the killing
 		}
+		_ = g.proc.killFamily(os.Getpid())
 		time.Sleep(pause) //nolint:forbidigo // nothing may stop the killing
+	}
+}
+
+// reapAll reaps all children that are dead, and reports whether none is left.
+func (g *Guard) reapAll() (childless bool) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if errors.Is(err, syscall.ECHILD) {
+			return true
+		}
+		if err != nil || pid == 0 {
+			return false
+		}
+		g.mu.Lock()
+		if pid == g.pid && !g.ended {
+			g.ended, g.status = true, status
+		}
+		g.mu.Unlock()
 	}
 }
 

@@ -55,10 +55,12 @@ func TestStdinPassesThrough(t *testing.T) {
 
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, `
+	f := newFamily(t, `
 		for s in TERM HUP INT QUIT USR1 USR2; do trap "echo $s >>got-$s" $s; done
 		echo $$ >ready
 		while [ ! -e end ]; do sleep 0.05; done`)
+	f.cmd.Env = append(f.cmd.Env, heedEnv+"=1") // also under nohup
+	f.start()
 	f.await("ready")
 	for name, sig := range map[string]syscall.Signal{
 		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT,

@@ -18,6 +18,12 @@ type Guard struct{}
 // Start returns an error that matches [ErrUnsupported].
 func Start(Command, Limits) (*Guard, error) { return nil, errSystem }
 
+// Supported returns an error that matches [ErrUnsupported].
+func Supported() error { return errSystem }
+
+// Transient reports whether an error of [Start] is likely to pass by itself.
+func Transient(error) bool { return false }
+
 // Extend does nothing.
 func (*Guard) Extend(Limits) {}
 

@@ -84,12 +84,8 @@ func (g *Guard) Extend(l Limits) {
 // Stop makes the command end: SIGTERM to its group now, SIGKILL at kill or at Limits.Kill,
 // whichever comes first.
 func (g *Guard) Stop(kill Instant) {
-	kill = max(kill, 1)
 	g.mu.Lock()
-	if g.orders.stop != 0 {
-		kill = min(kill, g.orders.stop)
-	}
-	g.orders.stop = kill
+	g.orders.ask(kill)
 	g.mu.Unlock()
 	g.wake()
 }
@@ -189,6 +185,9 @@ func (g *Guard) run(notify func(Notice)) {
 		}
 	}
 }
+
+// Supported returns nil: this process signals the command's process group, and needs nothing for it.
+func Supported() error { return nil }
 
 // IsGuardian reports whether this process was started to be a guardian. Off Linux there is none.
 func IsGuardian() bool { return false }

@@ -48,15 +48,16 @@ func Main() {
 // last two may be closed.
 type guardianSpec struct {
 	fd         int
-	parent     int // the caller's pid, as /proc shows it
+	parent     int // the caller's pid, without contain
 	contain    bool
+	confined   bool // contain came with a user namespace
 	foreground bool // give the terminal to the command from its start
 }
 
-const guardianSpecFormat = "fd=%d,parent=%d,contain=%t,foreground=%t"
+const guardianSpecFormat = "fd=%d,parent=%d,contain=%t,confined=%t,foreground=%t"
 
 func (s guardianSpec) String() string {
-	return fmt.Sprintf(guardianSpecFormat, s.fd, s.parent, s.contain, s.foreground)
+	return fmt.Sprintf(guardianSpecFormat, s.fd, s.parent, s.contain, s.confined, s.foreground)
 }
 
 type phase int
@@ -72,12 +73,14 @@ const (
 // each round (read the clock, then the pipe, then the children, then decide) is what
 // makes the decisions right after the process was stopped for a while.
 type guardian struct {
+	clock             func() Instant
 	spec              guardianSpec
 	path              string
 	args              []string
 	in, out           int
 	parentFD, ttyFD   int
 	timer, childEvent int
+	proc              procFS
 
 	inbox, outbox []byte
 	given         bool // the first orders have come
@@ -98,9 +101,9 @@ func newGuardian(argv []string) (*guardian, error) {
 	if len(argv) < 5 {
 		return nil, errors.New("too few arguments")
 	}
-	g := &guardian{path: argv[3], args: argv[4:]}
+	g := &guardian{clock: Now, path: argv[3], args: argv[4:]}
 	s := &g.spec
-	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.foreground); err != nil {
+	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.confined, &s.foreground); err != nil {
 		return nil, err
 	}
 	if s.contain && unix.Getpid() != 1 {
@@ -164,14 +167,15 @@ func (g *guardian) catchSignals() {
 // run returns nil when nothing is left below the guardian. Any error means that the
 // guardian cannot do its duty; the caller then takes over what it leaves.
 func (g *guardian) run() error {
+	if err := g.prepare(); err != nil && g.spec.contain {
+		g.tell(frame{kind: frameUncontained, arg: int32(errnoOf(err))})
+		return g.flush()
+	} else if err != nil {
+		return err
+	}
 	backoff := time.Millisecond
 	for {
-		// The clock before the pipe: what the caller wrote before this instant is seen below. The
-		// other way round a guardian that is stopped in between would judge old limits by a late clock.
-		now := Now()
-		g.listen()
-		g.reap()
-
+		now := g.look()
 		switch {
 		case g.phase == waiting && g.callerGone:
 			return nil
@@ -181,9 +185,7 @@ func (g *guardian) run() error {
 			return g.flush()
 		case g.phase == waiting:
 			if err := g.start(); err != nil {
-				errno := syscall.EINVAL
-				errors.As(err, &errno)
-				g.tell(frame{kind: frameNotStarted, arg: int32(errno)})
+				g.tell(frame{kind: frameNotStarted, arg: int32(errnoOf(err))})
 				return g.flush()
 			}
 			continue // it may have ended already
@@ -201,13 +203,44 @@ func (g *guardian) run() error {
 		}
 
 		if g.phase == killing {
-			g.kill()
+			if g.kill(); g.childless {
+				continue
+			}
 		}
 		if g.phase >= terminating && now >= g.orders.Expiry {
 			g.continueCaller(now)
 		}
 		backoff = g.sleep(backoff)
 	}
+}
+
+// prepare opens /proc. A namespace of the guardian's own gets one of its own first: in that of the
+// caller, whatever the command runs would find other processes under its numbers.
+func (g *guardian) prepare() error {
+	if g.spec.contain {
+		if err := mountProc(); err != nil {
+			return err
+		}
+		if g.spec.confined {
+			if err := dropCapabilities(); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	g.proc, err = openProc()
+	return err
+}
+
+// look takes in all that has happened, and returns the instant to judge it by.
+//
+// The clock comes before the pipe: what the caller wrote before this instant is seen. The
+// other way round a guardian that is stopped in between would judge old limits by a late clock.
+func (g *guardian) look() Instant {
+	now := g.clock()
+	g.listen()
+	g.reap()
+	return now
 }
 
 func (g *guardian) setReason() {
@@ -246,8 +279,7 @@ func (g *guardian) sleep(backoff time.Duration) time.Duration {
 		time.Sleep(time.Millisecond) //nolint:forbidigo // nothing may stop the killing
 	}
 	_, _ = unix.Poll(fds, timeout) // an interrupted poll is a round too many
-	var count [8]byte
-	_, _ = unix.Read(g.childEvent, count[:])
+	g.clearChildEvent()
 	return backoff
 }
 
@@ -360,7 +392,7 @@ func (g *guardian) finish() error {
 		done.arg |= doneKilled
 	}
 	g.tell(done)
-	for g.phase >= terminating && !g.spec.contain && isStopped(g.spec.parent) && g.isParent() {
+	for g.phase >= terminating && !g.spec.contain && g.proc.isStopped(g.spec.parent) && g.isParent() {
 		now := Now()
 		if now >= g.orders.Expiry {
 			g.continueCaller(now)
@@ -379,13 +411,15 @@ func (g *guardian) isParent() bool { return unix.Getppid() == g.spec.parent }
 // continueCaller wakes a stopped caller, at most once a second: whoever stops it again
 // may mean it.
 func (g *guardian) continueCaller(now Instant) {
-	if g.callerGone || g.spec.contain || now < g.nextCall || !isStopped(g.spec.parent) || !g.isParent() {
+	if g.callerGone || g.spec.contain || now < g.nextCall || !g.proc.isStopped(g.spec.parent) || !g.isParent() {
 		return
 	}
 	g.nextCall = now.Add(time.Second)
-	if err := unix.PidfdSendSignal(g.parentFD, unix.SIGCONT, nil, 0); err != nil {
+	if g.parentFD < 0 { // before Linux 5.3
 		_ = unix.Kill(g.spec.parent, unix.SIGCONT)
+		return
 	}
+	_ = unix.PidfdSendSignal(g.parentFD, unix.SIGCONT, nil, 0)
 }
 
 // tell queues a frame for the caller, who may be stopped: the guardian never waits for it.

@@ -45,19 +45,18 @@ func (g *Guard) launch() (err error) {
 	}
 	tty, foreground := -1, false
 	if g.tty = openTerminal(); g.tty != nil {
-		tty, foreground = g.tty.fd, g.tty.lendable()
+		tty, foreground = g.tty.fd, g.tty.lendable(g.proc)
 	}
 
 	files, at := descriptorTable([]int{down[0], up[1], self, tty})
 	spec := guardianSpec{fd: at, parent: os.Getpid(), contain: g.cmd.Contain, foreground: foreground}
-	argv := append([]string{"tenure-guardian", guardianArg, spec.String(), g.path}, g.cmd.Args...)
 	attr := &syscall.ProcAttr{
 		Dir:   g.cmd.Dir,
 		Env:   lastWins(g.cmd.environ()),
 		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	}
-	if err := g.fork(argv, attr); err != nil {
+	if err := g.fork(spec, attr); err != nil {
 		return err
 	}
 	if foreground {
@@ -79,30 +78,44 @@ func (g *Guard) launch() (err error) {
 	return nil
 }
 
-func (g *Guard) fork(argv []string, attr *syscall.ProcAttr) (err error) {
+func (g *Guard) fork(spec guardianSpec, attr *syscall.ProcAttr) (err error) {
 	// The running binary, even if its file was replaced or removed since.
 	const self = "/proc/self/exe"
-	if !g.cmd.Contain {
-		if g.guardian, err = syscall.ForkExec(self, argv, attr); err != nil {
+	start := func() (int, error) {
+		argv := append([]string{"tenure-guardian", guardianArg, spec.String(), g.path}, g.cmd.Args...)
+		return syscall.ForkExec(self, argv, attr)
+	}
+	if !spec.contain {
+		if g.guardian, err = start(); err != nil {
 			return fmt.Errorf("%w: start %s: %w", ErrGuardian, self, err)
 		}
 		return nil
 	}
-	attr.Sys.Cloneflags = unix.CLONE_NEWPID
-	g.guardian, err = syscall.ForkExec(self, argv, attr)
-	refused := "a pid namespace"
+	// The mount namespace is for a /proc of the pid namespace: see prepare.
+	attr.Sys.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	g.guardian, err = start()
+	refused := "pid and mount namespaces"
 	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
-		refused = "a user namespace with a pid namespace"
+		refused = "a user namespace with pid and mount namespaces"
 		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
 		attr.Sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		attr.Sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
-		g.guardian, err = syscall.ForkExec(self, argv, attr)
+		// For mounting /proc. An exec by another user than root loses all others.
+		attr.Sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		spec.confined = true
+		g.guardian, err = start()
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the kernel does not allow %s (%w): run as root or with CAP_SYS_ADMIN, or let users make namespaces (%s), or do without contain",
 			ErrContain, refused, err, strings.Join(namespaceSettings(), ", "))
 	}
 	return nil
+}
+
+// containError explains why the guardian could not make its namespace a /proc of its own.
+func containError(err error) error {
+	return fmt.Errorf("%w: the kernel does not allow to mount a /proc of the new pid namespace (%w), most likely because parts of the /proc here are covered, as container engines do: uncover them, or run as root with CAP_SYS_ADMIN, or do without contain",
+		ErrContain, err)
 }
 
 // namespaceSettings names the settings that can forbid namespaces, with their values here.

@@ -46,6 +46,16 @@ type orders struct {
 	stop Instant
 }
 
+// ask notes that the command is to stop, and be killed at an instant at the latest. What was
+// asked for before can only become earlier.
+func (o *orders) ask(kill Instant) {
+	kill = max(kill, 1)
+	if o.stop != 0 {
+		kill = min(kill, o.stop)
+	}
+	o.stop = kill
+}
+
 // term reports whether SIGTERM is due.
 func (o orders) term(now Instant) bool { return o.stop != 0 || now >= o.Term }
 

@@ -73,6 +73,9 @@ func (g *Guard) hear(f frame) {
 	case frameNotStarted:
 		g.setDone(f)
 		g.started <- startError(g.path, syscall.Errno(f.arg))
+	case frameUncontained:
+		g.setDone(f)
+		g.started <- containError(syscall.Errno(f.arg))
 	case frameRefused:
 		g.setDone(f)
 		g.started <- ErrTooLate
@@ -177,6 +180,6 @@ func (g *Guard) notify() {
 // awaited returns what lives below the guardian.
 func (g *Guard) awaited() []Process {
 	var left []Process
-	g.withGuardian(func(pid int) { left = alive(pid) })
+	g.withGuardian(func(pid int) { left = g.proc.alive(pid) })
 	return left
 }

@@ -26,6 +26,7 @@ const (
 	// From the guardian.
 	frameStarted     // arg: the command's pid as the guardian sees it
 	frameNotStarted  // arg: errno; the guardian ends
+	frameUncontained // arg: errno of mounting /proc; the guardian ends
 	frameRefused     // the deadline had passed; the guardian ends
 	frameStopped     // arg: the signal that stopped the command
 	frameTerminating // SIGTERM was sent to everything

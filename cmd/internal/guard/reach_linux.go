@@ -4,6 +4,8 @@
 package guard
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +29,7 @@ func (g *guardian) terminate() {
 		killNamespace(unix.SIGCONT)
 		return
 	}
-	if err := terminateFamily(unix.Getpid(), g.orders.looksEnd()); err != nil && g.alive {
+	if err := g.proc.terminateFamily(unix.Getpid(), g.orders.looksEnd()); err != nil && g.alive {
 		// /proc cannot be read: out of descriptors, most likely.
 		_ = unix.Kill(-g.pid, unix.SIGTERM)
 		_ = unix.Kill(-g.pid, unix.SIGCONT)
@@ -43,7 +45,37 @@ func (g *guardian) kill() {
 	if g.alive {
 		_ = unix.Kill(-g.pid, unix.SIGKILL) // at once for most families, and for fork bombs
 	}
-	_ = killFamily(unix.Getpid())
+	// What lost its parent is a child of this process at once. Looking at these alone takes
+	// microseconds, so that a family cannot fork away from it.
+	for range maxChase {
+		g.proc.killChildren()
+		if g.reap(); g.childless {
+			return
+		}
+		g.awaitChild(chasePause)
+	}
+	_ = g.proc.killFamily(unix.Getpid())
+}
+
+const (
+	// maxChase is how often the children of this process are looked at and killed before all
+	// of /proc is read: a process that does not die yet may hide others behind it.
+	maxChase = 20
+	// chasePause is how long to wait for a death between two such looks.
+	chasePause = 500 * time.Microsecond
+)
+
+// awaitChild waits for a change of a child's state, for a while.
+func (g *guardian) awaitChild(limit time.Duration) {
+	fds := []unix.PollFd{{Fd: int32(g.childEvent), Events: unix.POLLIN}}
+	timeout := unix.NsecToTimespec(limit.Nanoseconds())
+	_, _ = unix.Ppoll(fds, &timeout, nil) // an interrupted poll is a look too many
+	g.clearChildEvent()
+}
+
+func (g *guardian) clearChildEvent() {
+	var count [8]byte
+	_, _ = unix.Read(g.childEvent, count[:])
 }
 
 // signalGroup sends a signal to the command's process group. Once the command has been
@@ -59,7 +91,7 @@ func (g *guardian) signalGroup(sig unix.Signal) {
 }
 
 func (g *guardian) groupLives() bool {
-	table, err := readProcesses()
+	table, err := g.proc.processes()
 	if err != nil {
 		return false
 	}

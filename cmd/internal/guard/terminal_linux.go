@@ -39,12 +39,12 @@ func (t *terminal) mine() bool {
 // the foreground, and alone there but for the programs that wait for it. In a pipeline
 // (tenure run ... | less) another member of the group may want the terminal, too, and would
 // be stopped for asking; there the command gets it when it asks itself.
-func (t *terminal) lendable() bool {
-	return t.mine() && !t.shared()
+func (t *terminal) lendable(proc procFS) bool {
+	return t.mine() && !t.shared(proc)
 }
 
-func (t *terminal) shared() bool {
-	table, err := readProcesses()
+func (t *terminal) shared(proc procFS) bool {
+	table, err := proc.processes()
 	if err != nil {
 		return false
 	}

@@ -71,7 +71,7 @@ func (g *Guard) watch() {
 			g.alarm.set(g.nextAlarm())
 			looksEnd := g.orders.looksEnd()
 			g.mu.Unlock()
-			g.withGuardian(func(pid int) { _ = terminateFamily(pid, looksEnd) })
+			g.withGuardian(func(pid int) { _ = g.proc.terminateFamily(pid, looksEnd) })
 			g.notice(Notice{Kind: Terminating})
 			continue
 		}
@@ -96,7 +96,7 @@ func (g *Guard) killAll(guardianToo Instant) {
 		default:
 		}
 		g.withGuardian(func(pid int) {
-			_ = killFamily(pid)
+			_ = g.proc.killFamily(pid)
 			if Now() >= guardianToo {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}

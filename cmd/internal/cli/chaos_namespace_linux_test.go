@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What a guardian knows of processes it knows from /proc, where the numbers are
+// those of one pid namespace.
+
+// startUnder runs tenure under another program.
+func (s *scene) startUnder(wrapper []string, args ...string) *process {
+	s.t.Helper()
+	tenure, err := exec.LookPath("tenure")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.run(exec.Command(wrapper[0], slices.Concat(wrapper[1:], []string{tenure}, args)...))
+}
+
+// needUnshare skips the test where unshare cannot make the namespaces.
+func needUnshare(t *testing.T, flags ...string) {
+	t.Helper()
+	out, err := exec.Command("unshare", append(flags, "true")...).CombinedOutput()
+	if err == nil {
+		return
+	}
+	if os.Getenv("TENURE_REQUIRE_ENGINES") != "" {
+		t.Fatalf("unshare %q: %v: %s", flags, err, out)
+	}
+	t.Skipf("unshare %q: %v: %s", flags, err, out)
+}
+
+// TestForeignProcIsRefused runs tenure in a pid namespace with the /proc of
+// another one: it would not find what its command starts, and end strangers.
+func TestForeignProcIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{{"-pf"}, {"-Urpf"}} {
+		for _, args := range [][]string{{"run"}, {"run", "--contain"}, {"lead"}} {
+			t.Run(fmt.Sprint(flags, args), func(t *testing.T) {
+				t.Parallel()
+				needUnshare(t, flags...)
+				s := newScene(t)
+				p := s.startUnder(append([]string{"unshare"}, flags...), append(args, "job", "--", "touch", s.path("ran"))...)
+				if status := p.status(); status != 126 {
+					t.Errorf("status %d, want 126", status)
+				}
+				const want = "tenure: no usable /proc: it is another pid namespace's, where this process "
+				if said := p.stderr.String(); !strings.HasPrefix(said, want) || strings.Count(said, "\n") != 1 {
+					t.Errorf("said %q, want %q", said, want)
+				}
+				if _, err := os.Stat(s.path("ran")); err == nil {
+					t.Error("the command was run")
+				}
+				if _, err := os.Stat(s.path("locks.db")); err == nil {
+					t.Error("the lock was asked for")
+				}
+			})
+		}
+	}
+}
+
+// nested runs a holder, and around it processes that are not its own.
+const nested = `
+i=0
+while [ $i -lt 60 ]; do FAMILY= BYSTANDER=$TENURE_TEST_SCENE sleep 600 & i=$((i+1)); done
+tenure run --lease 2s job -- env FAMILY=$TENURE_TEST_SCENE sh "$DIR/family.sh" 2>"$DIR/said"
+echo $? >"$DIR/status"
+wait
+`
+
+// TestNested does away with a holder, or its guardian, inside of the namespace
+// of another tenure, which is none of its own.
+func TestNested(t *testing.T) {
+	t.Parallel()
+	contain := []string{"tenure", "run", "--contain"}
+	for _, tc := range []struct {
+		name    string
+		wrapper []string
+	}{
+		{"contain", slices.Concat(contain, []string{"outer", "--"})},
+		{"contain twice", slices.Concat(contain, []string{"outer", "--"}, contain, []string{"inner", "--"})},
+		{"unshare", []string{"unshare", "-pf", "--mount-proc"}},
+		{"unshare with a user namespace", []string{"unshare", "-Urpf", "--mount-proc"}},
+	} {
+		for _, victim := range []string{"tenure", "guardian"} {
+			t.Run(tc.name+", "+victim, func(t *testing.T) {
+				t.Parallel()
+				s := newScene(t)
+				if tc.wrapper[0] == "tenure" {
+					s.needContain()
+				} else {
+					needUnshare(t, tc.wrapper[1:]...)
+				}
+				testNested(s, tc.wrapper, victim)
+			})
+		}
+	}
+}
+
+func testNested(s *scene, wrapper []string, victim string) {
+	t := s.t
+	s.write("family.sh", family)
+	s.write("heir.sh", heir)
+	s.write("nested.sh", nested)
+	bystanders := func() int { return len(s.left("BYSTANDER=" + s.mark)) }
+	outer := s.run(exec.Command(wrapper[0], append(wrapper[1:], "sh", s.path("nested.sh"))...))
+	s.await("the family", func() bool {
+		log := s.read("log")
+		return bystanders() == 60 && strings.Contains(log, "job") && strings.Contains(log, "session") &&
+			strings.Contains(log, "orphan") && strings.Contains(log, "deaf") && strings.Contains(log, "main")
+	})
+	// By their names in the table of this namespace, from which they are killed.
+	holder, guardian := 0, 0
+	for _, pid := range s.left(markName + "=" + s.mark) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		switch line := strings.ReplaceAll(string(b), "\x00", " "); {
+		case strings.HasPrefix(line, "tenure run --lease 2s job "):
+			holder = pid
+		case strings.HasPrefix(line, "tenure-guardian ") && strings.Contains(line, " env FAMILY="):
+			guardian = pid
+		}
+	}
+	if holder == 0 || guardian == 0 || parent(guardian) != holder {
+		t.Fatalf("holder %d, guardian %d", holder, guardian)
+	}
+	second := s.start("run", "--json", "--lease", "2s", "job", "--", "sh", s.path("heir.sh"))
+	s.await("a waiting successor", func() bool { return strings.Contains(second.stderr.String(), `"event":"waiting"`) })
+	wantStatus := "137\n" // in both cases: tenure was killed, or its command
+	if victim == "tenure" {
+		_ = syscall.Kill(holder, syscall.SIGKILL)
+	} else {
+		_ = syscall.Kill(guardian, syscall.SIGKILL)
+	}
+	if status := second.status(); status != 0 {
+		t.Errorf("the successor ended with status %d", status)
+	}
+	var before, after int
+	verdict := s.read("verdict")
+	if n, err := fmt.Sscan(verdict, &before, &after); n != 2 {
+		t.Fatalf("verdict %q: %v", verdict, err)
+	}
+	if before != after {
+		t.Errorf("the file grew from %d to %d bytes beside the successor", before, after)
+	}
+	if living := strings.Fields(verdict)[2:]; len(living) > 0 {
+		t.Errorf("alive when the successor began: %v", living)
+	}
+	s.await("the holder's end", func() bool { return s.read("status") != "" })
+	if status := s.read("status"); status != wantStatus {
+		t.Errorf("the holder ended with status %q, want %q; it said %s", status, wantStatus, s.read("said"))
+	}
+	if n := bystanders(); n != 60 {
+		t.Errorf("%d of 60 processes are left that are none of the holder's", n)
+	}
+	for _, pid := range s.left("BYSTANDER=" + s.mark) {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+	}
+	outer.status()
+}
+
+func parent(pid int) int {
+	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	var state string
+	ppid := 0
+	_, _ = fmt.Sscan(rest, &state, &ppid)
+	return ppid
+}
