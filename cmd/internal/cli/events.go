@@ -25,11 +25,12 @@ func (t *tenancy) told(e tenure.Event) {
 // Events of this command itself, besides those of the client and the guard's
 // notices. All of them are in help/events.txt.
 const (
-	eventStarted = "command_started"
-	eventEnded   = "command_ended"
-	eventPausing = "pausing"
-	eventWarning = "warning"
-	eventError   = "error"
+	eventStarted    = "command_started"
+	eventNotStarted = "command_not_started"
+	eventEnded      = "command_ended"
+	eventPausing    = "pausing"
+	eventWarning    = "warning"
+	eventError      = "error"
 )
 
 func (t *tenancy) tellPeople(e tenure.Event) {

@@ -59,7 +59,12 @@ func (o outcome) status() int {
 // returns false if the right to act has ended.
 func limits(lease *tenure.Lease, grace time.Duration) (guard.Limits, bool) {
 	now := guard.Now()
-	remaining := lease.Remaining()
+	return limitsAt(now, lease.Remaining(), grace)
+}
+
+// limitsAt is limits for a lease of which so much remains at an instant. Half of the
+// grace is left to the command for stopping, and half of it to the killing.
+func limitsAt(now guard.Instant, remaining, grace time.Duration) (guard.Limits, bool) {
 	if remaining <= 0 {
 		return guard.Limits{}, false
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	}
 	defer t.close()
 	ctx := context.Background()
-	failures := 0
+	failures, started := 0, false
 	for {
 		lease, err := t.acquire(ctx, p)
 		if err != nil {
@@ -64,8 +65,19 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			continue
 		case err != nil:
 			_ = t.release(lease)
-			return cannotRun(err)
+			if !started && !mayPass(err) || errors.Is(err, guard.ErrOverdue) { // it may have begun, once
+				return cannotRun(err)
+			}
+			if t.meanwhile != nil {
+				return *t.meanwhile
+			}
+			failures++
+			if err := t.restUnstarted(ctx, err, l.pause(failures), failures); err != nil {
+				return err
+			}
+			continue
 		}
+		started = true
 		t.conclude(lease, &o)
 		if o.asked || o.lost == nil && (l.Once || o.interrupted()) {
 			return ended(o.status())
@@ -127,6 +139,27 @@ func (l *leadCmd) pause(failures int) time.Duration {
 		}
 	}
 	return min(d, max(maxPause, l.Pause))
+}
+
+// mayPass says that what keeps a command from its first start may pass. That
+// its program was there was seen when the campaign began: what is missing, or
+// not executable, now is being replaced. What only a start can tell, such as a
+// program for another machine, does not pass.
+func mayPass(err error) bool {
+	return guard.Transient(err) || errors.Is(err, guard.ErrNotFound) ||
+		errors.Is(err, guard.ErrCannotRun) && errors.Is(err, fs.ErrPermission)
+}
+
+// restUnstarted is rest after a command that could not be started.
+func (t *tenancy) restUnstarted(parent context.Context, cause error, pause time.Duration, failures int) error {
+	status := statusOf(cannotRun(cause))
+	t.console.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Error: oneLine(cause), Pause: seconds(pause)})
+	how := oneLine(cause)
+	if failures > 1 {
+		how += fmt.Sprintf(" (%d failures in a row)", failures)
+	}
+	t.console.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
+	return t.idle(parent, pause)
 }
 
 // rest lets others lead for a while, and says how the command has ended.

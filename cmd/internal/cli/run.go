@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
@@ -52,12 +53,15 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		if err != nil {
 			return err
 		}
-		o, err := t.hold(lease)
+		o, err := t.insist(lease)
 		if err == nil {
 			t.conclude(lease, &o)
 			return ended(o.status())
 		}
 		_ = t.release(lease)
+		if sig := (signaled{}); errors.As(err, &sig) {
+			return sig
+		}
 		if errors.Is(err, guard.ErrOverdue) { // it may have begun: a second time would be one too many
 			return failed(statusLost, fmt.Errorf("the lease of %q was lost: %w", t.lock, err))
 		}
@@ -75,6 +79,36 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		if r.Wait != nil {
 			left := max(0, time.Until(waitUntil))
 			r.Wait = &left
+		}
+	}
+}
+
+const (
+	// startPatience bounds how long a command is tried to be started for which the
+	// system has no room. Others wait for the lock meanwhile.
+	startPatience = 10 * time.Second
+	// Between two tries, growing from the first to the second.
+	firstStartPause = 100 * time.Millisecond
+	maxStartPause   = 2 * time.Second
+)
+
+// insist is hold, for a command that may not be to be started for the moment: it is
+// tried again while the lease lasts, for startPatience at most. The error may be a
+// signaled.
+func (t *tenancy) insist(lease *tenure.Lease) (outcome, error) {
+	end := time.Now().Add(startPatience)
+	for pause := firstStartPause; ; pause = min(2*pause, maxStartPause) {
+		o, err := t.hold(lease)
+		if !guard.Transient(err) || time.Until(end) < pause {
+			return o, err
+		}
+		t.console.emit(record{Event: eventNotStarted, Lock: t.lock, Token: lease.Token(), Error: oneLine(err), Pause: seconds(pause)})
+		t.console.say("%s; trying again in %v", oneLine(err), pause)
+		switch waited := t.idle(lease.Context(), pause); {
+		case errors.As(waited, new(signaled)):
+			return outcome{}, waited
+		case waited != nil && lease.Remaining() > 0: // it was asked back
+			return o, err
 		}
 	}
 }
