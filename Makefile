@@ -32,8 +32,10 @@ TEST_TIMEOUT ?= 15m
 SIM ?=
 # How many schedules of the simulator `make test` runs; `make sim` goes on.
 SEEDS ?= 100000
+# How many random schedules of the library `make test` runs; `make schedules` goes on.
+SCHEDULE_SEEDS ?= 200
 # Packages that are not tested with the others: see the target.
-ALONE := /bench$$ /bench/faults$$ /internal/itest/spec$$
+ALONE := /bench$$ /bench/faults$$ /internal/itest/spec$$ /internal/itest/schedules$$
 # Packages that compute, with one goroutine each: nothing for the race detector,
 # which makes them five times slower.
 SEQUENTIAL := ./internal/sim ./internal/itest/protocol ./shard/internal/plan/...
@@ -82,6 +84,7 @@ test: ## Build, vet and test all modules, with the race detector
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
 		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $$packages
 	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SEQUENTIAL)
+	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./internal/itest/schedules -args -seeds $(SCHEDULE_SEEDS)
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
 		$(GO) test -vet=off -timeout $(TEST_TIMEOUT) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) ./dynamostore
 	@# What measures is not tested beside the others. And the fault table's clients are large: etcd and
@@ -122,6 +125,13 @@ tidy: ## Tidy go.mod and go.sum of all modules
 .PHONY: sim
 sim: ## Simulate schedules with faults until stopped: make sim SIM='-hours 8 -faults messages,pauses'
 	$(GO) run ./internal/sim/run $(SIM)
+
+# What `make schedules` runs: all of its flags are in the package's test.
+SCHEDULES ?= -seeds 0
+
+.PHONY: schedules
+schedules: ## Run the library under random schedules until stopped: make schedules SCHEDULES='-for 8h'
+	$(GO) test -count=1 -timeout 0 ./internal/itest/schedules -run 'TestSchedules$$' -v -args $(SCHEDULES)
 
 # How long `make chaos` runs.
 DURATION ?= 2m

@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +64,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	}
 	c := &Client{
 		options: o, timing: o.timing(), clock: o.Clock,
-		env:      protocol.Env{Fresh: rand.Text, Random: mathrand.Float64},
+		env:      protocol.Env{Fresh: rand.Text, Random: random},
 		events:   newEvents(o.OnEvent, o.Logger),
 		requests: newRequests(o.MaxInFlight, o.RequestTimeout),
 		closing:  make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// act is a step under way, with a stream of its own for what it decides.
+type act struct {
+	Step
+	w    *world
+	p    *process
+	line *line
+	r    *rand.Rand
+	ctx  context.Context // ends with the process
+}
+
+func (s Step) random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 2)) }
+
+// errWork is what work returns that fails.
+var errWork = errors.New("work failed")
+
+// within returns a random duration.
+func (a *act) within(most time.Duration) time.Duration {
+	return time.Duration(a.r.Int64N(int64(most)))
+}
+
+func (a *act) lease() time.Duration { return a.p.setup.Options.LeaseDuration }
+
+// do does it, and returns what came of it.
+func (a *act) do() string {
+	c := a.line.client
+	switch a.Op {
+	case OpTry, OpPoll, OpAcquire, OpUnlessAlive, OpRun, OpCampaign:
+		return a.compete(c)
+	case OpSessionTry, OpSessionAcquire, OpSessionUnless, OpSessionRun, OpSessionCampaign, OpSessionClose:
+		return a.underSession()
+	case OpStepDown, OpTransfer, OpRevoke, OpReleaseDead:
+		return a.ask()
+	default:
+		return a.watch()
+	}
+}
+
+// locker is a client or a session.
+type locker interface {
+	Acquire(ctx context.Context, name string, o *tenure.AcquireOptions) (*tenure.Lease, error)
+	TryAcquire(ctx context.Context, name string, o *tenure.AcquireOptions) (*tenure.Lease, error)
+	Run(ctx context.Context, name string, o *tenure.AcquireOptions, work func(context.Context, *tenure.Lease) error) error
+	Election(name string, o *tenure.ElectionOptions) *tenure.Election
+}
+
+func (a *act) options() *tenure.AcquireOptions {
+	o := &tenure.AcquireOptions{History: a.r.IntN(2) == 0, Attentive: a.r.IntN(2) == 0, Priority: a.r.IntN(2)}
+	if a.r.IntN(3) == 0 {
+		o.Data = fmt.Append(nil, "of step ", a.N)
+	}
+	if a.r.IntN(4) == 0 {
+		o.AdditionalWait = a.within(2*a.lease()) + 1
+	}
+	if a.r.IntN(3) == 0 {
+		o.StoreTimeout = -1
+	}
+	return o
+}
+
+// compete tries to take a lock, and works under it.
+func (a *act) compete(c locker) string {
+	ctx, stop := context.WithTimeout(a.ctx, a.within(5*a.lease())+1)
+	defer stop()
+	switch a.Op {
+	case OpTry, OpSessionTry:
+		return a.try(ctx, c)
+	case OpPoll:
+		what := ""
+		for ctx.Err() == nil {
+			what = a.try(ctx, c)
+			sleep(ctx, a.within(a.lease())+time.Millisecond)
+		}
+		return what
+	case OpRun, OpSessionRun:
+		return a.told(c.Run(ctx, a.Lock, a.options(), a.work))
+	case OpCampaign, OpSessionCampaign:
+		o := &tenure.ElectionOptions{Priority: a.r.IntN(2), PriorityPause: a.lease()}
+		return a.told(c.Election(a.Lock, o).Run(ctx, a.work))
+	case OpUnlessAlive, OpSessionUnless:
+		return a.unlessAlive(ctx, c)
+	default:
+		began := time.Now()
+		l, err := c.Acquire(ctx, a.Lock, a.options())
+		if err != nil {
+			a.judgeHeld(began, err)
+			return a.told(err)
+		}
+		return a.have(ctx, l)
+	}
+}
+
+func (a *act) try(ctx context.Context, c locker) string {
+	began := time.Now()
+	l, err := c.TryAcquire(ctx, a.Lock, a.options())
+	if err != nil {
+		a.judgeHeld(began, err)
+		return a.told(err)
+	}
+	return a.have(ctx, l)
+}
+
+// have works under a lease and releases it.
+func (a *act) have(ctx context.Context, l *tenure.Lease) string {
+	err := a.work(ctx, l)
+	if a.line.isGone() {
+		return "crashed"
+	}
+	released := l.Release(ctx)
+	if released == nil && l.Check() == nil {
+		a.w.referee.wrong("the lease of %s under token %d is good after its release", l.Name(), l.Token())
+	}
+	return fmt.Sprintf("token %d, work %v, released: %s", l.Token(), err, a.told(released))
+}
+
+// work is what is done under a lease: now and then something to the resource,
+// the lease, or nothing; when it is told to stop it does so at once, or late.
+func (a *act) work(ctx context.Context, l *tenure.Lease) error {
+	h := a.w.referee.granted(a.line, l)
+	for range a.r.IntN(8) {
+		if ctx.Err() != nil || l.Context().Err() != nil {
+			break
+		}
+		a.one(ctx, h)
+	}
+	if a.r.IntN(2) == 0 {
+		sleep(ctx, a.within(2*a.lease()))
+	}
+	if a.r.IntN(4) == 0 { // it takes no notice of its context
+		for range a.r.IntN(4) {
+			time.Sleep(a.within(a.lease()))
+			a.w.referee.act(h)
+		}
+		a.w.tally.add("work that overstays")
+	}
+	if a.r.IntN(6) == 0 {
+		return errWork
+	}
+	return nil
+}
+
+// one does one thing with a lease.
+func (a *act) one(ctx context.Context, h *holding) {
+	switch a.r.IntN(12) {
+	case 0:
+		_ = h.Renew(ctx)
+	case 1:
+		_ = h.SetData(ctx, fmt.Append(nil, "checkpoint of ", h.Token()))
+	case 2:
+		to := a.w.owner(a.r.IntN(len(a.w.processes)))
+		if a.r.IntN(4) == 0 && h.HandOver(to, "for a test") == nil {
+			a.w.tally.add("handed over")
+		}
+	case 3:
+		_ = h.Do(ctx, a.within(a.lease()), func(context.Context) error {
+			sleep(ctx, a.within(a.lease()/4))
+			a.w.referee.act(h)
+			return nil
+		})
+	case 4:
+		h.Progress()
+		_, _ = h.Previous()
+	default:
+		a.w.referee.act(h)
+		sleep(ctx, a.within(a.lease()/2))
+		a.w.referee.act(h)
+	}
+}
+
+// underSession does something under a session of the process. It opens one if
+// there is none.
+func (a *act) underSession() string {
+	var s *tenure.Session
+	a.p.set(func() {
+		if n := len(a.p.sessions); n > 0 && a.p.up == a.line {
+			s = a.p.sessions[a.r.IntN(n)]
+		}
+	})
+	if a.Op == OpSessionClose {
+		if s == nil {
+			return "none is open"
+		}
+		ctx, stop := context.WithTimeout(a.ctx, a.within(3*a.lease())+1)
+		defer stop()
+		err := s.Close(ctx)
+		a.dropSession(s)
+		if err == nil && s.Check() == nil {
+			a.w.referee.wrong("a session is good after it was closed")
+		}
+		return a.told(err)
+	}
+	if s == nil || s.Context().Err() != nil || a.r.IntN(6) == 0 {
+		ctx, stop := context.WithTimeout(a.ctx, a.within(2*a.lease())+1)
+		defer stop()
+		opened, err := a.line.client.OpenSession(ctx, nil)
+		if err != nil {
+			return "open: " + a.told(err)
+		}
+		a.w.tally.add("session")
+		a.dropSession(s)
+		s = opened
+		a.p.set(func() {
+			if a.p.up == a.line {
+				a.p.sessions = append(a.p.sessions, s)
+			}
+		})
+	}
+	if a.r.IntN(10) == 0 {
+		_ = s.Renew(a.ctx)
+	}
+	return a.compete(s)
+}
+
+// dropSession forgets a session, if it is one that has ended.
+func (a *act) dropSession(s *tenure.Session) {
+	if s == nil || s.Context().Err() == nil {
+		return
+	}
+	a.p.set(func() {
+		for i, other := range a.p.sessions {
+			if other == s {
+				a.p.sessions = append(a.p.sessions[:i:i], a.p.sessions[i+1:]...)
+				return
+			}
+		}
+	})
+}
+
+// told returns the text of an error.
+func (a *act) told(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	for _, known := range []struct {
+		err  error
+		name string
+	}{
+		{tenure.ErrHeld, "held"}, {tenure.ErrExpired, "expired"}, {tenure.ErrSuperseded, "superseded"}, {tenure.ErrStalled, "stalled"},
+		{tenure.ErrStopTimeout, "stop timeout"}, {tenure.ErrUncertain, "uncertain"}, {tenure.ErrSteppedDown, "stepped down"}, {tenure.ErrSessionClosed, "session closed"},
+		{tenure.ErrNotHeld, "not held"}, {tenure.ErrRequested, "requested"}, {tenure.ErrUnanswered, "unanswered"}, {tenure.ErrAlive, "alive"},
+	} {
+		if errors.Is(err, known.err) {
+			a.w.tally.add(known.name)
+		}
+	}
+	return a.w.short(err)
+}

@@ -1,0 +1,320 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// shown reports whether the records of the lock, or of a session under which it
+// was held meanwhile, showed since an instant something of which f is true.
+func (a *act) shown(from time.Time, f func(written) bool) bool {
+	now := time.Now()
+	if a.w.ledger.any(a.Lock, from, now, f) {
+		return true
+	}
+	sessions := map[string]bool{}
+	if rec, found := a.w.ledger.at(a.Lock, from); found {
+		sessions[rec.Session] = true
+	}
+	a.w.ledger.any(a.Lock, from, now, func(w written) bool {
+		sessions[w.next.Session] = true
+		return false
+	})
+	delete(sessions, "")
+	for id := range sessions {
+		if a.w.ledger.any(driver.SessionPrefix+id, from, now, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// before returns a lease before the client saw the lock or a session the last time
+// before an instant: what has changed since it saw them is a sign of life for it, and
+// what was read may have been read from before that.
+func (a *act) before(began time.Time) time.Time {
+	a.line.mu.Lock()
+	defer a.line.mu.Unlock()
+	from := began
+	for _, s := range a.line.seen {
+		if s.at.Before(began) && (s.key == a.Lock || s.rec.State.OfSession()) {
+			from = s.at
+		}
+	}
+	return from.Add(-a.w.longest())
+}
+
+// ever reports whether f was true of the lock's record at some instant since
+// from. An absent one is the zero record.
+func (a *act) ever(from time.Time, f func(driver.Record) bool) bool {
+	rec, _ := a.w.ledger.at(a.Lock, from)
+	return f(rec) || a.w.ledger.any(a.Lock, from, time.Now(), func(w written) bool {
+		return !w.deleted && f(w.next) || w.deleted && f(driver.Record{})
+	})
+}
+
+// judgeHeld judges an answer that says who has the lock.
+func (a *act) judgeHeld(began time.Time, err error) {
+	var held *tenure.HeldError
+	if !errors.As(err, &held) || a.w.plan.SameOwner {
+		return
+	}
+	was := a.w.ledger.any(a.Lock, a.w.begun, time.Now(), func(w written) bool {
+		return w.next.Token == held.Token && w.next.Owner == held.Owner
+	})
+	if !was {
+		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, held.Owner, a.Lock, held.Token)
+	}
+}
+
+// unlessAlive takes the lock unless its holder lives, and judges whether the
+// answer was true.
+func (a *act) unlessAlive(ctx context.Context, c locker) string {
+	o := a.options()
+	o.UnlessAlive, o.AdditionalWait = true, 0
+	began := time.Now()
+	l, err := c.Acquire(ctx, a.Lock, o)
+	switch {
+	case err == nil:
+		a.judgeTaken(began, l)
+		return "taken: " + a.have(ctx, l)
+	case errors.Is(err, tenure.ErrHeld):
+		a.w.tally.add("unless alive: held")
+		a.judgeHeld(began, err)
+		if !a.shown(a.before(began), written.alive) {
+			a.w.referee.wrong("#%d gives up on %s, whose holder has shown no life: %v", a.N, a.Lock, err)
+		}
+	}
+	return a.told(err)
+}
+
+// judgeTaken judges a lease that was taken unless its holder lives: no answer
+// that the client got before has shown life.
+func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
+	beats := map[string]string{}
+	var first *seen
+	for _, s := range a.line.since(began) {
+		if !s.strong || !s.found {
+			continue
+		}
+		switch {
+		case s.key == a.Lock && first == nil:
+			if s.rec.State != driver.Held || s.rec.Token >= l.Token() {
+				return // it was free at first
+			}
+			first = &s
+			beats[s.key] = s.rec.Beat
+		case first == nil:
+		case s.key == a.Lock && s.rec.Token >= l.Token():
+			return // its own
+		case s.key == a.Lock && (s.rec.Token != first.rec.Token || s.rec.State != driver.Held || s.rec.Beat != beats[s.key]):
+			a.w.referee.wrong("#%d takes %s, whose holder has shown life: %s", a.N, a.Lock, s.rec.State)
+			return
+		case s.key == driver.SessionPrefix+first.rec.Session && s.rec.State == driver.Closed && s.rec.End != driver.EndExpired:
+			a.w.referee.wrong("#%d takes %s, whose holder's session was closed in order", a.N, a.Lock)
+			return
+		case s.key == driver.SessionPrefix+first.rec.Session && s.rec.State == driver.Alive:
+			if before, ok := beats[s.key]; ok && before != s.rec.Beat {
+				a.w.referee.wrong("#%d takes %s, whose holder's session has shown life", a.N, a.Lock)
+				return
+			}
+			beats[s.key] = s.rec.Beat
+		}
+	}
+	if first != nil {
+		a.w.tally.add("unless alive: taken over")
+	}
+}
+
+// ask asks a holder, and judges the answer.
+func (a *act) ask() string {
+	c := a.line.client
+	ctx, stop := context.WithTimeout(a.ctx, a.within(4*a.lease())+1)
+	defer stop()
+	began := time.Now()
+	before, _ := a.w.ledger.at(a.Lock, began)
+	var err error
+	switch a.Op {
+	case OpStepDown:
+		err = c.StepDown(ctx, a.Lock, "for a test")
+	case OpTransfer:
+		err = c.Transfer(ctx, a.Lock, a.w.owner(a.r.IntN(len(a.w.processes))), "for a test")
+	case OpRevoke:
+		err = c.Revoke(ctx, a.Lock, "for a test")
+	default:
+		err = c.ReleaseDead(ctx, a.Lock, "for a test")
+	}
+	switch {
+	case err == nil:
+		a.w.tally.add(string(a.Op) + ": done")
+		a.judgeDone(began, before)
+	case errors.Is(err, tenure.ErrAlive):
+		if a.Op == OpReleaseDead && !a.shown(a.before(began), written.alive) {
+			a.w.referee.wrong("#%d is told that the holder of %s is alive, which has shown no life", a.N, a.Lock)
+		}
+	case errors.Is(err, tenure.ErrNotHeld):
+		other := func(rec driver.Record) bool { return rec.State != driver.Held || rec.Token != before.Token }
+		if !a.ever(began, other) && !a.endedSession(before) {
+			a.w.referee.wrong("#%d is told that %s is not held, which it was all the time", a.N, a.Lock)
+		}
+	}
+	return a.told(err)
+}
+
+// endedSession reports whether a record was under a session that is not alive.
+func (a *act) endedSession(rec driver.Record) bool {
+	if rec.Session == "" {
+		return false
+	}
+	s, found := a.w.ledger.record(driver.SessionPrefix + rec.Session)
+	return !found || s.State != driver.Alive
+}
+
+// judgeDone judges a request that is said to be done: the tenure that was asked
+// has ended, and what an operator frees was free.
+func (a *act) judgeDone(began time.Time, before driver.Record) {
+	for _, h := range a.w.referee.good(a.Lock) {
+		if h.Token() == before.Token && before.State == driver.Held {
+			a.w.referee.wrong("#%d says that %s is done, and %v is good", a.N, a.Op, h)
+		}
+	}
+	free := func(rec driver.Record) bool {
+		return rec.State == driver.Released || rec.State == "" || rec.State == driver.Reserved && rec.Owner == ""
+	}
+	if a.Op == OpRevoke && !a.ever(began, free) {
+		a.w.referee.wrong("#%d says that %s was taken from its holder, and it was never free", a.N, a.Lock)
+	}
+	if a.Op == OpReleaseDead && !a.ever(began, free) && !a.endedSession(before) {
+		a.w.referee.wrong("#%d says that %s was released, and it was never free", a.N, a.Lock)
+	}
+}
+
+// good returns the good leases of a lock.
+func (r *referee) good(lock string) []*holding {
+	r.mu.Lock()
+	all := append([]*holding(nil), r.leases[lock]...)
+	r.mu.Unlock()
+	var good []*holding
+	for _, h := range all {
+		if r.check(h) {
+			good = append(good, h)
+		}
+	}
+	return good
+}
+
+// watch reads, and judges what was read.
+func (a *act) watch() string {
+	c := a.line.client
+	ctx, stop := context.WithTimeout(a.ctx, a.within(4*a.lease())+1)
+	defer stop()
+	began := time.Now()
+	switch a.Op {
+	case OpSweep:
+		swept, err := c.Sweep(ctx)
+		if swept > 0 {
+			a.w.tally.add("swept")
+		}
+		return fmt.Sprint(swept, " ", a.told(err))
+	case OpObserve:
+		changes := 0
+		for leader, err := range c.Election(a.Lock, nil).Observe(ctx) {
+			if err == nil && !leader.None() {
+				a.judgeHolder(a.Lock, leader.Owner, leader.Token)
+			}
+			changes++
+		}
+		a.w.tally.add("observed")
+		return fmt.Sprint(changes, " changes")
+	case OpLeader:
+		leader, err := c.Election(a.Lock, nil).Leader(ctx)
+		if err == nil {
+			a.judgeHolder(a.Lock, leader.Owner, leader.Token)
+		}
+		return a.told(err)
+	case OpStatus:
+		s, err := c.Status(ctx, a.Lock)
+		if err == nil {
+			a.judgeStatus(began, s)
+		}
+		return a.told(err)
+	case OpStatuses:
+		all, errs := c.Statuses(ctx, a.w.plan.Locks)
+		for i, s := range all {
+			if errs[i] == nil && s.Name == a.Lock {
+				a.judgeStatus(began, s)
+			}
+		}
+		return a.told(errors.Join(errs...))
+	case OpLocks:
+		n := 0
+		for s, err := range c.Locks(ctx, "") {
+			if err != nil {
+				return a.told(err)
+			}
+			if s.Token > 0 {
+				n++
+			}
+		}
+		return fmt.Sprint(n, " locks")
+	case OpHistory:
+		list, err := c.History(ctx, a.Lock)
+		if err == nil {
+			a.judgeHistory(list)
+		}
+		return a.told(err)
+	default:
+		a.w.referee.wrong("no such step: %s", a.Op)
+		return ""
+	}
+}
+
+// judgeHolder judges that an owner has had a lock under a token.
+func (a *act) judgeHolder(lock, owner string, token uint64) {
+	was := a.w.ledger.any(lock, a.w.begun, time.Now(), func(w written) bool {
+		return w.next.State == driver.Held && w.next.Token == token && w.next.Owner == owner
+	})
+	if !was {
+		a.w.referee.wrong("#%d is told that %q has %s under token %d, which was never so", a.N, owner, lock, token)
+	}
+}
+
+// judgeStatus judges what was read of a lock: it was so while it was read.
+func (a *act) judgeStatus(began time.Time, s tenure.Status) {
+	so := a.ever(began, func(rec driver.Record) bool {
+		return string(rec.State) == s.State && rec.Token == s.Token
+	})
+	if !so {
+		a.w.referee.wrong("#%d reads that %s is %q under token %d, which it was not meanwhile", a.N, s.Name, s.State, s.Token)
+	}
+}
+
+// judgeHistory judges a history: tokens fall, and each tenure was so.
+func (a *act) judgeHistory(list []tenure.Tenure) {
+	for i, t := range list {
+		if i > 0 && t.Token >= list[i-1].Token {
+			a.w.referee.wrong("#%d reads a history in which token %d comes after %d", a.N, t.Token, list[i-1].Token)
+		}
+		if t.Unknown {
+			continue
+		}
+		a.judgeHolder(a.Lock, t.Owner, t.Token)
+		if t.End != "" && t.End != tenure.EndExpired && t.End != tenure.EndHandedOver {
+			said := a.w.ledger.any(a.Lock, a.w.begun, time.Now(), func(w written) bool {
+				return w.next.Token == t.Token && string(w.next.End) == t.End || w.next.Prev != nil && w.next.Prev.Token == t.Token && string(w.next.Prev.End) == t.End
+			})
+			if !said {
+				a.w.referee.wrong("#%d reads that token %d of %s ended as %s, which nobody has written", a.N, t.Token, a.Lock, t.End)
+			}
+		}
+	}
+	a.w.tally.add("history read")
+}

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedules
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// maxViolations is how many are told of.
+const maxViolations = 10
+
+// holding is a lease that somebody has in hand.
+type holding struct {
+	*tenure.Lease
+	p     *process
+	line  *line
+	ended bool // Check has failed once
+}
+
+func (h *holding) String() string {
+	return fmt.Sprintf("p%d's lease of %s under token %d", h.p.n, h.Name(), h.Token())
+}
+
+// referee knows all leases, and what must never be.
+type referee struct {
+	w  *world
+	mu sync.Mutex
+	// leases are those by lock whose Check has not failed yet, and that
+	// belong to a process that lives.
+	leases map[string][]*holding
+	tokens map[string]map[uint64]bool // granted, by lock
+	wrongs []string
+	fence  map[string]uint64 // what the resources behind the locks have seen
+}
+
+func newReferee(w *world) *referee {
+	return &referee{w: w, leases: map[string][]*holding{}, tokens: map[string]map[uint64]bool{}, fence: map[string]uint64{}}
+}
+
+// wrong notes that something is as it must never be.
+func (r *referee) wrong(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.w.logf("WRONG: %s", text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.wrongs) < maxViolations {
+		r.wrongs = append(r.wrongs, fmt.Sprintf("at %v: %s", r.w.elapsed(), text))
+	}
+}
+
+func (r *referee) violations() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.wrongs...)
+}
+
+// granted notes a new lease, and judges what it means for the others.
+func (r *referee) granted(ln *line, l *tenure.Lease) *holding {
+	h := &holding{Lease: l, p: ln.p, line: ln}
+	r.mu.Lock()
+	tokens := r.tokens[l.Name()]
+	if tokens == nil {
+		tokens = map[uint64]bool{}
+		r.tokens[l.Name()] = tokens
+	}
+	again := tokens[l.Token()]
+	tokens[l.Token()] = true
+	r.leases[l.Name()] = append(r.leases[l.Name()], h)
+	r.mu.Unlock()
+	if again {
+		r.wrong("token %d of %s is given twice", l.Token(), l.Name())
+	}
+	r.w.tally.add("grant")
+	if l.Session() != nil {
+		r.w.tally.add("grant under a session")
+	}
+	r.w.watchers.Go(func() { r.punctual(h) })
+	r.look(l.Name())
+	return h
+}
+
+// look asks all leases of a lock.
+func (r *referee) look(lock string) {
+	r.mu.Lock()
+	all := append([]*holding(nil), r.leases[lock]...)
+	r.mu.Unlock()
+	var good []*holding
+	for _, h := range all {
+		if r.check(h) {
+			good = append(good, h)
+		}
+	}
+	if len(good) > 1 {
+		r.wrong("two holders: %v and %v", good[0], good[1])
+	}
+}
+
+// lookAll asks all leases.
+func (r *referee) lookAll() {
+	for _, lock := range r.w.plan.Locks {
+		r.look(lock)
+	}
+}
+
+// check asks a lease, and reports whether its holder may act. A paused process
+// asks nothing.
+func (r *referee) check(h *holding) bool {
+	if h.line.isGone() || h.p.clock.isPaused() {
+		return false
+	}
+	if h.Check() != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		h.ended = true
+		return false
+	}
+	r.mu.Lock()
+	ended := h.ended
+	r.mu.Unlock()
+	if ended {
+		r.wrong("%v came back", h)
+	}
+	rec, found := r.w.ledger.record(h.Name())
+	switch {
+	case !found:
+		r.wrong("%v is good, and the record is gone", h)
+	case rec.Token != h.Token():
+		r.wrong("%v is good, and the store says %s under token %d", h, rec.State, rec.Token)
+	}
+	if s := h.Session(); s != nil {
+		if rec, found := r.w.ledger.record(driver.SessionPrefix + s.ID()); !found || rec.State != driver.Alive {
+			r.wrong("%v is good, and its session is %q in the store", h, rec.State)
+		}
+	}
+	r.checkDeadline(h)
+	return true
+}
+
+// checkDeadline compares the deadline of a good lease with the last of its
+// heartbeats that the store has seen: it lies no later than what that one is good
+// for, counted from before it was sent.
+func (r *referee) checkDeadline(h *holding) {
+	key, o := h.Name(), h.line.client.Options()
+	if s := h.Session(); s != nil {
+		key = driver.SessionPrefix + s.ID()
+	}
+	r.w.ledger.mu.Lock()
+	var last time.Duration
+	known := false
+	writes := r.w.ledger.writes[key]
+	for i := len(writes) - 1; i >= 0 && !known; i-- {
+		w := writes[i]
+		if !w.deleted && (!w.found || w.next.Beat != w.prev.Beat) && (h.Session() != nil || w.next.Token == h.Token()) {
+			last, known = h.line.sentAt(w.next.Version)
+		}
+	}
+	r.w.ledger.mu.Unlock()
+	usable := time.Duration(float64(o.LeaseDuration)*(1-o.MaxClockDrift)/(1+o.MaxClockDrift)) - o.Grace
+	switch left := h.Remaining(); {
+	case !known:
+		r.wrong("%v is good, and the store has seen no write of it", h)
+	case h.p.clock.Holder()+left > last+usable+time.Microsecond:
+		r.wrong("%v has its deadline %v later than the last heartbeat in the store allows", h, h.p.clock.Holder()+left-last-usable)
+	}
+}
+
+// punctual sees to it that the context of a lease ends at its deadline.
+func (r *referee) punctual(h *holding) {
+	o := h.line.client.Options()
+	nap := max(min(time.Second, o.Grace/4), time.Millisecond)
+	for {
+		late := nap + time.Millisecond
+		if h.p.clock.isSteady() {
+			late = time.Nanosecond
+		}
+		timer := time.NewTimer(h.Remaining() + late)
+		select {
+		case <-h.Context().Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		// What was known of the clock before the wait counts for it.
+		if h.Remaining() == 0 && h.Context().Err() == nil && !h.line.isGone() && (late > time.Nanosecond || h.p.clock.isSteady()) {
+			r.wrong("the context of %v has not ended %v after its deadline", h, late)
+			return
+		}
+	}
+}
+
+// act writes to the resource behind the lock as a holder that has just checked,
+// and returns false if it must not.
+func (r *referee) act(h *holding) bool {
+	if h.line.isGone() || h.p.clock.isPaused() || h.Check() != nil {
+		return false
+	}
+	r.look(h.Name())
+	r.mu.Lock()
+	highest := r.fence[h.Name()]
+	r.fence[h.Name()] = max(highest, h.Token())
+	r.mu.Unlock()
+	if highest > h.Token() {
+		r.wrong("%v has just checked, and the resource has seen token %d", h, highest)
+	}
+	return true
+}
+
+// forget drops the leases of a client that has crashed: nobody acts on them.
+func (r *referee) forget(ln *line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for lock, all := range r.leases {
+		var left []*holding
+		for _, h := range all {
+			if h.line != ln {
+				left = append(left, h)
+			}
+		}
+		r.leases[lock] = left
+	}
+}
+
+// write is told of every write that the store makes.
+func (r *referee) write(key string, w written) {
+	if w.deleted {
+		if w.next.State != driver.Past && w.next.State != driver.Closed {
+			r.wrong("the record of %s is deleted as %s", r.w.name(key), w.next.State)
+		}
+		return
+	}
+	if w.next.State == driver.Past || w.next.State.OfSession() {
+		if w.next.State == driver.Closed {
+			r.lookAll()
+		}
+		return
+	}
+	if w.found && w.next.Token < w.prev.Token {
+		r.wrong("the token of %s goes back from %d to %d", key, w.prev.Token, w.next.Token)
+	}
+	if w.found && w.next.Token > w.prev.Token && w.prev.State == driver.Held {
+		r.w.tally.add("takeover")
+	}
+	r.look(key)
+}
