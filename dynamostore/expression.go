@@ -24,7 +24,7 @@ var names = map[string]string{
 
 // written are the placeholders of what encode returns. tenureBefore, which a claim
 // fills in another way, is the last.
-var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#sa", "#bt", "#te", "#re", "#be"}
+var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#sa", "#bt", "#sh", "#te", "#re", "#be"}
 
 // Conditions, each decided by the engine together with the write.
 const (
@@ -33,9 +33,9 @@ const (
 	// understood that decides. What another client released bears an old stamp,
 	// history and states of a later version have another state, and what somebody
 	// called released by hand has none.
-	isFree = "(#ir = :one AND #st = #rv AND #sa = :rel AND #tk < :max" +
+	isFree = "#ir = :one AND #st = #rv AND #sa = :rel AND #tk < :max" +
 		" AND attribute_type(#te, :str) AND attribute_type(#ld, :str) AND attribute_type(#on, :str)" +
-		" AND (attribute_not_exists(#da) OR attribute_type(#da, :bin)))"
+		" AND (attribute_not_exists(#da) OR attribute_type(#da, :bin))"
 	// isOwn is true of what Tenure wrote under this version and token.
 	isOwn = "(#rv = :pv AND #st = :pv AND #tk = :pt)"
 	// isForeign is true of what another client wrote under this version. The
@@ -43,6 +43,8 @@ const (
 	// changes the data with that, under the version that it held under: so those
 	// are compared as well.
 	isForeign = "#rv = :pv AND (attribute_not_exists(#st) OR #st <> :pv) AND (attribute_not_exists(#tk) OR #tk <= :pt)"
+	// notShared is true of what was written without SharedTable.
+	notShared = " AND attribute_not_exists(#sh)"
 	wasHeld   = " AND attribute_not_exists(#ir)"
 	wasFree   = " AND #ir = :one"
 	hadData   = " AND #da = :pd"
@@ -126,7 +128,7 @@ func (o *Options) claim(next driver.Record) *expression {
 	e.values[":zero"], e.values[":inc"], e.values[":none"] = number(0), number(1), text(recordcodec.EncodeTenure(nil))
 	e.values[":one"], e.values[":max"], e.values[":rel"] = text(released), number(driver.MaxToken), text(string(driver.Released))
 	e.values[":str"], e.values[":bin"] = text("S"), text("B")
-	e.condition = isAbsent + " OR " + isFree
+	e.condition = isAbsent + " OR (" + isFree + o.guard() + ")"
 	return e
 }
 
@@ -142,6 +144,15 @@ func (o *Options) replace(next driver.Record, keepData bool) *expression {
 	return e
 }
 
+// guard is what is added to the condition of a write that begins a tenure, so that
+// a process without SharedTable does not count tokens where others do it with it.
+func (o *Options) guard() string {
+	if o.SharedTable || o.Unshare {
+		return ""
+	}
+	return notShared
+}
+
 // swap writes next over prev.
 func (o *Options) swap(prev, next driver.Record) *expression {
 	var e *expression
@@ -153,6 +164,9 @@ func (o *Options) swap(prev, next driver.Record) *expression {
 		e = o.replace(next, len(next.Data) > 0 && bytes.Equal(prev.Data, next.Data))
 	}
 	e.only(o, prev)
+	if next.Token != prev.Token {
+		e.condition += o.guard()
+	}
 	return e
 }
 

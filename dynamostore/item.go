@@ -113,6 +113,9 @@ func (o *Options) encode(rec driver.Record) item {
 	case rec.State != driver.Held:
 		it[attrState] = text(string(rec.State))
 	}
+	if o.SharedTable && !strings.HasPrefix(rec.Key, driver.OwnPrefix) {
+		it[attrShared] = text("1")
+	}
 	switch rec.Beat {
 	case rec.Version: // as in each grant and heartbeat
 	case "":

@@ -91,6 +91,14 @@ type Options struct {
 	// taken after 1.8.
 	SharedTable bool
 
+	// Unshare has the store take locks that were written with SharedTable, and ends
+	// that they are known for it. Without either such a lock is not taken: Claim and
+	// takeover return an error that says so, since the tokens of the two ways of
+	// counting would not know of each other. Set it in all processes at once, when no
+	// other lock client will write to the table any more and each item was written by
+	// Tenure last; it may go when each lock was taken once.
+	Unshare bool
+
 	// TimeToLive insists on a table whose items expire, together with
 	// SharedTable: no item of a lock may have the attribute. It is read by [Open].
 	TimeToLive bool
@@ -126,6 +134,8 @@ func (o *Options) resolve() (Options, error) {
 		return r, fmt.Errorf("sort key and partition key are both %q", r.SortKey)
 	case len(r.SortValue) > maxSortValueLen:
 		return r, fmt.Errorf("SortValue has %d bytes: at most %d are allowed by DynamoDB", len(r.SortValue), maxSortValueLen)
+	case r.Unshare && r.SharedTable:
+		return r, errors.New("both SharedTable and Unshare are set: the table is shared, or it is not any more")
 	case r.Dialect != Java && r.Dialect != Dynamolock:
 		return r, errors.New("unknown dialect: use Java or Dynamolock")
 	}

@@ -209,6 +209,68 @@ func TestSharedDeleteKeepsTheToken(t *testing.T) {
 	}
 }
 
+// TestSharedByOneAndNotByAnother: who has forgotten SharedTable takes nothing, in
+// both dialects, until the table is said to be shared no more.
+func TestSharedByOneAndNotByAnother(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	for _, dialect := range []Dialect{Java, Dynamolock} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			table := newTable(t, e, nil)
+			with := open(t, e.URL, table, &Options{SharedTable: true, Dialect: dialect})
+			without := open(t, e.URL, table, &Options{Dialect: dialect})
+			unshared := open(t, e.URL, table, &Options{Dialect: dialect, Unshare: true})
+			release := func(s *Store, rec driver.Record) driver.Record {
+				t.Helper()
+				next := rec.Clone()
+				next.Version, next.State, next.End = held("k").Version, driver.Released, driver.EndReleased
+				rec, err := s.Swap(t.Context(), rec, next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return rec
+			}
+			refused := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "this table is shared: set SharedTable") {
+					t.Errorf("%s without SharedTable: %v", what, err)
+				}
+			}
+			rec, _, err := with.Claim(t.Context(), held("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = without.Claim(t.Context(), held("k"))
+			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) {
+				t.Errorf("a claim of what is held: %v, want a conflict", err)
+			}
+			taken := held("k")
+			taken.Token, taken.Prev = rec.Token+1, rec.Tenure(driver.EndExpired)
+			_, err = without.Swap(t.Context(), rec, taken)
+			refused("a takeover", err)
+			rec = release(with, rec)
+			_, _, err = without.Claim(t.Context(), held("k"))
+			refused("a claim", err)
+
+			if rec, _, err = unshared.Claim(t.Context(), held("k")); err != nil || rec.Token != 2 {
+				t.Fatalf("a claim that ends the sharing: token %d, %v", rec.Token, err)
+			}
+			release(unshared, rec)
+			if rec, _, err = without.Claim(t.Context(), held("k")); err != nil || rec.Token != 3 {
+				t.Fatalf("a claim after that: token %d, %v", rec.Token, err)
+			}
+			// The other way round: who shares goes on from the higher of both tokens, and
+			// from then on the other one is refused.
+			release(without, rec)
+			if rec, _, err = with.Claim(t.Context(), held("k")); err != nil || rec.Token != 4 {
+				t.Fatalf("a claim with SharedTable again: token %d, %v", rec.Token, err)
+			}
+			release(with, rec)
+			_, _, err = without.Claim(t.Context(), held("k"))
+			refused("a claim after that", err)
+		})
+	}
+}
+
 // TestSharedRestoredInPart says what to do where no takeover can succeed.
 func TestSharedRestoredInPart(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)

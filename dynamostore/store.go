@@ -121,6 +121,7 @@ func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driv
 type finding struct {
 	rec     driver.Record
 	foreign bool   // another client wrote it
+	shared  bool   // Tenure wrote it, with SharedTable
 	last    uint64 // the token beside it, if it was read
 }
 
@@ -155,6 +156,8 @@ func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
 		return f, fmt.Errorf("%q: %w", key, driver.ErrNotFound)
 	}
 	f.rec, f.foreign, err = s.options.decode(it)
+	_, f.shared = it[attrShared]
+	f.shared = f.shared && !f.foreign
 	if err == nil && f.foreign {
 		f.rec.Token = min(max(f.rec.Token, last), driver.MaxToken-1) + 1
 	}
@@ -226,10 +229,23 @@ func (s *Store) refusedClaim(key string, stands finding, err error) error {
 		return err
 	case stands.foreign && !s.options.SharedTable:
 		return s.foreign(key, stands.rec)
+	case s.unguarded(stands):
+		return s.guarded(key)
 	case stands.rec.Token >= driver.MaxToken:
 		return driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", key, stands.rec.Token))
 	}
 	return driver.NotApplied(fmt.Errorf("claim of %q: the lock was released meanwhile; try again", key))
+}
+
+// unguarded reports whether an item must not be taken by this store, because others
+// write it with SharedTable.
+func (s *Store) unguarded(f finding) bool {
+	return f.shared && !s.options.SharedTable && !s.options.Unshare
+}
+
+func (s *Store) guarded(key string) error {
+	return driver.NotApplied(driver.Permanent(fmt.Errorf("item of %q in table %q was written with SharedTable, and this process has not set it: this table is shared: "+
+		"set SharedTable (shared=true in a URL), or, if the other client will not come back, Unshare (unshare=true) in all processes", key, s.table)))
 }
 
 // foreign is the error of a write over what another client wrote, in a table
@@ -281,6 +297,9 @@ func (s *Store) refusedSwap(prev driver.Record, stands finding, err error) error
 	}
 	if stands.foreign && !s.options.SharedTable {
 		return s.foreign(prev.Key, stands.rec)
+	}
+	if s.unguarded(stands) {
+		return s.guarded(prev.Key)
 	}
 	if stands.foreign && (stands.rec.State != prev.State || !bytes.Equal(stands.rec.Data, prev.Data)) {
 		return err // released meanwhile

@@ -32,7 +32,7 @@ type DynamoDB struct {
 
 // parameters are those of a URL, in the order in which they are written.
 var parameters = []string{
-	"region", "endpoint", "profile", "dialect", "shared", "partition-key", "sort-key", "sort-value", "eventual-replicas", "ttl",
+	"region", "endpoint", "profile", "dialect", "shared", "partition-key", "sort-key", "sort-value", "eventual-replicas", "ttl", "unshare",
 }
 
 // What the parts of a URL may be made of. Those of a table are DynamoDB's own
@@ -123,7 +123,7 @@ func (d *DynamoDB) set(values url.Values) (err error) {
 			return errors.New("dialect= is neither java nor dynamolock: leave it out, or write that of the other lock client of this table")
 		}
 	}
-	for name, to := range map[string]*bool{"shared": &o.SharedTable, "eventual-replicas": &o.EventualReplicas, "ttl": &o.TimeToLive} {
+	for name, to := range map[string]*bool{"shared": &o.SharedTable, "eventual-replicas": &o.EventualReplicas, "ttl": &o.TimeToLive, "unshare": &o.Unshare} {
 		switch values.Get(name) {
 		case "", "false":
 		case "true":
@@ -180,6 +180,9 @@ func (d DynamoDB) URL() string {
 	}
 	if d.Options.TimeToLive {
 		values["ttl"] = "true"
+	}
+	if d.Options.Unshare {
+		values["unshare"] = "true"
 	}
 	var query []string
 	for _, name := range parameters {
