@@ -56,6 +56,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
 	var failed error
+	count := map[doctor.Level]int{}
 	var table *doctor.DynamoDB
 	if url, ok := at.DynamoDB(); ok {
 		table = &doctor.DynamoDB{Table: url.Table, Options: url.Options, Connect: at.Connect}
@@ -63,6 +64,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	bad, err := doctor.Examine(ctx, doctor.Patient{
 		File: at.File(), DynamoDB: table, Open: at.Open, Options: whole,
 		Tell: func(finding doctor.Finding) {
+			count[finding.Level]++
 			if f.Quiet && finding.Level == doctor.OK {
 				return
 			}
@@ -70,6 +72,9 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 		},
 	})
 	sig := signaled{}
+	if !f.JSON && failed == nil && context.Cause(ctx) == nil && (!f.Quiet || len(count) > 1 || count[doctor.OK] == 0) {
+		_, failed = fmt.Fprintf(c.stdout, "%d bad, %s\n", count[doctor.Bad], counted(count[doctor.Warn], "warning"))
+	}
 	switch {
 	case errors.As(context.Cause(ctx), &sig):
 		return sig

@@ -31,12 +31,14 @@ var hostileKey = strings.Trim(hostile, "\xff\xfe")
 // deface writes hostile text wherever the records of the store have the word
 // EVIL, in a key as well:
 //
-//	deface [-lease DURATION] [-age DURATION]
+//	deface [-lease DURATION] [-age DURATION] [-drift LOCK]
 //
 // With a lease, a record that is held gets that, so that it runs out soon; with an
-// age, one that was released was so that much earlier.
+// age, one that was released was so that much earlier. The holder of LOCK keeps a
+// bound of a thousandth for clocks.
 func deface() error {
 	lease := flag.Duration("lease", 0, "")
+	drift := flag.String("drift", "", "")
 	age := flag.Duration("age", 0, "")
 	flag.Parse()
 	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
@@ -90,6 +92,9 @@ func deface() error {
 		}
 		if rec.State == driver.Released {
 			rec.Until = rec.Until.Add(-*age)
+		}
+		if rec.Key == *drift {
+			rec.Drift = 0.001
 		}
 		rec.Version = rand.Text()
 		if rec.Key = strings.ReplaceAll(rec.Key, "EVIL", hostileKey); rec.Key != old.Key || rec.State == driver.Past {

@@ -84,6 +84,7 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	if err != nil {
 		return true, errors.Join(ErrNoStore, err)
 	}
+	p.records(ctx, store)
 	return bad, nil
 }
 
