@@ -100,6 +100,7 @@ test: ## Build, vet and test all modules, with the race detector
 	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./internal/itest/spec
 	@# The simulator finds every deliberate mistake in the core; and none without one, above.
 	$(GO) test -vet=off -tags tenure_wrong $(TESTFLAGS) ./internal/sim
+	$(GO) test -vet=off -tags tenure_wrong -run IsFound $(TESTFLAGS) .
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore ./internal/itest/fence
 

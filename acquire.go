@@ -56,7 +56,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	}
 	a := k.join(o, under, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
-		Data: o.Data, Try: try, UnlessAlive: o.UnlessAlive && !try, Patience: patience,
+		Data: o.Data, Try: try, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause,
 	})
 	l, err := a.wait(ctx, o.AdditionalWait)
@@ -186,7 +186,7 @@ func (a *acquire) abandon(err error) error {
 	defer k.mu.Unlock()
 	if err == nil {
 		s := k.sighting()
-		err = heldBy(s.rec, s.freeIn)
+		err = a.k.c.heldBy(s.rec, s.freeIn)
 	}
 	if a.settled {
 		if r := <-a.answer; r.l != nil {
@@ -355,7 +355,7 @@ func (a *acquire) settle(l *Lease, err error) {
 func (a *acquire) refusal(r *protocol.Refusal) error {
 	switch {
 	case r.Held:
-		return heldBy(r.Record, r.FreeIn)
+		return a.k.c.heldBy(r.Record, r.FreeIn)
 	case r.Record.Key != "": // what the machine itself saw of it
 		return unreadable(r.Record)
 	default:
@@ -408,6 +408,7 @@ func (a *acquire) tell() {
 		a.told = s.rec.Token
 		k.c.events.emit(Event{
 			Kind: EventWaiting, Lock: k.key, Owner: s.rec.Owner, Token: s.rec.Token, Remaining: s.freeIn,
+			Own: k.c.owns(s.rec),
 		})
 	}
 	k.watch()

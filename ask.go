@@ -21,6 +21,7 @@ const (
 	RequestHandOver RequestKind = RequestKind(driver.HandOver) // stop, and make way for To
 	RequestFree     RequestKind = RequestKind(driver.Free)     // an operator's release of a dead holder's lock
 	RequestRevoke   RequestKind = RequestKind(driver.Revoke)   // an operator's taking of the lock
+	RequestFail     RequestKind = RequestKind(driver.Fail)     // what a holder says of itself whose work has failed
 )
 
 // Request is what somebody asked of the holder of a lock.
@@ -251,7 +252,7 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 		return nil
 	case protocol.Nobody:
 		if rec.State == driver.Reserved {
-			return refused("%w: %w", ErrNotHeld, heldBy(rec, 0))
+			return refused("%w: %w", ErrNotHeld, a.k.c.heldBy(rec, 0))
 		}
 		return ErrNotHeld
 	case protocol.Changed:

@@ -44,6 +44,7 @@ type Client struct {
 	mu       sync.Mutex // guards the fields below; taken last
 	closed   bool
 	leases   map[*Lease]struct{}
+	own      map[string]*Lease // the latest of each lock
 	contests map[string]*contest
 	idle     *list.List // contests that nobody waits in, oldest first
 	active   int        // leases and acquires that Close waits for
@@ -68,7 +69,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		events:   newEvents(o.OnEvent, o.Logger),
 		requests: newRequests(o.MaxInFlight, o.RequestTimeout),
 		closing:  make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),
-		leases: map[*Lease]struct{}{}, contests: map[string]*contest{}, idle: list.New(),
+		leases: map[*Lease]struct{}{}, own: map[string]*Lease{}, contests: map[string]*contest{}, idle: list.New(),
 	}
 	c.store = newWitness(store, c.endAll)
 	c.seen = sessionSights{t: c.timing, env: c.env, known: map[string]*protocol.Sight{}, peeking: map[string][]*contest{}}
@@ -248,8 +249,24 @@ func (c *Client) began(l *Lease) error {
 	c.active++
 	if l != nil {
 		c.leases[l] = struct{}{}
+		c.own[l.key] = l
 	}
 	return c.usable()
+}
+
+// holds says that this client has a lease of the lock.
+func (c *Client) holds(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own[key] != nil
+}
+
+// owns says that a record shows a lease of this client.
+func (c *Client) owns(rec driver.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.own[rec.Key]
+	return l != nil && rec.State == driver.Held && l.token == rec.Token && l.Owner() == rec.Owner
 }
 
 func (c *Client) finished(l *Lease) {
@@ -258,6 +275,9 @@ func (c *Client) finished(l *Lease) {
 	c.active--
 	if l != nil {
 		delete(c.leases, l)
+		if c.own[l.key] == l {
+			delete(c.own, l.key)
+		}
 	}
 	c.checkDrained()
 }

@@ -118,6 +118,11 @@ var (
 	// come. The write may have happened, or may happen yet.
 	ErrUncertain = errors.New("outcome unknown")
 
+	// ErrNotReleased is matched when the store has refused every attempt to release
+	// the lock, for a lease duration, so that it is certain that none was applied.
+	// The record runs out by itself.
+	ErrNotReleased = errors.New("not released")
+
 	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
 	// the work was said to need. Nothing was done.
 	ErrTooLate = errors.New("not enough of the lease remains")
@@ -157,14 +162,17 @@ type HeldError struct {
 	// FreeIn is how long the lock can stay with this holder at the latest if
 	// it is dead. A living holder keeps it longer.
 	FreeIn time.Duration
+	// Own says that it is this very client that holds the lock: another part of the
+	// program does, and whoever waits here waits for that.
+	Own bool
 	// Reserved says that the lock is kept for Owner after a hand-over, or, if
 	// that is empty, until a holder that an operator has cut off has stopped
 	// for certain.
 	Reserved bool
 }
 
-func heldBy(rec driver.Record, freeIn time.Duration) error {
-	return &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Reserved: rec.State == driver.Reserved}
+func (c *Client) heldBy(rec driver.Record, freeIn time.Duration) error {
+	return &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: c.owns(rec), Reserved: rec.State == driver.Reserved}
 }
 
 func (e *HeldError) Error() string {
@@ -173,6 +181,8 @@ func (e *HeldError) Error() string {
 		return fmt.Sprintf("revoked from its holder under token %d; free in %v, when that has stopped for certain", e.Token, free)
 	case e.Reserved:
 		return fmt.Sprintf("reserved for %q after token %d; free in %v at the latest if that does not come", e.Owner, e.Token, free)
+	case e.Own:
+		return fmt.Sprintf("held by this client itself, %q, under token %d; free when it releases that lease", e.Owner, e.Token)
 	}
 	return fmt.Sprintf("held by %q under token %d; free in %v at the latest if it is dead", e.Owner, e.Token, e.FreeIn.Round(time.Millisecond))
 }

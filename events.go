@@ -17,7 +17,7 @@ type EventKind string
 const (
 	// EventWaiting: the lock is held, and an acquire waits for it. Owner and
 	// Token are the holder's; Remaining is how long the record can stay its
-	// own without another sign of life.
+	// own without another sign of life. Own says that it is this very client's.
 	EventWaiting EventKind = "waiting"
 	// EventAcquired: the lock was taken. Took is how long that took. It comes
 	// also if nobody waits for it any more, and it is released at once.
@@ -69,6 +69,7 @@ type Event struct {
 	Session string
 	Owner   string // who holds the lock, by this event
 	Token   uint64
+	Own     bool      // see EventWaiting
 	Time    time.Time // wall clock, for people
 
 	Took       time.Duration // see the kind
@@ -180,6 +181,9 @@ func (e *events) write(ev Event) {
 	}
 	if ev.Token != 0 {
 		attrs = append(attrs, slog.Uint64("token", ev.Token))
+	}
+	if ev.Own {
+		attrs = append(attrs, slog.Bool("own", true))
 	}
 	add("took", ev.Took)
 	add("remaining", ev.Remaining)

@@ -100,7 +100,11 @@ func (l *Lease) endedError(code int64) error {
 }
 
 // free begins the release.
-func (l *Lease) free() {
+func (l *Lease) free() { l.leave(nil, nil) }
+
+// leave begins the release, with data and what has failed. It returns false if it
+// had begun before.
+func (l *Lease) leave(data []byte, failed *driver.Request) (first bool) {
 	if s := l.under; s != nil {
 		s.turn.Lock()
 		defer s.turn.Unlock()
@@ -112,12 +116,14 @@ func (l *Lease) free() {
 			return l.h.Stop(now) // closed when all work under it has returned
 		}
 		l.back()
-		a := l.h.Done(now)
+		var a protocol.Action
+		first, a = l.h.Leave(now, data, failed)
 		if l.under != nil && l.left == nil {
 			l.left = make(chan struct{})
 		}
 		return a
 	})
+	return first
 }
 
 // discard releases a lease that nobody waits for any more.
@@ -161,8 +167,18 @@ func (l *Lease) result() error {
 		return ErrStopTimeout
 	case freed == protocol.Uncertain:
 		return uncertain(l.h.Err())
+	case freed == protocol.Kept:
+		return l.notReleased(l.h.Err())
 	}
 	return nil
+}
+
+// notReleased is the error of a release of which no attempt was applied.
+func (l *Lease) notReleased(err error) error {
+	if l.under != nil {
+		return refused("%w; it is free when its session has ended, or soon after somebody waits for it: %w", ErrNotReleased, err)
+	}
+	return refused("%w; it runs out by itself within %v: %w", ErrNotReleased, l.c.options.LeaseDuration, err)
 }
 
 // freed says that the record is this holder's no more, for certain.
@@ -434,7 +450,7 @@ func (l *Lease) settle() {
 			w.done <- nil
 		case ended:
 			err := l.endedError(l.limit.Load())
-			if w.data > 0 {
+			if w.data > 0 && l.h.DataRisked(w.data) {
 				err = uncertain(err) // an attempt may have been applied
 			}
 			w.done <- err

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -276,20 +278,82 @@ func (l *Lease) makeWay(to, reason string) error {
 // Check fail, and releases the record, so that others need not wait. Call it
 // when the work has returned, and not before. It waits for the store's answer:
 // for one lease duration, and for the request that is under way then. A context
-// that is done already before the call is taken no notice of, so that a deferred
-// Release works; one that ends meanwhile ends the waiting, and the release goes
-// on in the background.
+// that is done already before the call is ignored, so that a deferred Release
+// works; one that ends meanwhile ends the waiting, and the release goes on in the
+// background.
 //
 // The result is nil if the lease was good until now. It matches [ErrLost] if
 // the lease had been lost before the work was done, and [ErrStopTimeout] if
 // the work outlasted its heartbeats; whatever could be released is released
 // nevertheless. It matches [ErrUncertain] if no answer came: the record is
-// released, or runs out by itself. Releasing again returns the same.
+// released, or runs out by itself; and [ErrNotReleased] if the store has refused
+// it all the time. Releasing again returns the same.
 //
 // When the session of the lock is closing, Release does not wait: the lock is free
 // when the session is closed.
-func (l *Lease) Release(ctx context.Context) error {
-	l.free()
+func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, nil) }
+
+// ReleaseOptions are what a release tells besides. Nil means nothing.
+type ReleaseOptions struct {
+	// Data is laid down in the record by the release, in the same write, where the
+	// next holder finds it. If nil, the data stay as they are; to empty them, use
+	// one that is empty but not nil.
+	Data []byte
+
+	// Failed says that the work has failed. If not nil, the tenure ends as
+	// [EndFailed] instead of EndReleased, with the error's text as the reason:
+	// [Lease.Previous] of the next holder and the history show it. What cannot be
+	// printed is left out of the text, and it is cut to 1,024 bytes.
+	//
+	// What has ended the tenure otherwise goes before: a lease that was lost, work
+	// that did not stop in time. So does a request to step down or to hand over that
+	// the holder knows of: its end is that, the lock is kept for the heir, and who
+	// has asked is answered. Failed is not kept then.
+	Failed error
+}
+
+// ReleaseWith is as [Lease.Release], and lays down data and whether the work has
+// failed by the same write.
+//
+// Of several releases of one lease the first counts; the data of another one are
+// not laid down, and it returns an error that matches [ErrReleased]. Data that are
+// too large are an error, and nothing is released. If the result is nil the data
+// are in the record. If it matches [ErrUncertain] or ErrLost they may be.
+//
+// A lock under a session is written for it by itself, where a plain release of a
+// session that is closing costs nothing.
+func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error {
+	const op = "release"
+	var data []byte
+	var failed *driver.Request
+	if options != nil {
+		if err := checkData(options.Data); err != nil {
+			return wrap(op, l.key, err)
+		}
+		if options.Data != nil {
+			data = append([]byte{}, options.Data...)
+		}
+		if options.Failed != nil {
+			failed = &driver.Request{By: l.Owner(), Reason: reasonOf(options.Failed), At: time.Now()}
+		}
+	}
+	first := l.leave(data, failed)
+	err := l.awaitEnd(ctx)
+	switch {
+	case err != nil || data == nil:
+	case !first:
+		err = refused("%w before, without these data", ErrReleased)
+	case l.lacksData():
+		err = refused("the lock is free by the end of its session, without these data")
+	}
+	if err != nil {
+		return wrap(op, l.key, err)
+	}
+	return nil
+}
+
+// awaitEnd waits until the release has ended, and returns how.
+func (l *Lease) awaitEnd(ctx context.Context) error {
 	ended := ctx.Done()
 	if ctx.Err() != nil {
 		ended = nil
@@ -300,22 +364,44 @@ func (l *Lease) Release(ctx context.Context) error {
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrReleased) {
 			// A context of the lease's own, which this release has ended.
-			return l.Release(context.WithoutCancel(ctx))
+			return l.awaitEnd(context.WithoutCancel(ctx))
 		}
-		return wrap("release", l.key, uncertain(done(ctx)))
+		return uncertain(done(ctx))
 	case <-l.c.gone:
 		select {
 		case <-l.over:
 		default:
-			err := l.result()
-			if err == nil {
-				err = uncertain(ErrClosed)
+			if err := l.result(); err != nil {
+				return err
 			}
-			return wrap("release", l.key, err)
+			return uncertain(ErrClosed)
 		}
 	}
-	if err := l.result(); err != nil {
-		return wrap("release", l.key, err)
+	return l.result()
+}
+
+func (l *Lease) lacksData() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.h.DataMissing()
+}
+
+// reasonOf returns the text of an error as the reason of a request.
+func reasonOf(err error) string {
+	text := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(err.Error(), ""))
+	if text = strings.TrimSpace(text); text == "" {
+		return "the work has failed"
 	}
-	return nil
+	if len(text) > driver.MaxReasonLen {
+		text = strings.ToValidUTF8(text[:driver.MaxReasonLen], "") // not a part of a character
+	}
+	return text
 }

@@ -7,6 +7,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,19 @@ type request struct {
 // one of unknown outcome. Its place stays taken until it returns, so that a
 // store that never does cannot pile up calls.
 const deafFactor = 2
+
+// timeoutError is the error of a call that the store has not answered in time. What
+// a driver says of it is how it was cut off, which helps nobody.
+type timeoutError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("no answer within %v (RequestTimeout); if the store is that slow, use a longer LeaseDuration", e.after)
+}
+
+func (e *timeoutError) Unwrap() error { return e.err }
 
 var errDeaf = errors.New("the store did not return after its context had ended")
 
@@ -159,6 +173,9 @@ func (r *requests) ask(q request) {
 		}
 	})
 	rec, former, err := q.ask(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = &timeoutError{r.timeout, err}
+	}
 	deaf.Stop()
 	if answered.CompareAndSwap(false, true) {
 		q.answer(protocol.ResultOf(q.kind, rec, former, err))

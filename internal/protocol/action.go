@@ -54,8 +54,9 @@ const (
 	Released               // released by this holder
 	Gone                   // another holder's, or deleted
 	Uncertain              // the release stayed without an answer for too long
+	Kept                   // no release was applied, for certain: the record runs out by itself
 )
 
 func (f Freed) String() string {
-	return [...]string{"not freed", "released", "gone", "uncertain"}[f]
+	return [...]string{"not freed", "released", "gone", "uncertain", "kept"}[f]
 }

@@ -17,6 +17,9 @@ type Want struct {
 	Data []byte
 	// Try gives up instead of waiting.
 	Try bool
+	// Holds says that this process has the lock itself. Without it, a record that
+	// shows Owner is likely to be of a tenure that has ended.
+	Holds bool
 	// Priority goes into the record. A holder of a lower one is asked to hand
 	// over to Owner, at most once in PriorityPause.
 	Priority      int
@@ -69,6 +72,7 @@ type Contender struct {
 	own       *driver.Record
 	before    []*driver.Tenure // of own
 	replacing bool             // a term of its own in which nobody believed
+	met       bool             // the session was looked at, by this acquire and strongly
 	hinted    bool             // the record changed while a request was under way
 	doubts    bool             // whether the session has shown life: a strong look tells
 	id        string           // what all of its beats begin with: see Env.beatOf
@@ -250,6 +254,11 @@ func (c *Contender) act(now time.Duration) *Request {
 		return nil
 	}
 	c.begun = c.begun || c.sight.widowed(now)
+	if !c.begun && c.want.Try && !c.ending && c.livesFor(now) {
+		// The claim would be refused, most likely. A look costs a fifth of it, and is
+		// strong: what a cheap one shows may be a holder who has gone.
+		c.begun, c.resolve = true, true
+	}
 	if !c.ending && c.begun && !c.resolve && c.own == nil {
 		if c.judge(now); c.ending {
 			return c.act(now)
@@ -309,6 +318,19 @@ func (c *Contender) act(now time.Duration) *Request {
 	return r
 }
 
+// livesFor says that somebody has the lock, as far as this process knows, and has
+// shown life within its lease.
+func (c *Contender) livesFor(now time.Duration) bool {
+	rec, _ := c.sight.Record()
+	dead, held := c.sight.DeadAt()
+	if u := c.sight.under(); u != nil {
+		_, seen := u.DeadAt()
+		held = held && seen && !u.doubt
+	}
+	another := rec.Owner != c.want.Owner || c.want.Holds
+	return held && another && now < dead && Readable(rec)
+}
+
 // held returns the record of a new holder.
 func (c *Contender) held(token uint64) driver.Record {
 	if c.id == "" {
@@ -344,7 +366,7 @@ func (c *Contender) judge(now time.Duration) {
 			c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
 			return
 		}
-		if _, alive := u.DeadAt(); !alive && !u.ended(c.sight.term) {
+		if _, alive := u.DeadAt(); (!alive || c.meets()) && !u.ended(c.sight.term) {
 			return // nobody has looked yet
 		}
 	}

@@ -40,7 +40,7 @@ func (g Grant) Past() []driver.Tenure {
 		past[0].Asked = t.Asked
 	}
 	switch prev.End {
-	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
+	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:
 	default:
 		// Ended in an unclean way: perhaps before it had written of the one before.
 		for _, t := range g.Before {

@@ -39,6 +39,7 @@ type Holder struct {
 	lastErr  error
 
 	data, dataKept uint64 // serial numbers: wanted, and confirmed
+	dataRisked     uint64 // of the newest data that a write of unknown outcome carries
 	want           []byte
 	adopted        int           // conflicts in a row with records of our own term
 	renewed        time.Duration // a heartbeat sent at or after this was asked for
@@ -56,6 +57,7 @@ type Holder struct {
 	lapsed   bool            // quiet for a lease, while a session keeps the record alive: to be released
 	waits    bool            // done, and left to the closing of the session
 	replaced bool            // others find another store under this one's name
+	failed   *driver.Request // why the holder itself calls its tenure a failure
 	asked    *driver.Request // the first that was found in the record, or its own
 	answered []string        // of a session's requests: their ids
 	unwanted bool            // nothing is done under it
@@ -119,6 +121,15 @@ func (h *Holder) Over() (Freed, bool) { return h.freed, h.over }
 
 // Err returns the last error of the store, nil after a success.
 func (h *Holder) Err() error { return h.lastErr }
+
+// DataMissing reports whether there are data that the store is not known to have.
+func (h *Holder) DataMissing() bool { return h.data > h.dataKept }
+
+// DataRisked reports whether a write that carries this data, or newer data, is under
+// way or of unknown outcome.
+func (h *Holder) DataRisked(serial uint64) bool {
+	return h.dataRisked >= serial || h.out != nil && h.out.data >= serial
+}
 
 // DataKept returns the serial number of the newest data that the store is
 // known to have; see SetData.
@@ -187,15 +198,32 @@ func (h *Holder) Stop(now time.Duration) Action {
 // Done says that the work has returned: the record is released at once, or as
 // soon as the request under way is answered.
 func (h *Holder) Done(now time.Duration) Action {
-	var a Action
+	_, a := h.Leave(now, nil, nil)
+	return a
+}
+
+// Leave is as Done. Data, unless nil, is laid down by the same write. Failed, unless
+// nil, is what the tenure ends by if nothing else has ended it: its ID and kind are
+// filled in. It returns false if the work had returned before: then nothing of this
+// counts.
+func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (first bool, a Action) {
 	h.pass(now, &a)
 	h.end(now, Stopped, &a)
-	if !h.done {
+	if first = !h.done; first {
 		h.done, h.freeBy = true, now+h.t.Lease
 		h.retry, h.failures = now, 0
+		if data != nil {
+			h.data++
+			h.want = data
+		}
+		if failed != nil {
+			q := *failed
+			q.ID, q.Kind = h.env.Fresh(), driver.Fail
+			h.failed = &q
+		}
 	}
 	a.Request = h.request(now)
-	return a
+	return first, a
 }
 
 // Abandon says that nobody waits for the lease any more: nothing is done under
@@ -292,6 +320,7 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 		h.fail(now, r.Err, &a)
 	case Unknown:
 		h.unknown = h.unknown.add(out)
+		h.dataRisked = max(h.dataRisked, out.data)
 		h.fail(now, r.Err, &a)
 	}
 	if h.under != nil && !h.over {
@@ -337,8 +366,11 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 		h.waits = true
 	case h.waits: // the session does not close in time, or would tell it wrongly
 		h.waits, h.freeBy, h.retry = false, now+h.t.Lease, now
-	case now >= h.freeBy:
+	case now < h.freeBy:
+	case h.unknown.released():
 		h.finish(Uncertain, a)
+	default:
+		h.finish(Kept, a)
 	}
 }
 
@@ -372,6 +404,7 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.lastErr = nil
 	if h.unknown.released() {
 		// A release of ours is what let the other one in: done.
+		h.dataKept = max(h.dataKept, h.dataRisked)
 		h.finish(Released, a)
 		return
 	}
@@ -381,6 +414,7 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 
 func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Action) {
 	h.rec, h.unknown = rec, h.unknown[:0]
+	h.dataRisked = 0
 	h.forget()
 	h.failures, h.retry, h.lastErr, h.adopted = 0, now, nil, 0
 	switch w.kind {
@@ -481,10 +515,11 @@ func (h *Holder) request(now time.Duration) *Request {
 	if kind == Release && Making(ReleaseKeepsVersion) {
 		next.Version = h.rec.Version
 	}
+	carried := h.dataKept
 	if h.data > h.dataKept && kind != Quit {
-		next.Data = h.want
+		next.Data, carried = h.want, h.data
 	}
-	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: h.data}
+	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: carried}
 	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
 }
 

@@ -27,7 +27,7 @@ func (h *Holder) term(rec driver.Record) bool {
 // start, not from now. All attempts until now were from another version, so
 // that none of them can be applied any more.
 func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
-	h.rec, h.unknown = rec, h.unknown[:0]
+	h.rec, h.unknown, h.dataRisked = rec, h.unknown[:0], 0
 	h.retry = now
 	if n := h.adopted; n > 0 { // once is a request; more is somebody who does not stop
 		if rec.State == driver.Alive {
@@ -91,6 +91,9 @@ func (h *Holder) left(version string) driver.Record {
 	if end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver {
 		return reserved(h.rec, version, h.asked.To, h.t.Reservation(), driver.EndHandedOver, h.asked)
 	}
+	if end == driver.EndFailed {
+		return freed(h.rec, version, end, h.failed)
+	}
 	return freed(h.rec, version, end, h.asked)
 }
 
@@ -106,7 +109,11 @@ func (h *Holder) why() driver.EndReason {
 	case h.expired:
 		return driver.EndExpired
 	case h.asked != nil:
+		// Also if the work has failed: who asked looks for its own request, and the
+		// heir of a hand-over waits for the lock.
 		return driver.EndSteppedDown
+	case h.failed != nil:
+		return driver.EndFailed
 	}
 	return driver.EndReleased
 }

@@ -85,7 +85,7 @@ func (h *Holder) leaves() bool {
 }
 
 // tells says that the lock's own record has to show more than that it is free.
-func (h *Holder) tells() bool { return h.data > h.dataKept || h.asked != nil }
+func (h *Holder) tells() bool { return h.data > h.dataKept || h.asked != nil || h.failed != nil }
 
 // lapses says that the heartbeats of this lock would have stopped, while the
 // session's go on.

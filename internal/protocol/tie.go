@@ -119,7 +119,7 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 		}
 	}
 	dead, alive := u.DeadAt()
-	if !alive || u.doubt || c.doubts {
+	if !alive || u.doubt || c.doubts || c.meets() {
 		sooner(Peek, 0) // not seen yet, or not shown by a read that proves it
 		return kind, max(at, c.retry)
 	}
@@ -155,7 +155,7 @@ func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
-		if _, alive := u.DeadAt(); alive && !c.doubts {
+		if _, alive := u.DeadAt(); alive && !c.doubts && !c.meets() {
 			r.Consistency = u.How(now)
 			u.looks(now) // many may wait for locks of one session
 		}
@@ -171,8 +171,13 @@ func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
 	}
 }
 
+// meets says that a session must be looked at before somebody who does not wait is
+// told that it holds the lock: it may have been closed since it was seen.
+func (c *Contender) meets() bool { return c.want.Try && !c.met }
+
 // answerSession takes what the store said of a session.
 func (c *Contender) answerSession(now time.Duration, out *Request, r Result) {
+	c.met = c.met || out.Kind == Peek && out.Consistency == driver.Strong
 	c.failures, c.mute, c.lastErr = 0, false, nil
 	c.retry = now
 	u := c.env.Session(out.Key[len(driver.SessionPrefix):])

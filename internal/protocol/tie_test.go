@@ -57,13 +57,17 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 				sight := NewSight(timing, env)
 				sight.Saw(0, 0, driver.Strong, tt.lock, true)
 				tt.saw(env.Session("s"))
-				c := NewContender(timing, env, Want{Key: "k", Owner: "us", Try: try}, sight)
+				c := NewContender(timing, env, Want{Key: "k", Owner: "another", Try: try}, sight)
 				if at, ok := c.Next(); !ok || at > tt.at {
 					t.Errorf("first move at %v, %v", at, ok)
 				}
+				first := tt.want
+				if try && tt.name == "silent for less" {
+					first = Look // a look is cheaper than a claim that is refused
+				}
 				r := c.Step(tt.at).Request
-				if r == nil || r.Kind != tt.want {
-					t.Fatalf("first move %+v, want %v", r, tt.want)
+				if r == nil || r.Kind != first {
+					t.Fatalf("first move %+v, want %v", r, first)
 				}
 				if r.Kind == Close {
 					if r.Key != driver.SessionPrefix+"s" || r.Next.End != driver.EndExpired {

@@ -1,0 +1,319 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// takers are the ways in which a lock is taken: as its own lease, and under a
+// session.
+var takers = map[string]func(*machine, string) *tenure.Lease{
+	"alone": func(m *machine, name string) *tenure.Lease {
+		return m.mustAcquire(name, &tenure.AcquireOptions{History: true})
+	},
+	"under a session": func(m *machine, name string) *tenure.Lease {
+		s, err := m.OpenSession(m.t.Context(), nil)
+		want(m.t, err, nil)
+		l, err := s.Acquire(m.t.Context(), name, &tenure.AcquireOptions{History: true})
+		want(m.t, err, nil)
+		return l
+	},
+}
+
+func eachTaker(t *testing.T, test func(t *testing.T, w *world, a *machine, l *tenure.Lease)) {
+	t.Helper()
+	for name, take := range takers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.machine("a")
+				l := take(a, "x")
+				time.Sleep(time.Second)
+				test(t, w, a, l)
+			})
+		})
+	}
+}
+
+// writes counts the writes of the lock's record since then.
+func (m *machine) writes() int {
+	return m.faults.Count(faultstore.OpRelease, faultstore.OpSetData, faultstore.OpReserve, faultstore.OpTakeover, faultstore.OpClaim, faultstore.OpClose)
+}
+
+func TestReleaseWithIsOneWrite(t *testing.T) {
+	errBroken := errors.New("disk\nfull: \x1b[31m/var\u202e")
+	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
+		n := a.writes()
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errBroken}), nil)
+		if more := a.writes() - n; more != 1 {
+			t.Errorf("%d writes, want one", more)
+		}
+		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
+			t.Errorf("record %+v", rec)
+		}
+		next := w.machine("b").mustAcquire("x", &tenure.AcquireOptions{History: true})
+		p, ok := next.Previous()
+		if !ok || p.End != tenure.EndFailed || string(p.Data) != "at 7" || p.Request == nil || p.Until.IsZero() {
+			t.Fatalf("previous %+v", p)
+		}
+		if q := p.Request; q.Kind != tenure.RequestFail || q.By != "a" || q.Reason != "disk full: [31m/var" || q.At.IsZero() {
+			t.Errorf("request %+v", q)
+		}
+		history, err := a.History(t.Context(), "x")
+		want(t, err, nil)
+		if len(history) != 2 || history[1].End != tenure.EndFailed || history[1].Request == nil || history[1].Request.Reason != "disk full: [31m/var" {
+			t.Errorf("history %+v", history)
+		}
+	})
+}
+
+func TestReleaseWithKeepsAndEmptiesData(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options *tenure.ReleaseOptions
+		want    string
+	}{
+		"nil":    {nil, "before"},
+		"none":   {&tenure.ReleaseOptions{}, "before"},
+		"empty":  {&tenure.ReleaseOptions{Data: []byte{}}, ""},
+		"others": {&tenure.ReleaseOptions{Data: []byte("after")}, "after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
+				want(t, l.SetData(t.Context(), []byte("before")), nil)
+				want(t, l.ReleaseWith(t.Context(), tt.options), nil)
+				rec := w.record("x")
+				if string(rec.Data) != tt.want || rec.End != driver.EndReleased || rec.Asked != nil {
+					t.Errorf("record %+v", rec)
+				}
+			})
+		})
+	}
+}
+
+// TestReleaseWithGoesThroughFaults: one release, however often it is tried, and data
+// that are there when the result is nil.
+func TestReleaseWithGoesThroughFaults(t *testing.T) {
+	for name, faults := range map[string]map[string]faultstore.Fault{"lost": lostReplies, "not written": noWrites} {
+		for fault, f := range faults {
+			t.Run(name+", "+fault, func(t *testing.T) {
+				eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
+					a.fault(faultstore.OpRelease, 0, 1, f)
+					want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errWork}), nil)
+					if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
+						t.Errorf("record %+v", rec)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestReleaseWithBesideAHeartbeat: with one under way, and with data under way.
+func TestReleaseWithBesideAHeartbeat(t *testing.T) {
+	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
+		a.fault(faultstore.OpSetData, 0, 1, faultstore.Slow(time.Second/2, time.Second/2))
+		set := started(func() error { return l.SetData(t.Context(), []byte("older")) })
+		time.Sleep(time.Second / 4)
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7")}), nil)
+		want(t, <-set, nil)
+		if rec := w.record("x"); string(rec.Data) != "at 7" {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+// TestReleaseWithAfterARequest: the request is what ended the tenure, and the heir
+// gets the lock; the data are laid down all the same.
+func TestReleaseWithAfterARequest(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ask   func(context.Context, *machine) error
+		state driver.State
+		end   driver.EndReason
+	}{
+		"step down": {func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "asked") }, driver.Released, driver.EndSteppedDown},
+		"hand over": {func(ctx context.Context, m *machine) error { return m.Transfer(ctx, "x", "c", "asked") }, driver.Reserved, driver.EndHandedOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
+				b := w.machine("b")
+				asked := started(func() error { return tt.ask(t.Context(), b) })
+				<-l.Context().Done()
+				want(t, context.Cause(l.Context()), tenure.ErrSteppedDown)
+				want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errWork}), nil)
+				want(t, <-asked, nil)
+				rec := w.record("x")
+				end, q := rec.End, rec.Asked
+				if rec.State == driver.Reserved {
+					end, q = rec.Prev.End, rec.Prev.Asked
+				}
+				if rec.State != tt.state || end != tt.end || q == nil || q.Reason != "asked" || string(rec.Data) != "at 7" {
+					t.Errorf("record %+v, by %+v", rec, q)
+				}
+			})
+		})
+	}
+}
+
+// A request that the holder has not seen yet when it releases goes before as well:
+// who has asked is answered.
+func TestReleaseWithBesideARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		time.Sleep(time.Second)
+		asked := started(func() error { return b.Transfer(t.Context(), "x", "c", "asked") })
+		synctest.Wait()
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
+		want(t, <-asked, nil)
+		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "c" || rec.Prev.End != driver.EndHandedOver {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+func TestReleaseWithOnceOnly(t *testing.T) {
+	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
+		want(t, l.Release(t.Context()), nil)
+		n := a.writes()
+		want(t, l.Release(t.Context()), nil)
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errWork}), nil)
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("late")}), tenure.ErrReleased)
+		if rec := w.record("x"); a.writes() != n || rec.End != driver.EndReleased || len(rec.Data) != 0 {
+			t.Errorf("%d writes more, record %+v", a.writes()-n, rec)
+		}
+	})
+}
+
+func TestReleaseWithTooMuch(t *testing.T) {
+	eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
+		if err := l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: make([]byte, driver.MaxDataLen+1)}); err == nil {
+			t.Error("no error")
+		}
+		want(t, l.Check(), nil)
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errors.New(strings.Repeat("ä\x00", 5000))}), nil)
+		reason := w.record("x").Asked.Reason
+		if len(reason) != driver.MaxReasonLen || strings.ContainsFunc(reason, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
+			t.Errorf("reason of %d bytes: %.40q", len(reason), reason)
+		}
+	})
+	eachTaker(t, func(t *testing.T, w *world, _ *machine, l *tenure.Lease) {
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Failed: errors.New("\x00\n")}), nil)
+		if reason := w.record("x").Asked.Reason; reason == "" {
+			t.Error("no reason")
+		}
+	})
+}
+
+// A lease that was lost ends as it was lost, whatever its work says.
+func TestReleaseWithAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		a.crash()
+		next := b.mustAcquire("x", nil)
+		a.faults.SetBlackHole(false)
+		want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("late"), Failed: errWork}), tenure.ErrLost)
+		if rec := w.record("x"); rec.Owner != "b" || rec.State != driver.Held || len(rec.Data) != 0 || rec.Prev.End != driver.EndExpired {
+			t.Errorf("record %+v", rec)
+		}
+		want(t, next.Check(), nil)
+	})
+}
+
+// Under a session that closes, what a release tells is written by itself, and the
+// others are free by the one write of the session.
+func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		s, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		for i := range 4 {
+			l, err := s.Acquire(t.Context(), fmt.Sprint(i), nil)
+			want(t, err, nil)
+			go func() {
+				<-l.Context().Done()
+				var o tenure.ReleaseOptions
+				if i == 2 {
+					o = tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errWork}
+				}
+				_ = l.ReleaseWith(context.Background(), &o)
+			}()
+		}
+		n := a.faults.Count(faultstore.OpRelease)
+		want(t, s.Close(t.Context()), nil)
+		time.Sleep(time.Second)
+		if more := a.faults.Count(faultstore.OpRelease) - n; more != 1 {
+			t.Errorf("%d releases, want that of the lock that tells something", more)
+		}
+		if rec := w.record("2"); rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+// A release that the store refuses all the time is no uncertainty.
+func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault  faultstore.Fault
+		want   error
+		wanted string
+	}{
+		"refused": {faultstore.Refuse(), tenure.ErrNotReleased, "it runs out by itself within 15s"},
+		"unknown": {faultstore.LoseRequest(), tenure.ErrUncertain, ""},
+		"hangs":   {faultstore.BlackHole(), tenure.ErrUncertain, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newWorld(t).machine("a")
+				l := m.mustAcquire("x", nil)
+				m.fault(faultstore.OpRelease, 0, 0, tt.fault)
+				err := l.Release(t.Context())
+				want(t, err, tt.want)
+				if tt.want == tenure.ErrNotReleased && errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), tt.wanted) {
+					t.Errorf("release: %v", err)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // one attempt may have been applied
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+		m.fault(faultstore.OpRelease, 3, 1, faultstore.LoseRequest())
+		m.fault(faultstore.OpRelease, 0, 0, faultstore.Refuse())
+		want(t, l.Release(t.Context()), tenure.ErrUncertain)
+	})
+}
+
+// Data of which no attempt was applied are not there, and it is said so.
+func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "unknown": faultstore.LoseRequest()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newWorld(t).machine("a")
+				l := m.mustAcquire("x", nil)
+				m.faults.Inject(faultstore.Rule{Fault: f})
+				err := l.SetData(t.Context(), []byte("d"))
+				want(t, err, tenure.ErrExpired)
+				if errors.Is(err, tenure.ErrUncertain) != (name == "unknown") {
+					t.Errorf("set data: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// tried counts the calls of a try.
+func (m *machine) tried(name string) (l *tenure.Lease, err error, claims, looks, strong int) { //nolint:revive // the calls belong to the error
+	m.faults.ResetLog()
+	l, err = m.TryAcquire(m.t.Context(), name, nil)
+	for _, c := range m.faults.Log() {
+		switch {
+		case c.Op == faultstore.OpGet && c.Consistency == driver.Strong:
+			strong++
+			looks++
+		case c.Op == faultstore.OpGet:
+			looks++
+		default:
+			claims++
+		}
+	}
+	return l, err, claims, looks, strong
+}
+
+// TestTryLooksWhereItHasSeenAHolder: a try of a lock that this client has seen held
+// costs a look, and a claim only where that shows it free, or its holder is dead.
+func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		expect := func(what string, refused error, claims, looks int) *tenure.Lease {
+			t.Helper()
+			l, err, c, n, strong := b.tried("x")
+			want(t, err, refused)
+			if c != claims || n != looks || strong != looks {
+				t.Errorf("%s: %d claims and %d looks, %d of them strong; want %d and %d, all strong", what, c, n, strong, claims, looks)
+			}
+			return l
+		}
+		b.mustRelease(expect("never seen, free", nil, 1, 0))
+		la := a.mustAcquire("x", nil)
+		expect("seen free, held", tenure.ErrHeld, 1, 0)
+		for range 3 {
+			time.Sleep(time.Second)
+			expect("seen held", tenure.ErrHeld, 0, 1)
+		}
+		a.mustRelease(la)
+		b.mustRelease(expect("seen held, free", nil, 1, 1)) // at once: an old read would say that it is held
+		a.mustAcquire("x", nil)
+		expect("seen free, held again", tenure.ErrHeld, 1, 0)
+		time.Sleep(lease + time.Second)
+		expect("not seen for its lease, alive", tenure.ErrHeld, 1, 0)
+		a.crash()
+		time.Sleep(lease / 2)
+		expect("seen held, dead for less", tenure.ErrHeld, 0, 1)
+		time.Sleep(lease)
+		if l := expect("dead", nil, 2, 0); l == nil || l.Token() != 5 {
+			t.Errorf("lease %v", l)
+		}
+	})
+}
+
+// TestTakingAgainCostsOneWrite: what this client has released itself is free, as far
+// as it knows.
+func TestTakingAgainCostsOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		for range 3 {
+			l, err, claims, looks, _ := m.tried("x")
+			want(t, err, nil)
+			if claims != 1 || looks != 0 {
+				t.Errorf("%d claims and %d looks, want one claim", claims, looks)
+			}
+			m.mustRelease(l)
+		}
+		m.mustAcquire("x", nil)
+		_, err, claims, looks, _ := m.tried("x")
+		want(t, err, tenure.ErrHeld)
+		if claims != 0 || looks != 1 {
+			t.Errorf("of its own: %d claims and %d looks, want one look", claims, looks)
+		}
+	})
+}
+
+// TestTryBehindASession: the lock of a session that was closed is free, however
+// lately that was seen alive.
+func TestTryBehindASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		for range 3 {
+			s, err := a.OpenSession(t.Context(), nil)
+			want(t, err, nil)
+			for _, name := range []string{"x", "y", "z"} {
+				l, err := s.Acquire(t.Context(), name, nil)
+				want(t, err, nil)
+				go func() { <-l.Context().Done(); _ = l.Release(t.Context()) }()
+			}
+			for _, name := range []string{"x", "y"} {
+				_, err, _, _, _ = b.tried(name)
+				want(t, err, tenure.ErrHeld)
+			}
+			if _, err, claims, looks, strong := b.tried("x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
+				t.Errorf("%v; %d claims, %d looks, %d of them strong", err, claims, looks, strong)
+			}
+			want(t, s.Close(t.Context()), nil)
+			for _, name := range []string{"x", "y", "z"} {
+				l, err, _, _, _ := b.tried(name)
+				want(t, err, nil)
+				if l != nil {
+					b.mustRelease(l)
+				}
+			}
+		}
+	})
+}
+
+// TestTryAfterAStaleLook: what cheap looks of others in the process show is no reason
+// to refuse.
+func TestTryAfterAStaleLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		la := a.mustAcquire("x", nil)
+		go func() {
+			for range b.Election("x", nil).Observe(t.Context()) {
+			}
+		}()
+		time.Sleep(time.Second / 4)
+		b.faults.Inject(faultstore.Rule{Match: func(c faultstore.Call) bool { return c.Consistency == driver.Eventual }, Fault: faultstore.Stale(1)})
+		a.mustRelease(la)
+		l, err := b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		if l != nil {
+			b.mustRelease(l)
+		}
+	})
+}
+
+// TestTryWithoutAnAnswer: a look that fails says nothing of who has the lock. The
+// try asks again for its patience, and ends with the store's error.
+func TestTryWithoutAnAnswer(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "hangs": faultstore.BlackHole()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.machine("a").mustAcquire("x", nil)
+				b := w.machine("b")
+				_, err := b.TryAcquire(t.Context(), "x", nil)
+				want(t, err, tenure.ErrHeld)
+				remove := b.faults.Inject(faultstore.Rule{Fault: f})
+				err = within(t, 3*requestTimeout, 5*requestTimeout, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+				if err == nil || errors.Is(err, tenure.ErrHeld) {
+					t.Errorf("says %v of a store that says nothing", err)
+				}
+				remove()
+				b.fault(faultstore.OpGet, 0, 2, f)
+				_, err = b.TryAcquire(t.Context(), "x", nil)
+				want(t, err, tenure.ErrHeld)
+			})
+		})
+	}
+}
+
+// TestHeldByThisClientItself: who waits for itself is told.
+func TestHeldByThisClientItself(t *testing.T) {
+	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
+		check := func(m *machine, own bool) {
+			t.Helper()
+			_, err := m.TryAcquire(t.Context(), "x", nil)
+			var held *tenure.HeldError
+			if !errors.As(err, &held) || held.Own != own || strings.Contains(err.Error(), "held by this client itself") != own {
+				t.Errorf("%v", err)
+			}
+		}
+		check(a, true)
+		check(w.machine("a"), false) // another process of that name
+		waits := started(func() error {
+			_, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
+			return err
+		})
+		var held *tenure.HeldError
+		if err := <-waits; !errors.As(err, &held) || !held.Own {
+			t.Errorf("acquire: %v", err)
+		}
+		if e := a.events.of(tenure.EventWaiting); len(e) != 1 || !e[0].Own {
+			t.Errorf("events %+v", e)
+		}
+		want(t, l.Release(t.Context()), nil)
+		w.machine("c").mustAcquire("x", nil)
+		check(a, false)
+	})
+}
+
+// TestWaitingForItselfIsLogged: the log says whose the lock is.
+func TestWaitingForItselfIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		m := newWorld(t).machine("a", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		m.mustAcquire("x", nil)
+		go func() { _, _ = m.Acquire(t.Context(), "x", nil) }()
+		time.Sleep(time.Second)
+		m.events.all()
+		if !strings.Contains(log.String(), "own=true") {
+			t.Error(log.String())
+		}
+	})
+}
+
+// TestTextOfATimeout: a store that hangs is told of by what can be changed.
+func TestTextOfATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a", func(o *tenure.Options) { o.LeaseDuration = 3 * time.Second })
+		m.crash()
+		_, err := m.Acquire(t.Context(), "x", nil)
+		const text = "no answer within 300ms (RequestTimeout); if the store is that slow, use a longer LeaseDuration"
+		if err == nil || err.Error() != `acquire "x": `+text {
+			t.Errorf("acquire: %v", err)
+		}
+		if _, err = m.Status(t.Context(), "x"); err == nil || !strings.HasSuffix(err.Error(), text) {
+			t.Errorf("status: %v", err)
+		}
+		for _, e := range m.events.of(tenure.EventStoreError) {
+			if e.Err.Error() != text {
+				t.Errorf("told of %v", e.Err)
+			}
+		}
+	})
+}
