@@ -360,6 +360,7 @@ func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			a, b := w.machine("a"), w.machine("b")
+			b.reads += waiters // one for each that has its turn
 			la := a.mustAcquire("x", nil)
 			got := make(chan int, waiters)
 			var all sync.WaitGroup
@@ -477,6 +478,7 @@ func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
 		defer close(stop)
 		for i := range 3 {
 			m := w.machine(fmt.Sprint("rival-", i))
+			m.reads = 200 // the lock changes hands a hundred times a second
 			go func() {
 				for {
 					select {

@@ -290,6 +290,7 @@ func TestObserversShareLooks(t *testing.T) {
 			w := newWorld(t)
 			w.machine("a").mustAcquire("x", nil)
 			o := w.machine("observer")
+			o.reads += observers
 			for range observers {
 				_, _ = watch(t.Context(), o.Election("x", nil))
 			}

@@ -202,3 +202,18 @@ func TestDuplicatedWritesChangeNothing(t *testing.T) {
 		}
 	})
 }
+
+// A store that answers reads, and no claim, is not asked without pause.
+func TestClaimsWithoutAnAnswerComeSlower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newWorld(t).machine("b")
+		b.fault(faultstore.OpClaim, 0, 0, faultstore.LoseRequest())
+		ctx, stop := context.WithTimeout(t.Context(), lease)
+		defer stop()
+		_, err := b.Acquire(ctx, "x", nil)
+		want(t, err, context.DeadlineExceeded)
+		if n := b.faults.Count(faultstore.OpClaim); n > 30 {
+			t.Errorf("%d claims in %v", n, lease)
+		}
+	})
+}

@@ -69,12 +69,42 @@ type machine struct {
 	t      *testing.T
 	faults *faultstore.Store
 	events *recorder
+	reads  int // of one key in a second, at most: see boundReads
+}
+
+// readsPerSecond bounds how often a client reads a key in a second, whatever
+// happens. Looks are a refresh period apart; the rest is for what was asked for.
+const readsPerSecond = 12
+
+// boundReads fails the test if the client has read a key more often than that in
+// any second: something reads without a pause then. A test that itself asks more
+// often says so.
+func (m *machine) boundReads() {
+	m.t.Helper()
+	if remote != nil {
+		return // there a second is one of the machine's
+	}
+	recent := map[string][]time.Time{}
+	for _, call := range m.faults.Log() {
+		if call.Op != faultstore.OpGet {
+			continue
+		}
+		at := append(recent[call.Key], call.Begin)
+		for call.Begin.Sub(at[0]) >= time.Second {
+			at = at[1:]
+		}
+		if recent[call.Key] = at; len(at) > m.reads {
+			m.t.Errorf("%s read %q %d times within %v, from %v on: at most %d a second are allowed",
+				m.Options().Owner, call.Key, len(at), call.Begin.Sub(at[0]), at[0].Format("15:04:05.000"), m.reads)
+			return
+		}
+	}
 }
 
 // machine returns a client of the given owner. It is closed with the test.
 func (w *world) machine(owner string, edit ...func(*tenure.Options)) *machine {
 	w.t.Helper()
-	m := &machine{t: w.t, faults: faultstore.New(w.open(), nil), events: &recorder{}}
+	m := &machine{t: w.t, faults: faultstore.New(w.open(), nil), events: &recorder{}, reads: readsPerSecond}
 	o := tenure.Options{Owner: owner, Host: "host-of-" + owner, Clock: tenure.MonotonicClock(), OnEvent: m.events.add}
 	for _, e := range edit {
 		e(&o)
@@ -90,6 +120,7 @@ func (w *world) machine(owner string, edit ...func(*tenure.Options)) *machine {
 		if err := c.Close(ctx); errors.Is(err, context.DeadlineExceeded) {
 			w.t.Errorf("close of %s: %v", owner, err)
 		}
+		m.boundReads()
 		m.faults.Close()
 	})
 	return m

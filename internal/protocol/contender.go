@@ -78,6 +78,7 @@ type Contender struct {
 	id        string           // what all of its beats begin with: see Env.beatOf
 	failures  int
 	races     int // claims in a row that lost to nobody
+	unheard   int // claims in a row that the store did not answer, while it answers looks
 	beaten    int // questions to a session that another write forestalled
 	retry     time.Duration
 	silent    time.Duration // since when the store was asked and gives no answer
@@ -438,6 +439,7 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		if out.Kind == Claim || out.Kind == Takeover {
 			c.unknown = c.unknown.add(c.attempt)
 			c.resolve = !c.ending
+			c.unheard++
 		}
 		c.fail(now, r.Err)
 	}
@@ -455,6 +457,12 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.races++
 	} else {
 		c.races = 0
+	}
+	switch {
+	case out.Kind != Look:
+		c.unheard = 0
+	case c.unheard > 0 && !c.ending:
+		c.retry = now + c.t.backoff(c.env, c.unheard) // a store that answers reads alone is no better
 	}
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false

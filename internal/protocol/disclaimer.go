@@ -67,7 +67,7 @@ func (d *Disclaimer) Reply(now time.Duration, r Result) Action {
 	case Applied, Conflicted:
 		d.failures = 0
 		d.rec = r.Record
-		d.seen = r.Found && d.rec.State == driver.Held && d.rec.Session == d.session && d.rec.Token == d.token && !d.mine(d.rec)
+		d.seen = r.Found && d.rec.State == driver.Held && d.rec.Session == d.session && d.rec.Token == d.token && (!d.mine(d.rec) || Making(DisclaimedUnasked))
 		d.over = !d.seen
 	default:
 		d.seen = false // a look tells what became of it

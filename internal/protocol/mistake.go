@@ -35,6 +35,7 @@ const (
 	FormerToken        // a request is honoured by a later tenure than it was meant for
 	SweptAlive         // a session is deleted that nobody has closed
 	SweptAtOnce        // a closed session is deleted while late writes of it may come
+	DisclaimedUnasked  // a session releases what is held in its name, and does not ask its acquires
 
 	NoWitness // who has had good answers from a store gives it up for one bad one
 )
@@ -49,7 +50,7 @@ func (m Mistake) String() string {
 		"only the deadline asked after, not the session", "lock claimed before the session is confirmed",
 		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
 		"session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
-		"session deleted that was not closed", "session deleted at once",
+		"session deleted that was not closed", "session deleted at once", "lock disclaimed that an acquire has written",
 		"store given up for one bad answer",
 	}[m]
 }

@@ -89,9 +89,32 @@ func newMachine(t *testing.T, records *memstore.Store, owner string, edit ...fun
 		if err := c.Close(ctx); errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("close of %s: %v", owner, err)
 		}
+		m.boundReads(t)
 		m.faults.Close()
 	})
 	return m
+}
+
+// readsPerSecond bounds how often a client reads a key in a second, whatever
+// happens: beyond it something reads without a pause.
+const readsPerSecond = 20
+
+func (m *machine) boundReads(t *testing.T) {
+	t.Helper()
+	recent := map[string][]time.Time{}
+	for _, call := range m.faults.Log() {
+		if call.Op != faultstore.OpGet {
+			continue
+		}
+		at := append(recent[call.Key], call.Begin)
+		for call.Begin.Sub(at[0]) >= time.Second {
+			at = at[1:]
+		}
+		if recent[call.Key] = at; len(at) > readsPerSecond {
+			t.Errorf("%s read %q %d times within %v", m.Options().Owner, call.Key, len(at), call.Begin.Sub(at[0]))
+			return
+		}
+	}
 }
 
 func acquire(t *testing.T, m *machine, name string) *tenure.Lease {
