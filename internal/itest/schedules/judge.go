@@ -37,19 +37,17 @@ func (a *act) shown(from time.Time, f func(written) bool) bool {
 	return false
 }
 
-// before returns a lease before the client saw the lock or a session the last time
-// before an instant: what has changed since it saw them is a sign of life for it, and
-// what was read may have been read from before that.
-func (a *act) before(began time.Time) time.Time {
+// remembers reports whether the client saw the lock before an instant: a sign of
+// life for it is what has changed since then, whenever it did.
+func (a *act) remembers(began time.Time) bool {
 	a.line.mu.Lock()
 	defer a.line.mu.Unlock()
-	from := began
 	for _, s := range a.line.seen {
 		if s.at.Before(began) && (s.key == a.Lock || s.rec.State.OfSession()) {
-			from = s.at
+			return true
 		}
 	}
-	return from.Add(-a.w.longest())
+	return false
 }
 
 // ever reports whether f was true of the lock's record at some instant since
@@ -89,7 +87,7 @@ func (a *act) unlessAlive(ctx context.Context, c locker) string {
 	case errors.Is(err, tenure.ErrHeld):
 		a.w.tally.add("unless alive: held")
 		a.judgeHeld(began, err)
-		if !a.shown(a.before(began), written.alive) {
+		if !a.remembers(began) && !a.shown(began, written.alive) {
 			a.w.referee.wrong("#%d gives up on %s, whose holder has shown no life: %v", a.N, a.Lock, err)
 		}
 	}
@@ -115,10 +113,15 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 		case first == nil:
 		case s.key == a.Lock && s.rec.Token >= l.Token():
 			return // its own
+		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released && s.rec.End == driver.EndFreed:
+			return // an operator has released what the dead one held
 		case s.key == a.Lock && (s.rec.Token != first.rec.Token || s.rec.State != driver.Held || s.rec.Beat != beats[s.key]):
 			a.w.referee.wrong("#%d takes %s, whose holder has shown life: %s", a.N, a.Lock, s.rec.State)
 			return
 		case s.key == driver.SessionPrefix+first.rec.Session && s.rec.State == driver.Closed && s.rec.End != driver.EndExpired:
+			if beats[s.key] == "" {
+				return // it was free at first
+			}
 			a.w.referee.wrong("#%d takes %s, whose holder's session was closed in order", a.N, a.Lock)
 			return
 		case s.key == driver.SessionPrefix+first.rec.Session && s.rec.State == driver.Alive:
@@ -157,7 +160,7 @@ func (a *act) ask() string {
 		a.w.tally.add(string(a.Op) + ": done")
 		a.judgeDone(began, before)
 	case errors.Is(err, tenure.ErrAlive):
-		if a.Op == OpReleaseDead && !a.shown(a.before(began), written.alive) {
+		if a.Op == OpReleaseDead && !a.remembers(began) && !a.shown(began, written.alive) {
 			a.w.referee.wrong("#%d is told that the holder of %s is alive, which has shown no life", a.N, a.Lock)
 		}
 	case errors.Is(err, tenure.ErrNotHeld):
