@@ -140,3 +140,38 @@ func TestFolderAway(t *testing.T) {
 		t.Errorf("with a copy in its place: %v", err)
 	}
 }
+
+// TestSwappedWhileOpened replaces the file between two connections of a store: it
+// begins again, on the one that others find.
+func TestSwappedWhileOpened(t *testing.T) {
+	file, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(file, "locks.db")
+	for _, name := range []string{file, file + ".new"} {
+		database(t, name)
+	}
+	conns := 0
+	s, err := origin{
+		file: file, readers: readerCount,
+		connect: func(mode string) (*conn, error) {
+			c, err := dial(file, mode)
+			if conns++; conns == 1+readerCount { // the last one of the first try
+				if err := os.Rename(file+".new", file); err != nil {
+					t.Skip(err)
+				}
+			}
+			return c, err
+		},
+		prepare: func(c *conn) error { return prepareFile(c, file) },
+	}.open(Options{PollPeriod: defaultPollPeriod}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	mustClaim(t, s, held("swapped", "a"))
+	if got := mustGet(t, mustOpen(t, file), "swapped"); got.Owner != "a" {
+		t.Errorf("the lock is %q's where others look", got.Owner)
+	}
+}
