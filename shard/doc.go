@@ -112,7 +112,9 @@
 // A partition costs a read and a write to be claimed. To move one costs a write to
 // ask, one to make way and one to take it, and two reads a refresh period while
 // that goes on. From a worker that leaves it costs the same, though nobody asks: who
-// begins to wait for a lock tries to take it. A worker that others are to have partitions of sends up to
+// begins to wait for a lock tries to take it. One that leaves looks four times as
+// often, for some looks after a change, and looks at the places of those to whom it
+// hands over. A worker that others are to have partitions of sends up to
 // two heartbeats a refresh period. A partition that stays where it is costs
 // nothing. A move takes about a refresh period where the store cannot watch,
 // beside what the handler takes to stop: so a worker that is alone in asking gets

@@ -126,7 +126,7 @@ func (w *worker) deal() {
 	w.recallWaits()
 	if !now.Before(d.again) {
 		d.former = slices.DeleteFunc(d.former, func(f former) bool { return !now.Before(f.until) })
-		d.queue, d.again = w.handovers(), now.Add(w.period)
+		d.queue, d.again = w.staying(w.handovers()), now.Add(w.period)
 		for _, f := range d.former {
 			if f.until.Before(d.again) {
 				d.again = f.until
@@ -166,6 +166,29 @@ func (w *worker) handovers() []handover {
 	return slices.DeleteFunc(all, func(h handover) bool {
 		dealt[h.to.Place]++
 		return dealt[h.to.Place] > h.to.Awaits
+	})
+}
+
+// staying returns those of which the next owners do not leave, as their places say. One
+// that does may have begun to before it found that it is to have the partition, so that
+// it does not wait for it; and the roll does not say so yet.
+func (w *worker) staying(all []handover) []handover {
+	at := map[int]int{}
+	var names []string
+	for _, h := range all {
+		if _, ok := at[h.to.Place]; !ok {
+			at[h.to.Place] = len(names)
+			names = append(names, MemberName(w.g.name, h.to.Place))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	list := w.statusesOf(names)
+	return slices.DeleteFunc(all, func(h handover) bool {
+		st := list[at[h.to.Place]]
+		p, ok := parseProfile(st.Data)
+		return st.err == nil && (!st.Held || st.Session != h.to.Session || ok && p.Leaving)
 	})
 }
 
