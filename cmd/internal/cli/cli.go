@@ -157,6 +157,8 @@ func explained(err error) error {
 		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes", word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
 	case selected != nil && unexpected:
 		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
+	case strings.HasPrefix(parse.Error(), `expected "<shell>"`):
+		return errors.New("no shell named: want bash, zsh or fish")
 	case strings.HasPrefix(parse.Error(), `expected "<group>"`):
 		return errors.New("no group named: its GROUP is missing")
 	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
