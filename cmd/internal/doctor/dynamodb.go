@@ -216,12 +216,11 @@ const mostLooked = 5000
 // driver.OwnPrefix, are no locks.
 func (p *Patient) strangers(ctx context.Context, client *dynamodb.Client) {
 	in := &dynamodb.ScanInput{
-		TableName: &p.DynamoDB.Table, Limit: aws.Int32(1000), ProjectionExpression: aws.String("#k, #v, #s, #o, #l"),
-		ExpressionAttributeNames: map[string]string{"#k": p.partitionKey(), "#v": "recordVersionNumber", "#s": "stamp", "#o": "ownerName", "#l": "leaseDuration"},
+		TableName: &p.DynamoDB.Table, Limit: aws.Int32(1000), // whole items: they are weighed, and cost the same
 	}
 	if sort := p.DynamoDB.Options.SortKey; sort != "" {
 		in.FilterExpression = aws.String("#sort = :sort")
-		in.ExpressionAttributeNames["#sort"] = sort
+		in.ExpressionAttributeNames = map[string]string{"#sort": sort}
 		in.ExpressionAttributeValues = map[string]types.AttributeValue{":sort": &types.AttributeValueMemberS{Value: p.DynamoDB.Options.SortValue}}
 	}
 	var found census
@@ -248,6 +247,37 @@ type census struct {
 	locks, foreign, others   int
 	example, owner, duration string // of a foreign one
 	other                    string // that is no lock
+	early, heavy             int    // of the layout before the first release; above a write unit
+	earlyKey, heavyKey       string
+}
+
+// weight is the size of an item above which it is told: a write of more than
+// 1,024 bytes costs two units.
+const weight = 1000
+
+// sizeOf returns what DynamoDB counts for a value, nearly.
+func sizeOf(v types.AttributeValue) int {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return len(v.Value)
+	case *types.AttributeValueMemberN:
+		return len(v.Value)/2 + 2
+	case *types.AttributeValueMemberB:
+		return len(v.Value)
+	case *types.AttributeValueMemberM:
+		size := 3
+		for name, inner := range v.Value {
+			size += 1 + len(name) + sizeOf(inner)
+		}
+		return size
+	case *types.AttributeValueMemberL:
+		size := 3
+		for _, inner := range v.Value {
+			size += 1 + sizeOf(inner)
+		}
+		return size
+	}
+	return 1
 }
 
 func (c *census) count(item map[string]types.AttributeValue, partitionKey string) {
@@ -259,6 +289,18 @@ func (c *census) count(item map[string]types.AttributeValue, partitionKey string
 		return s.Value
 	}
 	key, version := text(partitionKey), text("recordVersionNumber")
+	if _, early := item["tenure"].(*types.AttributeValueMemberM); early && version != "" && version == text("stamp") {
+		c.early++
+		c.earlyKey = key
+	}
+	size := 0
+	for name, value := range item {
+		size += len(name) + sizeOf(value)
+	}
+	if size > weight && !strings.HasPrefix(key, driver.OwnPrefix) && version != "" {
+		c.heavy++
+		c.heavyKey = key
+	}
 	switch {
 	case strings.HasPrefix(key, driver.OwnPrefix):
 	case version == "":
@@ -296,6 +338,12 @@ func (c *census) judge(o dynamostore.Options) []Finding {
 		if dialect != o.Dialect {
 			tell(Bad, fmt.Sprintf("the other client writes leases like %q, and cannot read those of dialect %v", c.duration, o.Dialect), fmt.Sprintf("write dialect=%v in the URL", dialect))
 		}
+	}
+	if c.early > 0 {
+		tell(Bad, fmt.Sprintf("%s of a version of Tenure before the first release, such as %q: no lock of theirs can be taken", counted(c.early, "item"), c.earlyKey), "delete them, when nothing uses them; their tokens begin at 1")
+	}
+	if c.heavy > 0 {
+		tell(OK, fmt.Sprintf("%s above %d bytes, such as %q: each of their writes costs two units or more", counted(c.heavy, "lock"), weight, c.heavyKey), "keep data, names and reasons short")
 	}
 	if c.others > 0 {
 		tell(OK, fmt.Sprintf("%s that no lock client has written, such as %q", counted(c.others, "item"), c.other), "a table of its own is better: tenure status reads all of it, and shows what is no lock as unreadable")
