@@ -35,12 +35,12 @@ echo "$TENURE_TOKEN" >>"$DIR/done"
 
 const contenders = 20
 
-func (s *scene) contend() []*process {
+func (s *scene) contend(lease string) []*process {
 	s.write("raise.sh", raise)
 	s.write("counter", "")
 	var all []*process
 	for i := range contenders {
-		all = append(all, s.start("run", "--quiet", "--lease", "2s", "job", "--",
+		all = append(all, s.start("run", "--quiet", "--lease", lease, "job", "--",
 			"env", fmt.Sprintf("ME=%d", i), "sh", s.path("raise.sh")))
 	}
 	return all
@@ -77,7 +77,7 @@ func (s *scene) checkCounter() int {
 func TestTwentyAtOnce(t *testing.T) { eachStore(t, twentyAtOnce) }
 
 func twentyAtOnce(t *testing.T, s *scene) {
-	for i, p := range s.contend() {
+	for i, p := range s.contend("2s") {
 		if status := p.status(); status != 0 {
 			t.Errorf("process %d ended with status %d", i, status)
 		}
@@ -90,7 +90,7 @@ func twentyAtOnce(t *testing.T, s *scene) {
 func TestTwentyAtOnceFiveKilled(t *testing.T) { eachStore(t, twentyAtOnceFiveKilled) }
 
 func twentyAtOnceFiveKilled(t *testing.T, s *scene) {
-	all := s.contend()
+	all := s.contend("2s")
 	killed := map[int]bool{}
 	done := func(i int) bool {
 		select {

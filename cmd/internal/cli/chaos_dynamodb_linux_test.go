@@ -62,7 +62,7 @@ func TestLostReplies(t *testing.T) {
 		}
 		return enginetest.DropReply
 	})
-	for i, p := range s.contend() {
+	for i, p := range s.contend("15s") { // longer than the slowest machine needs for a heartbeat
 		if status := p.status(); status != 0 {
 			t.Errorf("process %d ended with status %d: %s", i, status, p.stderr.String())
 		}

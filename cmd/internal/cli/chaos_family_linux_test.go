@@ -154,11 +154,19 @@ func stalledReader(t *testing.T, s *scene) {
 	if n, err := w.Write(full); err == nil {
 		t.Fatalf("the pipe took %d bytes", n)
 	}
-	p := s.startWith(w, "run", "--json", "--verbose", "--lease", "500ms", "--heartbeat", "50ms", "job", "--", "sh", "-c", "sleep 1.5; echo yes >\"$DIR/ended\"")
-	w.Close()
-	if status := p.status(); status != 0 || s.read("ended") != "yes\n" {
-		t.Errorf("status %d, ended %q", status, s.read("ended"))
+	// A heartbeat that waited for the reader would lose each of the leases; a machine
+	// that is too busy for one may lose some.
+	defer w.Close()
+	const rounds = 5
+	for round := range rounds {
+		p := s.startWith(w, "run", "--json", "--verbose", "--lease", "2s", "--heartbeat", "200ms", "job", "--", "sh", "-c", "sleep 4; echo yes >\"$DIR/ended\"")
+		status := p.status()
+		if status == 0 && s.read("ended") == "yes\n" {
+			return
+		}
+		t.Logf("round %d: status %d", round, status)
 	}
+	t.Errorf("%d leases of %d were lost", rounds, rounds)
 }
 
 // TestClosedReader holds a lock while standard error is a pipe that nobody can

@@ -70,6 +70,7 @@ type lostUpdates struct{ *memstore.Store }
 
 func (s lostUpdates) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	cur, err := s.Get(ctx, next.Key, driver.Strong)
+	think()
 	if err != nil || cur.Version != prev.Version || cur.Token != prev.Token {
 		return s.Store.Swap(ctx, prev, next)
 	}
@@ -81,6 +82,7 @@ type ignoresToken struct{ *memstore.Store }
 
 func (s ignoresToken) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	cur, err := s.Get(ctx, next.Key, driver.Strong)
+	think()
 	if err == nil && cur.Version == prev.Version {
 		next.Token, prev.Token = cur.Token+(next.Token-prev.Token), cur.Token
 	}

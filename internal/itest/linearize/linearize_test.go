@@ -4,7 +4,12 @@
 package linearize
 
 import (
+	"context"
+	"math/rand/v2"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -46,7 +51,17 @@ func TestBrokenStoresAreFound(t *testing.T) {
 			open := func(*testing.T) driver.Store { return breakStore(s.Open()) }
 			o := (&Options{Ops: 120}).withDefaults()
 			for round := range most {
-				result, _ := record(t, open, o, round).check(checkTimeout)
+				// In a bubble, with calls that take their time, it is the seed that says
+				// which calls meet, and not how busy the machine is.
+				var h *history
+				synctest.Test(t, func(t *testing.T) {
+					n := uint64(0)
+					h = record(t, func(t *testing.T) driver.Store {
+						n++
+						return &paced{Store: open(t), rng: rand.New(rand.NewPCG(uint64(round), n))}
+					}, o, round)
+				})
+				result, _ := h.check(checkTimeout)
 				switch result {
 				case porcupine.Illegal:
 					t.Logf("found in round %d", round)
@@ -58,4 +73,45 @@ func TestBrokenStoresAreFound(t *testing.T) {
 			t.Errorf("%d rounds were explained", most)
 		})
 	}
+}
+
+// think is how long a broken store takes between what must be one step.
+func think() { time.Sleep(time.Millisecond) }
+
+// paced is a store whose calls take a random time, on the way and back.
+type paced struct {
+	driver.Store
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (s *paced) pace() {
+	s.mu.Lock()
+	d := time.Duration(1 + s.rng.IntN(int(time.Millisecond)))
+	s.mu.Unlock()
+	time.Sleep(d)
+}
+
+func (s *paced) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	s.pace()
+	defer s.pace()
+	return s.Store.Get(ctx, key, c)
+}
+
+func (s *paced) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	s.pace()
+	defer s.pace()
+	return s.Store.Claim(ctx, next)
+}
+
+func (s *paced) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	s.pace()
+	defer s.pace()
+	return s.Store.Swap(ctx, prev, next)
+}
+
+func (s *paced) Delete(ctx context.Context, prev driver.Record) error {
+	s.pace()
+	defer s.pace()
+	return s.Store.Delete(ctx, prev)
 }

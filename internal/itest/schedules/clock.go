@@ -18,6 +18,7 @@ type clock struct {
 	hidden time.Duration // what it found afterwards, and may have passed
 	rate   float64
 	paused bool
+	was    bool // paused, once
 	steady bool // never wrong by a rate, never paused
 }
 
@@ -65,6 +66,7 @@ func (c *clock) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read, c.since, c.paused, c.steady = c.now(), time.Now(), true, false
+	c.was = true
 }
 
 // resume lets the clock go on. What has passed meanwhile has passed for certain
@@ -94,4 +96,10 @@ func (c *clock) isSteady() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.steady
+}
+
+func (c *clock) wasPaused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.was
 }

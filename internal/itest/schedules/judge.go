@@ -37,9 +37,13 @@ func (a *act) shown(from time.Time, f func(written) bool) bool {
 	return false
 }
 
-// remembers reports whether the client saw the lock before an instant: a sign of
-// life for it is what has changed since then, whenever it did.
+// remembers reports whether the client may have seen the lock before an instant: a
+// sign of life for it is what has changed since then, whenever it did. A process
+// that was paused may get answers to what it asked before.
 func (a *act) remembers(began time.Time) bool {
+	if a.p.clock.wasPaused() {
+		return true
+	}
 	a.line.mu.Lock()
 	defer a.line.mu.Unlock()
 	for _, s := range a.line.seen {
