@@ -265,3 +265,24 @@ func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 		}
 	})
 }
+
+// What a client has seen of a session long ago says nothing of whether its holder
+// lives now: it died before anybody asked.
+func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		s, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		_, err = s.Acquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+		time.Sleep(10 * lease)
+		a.crash()
+		want(t, within(t, lease-heartbeat, lease+time.Second, func() error {
+			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+			return err
+		}), nil)
+	})
+}

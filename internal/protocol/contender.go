@@ -63,6 +63,9 @@ type Contender struct {
 	sight *Sight
 
 	begun     bool // the first move is made
+	started   bool
+	since     time.Duration // when it started
+	first     *life         // the first that a strong reply has shown; its sign is not looked at
 	holder    *life
 	out       *Request
 	sent      time.Duration
@@ -254,6 +257,9 @@ func (c *Contender) act(now time.Duration) *Request {
 	if c.out != nil || c.Over() {
 		return nil
 	}
+	if !c.started {
+		c.started, c.since = true, now
+	}
 	c.begun = c.begun || c.sight.widowed(now)
 	if !c.begun && c.want.Try && !c.ending && c.livesFor(now) {
 		// The claim would be refused, most likely. A look costs a fifth of it, and is
@@ -362,6 +368,10 @@ func (c *Contender) judge(now time.Duration) {
 	if found && c.mine(rec) {
 		return
 	}
+	if c.want.UnlessAlive && found && c.hasEnded(rec) {
+		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
+		return
+	}
 	if u := c.sight.under(); u != nil {
 		if u.known && u.found && u.rec.Lease <= 0 {
 			c.refuse(now, Refusal{Record: u.rec, Err: driver.ErrUnreadable})
@@ -376,8 +386,26 @@ func (c *Contender) judge(now time.Duration) {
 	}
 }
 
+// hasEnded says whether the tenure has ended that a strong reply has shown to this
+// acquire first. That may be seen before anybody has looked at the session under
+// which it was.
+func (c *Contender) hasEnded(rec driver.Record) bool {
+	is := lifeOf(rec)
+	if c.first == nil {
+		if rec.State == driver.Held && c.sight.proved && c.sight.strong >= c.since {
+			c.first = &is
+		}
+		return false
+	}
+	if is.token == c.first.token && is.state == driver.Released && nobodyWorked(rec) {
+		return false
+	}
+	return is.token != c.first.token || is.state != c.first.state
+}
+
 // sawLife says whether the holder that was seen at first has shown life since then,
-// a release included. A later tenure, or a later state of this one, is what it is,
+// a release included. The first is what a strong reply has shown to this acquire: life
+// from before it says nothing of now. A later tenure, or a later state of this one, is what it is,
 // however it was read. Another sign of life of the same tenure may be an older one,
 // unless a strong reply shows it: one is asked for.
 func (c *Contender) sawLife(rec driver.Record, held bool) bool {
@@ -387,21 +415,27 @@ func (c *Contender) sawLife(rec driver.Record, held bool) bool {
 	case u == nil:
 	case u.found:
 		seen.sign, proved = u.rec.Sign(), u.proved
-		if u.rec.State == driver.Closed && u.rec.End != driver.EndExpired && !freedByOther(u.rec) {
+		if u.rec.State == driver.Closed && u.rec.End != driver.EndExpired && !nobodyWorked(u.rec) {
 			seen.state = driver.Released // with the session, by its holder
 		}
 	case c.holder != nil:
 		seen.sign = c.holder.sign // of one that is gone nobody can tell more
 	}
 	switch {
+	case c.holder == nil && !held:
+		return false
+	case c.holder == nil && (c.sight.strong < c.since || u == nil && !proved):
+		c.hinted = true // what was seen before this acquire may have changed before it
+		return false
+	case c.holder == nil && u != nil && (u.strong < c.since || !proved):
+		c.doubts = true
+		return false
 	case c.holder == nil:
-		if held && proved {
-			c.holder = &seen
-		}
+		c.holder = &seen
 		return false
 	case seen == *c.holder:
 		return false
-	case seen.token == c.holder.token && seen.state == driver.Released && freedByOther(rec):
+	case seen.token == c.holder.token && seen.state == driver.Released && nobodyWorked(rec):
 		return false // somebody has released what the dead one held
 	case seen.token != c.holder.token, seen.state != c.holder.state, proved:
 		return true
@@ -413,10 +447,10 @@ func (c *Contender) sawLife(rec driver.Record, held bool) bool {
 	return false
 }
 
-// freedByOther says whether what a holder had was released by somebody else, who
-// knew that it was dead.
-func freedByOther(rec driver.Record) bool {
-	return rec.End == driver.EndFreed || rec.End == driver.EndCrashed
+// nobodyWorked says whether what a holder had was released by somebody else, who
+// knew that it was dead, or with nothing done under it.
+func nobodyWorked(rec driver.Record) bool {
+	return rec.End == driver.EndFreed || rec.End == driver.EndCrashed || rec.End == driver.EndAbandoned
 }
 
 // Reply takes the result of the request under way.

@@ -403,8 +403,9 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.by = r.Record
 	h.lastErr = nil
 	if h.unknown.released() {
-		// A release of ours is what let the other one in: done.
-		h.dataKept = max(h.dataKept, h.dataRisked)
+		// A release of ours is what let the other one in: done. Which one is not
+		// known, so that no more is known to be kept than each of them carried.
+		h.dataKept = max(h.dataKept, h.unknown.leastReleased())
 		h.finish(Released, a)
 		return
 	}

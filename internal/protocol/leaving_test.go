@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,5 +30,49 @@ func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 		if r == nil || r.Kind != Release || r.Next.End != want {
 			t.Errorf("wanted=%v: request %+v, want a release as %q", wanted, r, want)
 		}
+	}
+}
+
+// A release that was applied may be an earlier one than the latest: data that were
+// laid in between are not known to be kept.
+func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	n := 0
+	env := Env{Fresh: func() string { n++; return fmt.Sprint("fresh", n) }, Random: func() float64 { return 0.5 }}
+	now := time.Hour
+	h := NewHolder(timing, env, Grant{
+		Record: driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "a", Token: 1, State: driver.Held, Lease: timing.Lease},
+		Sent:   now,
+	})
+	r := h.Done(now + time.Second).Request
+	h.Reply(now+2*time.Second, Result{Outcome: Unknown}) // and it was applied
+	serial, _ := h.SetData(now+2*time.Second, []byte("late"))
+	for i := 3; ; i++ {
+		if next := h.Step(now + time.Duration(i)*time.Second).Request; next != nil {
+			r = next
+			break
+		}
+		if i > 10 {
+			t.Fatal("no second release")
+		}
+	}
+	if string(r.Next.Data) != "late" {
+		t.Fatalf("the second release carries %q", r.Next.Data)
+	}
+	h.Reply(now+12*time.Second, Result{Outcome: Unknown})
+	for i := 12; i < 15; i++ {
+		if h.Step(now+time.Duration(i)*time.Second).Request != nil {
+			h.Reply(now+time.Duration(i)*time.Second, Result{
+				Outcome: Conflicted, Found: true,
+				Record: driver.Record{Key: "x", Version: "o", Beat: "o", Owner: "b", Token: 2, State: driver.Held, Lease: timing.Lease},
+			})
+			break
+		}
+	}
+	if freed, over := h.Over(); !over || freed != Released {
+		t.Fatalf("over %t, %v", over, freed)
+	}
+	if h.DataKept() >= serial {
+		t.Error("data are told as kept that the release which was applied did not carry")
 	}
 }

@@ -34,6 +34,7 @@ type Sight struct {
 	next   time.Duration // when to look again
 	term   time.Duration // after the reply that first showed rec's token and state
 	proved bool          // a strong reply has shown rec's sign of life
+	strong time.Duration // before the request of the latest strong reply
 	signs  []sign        // those of rec's tenure that were shown, the latest last
 
 	gone     time.Duration // before the request of a strong reply that showed no record
@@ -101,7 +102,9 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.isGone, s.gone = true, sent
 	}
 	s.doubt = false
-	strong = strong && !overtaken
+	if strong = strong && !overtaken; strong {
+		s.strong = sent
+	}
 	s.looked, s.asked = now, sent
 	tenure := seen && found && rec.State == was.State && rec.Token == was.Token
 	if !tenure {

@@ -49,8 +49,8 @@ func (p *process) ask(q driver.Request) {
 		patience = l.t.Lease / 2
 	}
 	q.By = p.name
-	m := &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%sask%d", p.name, l.key, p.asks), want: q, judged: newJudged()}
-	m.k = protocol.NewAsker(l.t, l.env(p.host), l.key, q, patience, p.sight)
+	m := &machine{p: p, epoch: p.epoch, life: l.life, id: fmt.Sprintf("%s/%sask%d", p.name, l.key, p.asks), want: q, judged: newJudged()}
+	m.k = protocol.NewAsker(p.t, l.env(p.host), l.key, q, patience, p.sight)
 	p.machines = append(p.machines, m)
 	l.note("%s asks to %s %s", m, q.Kind, q.To)
 	m.took(m.k.Step(p.cont.at(l.now)))
@@ -90,6 +90,9 @@ func (m *machine) told() {
 	m.left = true
 	m.p.l.note("%s is answered: %s", m, answers[a])
 	l.answered = append(l.answered, a)
+	if m.life != l.life {
+		return // the tokens have begun again
+	}
 	if before := m.k.Before(); a == protocol.Done && before != nil {
 		l.keep(*before)
 	}
@@ -162,7 +165,8 @@ func (l *lock) checkRequests() {
 	}
 	since := l.now - l.laid[rec.Requests[0].ID]
 	drain := l.t.Lease // see took
-	most := time.Duration(float64(l.t.Heartbeat+3*l.t.RequestTimeout)/(1-l.cfg.Skew)) + drain
+	t := l.procs[holder].t
+	most := time.Duration(float64(t.Heartbeat+3*t.RequestTimeout)/(1-l.cfg.Skew)) + drain
 	if since > most && l.tenures[rec.Token].prompt {
 		l.fail("a request is laid for %v, and not honoured", since)
 	}

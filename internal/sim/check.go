@@ -22,6 +22,7 @@ type checks struct {
 
 	tenures  map[uint64]*tenure       // by token
 	beats    map[uint64]int           // how many the store has seen, by token
+	number   map[string]int           // of a beat, among those of its token
 	stored   map[string]time.Duration // when a beat was, in real time
 	beatOf   map[string]string        // by version
 	ids      map[*machine]string      // of the requests of askers
@@ -60,7 +61,7 @@ type judged struct {
 
 func newChecks() checks {
 	return checks{
-		written: map[string]write{}, tenures: map[uint64]*tenure{}, beats: map[uint64]int{}, stored: map[string]time.Duration{},
+		written: map[string]write{}, tenures: map[uint64]*tenure{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{},
 		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{},
 	}
 }
@@ -211,7 +212,9 @@ func (l *lock) check() {
 			} else {
 				m.unfit = true
 			}
-			l.checkLease(m)
+			if m.life == l.life {
+				l.checkLease(m)
+			}
 		}
 	}
 	if l.final && holder != nil {
@@ -233,7 +236,7 @@ func (l *lock) checkLapse(m *machine) {
 	if l.cfg.Faults || over || m.done || m.under == nil || !m.h.Quiet() || m.under.h.Cause() != protocol.None {
 		return
 	}
-	most := time.Duration(float64(l.t.Lease+4*l.t.RequestTimeout) / (1 - l.cfg.Skew))
+	most := time.Duration(float64(m.p.t.Lease+4*m.p.t.RequestTimeout) / (1 - l.cfg.Skew))
 	if quiet := l.now - m.quietSince; quiet > most {
 		l.fail("%s is quiet for %v, and its session keeps the lock from others", m, quiet)
 	}
@@ -246,7 +249,7 @@ func (l *lock) checkLease(m *machine) {
 	if m.under != nil {
 		latest = m.under.applied[1]
 	}
-	if m.h.Deadline() > latest+l.t.Usable() {
+	if m.h.Deadline() > latest+m.p.t.Usable() {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
 	revoked := l.tenures[rec.Token].end == driver.EndRevoked
@@ -290,7 +293,7 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		return
 	}
 	if m.h == nil {
-		if now := m.p.cont.at(l.now); now < by.cont+l.t.Usable() {
+		if now := m.p.cont.at(l.now); now < by.cont+m.p.t.Usable() {
 			l.fail("%s does not see that it holds what it wrote as %s", m, res.Record.Beat)
 		}
 		return
@@ -299,7 +302,7 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		return // its deadline is the session's
 	}
 	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
-	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+l.t.Usable() {
+	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+m.p.t.Usable() {
 		l.fail("%s does not see that its heartbeat %s was applied", m, res.Record.Beat)
 	}
 }

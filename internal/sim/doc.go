@@ -5,7 +5,8 @@
 // same that run in the shell: processes with clocks that drift and are set, a
 // model of a store, a network that loses, delays and repeats, pauses of processes
 // and of whole machines, crashes, users who acquire some locks, work, stall and
-// stop, and people who ask holders to make way, free locks and revoke them. It
+// stop, and people who ask holders to make way, free locks, revoke them, and delete
+// their records. Processes may differ in all that they count with. It
 // runs in virtual time, without goroutines, and every choice comes from a
 // [Source], so that a run is repeated by its source.
 //

@@ -16,6 +16,8 @@ import (
 type tenure struct {
 	owner   string
 	session string           // that keeps it alive
+	sent    time.Duration    // when the write was that began it
+	kept    bool             // the lock was kept for it
 	end     driver.EndReason // empty while it goes on
 	asked   *driver.Request  // what ended it, or what it did not answer
 	prompt  bool             // its work returns within a lease of being told
@@ -87,6 +89,7 @@ func (l *lock) wrote(m *machine, r *protocol.Request, was driver.Record, found b
 	}
 	if is.Beat != was.Beat {
 		l.beats[is.Token]++
+		l.number[is.Beat] = l.beats[is.Token]
 		l.stored[is.Beat] = l.now
 	}
 	l.beatOf[is.Version] = is.Beat
@@ -104,7 +107,7 @@ func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found b
 	if is.Owner != m.p.name || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session}
+	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session, sent: l.written[r.Next.Version].at, kept: found && was.State == driver.Reserved && was.Owner == m.p.name}
 	if !found {
 		return
 	}
@@ -167,7 +170,7 @@ func (l *lock) released(m *machine, r *protocol.Request, was driver.Record) {
 	switch {
 	case is.Token != was.Token || was.State != driver.Held:
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
-	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Lease != l.t.Reservation()):
+	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Lease != m.p.t.Reservation()):
 		l.fail("%s was to hand over to %q, and leaves %+v", m, t.asked.To, is)
 	case kept:
 		l.remembers(m, is.Prev, is.Token)

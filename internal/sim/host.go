@@ -14,6 +14,7 @@ import (
 type host struct {
 	w      *World
 	name   string
+	t      protocol.Timing
 	hold   clock // what leases are counted by
 	cont   clock // what contenders count by
 	up     bool
@@ -33,7 +34,7 @@ type host struct {
 // sessionSight returns what the process has seen of a session.
 func (h *host) sessionSight(id string) *protocol.Sight {
 	if h.sights[id] == nil {
-		h.sights[id] = protocol.NewSight(h.w.t, h.w.env(h))
+		h.sights[id] = protocol.NewSight(h.t, h.w.env(h))
 	}
 	return h.sights[id]
 }

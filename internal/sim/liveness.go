@@ -51,13 +51,23 @@ func (w *World) heal() {
 // slack is what a takeover may need beyond the lease: a look, a retry, the
 // requests themselves, and a user who comes by.
 func (w *World) slack() time.Duration {
-	return 3*w.t.Refresh + 4*w.t.RequestTimeout + w.t.Lease
+	t := w.slowest()
+	return 3*t.Refresh + 4*t.RequestTimeout + t.Lease
 }
 
 // patience is how long after the faults, or after a holder has made way, somebody
 // must have been granted a lock.
 func (w *World) patience() time.Duration {
-	return time.Duration(float64(w.t.Lease+w.slack()) / (1 - w.cfg.Skew))
+	return time.Duration(float64(w.slowest().Lease+w.slack()) / (1 - w.cfg.Skew))
+}
+
+// slowest returns the longest that each part of a timing is in any process.
+func (w *World) slowest() protocol.Timing {
+	t := w.t
+	for _, h := range w.hosts {
+		t.Lease, t.Refresh, t.RequestTimeout = max(t.Lease, h.t.Lease), max(t.Refresh, h.t.Refresh), max(t.RequestTimeout, h.t.RequestTimeout)
+	}
+	return t
 }
 
 // watchLiveness runs the healed world until somebody must have been granted each

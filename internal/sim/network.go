@@ -63,7 +63,8 @@ func (m *machine) send(r *protocol.Request) {
 	m.sentCont = p.cont.at(l.now)
 	number := m.traceSend(r)
 
-	there, back := p.upTo(l.cfg.Latency/2), p.upTo(l.cfg.Latency/2)
+	latency := min(l.cfg.Latency, max(p.t.RequestTimeout, l.cfg.Latency-l.t.RequestTimeout))
+	there, back := p.upTo(latency/2), p.upTo(latency/2)
 	if p.source().Intn(2) == 1 {
 		there, back = there/64, back/64
 	}
@@ -97,11 +98,11 @@ func (m *machine) send(r *protocol.Request) {
 		l.after(from+l.upTo(to), do)
 	}
 	timeout := func() {
-		p.after(m, l.t.RequestTimeout, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
+		p.after(m, p.t.RequestTimeout, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
 	}
 	switch l.fate(m) {
 	case repeated:
-		again(0, 3*l.t.Lease)
+		again(0, 3*p.t.Lease)
 		fallthrough
 	case answered:
 		l.after(there, func() {
@@ -118,9 +119,9 @@ func (m *machine) send(r *protocol.Request) {
 		l.after(there, func() { apply() })
 		timeout()
 	case delayed:
-		again(l.t.RequestTimeout, 2*l.t.Lease)
+		again(p.t.RequestTimeout, 2*p.t.Lease)
 		if l.one(4) {
-			again(l.t.RequestTimeout, 2*l.t.Lease)
+			again(p.t.RequestTimeout, 2*p.t.Lease)
 		}
 		timeout()
 	}

@@ -34,6 +34,7 @@ type machine struct {
 	p       *process
 	id      string
 	epoch   int // of its process
+	life    int // of its lock's record
 	acquire int
 	o       *protocol.Opener // of a session
 	d       *protocol.Disclaimer
@@ -56,7 +57,8 @@ type machine struct {
 	waits    bool            // for that, and then its work returns
 	offered  *driver.Request // of its own, by which it hands over
 	unwanted bool            // nothing is done under its lease, which was over before it began
-	done     bool            // the work has returned
+	unless   unless
+	done     bool // the work has returned
 	judged
 }
 
@@ -64,7 +66,7 @@ func (m *machine) String() string { return m.id }
 
 // look begins with no sight of the record, as a new process does.
 func (p *process) look() {
-	p.sight, p.wish = protocol.NewSight(p.w.t, p.w.env(p.host)), 0
+	p.sight, p.wish = protocol.NewSight(p.t, p.w.env(p.host)), 0
 }
 
 // after has do called when d has passed, unless the process has crashed; a
@@ -91,10 +93,14 @@ func (p *process) after(m *machine, d time.Duration, do func()) {
 // there is no acquire or lease that could be waited for.
 func (p *process) act() {
 	l := p.l
+	beside := l.cfg.Twice && !l.final && l.one(8)
 	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
-		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done)
+		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done && !beside)
 	})
 	if p.up && l.now >= p.paused && !busy {
+		if beside {
+			l.tally.Beside++
+		}
 		p.acquire()
 	}
 	l.after(l.t.Lease/16+l.upTo(l.t.Lease/2), p.act)
@@ -117,10 +123,15 @@ func (p *process) acquire() {
 	m := p.reused()
 	if m == nil {
 		m = &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
-		m.c = protocol.NewContender(l.t, l.env(p.host), want, p.sight)
+		if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
+			want.Behind, m.unless.is = false, true
+			want.UnlessAlive = l.cfg.Wrong != UnlessIgnored
+			l.tally.Unless++
+		}
+		m.c = protocol.NewContender(p.t, l.env(p.host), want, p.sight)
 		p.machines = append(p.machines, m)
 	}
-	m.acquire, m.begun, m.left, m.under = p.acquires, l.now, false, under
+	m.acquire, m.begun, m.left, m.under, m.life = p.acquires, l.now, false, under, l.life
 	m.judged = newJudged()
 	l.note("%s acquires, try=%v", m, want.Try)
 	m.took(m.c.Step(p.cont.at(l.now)))
@@ -200,6 +211,7 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 		m.p.wish = 0
 	}
 	saw := m.p.sees()
+	m.sawFirst(r, res)
 	if m.k != nil {
 		m.took(m.k.Reply(now, res))
 	} else {
@@ -231,6 +243,7 @@ func (m *machine) took(a protocol.Action) {
 		}
 		if m.c.Refused() != nil && !m.left {
 			l.note("%s is refused: %+v", m, m.c.Refused().Err)
+			l.judgeRefused(m)
 			m.traced(trace.Leave, trace.Event{})
 			m.left = true
 		}

@@ -41,7 +41,11 @@ func (m *machine) work() {
 	if l.fails(Messages) && l.one(4) {
 		late = l.upTo(4 * l.t.Lease)
 	}
-	l.after(late, func() { l.arrives(m, grant, token) })
+	l.after(late, func() {
+		if m.life == l.life { // else its token is of a fence that has begun again
+			l.arrives(m, grant, token)
+		}
+	})
 	m.p.after(m, l.t.Lease/16+l.upTo(l.t.Lease), m.work)
 }
 
@@ -69,10 +73,12 @@ func (m *machine) chronicle(g protocol.Grant) {
 	l.blind[token] = g.Former.Key == "" && g.Before == nil
 	m.writing = m.h != nil
 	m.p.after(m, l.upTo(l.cfg.Latency), func() {
-		for _, t := range past {
-			l.keep(t)
+		if m.life == l.life {
+			for _, t := range past {
+				l.keep(t)
+			}
+			l.told[token] = true
 		}
-		l.told[token] = true
 		m.writing = false
 		if m.waits {
 			m.finish()

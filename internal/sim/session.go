@@ -26,7 +26,7 @@ func (h *host) open() {
 	p := h.procs[0]
 	w.count++
 	m := &machine{p: p, epoch: h.epoch, id: w.id("%s/session%d", h.name, w.count), judged: newJudged(), begun: w.now}
-	m.o = protocol.NewOpener(w.t, w.env(h), driver.Record{Owner: h.name}, 0)
+	m.o = protocol.NewOpener(h.t, w.env(h), driver.Record{Owner: h.name}, 0)
 	h.session = m
 	w.note("%s opens", m)
 	m.took(m.o.Step(h.cont.at(w.now)))
@@ -42,7 +42,7 @@ func (m *machine) opened(g protocol.Grant) {
 	g.Sent = by.hold
 	w.note("%s is open as %s", m, g.Record.Key)
 	w.tally.Sessions++
-	t := w.t
+	t := h.t
 	t.Manual, t.Progress = false, 0
 	m.h = protocol.NewHolder(t, w.env(h), g)
 	m.took(m.h.Step(m.clock()))
@@ -124,7 +124,7 @@ func (m *machine) tell() {
 			if !seen {
 				since = m.clock()
 			}
-			if m.clock() < since+m.p.w.t.Lease {
+			if m.clock() < since+m.p.t.Lease {
 				kept[q.ID] = since
 				continue // it may have been granted, and not know it yet
 			}
@@ -160,7 +160,7 @@ func (m *machine) confirms(q driver.Request) {
 	for _, p := range m.p.host.procs {
 		if p.l.key == q.Lock {
 			d := &machine{p: p, epoch: p.epoch, id: p.w.id("%s/no%s", m.id, q.Lock), under: m, judged: newJudged()}
-			d.d = protocol.NewDisclaimer(p.w.t, p.w.env(p.host), m.h.Record().Key[len(driver.SessionPrefix):], q.Lock, q.Token, m.mine)
+			d.d = protocol.NewDisclaimer(p.t, p.w.env(p.host), m.h.Record().Key[len(driver.SessionPrefix):], q.Lock, q.Token, m.mine)
 			p.w.note("%s does not know of %s under token %d", m, q.Lock, q.Token)
 			d.took(d.d.Step(p.cont.at(p.w.now)))
 		}

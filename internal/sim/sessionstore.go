@@ -153,7 +153,7 @@ func (h *host) reap(id string) {
 	w, p := h.w, h.procs[0]
 	h.reaps++
 	m := &machine{p: p, epoch: h.epoch, id: w.id("%s/reaper%d", h.name, h.reaps), judged: newJudged(), begun: w.now}
-	m.g = protocol.NewReaper(w.t, w.env(h), id, h.sessionSight(id))
+	m.g = protocol.NewReaper(h.t, w.env(h), id, h.sessionSight(id))
 	w.note("%s is to clear session %s", m, id)
 	m.took(m.g.Step(h.cont.at(w.now)))
 }

@@ -69,6 +69,35 @@ func TestSchedulesAreWorthTheirCount(t *testing.T) {
 	}
 }
 
+// TestSchedulesHave: some have each of what is not in most.
+func TestSchedulesHave(t *testing.T) {
+	var sum Tally
+	mixed := 0
+	for seed := range uint64(300) {
+		if Schedule(Seed(seed)).Mixed {
+			mixed++
+		}
+		tally, err := RunSeed(seed, nil, nil)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		sum.Unless += tally.Unless
+		sum.Alive += tally.Alive
+		sum.Cleared += tally.Cleared
+		sum.Beside += tally.Beside
+	}
+	t.Logf("%d schedules with different timings; %d acquires unless alive, %d that gave up; %d records deleted; %d acquires beside a lease",
+		mixed, sum.Unless, sum.Alive, sum.Cleared, sum.Beside)
+	for what, n := range map[string]int{
+		"process with a timing of its own": mixed, "acquire unless somebody lives": sum.Unless - sum.Alive, "sign of life": sum.Alive,
+		"deletion": sum.Cleared, "acquire beside a lease": sum.Beside,
+	} {
+		if n < 10 {
+			t.Errorf("the schedules have hardly a %s any more: %d", what, n)
+		}
+	}
+}
+
 // TestShrink: what is found becomes small, and still breaks the same rule.
 func TestShrink(t *testing.T) {
 	shape := func(c *Config) { c.Wrong = SentAtReply }

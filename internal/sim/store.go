@@ -63,6 +63,8 @@ func (s *store) swap(prev, next driver.Record) (driver.Record, error) {
 		same = s.rec.Version == prev.Version
 	case RevivingHeartbeats:
 		same = same || next.State == driver.Held && next.Token == prev.Token && s.rec.Token == prev.Token && s.rec.State == driver.Released
+	case NextLife:
+		same = same || s.deleted && s.rec.Token == prev.Token
 	case UnchangedRelease:
 		if next.State == driver.Released {
 			next.Version = prev.Version

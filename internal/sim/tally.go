@@ -29,6 +29,10 @@ type Tally struct {
 	Swept       int // sessions that were deleted
 	Carried     int // requests in sessions' records
 	Delivered   int // of these, that a lease was told of
+	Unless      int // acquires that give up at a sign of life
+	Alive       int // of these, that did
+	Cleared     int // records of locks that were deleted
+	Beside      int // acquires beside a lease of the same process
 	Holes       int // tenures that two crashes in a row have kept out of the history
 
 	Seen Transitions

@@ -23,10 +23,11 @@ func (m *machine) hold(g protocol.Grant) {
 	}
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
+	l.judgeUnless(m, g)
 	if m.under != nil {
-		m.h = protocol.NewTied(l.t, l.env(m.p.host), g, m.under.h)
+		m.h = protocol.NewTied(m.p.t, l.env(m.p.host), g, m.under.h)
 	} else {
-		m.h = protocol.NewHolder(l.t, l.env(m.p.host), g)
+		m.h = protocol.NewHolder(m.p.t, l.env(m.p.host), g)
 	}
 	m.chronicle(g)
 	if !m.believes() || m.under != nil && !m.under.h.Open(m.clock()) {
@@ -44,7 +45,7 @@ func (m *machine) hold(g protocol.Grant) {
 		m.p.after(m, 0, m.progress)
 	}
 	if l.t.Manual || !l.final && l.one(4) {
-		m.p.after(m, l.upTo(l.t.Heartbeat), m.renew)
+		m.p.after(m, l.upTo(m.p.t.Heartbeat), m.renew)
 	}
 	if l.final {
 		return
@@ -132,7 +133,7 @@ func (m *machine) renew() {
 	}
 	m.took(m.h.Renew(m.clock()))
 	if m.p.l.t.Manual {
-		m.p.after(m, m.p.l.t.Heartbeat, m.renew)
+		m.p.after(m, m.p.t.Heartbeat, m.renew)
 	}
 }
 
@@ -142,5 +143,5 @@ func (m *machine) progress() {
 		return // it hangs
 	}
 	m.h.Progress(m.clock())
-	m.p.after(m, l.t.Progress/16+l.upTo(l.t.Progress/2), m.progress)
+	m.p.after(m, m.p.t.Progress/16+l.upTo(m.p.t.Progress/2), m.progress)
 }

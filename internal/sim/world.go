@@ -40,6 +40,16 @@ type Config struct {
 	Requests bool
 	// Sessions has processes take locks under a session, half of them.
 	Sessions bool
+	// Mixed gives each process a timing of its own: longer and shorter leases,
+	// other looks, and bounds of the clocks' errors that are wider than need be.
+	Mixed bool
+	// Unless has some acquires give up at the first sign of life.
+	Unless bool
+	// Twice has processes acquire a lock beside a lease of theirs on it.
+	Twice bool
+	// Deletions has operators delete records of locks that are released, so that
+	// their tokens begin again.
+	Deletions bool
 	// Drain is how long the work needs to stop when the faults are over.
 	Drain time.Duration
 	// Skew is the largest rate error of a clock; Timing.Drift if it is zero.
@@ -99,6 +109,7 @@ type lock struct {
 	key   string
 	store store
 	procs []*process
+	life  int // how often the record was deleted, late writes apart
 	checks
 	resource
 }
@@ -119,6 +130,9 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			if cfg.Requests {
 				w.after(w.upTo(2*w.t.Lease), p.meddle)
 			}
+		}
+		if cfg.Deletions {
+			w.after(w.upTo(4*w.t.Lease), l.clear)
 		}
 	}
 	if cfg.Sessions {
@@ -164,6 +178,7 @@ func newWorld(src Source, cfg Config) *World {
 	for i := range cfg.Processes {
 		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}}
 		h.hold, h.cont = w.clock(), w.clock()
+		h.t = w.timing()
 		w.hosts = append(w.hosts, h)
 		w.started(h)
 		for _, l := range w.locks {
@@ -176,6 +191,39 @@ func newWorld(src Source, cfg Config) *World {
 		}
 	}
 	return w
+}
+
+// timing returns what the next process counts with. No clock errs by more than
+// the narrowest bound.
+func (w *World) timing() protocol.Timing {
+	t := w.t
+	if !w.cfg.Mixed {
+		return t
+	}
+	switch w.src.Intn(4) {
+	case 1:
+		t = scaled(t, 2)
+	case 2:
+		t = scaled(t, 0.5)
+	case 3:
+		t.Refresh = t.Lease
+	}
+	if wider := t; w.one(4) {
+		wider.Drift *= 1.5
+		if wider.Validate() == nil {
+			t = wider
+		}
+	}
+	return t
+}
+
+// scaled returns t with all that depends on the lease so much longer.
+func scaled(t protocol.Timing, by float64) protocol.Timing {
+	for _, d := range []*time.Duration{&t.Lease, &t.Heartbeat, &t.Refresh, &t.Grace, &t.RequestTimeout, &t.StopTimeout, &t.Progress} {
+		*d = time.Duration(float64(*d) * by)
+	}
+	t.Lease = t.Lease.Truncate(time.Millisecond)
+	return t
 }
 
 // newLock returns the one lock of a world.

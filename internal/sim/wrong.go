@@ -43,6 +43,12 @@ const (
 	EndForgotten         // a holder writes that it has released, whatever ended it
 	PrevForgotten        // a successor writes that its predecessor expired, whatever ended it
 	AskerForgotten       // a holder does not write who asked
+
+	OwnLease       // a contender waits for its own lease duration, not for the holder's
+	UnlessIgnored  // an acquire that is to give up at a sign of life waits on
+	LifeInvented   // such an acquire takes any look for a sign of life
+	OwnHolderTaken // a contender takes the lock from a lease of its own process
+	NextLife       // after a deletion the store compares the token alone
 )
 
 func (l Wrong) String() string {
@@ -55,6 +61,8 @@ func (l Wrong) String() string {
 		"hand-over dropped", "hand-over to another one", "reservation of another taken", "reservation for nobody taken",
 		"revoke releases at once", "free of a living holder", "quit renews the beat", "quit taken for life",
 		"end of a tenure forgotten", "end of the predecessor forgotten", "asker forgotten",
+		"waits for its own lease duration", "sign of life ignored", "sign of life invented", "lock taken from a lease of the same process",
+		"token alone after a deletion",
 	}[l]
 }
 
@@ -120,6 +128,12 @@ func (l *lock) misread(m *machine, res protocol.Result) protocol.Result {
 	case wrong == ReservedTaken && waits && rec.State == driver.Reserved && rec.Owner != "",
 		wrong == ReservedTakenFromAll && waits && rec.State == driver.Reserved && rec.Owner == "":
 		rec.Owner = m.p.name
+	case wrong == OwnLease && waits && rec.State == driver.Held:
+		rec.Lease = m.p.t.Lease
+	case wrong == LifeInvented && waits && m.unless.is && rec.State == driver.Held && m.unless.first.Key != "":
+		rec.Beat = rec.Version + " again"
+	case wrong == OwnHolderTaken && waits && rec.State == driver.Held && rec.Owner == m.p.name:
+		rec.State = driver.Reserved
 	}
 	return res
 }

@@ -27,6 +27,10 @@ func TestMistakesAreFound(t *testing.T) {
 		c.Processes, c.Length, c.Requests = 4, 12*c.Timing.Lease, false
 	}
 	rough := func(c *sim.Config) { c.Rough, c.Requests = true, false }
+	mixed := func(c *sim.Config) { c.Mixed, c.Requests = true, false }
+	unless := func(c *sim.Config) { c.Unless, c.Sessions = true, true }
+	twice := func(c *sim.Config) { c.Twice, c.Requests = true, false }
+	deleted := func(c *sim.Config) { c.Deletions, c.Rough, c.Length = true, true, 12*c.Timing.Lease }
 	for _, tt := range []struct {
 		wrong  sim.Wrong
 		shape  func(*sim.Config)
@@ -61,6 +65,12 @@ func TestMistakesAreFound(t *testing.T) {
 		{sim.EndForgotten, asks, 300, "has ended"},
 		{sim.PrevForgotten, asks, 300, "has ended"},
 		{sim.AskerForgotten, asks, 300, "was asked"},
+
+		{sim.OwnLease, mixed, 500, "both hold"},
+		{sim.UnlessIgnored, unless, 50, "unless somebody lives"},
+		{sim.LifeInvented, unless, 50, "gives up as if somebody lived"},
+		{sim.OwnHolderTaken, twice, 300, "writes nothing of token"},
+		{sim.NextLife, deleted, 500, "changes more than it may"},
 	} {
 		t.Run(tt.wrong.String(), func(t *testing.T) {
 			run := func(seed uint64, wrong sim.Wrong) error {

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// unless is what an acquire that gives up at the first sign of life has seen first.
+type unless struct {
+	is    bool
+	first driver.Record // by a strong answer; no key before that
+	at    time.Duration // when
+	peek  time.Duration // when its session was first shown
+}
+
+// sawFirst notes the first answer that shows the record as it is.
+func (m *machine) sawFirst(r *protocol.Request, res protocol.Result) {
+	u, l := &m.unless, m.p.l
+	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
+	if looked, known := m.p.sight.Known(); known && m.sentCont < looked {
+		strong = false // a quicker one has come in between
+	}
+	if u.is && u.peek == 0 && r.Kind == protocol.Peek && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
+		u.peek = l.now
+	}
+	if u.is && u.first.Key == "" && m.k == nil && r.Key == l.key && res.Found && strong {
+		u.first, u.at = res.Record, l.now
+	}
+}
+
+// judgeUnless judges that the holder which was seen first has neither ended in order
+// nor shown life since.
+func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
+	first := m.unless.first
+	if !m.unless.is || first.State != driver.Held || m.life != l.life || first.Owner == m.p.name {
+		return
+	}
+	for token := first.Token + 1; token <= g.Record.Token; token++ {
+		if t := l.tenures[token]; t.owner == m.p.name && t.sent <= m.unless.at {
+			return // a claim from before that, which was late
+		}
+	}
+	was := l.tenures[first.Token]
+	closed := l.sessions[driver.SessionPrefix+first.Session]
+	switch {
+	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.unless.peek):
+		return // it was free when that was first to be seen
+	case l.tenures[g.Record.Token].kept: // for this one
+	case was.end == driver.EndFreed, was.end == driver.EndAbandoned: // it was dead, as somebody else has seen, or did nothing
+	case was.end != driver.EndExpired && was.end != driver.EndStalled && was.end != driver.EndStopTimeout:
+		l.fail("%s is granted the lock unless somebody lives: token %d has ended since: %s", m, first.Token, was.end)
+	case first.Session == "" && l.beats[first.Token] > l.number[first.Beat]:
+		l.fail("%s is granted the lock unless somebody lives: token %d has shown life since", m, first.Token)
+	}
+}
+
+// judgeRefused judges that the holder, if it is the one that is refused for, has shown
+// life since the acquire began.
+func (l *lock) judgeRefused(m *machine) {
+	if !m.unless.is || !m.c.Refused().Held {
+		return
+	}
+	l.tally.Alive++
+	is, of := l.store.rec, m.c.Refused().Record
+	if is.State != driver.Held || of.State != driver.Held || is.Token != of.Token || m.life != l.life {
+		return // it has ended, or did not hold
+	}
+	life := l.stored[is.Beat]
+	if is.Session != "" {
+		s := l.sessions[driver.SessionPrefix+is.Session]
+		if s == nil || !s.found || s.rec.State != driver.Alive {
+			return
+		}
+		life = max(life, l.stored[s.rec.Beat])
+	}
+	if life <= m.begun {
+		l.fail("%s gives up as if somebody lived: token %d has shown no sign of it since it began", m, is.Token)
+	}
+}
+
+// clear has an operator delete the record of a lock that is released, now and then.
+// What is known of its tenures goes with it: the tokens begin again.
+func (l *lock) clear() {
+	if l.final {
+		return
+	}
+	again := l.upTo(l.t.Lease / 8) // it is not released for long
+	if rec := l.store.rec; l.store.found && rec.State == driver.Released {
+		l.note("the record of %s is deleted, with token %d", l.key, rec.Token)
+		if err := l.store.remove(rec); err != nil {
+			l.fail("an operator cannot delete %s: %v", l.key, err)
+		}
+		l.life++
+		l.tally.Cleared++
+		written, beatOf, stored := l.written, l.beatOf, l.stored
+		l.checks, l.resource = newChecks(), newResource()
+		l.written, l.beatOf, l.stored = written, beatOf, stored
+		again = l.t.Lease/2 + l.upTo(4*l.t.Lease)
+	}
+	l.after(time.Millisecond+again, l.clear)
+}
