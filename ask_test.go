@@ -577,6 +577,32 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
+// Who is handed the lock while an operator takes it from its former holder has it:
+// the operator is told so, and not that the lock was taken away.
+func TestRevokeDuringHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+		l := a.mustAcquire("x", nil)
+		b.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
+		heir := make(chan *tenure.Lease, 1)
+		go func() { heir <- b.mustAcquire("x", nil) }()
+		time.Sleep(heartbeat)
+		want(t, l.HandOver("b", "deploy"), nil)
+		handing := started(func() error { return l.Release(t.Context()) })
+		time.Sleep(requestTimeout / 10)
+		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "b" {
+			t.Fatalf("the test has lost its point: %+v", rec)
+		}
+		err := boss.Revoke(t.Context(), "x", "mad")
+		got := <-heir
+		want(t, got.Check(), nil)
+		want(t, err, tenure.ErrNotHeld)
+		want(t, <-handing, nil)
+		b.mustRelease(got)
+	})
+}
+
 // The preferred candidate comes to lead, in whatever order the candidates come,
 // and leadership does not go to and fro.
 func TestPriority(t *testing.T) {

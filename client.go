@@ -40,6 +40,7 @@ type Client struct {
 
 	seeing sync.Mutex // guards the contests, and what was seen; taken first
 	seen   sessionSights
+	recall *recall // of what was seen, and forgotten
 
 	mu       sync.Mutex // guards the fields below; taken last
 	closed   bool
@@ -72,12 +73,14 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		leases: map[*Lease]struct{}{}, own: map[string]*Lease{}, contests: map[string]*contest{}, idle: list.New(),
 	}
 	c.store = newWitness(store, c.endAll)
-	c.seen = sessionSights{t: c.timing, env: c.env, known: map[string]*protocol.Sight{}, peeking: map[string][]*contest{}}
-	c.env.Session = c.seen.of
-	c.watcher, _ = store.(driver.Watcher)
 	if c.clock == nil {
 		c.clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
 	}
+	c.recall = &recall{now: c.clock.Contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
+	c.env.Recall = c.recall.of
+	c.seen = sessionSights{t: c.timing, env: c.env, recall: c.recall, known: map[string]*protocol.Sight{}, peeking: map[string][]*contest{}}
+	c.env.Session = c.seen.of
+	c.watcher, _ = store.(driver.Watcher)
 	// A suspend, or a step of the wall clock, is noticed within a fraction of
 	// the grace.
 	nap := max(min(time.Second, o.Grace/4), time.Millisecond)

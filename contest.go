@@ -40,6 +40,7 @@ type contest struct {
 
 // contest returns the contest of the lock; the caller leaves it again.
 func (c *Client) contest(key string) (*contest, error) {
+	c.thin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.usable(); err != nil {
@@ -70,9 +71,26 @@ func (k *contest) leave() {
 		return
 	}
 	k.idle = c.idle.PushBack(k)
-	if c.idle.Len() > maxObserved {
-		oldest := c.idle.Remove(c.idle.Front()).(*contest)
-		delete(c.contests, oldest.key)
+}
+
+// thin forgets the locks that nobody has waited for or observed for the longest
+// time. Of those that were held it keeps since when.
+func (c *Client) thin() {
+	var old []*contest
+	c.mu.Lock()
+	for c.idle.Len() > maxObserved {
+		k := c.idle.Remove(c.idle.Front()).(*contest)
+		delete(c.contests, k.key)
+		old = append(old, k)
+	}
+	c.mu.Unlock()
+	if len(old) == 0 {
+		return
+	}
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	for _, k := range old {
+		c.recall.note(k.sight)
 	}
 }
 

@@ -136,8 +136,9 @@ const (
 	defaultHistoryLimit = 100
 	maxHistoryLimit     = 10_000
 
-	// maxObserved bounds the locks of which a client remembers what it saw
-	// when nobody waits for them.
+	// maxObserved bounds the locks of which a client remembers all that it saw
+	// when nobody waits for them, and the sessions. Of up to maxMarks more it
+	// remembers since when they have shown no life.
 	maxObserved = 10_000
 )
 

@@ -17,9 +17,10 @@ import (
 // sessionSights is what a client has seen of sessions, those of other processes
 // and its own, by their ids. It is guarded by the client's seeing.
 type sessionSights struct {
-	t     protocol.Timing
-	env   protocol.Env
-	known map[string]*protocol.Sight
+	t      protocol.Timing
+	env    protocol.Env
+	recall *recall
+	known  map[string]*protocol.Sight
 	// peeking are those who wait for the answer of a look at a session for observers.
 	peeking map[string][]*contest
 }
@@ -38,7 +39,8 @@ func (s *sessionSights) of(id string) *protocol.Sight {
 }
 
 // thin forgets the sessions that nobody has looked at for the longest time. Who
-// asks for one of them begins to watch it anew.
+// asks for one of them looks at it anew; if it shows the same sign of life then, it
+// has shown it since it was first seen.
 func (s *sessionSights) thin() {
 	looked := func(id string) time.Duration {
 		at, _ := s.known[id].Known()
@@ -46,6 +48,7 @@ func (s *sessionSights) thin() {
 	}
 	ids := slices.SortedFunc(maps.Keys(s.known), func(a, b string) int { return cmp.Compare(looked(a), looked(b)) })
 	for _, id := range ids[:len(ids)/2] {
+		s.recall.note(s.known[id])
 		delete(s.known, id)
 	}
 }

@@ -122,11 +122,6 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.proves(i, strong || s.signs[i].proved)
 	default:
 		s.since, s.chased = now, 0
-		if s.env.Recall != nil && found {
-			if at, ok := s.env.Recall(rec); ok {
-				s.since = min(now, at)
-			}
-		}
 		if s.proved = strong; found {
 			s.remember(sign{lifeOf(rec), rec.Lease, s.since, strong})
 		}
@@ -136,8 +131,25 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 			s.phase = false
 		}
 	}
+	if strong && found {
+		s.recall(rec)
+	}
 	s.rec, s.known, s.found = rec, true, found
 	s.next = s.schedule()
+}
+
+// recall has the count of a sign of life go on that an earlier sight of the record
+// began. What a cheap reply shows may be long over.
+func (s *Sight) recall(rec driver.Record) {
+	if s.env.Recall == nil {
+		return
+	}
+	if at, ok := s.env.Recall(rec); ok && at < s.since {
+		s.since = at
+		if i := s.shown(rec); i >= 0 {
+			s.signs[i].since = at
+		}
+	}
 }
 
 // shown returns the place of a record's sign of life among those of the tenure

@@ -158,7 +158,8 @@ type Env struct {
 	// same for all who ask. If it is nil, locks under sessions are never taken.
 	Session func(id string) *Sight
 	// Recall returns the instant after the reply that first showed a record's sign
-	// of life, if the sight that had seen it was forgotten since. It may be nil.
+	// of life, if the sight that had seen it was forgotten since: never an earlier
+	// one. Who is told keeps it. It may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 }
 

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// recall is what is left of locks and sessions of which a client knew more than it
+// can keep: since when each has shown the sign of life that it showed last. Somebody
+// who tries the locks of many dead holders in turn comes back to each of them with
+// the count going on.
+type recall struct {
+	now   func() time.Duration
+	lease time.Duration
+
+	mu     sync.Mutex
+	marks  map[lifeSum]mark
+	tidied time.Duration // nothing more can be dropped until then
+}
+
+// lifeSum stands for what a record shows of its holder. Two that differ have
+// different sums: an instant that belongs to another sign could be too early.
+type lifeSum [16]byte
+
+type mark struct {
+	since time.Duration // after the reply that first showed it
+	noted time.Duration
+}
+
+const (
+	// maxMarks bounds them: 32 bytes each, a few megabytes in all.
+	maxMarks = 50_000
+	// maxMarkAge is how many leases a mark is kept at least. One of a holder that
+	// lives is worth nothing after its next heartbeat, and nobody can tell.
+	maxMarkAge = 16
+)
+
+func sumOf(rec driver.Record) lifeSum {
+	var b []byte
+	for _, s := range []string{rec.Key, rec.Sign(), string(rec.State)} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	b = binary.AppendUvarint(b, rec.Token)
+	b = binary.AppendVarint(b, int64(rec.Lease))
+	sum := sha256.Sum256(b)
+	return lifeSum(sum[:16])
+}
+
+// note keeps what is worth it of a sight that is forgotten: of one that shows a
+// holder, since when. When there is no room, it keeps what it has, so that those
+// come to their end, and make room.
+func (r *recall) note(s *protocol.Sight) {
+	rec, found := s.Record()
+	if !found || s.Tied() { // a lock under a session shows no life
+		return
+	}
+	if _, holds := s.DeadAt(); !holds {
+		return
+	}
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.marks) >= maxMarks && now >= r.tidied {
+		r.tidy(now)
+	}
+	sum := sumOf(rec)
+	was, known := r.marks[sum]
+	switch {
+	case known:
+		r.marks[sum] = mark{min(was.since, s.Since()), now}
+	case len(r.marks) < maxMarks:
+		r.marks[sum] = mark{s.Since(), now}
+	}
+}
+
+// tidy drops what was kept for long enough.
+func (r *recall) tidy(now time.Duration) {
+	age := maxMarkAge * r.lease
+	r.tidied = now + age
+	for sum, m := range r.marks {
+		if now-m.noted >= age {
+			delete(r.marks, sum)
+		} else {
+			r.tidied = min(r.tidied, m.noted+age)
+		}
+	}
+}
+
+// of returns since when a record's sign of life has been shown, if that was noted.
+// Then it is the caller's to know.
+func (r *recall) of(rec driver.Record) (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.marks) == 0 {
+		return 0, false
+	}
+	sum := sumOf(rec)
+	m, ok := r.marks[sum]
+	delete(r.marks, sum)
+	return m.since, ok
+}
