@@ -71,10 +71,6 @@ func historyKey(lock string, token uint64) string {
 	return fmt.Sprintf("%shistory/%s/%019d", driver.OwnPrefix, lock, token)
 }
 
-// pastVersion is the version of all these records. They are written once, so
-// that it can be known without reading one.
-const pastVersion = "past"
-
 // record writes the history before the work begins. It waits for one request
 // timeout; what is not written by then is tried again beside the work.
 func (l *Lease) record(ctx context.Context) error {
@@ -131,14 +127,18 @@ type entryWrite struct {
 	c       *Client
 	lock    string
 	tenure  driver.Tenure
+	version string // of the record
 	tries   int
 	written chan<- struct{} // has room
 }
 
 func (e *entryWrite) send() {
 	t := e.tenure
+	if e.version == "" {
+		e.version = e.c.env.Fresh() // a delete that comes late removes this tenure alone
+	}
 	rec := driver.Record{
-		Key: historyKey(e.lock, t.Token), Version: pastVersion, Beat: pastVersion, State: driver.Past,
+		Key: historyKey(e.lock, t.Token), Version: e.version, Beat: e.version, State: driver.Past,
 		Owner: t.Owner, Host: t.Host, Label: t.Label, Since: t.Since, Until: t.Until,
 		End: t.End, Asked: t.Asked, Lease: e.c.timing.Lease,
 	}
@@ -180,7 +180,11 @@ func (e *entryWrite) trim() {
 	if e.tenure.Token <= limit {
 		return
 	}
-	e.delete(driver.Record{Key: historyKey(e.lock, e.tenure.Token-limit), Version: pastVersion, Token: 1}, func() {})
+	e.c.get(historyKey(e.lock, e.tenure.Token-limit), driver.Eventual, func(res protocol.Result) {
+		if res.Found && res.Record.State == driver.Past {
+			e.delete(res.Record, func() {})
+		}
+	})
 }
 
 // delete removes a record of the history, if it can, and goes on.

@@ -382,3 +382,35 @@ func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
 		b.mustRelease(l)
 	})
 }
+
+// A delete in the history that comes late, or twice, removes nothing but what it was
+// meant for: not the tenure under the same token of a lock that has begun again.
+func TestLateDeletesInTheHistory(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{
+		"twice": faultstore.Duplicate(lease),
+		"late":  faultstore.LateAfterError(lease),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 2 })
+				tenures := func(n int) {
+					for range n {
+						a.mustRelease(a.mustAcquire("x", recorded))
+					}
+				}
+				a.fault(faultstore.OpDelete, 0, 1, f)
+				tenures(4) // the fourth has the first one's record deleted
+				time.Sleep(time.Second)
+				want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+				tenures(3)
+				time.Sleep(2 * lease)
+				list, err := w.machine("b").History(t.Context(), "x")
+				want(t, err, nil)
+				if len(list) != 3 || list[2].Unknown || list[2].Owner != "a" {
+					t.Errorf("history %+v", list)
+				}
+			})
+		})
+	}
+}
