@@ -132,9 +132,10 @@ func (k *contest) openSession() (string, bool) {
 	return rec.Session, k.sight.Tied() && !k.sight.Ended()
 }
 
-// seen returns what was seen last.
+// seen returns what was seen last, when a look of others at the session was noted.
 func (k *contest) seen() sighting {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.notify()
 	return k.sighting()
 }
