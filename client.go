@@ -78,6 +78,7 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	}
 	c.recall = &recall{now: c.clock.Contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
 	c.env.Recall = c.recall.of
+	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, told: map[string]struct{}{}}).differs
 	c.seen = sessionSights{t: c.timing, env: c.env, recall: c.recall, known: map[string]*protocol.Sight{}, peeking: map[string][]*contest{}}
 	c.env.Session = c.seen.of
 	c.watcher, _ = store.(driver.Watcher)

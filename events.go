@@ -58,6 +58,11 @@ const (
 	// ends with that error. A store that is busy for less than a request timeout is
 	// not told of.
 	EventStoreError EventKind = "store_error"
+	// EventDrift: a holder was seen that counts with another
+	// [Options.MaxClockDrift] than this client. Owner and Token are the holder's;
+	// Lock is empty if it is a session's. Err has both bounds. It comes once for
+	// each owner, and for the first 1000 owners alone.
+	EventDrift EventKind = "clock_drift"
 )
 
 // Event is something that happened to a lease or an acquire of this client.
@@ -155,7 +160,7 @@ func (e *events) write(ev Event) {
 	switch ev.Kind {
 	case EventRenewed, EventStopping, EventBusy:
 		level = slog.LevelDebug
-	case EventJeopardy, EventStopTimeout, EventEnded, EventStoreError:
+	case EventJeopardy, EventStopTimeout, EventEnded, EventStoreError, EventDrift:
 		level = slog.LevelWarn
 	case EventLost:
 		level = slog.LevelError

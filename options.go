@@ -66,6 +66,12 @@ type Options struct {
 	// as a fraction of its rate; a holder gives up that much earlier. If zero,
 	// it is 0.09: chrony slews by up to 8.3 % by default. Who bounds the slew
 	// may lower it, to 0.001 say.
+	//
+	// Give all processes the same. A holder's record says with which bound it
+	// counts. One with a higher bound waits longer than the lease for a holder
+	// with a lower one, as long as that one may be at work by clocks that are as
+	// wrong as the higher bound allows; nobody waits for less than the lease. So no
+	// clock may be wrong by more than the higher of the two. [EventDrift] tells of it.
 	MaxClockDrift float64
 
 	// TrustBootClock says that this machine is never paused from outside

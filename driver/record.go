@@ -126,8 +126,8 @@ type Record struct {
 
 	// Drift is the bound on the error of clock rates that the holder counts its
 	// lease with, such as 0.09; 0 if it does not say. It is 0 or more, and less
-	// than 1. No decision rests on it: who counts with another bound is told.
-	// Stores keep it as it is.
+	// than 1. Who waits for this holder, and counts with a higher bound, waits for
+	// longer than Lease; nobody waits for less. Stores keep it as it is.
 	Drift float64
 
 	// Bell is where and how the holder takes hints from other processes: an

@@ -134,6 +134,10 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	if strong && found {
 		s.recall(rec)
 	}
+	if found && !tenure && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift &&
+		(rec.State == driver.Held || rec.State == driver.Alive) {
+		s.env.Differs(rec)
+	}
 	s.rec, s.known, s.found = rec, true, found
 	s.next = s.schedule()
 }

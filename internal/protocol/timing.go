@@ -161,6 +161,10 @@ type Env struct {
 	// of life, if the sight that had seen it was forgotten since: never an earlier
 	// one. Who is told keeps it. It may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
+	// Differs is told of a holder that counts with another bound of the drift of
+	// clocks than this process, once for each of its tenures that a sight is shown
+	// at least. It may be nil.
+	Differs func(rec driver.Record)
 }
 
 // part returns a random string for a part of a beat: half as long as one of Fresh.

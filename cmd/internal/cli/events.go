@@ -57,6 +57,8 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 			}
 			c.say("%s asks to %s: %s; the command is told to stop", q.By, what, q.Reason)
 		}
+	case tenure.EventDrift:
+		c.say("%q: %s; give all processes the same bound", e.Owner, oneLine(e.Err))
 	case tenure.EventSafe:
 		c.say("the heartbeat for %q goes on", e.Lock)
 	}
