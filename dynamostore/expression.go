@@ -6,6 +6,7 @@ package dynamostore
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -56,6 +57,7 @@ type expression struct {
 	set, remove []string
 	condition   string
 	values      item
+	user        []string // names of attributes of the user's own, #u0 and on
 }
 
 // update returns the update expression.
@@ -79,6 +81,9 @@ func (e *expression) names(partitionKey string) map[string]string {
 	}
 	if strings.Contains(all, "#k") {
 		used["#k"] = partitionKey
+	}
+	for i, name := range e.user {
+		used["#u"+strconv.Itoa(i)] = name
 	}
 	return used
 }

@@ -34,6 +34,8 @@ const (
 	attrBefore   = "tenureBefore"        // S: Record.Prev, as text of package recordcodec
 	attrReason   = "tenureReason"        // S: the reason of a released item's request, where tenure has the beginning alone
 	attrShared   = "tenureShared"        // S "1": written with SharedTable
+
+	attrForeign = "isNonAcquirable" // of the Rust crate dynamodb_lock
 )
 
 var ownAttributes = map[string]bool{

@@ -7,6 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // Dialect says how the lease duration stands in an item. It is what keeps the
@@ -57,8 +61,8 @@ type Options struct {
 	// SortKey and SortValue are the name of the table's sort key, of type S,
 	// and the value that all items of this store have there. Stores with
 	// different values share no lock. If both are empty, the table has no sort
-	// key. The Java client chooses the value lock by lock: open a store for each
-	// value that it uses.
+	// key. The Java client chooses the value lock by lock: [Store.WithSortValue]
+	// makes a view for each value that it uses.
 	SortKey, SortValue string
 
 	// Dialect is what is written. If zero, [Java]. In a table that another
@@ -98,6 +102,24 @@ type Options struct {
 	// other lock client will write to the table any more and each item was written by
 	// Tenure last; it may go when each lock was taken once.
 	Unshare bool
+
+	// Attributes returns attributes of the user's own for the item of a lock, for an
+	// index or a dashboard, say: nil or none leaves the item as it is. It is asked
+	// at each try to write a grant, a claim or a takeover, with the record that is to
+	// be written, without its token and the tenure before. What it returns is set in
+	// the same write, and stays through heartbeats and the release until a later
+	// grant sets it anew; an attribute that is not returned then stays as it was. It
+	// counts for the size of the item, which each write is billed by.
+	//
+	// Names of a lock's own attributes, of the table's keys and those that begin with
+	// "tenure" are refused, and so is a nil value: the write is not applied, and the
+	// error is permanent. Numbers must be ones that DynamoDB takes.
+	//
+	// It is called by several goroutines at once, for locks alone, not for sessions
+	// and the history, and must be quick and not panic: a heartbeat does not wait for
+	// it, a grant does. Of the other clients of a shared table, Java wipes such
+	// attributes when it takes the lock, and dynamolock carries them along.
+	Attributes func(driver.Record) map[string]types.AttributeValue
 
 	// TimeToLive insists on a table whose items expire, together with
 	// SharedTable: no item of a lock may have the attribute. It is read by [Open].

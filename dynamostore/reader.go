@@ -146,7 +146,7 @@ func (r *reader) foreignLease() time.Duration {
 			"stop the users of that crate, then delete the item", attrLease, n.Value))
 		return 0
 	}
-	if _, ok := r.it["isNonAcquirable"]; ok {
+	if _, ok := r.it[attrForeign]; ok {
 		r.fail(fmt.Errorf("it has the attribute isNonAcquirable, of the Rust crate dynamodb_lock: stop the users of that crate, then delete the item"))
 		return 0
 	}

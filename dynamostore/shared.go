@@ -73,6 +73,9 @@ func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev dr
 			e.only(&s.options, prev)
 		}
 	}
+	if err := s.grant(e, now); err != nil {
+		return driver.Record{}, driver.Record{}, err
+	}
 	if err := s.writeBoth(ctx, now, e); err != nil {
 		stands, err := s.conflict(ctx, next.Key, err)
 		return driver.Record{}, driver.Record{}, s.refusedClaim(next.Key, stands, err)

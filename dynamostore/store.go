@@ -28,6 +28,7 @@ type Store struct {
 	closed   atomic.Bool
 
 	connections *connections
+	whole       *Store // the store that this one is a view of, nil for none
 }
 
 // New returns a store on the table, and sends nothing. [Open] does the same,
@@ -93,18 +94,47 @@ func (s *Store) check(ctx context.Context) error {
 
 // ready returns an error if a call must not begin.
 func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
+	if s.closed.Load() || s.whole != nil && s.whole.closed.Load() {
 		return driver.ErrClosed
 	}
 	return ctx.Err()
 }
 
-// Close ends the use of the store. It returns at once; calls that are under way
-// go on, and the client stays open.
+// Close ends the use of the store, and of all views that [Store.WithSortValue] made
+// of it. It returns at once; calls that are under way go on, and the client stays
+// open. Close of a view ends that view alone.
 func (s *Store) Close() error {
 	s.closed.Store(true)
-	s.connections.close()
+	if s.whole == nil {
+		s.connections.close()
+	}
 	return nil
+}
+
+// WithSortValue returns a view of the store in which all items have another value
+// of the sort key: other locks, in the same table, by the same client, connections
+// and options. It sends nothing, and costs next to nothing, so that a program may
+// make one for each value that it meets. A [github.com/tenurelock/tenure.Client]
+// is for one view.
+//
+// The view is closed when it or the store is. A view of a view belongs to the
+// store, not to the view. The error says that the table has no sort key by the
+// options, or what is wrong with the value; nothing else can fail.
+func (s *Store) WithSortValue(v string) (*Store, error) {
+	o := s.options
+	if o.SortKey == "" {
+		return nil, errors.New("dynamostore: a view with another sort value: the options name no SortKey")
+	}
+	o.SortValue = v
+	o, err := o.resolve()
+	if err != nil {
+		return nil, fmt.Errorf("dynamostore: a view with another sort value: %w", err)
+	}
+	view := &Store{client: s.client, table: s.table, options: o, pageSize: s.pageSize, connections: s.connections, whole: s}
+	if s.whole != nil {
+		view.whole = s.whole
+	}
+	return view, nil
 }
 
 // Get returns the record of key. [driver.Eventual] reads cost half of what
@@ -193,6 +223,9 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		return s.claimBoth(ctx, next)
 	}
 	e := s.options.claim(next)
+	if err := s.grant(e, next); err != nil {
+		return now, prev, err
+	}
 	out, err := call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: s.key(next.Key),
 		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
@@ -271,6 +304,11 @@ func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Reco
 	next = next.Detach()
 	e := s.options.swap(prev, next)
 	var err error
+	if next.Token != prev.Token {
+		if err = s.grant(e, next); err != nil {
+			return driver.Record{}, err
+		}
+	}
 	if s.sharesToken(next.Key) && next.Token != prev.Token {
 		err = s.writeBoth(ctx, next, e)
 	} else {
