@@ -119,10 +119,13 @@ func (h *Holder) why() driver.EndReason {
 }
 
 // freed returns rec as it is left when nobody holds the lock any more: without
-// requests, with how the tenure ended, and by whose request.
+// requests, with how the tenure ended, and by whose request. What told others when
+// to look, and how the holder counts, goes: nobody waits for this record, and it
+// must stay small beside the two tenures that it tells of.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
 	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
+	next.Heartbeat, next.Drift, next.Priority = 0, 0, 0
 	if rec.State != driver.Reserved {
 		next.End, next.Asked = end, asked
 		return next
