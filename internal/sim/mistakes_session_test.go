@@ -37,6 +37,7 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.FormerToken, asked, 2000, "is meant for token"},
 		{protocol.SweptAlive, sessions, 500, "deletes session"},
 		{protocol.SweptAtOnce, swept, 2000, "a second time"},
+		{protocol.DisclaimedUnasked, unheard, 1000, "both hold"},
 	} {
 		t.Run(tt.mistake.String(), tt.find)
 	}

@@ -32,6 +32,8 @@ const (
 func (w *World) fate(m *machine) fate {
 	p := m.p
 	switch {
+	case m.h == nil && w.now < m.unheard && !w.final:
+		return unanswered
 	case p.flaky && m.h == nil:
 		return [...]fate{answered, answered, lost, unanswered}[w.src.Intn(4)]
 	case !w.cfg.Faults || w.final:

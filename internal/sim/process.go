@@ -57,6 +57,7 @@ type machine struct {
 	waits    bool            // for that, and then its work returns
 	offered  *driver.Request // of its own, by which it hands over
 	unwanted bool            // nothing is done under its lease, which was over before it began
+	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
 	unless   unless
 	done     bool // the work has returned
 	judged
@@ -133,6 +134,9 @@ func (p *process) acquire() {
 	}
 	m.acquire, m.begun, m.left, m.under, m.life = p.acquires, l.now, false, under, l.life
 	m.judged = newJudged()
+	if l.cfg.Unheard && under != nil && !l.final && l.one(2) {
+		m.unheard = l.now + l.t.Lease + l.upTo(l.t.Lease)
+	}
 	l.note("%s acquires, try=%v", m, want.Try)
 	m.took(m.c.Step(p.cont.at(l.now)))
 	if !l.final && l.one(3) {

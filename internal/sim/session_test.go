@@ -36,3 +36,25 @@ func TestSessions(t *testing.T) {
 		}
 	}
 }
+
+// unheard shapes schedules in which an acquire under a session does not hear for
+// long that it has the lock, while others ask the session whether somebody does.
+func unheard(c *Config) {
+	c.Sessions, c.Unheard, c.Faults, c.Locks, c.Length = true, true, false, 1, 12*c.Timing.Lease
+	c.Deletions = false
+	c.Timing.RequestTimeout = c.Timing.Lease / 4 // what a look shows is old when it comes
+}
+
+// TestUnheard: such an acquire has the lock in the end, or nobody has it for it.
+func TestUnheard(t *testing.T) {
+	for seed := range uint64(300) {
+		shape := func(c *Config) {
+			unheard(c)
+			c.Faults = seed%3 == 0
+		}
+		if _, err := RunSeed(seed, shape, nil); err != nil {
+			_, err = RunSeed(seed, shape, &Trace{})
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}

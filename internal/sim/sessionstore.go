@@ -116,10 +116,10 @@ func (l *lock) askedSession(m *machine, kind protocol.Kind, q driver.Request, wa
 	}):
 		l.fail("%s asks session %s a second time for token %d", m, was.Key, q.Token)
 	}
-	if rec := l.store.rec; rec.Token == q.Token {
+	if rec := l.store.rec; rec.Token == q.Token && m.life == l.life {
 		l.askedOf(m, q, rec)
 	} else {
-		l.laid[q.ID] = l.now // it was too late
+		l.laid[q.ID] = l.now // it was too late, or meant for what was deleted
 	}
 	l.tally.Carried++
 }

@@ -40,6 +40,10 @@ type Config struct {
 	Requests bool
 	// Sessions has processes take locks under a session, half of them.
 	Sessions bool
+	// Unheard has the store apply what some acquires under a session write, and their
+	// process hear nothing of it for a lease or two, while the session's heartbeats
+	// are answered.
+	Unheard bool
 	// Mixed gives each process a timing of its own: longer and shorter leases,
 	// other looks, and bounds of the clocks' errors that are wider than need be.
 	Mixed bool
