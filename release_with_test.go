@@ -36,6 +36,9 @@ var takers = map[string]func(*machine, string) *tenure.Lease{
 func eachTaker(t *testing.T, test func(t *testing.T, w *world, a *machine, l *tenure.Lease)) {
 	t.Helper()
 	for name, take := range takers {
+		if remote != nil && remote.noSessions && name == "under a session" {
+			continue // see sessionTests
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)

@@ -61,6 +61,16 @@ var localTests = map[string]string{
 	"TestSessionUnderManyRequests":               tooLong,
 	"TestUnchangedOutlivesWhatIsRemembered":      tooLong,
 
+	"TestSweepReleasedTakesWhatIsLongFree": tooLong,
+
+	"TestUnlessAliveTakesADeadHoldersLockOverStaleReads": noStale,
+	"TestUnlessAliveLeavesALivingHolderOverStaleReads":   noStale,
+	"TestReleaseDeadOverStaleReads":                      noStale,
+	"TestSweepOverStaleReads":                            noStale,
+	"TestStaleReadsDelayNoTakeover":                      noStale,
+	"TestStaleReadsOfOthersDelayNoTakeover":              noStale,
+	"TestStaleReadsTakeNothingFromTheLiving":             noStale,
+
 	"TestCheckAllocatesNothing":           noRecords,
 	"TestErrorsMatchTheirSentinels":       noRecords,
 	"TestHolderAt":                        noRecords,
@@ -86,6 +96,7 @@ var localTests = map[string]string{
 const (
 	needsWatch = "it wants a watch to wake somebody at once, and the store has none"
 	tooLong    = "it makes thousands of requests, for what is no matter of the store"
+	noStale    = "it wants reads that are behind when they are told to be, and no engine has them"
 	noRecords  = "it needs no records, or but one"
 	ownStore   = "it brings a store of its own"
 	// Where the record is read after the condition has failed, it may be free by
@@ -97,12 +108,46 @@ const (
 )
 
 // restartingTests do not run on a remote store whose tokens outlive a delete.
-var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfterADeletion"}
+var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfterADeletion", "TestLateDeletesInTheHistory", "TestSweepReleasedLeavesWhatIsTakenMeanwhile"}
 
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{
+	"TestObserverOfASweptSession",
+	"TestWhoWaitsActsOnWhatOthersSee/status/under_a_session",
+	"TestWhoWaitsActsOnWhatOthersSee/statuses/under_a_session",
+	"TestWhoWaitsActsOnWhatOthersSee/list/under_a_session",
+	"TestWhoWaitsBesideOthersTakesOverInTime/tries/under_a_session",
+	"TestWhoWaitsBesideOthersTakesOverInTime/statuses/under_a_session",
+	"TestWhoWaitsBesideOthersTakesOverInTime/an_observer/under_a_session",
+	"TestAbsentBeforeItWasOpened",
+	"TestAbsentToAnObserverIsNotGone",
+	"TestDriftsThatDiffer",
+	"TestReadsOfManyTakeNothingFromTheLiving",
+	"TestUnlessAliveOfWhatWasSeenLongAgo",
+	"TestCampaignUnderAnExpiredSessionEnds",
+	"TestCloseUnderAContextOfALease",
+	"TestCloseUnderAContextThatIsDone",
+	"TestCloseUnderADoneContextEnds",
+	"TestCloseUnderADoneContextWithoutAnswer",
+	"TestGrantUnderWayWhenReplaced/session",
 	"TestHandOver/under_a_session",
+	"TestHolderLivesThroughAnIncident",
 	"TestHolderStepsDown/under_a_session",
+	"TestHolderStepsDownWhenAsked/under_a_session",
+	"TestHolderStepsDownWhenAsked/under_a_session_that_is_closed",
+	"TestIncidentOutlastsPatience/session",
+	"TestKeptRequestIsReadAfterHeartbeats",
+	"TestObserverAwaitsTheLookAtASession",
+	"TestOtherErrorsEndNothing",
+	"TestPermanentFromTheStart/session",
+	"TestRefusalOfTheStoreItselfStays",
+	"TestReleaseWithWhileTheSessionCloses",
+	"TestReplacedStoreEndsAllAtOnce",
+	"TestShortIncidentEndsNoCall/session",
+	"TestShortIncidentEndsNoCall/under_a_session",
+	"TestTryBehindASession",
+	"TestUnlessAliveSessionClosed",
+	"TestWorkIsNil",
 	"TestSessionAndOwnLeaseContend",
 	"TestSessionChecksItsInput",
 	"TestSessionCountsFromBeforeTheRequest",

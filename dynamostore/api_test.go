@@ -66,7 +66,7 @@ func TestAPI(t *testing.T) {
 // of the server.
 func runAPITests(t *testing.T, program string, s *apiServer) {
 	t.Helper()
-	run := exec.CommandContext(t.Context(), program, "-test.run=^Test", "-test.v", "-test.timeout=5m")
+	run := exec.CommandContext(t.Context(), program, "-test.run=^Test", "-test.v", "-test.timeout=12m")
 	run.Dir = ".." // as `go test` does
 	run.Env = append(os.Environ(), "TENURE_TEST_STORE="+s.listener.Addr().String())
 	out, err := run.CombinedOutput()
