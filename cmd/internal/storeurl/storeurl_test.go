@@ -132,11 +132,26 @@ func TestDefaultIsNamed(t *testing.T) {
 // may be a password.
 func FuzzErrorsTellNoPassword(f *testing.F) {
 	for _, s := range [][2]string{
-		{"//u:", "@h/db"}, {"redis.cluster://u:", "@h"}, {"x:u:", ""}, {"u@", ""}, {"sqlite://u:", "@h/db"}, {"sqlite:~u:", ""},
-		{"dynamodb://u:", "@locks"}, {"dynamodb://u:", "?region=r"}, {"dynamodb:", ""}, {"dynamodb://arn:aws:dynamodb:", ":1:table/x"},
-		{"dynamodb://locks?region=u:", ""}, {"dynamodb://locks?u:", "=1"}, {"dynamodb://locks?endpoint=http://u:", "@h"},
-		{"dynamodb://locks?dialect=u:", ""}, {"dynamodb://locks?partition-key=u:", "&sort-key=x"}, {"postgres://u:", "@h"},
-		{"memory:", ""}, {"default:u:", ""}, {"PG://u:", "@h"}, {"dynamodb://locks?partition-key=tenure:", ""},
+		{"//u:", "@h/db"},
+		{"redis.cluster://u:", "@h"},
+		{"x:u:", ""},
+		{"u@", ""},
+		{"sqlite://u:", "@h/db"},
+		{"sqlite:~u:", ""},
+		{"dynamodb://u:", "@locks"},
+		{"dynamodb://u:", "?region=r"},
+		{"dynamodb:", ""},
+		{"dynamodb://arn:aws:dynamodb:", ":1:table/x"},
+		{"dynamodb://locks?region=u:", ""},
+		{"dynamodb://locks?u:", "=1"},
+		{"dynamodb://locks?endpoint=http://u:", "@h"},
+		{"dynamodb://locks?dialect=u:", ""},
+		{"dynamodb://locks?partition-key=u:", "&sort-key=x"},
+		{"postgres://u:", "@h"},
+		{"memory:", ""},
+		{"default:u:", ""},
+		{"PG://u:", "@h"},
+		{"dynamodb://locks?partition-key=tenure:", ""},
 		{"dynamodb://locks?partition-key=rangeKey@", "&sort-key=key@&sort-value=x"},
 	} {
 		f.Add(s[0], s[1])

@@ -249,9 +249,18 @@ func (a *act) told(err error) string {
 		err  error
 		name string
 	}{
-		{tenure.ErrHeld, "held"}, {tenure.ErrExpired, "expired"}, {tenure.ErrSuperseded, "superseded"}, {tenure.ErrStalled, "stalled"},
-		{tenure.ErrStopTimeout, "stop timeout"}, {tenure.ErrUncertain, "uncertain"}, {tenure.ErrSteppedDown, "stepped down"}, {tenure.ErrSessionClosed, "session closed"},
-		{tenure.ErrNotHeld, "not held"}, {tenure.ErrRequested, "requested"}, {tenure.ErrUnanswered, "unanswered"}, {tenure.ErrAlive, "alive"},
+		{tenure.ErrHeld, "held"},
+		{tenure.ErrExpired, "expired"},
+		{tenure.ErrSuperseded, "superseded"},
+		{tenure.ErrStalled, "stalled"},
+		{tenure.ErrStopTimeout, "stop timeout"},
+		{tenure.ErrUncertain, "uncertain"},
+		{tenure.ErrSteppedDown, "stepped down"},
+		{tenure.ErrSessionClosed, "session closed"},
+		{tenure.ErrNotHeld, "not held"},
+		{tenure.ErrRequested, "requested"},
+		{tenure.ErrUnanswered, "unanswered"},
+		{tenure.ErrAlive, "alive"},
 	} {
 		if errors.Is(err, known.err) {
 			a.w.tally.add(known.name)
