@@ -146,8 +146,8 @@ func TestAbsentToAnObserverIsNotGone(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() {
-			for range b.Election("y", nil).Observe(ctx) {
-				continue
+			for _, err := range b.Election("y", nil).Observe(ctx) {
+				_ = err // it goes on
 			}
 		}()
 		time.Sleep(3 * refresh)
@@ -215,8 +215,8 @@ func TestAbsentBeforeItWasOpened(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			t.Cleanup(stop)
 			go func() {
-				for range b.Election("y", nil).Observe(ctx) {
-					continue
+				for _, err := range b.Election("y", nil).Observe(ctx) {
+					_ = err // it goes on
 				}
 			}()
 			synctest.Wait()

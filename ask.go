@@ -108,14 +108,14 @@ func checkHeir(to string) error {
 	if to == "" {
 		return refused("owner to hand over to is empty: name one, or ask to step down")
 	}
-	return checkText("owner to hand over to", to, driver.MaxOwnerLen)
+	return checkText("owner to hand over to", to)
 }
 
 func checkReason(reason string) error {
 	if reason == "" {
 		return refused("the reason is empty: say why, for who reads the history")
 	}
-	return checkText("reason", reason, driver.MaxReasonLen)
+	return checkText("reason", reason)
 }
 
 // ReleaseDead releases the lock of a holder that is dead, for who cannot wait

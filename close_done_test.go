@@ -115,7 +115,8 @@ func TestCloseWithNothingLeft(t *testing.T) {
 		},
 		"observing": func(ctx context.Context, m *machine) {
 			go func() {
-				for range m.Election("held", nil).Observe(ctx) {
+				for _, err := range m.Election("held", nil).Observe(ctx) {
+				_ = err
 				}
 			}()
 			time.Sleep(lease)

@@ -43,8 +43,8 @@ func swept(t *testing.T) (w *world, c *machine) {
 func TestObserverOfASweptSession(t *testing.T) {
 	for name, observe := range map[string]func(*testing.T, context.Context, *machine){
 		"observe": func(_ *testing.T, ctx context.Context, c *machine) {
-			for range c.Election("x", nil).Observe(ctx) {
-				continue
+			for _, err := range c.Election("x", nil).Observe(ctx) {
+				_ = err // it goes on
 			}
 		},
 		"step down": func(t *testing.T, ctx context.Context, c *machine) {

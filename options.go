@@ -190,8 +190,8 @@ func (o *Options) validate() error {
 	if o.HistoryLimit > maxHistoryLimit {
 		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
 	}
-	errs = append(errs, checkText("owner", o.Owner, driver.MaxOwnerLen),
-		checkText("host", o.Host, driver.MaxOwnerLen), checkText("label", o.Label, driver.MaxOwnerLen))
+	errs = append(errs, checkText("owner", o.Owner),
+		checkText("host", o.Host), checkText("label", o.Label))
 	return errors.Join(errs...)
 }
 
@@ -201,7 +201,7 @@ func checkName(name string) error {
 	if err := checkKey(name); err != nil {
 		return err
 	}
-	return checkText("lock name", name, driver.MaxNameLen)
+	return checkText("lock name", name)
 }
 
 // checkKey returns an error if name cannot be the name of a lock that somebody
@@ -222,9 +222,9 @@ func checkKey(name string) error {
 // checkText returns an error if s is no text that may be written into a record
 // for people to read: each rune must be printable, by itself. What cannot be
 // seen makes two names look like one, and what steers a terminal makes a line say
-// something else.
-func checkText(what, s string, most int) error {
-	if err := checkForm(what, s, most); err != nil {
+// something else. All such text has the same limit.
+func checkText(what, s string) error {
+	if err := checkForm(what, s, driver.MaxOwnerLen); err != nil {
 		return err
 	}
 	for i, r := range s {

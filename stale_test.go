@@ -113,7 +113,7 @@ func TestUnlessAliveSessionClosed(t *testing.T) {
 			return err
 		})
 		time.Sleep(heartbeat / 4)
-		go l.Release(t.Context())
+		go func() { _ = l.Release(t.Context()) }()
 		want(t, s.Close(t.Context()), nil)
 		want(t, <-done, tenure.ErrHeld)
 		// Who comes only now has seen nobody.
@@ -161,8 +161,8 @@ func TestSweepOverStaleReads(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() {
-			for range b.Election("x", nil).Observe(ctx) {
-				continue
+			for _, err := range b.Election("x", nil).Observe(ctx) {
+				_ = err // it goes on
 			}
 		}()
 		n, err := b.Sweep(t.Context())
@@ -210,15 +210,15 @@ func TestStaleReadsOfOthersDelayNoTakeover(t *testing.T) {
 		defer stop()
 		for range 3 {
 			go func() {
-				for range b.Election("x", nil).Observe(ctx) {
-					continue
+				for _, err := range b.Election("x", nil).Observe(ctx) {
+					_ = err // it goes on
 				}
 			}()
 		}
 		go func() {
 			for ctx.Err() == nil {
-				for range b.Locks(ctx, "") {
-					continue
+				for _, err := range b.Locks(ctx, "") {
+					_ = err // it goes on
 				}
 				time.Sleep(time.Second)
 			}
@@ -251,8 +251,8 @@ func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 			remove := b.stale(0, 0, ago)
 			ctx, stop := context.WithTimeout(t.Context(), 2*lease)
 			go func() {
-				for range b.Election("x", nil).Observe(ctx) {
-					continue
+				for _, err := range b.Election("x", nil).Observe(ctx) {
+					_ = err // it goes on
 				}
 			}()
 			_, err := b.Acquire(ctx, "x", nil)

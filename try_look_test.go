@@ -17,7 +17,7 @@ import (
 )
 
 // tried counts the calls of a try.
-func (m *machine) tried(name string) (l *tenure.Lease, err error, claims, looks, strong int) { //nolint:revive // the calls belong to the error
+func (m *machine) tried(name string) (l *tenure.Lease, err error, claims, looks, strong int) { //nolint:staticcheck // the calls belong to the error
 	m.faults.ResetLog()
 	l, err = m.TryAcquire(m.t.Context(), name, nil)
 	for _, c := range m.faults.Log() {
@@ -135,7 +135,8 @@ func TestTryAfterAStaleLook(t *testing.T) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
 		go func() {
-			for range b.Election("x", nil).Observe(t.Context()) {
+			for _, err := range b.Election("x", nil).Observe(t.Context()) {
+			_ = err
 			}
 		}()
 		time.Sleep(time.Second / 4)

@@ -209,7 +209,7 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 				w := newWorld(t)
 				a := w.machine("a")
 				l := a.mustAcquire("x", nil)
-				context.AfterFunc(l.Context(), func() { _ = l.Release(context.Background()) })
+				context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(t.Context())) })
 				b := w.machine("b")
 				_, _ = b.Status(t.Context(), "x")
 				b.incident(4, badAnswers["not applied"])
@@ -251,7 +251,7 @@ func TestObserverIsToldOfAnIncident(t *testing.T) {
 			remove := b.incident(0, badAnswers["not applied"])
 			time.Sleep(lease)
 			remove()
-			_ = l.Release(context.Background())
+			_ = l.Release(context.WithoutCancel(t.Context()))
 		})
 		failed, free := 0, false
 		for leader, err := range b.Election("x", nil).Observe(ctx) {

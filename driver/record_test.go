@@ -153,3 +153,10 @@ func TestClaimedAfterASession(t *testing.T) {
 		}
 	}
 }
+
+// All text for people has one limit, which the layer above the stores relies on.
+func TestTextHasOneLimit(t *testing.T) {
+	if driver.MaxOwnerLen != driver.MaxNameLen || driver.MaxReasonLen != driver.MaxNameLen {
+		t.Errorf("owner %d, name %d, reason %d", driver.MaxOwnerLen, driver.MaxNameLen, driver.MaxReasonLen)
+	}
+}

@@ -46,7 +46,7 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it returns nil
 	var o TableOptions
 	if options != nil {
 		o = *options
@@ -158,7 +158,7 @@ func Describe(ctx context.Context, client *dynamodb.Client, table string) (Descr
 	if err != nil {
 		return Description{}, err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it returns nil
 	d, err := s.describe(ctx)
 	if err != nil {
 		return Description{}, err

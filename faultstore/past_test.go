@@ -4,7 +4,6 @@
 package faultstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,7 +146,7 @@ func TestStaleNeedsAPast(t *testing.T) {
 	f := faultstore.New(bare{memstore.New()}, nil)
 	defer f.Close()
 	f.Inject(faultstore.Rule{Fault: faultstore.Stale(1)})
-	if _, err := f.Get(context.Background(), "k", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
+	if _, err := f.Get(t.Context(), "k", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("a strong read: %v", err)
 	}
 	defer func() {

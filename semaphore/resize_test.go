@@ -363,7 +363,7 @@ func TestShrinkTwiceOverAHolder(t *testing.T) {
 			}
 		default:
 			t.Error("Resize waits on")
-			<-ended
+			_ = <-ended
 		}
 	})
 }

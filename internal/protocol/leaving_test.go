@@ -44,7 +44,8 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 		Record: driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "a", Token: 1, State: driver.Held, Lease: timing.Lease},
 		Sent:   now,
 	})
-	r := h.Done(now + time.Second).Request
+	var r *Request
+	h.Done(now + time.Second)
 	h.Reply(now+2*time.Second, Result{Outcome: Unknown}) // and it was applied
 	serial, _ := h.SetData(now+2*time.Second, []byte("late"))
 	for i := 3; ; i++ {

@@ -26,7 +26,7 @@ import (
 const hostile = "\x1b[31mPWN\x1b]0;title\a\x1b[2J\nfake  held  root\rover\u202eback\u2028\u2029\u200b\ufeff\u009b31m\xff\xfe"
 
 // hostileKey is the part of it that a name on the command line may have.
-var hostileKey = strings.Trim(hostile, "\xff\xfe")
+var hostileKey = strings.ToValidUTF8(hostile, "")
 
 // deface writes hostile text wherever the records of the store have the word
 // EVIL, in a key as well:

@@ -94,10 +94,9 @@ func (a *act) compete(c locker) string {
 	case OpUnlessAlive, OpSessionUnless:
 		return a.unlessAlive(ctx, c)
 	default:
-		began := time.Now()
 		l, err := c.Acquire(ctx, a.Lock, a.options())
 		if err != nil {
-			a.judgeHeld(began, err)
+			a.judgeHeld(err)
 			return a.told(err)
 		}
 		return a.have(ctx, l)
@@ -105,10 +104,9 @@ func (a *act) compete(c locker) string {
 }
 
 func (a *act) try(ctx context.Context, c locker) string {
-	began := time.Now()
 	l, err := c.TryAcquire(ctx, a.Lock, a.options())
 	if err != nil {
-		a.judgeHeld(began, err)
+		a.judgeHeld(err)
 		return a.told(err)
 	}
 	return a.have(ctx, l)
@@ -142,7 +140,7 @@ func (a *act) work(ctx context.Context, l *tenure.Lease) error {
 	}
 	if a.r.IntN(4) == 0 { // it takes no notice of its context
 		for range a.r.IntN(4) {
-			time.Sleep(a.within(a.lease()))
+			sleep(context.Background(), a.within(a.lease()))
 			a.w.referee.act(h)
 		}
 		a.w.tally.add("work that overstays")

@@ -64,7 +64,7 @@ func (a *act) ever(from time.Time, f func(driver.Record) bool) bool {
 }
 
 // judgeHeld judges an answer that says who has the lock.
-func (a *act) judgeHeld(began time.Time, err error) {
+func (a *act) judgeHeld(err error) {
 	var held *tenure.HeldError
 	if !errors.As(err, &held) || a.w.plan.SameOwner {
 		return
@@ -90,7 +90,7 @@ func (a *act) unlessAlive(ctx context.Context, c locker) string {
 		return "taken: " + a.have(ctx, l)
 	case errors.Is(err, tenure.ErrHeld):
 		a.w.tally.add("unless alive: held")
-		a.judgeHeld(began, err)
+		a.judgeHeld(err)
 		if !a.remembers(began) && !a.shown(began, written.alive) {
 			a.w.referee.wrong("#%d gives up on %s, whose holder has shown no life: %v", a.N, a.Lock, err)
 		}

@@ -21,11 +21,6 @@ type written struct {
 	deleted    bool
 }
 
-// freed says that nobody has the lock after this write, and nobody is to have it.
-func (w written) freed() bool {
-	return w.deleted || w.next.State == driver.Released || w.next.State == driver.Reserved && w.next.Owner == ""
-}
-
 // alive says that the write shows life of a holder, or an end in order: anything
 // but a request, or what another one does to the dead.
 func (w written) alive() bool {

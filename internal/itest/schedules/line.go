@@ -209,7 +209,7 @@ func (l *line) count(op, key string) {
 	l.mu.Unlock()
 	if n > perSecond {
 		l.p.w.referee.wrong("p%d makes more than %d %s of %s in a second", l.p.n, perSecond, what, l.p.w.name(key))
-		time.Sleep(time.Second)
+		sleep(context.Background(), time.Second)
 	}
 }
 

@@ -195,10 +195,10 @@ func (r *referee) punctual(h *holding) {
 }
 
 // act writes to the resource behind the lock as a holder that has just checked,
-// and returns false if it must not.
-func (r *referee) act(h *holding) bool {
+// unless it must not.
+func (r *referee) act(h *holding) {
 	if h.line.isGone() || h.p.clock.isPaused() || h.Check() != nil {
-		return false
+		return
 	}
 	r.look(h.Name())
 	r.mu.Lock()
@@ -208,7 +208,6 @@ func (r *referee) act(h *holding) bool {
 	if highest > h.Token() {
 		r.wrong("%v has just checked, and the resource has seen token %d", h, highest)
 	}
-	return true
 }
 
 // forget drops the leases of a client that has crashed: nobody acts on them.

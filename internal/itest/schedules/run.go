@@ -40,11 +40,11 @@ func Run(plan *Plan) Result {
 		w.processes = append(w.processes, p)
 	}
 	for _, s := range plan.Steps {
-		time.Sleep(s.At - w.elapsed())
+		sleep(context.Background(), s.At - w.elapsed())
 		w.referee.lookAll()
 		w.step(s)
 	}
-	time.Sleep(w.longest())
+	sleep(context.Background(), w.longest())
 	w.settle()
 	w.end()
 	return Result{Wrong: w.referee.violations(), Log: w.log, Tally: w.tally.count}
@@ -74,7 +74,7 @@ func (w *world) settle() {
 		})
 	}
 	w.acts.Wait()
-	time.Sleep(time.Second) // whoever was down is up again
+	sleep(context.Background(), time.Second) // whoever was down is up again
 	for _, p := range w.processes {
 		for _, ln := range p.lives {
 			ln.faults.Wait()

@@ -173,14 +173,12 @@ func (t *tally) add(what string) {
 	t.count[what]++
 }
 
-// sleep waits, and returns false if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits, unless ctx ends before.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }
