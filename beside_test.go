@@ -112,8 +112,8 @@ func holding(m *machine, session bool) (free func()) {
 func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 	for name, beside := range map[string]func(ctx context.Context, b *machine){
 		"an observer": func(ctx context.Context, b *machine) {
-			for range b.Election("x", nil).Observe(ctx) {
-				continue
+			for _, err := range b.Election("x", nil).Observe(ctx) {
+				_ = err // it goes on
 			}
 		},
 		"tries": func(ctx context.Context, b *machine) {

@@ -116,7 +116,7 @@ func TestCloseWithNothingLeft(t *testing.T) {
 		"observing": func(ctx context.Context, m *machine) {
 			go func() {
 				for _, err := range m.Election("held", nil).Observe(ctx) {
-				_ = err
+					_ = err
 				}
 			}()
 			time.Sleep(lease)

@@ -136,7 +136,7 @@ func TestTryAfterAStaleLook(t *testing.T) {
 		la := a.mustAcquire("x", nil)
 		go func() {
 			for _, err := range b.Election("x", nil).Observe(t.Context()) {
-			_ = err
+				_ = err
 			}
 		}()
 		time.Sleep(time.Second / 4)

@@ -363,7 +363,9 @@ func TestShrinkTwiceOverAHolder(t *testing.T) {
 			}
 		default:
 			t.Error("Resize waits on")
-			_ = <-ended
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

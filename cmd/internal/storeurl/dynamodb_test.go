@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,7 +42,7 @@ func TestParseDynamoDB(t *testing.T) {
 		}
 		again, err := storeurl.Parse(l.URL())
 		d, ok := l.DynamoDB()
-		if e, _ := again.DynamoDB(); err != nil || !ok || d != e {
+		if e, _ := again.DynamoDB(); err != nil || !ok || !reflect.DeepEqual(d, e) {
 			t.Errorf("Parse(%q) = %+v, %v; want %+v", l.URL(), e, err, d)
 		}
 		if l.File() != "" || l.Private() {
@@ -55,7 +56,7 @@ func TestParseDynamoDB(t *testing.T) {
 			PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock, SharedTable: true, EventualReplicas: true, TimeToLive: true,
 		},
 	}
-	if got, _ := l.DynamoDB(); err != nil || got != want {
+	if got, _ := l.DynamoDB(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("it is %+v, %v; want %+v", got, err, want)
 	}
 }

@@ -40,7 +40,7 @@ func Run(plan *Plan) Result {
 		w.processes = append(w.processes, p)
 	}
 	for _, s := range plan.Steps {
-		sleep(context.Background(), s.At - w.elapsed())
+		sleep(context.Background(), s.At-w.elapsed())
 		w.referee.lookAll()
 		w.step(s)
 	}
