@@ -7,6 +7,7 @@
 package enginetest
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -93,10 +94,12 @@ type Fault int
 
 // What can happen.
 const (
-	Pass      Fault = iota
-	DropReply       // the engine gets it, the client no reply
-	Refuse          // the connection ends before the engine gets it
-	Answer500       // the engine gets it, the client an answer of 500
+	Pass         Fault = iota
+	DropReply          // the engine gets it, the client no reply
+	Refuse             // the connection ends before the engine gets it
+	Answer500          // the engine gets it, the client an answer of 500
+	Unrecognized       // the client's key is not known, and the engine gets nothing
+	Denied             // the client may not do that, and the engine gets nothing
 )
 
 // NewWire starts a proxy, which ends with the test.
@@ -132,6 +135,12 @@ func (w *Wire) serve(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 	case Pass:
 		proxy.ServeHTTP(rw, r)
 		return
+	case Unrecognized:
+		reject(rw, "com.amazon.coral.service#UnrecognizedClientException", "The security token included in the request is invalid.")
+		return
+	case Denied:
+		reject(rw, "com.amazon.coral.service#AccessDeniedException", "User: arn:aws:iam::1:user/test is not authorized to perform: dynamodb:"+operation)
+		return
 	case Refuse:
 	case DropReply, Answer500:
 		answer := httptest.NewRecorder()
@@ -142,6 +151,13 @@ func (w *Wire) serve(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 		}
 	}
 	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
+}
+
+// reject answers as DynamoDB does when a request is refused for good.
+func reject(rw http.ResponseWriter, kind, text string) {
+	rw.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	rw.WriteHeader(http.StatusBadRequest)
+	fmt.Fprintf(rw, `{"__type":%q,"message":%q}`, kind, text)
 }
 
 // SetFault has fault asked for each request from now on, one at a time; nil

@@ -71,7 +71,7 @@ func TestBashCompletes(t *testing.T) {
 		{"tenure run --store=s", "sqlite:"},
 		{"tenure run --store s", "sqlite:"},
 		{"tenure run --store sqlite:da", "data.csv"},
-		{"tenure run --store d", "dynamodb://"},
+		{"tenure run --store d", "default: dynamodb://"},
 		{"tenure run --store dynamodb:", "//"},
 		{"tenure table ", "create describe policy"},
 		{"tenure table d", "describe"},

@@ -96,7 +96,8 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 func TestCloseRacesWithEverything(t *testing.T) {
 	for range 30 {
 		records := memstore.New()
-		c, err := tenure.New(records, &tenure.Options{LeaseDuration: time.Second, StopTimeout: 20 * time.Millisecond})
+		// Far more than a busy machine needs: what is not released was forgotten.
+		c, err := tenure.New(records, &tenure.Options{LeaseDuration: time.Minute, StopTimeout: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
