@@ -62,6 +62,8 @@ var localTests = map[string]string{
 	"TestUnchangedOutlivesWhatIsRemembered":      tooLong,
 
 	"TestSweepReleasedTakesWhatIsLongFree": tooLong,
+	"TestTryAcquireManyDeadLocks":          tooLong,
+	"TestWhatIsRememberedIsBounded":        tooLong,
 
 	"TestUnlessAliveTakesADeadHoldersLockOverStaleReads": noStale,
 	"TestUnlessAliveLeavesALivingHolderOverStaleReads":   noStale,
