@@ -8,7 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/tenurelock/tenure"
 )
@@ -38,8 +38,8 @@ func TestDriftsThatDiffer(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 2*lease)
 		defer stop()
 		go func() {
-			for range observer.Election(locks[0], nil).Observe(ctx) {
-				continue
+			for _, err := range observer.Election(locks[0], nil).Observe(ctx) {
+				_ = err // it goes on
 			}
 		}()
 		for _, name := range locks {
@@ -54,7 +54,7 @@ func TestDriftsThatDiffer(t *testing.T) {
 			}
 		}
 		<-ctx.Done()
-		time.Sleep(time.Second)
+		synctest.Wait()
 		for m, bound := range map[*machine]string{waiter: "0.09", observer: "0.001", asker: "0.09"} {
 			got := m.events.of(tenure.EventDrift)
 			if len(got) != 1 || got[0].Owner != "a" || !strings.Contains(got[0].Err.Error(), "0.01,") || !strings.HasSuffix(got[0].Err.Error(), bound) {

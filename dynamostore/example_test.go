@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
@@ -46,6 +48,22 @@ func Example() {
 		return nil
 	})
 	fmt.Println(err)
+}
+
+// An attribute of the program's own, set with each grant, for an index.
+func ExampleOptions_attributes() {
+	client := dynamodb.NewFromConfig(aws.Config{})
+	team := func(lock string) string { return strings.SplitN(lock, "/", 2)[0] }
+
+	store, err := dynamostore.New(client, "locks", &dynamostore.Options{
+		Attributes: func(rec driver.Record) map[string]types.AttributeValue {
+			return map[string]types.AttributeValue{"team": &types.AttributeValueMemberS{Value: team(rec.Key)}}
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
 }
 
 // A program that holds many locks keeps as many connections as it has requests

@@ -147,7 +147,7 @@ func TestRequestsOfEachStep(t *testing.T) {
 		if again.Token() != lease.Token()+1 || !ok || previous.Owner != "a" || previous.End != tenure.EndReleased || string(previous.Data) != "checkpoint" {
 			t.Errorf("the next holder has token %d after %d, and sees the previous tenure as %+v", again.Token(), lease.Token(), previous)
 		}
-		s.wantRequests("taking a released lock", "UpdateItem 1")
+		s.wantRequests("taking a lock that was seen held, and is released", "GetItem 1, UpdateItem 1")
 		if err := again.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
