@@ -62,7 +62,7 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 				s := newStage(t, shard.Options{Partitions: 60, LeaveTimeout: -1})
 				s.narrow = &narrow{turn: make(chan struct{}, 1), each: 20 * time.Millisecond}
 				for i := range 3 {
-					s.worker(fmt.Sprint("w", i)).drain = rand.N(refresh)
+					s.worker(fmt.Sprint("w", i)).drain.Store(int64(rand.N(refresh)))
 					time.Sleep(rand.N(2 * refresh))
 				}
 				time.Sleep(rand.N(3 * refresh))

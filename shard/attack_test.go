@@ -85,7 +85,7 @@ func (a *attack) start() {
 			}
 		}
 	})
-	w.drain = time.Duration(a.r.IntN(1500)) * time.Millisecond
+	w.drain.Store(int64(time.Duration(a.r.IntN(1500)) * time.Millisecond))
 	if a.bad {
 		// What is refused for good is an incident after the first good answer.
 		w.faults.Inject(faultstore.Rule{Skip: 3, Decide: func(c faultstore.Call) faultstore.Fault { return a.fault(c) }})

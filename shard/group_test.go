@@ -176,7 +176,7 @@ func TestLeave(t *testing.T) {
 				a, b, _ := s.worker("a"), s.worker("b"), s.worker("c")
 				s.settle(3, 60)
 				for i, w := range []*worker{a, b} { // a coordinates
-					w.drain = 700 * time.Millisecond
+					w.drain.Store(int64(700 * time.Millisecond))
 					s.reset()
 					begun := time.Now()
 					if err := w.quit(); err != nil {

@@ -46,7 +46,7 @@ func TestManyWorkers(t *testing.T) {
 		s.reset()
 
 		share = workers[1].Stats().Held
-		workers[1].drain = 100 * time.Millisecond
+		workers[1].drain.Store(int64(100 * time.Millisecond))
 		begun := time.Now()
 		if err := workers[1].quit(); err != nil {
 			t.Error(err)

@@ -78,7 +78,7 @@ type worker struct {
 	cord   *cord // nil but on a light stage
 	stop   context.CancelFunc
 	done   chan error
-	drain  time.Duration // how long a handler takes to stop
+	drain  atomic.Int64 // how long a handler takes to stop, in nanoseconds
 	dead   bool
 
 	mu     sync.Mutex
@@ -201,8 +201,8 @@ func (w *worker) of(kind shard.EventKind) []shard.Event {
 func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	w.enter(p)
 	<-ctx.Done()
-	if w.drain > 0 {
-		time.Sleep(w.drain)
+	if d := time.Duration(w.drain.Load()); d > 0 {
+		time.Sleep(d)
 	}
 	w.leave(p)
 	return nil

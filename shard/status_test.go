@@ -47,7 +47,8 @@ func TestStatus(t *testing.T) {
 		}
 
 		// While a handler drains, its partition moves.
-		a.drain, b.drain = 10*time.Second, 10*time.Second
+		a.drain.Store(int64(10 * time.Second))
+		b.drain.Store(int64(10 * time.Second))
 		b.stop()
 		s.until("b is leaving on the roll", lease, func() bool {
 			st, err = a.Status(t.Context())

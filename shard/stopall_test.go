@@ -80,8 +80,8 @@ func TestAllAreStoppedAtOnce(t *testing.T) {
 					time.Sleep(rand.N(5 * refresh))
 					slowest := time.Duration(0)
 					for _, w := range workers {
-						w.drain = rand.N(3 * refresh)
-						slowest = max(slowest, w.drain)
+						w.drain.Store(int64(rand.N(3 * refresh)))
+						slowest = max(slowest, time.Duration(w.drain.Load()))
 					}
 					took := s.stopAll(workers...) - slowest
 					if worst = max(worst, took); took > refresh {
@@ -116,7 +116,7 @@ func TestManyAreStoppedAtOnce(t *testing.T) {
 				workers := s.staggered(n)
 				s.settle(n, partitions)
 				for _, w := range workers {
-					w.drain = 100 * time.Millisecond
+					w.drain.Store(int64(100 * time.Millisecond))
 				}
 				took := s.stopAll(workers...)
 				t.Logf("%d workers with %d partitions are gone after %v", n, partitions, took)

@@ -142,8 +142,8 @@ func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 				}
 				slowest := time.Duration(0)
 				for _, w := range s.workers {
-					w.drain = rand.N(refresh)
-					slowest = max(slowest, w.drain)
+					w.drain.Store(int64(rand.N(refresh)))
+					slowest = max(slowest, time.Duration(w.drain.Load()))
 				}
 				time.Sleep(2*refresh + rand.N(4*refresh)) // the new ones are on the roll by then, or nearly
 				for _, w := range s.workers {
@@ -288,7 +288,7 @@ func TestAllAreStoppedWithLongHandlers(t *testing.T) {
 			w := s.worker(fmt.Sprint("w", i), func(o *shard.Options) {
 				o.Zone, o.Weight = string(rune('a'+i%2)), float64(1+i)
 			})
-			w.drain = drain
+			w.drain.Store(int64(drain))
 			time.Sleep(rand.N(refresh))
 		}
 		s.settle(n, partitions)

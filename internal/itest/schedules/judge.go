@@ -112,6 +112,9 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 			if s.rec.State != driver.Held || s.rec.Token >= l.Token() {
 				return // it was free at first
 			}
+			if s.rec.Owner == l.Owner() {
+				return // the client's own, and the answer its holder's, not that of who waits
+			}
 			first = &s
 			beats[s.key] = s.rec.Beat
 		case first == nil:
