@@ -17,7 +17,7 @@ import (
 )
 
 // tried counts the calls of a try.
-func (m *machine) tried(name string) (l *tenure.Lease, err error, claims, looks, strong int) { //nolint:staticcheck // the calls belong to the error
+func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int, err error) {
 	m.faults.ResetLog()
 	l, err = m.TryAcquire(m.t.Context(), name, nil)
 	for _, c := range m.faults.Log() {
@@ -31,7 +31,7 @@ func (m *machine) tried(name string) (l *tenure.Lease, err error, claims, looks,
 			claims++
 		}
 	}
-	return l, err, claims, looks, strong
+	return l, claims, looks, strong, err
 }
 
 // TestTryLooksWhereItHasSeenAHolder: a try of a lock that this client has seen held
@@ -42,7 +42,7 @@ func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
 		a, b := w.machine("a"), w.machine("b")
 		expect := func(what string, refused error, claims, looks int) *tenure.Lease {
 			t.Helper()
-			l, err, c, n, strong := b.tried("x")
+			l, c, n, strong, err := b.tried("x")
 			want(t, err, refused)
 			if c != claims || n != looks || strong != looks {
 				t.Errorf("%s: %d claims and %d looks, %d of them strong; want %d and %d, all strong", what, c, n, strong, claims, looks)
@@ -78,7 +78,7 @@ func TestTakingAgainCostsOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
 		for range 3 {
-			l, err, claims, looks, _ := m.tried("x")
+			l, claims, looks, _, err := m.tried("x")
 			want(t, err, nil)
 			if claims != 1 || looks != 0 {
 				t.Errorf("%d claims and %d looks, want one claim", claims, looks)
@@ -86,7 +86,7 @@ func TestTakingAgainCostsOneWrite(t *testing.T) {
 			m.mustRelease(l)
 		}
 		m.mustAcquire("x", nil)
-		_, err, claims, looks, _ := m.tried("x")
+		_, claims, looks, _, err := m.tried("x")
 		want(t, err, tenure.ErrHeld)
 		if claims != 0 || looks != 1 {
 			t.Errorf("of its own: %d claims and %d looks, want one look", claims, looks)
@@ -109,15 +109,15 @@ func TestTryBehindASession(t *testing.T) {
 				go func() { <-l.Context().Done(); _ = l.Release(t.Context()) }()
 			}
 			for _, name := range []string{"x", "y"} {
-				_, err, _, _, _ = b.tried(name)
+				_, _, _, _, err = b.tried(name)
 				want(t, err, tenure.ErrHeld)
 			}
-			if _, err, claims, looks, strong := b.tried("x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
+			if _, claims, looks, strong, err := b.tried("x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
 				t.Errorf("%v; %d claims, %d looks, %d of them strong", err, claims, looks, strong)
 			}
 			want(t, s.Close(t.Context()), nil)
 			for _, name := range []string{"x", "y", "z"} {
-				l, err, _, _, _ := b.tried(name)
+				l, _, _, _, err := b.tried(name)
 				want(t, err, nil)
 				if l != nil {
 					b.mustRelease(l)

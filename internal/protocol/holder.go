@@ -403,9 +403,8 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.by = r.Record
 	h.lastErr = nil
 	if h.unknown.released() {
-		// A release of ours is what let the other one in: done. Which one is not
-		// known, so that no more is known to be kept than each of them carried.
-		h.dataKept = max(h.dataKept, h.unknown.leastReleased())
+		// A release of ours is what let the other one in, or nobody was waited for any
+		// more: done. Which it was is not known, nor whether its data are kept.
 		h.finish(Released, a)
 		return
 	}

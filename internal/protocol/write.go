@@ -181,18 +181,6 @@ func (as attempts) released() bool {
 	return false
 }
 
-// leastReleased returns the serial number of the oldest data that one of them which
-// releases the record carries.
-func (as attempts) leastReleased() uint64 {
-	least, any := uint64(0), false
-	for _, a := range as {
-		if a.kind == Release && (!any || a.data < least) {
-			least, any = a.data, true
-		}
-	}
-	return least
-}
-
 func (as attempts) without(version string) attempts {
 	kept := as[:0]
 	for _, a := range as {
