@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -51,11 +50,11 @@ func TestDynamoDBScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			setForEveryStore(env)
 			table := "tenure-test-" + rand.Text()
 			store := table + "-locks"
 			for _, pair := range [][2]string{
 				{"HOME", env.WorkDir},
-				{"GORACE", os.Getenv("GORACE")},
 				{"AWS_EC2_METADATA_DISABLED", "true"},
 				{"TABLE", table},
 				{"ENGINE", e.URL},

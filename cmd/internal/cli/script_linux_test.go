@@ -50,18 +50,23 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
-			env.Setenv("GORACE", os.Getenv("GORACE"))
+			setForEveryStore(env)
 			env.Setenv("HELP", help)
 			env.Setenv("STORE", "sqlite:"+filepath.Join(env.WorkDir, "locks.db"))
-			env.Setenv("LONG", strings.Repeat("n", 10<<10))
-			env.Setenv("CONTROL", "a\nb")
-			env.Setenv("HIDDEN", "a\u200bb")
-			env.Setenv("HOSTILE", hostileKey)
 			return os.Mkdir(home, 0o755)
 		},
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Condition: onStore("sqlite"),
 	})
+}
+
+// setForEveryStore sets what a script finds in its environment on any store.
+func setForEveryStore(env *testscript.Env) {
+	env.Setenv("GORACE", os.Getenv("GORACE"))
+	env.Setenv("LONG", strings.Repeat("n", 10<<10))
+	env.Setenv("CONTROL", "a\nb")
+	env.Setenv("HIDDEN", "a\u200bb")
+	env.Setenv("HOSTILE", hostileKey)
 }
 
 // onStore returns the condition that has the name of the store on which a
