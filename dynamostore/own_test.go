@@ -375,6 +375,43 @@ func TestReadsOnTheWire(t *testing.T) {
 	}
 }
 
+// TestConflictIsReadStrongly has an engine refuse writes without a word on what
+// stands there, as those do that know no ALL_OLD, and answer cheap reads with
+// what stood there before.
+func TestConflictIsReadStrongly(t *testing.T) {
+	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
+		var in struct {
+			ConsistentRead bool
+			RequestItems   map[string]struct{ ConsistentRead bool }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		stands := `{"key":{"S":"k"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"before"}}`
+		if in.ConsistentRead || in.RequestItems["locks"].ConsistentRead {
+			stands = strings.Replace(stands, "before", "now", 1)
+		}
+		switch _, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); operation {
+		case "GetItem":
+			fmt.Fprintf(rw, `{"Item":%s}`, stands)
+		case "BatchGetItem":
+			fmt.Fprintf(rw, `{"Responses":{"locks":[%s]}}`, stands)
+		default:
+			rw.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(rw, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`)
+		}
+	})
+	shared := &Store{client: store.client, table: store.table, options: store.options, connections: store.connections}
+	shared.options.SharedTable = true
+	for _, s := range []*Store{store, shared} {
+		for what, err := range writes(t.Context(), s) {
+			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) || conflict.Current.Version != "now" {
+				t.Errorf("%s: %v: want a conflict with the version that stands", what, err)
+			}
+		}
+	}
+}
+
 func TestBatchLeftOut(t *testing.T) {
 	store := answering(t, func(rw http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(rw, `{"Responses":{"locks":[{"key":{"S":"a"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"v"}},`+
