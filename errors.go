@@ -134,7 +134,7 @@ var (
 type Error struct {
 	// Op is the operation, such as "acquire" or "release".
 	Op string
-	// Key is the name of the lock.
+	// Key is the name of the lock, or the prefix of a list.
 	Key string
 	// Err is the reason.
 	Err error
@@ -142,6 +142,9 @@ type Error struct {
 
 func (e *Error) Error() string {
 	key := e.Key
+	if key == "" && e.Op == "list" { // of all there are
+		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	}
 	if len(key) > maxShown {
 		key = key[:maxShown] + "..." // it can be of any length where it is what is wrong
 	}

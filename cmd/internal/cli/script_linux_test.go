@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -27,6 +29,11 @@ func TestMain(m *testing.M) {
 	// By default a program with the race detector rests for a second at its end.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
+	}
+	// What is ignored here, as SIGHUP is under nohup, would be ignored by the commands
+	// of the scripts, which send it. What is caught is not.
+	if strings.HasSuffix(os.Args[0], ".test") && signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	testscript.Main(m, map[string]func(){
 		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },
