@@ -232,7 +232,7 @@ func TestChangesSkipAndEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(5 * lease)
+		time.Sleep(8 * lease) // the loop's pause, and until what was laid down is seen
 		r.signals <- syscall.SIGTERM
 		(<-ended).check(t, nil)
 		if len(seen) < 4 || len(seen) > 7 {
