@@ -148,7 +148,7 @@ func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
 					})
 					synctest.Wait()
 					go beside(ctx, b)
-					time.Sleep(2*heartbeat + after)
+					time.Sleep(8*heartbeat + after) // until b knows when a beats: each look halves what it knows
 					a.crash()
 					// Its last sign of life was at most a heartbeat before.
 					want(t, within(t, lease-heartbeat-heartbeat/100, lease+lease/75, func() error { return <-taken }), nil)

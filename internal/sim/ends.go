@@ -87,7 +87,7 @@ func (l *lock) wrote(m *machine, r *protocol.Request, was driver.Record, found b
 	case protocol.Free:
 		l.freed(m, r, was)
 	}
-	if is.Beat != was.Beat {
+	if is.Beat != was.Beat || is.Token != was.Token { // a claim that was doubled has the beat that it had the first time
 		l.beats[is.Token]++
 		l.number[is.Beat] = l.beats[is.Token]
 		l.stored[is.Beat] = l.now

@@ -45,12 +45,16 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 			return // a claim from before that, which was late
 		}
 	}
+	for token := g.Record.Token; token > first.Token && l.tenures[token].owner == m.p.name; token-- {
+		if l.tenures[token].kept {
+			return // for this one, which may have come too late to believe in it, and replaced itself
+		}
+	}
 	was := l.tenures[first.Token]
 	closed := l.sessions[driver.SessionPrefix+first.Session]
 	switch {
 	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.unless.peek):
 		return // it was free when that was first to be seen
-	case l.tenures[g.Record.Token].kept: // for this one
 	case was.end == driver.EndFreed, was.end == driver.EndAbandoned: // it was dead, as somebody else has seen, or did nothing
 	case was.end != driver.EndExpired && was.end != driver.EndStalled && was.end != driver.EndStopTimeout:
 		l.fail("%s is granted the lock unless somebody lives: token %d has ended since: %s", m, first.Token, was.end)
