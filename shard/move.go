@@ -281,6 +281,13 @@ func (w *worker) prepare(m *move) error {
 	return nil
 }
 
+// gives says that the worker with this session is to have a partition.
+func (v *view) gives(id, session string) bool {
+	owner, ok := v.owner(id)
+	me, in := v.in[session]
+	return ok && in && owner == me.Place
+}
+
 // plannedElsewhere says that another worker is to have a partition.
 func (v *view) plannedElsewhere(id string, place int) bool {
 	owner, ok := v.owner(id)
