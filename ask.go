@@ -252,7 +252,8 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 		return nil
 	case protocol.Nobody:
 		if rec.State == driver.Reserved {
-			return refused("%w: %w", ErrNotHeld, a.k.c.heldBy(rec, 0))
+			s, _ := a.k.observed(o)
+			return refused("%w: %w", ErrNotHeld, a.k.c.heldBy(rec, s.freeIn))
 		}
 		return ErrNotHeld
 	case protocol.Changed:
@@ -281,8 +282,12 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 func (a *asking) honoured(ctx context.Context, o *observer, token uint64) error {
 	for {
 		s, _ := a.k.observed(o) // a store that fails is asked again
+		same := s.found && s.rec.Token == token
+		// One that was revoked meanwhile is at work until its lease is over for certain.
+		revoked := same && s.rec.State == driver.Reserved && s.rec.Owner == "" && s.freeIn > 0
 		switch {
-		case s.known && (!s.found || s.rec.Token != token || s.rec.State != driver.Held):
+		case revoked:
+		case s.known && (!same || s.rec.State != driver.Held):
 			return nil
 		case s.known && !s.alive:
 			return refused("%w: %q has shown no sign of life for %v", ErrUnanswered, s.rec.Owner, s.since.Round(time.Millisecond))

@@ -72,7 +72,7 @@ func (e *Election) Name() string { return e.name }
 //
 // The end of ctx is how a campaign ends in order. Run returns nil then, whether this
 // client led or not: also if work returned the error of its context, or the cause,
-// or if the client was closed meanwhile. Any other error of work is returned, and so is a
+// wrapped or not, or if the client was closed meanwhile. Any other error of work is returned, and so is a
 // lease that was lost before work had returned, which matches [ErrLost].
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	if err := checkWork("lead", e.name, work == nil); err != nil {

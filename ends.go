@@ -44,8 +44,8 @@ func repeats(err, lost error) bool {
 }
 
 // endOf returns err, or nil if it says no more than that ctx has ended, or one of the
-// other reasons for which a campaign ends in order. An error that says something
-// else besides is not dropped.
+// other reasons for which a campaign ends in order, whatever text they are wrapped in.
+// An error that wraps another one besides is not dropped.
 func endOf(ctx context.Context, err error, others ...error) error {
 	if err == nil || ctx.Err() == nil {
 		return err

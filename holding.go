@@ -450,8 +450,8 @@ func (l *Lease) settle() {
 			w.done <- nil
 		case ended:
 			err := l.endedError(l.limit.Load())
-			if w.data > 0 && l.h.DataRisked(w.data) {
-				err = uncertain(err) // an attempt may have been applied
+			if w.data > 0 && !l.h.Withdraw(w.data) {
+				err = uncertain(err) // an attempt may have been applied, or may be yet
 			}
 			w.done <- err
 		default:

@@ -343,8 +343,8 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 	case err != nil || data == nil:
 	case !first:
 		err = refused("%w before, without these data", ErrReleased)
-	case l.lacksData():
-		err = refused("the lock is free by the end of its session, without these data")
+	default:
+		err = l.lacksData()
 	}
 	if err != nil {
 		return wrap(op, l.key, err)
@@ -380,11 +380,20 @@ func (l *Lease) awaitEnd(ctx context.Context) error {
 	return l.result()
 }
 
-func (l *Lease) lacksData() bool {
+// lacksData returns an error if the data of a release are not known to be kept.
+func (l *Lease) lacksData() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.h.DataMissing()
+	switch serial, missing := l.h.DataMissing(); {
+	case !missing:
+		return nil
+	case l.h.DataRisked(serial):
+		return uncertain(errDataUnknown) // a write of them stayed without an answer
+	}
+	return refused("the lock is free by the end of its session, without these data")
 }
+
+var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
 
 // reasonOf returns the text of an error as the reason of a request.
 func reasonOf(err error) string {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // Observe yields who leads, now and after every change, nobody included, until
@@ -131,7 +133,7 @@ func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
 	// Of a lock under a session that was not looked at yet, nobody can tell when it
 	// is free: the look that is under way will.
 	var dead <-chan time.Time
-	if s.alive && s.freeIn > 0 {
+	if (s.alive || s.rec.State == driver.Reserved) && s.freeIn > 0 {
 		timer := time.NewTimer(s.freeIn)
 		defer timer.Stop()
 		dead = timer.C

@@ -282,8 +282,9 @@ type AcquireOptions struct {
 	// life, a release included, and takes the lock over if it shows none for
 	// its lease. It is for who must run if nobody does, and need not if
 	// somebody does, such as a job that several machines start at once. It
-	// takes about a heartbeat period of a living holder to tell. TryAcquire
-	// takes no notice of it.
+	// takes about a heartbeat period of a living holder to tell. A lock that is
+	// handed over to this very owner is taken all the same. TryAcquire takes no
+	// notice of it.
 	UnlessAlive bool
 
 	// History has the tenures of the lock remembered: see [Client.History]. It

@@ -320,3 +320,68 @@ func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 		})
 	}
 }
+
+// What a store has refused until the lease was over, and SetData has said that it was
+// not written, is not laid down by a heartbeat of the work that drains, nor by the
+// release.
+func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
+	for name, releases := range map[string]bool{"heartbeat": false, "release": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.machine("a")
+				l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
+				time.Sleep(heartbeat / 30)
+				answers := a.faults.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
+				err := l.SetData(t.Context(), []byte("after"))
+				if want(t, err, tenure.ErrExpired); errors.Is(err, tenure.ErrUncertain) {
+					t.Errorf("set data: %v", err)
+				}
+				answers()
+				if !releases {
+					time.Sleep(2 * heartbeat)
+				}
+				_ = l.Release(t.Context())
+				if got := string(w.record("x").Data); got != "before" {
+					t.Errorf("data %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A release whose reply is lost may have laid its data down: what is said of them is
+// true, or that nobody knows.
+func TestReleaseWithLostReplySaysWhatIsTrue(t *testing.T) {
+	for name, under := range map[string]bool{"its own lease": false, "under a session that closes": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				var l *tenure.Lease
+				closed := make(<-chan error)
+				retries := faultstore.Fault{Before: time.Second}
+				if under {
+					s := a.mustOpen(nil)
+					l = a.mustTake(s, "x")
+					retries = faultstore.Refuse()
+					closed = started(func() error { return s.Close(t.Context()) })
+					<-l.Context().Done()
+				} else {
+					l = a.mustAcquire("x", nil)
+					go func() { _, _ = b.Acquire(t.Context(), "x", nil) }()
+					time.Sleep(heartbeat)
+				}
+				a.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+				a.fault(faultstore.OpRelease, 0, 0, retries)
+				err := l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("kept")})
+				if got := string(w.record("x").Data); got != "kept" || err != nil && !errors.Is(err, tenure.ErrUncertain) {
+					t.Errorf("data %q; %v", got, err)
+				}
+				if under {
+					want(t, <-closed, nil)
+				}
+			})
+		})
+	}
+}

@@ -165,7 +165,8 @@ func (s *Session) Election(name string, options *ElectionOptions) *Election {
 //
 // A context that is done already before the call, or that Close itself ends, is
 // ignored, so that a deferred Close works under the context of a signal. Close
-// takes no longer then than [Options.StopTimeout] and a lease duration.
+// takes no longer then than [Options.StopTimeout], a lease duration, and the request
+// that is under way then.
 func (s *Session) Close(ctx context.Context) error {
 	ended := ctx.Done()
 	if ctx.Err() != nil {

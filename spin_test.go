@@ -159,3 +159,70 @@ func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
 		})
 	}
 }
+
+// A store that answers reads and no write is no better than a mute one: what was not
+// written is not written again and again, and calls end with its error.
+func TestStoreThatOnlyReads(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *machine) error{
+		"try": func(ctx context.Context, m *machine) error {
+			_, err := m.TryAcquire(ctx, "free", nil)
+			return err
+		},
+		"acquire": func(ctx context.Context, m *machine) error {
+			_, err := m.Acquire(ctx, "free", &tenure.AcquireOptions{StoreTimeout: lease})
+			return err
+		},
+		"open":         func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
+		"step down":    func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "why") },
+		"revoke":       func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
+		"release dead": func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
+		"sweep":        func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				a.mustTake(a.mustOpen(nil), "under")
+				a.mustAcquire("x", nil)
+				if name == "release dead" || name == "sweep" {
+					a.crash()
+				}
+				b.faults.Inject(faultstore.Rule{
+					Match: func(c faultstore.Call) bool { return c.Op != faultstore.OpGet && c.Op != faultstore.OpList },
+					Fault: faultstore.LoseRequest(),
+				})
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				begun := time.Now()
+				err := call(ctx, b)
+				if took := time.Since(begun); err == nil || ctx.Err() != nil || took > 3*lease {
+					t.Errorf("%v after %v", err, took)
+				}
+				writes := 0
+				for _, c := range b.faults.Log() {
+					if c.Op != faultstore.OpGet && c.Op != faultstore.OpList {
+						writes++
+					}
+				}
+				if writes > 60 {
+					t.Errorf("%d writes", writes)
+				}
+			})
+		})
+	}
+}
+
+// A session that was closed is deleted in the background, by a store that does not
+// answer deletes.
+func TestSweepInTheBackgroundRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		a.fault(faultstore.OpDelete, 0, 0, faultstore.LoseRequest())
+		a.mustClose(a.mustOpen(nil))
+		time.Sleep(time.Hour)
+		if n := len(a.faults.Log()); n > 2000 {
+			t.Errorf("%d requests in an hour", n)
+		}
+	})
+}

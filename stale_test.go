@@ -286,3 +286,44 @@ func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 		}), nil)
 	})
 }
+
+// The holder is shown, and has gone, while the first request of the acquire is under
+// way: others of its process look as well.
+func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		b.fault(faultstore.OpClaim, 0, 1, faultstore.BlackHole())
+		taken := started(func() error {
+			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+			return err
+		})
+		time.Sleep(requestTimeout / 10)
+		if st, err := b.Status(t.Context(), "x"); err != nil || !st.Held {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		a.mustRelease(l)
+		if st, err := b.Status(t.Context(), "x"); err != nil || st.Held {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		want(t, <-taken, tenure.ErrHeld)
+	})
+}
+
+// What is handed over to this very owner is taken.
+func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		taken := started(func() error {
+			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+			return err
+		})
+		time.Sleep(heartbeat / 6)
+		want(t, l.HandOver("b", "yours"), nil)
+		a.mustRelease(l)
+		want(t, <-taken, nil)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +133,7 @@ func (s *releasedSweep) sweep(ctx context.Context, rec driver.Record) error {
 	// for what the clocks of others make of it.
 	within, cancel := context.WithTimeout(ctx, s.c.timing.Lease/2)
 	defer cancel()
-	for _, t := range past {
+	for _, t := range slices.Backward(past) { // the oldest first: if it fails, what is left has no hole
 		if err = s.delete(within, t); err != nil {
 			break
 		}

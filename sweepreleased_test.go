@@ -255,3 +255,29 @@ func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 		}
 	})
 }
+
+// A sweep that fails half way has deleted the oldest tenures, and left no hole between
+// those that are known.
+func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newWorld(t).machine("a")
+		for range 6 {
+			a.mustRelease(a.mustAcquire("x", &tenure.AcquireOptions{History: true}))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Hour)
+		a.fault(faultstore.OpDelete, 2, 1, faultstore.Refuse())
+		if _, err := a.SweepReleased(t.Context(), "x", &tenure.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err == nil {
+			t.Error("no error of a store that refuses")
+		}
+		list, err := a.History(t.Context(), "x")
+		if err != nil || len(list) != 7 { // the sweep's own is the newest
+			t.Errorf("%d tenures, %v; want 7", len(list), err)
+		}
+		for _, e := range list {
+			if e.Unknown != (e.Token <= 2) {
+				t.Errorf("nothing is known of token %d: %v", e.Token, e.Unknown)
+			}
+		}
+	})
+}

@@ -4,6 +4,7 @@
 package tenure_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -239,4 +240,43 @@ func TestTextOfATimeout(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What an acquire has written comes late, and is seen first by another part of the
+// process: it is no other holder.
+func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
+	for name, try := range map[string]bool{"try": true, "unless alive": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.machine("a"), w.machine("b")
+				b.reads = 1 << 20
+				op := faultstore.OpClaim
+				if try {
+					b.mustRelease(b.mustAcquire("x", nil))
+				} else {
+					op = faultstore.OpTakeover
+					a.mustAcquire("x", nil)
+					a.crash()
+				}
+				b.fault(op, 0, 5, faultstore.LoseRequest())
+				b.fault(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				go func() {
+					for ctx.Err() == nil {
+						_, _ = b.Status(ctx, "x")
+						time.Sleep(5 * time.Millisecond)
+					}
+				}()
+				var err error
+				if try {
+					_, err = b.TryAcquire(t.Context(), "x", nil)
+				} else {
+					_, err = b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+				}
+				want(t, err, nil)
+			})
+		})
+	}
 }

@@ -72,6 +72,7 @@ type Asker struct {
 	sent     time.Duration
 	retry    time.Duration
 	failures int
+	unheard  int // writes in a row that the store did not answer, while it answers looks
 
 	// Of a lock under a session:
 	met      bool   // that was looked at, since a write of unknown outcome at least
@@ -225,20 +226,43 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 	case out.OfSession():
 		k.replySession(now, out, r)
 	case r.Outcome == Applied, r.Outcome == Conflicted:
-		k.failures, k.mute, k.retry = 0, false, now
+		k.heard(now, out)
 		if out.Kind == Look {
 			k.resolve = false
 		}
 		k.looked = true
 		k.sight.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
 		k.judge(r.Record, r.Found, out.Kind == Free && r.Outcome == Applied)
+		k.pause(now)
 	default:
 		if out.Kind != Look && r.Outcome == Unknown {
+			k.unheard++
 			k.tried, k.resolve = true, true
 		}
 		k.fail(now, r.Err)
 	}
 	return Action{Request: k.act(now)}
+}
+
+// heard notes an answer. One that tells what became of a write is none to that.
+func (k *Asker) heard(now time.Duration, out *Request) {
+	k.failures, k.retry = 0, now
+	if !out.Kind.Reads() {
+		k.unheard = 0
+	}
+	if k.unheard == 0 {
+		k.mute = false
+	}
+}
+
+// pause puts off a write where those before were not answered: a store that answers
+// reads alone is no better than a mute one.
+func (k *Asker) pause(now time.Duration) {
+	if kind, at := k.plan(); at > now {
+		k.unheard, k.mute = 0, false
+	} else if k.unheard > 1 && !kind.Reads() {
+		k.retry = now + k.t.backoff(k.env, k.unheard)
+	}
 }
 
 // judge says what the record means for what is wanted. Wrote says that it is as

@@ -72,7 +72,7 @@ func (k *Asker) askSession(r *Request, u *Sight, now time.Duration) {
 func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
 	switch r.Outcome {
 	case Applied, Conflicted:
-		k.failures, k.mute, k.retry = 0, false, now
+		k.heard(now, out)
 		u := k.env.Session(out.Key[len(driver.SessionPrefix):])
 		u.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
 		k.met = true
@@ -83,9 +83,12 @@ func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
 				k.retry = now + k.t.backoff(k.env, k.beaten)
 			}
 			k.beaten++
+			return
 		}
+		k.pause(now)
 	default:
 		if !out.Kind.Reads() && r.Outcome == Unknown {
+			k.unheard++
 			k.tried, k.resolve, k.met = true, true, false // the records of both tell
 		}
 		k.fail(now, r.Err)

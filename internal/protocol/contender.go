@@ -365,8 +365,8 @@ func (c *Contender) judge(now time.Duration) {
 		return
 	}
 	dead, held := c.sight.DeadAt()
-	if found && c.mine(rec) {
-		return
+	if found && (c.shown(rec) || c.mine(rec)) {
+		return // its own, as a look of its own will tell; or kept for it
 	}
 	if c.want.UnlessAlive && found && c.hasEnded(rec) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
@@ -392,10 +392,13 @@ func (c *Contender) judge(now time.Duration) {
 func (c *Contender) hasEnded(rec driver.Record) bool {
 	is := lifeOf(rec)
 	if c.first == nil {
-		if rec.State == driver.Held && c.sight.proved && c.sight.strong >= c.since {
-			c.first = &is
+		// Others share the sight: the holder may have been shown, and have gone, while
+		// a request of this acquire was under way.
+		if held := c.sight.held; held.token > 0 && c.sight.heldAt >= c.since {
+			c.first = &held
+		} else {
+			return false
 		}
-		return false
 	}
 	if is.token == c.first.token && is.state == driver.Released && nobodyWorked(rec) {
 		return false
@@ -468,8 +471,10 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		if out.Kind == Look && out.Consistency == driver.Strong {
 			c.hinted = true // what asked for it is not answered
 		}
+		c.notAsked(now, out)
 		c.fail(now, r.Err)
 	case Unknown:
+		c.notAsked(now, out)
 		if out.Kind == Claim || out.Kind == Takeover {
 			c.unknown = c.unknown.add(c.attempt)
 			c.resolve = !c.ending
@@ -482,7 +487,10 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 
 // answer takes what the store said of the record.
 func (c *Contender) answer(now time.Duration, out *Request, r Result) {
-	c.failures, c.mute, c.lastErr = 0, false, nil
+	c.failures = 0
+	if out.Kind != Look || c.unheard == 0 { // one that tells what became of a write is no answer to that
+		c.mute, c.lastErr = false, nil
+	}
 	c.retry = now
 	if raced := out.Kind == Claim && r.Outcome == Conflicted && (!r.Found || r.Record.State == driver.Released); raced {
 		// Lost to somebody who has let go of it again already, or to a store that
@@ -515,6 +523,9 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	}
 	c.own = nil
 	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
+	if dead, held := c.sight.DeadAt(); held && now < dead {
+		c.unheard, c.mute, c.lastErr = 0, false, nil // there is nothing to write before that
+	}
 	if out.Kind == Ask && r.Outcome == Conflicted {
 		c.sight.wished = false // a heartbeat was quicker: nobody was asked
 	}

@@ -61,14 +61,20 @@ func (d *Disclaimer) act(now time.Duration) *Request {
 
 // Reply takes the result of the request under way.
 func (d *Disclaimer) Reply(now time.Duration, r Result) Action {
+	out := d.out
 	d.out = nil
 	d.retry = now
 	switch r.Outcome {
 	case Applied, Conflicted:
-		d.failures = 0
+		read := out.Kind.Reads()
 		d.rec = r.Record
 		d.seen = r.Found && d.rec.State == driver.Held && d.rec.Session == d.session && d.rec.Token == d.token && (!d.mine(d.rec) || Making(DisclaimedUnasked))
 		d.over = !d.seen
+		if !read {
+			d.failures = 0
+		} else if d.failures > 0 {
+			d.retry = now + d.t.backoff(d.env, d.failures) // a store that answers reads alone is no better than a mute one
+		}
 	default:
 		d.seen = false // a look tells what became of it
 		d.retry = now + d.t.retry(d.env, d.failures, r.Err, d.t.Lease)

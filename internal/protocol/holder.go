@@ -122,13 +122,26 @@ func (h *Holder) Over() (Freed, bool) { return h.freed, h.over }
 // Err returns the last error of the store, nil after a success.
 func (h *Holder) Err() error { return h.lastErr }
 
-// DataMissing reports whether there are data that the store is not known to have.
-func (h *Holder) DataMissing() bool { return h.data > h.dataKept }
+// DataMissing reports whether there are data that the store is not known to have,
+// and the serial number of the newest.
+func (h *Holder) DataMissing() (serial uint64, missing bool) { return h.data, h.data > h.dataKept }
 
 // DataRisked reports whether a write that carries this data, or newer data, is under
 // way or of unknown outcome.
 func (h *Holder) DataRisked(serial uint64) bool {
 	return h.dataRisked >= serial || h.out != nil && h.out.data >= serial
+}
+
+// Withdraw takes back data that no write has carried, so that none will: heartbeats
+// go on while the work drains. It returns false if one has, or may yet.
+func (h *Holder) Withdraw(serial uint64) bool {
+	switch {
+	case h.DataRisked(serial), h.done && !h.over:
+		return false
+	case h.data > h.dataKept && h.dataRisked <= h.dataKept && (h.out == nil || h.out.data <= h.dataKept):
+		h.data, h.want = h.dataKept, h.rec.Data
+	}
+	return h.over || h.data < serial
 }
 
 // DataKept returns the serial number of the newest data that the store is

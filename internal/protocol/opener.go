@@ -25,6 +25,7 @@ type Opener struct {
 
 	retry    time.Duration
 	failures int
+	unheard  int           // claims in a row that the store did not answer, while it answers looks
 	silent   time.Duration // since when the store was asked and gives no answer
 	mute     bool
 	patience time.Duration
@@ -96,8 +97,12 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 	o.out = nil
 	switch r.Outcome {
 	case Applied, Conflicted:
-		o.failures, o.mute = 0, false
-		o.retry = now
+		o.failures, o.retry = 0, now
+		if o.lost { // a store that answers reads alone is no better than a mute one
+			o.retry = now + o.t.backoff(o.env, o.unheard)
+		} else {
+			o.mute, o.unheard = false, 0
+		}
 		own, ours := attempts{o.try}.wrote(r.Record)
 		if r.Found && r.Record.State == driver.Alive && ours && now < own.sent+o.t.Usable() {
 			o.grant = &Grant{ID: r.Record.Key[len(driver.SessionPrefix):], Record: r.Record, Sent: own.sent}
@@ -106,6 +111,9 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 	case NotApplied:
 		o.fail(now, r.Err)
 	case Unknown:
+		if !o.lost {
+			o.unheard++
+		}
 		o.lost = true
 		o.fail(now, r.Err)
 	}

@@ -47,6 +47,7 @@ type Reaper struct {
 	sent     time.Duration
 	retry    time.Duration
 	failures int
+	unheard  int           // writes in a row that the store did not answer, while it answers looks
 	begun    time.Duration // of the silence of the store
 	mute     bool
 
@@ -154,13 +155,24 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	g.out = nil
 	switch r.Outcome {
 	case Applied, Conflicted:
-		g.failures, g.mute, g.retry = 0, false, now
+		g.failures, g.retry = 0, now
+		if !out.Kind.Reads() {
+			g.unheard, g.mute = 0, false
+		}
 		g.looked, g.resolve = true, false
 		g.swept = out.Kind == Forget && r.Outcome == Applied || g.tried && !r.Found
 		g.sight.Saw(g.sent, now, out.fresh(), r.Record, r.Found)
 		g.judge()
+		if kind, at := g.plan(); at > now {
+			g.unheard, g.mute = 0, false
+		} else if g.unheard > 1 && !kind.Reads() {
+			g.retry = now + g.t.backoff(g.env, g.unheard) // a store that answers reads alone is no better than a mute one
+		} else if g.unheard == 0 {
+			g.mute = false
+		}
 	default:
 		if r.Outcome == Unknown && !out.Kind.Reads() {
+			g.unheard++
 			g.resolve = true
 			g.tried = g.tried || out.Kind == Forget
 		}

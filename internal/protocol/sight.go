@@ -35,6 +35,8 @@ type Sight struct {
 	term   time.Duration // after the reply that first showed rec's token and state
 	proved bool          // a strong reply has shown rec's sign of life
 	strong time.Duration // before the request of the latest strong reply
+	held   life          // the latest holder that a strong reply has shown
+	heldAt time.Duration // before the request of that reply
 	signs  []sign        // those of rec's tenure that were shown, the latest last
 
 	gone     time.Duration // before the request of a strong reply that showed no record
@@ -133,6 +135,9 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	}
 	if strong && found {
 		s.recall(rec)
+		if rec.State == driver.Held {
+			s.held, s.heldAt = lifeOf(rec), sent
+		}
 	}
 	if found && !tenure && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift &&
 		(rec.State == driver.Held || rec.State == driver.Alive) {

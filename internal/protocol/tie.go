@@ -171,6 +171,14 @@ func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
 	}
 }
 
+// notAsked has a question asked again sooner that the store did not answer. If it was
+// laid down all the same, the session shows it, and it is not.
+func (c *Contender) notAsked(now time.Duration, out *Request) {
+	if out.Kind == Inquire {
+		c.sight.inquired = now + c.t.Lease
+	}
+}
+
 // meets says that a session must be looked at before somebody who does not wait is
 // told that it holds the lock: it may have been closed since it was seen.
 func (c *Contender) meets() bool { return c.want.Try && !c.met }

@@ -28,6 +28,7 @@ type host struct {
 
 	session *machine                   // the session of this process, nil if it has none
 	sights  map[string]*protocol.Sight // of sessions, by id
+	peeks   map[string][]time.Duration // when each was shown, by key
 	reaps   int
 }
 

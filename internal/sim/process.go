@@ -203,6 +203,7 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 		m.took(m.d.Reply(m.p.cont.at(l.now), res))
 		return
 	}
+	m.p.peeked(r, res)
 	if m.g != nil {
 		m.took(m.g.Reply(m.p.cont.at(l.now), res))
 		return

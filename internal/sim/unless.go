@@ -15,7 +15,24 @@ type unless struct {
 	is    bool
 	first driver.Record // by a strong answer; no key before that
 	at    time.Duration // when
-	peek  time.Duration // when its session was first shown
+}
+
+// peeked notes when a session was shown to a process.
+func (h *host) peeked(r *protocol.Request, res protocol.Result) {
+	if (r.Kind == protocol.Peek || r.Kind == protocol.Close) && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
+		h.peeks[r.Key] = append(h.peeks[r.Key], h.w.now)
+	}
+}
+
+// firstPeek returns when a session was first shown to the process of an acquire after
+// that began, by whatever asked for it; zero if it was not.
+func (m *machine) firstPeek(session string) time.Duration {
+	for _, at := range m.p.peeks[session] {
+		if at >= m.begun {
+			return at
+		}
+	}
+	return 0
 }
 
 // sawFirst notes the first answer that shows the record as it is.
@@ -24,9 +41,6 @@ func (m *machine) sawFirst(r *protocol.Request, res protocol.Result) {
 	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
 	if looked, known := m.p.sight.Known(); known && m.sentCont < looked {
 		strong = false // a quicker one has come in between
-	}
-	if u.is && u.peek == 0 && r.Kind == protocol.Peek && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
-		u.peek = l.now
 	}
 	if u.is && u.first.Key == "" && m.k == nil && r.Key == l.key && res.Found && strong {
 		u.first, u.at = res.Record, l.now
@@ -51,9 +65,10 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 		}
 	}
 	was := l.tenures[first.Token]
-	closed := l.sessions[driver.SessionPrefix+first.Session]
+	session := driver.SessionPrefix + first.Session
+	closed := l.sessions[session]
 	switch {
-	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.unless.peek):
+	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.firstPeek(session)):
 		return // it was free when that was first to be seen
 	case was.end == driver.EndFreed, was.end == driver.EndAbandoned: // it was dead, as somebody else has seen, or did nothing
 	case was.end != driver.EndExpired && was.end != driver.EndStalled && was.end != driver.EndStopTimeout:

@@ -180,7 +180,7 @@ func newWorld(src Source, cfg Config) *World {
 		w.locks = append(w.locks, l)
 	}
 	for i := range cfg.Processes {
-		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}}
+		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}, peeks: map[string][]time.Duration{}}
 		h.hold, h.cont = w.clock(), w.clock()
 		h.t = w.timing()
 		w.hosts = append(w.hosts, h)
