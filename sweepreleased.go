@@ -173,9 +173,30 @@ func (s *releasedSweep) hold(ctx context.Context, rec driver.Record) (driver.Rec
 		Key: rec.Key, Version: version, Beat: version, State: driver.Held, Owner: s.c.options.Owner, Host: s.c.options.Host,
 		Label: "deletes it", Lease: s.c.timing.Lease, Heartbeat: s.c.timing.Heartbeat, Since: time.Now().Round(0),
 	}, rec, true)
+	var held driver.Record
+	err := s.write(ctx, func(ctx context.Context) (err error) {
+		held, err = s.c.store.Swap(ctx, rec, next)
+		return err
+	})
+	return held, err
+}
+
+// write has something written, again if others keep it out of the store.
+func (s *releasedSweep) write(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.c.timing.RequestTimeout)
 	defer cancel()
-	return s.c.store.Swap(ctx, rec, next)
+	for {
+		err := do(ctx)
+		var conflict *driver.ConflictError
+		if !errors.Is(err, driver.ErrNotApplied) || errors.Is(err, driver.ErrPermanent) || errors.As(err, &conflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(s.c.timing.RequestTimeout / 20):
+		}
+	}
 }
 
 // giveBack frees a lock that could not be deleted. If that fails it is free when
@@ -189,9 +210,7 @@ func (s *releasedSweep) giveBack(ctx context.Context, held, was driver.Record) {
 }
 
 func (s *releasedSweep) delete(ctx context.Context, rec driver.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, s.c.timing.RequestTimeout)
-	defer cancel()
-	return s.c.store.Delete(ctx, rec)
+	return s.write(ctx, func(ctx context.Context) error { return s.c.store.Delete(ctx, rec) })
 }
 
 // pastAtOnce is how many tenures are looked for at once.

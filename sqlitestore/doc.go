@@ -32,8 +32,9 @@
 //     Otherwise it would hold locks beside those who open what is there then. On
 //     Linux it knows within milliseconds, by inotify, and package tenure ends all
 //     leases then. Elsewhere, without an inotify instance, and if a folder above
-//     was moved or something was mounted, the next heartbeat finds out; until then
-//     there may be two holders.
+//     was moved, something was mounted, or a symbolic link in the name that was
+//     given to [Open] was turned, the next heartbeat finds out; until then there
+//     may be two holders. [New] is given a database, and knows of no such links.
 //   - A file that can be seen to have a second name is refused when it is opened:
 //     hard links, and a file that is a mount by itself. See "What is not
 //     guaranteed" for those that cannot be seen.

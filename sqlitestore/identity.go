@@ -18,6 +18,9 @@ import (
 type identity struct {
 	names [3]string
 	infos [3]os.FileInfo
+	// given is the name that the caller knows the file by, if symbolic links lead
+	// from it to the file; else it is empty.
+	given string
 }
 
 // identify returns the files of a database that is open by now, of which before
@@ -69,7 +72,30 @@ func (id *identity) check() error {
 		return driver.Replaced(fmt.Errorf("sqlite file %q: %s was moved, replaced or deleted while in use,"+
 			" and whoever opens it now has other locks; restart every program that uses it", id.names[0], what))
 	}
-	return nil
+	return id.checkLinks()
+}
+
+// checkLinks returns an error unless the symbolic links by which the file was
+// come to still lead to it: who comes by them later, opens what they lead to then.
+func (id *identity) checkLinks() error {
+	if id.given == "" {
+		return nil
+	}
+	info, err := os.Stat(id.given)
+	if err == nil && os.SameFile(info, id.infos[0]) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fault(id.given, err)
+	}
+	if err != nil {
+		_, folder := os.Stat(filepath.Dir(id.given))
+		if _, dangles := os.Lstat(id.given); folder != nil || dangles == nil { // nobody begins anew there
+			return driver.Permanent(fmt.Errorf("sqlite file %q: a symbolic link in its name leads nowhere any more: %w", id.given, unnamed(id.given, err)))
+		}
+	}
+	return driver.Replaced(fmt.Errorf("sqlite file %q: a symbolic link in its name led to %q, and leads elsewhere now;"+
+		" whoever opens it now has other locks; restart every program that uses it", id.given, id.names[0]))
 }
 
 // fate is whether a store was replaced. That is for good, even if the files are

@@ -106,6 +106,10 @@ func open(path string, o *Options, patience time.Duration) (*Store, error) {
 	if err != nil {
 		return nil, driver.Permanent(err)
 	}
+	given, err := filepath.Abs(path)
+	if err != nil {
+		return nil, driver.Permanent(err)
+	}
 	if !opts.AllowNetworkFS {
 		if err := refuseNetworkFS(file, fileSystem(filepath.Dir(file))); err != nil {
 			return nil, driver.Permanent(err)
@@ -122,6 +126,7 @@ func open(path string, o *Options, patience time.Duration) (*Store, error) {
 	}
 	return origin{
 		file:     file,
+		given:    given,
 		readers:  readerCount,
 		connect:  func(mode string) (*conn, error) { return dial(file, mode) },
 		prepare:  func(c *conn) error { return prepareFile(c, file) },

@@ -19,6 +19,7 @@ import (
 // borrows them.
 type origin struct {
 	file    string
+	given   string // the name that the caller has for it, "" for none but file
 	readers int
 	// connect returns a connection. mode is createMode for the first, else rw.
 	connect func(mode string) (*conn, error)
@@ -99,6 +100,12 @@ func (o origin) openOnce(opts Options) (_ *Store, err error) {
 	files, err := identify(o.file, before)
 	if err != nil {
 		return nil, fault(o.file, err)
+	}
+	if o.given != o.file {
+		files.given = o.given
+	}
+	if err := files.checkLinks(); err != nil {
+		return nil, err
 	}
 	s := &Store{
 		file:     o.file,

@@ -141,6 +141,53 @@ func TestFolderAway(t *testing.T) {
 	}
 }
 
+// TestLinkTurned has a symbolic link in the name lead to another file, as a deployment
+// does with its "current": who comes by the name finds that one.
+func TestLinkTurned(t *testing.T) {
+	for _, what := range []string{"folder", "file"} {
+		t.Run(what, func(t *testing.T) {
+			at := t.TempDir()
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Skip(err)
+				}
+			}
+			link, to, name := "current", []string{"one", "two"}, filepath.Join(at, "current", "locks.db")
+			must(os.Mkdir(filepath.Join(at, "one"), 0o700))
+			must(os.Mkdir(filepath.Join(at, "two"), 0o700))
+			if what == "file" {
+				link, to, name = "locks.db", []string{"one/locks.db", "two/locks.db"}, filepath.Join(at, "locks.db")
+				write0(t, filepath.Join(at, to[0]), nil)
+				write0(t, filepath.Join(at, to[1]), nil)
+			}
+			turn := func(to string) {
+				t.Helper()
+				must(os.Symlink(to, filepath.Join(at, "new")))
+				must(os.Rename(filepath.Join(at, "new"), filepath.Join(at, link)))
+			}
+			turn(to[0])
+			s := mustOpen(t, name)
+			rec := mustClaim(t, s, held("k", "a"))
+			must(os.Remove(filepath.Join(at, link)))
+			must(os.Symlink("nowhere", filepath.Join(at, link)))
+			_, err := s.Swap(t.Context(), rec, next(rec))
+			if !errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrReplaced) {
+				t.Errorf("with a link that leads nowhere: %v", err)
+			}
+			turn(to[0])
+			rec = mustSwap(t, s, rec, next(rec))
+			turn(to[1])
+			if _, err := s.Swap(t.Context(), rec, next(rec)); !errors.Is(err, driver.ErrReplaced) {
+				t.Errorf("with a link that leads elsewhere: %v", err)
+			}
+			if now, _, err := mustOpen(t, name).Claim(t.Context(), held("k", "b")); err != nil || now.Token != 1 {
+				t.Errorf("where the name leads now: %+v, %v", now, err)
+			}
+		})
+	}
+}
+
 // TestSwappedWhileOpened replaces the file between two connections of a store: it
 // begins again, on the one that others find.
 func TestSwappedWhileOpened(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,34 @@ import (
 type span struct {
 	from, to time.Time // to is not in it, unless it is from
 	text     string
+	// again is how much later the same time stands on the clock once more, in an hour
+	// that there is twice; 0 of others.
+	again time.Duration
+}
+
+// readings returns what a span may stand for.
+func (s span) readings() []span {
+	if s.again == 0 {
+		return []span{s}
+	}
+	later := s
+	later.from, later.to = s.from.Add(s.again), s.to.Add(s.again)
+	return []span{s, later}
+}
+
+// twice returns the first instant that a clock without a zone shows as it shows t, and
+// how much later it does so once more.
+func twice(t time.Time) (first time.Time, again time.Duration) {
+	const shown = "2006-01-02 15:04:05"
+	for _, shift := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} {
+		switch text := t.Format(shown); {
+		case t.Add(shift).Format(shown) == text:
+			return t, shift
+		case t.Add(-shift).Format(shown) == text:
+			return t.Add(-shift), shift
+		}
+	}
+	return t, 0
 }
 
 // Layouts of a time, and how long one is.
@@ -49,7 +78,7 @@ func parseTime(text string, now time.Time) (span, error) {
 	whole := text
 	switch {
 	case text == "now":
-		return span{now, now, clockText(now)}, nil
+		return span{from: now, to: now, text: clockText(now)}, nil
 	case word == "today":
 		whole = strings.TrimSpace(day(0) + " " + rest)
 	case word == "yesterday":
@@ -62,7 +91,11 @@ func parseTime(text string, now time.Time) (span, error) {
 		if err != nil {
 			continue
 		}
-		s := span{from: t, to: t.Add(l.unit), text: clockText(t)}
+		var again time.Duration
+		if l.unit > 0 && !strings.HasSuffix(l.layout, "Z07:00") {
+			t, again = twice(t)
+		}
+		s := span{from: t, to: t.Add(l.unit), text: clockText(t), again: again}
 		switch digits := fraction.FindStringSubmatch(whole); {
 		case l.unit == 0:
 			s.to, s.text = t.AddDate(0, 0, 1), "on "+t.Format(time.DateOnly)
@@ -77,7 +110,7 @@ func parseTime(text string, now time.Time) (span, error) {
 	}
 	if ago, ok := parseAgo(strings.TrimSuffix(text, " ago")); ok {
 		t := now.Add(-ago)
-		return span{t, t, clockText(t)}, nil
+		return span{from: t, to: t, text: clockText(t)}, nil
 	}
 	return span{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04 or 15:04:05 of today, a date, now, today or yesterday, or how long ago, such as 10m or 2d", text)
 }
@@ -155,15 +188,25 @@ type atJSON struct {
 
 // printAt says who held the lock at a time.
 func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
-	found, all := during(list, at)
-	certain := all
+	var found []holding
+	all := true
+	for _, reading := range at.readings() {
+		then, known := during(list, reading)
+		all = all && known
+		for _, t := range then {
+			if !slices.ContainsFunc(found, func(f holding) bool { return f.Token == t.Token }) {
+				found = append(found, t)
+			}
+		}
+	}
+	certain := all && at.again == 0
 	for _, t := range found {
 		certain = certain && t.certain
 	}
 	if h.JSON {
 		o := atJSON{Lock: h.Name, At: instant(at.from), Certain: certain}
 		if at.to.After(at.from) {
-			o.To = instant(at.to)
+			o.To = instant(at.to.Add(at.again))
 		}
 		for _, t := range found {
 			o.Holders = append(o.Holders, tenureObject(t.Tenure))
@@ -194,6 +237,9 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 }
 
 func (s span) when() string {
+	if s.again > 0 {
+		return "at " + s.text + ", a time that there is twice,"
+	}
 	if strings.HasPrefix(s.text, "on ") {
 		return s.text
 	}

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,36 @@ func TestParseTime(t *testing.T) {
 	for _, text := range []string{"", " ", "soon", "25:00", "-10m", "-2d", "2d-1h", "12:", "ago", "d", "yesterday evening", "2024-02-30", "12:08:25Z", "99999999999d", "now ago"} {
 		if s, err := parseTime(text, now); statusOf(err) != statusUsage {
 			t.Errorf("%q is %v to %v, %v", text, s.from, s.to, err)
+		}
+	}
+}
+
+// A time in the hour that the clock shows twice, when summer ends, is either of them.
+func TestTimeThatThereIsTwice(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(local *time.Location) { time.Local = local }(time.Local) //nolint:gosmopolitan // what the command goes by
+	time.Local = berlin                                                 //nolint:gosmopolitan // the same
+	begun := time.Date(2026, 10, 25, 0, 30, 10, 0, time.UTC)
+	for _, later := range []time.Duration{0, time.Hour} {
+		held := tenure.Tenure{Token: 1, Owner: "o", Since: begun.Add(later), Until: begun.Add(later + 40*time.Second), End: tenure.EndReleased}
+		for text, want := range map[string]string{
+			"2026-10-25 02:30:20": "at 2026-10-25 02:30:20, a time that there is twice, \"L\" was held by \"o\"",
+			"2026-10-25 02:30":    "at 2026-10-25 02:30, a time that there is twice, \"L\" was held by \"o\"",
+			"2026-10-25 02:31:20": "at 2026-10-25 02:31:20, a time that there is twice, nobody held \"L\"",
+			"2026-10-25 03:30:20": "at 2026-10-25 03:30:20 nobody held \"L\"",
+		} {
+			at, err := parseTime(text, begun.Add(48*time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			h := &historyCmd{Name: "L"}
+			if err := h.printAt(&console{stdout: &out}, []tenure.Tenure{held}, at); err != nil || !strings.HasPrefix(out.String(), want) {
+				t.Errorf("%q says %q, %v; want %q", text, out.String(), err, want)
+			}
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Tests that are themselves the caller. None of them runs in parallel with others: there is one
@@ -168,7 +170,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 	if err := fromIt.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []frameKind{frameStarted, frameStopped} {
+	for _, want := range []frameKind{frameStarting, frameStarted, frameStopped} {
 		got := make([]byte, frameSize)
 		if _, err := io.ReadFull(fromIt, got); err != nil {
 			t.Fatalf("waiting for frame %d: %v", want, err)
@@ -385,6 +387,41 @@ func TestExitText(t *testing.T) {
 	} {
 		if got := e.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestGuardianKilledAtTheStart has a command kill the guardian before that can say that
+// it has begun, mostly: on one processor the command comes first. It has begun, and must
+// not be taken for one that can be started again.
+func TestGuardianKilledAtTheStart(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	for i := range len(all) * 64 {
+		if all.IsSet(i) {
+			one.Set(i)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &all) }()
+	for range 20 {
+		ran := filepath.Join(t.TempDir(), "ran")
+		g, err := Start(here("sh", "-c", `: >"$0"; kill -9 $PPID; sleep 100`, ran), in(time.Minute))
+		if err != nil {
+			if _, missing := os.Stat(ran); missing == nil {
+				t.Errorf("it has begun: %v", err)
+			}
+			continue
+		}
+		if e := g.Wait(); e.Status() != 137 || e.Reason == Ended {
+			t.Errorf("%+v", e)
 		}
 	}
 }

@@ -52,7 +52,8 @@ type Guard struct {
 	warnedAt   Instant // when the watchdog found SIGTERM overdue for the first time, or 0
 	ended      bool    // status is the command's
 	status     syscall.WaitStatus
-	pid        int // of the command, as the guardian sees it
+	starting   bool // the guardian was about to start the command: it may have begun
+	pid        int  // of the command, as the guardian sees it
 	done       bool
 	reason     Reason
 	killed     bool
@@ -262,8 +263,11 @@ func (g *Guard) run(subreaper subreaper) {
 	}
 	killed := g.reason != Ended || g.ended && g.status.Signaled()
 	unstarted := errGuardianEnded
-	if g.reason == Overdue {
+	switch {
+	case g.reason == Overdue:
 		unstarted = ErrOverdue
+	case g.starting:
+		unstarted = nil // it may have begun, and was killed then: to start it again would be once too often
 	}
 	g.mu.Unlock()
 	if g.tty != nil {

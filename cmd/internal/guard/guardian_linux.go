@@ -368,6 +368,8 @@ func (g *guardian) start() error {
 	if g.spec.foreground {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, g.ttyFD
 	}
+	// Whoever kills this process from here on, the command may have begun.
+	g.tell(frame{kind: frameStarting})
 	pid, err := syscall.ForkExec(g.path, g.args, attr)
 	if g.spec.foreground && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EPERM)) {
 		attr.Sys.Foreground = false // the terminal hung up meanwhile

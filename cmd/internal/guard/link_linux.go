@@ -65,6 +65,10 @@ func (g *Guard) listen() {
 
 func (g *Guard) hear(f frame) {
 	switch f.kind {
+	case frameStarting:
+		g.mu.Lock()
+		g.starting = true
+		g.mu.Unlock()
 	case frameStarted:
 		g.mu.Lock()
 		g.pid = int(f.arg)

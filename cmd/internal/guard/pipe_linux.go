@@ -24,6 +24,7 @@ const (
 	frameContinue                      // arg: 1 to hand the terminal to the command's group first
 
 	// From the guardian.
+	frameStarting    // from here on the command may have begun
 	frameStarted     // arg: the command's pid as the guardian sees it
 	frameNotStarted  // arg: errno; the guardian ends
 	frameUncontained // arg: errno of mounting /proc; the guardian ends

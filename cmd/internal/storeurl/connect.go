@@ -73,6 +73,9 @@ func (o *opener) connect(ctx context.Context) (*dynamodb.Client, error) {
 	}
 	found := o.d
 	found.Region, found.Endpoint = client.Options().Region, aws.ToString(client.Options().BaseEndpoint)
+	if _, err := endpoint(found.Endpoint); err != nil {
+		found.Endpoint = "" // the environment's, with a password: no URL may hold it, and none is read that does
+	}
 	o.connected.Store(&found)
 	return client, nil
 }

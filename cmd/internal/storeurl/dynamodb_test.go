@@ -247,4 +247,16 @@ func TestURLOfOpenStore(t *testing.T) {
 	if want := "dynamodb://tenure-no-such-table?region=local&endpoint=" + e.URL; l.URL() != want {
 		t.Errorf("URL %q, want %q", l.URL(), want)
 	}
+
+	// An endpoint with a password stays in the environment: no URL has one.
+	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", strings.Replace(e.URL, "://", "://u:s3cr3tpw@", 1))
+	if l, err = storeurl.Parse("dynamodb://tenure-no-such-table"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Open(); err == nil || strings.Contains(err.Error(), "s3cr3tpw") {
+		t.Errorf("Open: %v", err)
+	}
+	if want := "dynamodb://tenure-no-such-table?region=local"; l.URL() != want {
+		t.Errorf("URL %q, want %q", l.URL(), want)
+	}
 }

@@ -64,7 +64,7 @@ func cutMode(rest string) (path string, mode fs.FileMode, err error) {
 	}
 	n, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || n&0o600 != 0o600 || n&^0o666 != 0 {
-		return "", 0, fmt.Errorf("mode %.20q is none of a database: write mode=0600 for its user alone, or mode=0660 for a group", text)
+		return "", 0, fmt.Errorf("mode %.20q is none of a database: write mode=0600 for its user alone, or mode=0660 for a group", shown(text))
 	}
 	return rest[:i], fs.FileMode(n), nil
 }

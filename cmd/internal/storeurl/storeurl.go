@@ -96,7 +96,7 @@ var schemeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
 func shown(text string) string {
 	i := strings.IndexAny(text, ":?#")
 	switch {
-	case strings.Contains(text, "@"):
+	case strings.ContainsAny(text, "@=;%"): // a list of settings, or something escaped, has a password in any place
 		return "…"
 	case i < 0:
 		return text

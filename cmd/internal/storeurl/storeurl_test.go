@@ -133,6 +133,10 @@ func TestDefaultIsNamed(t *testing.T) {
 func FuzzErrorsTellNoPassword(f *testing.F) {
 	for _, s := range [][2]string{
 		{"//u:", "@h/db"},
+		{"user=u password=:", " host=h"},
+		{"host=h;password=:", ""},
+		{"postgres//u%3A:", "%40h"},
+		{"sqlite:x?mode=:", ""},
 		{"redis.cluster://u:", "@h"},
 		{"x:u:", ""},
 		{"u@", ""},
