@@ -84,8 +84,13 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// left returns the living processes that have the entry in their environment.
-func (s *scene) left(entry string) []int {
+// holders returns the living processes of this scene that work under the token.
+func (s *scene) holders(token int) []int {
+	return s.left(markName+"="+s.mark, fmt.Sprintf("TENURE_TOKEN=%d", token)) // other scenes have that token, too
+}
+
+// left returns the living processes that have the entries in their environment.
+func (s *scene) left(entries ...string) []int {
 	var pids []int
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -96,7 +101,8 @@ func (s *scene) left(entry string) []int {
 		if err != nil {
 			continue // gone, or somebody else's
 		}
-		if slices.Contains(strings.Split(string(b), "\x00"), entry) {
+		has := strings.Split(string(b), "\x00")
+		if !slices.ContainsFunc(entries, func(entry string) bool { return !slices.Contains(has, entry) }) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			pids = append(pids, pid)
 		}

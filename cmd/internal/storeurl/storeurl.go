@@ -92,16 +92,17 @@ var schemeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
 
 // shown returns the beginning of what cannot be read, as far as it is nobody's
 // secret: a password stands behind a colon, and parameters have keys in them. What
-// stands before an @ is a user, or a password by itself.
+// stands before an @ is a user, or a password by itself. A list of settings, and
+// something escaped, may have one in any place.
 func shown(text string) string {
-	i := strings.IndexAny(text, ":?#")
-	switch {
-	case strings.ContainsAny(text, "@=;%"): // a list of settings, or something escaped, has a password in any place
-		return "…"
-	case i < 0:
-		return text
+	begin := text
+	if i := strings.IndexAny(text, ":?#"); i >= 0 {
+		begin = text[:i+1] + "…"
 	}
-	return text[:i+1] + "…"
+	if strings.Contains(text, "@") || strings.ContainsAny(begin, "=;%") {
+		return "…"
+	}
+	return begin
 }
 
 // shownRest is what is shown of what follows the name of a scheme. Without the two
