@@ -120,6 +120,8 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 		case first == nil:
 		case s.key == a.Lock && s.rec.Token >= l.Token():
 			return // its own
+		case s.key == a.Lock && s.rec.State == driver.Reserved && s.rec.Owner == l.Owner():
+			return // handed over to it
 		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released && s.rec.End == driver.EndFreed:
 			return // an operator has released what the dead one held
 		case s.key == a.Lock && (s.rec.Token != first.rec.Token || s.rec.State != driver.Held || s.rec.Beat != beats[s.key]):
