@@ -114,6 +114,10 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{
+	"TestReleaseWithLostReplySaysWhatIsTrue/under_a_session_that_closes",
+	"TestStoreThatOnlyReads/open",
+	"TestStoreThatOnlyReads/sweep",
+	"TestSweepInTheBackgroundRests",
 	"TestObserverOfASweptSession",
 	"TestWhoWaitsActsOnWhatOthersSee/status/under_a_session",
 	"TestWhoWaitsActsOnWhatOthersSee/statuses/under_a_session",
