@@ -287,7 +287,7 @@ func (a *asking) honoured(ctx context.Context, o *observer, token uint64) error 
 		revoked := same && s.rec.State == driver.Reserved && s.rec.Owner == "" && s.freeIn > 0
 		switch {
 		case revoked:
-		case s.known && (!same || s.rec.State != driver.Held):
+		case s.known && (!same || s.rec.State != driver.Held || s.closed):
 			return nil
 		case s.known && !s.alive:
 			return refused("%w: %q has shown no sign of life for %v", ErrUnanswered, s.rec.Owner, s.since.Round(time.Millisecond))

@@ -261,6 +261,7 @@ func (k *contest) sighting() sighting {
 		s.freeIn = max(0, dead-now)
 		s.alive = s.freeIn > 0 && s.rec.State == driver.Held
 		s.since = now - k.sight.Since()
+		s.closed = k.sight.Closed()
 		if u := k.sight.Under(); u != nil {
 			s.since = now - u.Since()
 			if _, looked := u.Known(); !looked {

@@ -18,7 +18,7 @@ func drift(rho float64) func(*tenure.Options) {
 }
 
 // A holder that counts with another bound of the drift of clocks is told of, once,
-// by who waits, observes or asks, whether its lock is its own lease or a session's.
+// by whatever waits, observes or asks, whether its lock is its own lease or a session's.
 func TestDriftsThatDiffer(t *testing.T) {
 	forBoth(t, func(t *testing.T, session bool) {
 		w := newWorld(t)

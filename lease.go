@@ -251,9 +251,10 @@ func (l *Lease) HandOver(to, reason string) error {
 
 // StepDown ends the lease as if somebody had asked its holder to step down: see
 // [Client.StepDown]. It is as HandOver, but Release leaves the lock free for
-// whoever takes it first: also one that its holder was asked before to hand over, for
-// a holder that knows that the other one has gone. The reason lands in the record; it
-// must not be empty.
+// whoever takes it first: also one that its holder was asked before to hand over, or
+// is asked to after its right to act has ended, for a holder that knows that the
+// other one has gone. The reason lands in the record, unless something else has ended
+// the right to act before; it must not be empty.
 func (l *Lease) StepDown(reason string) error {
 	err := checkReason(reason)
 	if err == nil {

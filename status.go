@@ -217,6 +217,7 @@ type sighting struct {
 	known  bool
 	looked time.Duration // on the contender's clock: when the latest reply came
 	alive  bool          // it shows a holder that may be alive
+	closed bool          // it shows one whose session has been closed by itself
 	since  time.Duration
 	freeIn time.Duration
 }

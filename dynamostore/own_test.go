@@ -343,23 +343,35 @@ func TestListOfASharedTable(t *testing.T) {
 	}
 }
 
+// sharing returns the store of a program that shares the table with other clients.
+func sharing(s *Store) *Store {
+	shared := &Store{client: s.client, table: s.table, options: s.options, connections: s.connections}
+	shared.options.SharedTable = true
+	return shared
+}
+
+// readsStrongly says whether a request asks for the newest of what the table "locks" has.
+func readsStrongly(t *testing.T, r *http.Request) bool {
+	t.Helper()
+	var in struct {
+		ConsistentRead bool
+		RequestItems   map[string]struct{ ConsistentRead bool }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		t.Error(err)
+	}
+	return in.ConsistentRead || in.RequestItems["locks"].ConsistentRead
+}
+
 // TestReadsOnTheWire checks what no emulator shows: which reads are strong, and
 // what becomes of records that DynamoDB leaves out.
 func TestReadsOnTheWire(t *testing.T) {
 	var strong []bool
 	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
-		var in struct {
-			ConsistentRead bool
-			RequestItems   map[string]struct{ ConsistentRead bool }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			t.Error(err)
-		}
-		strong = append(strong, in.ConsistentRead || in.RequestItems["locks"].ConsistentRead)
+		strong = append(strong, readsStrongly(t, r))
 		fmt.Fprint(rw, `{}`)
 	})
-	shared := &Store{client: store.client, table: store.table, options: store.options, connections: store.connections}
-	shared.options.SharedTable = true
+	shared := sharing(store)
 	for _, s := range []*Store{store, shared} {
 		for _, c := range []driver.Consistency{driver.Strong, driver.Eventual} {
 			strong = nil
@@ -380,15 +392,8 @@ func TestReadsOnTheWire(t *testing.T) {
 // what stood there before.
 func TestConflictIsReadStrongly(t *testing.T) {
 	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
-		var in struct {
-			ConsistentRead bool
-			RequestItems   map[string]struct{ ConsistentRead bool }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			t.Error(err)
-		}
 		stands := `{"key":{"S":"k"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"before"}}`
-		if in.ConsistentRead || in.RequestItems["locks"].ConsistentRead {
+		if readsStrongly(t, r) {
 			stands = strings.Replace(stands, "before", "now", 1)
 		}
 		switch _, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); operation {
@@ -401,8 +406,7 @@ func TestConflictIsReadStrongly(t *testing.T) {
 			fmt.Fprint(rw, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`)
 		}
 	})
-	shared := &Store{client: store.client, table: store.table, options: store.options, connections: store.connections}
-	shared.options.SharedTable = true
+	shared := sharing(store)
 	for _, s := range []*Store{store, shared} {
 		for what, err := range writes(t.Context(), s) {
 			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) || conflict.Current.Version != "now" {
@@ -417,8 +421,7 @@ func TestBatchLeftOut(t *testing.T) {
 		fmt.Fprint(rw, `{"Responses":{"locks":[{"key":{"S":"a"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"v"}},`+
 			`{"key":{"S":"tenure/token/b"},"fencingToken":{"N":"3"}}]},"UnprocessedKeys":{"locks":{"Keys":[{"key":{"S":"c"}}]}}}`)
 	})
-	shared := &Store{client: store.client, table: store.table, options: store.options, connections: store.connections}
-	shared.options.SharedTable = true
+	shared := sharing(store)
 	for _, tc := range []struct {
 		store *Store
 		want  string // of a, b and c

@@ -210,10 +210,15 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	}
 	ended := context.Cause(p.lease.Context()) // before the release
 	var asked *tenure.StepDownError
-	if errors.As(ended, &asked) && asked.To != "" && w.isLeaving() && w.leavesToo(asked.To) {
+	switch leaving := w.isLeaving(); {
+	case errors.As(ended, &asked) && asked.To != "" && leaving && w.leavesToo(asked.To):
 		// If all leave, who has asked does not come for it. If others stay, it is theirs
 		// by the next plan; unless who has asked takes it first, and hands it over again.
 		_ = p.lease.StepDown(fmt.Sprintf("%q has asked for it, and leaves as well", asked.To))
+	case leaving && errors.Is(ended, tenure.ErrSessionClosed):
+		// What was asked for in the last moment is found when the session is closed. The
+		// worker that asked may have gone by then; one that stays takes what is free.
+		_ = p.lease.StepDown("the worker has left")
 	}
 	_ = p.lease.Release(w.values) // it runs out with the session
 	now := time.Now()

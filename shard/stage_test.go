@@ -27,8 +27,6 @@ const (
 	lease   = 15 * time.Second // the default
 	refresh = time.Second      // the default
 	beat    = lease / 5        // the default
-
-	reservation = 2 * beat // how long a lock is kept for who is to have it, and a little
 )
 
 // stage is where workers act, inside a synctest bubble. It keeps who has which

@@ -41,22 +41,6 @@ func (s *stage) free(partitions int) {
 	}
 }
 
-// freeWithin sees that anybody may take each of the partitions after that time.
-func (s *stage) freeWithin(after time.Duration, partitions int) {
-	s.t.Helper()
-	for _, last := range []bool{false, true} {
-		for id := range partitions {
-			st, err := s.looker().Status(s.t.Context(), shard.LockName(name, fmt.Sprint(id)))
-			if err != nil || st.Held || last && st.ReservedFor != "" && st.FreeIn > 0 {
-				s.t.Errorf("partition %d: held %v by %s, reserved for %q for %v, %v", id, st.Held, st.Owner, st.ReservedFor, st.FreeIn, err)
-			}
-		}
-		if !last {
-			time.Sleep(after) // it counts from when it is seen
-		}
-	}
-}
-
 // looker returns a client that only looks.
 func (s *stage) looker() *tenure.Client {
 	if s.looks == nil {

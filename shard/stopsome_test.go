@@ -115,8 +115,7 @@ func TestAllAreStoppedWithinALook(t *testing.T) {
 	t.Logf("gone after %v at most", worst)
 }
 
-// While partitions move, too: what was asked for is not kept for longer than a
-// reservation lasts for one that has gone.
+// While partitions move, too: what was asked for is not kept for one that has gone.
 func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 	const partitions = 48
 	for name, edit := range map[string]func(*shard.Options){
@@ -154,9 +153,7 @@ func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
 				if worst = max(worst, took); took > refresh {
 					s.t.Errorf("gone %v after the slowest handler", took)
 				}
-				// What was asked for in the last look may be released when the one that has asked
-				// has gone: it is kept for it until the reservation lapses, and no longer.
-				s.freeWithin(reservation, partitions)
+				s.free(partitions)
 			})
 			t.Logf("gone after %v at most, beside the slowest handler; %d were moving", worst, moved)
 			if moved == 0 && !testing.Short() {

@@ -76,7 +76,7 @@ func (id *identity) check() error {
 }
 
 // checkLinks returns an error unless the symbolic links by which the file was
-// come to still lead to it: who comes by them later, opens what they lead to then.
+// come to still lead to it: whoever follows them later opens what they lead to then.
 func (id *identity) checkLinks() error {
 	if id.given == "" {
 		return nil

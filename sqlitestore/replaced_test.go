@@ -142,7 +142,7 @@ func TestFolderAway(t *testing.T) {
 }
 
 // TestLinkTurned has a symbolic link in the name lead to another file, as a deployment
-// does with its "current": who comes by the name finds that one.
+// does with its "current": whoever uses the name finds that one.
 func TestLinkTurned(t *testing.T) {
 	for _, what := range []string{"folder", "file"} {
 		t.Run(what, func(t *testing.T) {

@@ -418,7 +418,7 @@ func (c *Contender) sawLife(rec driver.Record, held bool) bool {
 	case u == nil:
 	case u.found:
 		seen.sign, proved = u.rec.Sign(), u.proved
-		if u.rec.State == driver.Closed && u.rec.End != driver.EndExpired && !nobodyWorked(u.rec) {
+		if closedInOrder(u.rec) {
 			seen.state = driver.Released // with the session, by its holder
 		}
 	case c.holder != nil:
@@ -448,6 +448,12 @@ func (c *Contender) sawLife(rec driver.Record, held bool) bool {
 		c.hinted = true
 	}
 	return false
+}
+
+// closedInOrder says whether the record is that of a session which its own process has
+// closed.
+func closedInOrder(rec driver.Record) bool {
+	return rec.State == driver.Closed && rec.End != driver.EndExpired && !nobodyWorked(rec)
 }
 
 // nobodyWorked says whether what a holder had was released by somebody else, who

@@ -59,6 +59,7 @@ type Holder struct {
 	replaced bool            // others find another store under this one's name
 	failed   *driver.Request // why the holder itself calls its tenure a failure
 	asked    *driver.Request // the first that was found in the record, or its own
+	unkept   bool            // it is not kept for anybody who asks for it from now on
 	answered []string        // of a session's requests: their ids
 	unwanted bool            // nothing is done under it
 	done     bool            // the work has returned

@@ -52,7 +52,7 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 		return
 	}
 	q := h.rec.Requests[0]
-	if !honoured(q.Kind) {
+	if !h.honours(q) {
 		return // of a later version, perhaps; it stays in the record
 	}
 	h.asked = &q
@@ -62,12 +62,17 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 // HandOver ends the right to act as a request that is found in the record does,
 // without one there: the lock is kept for q.To when the work has returned, or free
 // if that is empty. The request's ID and kind are filled in. What has ended the
-// right to act before stays what counts; but a lock that is to be kept for somebody is
-// not, when the holder says so before it is done.
+// right to act before stays what counts; but a lock that is to be kept for somebody,
+// or will be by a request that is found later, is not, when the holder says so before
+// it is done.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
-	if h.cause == None || h.cause == Asked && q.To == "" && !h.done {
+	unkept := q.To == "" && !h.done
+	switch {
+	case h.cause != None && unkept && h.asked == nil:
+		h.unkept = true
+	case h.cause == None, unkept:
 		if q.ID, q.Kind = h.env.Fresh(), driver.HandOver; q.To == "" {
 			q.Kind = driver.StepDown
 		}
@@ -76,6 +81,11 @@ func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	}
 	a.Request = h.request(now)
 	return a
+}
+
+// honours says whether the tenure ends by the request.
+func (h *Holder) honours(q driver.Request) bool {
+	return honoured(q.Kind) && !(h.unkept && q.Kind == driver.HandOver)
 }
 
 // honoured says whether holders end their tenure for a request of that kind.

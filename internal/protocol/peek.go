@@ -11,6 +11,13 @@ func (s *Sight) Under() *Sight { return s.under() }
 // closing of the session, which frees the lock.
 func (h *Holder) Left() bool { return h.done && h.out == nil && h.leaves() }
 
+// Closed says whether the lock is held under a session that its own process has closed,
+// so that no work goes on under it.
+func (s *Sight) Closed() bool {
+	u := s.under()
+	return u != nil && u.found && closedInOrder(u.rec)
+}
+
 // Ended says whether the lock is held under a session that is over for certain.
 func (s *Sight) Ended() bool {
 	u := s.under()

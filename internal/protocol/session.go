@@ -111,7 +111,7 @@ func (h *Holder) Ask(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
 	meant := q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken)
-	if h.asked == nil && !h.over && meant && honoured(q.Kind) {
+	if h.asked == nil && !h.over && meant && h.honours(q) {
 		h.asked = &q
 		h.end(now, Asked, &a)
 	}

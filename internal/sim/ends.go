@@ -32,7 +32,7 @@ func ending(m *machine, r *protocol.Request) (driver.EndReason, *driver.Request)
 		asked = m.offered
 	case m.h != nil && m.under != nil:
 		asked = m.h.Asked()
-	case len(r.Prev.Requests) > 0:
+	case len(r.Prev.Requests) > 0 && !(m.unkept && r.Prev.Requests[0].Kind == driver.HandOver):
 		asked = &r.Prev.Requests[0]
 	}
 	switch {

@@ -55,7 +55,8 @@ type machine struct {
 	left     bool            // the user gave the acquire up
 	writing  bool            // down what came before its lease
 	waits    bool            // for that, and then its work returns
-	offered  *driver.Request // of its own, by which it hands over
+	offered  *driver.Request // of its own, by which it hands over, or steps down
+	unkept   bool            // it hands over to nobody any more
 	unwanted bool            // nothing is done under its lease, which was over before it began
 	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
 	unless   unless

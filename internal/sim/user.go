@@ -87,6 +87,20 @@ func (m *machine) offer() {
 	m.took(act)
 }
 
+// unkeep has the holder say, when its right to act has ended, that nobody comes to whom
+// it is to hand over, or who will ask for it yet.
+func (m *machine) unkeep() {
+	q := driver.Request{By: m.p.name, Reason: "nobody comes"}
+	m.p.l.note("%s keeps the lock for nobody", m)
+	m.unkept = m.h.Asked() == nil
+	act := m.h.HandOver(m.clock(), q)
+	if !m.unkept {
+		q.ID, q.Kind = m.h.Asked().ID, driver.StepDown
+		m.offered = &q
+	}
+	m.took(act)
+}
+
 // drain returns how long the work takes to return when it was told to stop.
 func (m *machine) drain() time.Duration {
 	l := m.p.l
@@ -109,6 +123,9 @@ func (m *machine) finish() {
 	}
 	if m.waits = m.writing; m.waits {
 		return // the work has not begun
+	}
+	if l := m.p.l; l.cfg.Requests && !l.final && m.h.Cause() != protocol.None && l.one(6) {
+		m.unkeep()
 	}
 	m.p.l.note("%s: the work has returned", m)
 	m.done = true

@@ -113,7 +113,7 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 				return // it was free at first
 			}
 			if s.rec.Owner == l.Owner() {
-				return // the client's own, and the answer its holder's, not that of who waits
+				return // the client's own, and the answer its holder's, not that of an acquire that waits
 			}
 			first = &s
 			beats[s.key] = s.rec.Beat
