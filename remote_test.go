@@ -116,6 +116,7 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 var sessionTests = []string{
 	"TestReleaseWithLostReplySaysWhatIsTrue/under_a_session_that_closes",
 	"TestStoreThatOnlyReads/open",
+	"TestStoreThatOnlyReads/step_down_under_a_session",
 	"TestStoreThatOnlyReads/sweep",
 	"TestSweepInTheBackgroundRests",
 	"TestObserverOfASweptSession",

@@ -5,6 +5,7 @@ package tenure_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -172,18 +173,19 @@ func TestStoreThatOnlyReads(t *testing.T) {
 			_, err := m.Acquire(ctx, "free", &tenure.AcquireOptions{StoreTimeout: lease})
 			return err
 		},
-		"open":         func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
-		"step down":    func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "why") },
-		"revoke":       func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
-		"release dead": func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
-		"sweep":        func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
+		"open":                      func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
+		"step down":                 func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "why") },
+		"step down under a session": func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "under", "why") },
+		"revoke":                    func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
+		"release dead":              func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
+		"sweep":                     func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				a, b := w.machine("a"), w.machine("b")
-				if name == "sweep" {
-					a.mustOpen(nil)
+				if strings.HasSuffix(name, "session") || name == "sweep" {
+					a.mustTake(a.mustOpen(nil), "under")
 				}
 				a.mustAcquire("x", nil)
 				if name == "release dead" || name == "sweep" {

@@ -204,9 +204,10 @@ func (s *releasedSweep) write(ctx context.Context, do func(context.Context) erro
 func (s *releasedSweep) giveBack(ctx context.Context, held, was driver.Record) {
 	next := held
 	next.Version, next.State, next.End, next.Until = rand.Text(), driver.Released, driver.EndReleased, was.Until
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.c.timing.RequestTimeout)
-	defer cancel()
-	_, _ = s.c.store.Swap(ctx, held, next)
+	_ = s.write(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		_, err := s.c.store.Swap(ctx, held, next)
+		return err
+	})
 }
 
 func (s *releasedSweep) delete(ctx context.Context, rec driver.Record) error {

@@ -72,12 +72,8 @@ func (w *worker) adopt(v *view) {
 	}
 	w.recallMoves()
 	for lock, k := range w.known {
-		_, in := v.in[k.session]
-		switch {
-		case k.session != "" && !in:
-			delete(w.known, lock) // its holder is gone
-		case k.session == "" && v.gives(lock, id) && !before.gives(lock, id):
-			delete(w.known, lock) // whoever got it from here did so by a plan before this one
+		if k.outdated(lock, id, before, v) {
+			delete(w.known, lock)
 		}
 	}
 	w.mu.Unlock()

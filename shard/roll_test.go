@@ -5,6 +5,7 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -142,5 +143,41 @@ func TestProfile(t *testing.T) {
 	}
 	if o := parseOffice(office{Epoch: 3, Places: 1 << 30}.bytes()); o.Places != maxPlaces || o.Epoch != 3 {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestOutdated: a partition that was handed out is not looked at for a while, unless a
+// later plan gives it back.
+func TestOutdated(t *testing.T) {
+	at := func(place int, leaving bool) member {
+		return member{Place: place, Session: fmt.Sprint("s", place), Owner: fmt.Sprint("w", place), Weight: 1, Leaving: leaving}
+	}
+	both := newView(roll{Format: rollFormat, Epoch: 1, Members: []member{at(0, false), at(1, false)}}, spec{Count: 8}, nil)
+	alone := newView(roll{Format: rollFormat, Epoch: 2, Members: []member{at(0, false), at(1, true)}}, spec{Count: 8}, both)
+	left := newView(roll{Format: rollFormat, Epoch: 3, Members: []member{at(0, false)}}, spec{Count: 8}, alone)
+	theirs, mine := "", ""
+	for _, id := range both.ids {
+		if both.gives(id, "s1") {
+			theirs = id
+		} else {
+			mine = id
+		}
+	}
+	for _, tc := range []struct {
+		name        string
+		id          string
+		k           sighting
+		before, now *view
+		want        bool
+	}{
+		{"given back", theirs, sighting{}, both, alone, true},
+		{"not given", theirs, sighting{}, alone, both, false},
+		{"mine before as well", mine, sighting{}, both, alone, false},
+		{"held by one that leaves", theirs, sighting{session: "s1"}, both, alone, false},
+		{"held by one that has left", theirs, sighting{session: "s1"}, alone, left, true},
+	} {
+		if got := tc.k.outdated(tc.id, "s0", tc.before, tc.now); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
 	}
 }

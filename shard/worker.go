@@ -131,6 +131,17 @@ type sighting struct {
 	unanswered bool
 }
 
+// outdated says that what was seen of a partition tells nothing any more to the worker
+// with that session, which goes by the plan of now, and went by the one before.
+func (k sighting) outdated(id, session string, before, now *view) bool {
+	if k.session != "" {
+		_, in := now.in[k.session]
+		return !in // its holder is gone
+	}
+	// If it was handed out, that was by a plan before this one.
+	return now.gives(id, session) && !before.gives(id, session)
+}
+
 func newWorker(r *run, session *tenure.Session) *worker {
 	w := &worker{
 		run: r, client: r.g.client, session: session, place: -1, kick: make(chan struct{}, 1),

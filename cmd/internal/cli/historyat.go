@@ -199,7 +199,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 			}
 		}
 	}
-	certain := all && at.again == 0
+	certain := all && (at.again == 0 || len(found) == 0)
 	for _, t := range found {
 		certain = certain && t.certain
 	}
