@@ -114,6 +114,7 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{
+	"TestAskedWhileTheSessionCloses",
 	"TestReleaseWithLostReplySaysWhatIsTrue/under_a_session_that_closes",
 	"TestStoreThatOnlyReads/open",
 	"TestStoreThatOnlyReads/step_down_under_a_session",
