@@ -176,7 +176,7 @@ func TestAbsentBeforeItWasOpened(t *testing.T) {
 			a, b := w.machine("a"), w.machine("b")
 			var id string
 			a.faults.Inject(faultstore.Rule{Match: ofSessions, Count: 1, Decide: func(call faultstore.Call) faultstore.Fault {
-				id = call.Key[len(driver.SessionPrefix):]
+				id = driver.SessionID(call.Key)
 				return faultstore.Slow(requestTimeout/4, 0)
 			}})
 			opened := make(chan *tenure.Session)

@@ -10,24 +10,30 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
-// Acquire takes the lock, waiting until it is free. ctx bounds the waiting
-// alone: the lease goes on until it is released. It honours ctx at once; a
+// Acquire takes the lock, waiting until it is free. ctx bounds the waiting alone:
+// the lease goes on until it is released. Acquire returns at once when ctx ends; a
 // write that is under way then is cleaned up in the background.
 //
-// The error matches the context's, or [ErrHeld] if AdditionalWait passed,
-// [ErrUnreadable], [ErrClosed], [ErrExpired] if the process was paused while
-// the lock was granted until that lease was over, or the store's own error if
-// the store cannot be used, or gave no answer for StoreTimeout.
+// The error matches the context's, if ctx ended, or one of these:
+//
+//   - [ErrHeld] if AdditionalWait passed
+//   - [ErrUnreadable] if the record cannot be understood
+//   - [ErrClosed] if the client was closed
+//   - [ErrExpired] if the process was paused while the lock was granted, until that
+//     lease was over
+//   - the store's own error, if the store cannot be used, or gave no answer for
+//     StoreTimeout
 func (c *Client) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return c.acquire(ctx, "acquire", name, options, nil, false)
 }
 
 // TryAcquire takes the lock if that is possible without waiting for its
-// holder. Otherwise the error is a [*HeldError], which matches [ErrHeld]. What
-// it sees is remembered: called again after the lease of a dead holder it
-// takes that one's lock.
+// holder. Otherwise the error is a [*HeldError], which matches [ErrHeld]. The
+// client remembers what TryAcquire saw: called again after the lease of a dead
+// holder, it takes the lock.
 func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return c.acquire(ctx, "try acquire", name, options, nil, true)
 }
@@ -50,7 +56,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if o.StoreTimeout != 0 {
 		patience = max(0, o.StoreTimeout)
 	}
-	k, err := c.contest(name)
+	k, err := c.tracker(name)
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
@@ -71,17 +77,16 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 
 // acquire is one call of Acquire.
 type acquire struct {
-	entry
-	k       *contest
+	k       *tracker
+	run     shell.Run
 	want    protocol.Want
 	under   *Session // that is to keep the lock alive; nil: it is its own lease
 	options AcquireOptions
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
-	sent    []sentVersion
-	answer  chan acquired      // has room for the one answer
-	shown   chan time.Duration // has room for the lease that was first seen
-	settled bool               // answered, or abandoned
+	answer  chan acquired       // has room for the one answer
+	shown   chan time.Duration  // has room for the lease that was first seen
+	settled bool                // answered, or abandoned
 	shownTo bool
 	told    uint64 // the token of the holder that was told in an event
 	ended   bool
@@ -92,40 +97,18 @@ type acquired struct {
 	err error
 }
 
-// sentVersion is when a write was sent, on the holder's clock.
-type sentVersion struct {
-	version string
-	at      time.Duration
-}
-
-// maxSent bounds the writes that an acquire remembers: more than the machine
-// does. One that is forgotten counts from the origin of the clock, which errs
-// on the safe side.
-const maxSent = 512
-
-func (a *acquire) remember(version string, at time.Duration) {
-	if len(a.sent) == maxSent {
-		a.sent = append(a.sent[:0], a.sent[1:]...)
-	}
-	a.sent = append(a.sent, sentVersion{version, at})
-}
-
-func (a *acquire) sentAt(version string) time.Duration {
-	for _, s := range a.sent {
-		if s.version == version {
-			return s.at
-		}
-	}
-	return 0
-}
-
 // join adds an acquire. One that waits for nobody acts at once; others queue.
-func (k *contest) join(options AcquireOptions, under *Session, want protocol.Want) *acquire {
+func (k *tracker) join(options AcquireOptions, under *Session, want protocol.Want) *acquire {
 	a := &acquire{
 		k: k, options: options, want: want, under: under, begun: k.c.clock.Contender(),
 		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
 	}
-	a.run = func(time.Duration) { a.do((*protocol.Contender).Step) }
+	a.run = shell.Run{
+		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.unhurried, Stepped: a.stepped, Replied: a.replied,
+	}
+	if under != nil {
+		a.run.Shared = under.mu
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.acquires[a] = struct{}{}
@@ -143,7 +126,7 @@ func (k *contest) join(options AcquireOptions, under *Session, want protocol.Wan
 		want = a.want
 	}
 	if want.Try || want.UnlessAlive {
-		a.start() // it waits for no turn: what it waits for is a look
+		a.start() // it needs no turn: it waits for a read of the record
 	} else {
 		k.queue = append(k.queue, a)
 		if len(k.queue) == 1 {
@@ -199,20 +182,27 @@ func (a *acquire) abandon(err error) error {
 	return err
 }
 
-// start makes the first move. The caller holds the contest.
+// start makes the first move. The caller holds the tracker.
 func (a *acquire) start() {
+	if a.under != nil {
+		a.under.mu.Lock()
+	}
 	a.con = protocol.NewContender(a.k.c.timing, a.k.c.env, a.want, a.k.sight)
-	a.step((*protocol.Contender).Step)
+	if a.under != nil {
+		a.under.mu.Unlock()
+	}
+	a.run.Machine = a.con
+	a.run.Act(a.con.Step)
 }
 
-// giveUp takes the acquire off the queue. The caller holds the contest.
+// giveUp takes the acquire off the queue. The caller holds the tracker.
 func (a *acquire) giveUp() {
 	a.unqueue()
 	if a.con == nil {
 		a.end()
 		return
 	}
-	a.step((*protocol.Contender).GiveUp)
+	a.run.Act(a.con.GiveUp)
 }
 
 // unqueue gives the turn to the next one if it was this one's. The next one
@@ -233,34 +223,11 @@ func (a *acquire) unqueue() {
 	k.rest()
 }
 
-func (a *acquire) do(step func(*protocol.Contender, time.Duration) protocol.Action) {
-	a.k.mu.Lock()
-	defer a.k.mu.Unlock()
-	a.step(step)
-}
-
-// step makes one step of the machine and carries out what it wants. The caller
-// holds the contest.
-func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Action) {
+// stepped says what a step of the machine means for those who wait.
+func (a *acquire) stepped(time.Duration, protocol.Action) {
+	k := a.k
 	if a.ended {
 		return
-	}
-	k, c := a.k, a.k.c
-	// A lease that is granted counts on the holder's clock, from before the
-	// request that this step may make.
-	before := c.clock.Holder()
-	if a.under != nil {
-		a.under.l.mu.Lock() // the machine reads the session's
-	}
-	act := step(a.con, c.clock.Contender())
-	if a.under != nil {
-		a.under.l.mu.Unlock()
-	}
-	if r := act.Request; r != nil {
-		if !r.Kind.Reads() {
-			a.remember(r.Next.Version, before)
-		}
-		a.send(r)
 	}
 	if g, ok := a.con.Granted(); ok {
 		a.won(g)
@@ -269,7 +236,7 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 	if r := a.con.Refused(); r != nil && !a.settled {
 		err := a.refusal(r)
 		a.settle(nil, err)
-		if !r.Held {
+		if !r.Held && !r.Ended {
 			k.impatient(err)
 		}
 		a.unqueue()
@@ -280,16 +247,12 @@ func (a *acquire) step(step func(*protocol.Contender, time.Duration) protocol.Ac
 	k.notify()
 	if a.con.Over() {
 		a.end()
-	} else if at, ok := a.con.Next(); ok {
-		c.looks.set(&a.entry, at)
-	} else {
-		c.looks.drop(&a.entry)
 	}
 }
 
 // impatient fails those in the queue whose patience with the store has run out
 // while they waited for their turn.
-func (k *contest) impatient(err error) {
+func (k *tracker) impatient(err error) {
 	now := k.c.clock.Contender()
 	for _, q := range slices.Clone(k.queue) {
 		if q.con == nil && q.want.Patience > 0 && now-q.begun >= q.want.Patience {
@@ -302,7 +265,6 @@ func (k *contest) impatient(err error) {
 // won hands the lease over, or releases it if nobody waits for it any more.
 func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
-	g.Sent = a.sentAt(g.Record.Beat) // a request on top has changed the version
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
 		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+c.timing.Usable()-c.clock.Holder()),
@@ -313,7 +275,7 @@ func (a *acquire) won(g protocol.Grant) {
 	case a.settled || !open:
 		err := c.refusal()
 		if a.under != nil {
-			err = a.under.ended()
+			err = a.under.why()
 		}
 		a.settle(nil, err)
 		l.discard()
@@ -323,7 +285,7 @@ func (a *acquire) won(g protocol.Grant) {
 		// session has ended meanwhile.
 		err := ErrExpired
 		if a.under != nil {
-			err = a.under.ended()
+			err = a.under.why()
 		}
 		a.settle(nil, err)
 		l.discard()
@@ -336,8 +298,8 @@ func (a *acquire) won(g protocol.Grant) {
 	a.end()
 }
 
-// lease makes the lease of a grant. It returns false if nobody may have it any
-// more.
+// lease makes the lease of a grant. It returns false if the client or the session
+// has ended, so that no caller may have the lease.
 func (a *acquire) lease(g protocol.Grant) (l *Lease, open bool) {
 	if a.under != nil {
 		return a.under.newLease(g, a.options)
@@ -354,6 +316,8 @@ func (a *acquire) settle(l *Lease, err error) {
 
 func (a *acquire) refusal(r *protocol.Refusal) error {
 	switch {
+	case r.Ended:
+		return a.under.why()
 	case r.Held:
 		return a.k.c.heldBy(r.Record, r.FreeIn)
 	case r.Record.Key != "": // what the machine itself saw of it
@@ -378,20 +342,20 @@ func (a *acquire) end() {
 	if a.under != nil {
 		delete(a.under.acquires, a)
 	}
-	a.k.c.looks.drop(&a.entry)
 	a.k.c.finished(nil)
 	a.k.leave()
 }
 
-// note writes down what came before a grant that nobody believes in.
+// note writes the tenures before a grant into the history, when no caller gets its
+// lease.
 func (a *acquire) note(g protocol.Grant) {
 	if c := a.k.c; a.options.History && c.options.HistoryLimit > 0 {
 		c.note(a.k.key, g.Past())
 	}
 }
 
-// tell says who holds the lock, once for each holder, and to those who wait
-// for so long and no longer what lease it has.
+// tell emits an event for each new holder that the acquire waits for. It gives the
+// queue the holder's lease, from which an AdditionalWait counts.
 func (a *acquire) tell() {
 	k := a.k
 	s := k.sighting()
@@ -414,28 +378,18 @@ func (a *acquire) tell() {
 	k.watch()
 }
 
-func (a *acquire) send(r *protocol.Request) {
+// replied passes the result of a call on: to observers, as an event, and to the
+// deletion of a session that it closed.
+func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.Result) {
 	c := a.k.c
-	c.send(unhurried, r, func(res protocol.Result) {
-		a.reply(res)
-		if r.Kind == protocol.Close && res.Outcome == protocol.Applied {
-			c.seeing.Lock()
-			defer c.seeing.Unlock()
-			c.reapLater(r.Key[len(driver.SessionPrefix):])
+	// A store that was busy for a moment is no news; one that stays so is.
+	if res.Err == nil || news(res.Err) || a.con.Silence(now) >= c.timing.RequestTimeout {
+		a.k.fail(res.Err)
+		if res.Err != nil {
+			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
 		}
-	})
-}
-
-func (a *acquire) reply(res protocol.Result) {
-	a.do(func(con *protocol.Contender, now time.Duration) protocol.Action {
-		act := con.Reply(now, res)
-		// A store that was busy for a moment is no news; one that stays so is.
-		if res.Err == nil || news(res.Err) || con.Silence(now) >= a.k.c.timing.RequestTimeout {
-			a.k.fail(res.Err)
-			if res.Err != nil {
-				a.k.c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
-			}
-		}
-		return act
-	})
+	}
+	if call.Kind == protocol.Close && res.Outcome == protocol.Applied {
+		c.reapLater(driver.SessionID(call.Key))
+	}
 }

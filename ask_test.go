@@ -507,7 +507,7 @@ func TestUnanswered(t *testing.T) {
 			t.Errorf("released after %v", took)
 		}
 		rec := w.record("x")
-		if rec.State != driver.Released || rec.End != driver.EndFreed || rec.Asked.By != "c" || len(rec.Requests) != 0 {
+		if rec.State != driver.Released || rec.End != driver.EndReleasedDead || rec.Asked.By != "c" || len(rec.Requests) != 0 {
 			t.Errorf("record %+v", rec)
 		}
 	})
@@ -679,7 +679,7 @@ func TestStepDownWithAWatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				a, boss := w.machine("a"), w.machine("boss")
-				l := a.mustAcquire("x", &tenure.AcquireOptions{Attentive: attentive})
+				l := a.mustAcquire("x", &tenure.AcquireOptions{WatchRequests: attentive})
 				go func() {
 					<-l.Context().Done()
 					time.Sleep(200 * time.Millisecond)

@@ -8,6 +8,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/clock"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // Client is what all locks of one process share: the store, the heartbeats,
@@ -29,25 +32,28 @@ type Client struct {
 	clock   Clock
 
 	events    *events
-	requests  *requests
-	deadlines *agenda // of leases, on the holder's clock: cancels contexts
-	beats     *agenda // of leases, on the holder's clock: steps their machines
-	looks     *agenda // of contests, on the contender's clock
+	calls     *shell.Calls
+	holder    func() time.Duration // the clock by which leases count
+	contender func() time.Duration // and that of all others
+	unhurried func(*protocol.Call, func(protocol.Result))
+	deadlines *shell.Timers // of leases, on the holder's clock: cancels contexts
+	beats     *shell.Timers // of leases, on the holder's clock: steps their machines
+	looks     *shell.Timers // of trackers, on the contender's clock
 
 	closing chan struct{} // closed when Close begins
 	voided  chan struct{} // closed when the store was replaced
 	gone    chan struct{} // closed when nothing is sent any more
 
-	seeing sync.Mutex // guards the contests, and what was seen; taken first
+	seeing sync.Mutex // guards the trackers, and what was seen; taken first
 	seen   sessionSights
 	recall *recall // of what was seen, and forgotten
 
 	mu       sync.Mutex // guards the fields below; taken last
 	closed   bool
-	leases   map[*Lease]struct{}
-	own      map[string]*Lease // the latest of each lock
-	contests map[string]*contest
-	idle     *list.List // contests that nobody waits in, oldest first
+	kept     map[*keeping]struct{} // leases and sessions
+	own      map[string]*Lease     // the latest of each lock
+	trackers map[string]*tracker
+	idle     *list.List // trackers that nobody waits in, oldest first
 	active   int        // leases and acquires that Close waits for
 	drained  chan struct{}
 }
@@ -66,11 +72,11 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	}
 	c := &Client{
 		options: o, timing: o.timing(), clock: o.Clock,
-		env:      protocol.Env{Fresh: rand.Text, Random: random},
-		events:   newEvents(o.OnEvent, o.Logger),
-		requests: newRequests(o.MaxInFlight, o.RequestTimeout),
-		closing:  make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),
-		leases: map[*Lease]struct{}{}, own: map[string]*Lease{}, contests: map[string]*contest{}, idle: list.New(),
+		env:     protocol.Env{Fresh: rand.Text, Random: random},
+		events:  newEvents(o.OnEvent, o.Logger),
+		calls:   shell.NewCalls(o.MaxInFlight, o.RequestTimeout),
+		closing: make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}), drained: make(chan struct{}),
+		kept: map[*keeping]struct{}{}, own: map[string]*Lease{}, trackers: map[string]*tracker{}, idle: list.New(),
 	}
 	c.store = newWitness(store, c.endAll)
 	if c.clock == nil {
@@ -78,35 +84,37 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	}
 	c.recall = &recall{now: c.clock.Contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
 	c.env.Recall = c.recall.of
+	c.holder, c.contender, c.unhurried = c.clock.Holder, c.clock.Contender, c.sendUnhurried // made once: there are many runs
+	c.env.Lease = c.holder
 	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, told: map[string]struct{}{}}).differs
-	c.seen = sessionSights{t: c.timing, env: c.env, recall: c.recall, known: map[string]*protocol.Sight{}, peeking: map[string][]*contest{}}
+	c.seen = sessionSights{t: c.timing, env: c.env, recall: c.recall, known: map[string]*protocol.Sight{}, observing: map[*protocol.Observer]*tracker{}}
 	c.env.Session = c.seen.of
 	c.watcher, _ = store.(driver.Watcher)
 	// A suspend, or a step of the wall clock, is noticed within a fraction of
 	// the grace.
 	nap := max(min(time.Second, o.Grace/4), time.Millisecond)
-	c.deadlines = newAgenda(c.clock.Holder, nap)
-	c.beats = newAgenda(c.clock.Holder, nap)
-	c.looks = newAgenda(c.clock.Contender, time.Second)
+	c.deadlines = shell.NewTimers(c.clock.Holder, nap)
+	c.beats = shell.NewTimers(c.clock.Holder, nap)
+	c.looks = shell.NewTimers(c.clock.Contender, time.Second)
 	c.notice(store)
 	return c, nil
 }
 
-// Options returns the options of the client, with the defaults filled in for
-// what was left zero, but for the callbacks and the clock.
+// Options returns the options of the client, with the defaults filled in for what
+// was left zero, except for the callbacks and the clock.
 func (c *Client) Options() Options { return c.options }
 
-// Close ends the client: waiting acquires fail at once with [ErrClosed], and
-// the contexts of all leases are cancelled with it. For each lease that is not
-// released yet, heartbeats go on until it is, for [Options.StopTimeout] at
-// most. Close returns when that is done and everything of the client has
-// ended, or when ctx ends. It returns an error if leases were left behind:
-// their records run out by themselves. Closing again returns [ErrClosed]. Do not
-// call it from OnEvent, which it waits for.
+// Close ends the client. Waiting acquires fail at once with [ErrClosed], and the
+// contexts of all leases are cancelled with it. The heartbeats of a lease that is
+// not released yet go on until it is, for [Options.StopTimeout] at most. Close
+// returns when that is done and everything of the client has ended, or when ctx
+// ends. It returns an error if leases were left behind: their records run out by
+// themselves. Closing again returns [ErrClosed]. Do not call it from OnEvent: Close
+// waits for OnEvent to return.
 //
-// A context that is done already before the call, or that Close itself ends, is
-// ignored, so that a deferred Close works under the context of a signal. Close
-// takes no longer then than StopTimeout and a lease duration.
+// A context that is already done at the call, or that Close itself ends, is
+// ignored, so that a deferred Close works under the context of a signal. Close then
+// takes no longer than StopTimeout and a lease duration.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
@@ -115,49 +123,41 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.closed = true
 	close(c.closing)
-	leases := make([]*Lease, 0, len(c.leases))
-	for l := range c.leases {
-		leases = append(leases, l)
-	}
-	contests := make([]*contest, 0, len(c.contests))
-	for _, k := range c.contests {
-		contests = append(contests, k)
+	kept := slices.Collect(maps.Keys(c.kept))
+	trackers := make([]*tracker, 0, len(c.trackers))
+	for _, k := range c.trackers {
+		trackers = append(trackers, k)
 	}
 	c.checkDrained()
 	c.mu.Unlock()
 
-	for _, k := range contests {
+	for _, k := range trackers {
 		k.fails(ErrClosed)
 	}
-	for _, l := range leases {
-		if l.heads != nil { // with the session its locks are freed by one write
-			l.stop(ErrClosed)
-		}
-	}
-	for _, l := range leases {
-		l.stop(ErrClosed)
+	for _, k := range sessionsFirst(kept) { // with a session its locks are freed by one write
+		k.stop(ErrClosed)
 	}
 
 	w := c.closeWait(ctx)
 	defer func() { w.stop() }()
 	drained := w.until(c.drained)
 	close(c.gone)
-	c.requests.close()
-	c.looks.close()
-	c.beats.close()
-	c.deadlines.close()
+	c.calls.Close()
+	c.looks.Close()
+	c.beats.Close()
+	c.deadlines.Close()
 	c.events.close()
 	ended := make(chan struct{})
 	go func() {
-		c.requests.wg.Wait()
+		c.calls.Wait()
 		<-c.events.done
 		close(ended)
 	}()
 	all := w.until(ended) && drained
 
 	left := 0
-	for _, l := range leases {
-		if !l.freed() {
+	for _, k := range kept {
+		if !k.freed() {
 			left++
 		}
 	}
@@ -176,8 +176,9 @@ func (c *Client) Close(ctx context.Context) error {
 
 var errCloseTimeout = errors.New("the stop timeout and a lease duration have passed")
 
-// closeWait bounds the waiting of a Close: by the context of its caller, unless that
-// was done before, or is a lease's that the closing itself has ended.
+// closeWait bounds the waiting of a Close by the context of its caller. A context
+// that was done before, or that belongs to a lease that the closing has ended, does
+// not count.
 type closeWait struct {
 	ctx  context.Context
 	stop context.CancelFunc
@@ -217,18 +218,31 @@ func (w *closeWait) until(ended <-chan struct{}) bool {
 	}
 }
 
+// sessionsFirst puts sessions in front of leases: the locks under a session follow
+// it.
+func sessionsFirst(kept []*keeping) []*keeping {
+	var sessions, leases []*keeping
+	for _, k := range kept {
+		if _, ok := k.of.(*Session); ok {
+			sessions = append(sessions, k)
+		} else {
+			leases = append(leases, k)
+		}
+	}
+	return append(sessions, leases...)
+}
+
 // send sends what a machine asks for, and hands the result to answer.
-func (c *Client) send(end time.Duration, r *protocol.Request, answer func(protocol.Result)) {
+func (c *Client) send(urgency time.Duration, r *protocol.Call, answer func(protocol.Result)) {
 	r.Stamp(time.Now())
-	c.requests.send(end, request{
-		kind: r.Kind,
-		ask: func(ctx context.Context) (rec, former driver.Record, err error) {
+	c.calls.Send(urgency, shell.Call{
+		Make: func(ctx context.Context) (rec, former driver.Record, err error) {
 			switch r.Kind {
 			case protocol.Look, protocol.Peek:
 				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
-			case protocol.Claim:
+			case protocol.Claim, protocol.Enter:
 				rec, former, err = c.store.Claim(ctx, r.Next)
-			case protocol.Forget:
+			case protocol.Forget, protocol.Erase:
 				err = c.store.Delete(ctx, r.Prev)
 			default:
 				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
@@ -236,36 +250,48 @@ func (c *Client) send(end time.Duration, r *protocol.Request, answer func(protoc
 			}
 			return rec, former, err
 		},
-		answer: answer,
+		Answer: func(rec, former driver.Record, err error) { answer(protocol.ResultOf(r.Kind, rec, former, err)) },
 	})
+}
+
+// sendUnhurried is send for calls that no lease depends on.
+func (c *Client) sendUnhurried(r *protocol.Call, answer func(protocol.Result)) {
+	c.send(shell.Unhurried, r, answer)
 }
 
 // get reads a record, and hands the result to answer.
 func (c *Client) get(key string, how driver.Consistency, answer func(protocol.Result)) {
-	c.send(unhurried, &protocol.Request{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
 }
 
-// began counts something that Close must wait for. It returns why nothing may be
-// begun any more, if it may not.
-func (c *Client) began(l *Lease) error {
+// began counts something that Close must wait for: a lease, a session, or, if k is
+// nil, something else. It returns an error if nothing may be begun any more.
+func (c *Client) began(k *keeping) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active++
-	if l != nil {
-		c.leases[l] = struct{}{}
-		c.own[l.key] = l
+	if k != nil {
+		c.kept[k] = struct{}{}
 	}
 	return c.usable()
 }
 
-// holds says that this client has a lease of the lock.
+// beganLease is began for a lease.
+func (c *Client) beganLease(l *Lease) error {
+	c.mu.Lock()
+	c.own[l.key] = l
+	c.mu.Unlock()
+	return c.began(&l.keeping)
+}
+
+// holds reports whether this client has a lease of the lock.
 func (c *Client) holds(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own[key] != nil
 }
 
-// owns says that a record shows a lease of this client.
+// owns reports whether a record shows a lease of this client.
 func (c *Client) owns(rec driver.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,17 +299,22 @@ func (c *Client) owns(rec driver.Record) bool {
 	return l != nil && rec.State == driver.Held && l.token == rec.Token && l.Owner() == rec.Owner
 }
 
-func (c *Client) finished(l *Lease) {
+func (c *Client) finished(k *keeping) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.active--
-	if l != nil {
-		delete(c.leases, l)
-		if c.own[l.key] == l {
-			delete(c.own, l.key)
-		}
-	}
+	delete(c.kept, k)
 	c.checkDrained()
+}
+
+// finishedLease is finished for a lease.
+func (c *Client) finishedLease(l *Lease) {
+	c.mu.Lock()
+	if c.own[l.key] == l {
+		delete(c.own, l.key)
+	}
+	c.mu.Unlock()
+	c.finished(&l.keeping)
 }
 
 func (c *Client) checkDrained() {
@@ -296,10 +327,10 @@ func (c *Client) checkDrained() {
 	}
 }
 
-// released hints those who wait in this process for the lock.
+// released hints the acquires of this process that wait for the lock.
 func (c *Client) released(key string) {
 	c.mu.Lock()
-	k := c.contests[key]
+	k := c.trackers[key]
 	c.mu.Unlock()
 	if k != nil {
 		k.hint()

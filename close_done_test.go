@@ -154,7 +154,7 @@ func TestCloseUnderAContextOfALease(t *testing.T) {
 					return a.Close(l.Context())
 				}), nil)
 				want(t, <-released, nil)
-				if rec := w.record(driver.SessionPrefix + s.ID()); rec.State != driver.Closed {
+				if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 					t.Errorf("the session is %s", rec.State)
 				}
 			})

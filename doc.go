@@ -42,13 +42,13 @@
 //
 // # What is not guaranteed
 //
-// A lease alone does not exclude two actors: a process can be paused between
-// its last check and its write, and then write after another has begun. Who
-// must never be overwritten fences at the resource: it remembers the highest
-// token that it has seen and refuses lower ones. See docs/guarantees.md.
+// A lease alone does not exclude two actors: a process can be paused between its
+// last check and its write, and then write after another has begun. A resource that
+// must never be overwritten needs a fence: it remembers the highest token that it
+// has seen and refuses lower ones. See docs/reference/guarantees.md.
 //
-// Between a holder that was cut off and its successor there may be nobody for
-// a while.
+// After a holder is cut off, the lock may have no holder for a while, until a
+// successor begins.
 //
 // There is no fairness between processes. Within one process, waiters of a
 // lock come in their order.

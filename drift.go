@@ -10,7 +10,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// drifts tells of holders that count with another bound of the drift of clocks.
+// drifts reports holders that count with another bound of the drift of clocks.
 type drifts struct {
 	own  float64
 	emit func(Event)
@@ -19,11 +19,11 @@ type drifts struct {
 	told map[string]struct{} // the owners
 }
 
-// maxDriftsTold bounds the owners that are told of. What is to be mended is known
+// maxDriftsTold bounds the owners that are reported. The wrong setting is known
 // long before.
 const maxDriftsTold = 1000
 
-// differs tells of the holder that a record shows, if that was not done before.
+// differs reports the holder that a record shows, once for each owner.
 func (d *drifts) differs(rec driver.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,17 +23,17 @@ type Election struct {
 
 // ElectionOptions are for one election. Nil means the defaults.
 type ElectionOptions struct {
-	// Data is laid down in the record by each new leader: its address, say. If
-	// nil, the data of the former leader stays.
+	// Data is written into the record by each new leader: its address, say. If nil,
+	// the data of the former leader stays.
 	Data []byte
 
 	// Capacity is as in [AcquireOptions].
 	Capacity int
 
-	// Priority makes this candidate preferred to those with a lower one: it asks
-	// a leader with a lower priority to hand over to it, as [Client.Transfer]
-	// does. It lets a leader that it sees for the first time lead for a lease
-	// duration before. If all are equal, such as 0, nobody asks.
+	// Priority makes this candidate preferred to those with a lower one: it asks a
+	// leader with a lower priority to hand over to it, as [Client.Transfer] does. A
+	// newly seen leader is left alone for one lease duration first. If all are
+	// equal, such as 0, nobody asks.
 	Priority int
 
 	// PriorityPause is the least time between two such requests by one client
@@ -62,25 +62,26 @@ func (c *Client) election(name string, options *ElectionOptions, under *Session)
 // Name returns the name of the election, which is that of its lock.
 func (e *Election) Name() string { return e.name }
 
-// Run campaigns, and runs work at every election won, as [Client.Run] does.
-// When work returns, with nil or an error, Run releases the lock and returns
-// that. When the lease is lost, Run waits for work to return, drops its error,
-// and campaigns again. So it does when the leader is asked to step down, or to
-// hand over (see [StepDownError]); before it campaigns again it lets the others
-// go first, for a moment. A store that gives no answer is asked again for as long
-// as ctx lasts; one that cannot be used at all is an error: see [ErrPermanent].
+// Run campaigns, and runs work at every election won, as [Client.Run] does. When
+// work returns, with nil or an error, Run releases the lock and returns what work
+// returned. When the lease is lost, Run waits for work to return, drops its error,
+// and campaigns again. It does the same when the leader is asked to step down or to
+// hand over (see [StepDownError]), but lets the other candidates go first, for a
+// moment. If the store gives no answer, Run asks it again for as long as ctx lasts;
+// a store that cannot be used at all is an error: see [ErrPermanent].
 //
-// The end of ctx is how a campaign ends in order. Run returns nil then, whether this
-// client led or not: also if work returned the error of its context, or the cause,
-// wrapped or not, or if the client was closed meanwhile. Any other error of work is returned, and so is a
-// lease that was lost before work had returned, which matches [ErrLost].
+// To end a campaign in order, end ctx. Run then returns nil, whether this client
+// led or not. It also returns nil if work returned the error of its context, or the
+// cause, wrapped or not, and if the client was closed meanwhile. Run returns any
+// other error of work, and reports a lease that was lost before work had returned
+// by an error that matches [ErrLost].
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	if err := checkWork("lead", e.name, work == nil); err != nil {
 		return err
 	}
 	for {
 		l, err := e.c.acquire(ctx, "acquire", e.name, &AcquireOptions{
-			Data: e.options.Data, StoreTimeout: -1, History: true, Attentive: true, Capacity: e.options.Capacity,
+			Data: e.options.Data, StoreTimeout: -1, History: true, WatchRequests: true, Capacity: e.options.Capacity,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
 		}, e.under, false)
 		if errors.Is(err, ErrExpired) && !errors.Is(err, ErrSessionClosed) {
@@ -104,14 +105,14 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 	}
 }
 
-// StandBack lets others take the lock first, after a step-down: who waits on
-// another machine looks now and then, and must have the time to see that the
-// lock is free. It returns when another one has it, or when it is reserved for
-// this client, and else after twice the time of a look and a write, 5 s by default.
-// [Election.Run] does it by itself. The error matches the context's, or
-// [ErrClosed].
+// StandBack lets others take the lock first, after a step-down. A contender on
+// another machine polls only now and then, and needs the time to see that the lock
+// is free. StandBack returns when another owner has the lock, or when the lock is
+// reserved for this client; otherwise after twice the time of a poll and a write,
+// 5 s by default. [Election.Run] does it by itself. The error matches the
+// context's, or [ErrClosed].
 func (c *Client) StandBack(ctx context.Context, name string) error {
-	k, err := c.contest(name)
+	k, err := c.tracker(name)
 	if err != nil {
 		return wrap("stand back", name, err)
 	}
@@ -137,7 +138,7 @@ func (c *Client) StandBack(ctx context.Context, name string) error {
 
 var errWaited = errors.New("waited long enough")
 
-// Leader is who leads an election, as far as one process can know.
+// Leader describes the leader of an election, as far as one process can know.
 type Leader struct {
 	// Owner and Token are the leader's; both are zero if nobody leads.
 	Owner string
@@ -148,7 +149,7 @@ type Leader struct {
 	Data  []byte
 }
 
-// None says that nobody leads.
+// None reports whether nobody leads.
 func (l Leader) None() bool { return l.Token == 0 }
 
 // Leader reads who leads. It returns [ErrNoLeader] if nobody does: the record

@@ -14,29 +14,28 @@ import (
 
 // Errors of acquiring.
 var (
-	// ErrHeld is matched by the error that is returned when another holder has
-	// the lock and the caller was not to wait, or not any longer. It is
+	// ErrHeld is matched by the error that is returned when another holder has the
+	// lock and the caller does not want to wait, or to wait any longer. It is
 	// ordinary: try again later, or do something else. See [HeldError].
 	ErrHeld = errors.New("held")
 
-	// ErrUnreadable is returned when the record of the lock is there, but its
-	// lease or its state cannot be understood. It is never taken over, because
-	// its holder may be alive. Look at the record, and at which program wrote
-	// it.
+	// ErrUnreadable is returned when the record of the lock is there, but its lease
+	// or its state cannot be understood. Such a record is never taken over, because
+	// its holder may be alive. Look at the record, and at which program wrote it.
 	ErrUnreadable = driver.ErrUnreadable
 
 	// ErrPermanent is matched by errors of the store that trying again does not
-	// mend: a table that is not there, say, or a permission that is missing. They
-	// end a call at once while the store has never given this client a good answer:
-	// a read or a write that succeeded, or one that another process forestalled.
-	// After that they are incidents, which do not match it: they are reported, and
-	// the store is asked again, as after any other error.
+	// fix: a missing table, say, or a missing permission. They end a call at once
+	// while the store has never given this client a good answer: a read or a write
+	// that succeeded, or a write that lost the race against another process. After
+	// a good answer they are incidents, and do not match ErrPermanent: they are
+	// reported, and the store is asked again, as after any other error.
 	ErrPermanent = driver.ErrPermanent
 
 	// ErrReplaced is matched by the errors of all calls once others find another
 	// store under the name of this client's: its file was deleted, or another one
-	// was put in its place. All leases and sessions have ended then, as superseded,
-	// and so has all waiting. Open the store anew, and a client on it.
+	// was put in its place. All leases and sessions have ended by then, as
+	// superseded, and so has all waiting. Open the store anew, and a client on it.
 	ErrReplaced = driver.ErrReplaced
 
 	// ErrNoLeader is returned by [Election.Leader] when nobody leads.
@@ -46,38 +45,37 @@ var (
 // Errors that say why a lease ended. They are the causes of the contexts of
 // a lease, and what [Lease.Check] returns.
 var (
-	// ErrLost is matched by every end that the holder did not ask for. Work
-	// that it happens to must stop, and must not count on having been alone.
+	// ErrLost is matched by every end that the holder did not ask for. The work
+	// must stop, and must not count on having been alone.
 	ErrLost = errors.New("lease lost")
 
-	// ErrExpired is when the deadline passed without a confirmed heartbeat:
-	// the store could not be reached, or the process was paused. It matches
-	// ErrLost.
+	// ErrExpired says that the deadline passed without a confirmed heartbeat: the
+	// store could not be reached, or the process was paused. It matches ErrLost.
 	ErrExpired = lost("lease expired")
 
-	// ErrSuperseded is when the record turned out to be another holder's, or
+	// ErrSuperseded says that the record turned out to be another holder's, or
 	// gone. It matches ErrLost.
 	ErrSuperseded = lost("lease superseded")
 
-	// ErrStalled is when the work showed no progress for
+	// ErrStalled says that the work showed no progress for
 	// [Options.ProgressTimeout]. It matches ErrLost.
 	ErrStalled = lost("work made no progress")
 
-	// ErrReleased is when [Lease.Release] was called.
+	// ErrReleased says that [Lease.Release] was called.
 	ErrReleased = errors.New("lease released")
 
-	// ErrClosed is when the client was closed, and returned by all calls after
-	// [Client.Close].
+	// ErrClosed says that the client was closed. All calls after [Client.Close]
+	// return it.
 	ErrClosed = errors.New("client closed")
 
-	// ErrSessionClosed is when [Session.Close] was called, and matched by the errors
-	// of calls under a session that has ended for any reason.
+	// ErrSessionClosed says that [Session.Close] was called. The errors of calls
+	// under a session that has ended for any reason match it too.
 	ErrSessionClosed = errors.New("session closed")
 
-	// ErrStopTimeout is when the work had not returned [Options.StopTimeout]
-	// after it was told to stop. Heartbeats have ended, nothing was released,
-	// and the record runs out by itself: from then on another holder may begin
-	// beside the work.
+	// ErrStopTimeout says that the work had not returned [Options.StopTimeout]
+	// after it was told to stop. Heartbeats have ended, nothing was released, and
+	// the record runs out by itself: from then on another holder may begin beside
+	// the work.
 	ErrStopTimeout = errors.New("work did not stop in time")
 )
 
@@ -97,10 +95,10 @@ var (
 	// [RequestedError].
 	ErrRequested = errors.New("already asked")
 
-	// ErrUnanswered is returned when the request lies in the record, but the
-	// holder has not done it: the context of the call ended before, or the
-	// holder shows no sign of life. The request stays. A dead holder's lock is
-	// taken over by who waits for it, as always, or see [Client.ReleaseDead].
+	// ErrUnanswered is returned when the request is in the record, but the holder
+	// has not done it: the context of the call ended before, or the holder shows no
+	// sign of life. The request stays. A contender takes over a dead holder's lock,
+	// as always; or see [Client.ReleaseDead].
 	ErrUnanswered = errors.New("request not answered")
 
 	// ErrForeign is returned when the record was written by a client that does
@@ -114,13 +112,13 @@ var (
 
 // Errors of calls on a lease.
 var (
-	// ErrUncertain is matched when the answer of the store to a write did not
-	// come. The write may have happened, or may happen yet.
+	// ErrUncertain is matched when the store did not answer a write. The write may
+	// have happened, or may still happen.
 	ErrUncertain = errors.New("outcome unknown")
 
 	// ErrNotReleased is matched when the store has refused every attempt to release
-	// the lock, for a lease duration, so that it is certain that none was applied.
-	// The record runs out by itself.
+	// the lock, for a lease duration, so that certainly none was applied. The
+	// record runs out by itself.
 	ErrNotReleased = errors.New("not released")
 
 	// ErrTooLate is returned by [Lease.Do] when less of the lease remains than
@@ -128,9 +126,9 @@ var (
 	ErrTooLate = errors.New("not enough of the lease remains")
 )
 
-// Error says what was done to which lock when an error occurred. Every error
-// of this package that concerns one lock is of this type, but context errors
-// that nothing needs to be said about.
+// Error says what was done to which lock when an error occurred. Every error of
+// this package that concerns one lock is of this type, except for context errors
+// that need no more words.
 type Error struct {
 	// Op is the operation, such as "acquire" or "release".
 	Op string
@@ -162,15 +160,15 @@ type HeldError struct {
 	// Owner and Token are those of the holder.
 	Owner string
 	Token uint64
-	// FreeIn is how long the lock can stay with this holder at the latest if
-	// it is dead. A living holder keeps it longer.
+	// FreeIn is how long this holder can keep the lock at most if it is dead.
+	// A living holder keeps it longer.
 	FreeIn time.Duration
-	// Own says that it is this very client that holds the lock: another part of the
-	// program does, and whoever waits here waits for that.
+	// Own says that this very client holds the lock: another part of the program
+	// has it, and the caller waits for that part.
 	Own bool
-	// Reserved says that the lock is kept for Owner after a hand-over, or, if
-	// that is empty, until a holder that an operator has cut off has stopped
-	// for certain.
+	// Reserved says that the lock is kept for Owner after a hand-over. If Owner is
+	// empty, the lock is kept until a holder that an operator has cut off has
+	// stopped for certain.
 	Reserved bool
 }
 
@@ -200,17 +198,17 @@ type SupersededError struct {
 	// if there was no record at all.
 	Owner string
 	Token uint64
-	// Released says that the record was found released, by somebody else.
+	// Released says that the record was found released, by another client.
 	Released bool
-	// Request is the operator's act by which the lock was taken away, if that
-	// is what it was: see [Client.Revoke].
+	// Request is the operator's act that took the lock away, if there was one: see
+	// [Client.Revoke].
 	Request *Request
-	// Session is the id of the session, if it is that which was closed by
-	// somebody else, or is gone: who waited for one of its locks had seen no sign
-	// of its life for the lease.
+	// Session is the id of the session, if the session is gone, or was closed by
+	// another client: a contender for one of its locks had seen no sign of its life
+	// for the lease.
 	Session string
-	// Replaced is the store's error, which matches [ErrReplaced], if it is the
-	// store that others do not find any more.
+	// Replaced is the store's error, which matches [ErrReplaced], if others do not
+	// find the store any more.
 	Replaced error
 }
 

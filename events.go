@@ -15,12 +15,13 @@ type EventKind string
 
 // What can happen to a lease, in the order in which a lease meets it.
 const (
-	// EventWaiting: the lock is held, and an acquire waits for it. Owner and
-	// Token are the holder's; Remaining is how long the record can stay its
-	// own without another sign of life. Own says that it is this very client's.
+	// EventWaiting: the lock is held, and an acquire waits for it. Owner and Token
+	// are the holder's; Remaining is how long the holder can keep the lock without
+	// another sign of life. Own says that this very client is the holder.
 	EventWaiting EventKind = "waiting"
-	// EventAcquired: the lock was taken. Took is how long that took. It comes
-	// also if nobody waits for it any more, and it is released at once.
+	// EventAcquired: the lock was taken. Took is how long that took. The event also
+	// comes if no caller waits for the lock any more; the lock is released at once
+	// then.
 	EventAcquired EventKind = "acquired"
 	// EventRenewed: a heartbeat was confirmed. Took is how long the request
 	// took, Remaining what is left until the deadline.
@@ -30,8 +31,8 @@ const (
 	EventJeopardy EventKind = "jeopardy"
 	// EventSafe: a heartbeat was confirmed after jeopardy.
 	EventSafe EventKind = "safe"
-	// EventStopping: the holder was told to stop, by a release, a close, or
-	// its caller's context, or asked to by a request. Err is the cause.
+	// EventStopping: the holder was told to stop, by a release, a close, or its
+	// caller's context, or a request asked it to. Err is the cause.
 	EventStopping EventKind = "stopping"
 	// EventLost: the lease ended without the holder asking for it. Err is the
 	// cause.
@@ -43,25 +44,25 @@ const (
 	// EventClosed: a session is closed, and with it all locks under it are free.
 	// Held is how long it was open.
 	EventClosed EventKind = "closed"
-	// EventBusy: a period of four lease durations has ended in which the holder
-	// used [Lease.Do], or before which it had. Busy is how long it was at work,
-	// of Held; Share is that as a share of its capacity: see [Lease.BusyShare].
+	// EventBusy: a period of four lease durations has ended, and the holder used
+	// [Lease.Do] in it or before it. Busy is how long the holder was at work, of
+	// Held; Share is that as a share of its capacity: see [Lease.BusyShare].
 	EventBusy EventKind = "busy"
 	// EventReleased: the record is released. Held and Busy tell how long the
 	// lease was held, and for how much of that work ran in [Lease.Do].
 	EventReleased EventKind = "released"
-	// EventEnded: the lease ended without a release of the record: it was
-	// another holder's already, or the store gave no answer (Err).
+	// EventEnded: the lease ended without a release of the record. It was another
+	// holder's already, or the store gave no answer (Err).
 	EventEnded EventKind = "ended"
-	// EventStoreError: a request for an acquire, a session that is to be opened, or
-	// a call that asks something of a holder failed. It is repeated, unless the call
-	// ends with that error. A store that is busy for less than a request timeout is
-	// not told of.
+	// EventStoreError: a request failed that was sent for an acquire, for a session
+	// that is to be opened, or for a call that asks something of a holder. The
+	// request is repeated, unless the call ends with that error. A store that is
+	// busy for less than a request timeout is not reported.
 	EventStoreError EventKind = "store_error"
-	// EventDrift: a holder was seen that counts with another
-	// [Options.MaxClockDrift] than this client. Owner and Token are the holder's;
-	// Lock is empty if it is a session's. Err has both bounds. It comes once for
-	// each owner, and for the first 1000 owners alone.
+	// EventDrift: a holder counts with another [Options.MaxClockDrift] than this
+	// client. Owner and Token are the holder's; Lock is empty if the holder is a
+	// session. Err has both bounds. The event comes once for each owner, and for
+	// the first 1000 owners alone.
 	EventDrift EventKind = "clock_drift"
 )
 
@@ -88,9 +89,8 @@ type Event struct {
 	Missed uint64
 }
 
-// eventBuffer is how many events may wait for a slow callback. Beyond it they
-// are dropped, and counted: a heartbeat never waits for who wants to know of
-// it.
+// eventBuffer is how many events may wait for a slow callback. Further ones are
+// dropped and counted: a heartbeat never waits for a callback.
 const eventBuffer = 4096
 
 // events hands events to the user's callback and logger, from one goroutine.

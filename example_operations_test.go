@@ -31,7 +31,7 @@ func ExampleClient_StepDown() {
 	defer operator.Close(ctx)
 
 	begun, ended := make(chan struct{}), make(chan error, 1)
-	options := &tenure.AcquireOptions{History: true, Attentive: true}
+	options := &tenure.AcquireOptions{History: true, WatchRequests: true}
 	go func() {
 		ended <- web7.Run(ctx, "reports", options, func(ctx context.Context, lease *tenure.Lease) error {
 			close(begun)

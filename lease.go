@@ -6,59 +6,35 @@ package tenure
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // Lease is what a holder has in hand: the time-bounded right to a lock.
 //
-// All methods may be called concurrently, and none of them waits for a
-// heartbeat that is under way, but Renew, SetData and Release, which say so.
+// All methods may be called concurrently. Only Renew, SetData, Release and
+// ReleaseWith wait for a heartbeat that is under way.
 type Lease struct {
-	c      *Client
-	key    string
+	keeping
 	token  uint64
 	former *Previous
 	past   []driver.Tenure // what the history may lack yet; read before the work begins
-	since  time.Duration   // on the holder's clock: when it was acquired
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	under  *Session // keeps the lock alive; nil if the lock is its own lease
-	heads  *Session // whose own record this is; nil in the lease of a lock
+	under  *Session        // keeps the lock alive; nil if the lock is its own lease
 
-	// limit is the deadline on the holder's clock, or one of the ended codes. For
-	// a lock under a session it is no instant but unlimited: the session's counts.
-	// Whoever finds the clock past it makes it endedExpired, for good: a
-	// heartbeat that is confirmed at the same moment cannot move it any more.
-	limit    atomic.Int64
 	progress atomic.Int64 // on the holder's clock: when Progress was called last
-
-	deadline entry // on the agenda of deadlines, which takes no lock of ours
-	beat     entry
-	hint     entry // that the record has changed
-	report   entry // of how busy the holder is, on the agenda of looks
+	hint     shell.Timer  // that the record has changed
+	report   shell.Timer  // of how busy the holder is, on the contender's clock
 	meter    *meter
 
-	mu       *sync.Mutex // guards the fields below; one for a session and all under it; never held across I/O
-	h        *protocol.Holder
-	cause    error // why the context was cancelled
-	waits    []leaseWait
-	over     chan struct{} // closed when nothing is sent any more
-	unwatch  func()        // ends the watch for requests
-	finished bool          // over, or quiet: the client need not wait
-	returned bool          // under a session: the work has returned
-	left     chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
+	unwatch func()        // ends the watch for requests; guarded by mu
+	left    chan struct{} // made by Release under a session: closed when the session's closing is to free the lock
 }
-
-// unlimited is the limit of a lock under a session that is open.
-const unlimited = math.MaxInt64
 
 type leaseKey struct{}
 
@@ -72,9 +48,9 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 // Name returns the name of the lock.
 func (l *Lease) Name() string { return l.key }
 
-// Token returns the fencing token: one higher with every change of holder,
-// never lower again. Hand it to the resource, and have the resource refuse a
-// token lower than one that it has seen.
+// Token returns the fencing token: one higher with every change of holder, and
+// never lower again. Hand it to the resource, and have the resource refuse a token
+// lower than one that it has seen.
 func (l *Lease) Token() uint64 { return l.token }
 
 // Owner returns the name under which the lock is held.
@@ -100,133 +76,69 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, stop context.C
 	}
 }
 
-// Check returns nil while the holder may act, and else why it may not any
-// more: an error that matches [ErrLost], or [ErrReleased], or
-// [ErrStopTimeout]. It reads a clock and nothing else: it is exact where
-// timers are late, it never blocks, and once it has failed it fails for ever.
+// Check returns nil while the holder may act. After that it returns why the holder
+// may not act any more: an error that matches [ErrLost], or [ErrReleased], or
+// [ErrStopTimeout]. It reads a clock and nothing else: it is exact where timers are
+// late, it never blocks, and once it has failed it fails for ever.
 //
-// Call it before every side effect. The process can still be paused between
-// the check and the effect: who must never be overwritten fences at the
-// resource, with the token.
+// Call it before every side effect. The process can still be paused between the
+// check and the effect: a resource that must never be overwritten has to check the
+// token as well.
 //
 // While work drains after it was told to stop, Check stays nil, so that a last
 // checkpoint can be written.
 func (l *Lease) Check() error {
-	limit := l.limit.Load()
-	if limit == unlimited {
-		limit = l.under.l.limit.Load()
-	}
-	if limit > 0 && int64(l.c.clock.Holder()) < limit {
-		return nil
-	}
-	return l.checkEnded(limit)
-}
-
-func (l *Lease) checkEnded(limit int64) error {
-	if l.under != nil {
-		return l.checkUnder()
-	}
-	for limit > 0 {
-		// The clock was past this limit. If it has moved meanwhile, look again.
-		if l.limit.CompareAndSwap(limit, endedExpired) {
-			l.c.deadlines.poke() // the context is late
-			limit = endedExpired
-			break
-		}
-		if limit = l.limit.Load(); limit > 0 && int64(l.c.clock.Holder()) < limit {
-			return nil
-		}
-	}
-	return wrap("check", l.key, l.endedError(limit))
-}
-
-// Remaining returns the time until the deadline, 0 when the right to act has
-// ended.
-func (l *Lease) Remaining() time.Duration {
-	limit := l.bound()
-	if limit <= 0 {
-		return 0
-	}
-	return max(0, time.Duration(limit)-l.c.clock.Holder())
-}
-
-// Progress says that the work moves. It matters with
-// [Options.ProgressTimeout] alone.
-func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
-
-// checkEnd returns why the right to act has ended, as far as somebody has found
-// out.
-func (l *Lease) checkEnd() error {
-	if limit := l.bound(); limit < 0 {
-		return l.endedError(limit)
+	if why := l.right.check(); why != notEnded {
+		return wrap("check", l.key, l.endedError(why))
 	}
 	return nil
 }
 
-// Renew sends a heartbeat now, and waits until one that was sent after the
-// call is confirmed. Until ctx ends, or the lease, it is tried again. The
-// heartbeat of a lock under a session is the session's.
+// Remaining returns the time until the deadline, 0 when the right to act has
+// ended.
+func (l *Lease) Remaining() time.Duration { return l.right.remaining() }
+
+// Progress says that the work moves. It matters only with
+// [Options.ProgressTimeout].
+func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
+
+// Renew sends a heartbeat now, and waits until one that was sent after the call is
+// confirmed. It tries again until ctx or the lease ends. The heartbeat of a lock
+// under a session is the session's.
 func (l *Lease) Renew(ctx context.Context) error {
-	if l.under != nil {
-		if limit := l.limit.Load(); limit < 0 {
-			return wrap("renew", l.key, l.endedError(limit))
-		}
+	if l.under != nil && l.right.own() == notEnded {
 		return l.under.Renew(ctx)
 	}
-	return l.await(ctx, "renew", func(now time.Duration) (leaseWait, protocol.Action) {
-		return leaseWait{sent: now}, l.h.Renew(now)
-	})
+	return l.wrapped("renew", l.renew(ctx))
 }
 
-// SetData lays data down in the record, where others see it and the next
-// holder finds it, and waits until that is confirmed. It renews the lease as
-// well. Of several calls at once the last one wins.
+// SetData writes data into the record, where others see it and the next holder
+// finds it, and waits until that is confirmed. It renews the lease as well. Of
+// several calls at once the last one wins.
 //
-// An error that matches [ErrUncertain] says that the data may be there, or
-// come to be there yet.
+// After an error that matches [ErrUncertain], the data may be in the record, or may
+// still get there.
 func (l *Lease) SetData(ctx context.Context, data []byte) error {
-	if err := checkData(data); err != nil {
-		return wrap("set data", l.key, err)
+	err := checkData(data)
+	if err == nil {
+		err = l.setData(ctx, data)
 	}
-	data = append([]byte{}, data...)
-	return l.await(ctx, "set data", func(now time.Duration) (leaseWait, protocol.Action) {
-		serial, a := l.h.SetData(now, data)
-		return leaseWait{data: serial}, a
-	})
+	return l.wrapped("set data", err)
 }
 
-func (l *Lease) await(ctx context.Context, op string, ask func(time.Duration) (leaseWait, protocol.Action)) error {
-	if err := ctx.Err(); err != nil {
-		return wrap(op, l.key, err)
-	}
-	if err := l.checkEnd(); err != nil {
-		return wrap(op, l.key, err)
-	}
-	w := leaseWait{done: make(chan error, 1)}
-	l.do(func(now time.Duration) protocol.Action {
-		asked, a := ask(now)
-		w.data, w.sent = asked.data, asked.sent
-		l.waits = append(l.waits, w)
-		return a
-	})
-	select {
-	case err := <-w.done:
-		if err != nil {
-			return wrap(op, l.key, err)
-		}
+// wrapped returns err as that of an operation on the lock, nil for nil.
+func (l *Lease) wrapped(op string, err error) error {
+	if err == nil {
 		return nil
-	case <-ctx.Done():
-		return wrap(op, l.key, uncertain(done(ctx)))
-	case <-l.c.gone:
-		return wrap(op, l.key, uncertain(ErrClosed))
 	}
+	return wrap(op, l.key, err)
 }
 
-// HandOver ends the lease in favour of another owner, as if that one had asked for
-// it: see [Client.Transfer]. It cancels the context with a [*StepDownError] and
-// returns; heartbeats go on while the work drains, for [Options.StopTimeout] at
-// most, and Release leaves the lock reserved for the new owner, for as long as
-// after a transfer. What ends a lease first counts: one that was told to stop
+// HandOver ends the lease in favour of another owner, as if that owner had asked
+// for it: see [Client.Transfer]. It cancels the context with a [*StepDownError] and
+// returns. Heartbeats go on while the work drains, for [Options.StopTimeout] at
+// most. Release then leaves the lock reserved for the new owner, for as long as
+// after a transfer. What ends a lease first counts: a lease that was told to stop
 // already, or has ended, is not handed over.
 //
 // It costs no request of its own. The new owner is not told: it takes the lock if
@@ -243,86 +155,84 @@ func (l *Lease) HandOver(to, reason string) error {
 	if err == nil {
 		err = l.makeWay(to, reason)
 	}
-	if err != nil {
-		return wrap("hand over", l.key, err)
-	}
-	return nil
+	return l.wrapped("hand over", err)
 }
 
 // StepDown ends the lease as if somebody had asked its holder to step down: see
-// [Client.StepDown]. It is as HandOver, but Release leaves the lock free for
-// whoever takes it first: also one that its holder was asked before to hand over, or
-// is asked to after its right to act has ended, for a holder that knows that the
-// other one has gone. The reason lands in the record, unless something else has ended
-// the right to act before; it must not be empty.
+// [Client.StepDown]. It is like HandOver, but Release leaves the lock free for the
+// first contender that takes it. This holds even if the holder was asked before to
+// hand over, or is asked to after its right to act has ended: StepDown is for a
+// holder that knows that the other one has gone. The reason is written into the
+// record, unless something else has ended the right to act before; it must not be
+// empty.
 func (l *Lease) StepDown(reason string) error {
 	err := checkReason(reason)
 	if err == nil {
 		err = l.makeWay("", reason)
 	}
-	if err != nil {
-		return wrap("step down", l.key, err)
-	}
-	return nil
+	return l.wrapped("step down", err)
 }
 
 func (l *Lease) makeWay(to, reason string) error {
-	if err := l.checkEnd(); err != nil {
-		return err
+	if why := l.right.ended(); why != notEnded {
+		return l.endedError(why)
 	}
 	q := driver.Request{By: l.Owner(), To: to, Reason: reason, At: time.Now()}
 	l.do(func(now time.Duration) protocol.Action { return l.h.HandOver(now, q) })
 	return nil
 }
 
-// Release ends the lease: it cancels the context with [ErrReleased], lets
-// Check fail, and releases the record, so that others need not wait. Call it
-// when the work has returned, and not before. It waits for the store's answer:
-// for one lease duration, and for the request that is under way then. A context
-// that is done already before the call is ignored, so that a deferred Release
-// works; one that ends meanwhile ends the waiting, and the release goes on in the
-// background.
+// Release ends the lease: it cancels the context with [ErrReleased], makes Check
+// fail, and releases the record, so that others need not wait. Call it when the
+// work has returned, and not before. It waits for the store's answer: for one lease
+// duration, and for the request that is under way then. A context that is already
+// done at the call is ignored, so that a deferred Release works. One that ends
+// meanwhile ends the waiting, and the release goes on in the background.
 //
-// The result is nil if the lease was good until now. It matches [ErrLost] if
-// the lease had been lost before the work was done, and [ErrStopTimeout] if
-// the work outlasted its heartbeats; whatever could be released is released
-// nevertheless. It matches [ErrUncertain] if no answer came: the record is
-// released, or runs out by itself; and [ErrNotReleased] if the store has refused
-// it all the time. Releasing again returns the same.
+// The result is nil if the lease was good until now. Otherwise it matches
+//
+//   - [ErrLost] if the lease had been lost before the work was done
+//   - [ErrStopTimeout] if the work outlasted its heartbeats
+//   - [ErrUncertain] if no answer came: the record is released, or runs out by
+//     itself
+//   - [ErrNotReleased] if the store has refused the release all the time
+//
+// With ErrLost and ErrStopTimeout, whatever could be released is released
+// nevertheless. Releasing again returns the same.
 //
 // When the session of the lock is closing, Release does not wait: the lock is free
 // when the session is closed.
 func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, nil) }
 
-// ReleaseOptions are what a release tells besides. Nil means nothing.
+// ReleaseOptions are what a release records besides. Nil means nothing.
 type ReleaseOptions struct {
-	// Data is laid down in the record by the release, in the same write, where the
-	// next holder finds it. If nil, the data stay as they are; to empty them, use
-	// one that is empty but not nil.
+	// Data is written into the record by the release, in the same write, where the
+	// next holder finds it. If nil, the data stay as they are; to empty them, use a
+	// slice that is empty but not nil.
 	Data []byte
 
 	// Failed says that the work has failed. If not nil, the tenure ends as
 	// [EndFailed] instead of EndReleased, with the error's text as the reason:
 	// [Lease.Previous] of the next holder and the history show it. What cannot be
-	// printed is left out of the text, and it is cut to 1,024 bytes.
+	// printed is left out of the text, and the text is cut to 1,024 bytes.
 	//
-	// What has ended the tenure otherwise goes before: a lease that was lost, work
-	// that did not stop in time. So does a request to step down or to hand over that
-	// the holder knows of: its end is that, the lock is kept for the heir, and who
-	// has asked is answered. Failed is not kept then.
+	// Any other end of the tenure goes before: a lease that was lost, work that did
+	// not stop in time, or a request to step down or to hand over that the holder
+	// knows of. After such a request the tenure ends as it asked, the lock is kept
+	// for the heir, and the requester is answered. Failed is not kept then.
 	Failed error
 }
 
-// ReleaseWith is as [Lease.Release], and lays down data and whether the work has
-// failed by the same write.
+// ReleaseWith is like [Lease.Release], and records data and whether the work has
+// failed in the same write.
 //
-// Of several releases of one lease the first counts; the data of another one are
-// not laid down, and it returns an error that matches [ErrReleased]. Data that are
-// too large are an error, and nothing is released. If the result is nil the data
-// are in the record. If it matches [ErrUncertain] or ErrLost they may be.
+// Of several releases of one lease the first counts. A later one writes no data,
+// and returns an error that matches [ErrReleased]. Data that are too large are an
+// error, and nothing is released. If the result is nil the data are in the record.
+// If it matches [ErrUncertain] or ErrLost they may be.
 //
-// A lock under a session is written for it by itself, where a plain release of a
-// session that is closing costs nothing.
+// Under a session, ReleaseWith writes the record of the lock itself. A plain
+// Release under a session that is closing costs no write.
 func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error {
 	const op = "release"
 	var data []byte
@@ -347,10 +257,7 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 	default:
 		err = l.lacksData()
 	}
-	if err != nil {
-		return wrap(op, l.key, err)
-	}
-	return nil
+	return l.wrapped(op, err)
 }
 
 // awaitEnd waits until the release has ended, and returns how.
@@ -381,7 +288,7 @@ func (l *Lease) awaitEnd(ctx context.Context) error {
 	return l.result()
 }
 
-// lacksData returns an error if the data of a release are not known to be kept.
+// lacksData returns an error unless the data of a release are known to be kept.
 func (l *Lease) lacksData() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// Options are what all locks of a client share. The zero value, and nil, mean
-// the defaults. One number is enough: from LeaseDuration follow the others.
+// Options are what all locks of a client share. The zero value, and nil, mean the
+// defaults. LeaseDuration is enough: the other durations follow from it.
 type Options struct {
 	// LeaseDuration is how long an unchanged record proves that its holder may
 	// still be at work: the time after which the lock of a crashed holder is
@@ -33,25 +33,25 @@ type Options struct {
 	// LeaseDuration.
 	HeartbeatPeriod time.Duration
 
-	// RefreshPeriod is how often a waiting contender looks at the record, and
-	// half as often once the holder has missed a heartbeat. It bounds how late a
-	// release is seen where the store has no watch. It may be far above
-	// LeaseDuration where it has. If zero, it is 1 s, and a fifth of
+	// RefreshPeriod is how often a waiting contender polls the record. Once the
+	// holder has missed a heartbeat, the contender polls half as often. It bounds
+	// how late a release is seen where the store has no watch. Where the store has
+	// one, it may be far above LeaseDuration. If zero, it is 1 s, and a fifth of
 	// LeaseDuration at most.
 	RefreshPeriod time.Duration
 
-	// Grace is the end of the lease that is kept for stopping: the context of
-	// the work is cancelled that long before another holder can begin. If
-	// zero, it is an eighth of LeaseDuration.
+	// Grace is the end of the lease that is kept for stopping: the context of the
+	// work is cancelled that long before another holder can begin. If zero, it is
+	// an eighth of LeaseDuration.
 	Grace time.Duration
 
 	// RequestTimeout bounds one request to the store. If zero, it is a tenth
 	// of LeaseDuration.
 	RequestTimeout time.Duration
 
-	// StopTimeout bounds how long work that was told to stop is still covered
-	// by heartbeats. With a Manual heartbeat it is covered by those that it
-	// makes itself. If zero, it is LeaseDuration.
+	// StopTimeout bounds how long heartbeats still cover work that was told to
+	// stop. With a Manual heartbeat, the work is covered by those that it makes
+	// itself. If zero, it is LeaseDuration.
 	StopTimeout time.Duration
 
 	// ProgressTimeout ties the heartbeats to the work: if [Lease.Progress] is
@@ -62,22 +62,23 @@ type Options struct {
 	// Heartbeat is Background or Manual. If zero, it is Background.
 	Heartbeat Heartbeat
 
-	// MaxClockDrift bounds how wrong the rate of any machine's clock may be,
-	// as a fraction of its rate; a holder gives up that much earlier. If zero,
-	// it is 0.09: chrony slews by up to 8.3 % by default. Who bounds the slew
-	// may lower it, to 0.001 say.
+	// MaxClockDrift bounds how wrong the rate of any machine's clock may be, as a
+	// fraction of its rate; a holder gives up that much earlier. If zero, it is
+	// 0.09: chrony slews by up to 8.3 % by default. If you bound the slew, it may
+	// be lower, 0.001 say.
 	//
 	// Give all processes the same. A holder's record says with which bound it
-	// counts. One with a higher bound waits longer than the lease for a holder
-	// with a lower one, as long as that one may be at work by clocks that are as
-	// wrong as the higher bound allows; nobody waits for less than the lease. So no
-	// clock may be wrong by more than the higher of the two. [EventDrift] tells of it.
+	// counts. A contender with a higher bound waits longer than the lease for a
+	// holder with a lower one: as long as that holder may be at work by clocks that
+	// are as wrong as the higher bound allows. No contender waits for less than the
+	// lease. So no clock may be wrong by more than the higher of the two bounds.
+	// [EventDrift] reports a difference.
 	MaxClockDrift float64
 
-	// TrustBootClock says that this machine is never paused from outside
-	// without its boot clock running on. If false, a step forward of the wall
-	// clock that the boot clock does not explain ends leases, because it may
-	// be all that shows of such a pause.
+	// TrustBootClock says that this machine is never paused from outside without
+	// its boot clock running on. If false, a step forward of the wall clock that
+	// the boot clock does not explain ends leases, because it may be the only sign
+	// of such a pause.
 	TrustBootClock bool
 
 	// Owner is the name by which people know this process as a holder. No
@@ -89,8 +90,8 @@ type Options struct {
 	// of the software it is. If Host is empty, it is the host name.
 	Host, Label string
 
-	// MaxInFlight bounds how many requests to the store are under way at once;
-	// further ones wait, those of the lease that ends first in front. If zero,
+	// MaxInFlight bounds how many requests to the store are under way at once.
+	// Further ones wait, and those of the lease that ends first go first. If zero,
 	// it is 256.
 	MaxInFlight int
 
@@ -142,9 +143,9 @@ const (
 	defaultHistoryLimit = 100
 	maxHistoryLimit     = 10_000
 
-	// maxObserved bounds the locks of which a client remembers all that it saw
-	// when nobody waits for them, and the sessions. Of up to maxMarks more it
-	// remembers since when they have shown no life.
+	// maxObserved bounds the locks of which a client remembers all that it saw when
+	// nobody waits for them, and the sessions. Of up to maxMarks more it remembers
+	// since when they have shown no life.
 	maxObserved = 10_000
 )
 
@@ -204,10 +205,10 @@ func checkName(name string) error {
 	return checkText("lock name", name)
 }
 
-// checkKey returns an error if name cannot be the name of a lock that somebody
-// looks at, or asks something of its holder. It is laxer than [checkName]: what
-// another client has written under a name that nobody can print is there to be
-// seen, and to be released. One that is not UTF-8 is none: a store may read
+// checkKey returns an error if name cannot be the name of a lock that is read, or
+// whose holder is asked for something. It is laxer than [checkName]: another client
+// may have written a lock under a name that cannot be printed, and that lock can
+// still be seen and released. A name that is not UTF-8 is refused: a store may read
 // another key in its place.
 func checkKey(name string) error {
 	switch {
@@ -245,7 +246,8 @@ func checkForm(what, s string, most int) error {
 	return nil
 }
 
-// hostName is the name of this machine, without what no record may hold.
+// hostName is the name of this machine, without the characters that a record may
+// not hold.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -268,35 +270,34 @@ func checkData(data []byte) error {
 
 // AcquireOptions are for one acquire. Nil means the defaults.
 type AcquireOptions struct {
-	// Data is laid down in the record with the grant, for others to read. If
-	// nil, the data of the former holder stays.
+	// Data is written into the record with the grant, for others to read. If nil,
+	// the data of the former holder stays.
 	Data []byte
 
-	// AdditionalWait bounds the waiting besides the context: Acquire gives up
-	// with [ErrHeld] once it has waited for the lease duration that the record
-	// showed at first, and for this time besides. If zero, only the context
-	// bounds it. TryAcquire takes no notice of it.
+	// AdditionalWait bounds the waiting besides the context: Acquire gives up with
+	// [ErrHeld] once it has waited for the lease duration that the record showed at
+	// first, plus this time. If zero, only the context bounds it. TryAcquire
+	// ignores it.
 	AdditionalWait time.Duration
 
 	// UnlessAlive gives up with [ErrHeld] as soon as the holder shows a sign of
-	// life, a release included, and takes the lock over if it shows none for
-	// its lease. It is for who must run if nobody does, and need not if
-	// somebody does, such as a job that several machines start at once. It
-	// takes about a heartbeat period of a living holder to tell. A lock that is
-	// handed over to this very owner is taken all the same. TryAcquire takes no
-	// notice of it.
+	// life, a release included, and takes the lock over if it shows none for its
+	// lease. Use it for work that must run if no other process does it, and need
+	// not if one does, such as a job that several machines start at once. A living
+	// holder is recognised after about one of its heartbeat periods. A lock that is
+	// handed over to this very owner is taken all the same. TryAcquire ignores it.
 	UnlessAlive bool
 
-	// History has the tenures of the lock remembered: see [Client.History]. It
-	// costs one more write, before the work begins, that is waited for as long
-	// as one request may take. Elections always have it.
+	// History keeps the tenures of the lock: see [Client.History]. It costs one
+	// more write before the work begins, which is waited for as long as one request
+	// may take. Elections always have it.
 	History bool
 
-	// Attentive has the holder learn of a request at once, where the store can
-	// watch, instead of with its next heartbeat. It costs a watch for as long
-	// as the lock is held. Elections always do it. With a Manual heartbeat it
-	// means nothing: a look is a heartbeat.
-	Attentive bool
+	// WatchRequests has the holder learn of a request at once, where the store can
+	// watch, instead of with its next heartbeat. It costs a watch for as long as
+	// the lock is held. Elections always do it. With a Manual heartbeat it has no
+	// effect: only a heartbeat reads the record.
+	WatchRequests bool
 
 	// Capacity is how many pieces of work in [Lease.Do] the holder can do at
 	// once: what [Lease.BusyShare] is measured against. If zero, it is 1.
@@ -306,9 +307,9 @@ type AcquireOptions struct {
 	Priority      int
 	PriorityPause time.Duration
 
-	// StoreTimeout is how long the store may fail to give any answer before
-	// Acquire returns its error. If zero, it is the lease duration, and three
-	// request timeouts for TryAcquire; negative means for ever.
+	// StoreTimeout is how long the store may fail to give any answer before Acquire
+	// returns its error. If zero, it is the lease duration; for TryAcquire, three
+	// request timeouts. Negative means for ever.
 	StoreTimeout time.Duration
 }
 

@@ -14,9 +14,9 @@ import (
 )
 
 // recall is what is left of locks and sessions of which a client knew more than it
-// can keep: since when each has shown the sign of life that it showed last. Somebody
-// who tries the locks of many dead holders in turn comes back to each of them with
-// the count going on.
+// can keep: since when each has shown its latest sign of life. A process that tries
+// the locks of many dead holders in turn comes back to each of them with the count
+// going on.
 type recall struct {
 	now   func() time.Duration
 	lease time.Duration
@@ -38,8 +38,9 @@ type mark struct {
 const (
 	// maxMarks bounds them: 32 bytes each, a few megabytes in all.
 	maxMarks = 50_000
-	// maxMarkAge is how many leases a mark is kept at least. One of a holder that
-	// lives is worth nothing after its next heartbeat, and nobody can tell.
+	// maxMarkAge is how many leases a mark is kept at least. The mark of a living
+	// holder is worth nothing after its next heartbeat, but no client can tell
+	// which marks those are.
 	maxMarkAge = 16
 )
 
@@ -55,9 +56,9 @@ func sumOf(rec driver.Record) lifeSum {
 	return lifeSum(sum[:16])
 }
 
-// note keeps what is worth it of a sight that is forgotten: of one that shows a
-// holder, since when. When there is no room, it keeps what it has, so that those
-// come to their end, and make room.
+// note keeps what matters of a sight that is forgotten: if it shows a holder, since
+// when. When there is no room, note keeps the marks that it has, so that they come
+// to their end and make room.
 func (r *recall) note(s *protocol.Sight) {
 	rec, found := s.Record()
 	if !found || s.Tied() { // a lock under a session shows no life
@@ -96,7 +97,7 @@ func (r *recall) tidy(now time.Duration) {
 }
 
 // of returns since when a record's sign of life has been shown, if that was noted.
-// Then it is the caller's to know.
+// The mark is dropped: from then on the caller keeps it.
 func (r *recall) of(rec driver.Record) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

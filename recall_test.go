@@ -94,7 +94,7 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 					rec := driver.Record{Key: name, State: driver.Held}
 					if session {
 						rec.Session = rand.Text()
-						w.bury(driver.Record{Key: driver.SessionPrefix + rec.Session, State: driver.Alive})
+						w.bury(driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
 					}
 					w.bury(rec)
 				}
@@ -109,7 +109,7 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 				// One is not dead after all.
 				sign := locks[7]
 				if session {
-					sign = driver.SessionPrefix + w.record(sign).Session
+					sign = driver.SessionKey(w.record(sign).Session)
 				}
 				rec := w.record(sign)
 				next := rec

@@ -10,52 +10,37 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // Session is one heartbeat that keeps any number of locks of a process alive. A
-// lock under a session is written when it changes hands, and not in between; when
-// the session ends, all of them end. Its record in the store is that of no lock:
-// see [Session.ID].
+// lock under a session is written only when it changes hands. When the session
+// ends, all of them end. The session's record in the store is no lock's: see
+// [Session.ID].
 //
 // All methods may be called concurrently. A session that was lost does not come
 // back: open another one.
 type Session struct {
-	c  *Client
-	id string
-	l  *Lease // of its own record: the heartbeat, and the deadline of all locks
+	keeping // of its own record: the heartbeat, and the deadline of all locks
+	id      string
+	keeper  *protocol.Keeper
 
-	finished chan struct{} // closed when it is over, or its heartbeats have stopped
+	closed chan struct{} // when it is over, or its heartbeats have stopped
+	ending shell.Timer   // on the contender's clock: fails the acquires that wait under it
 
-	ending entry // on the agenda of looks: what needs the contests
-	inbox  entry
-	follow entry    // on the agenda of beats: has the locks follow, some at a time
-	behind []*Lease // that have not followed yet; guarded by l.mu
-
-	// turn is taken before l.mu by who releases a lock, and never by an agenda: of
-	// very many who do so at once, one at a time can be in front of a heartbeat.
+	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
+	// a burst of releases delays a heartbeat by one of them at most.
 	turn sync.Mutex
 
-	acquires    map[*acquire]struct{} // guarded by the client's seeing; not ended
-	disclaiming map[claimed]*disclaiming
-
-	// Guarded by l.mu.
-	leases  map[*Lease]struct{} // not over
-	named   map[string]*Lease   // the latest of each lock
-	kept    map[string]time.Duration
-	working int // leases whose work has not returned
-	closing bool
-}
-
-// claimed is a lock under a token.
-type claimed struct {
-	lock  string
-	token uint64
+	acquires map[*acquire]struct{}       // not ended; guarded by the client's seeing
+	leases   map[*protocol.Holder]*Lease // not over; guarded by mu
 }
 
 // SessionOptions are for one session. Nil means the defaults.
 type SessionOptions struct {
-	// Data is laid down in the session's record, for others to read: the address
-	// of the process, say. It has at most 64 KiB.
+	// Data is written into the session's record, for others to read: the address of
+	// the process, say. It has at most 64 KiB.
 	Data []byte
 
 	// StoreTimeout is how long the store may fail to give any answer before
@@ -64,65 +49,58 @@ type SessionOptions struct {
 	StoreTimeout time.Duration
 }
 
-// ID returns the id of the session, which was never used before and never will be
-// again.
+// ID returns the id of the session. No id is ever used twice.
 func (s *Session) ID() string { return s.id }
 
 // Client returns the client that opened the session.
 func (s *Session) Client() *Client { return s.c }
 
-// Context returns a context that ends when no lock is to be held under the session
+// Context returns a context that ends when no lock may be held under the session
 // any more: at its deadline, on its loss, and when it is closed. The contexts of
 // all leases under it end with it. context.Cause says why: an error that matches
 // [ErrLost], or [ErrSessionClosed], or [ErrClosed].
-func (s *Session) Context() context.Context { return s.l.ctx }
+func (s *Session) Context() context.Context { return s.ctx }
 
 // Check returns nil while the holders of the locks under the session may act, if
 // nothing else has ended their leases, as [Lease.Check] does.
 func (s *Session) Check() error {
-	limit := s.l.limit.Load()
-	if limit > 0 && int64(s.c.clock.Holder()) < limit {
+	switch why := s.right.check(); why {
+	case notEnded:
 		return nil
-	}
-	switch err := s.l.checkEnded(limit); {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrReleased):
+	case endedReleased:
 		return wrap("check", s.name(), ErrSessionClosed)
 	default:
-		return s.renamed(err)
+		return wrap("check", s.name(), s.endedError(why))
 	}
 }
 
 // Remaining returns the time until the deadline, 0 when the session has ended.
-func (s *Session) Remaining() time.Duration { return s.l.Remaining() }
+func (s *Session) Remaining() time.Duration { return s.right.remaining() }
 
 // Renew sends a heartbeat now, as [Lease.Renew] does.
-func (s *Session) Renew(ctx context.Context) error { return s.renamed(s.l.Renew(ctx)) }
+func (s *Session) Renew(ctx context.Context) error { return s.wrapped("renew", s.renew(ctx)) }
 
-// SetData lays data down in the session's record, as [Lease.SetData] does in that
+// SetData writes data into the session's record, as [Lease.SetData] does into that
 // of a lock. It has at most 64 KiB.
 func (s *Session) SetData(ctx context.Context, data []byte) error {
-	if err := checkSessionData(data); err != nil {
-		return wrap("set data", s.name(), err)
+	err := checkSessionData(data)
+	if err == nil {
+		err = s.setData(ctx, data)
 	}
-	return s.renamed(s.l.SetData(ctx, data))
+	return s.wrapped("set data", err)
 }
 
-// Leases returns how many locks are held under the session, those included whose
+// Leases returns how many locks are held under the session, including those whose
 // work is still stopping.
 func (s *Session) Leases() int {
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	if _, over := s.l.h.Over(); over {
-		return 0
-	}
-	return len(s.leases)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keeper.Locks()
 }
 
 // Acquire takes a lock under the session, as [Client.Acquire] does for one that is
-// its own lease. The error matches [ErrSessionClosed] if the session ends
-// meanwhile, or has ended, and the reason for which it did.
+// its own lease. If the session ends meanwhile, or has ended, the error matches
+// [ErrSessionClosed] and the reason for the end.
 func (s *Session) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
 	return s.c.acquire(ctx, "acquire", name, options, s, false)
 }
@@ -146,35 +124,35 @@ func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions,
 	return l.hold(ctx, work)
 }
 
-// Election returns the election of the given name, as [Client.Election] does; who
-// is elected by it leads under the session. When the session is lost, its Run
-// returns an error that matches [ErrSessionClosed]; when it is closed, what work
-// returned.
+// Election returns the election of the given name, as [Client.Election] does; its
+// winner leads under the session. When the session is lost, the election's Run
+// returns an error that matches [ErrSessionClosed]; when the session is closed, Run
+// returns what work returned.
 func (s *Session) Election(name string, options *ElectionOptions) *Election {
 	return s.c.election(name, options, s)
 }
 
 // Close ends the session. It cancels the contexts of all leases under it with
-// [ErrSessionClosed], and fails who waits for a lock under it. When each lease has
-// been released by who holds it, all their locks are free by one write; until
-// then heartbeats go on, for [Options.StopTimeout] at most.
+// [ErrSessionClosed], and fails the acquires that wait for a lock under it. When
+// every lease has been released by its holder, one write frees all their locks;
+// until then heartbeats go on, for [Options.StopTimeout] at most.
 //
 // Close waits for that, or until ctx ends, and returns nil or an error as
 // [Lease.Release] does: [ErrStopTimeout] if a lease was not released by then, so
 // that the session's record runs out by itself. Closing again returns the same.
 //
-// A context that is done already before the call, or that Close itself ends, is
-// ignored, so that a deferred Close works under the context of a signal. Close
-// takes no longer then than [Options.StopTimeout], a lease duration, and the request
+// A context that is already done at the call, or that Close itself ends, is
+// ignored, so that a deferred Close works under the context of a signal. Close then
+// takes no longer than [Options.StopTimeout], a lease duration, and the request
 // that is under way then.
 func (s *Session) Close(ctx context.Context) error {
 	ended := ctx.Done()
 	if ctx.Err() != nil {
 		ended = nil
 	}
-	s.l.stop(ErrSessionClosed)
+	s.stop(ErrSessionClosed)
 	select {
-	case <-s.finished:
+	case <-s.closed:
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrSessionClosed) {
 			// A context of a lease under it, which this call has ended.
@@ -183,15 +161,12 @@ func (s *Session) Close(ctx context.Context) error {
 		return wrap("close", s.name(), uncertain(done(ctx)))
 	case <-s.c.gone:
 		select {
-		case <-s.finished:
+		case <-s.closed:
 		default:
 			return wrap("close", s.name(), uncertain(ErrClosed))
 		}
 	}
-	if err := s.l.result(); err != nil {
-		return wrap("close", s.name(), err)
-	}
-	return nil
+	return s.wrapped("close", s.result())
 }
 
 // Session returns the session that keeps the lock alive, nil if the lock is its
@@ -200,20 +175,19 @@ func (l *Lease) Session() *Session { return l.under }
 
 func (s *Session) name() string { return "session " + s.id }
 
-// renamed has an error name the session in place of the key of its record.
-func (s *Session) renamed(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
-		return wrap(e.Op, s.name(), e.Err)
+// wrapped returns err as that of an operation on the session, nil for nil.
+func (s *Session) wrapped(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return err
+	return wrap(op, s.name(), err)
 }
 
-// ended says why no lock can be had under the session.
-func (s *Session) ended() error {
-	s.l.mu.Lock()
-	cause := s.l.cause // not the context's: that may be busy with ending all others
-	s.l.mu.Unlock()
+// why says why no lock can be had under the session.
+func (s *Session) why() error {
+	s.mu.Lock()
+	cause := s.cause // not the context's: that may be busy with ending all others
+	s.mu.Unlock()
 	switch {
 	case cause == nil && s.c.isClosed():
 		cause = ErrClosed

@@ -146,7 +146,7 @@ func TestSessionThatCrashed(t *testing.T) {
 			t.Errorf("acquire under it: %v", err)
 		}
 		id := s.ID()
-		if rec := w.record(driver.SessionPrefix + id); rec.State != driver.Closed {
+		if rec := w.record(driver.SessionKey(id)); rec.State != driver.Closed {
 			t.Errorf("the session is %s", rec.State)
 		}
 		for _, l := range leases {
@@ -241,7 +241,7 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 		if err := l.SetData(t.Context(), []byte("last")); err != nil {
 			t.Errorf("a last checkpoint: %v", err)
 		}
-		if rec := w.record(driver.SessionPrefix + s.ID()); rec.State != driver.Alive {
+		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Alive {
 			t.Errorf("the session is %s while work goes on", rec.State)
 		}
 		a.mustRelease(l)
@@ -337,7 +337,7 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrClosed) {
 			t.Errorf("cause %v", cause)
 		}
-		if rec := w.record(driver.SessionPrefix + s.ID()); rec.State != driver.Closed {
+		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 			t.Errorf("the session is %s", rec.State)
 		}
 		if _, err := s.Acquire(t.Context(), "more", nil); !errors.Is(err, tenure.ErrClosed) {
@@ -501,7 +501,7 @@ func TestSessionChecksItsInput(t *testing.T) {
 		if err := s.SetData(t.Context(), []byte("new")); err != nil {
 			t.Error(err)
 		}
-		if rec := w.record(driver.SessionPrefix + s.ID()); string(rec.Data) != "new" {
+		if rec := w.record(driver.SessionKey(s.ID())); string(rec.Data) != "new" {
 			t.Errorf("data %q", rec.Data)
 		}
 		if _, err := s.Acquire(t.Context(), "tenure/session/x", nil); err == nil {
@@ -587,7 +587,7 @@ func TestSessionRequests(t *testing.T) {
 			t.Errorf("the other lock: %v", err)
 		}
 		time.Sleep(2 * heartbeat)
-		if rec := w.record(driver.SessionPrefix + s.ID()); len(rec.Requests) > 0 {
+		if rec := w.record(driver.SessionKey(s.ID())); len(rec.Requests) > 0 {
 			t.Errorf("requests stay in the record: %+v", rec.Requests)
 		}
 
@@ -648,7 +648,7 @@ func TestSessionSweep(t *testing.T) {
 		mine := b.mustOpen(nil)
 		b.mustClose(mine)
 		gone := func(s *tenure.Session) bool {
-			_, err := w.records.Get(t.Context(), driver.SessionPrefix+s.ID(), driver.Strong)
+			_, err := w.records.Get(t.Context(), driver.SessionKey(s.ID()), driver.Strong)
 			return errors.Is(err, driver.ErrNotFound)
 		}
 		if gone(mine) {

@@ -49,7 +49,7 @@ func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 		clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
 		b := w.machine("b", func(o *tenure.Options) { o.Clock = clock })
 		b.faults.Inject(faultstore.Rule{
-			Match: func(c faultstore.Call) bool { return c.Key == driver.SessionPrefix+s.ID() },
+			Match: func(c faultstore.Call) bool { return c.Key == driver.SessionKey(s.ID()) },
 			Fault: faultstore.Slow(0, requestTimeout/2),
 		})
 		tried := started(func() error {
@@ -222,6 +222,7 @@ func TestSweepInTheBackgroundRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.machine("a")
+		a.reads = 20 // one after each delete; the pauses between these begin at a thousandth of the lease, and may all be short
 		a.fault(faultstore.OpDelete, 0, 0, faultstore.LoseRequest())
 		a.mustClose(a.mustOpen(nil))
 		time.Sleep(time.Hour)

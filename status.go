@@ -35,19 +35,19 @@ type Status struct {
 	Lease, Heartbeat time.Duration
 	// Priority is the holder's; see [ElectionOptions.Priority].
 	Priority int
-	// ReservedFor is the owner that the lock is kept for after a hand-over: who
-	// may take it at once, while others wait for FreeIn. Owner is the last
-	// holder then.
+	// ReservedFor is the owner that the lock is kept for after a hand-over. It may
+	// take the lock at once, while others wait for FreeIn. Owner is the last holder
+	// then.
 	ReservedFor string
 	// Request is what the holder was asked and has not done yet.
 	Request *Request
 	// End says how the last tenure ended, as in [Tenure.End]; in a record that
 	// shows a holder, why it has stopped its heartbeats. EndedBy is the request
-	// that it goes back to, if there was one.
+	// that caused it, if there was one.
 	End     string
 	EndedBy *Request
-	// Unchanged is how long this client has seen no sign of life, and FreeIn
-	// when the lock can be taken at the latest if none comes.
+	// Unchanged is how long this client has seen no sign of life. FreeIn is after
+	// how long at the latest the lock can be taken if none comes.
 	Unchanged, FreeIn time.Duration
 	// Previous is the tenure before, nil if there was none.
 	Previous *Previous
@@ -66,14 +66,13 @@ const (
 // Previous is the tenure before another one, and what it left.
 type Previous struct {
 	Tenure
-	// Data is what it left, in [Lease.Previous] alone. It is nil if the new
-	// holder brought data of its own and the reply that showed the old one was
-	// lost.
+	// Data is what it left, in [Lease.Previous] alone. It is nil if the new holder
+	// wrote data of its own and the reply that showed the old data was lost.
 	Data []byte
 }
 
-// Previous returns how the tenure before this one ended, and the data that it
-// left, for redriving unfinished work. It returns false if there was none.
+// Previous returns how the tenure before this one ended, and the data that it left,
+// so that unfinished work can be repeated. It returns false if there was none.
 func (l *Lease) Previous() (Previous, bool) {
 	if l.former == nil {
 		return Previous{}, false
@@ -113,9 +112,9 @@ func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 	return s.status(name), nil
 }
 
-// Locks reads the records of all locks whose names begin with prefix, in the
-// order of their names. It may be slow. A record that cannot be read comes as
-// an error, and the others go on.
+// Locks reads the records of all locks whose names begin with prefix, in the order
+// of their names. It may be slow. A record that cannot be read comes as an error,
+// and the others follow.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if c.isClosed() {
@@ -161,13 +160,13 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 	}
 }
 
-// look reads a record and remembers what it saw. It waits for one request
-// timeout, or two if the store takes no notice of it.
+// look reads a record and remembers what it saw. It waits for one request timeout,
+// or two if the store ignores it.
 func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	if err := ctx.Err(); err != nil {
 		return sighting{}, err
 	}
-	k, err := c.contest(name)
+	k, err := c.tracker(name)
 	if err != nil {
 		return sighting{}, err
 	}
@@ -204,8 +203,8 @@ func (c *Client) answered(ctx context.Context, answer <-chan protocol.Result) (p
 	}
 }
 
-// unreadable is the error of a record that a store could read, but that nobody
-// here understands.
+// unreadable is the error of a record that a store could read, but that this client
+// does not understand.
 func unreadable(rec driver.Record) error {
 	return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, rec.Lease, rec.State, rec.Owner)
 }

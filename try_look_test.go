@@ -28,6 +28,7 @@ func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int
 			looks++
 		case c.Op == faultstore.OpGet:
 			looks++
+		case c.Op == faultstore.OpWatch, c.Op == faultstore.OpHint: // asks for nothing, and may be the holder's
 		default:
 			claims++
 		}

@@ -58,7 +58,7 @@ func TestWatchesAreEnded(t *testing.T) {
 			}
 		}
 		a, b := client(), client()
-		l, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{Attentive: true})
+		l, err := a.Acquire(t.Context(), "x", &tenure.AcquireOptions{WatchRequests: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestStormOfHints(t *testing.T) {
 			_ = c.Close(t.Context())
 			time.Sleep(time.Second) // for the storm to end
 		}()
-		l, err := c.Acquire(t.Context(), "x", &tenure.AcquireOptions{Attentive: true})
+		l, err := c.Acquire(t.Context(), "x", &tenure.AcquireOptions{WatchRequests: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,11 +17,11 @@ import (
 //
 // "Permanent" needs a witness. A table that is not there, or a key that is wrong,
 // is found when a process begins: nothing has ever worked. What fails after that is
-// an incident: a policy that somebody edits, a key that is rotated, one answer among
-// millions that is simply wrong. Who gives up then does not come back when the
-// incident has passed, and nobody leads. So after the first good answer a permanent
-// error is shown to everything above as an ordinary failure, which is reported, and
-// asked about again for as long as patience lasts.
+// an incident: a policy that somebody edits, a key that is rotated, one answer
+// among millions that is simply wrong. A candidate that gives up then does not come
+// back when the incident has passed, and nobody leads. So after the first good
+// answer a permanent error is shown to everything above as an ordinary failure,
+// which is reported, and the store is asked again for as long as patience lasts.
 //
 // A store that others do not find under its name any more is no incident, whatever
 // it has answered before. From then on nothing is sent to it.

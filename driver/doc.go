@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package driver is the contract between Tenure and the stores that keep its
-// records. It is for people who write a store; who uses one needs only the
+// records. It is for people who write a store; to use one you need only the
 // store's own package and package tenure.
 //
 // A store is a linearizable map from key to a small [Record] with
@@ -26,7 +26,7 @@
 //     holders.
 //  7. A released record stays released under any late heartbeat, data write or
 //     release of its former holder, and releasing again changes nothing. A
-//     late duplicate of a claim may open a term that nobody believes in; it
+//     late duplicate of a claim may open a term that no process believes in; it
 //     runs out after its lease.
 //  8. A session that is closed stays closed under any late heartbeat and request
 //     to it, and under a late duplicate of the claim that opened it, until its
@@ -45,11 +45,11 @@
 //   - Claim takes Released alone. A Closed record is in its way, for the late
 //     duplicate of the Claim that opened the session as well: the session would
 //     live again, and with it all locks that it has left.
-//   - A record that names a session looks dead, since its beat stands still. Who
-//     does not know of sessions must not read it as a lock whose holder is gone:
-//     neither an older program on the same database, nor another client of the
-//     same table. Store it so that they cannot understand it, in a state of its
-//     own for example.
+//   - A record that names a session looks dead, since its beat does not change. A
+//     program that does not know of sessions, such as an older version on the same
+//     database or another client of the same table, must not read it as a lock
+//     whose holder is gone. Store it so that they cannot understand it, in a state
+//     of its own for example.
 //   - What one client of the store writes when it closes a session the others see
 //     in their next strong read, and only a strong read that finds no session
 //     proves that there is none: of Get with Eventual no more is asked than before.

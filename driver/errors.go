@@ -39,8 +39,8 @@ var (
 	ErrReplaced = errors.New("store replaced")
 
 	// ErrThrottled is matched by the error of a call that the engine refused
-	// because it has too much to do. Who tries again does so later than after
-	// another error. See [Throttled].
+	// because it has too much to do. Try again later than after another error. See
+	// [Throttled].
 	ErrThrottled = errors.New("store throttled")
 
 	// ErrClosed is returned by calls after Close.

@@ -48,6 +48,13 @@ const OwnPrefix = "tenure/"
 // SessionPrefix begins the keys of sessions' records.
 const SessionPrefix = OwnPrefix + "session/"
 
+// SessionKey returns the key of a session's record, by the id of the session.
+func SessionKey(id string) string { return SessionPrefix + id }
+
+// SessionID returns the id of the session whose record has the key; the key itself
+// if it is not that of a session.
+func SessionID(key string) string { return strings.TrimPrefix(key, SessionPrefix) }
+
 // State says what a record stands for.
 type State string
 
@@ -126,14 +133,14 @@ type Record struct {
 
 	// Drift is the bound on the error of clock rates that the holder counts its
 	// lease with, such as 0.09; 0 if it does not say. It is 0 or more, and less
-	// than 1. Who waits for this holder, and counts with a higher bound, waits for
-	// longer than Lease; nobody waits for less. Stores keep it as it is.
+	// than 1. A contender that counts with a higher bound waits for longer than
+	// Lease; nobody waits for less. Stores keep it as it is.
 	Drift float64
 
 	// Bell is where and how the holder takes hints from other processes: an
 	// address and a secret, in a record that is Held or Alive alone, empty if it
 	// takes none. It is at most MaxBellLen bytes of text without control
-	// characters. Who shows records to people, logs them or serves them leaves it
+	// characters. It is a secret: code that shows, logs or serves records leaves it
 	// out. Stores keep it as it is, and a release drops it.
 	Bell string
 
@@ -179,8 +186,8 @@ type Record struct {
 	Prev *Tenure
 
 	// Unknown is what a store read in the record and this version of Tenure does
-	// not understand: fields of a newer one, as text that is the store's own. Who
-	// writes the same tenure on leaves it as it is, so that they are kept; a new
+	// not understand: fields of a newer one, as text that is the store's own. A
+	// write of the same tenure leaves it as it is, so that they are kept; a new
 	// tenure begins without. It is empty in a store that keeps such fields by
 	// itself.
 	Unknown string

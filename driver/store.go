@@ -127,7 +127,7 @@ type Watcher interface {
 	// watch, and may be called again; hint may still be running when it returns.
 	// Close ends all watches.
 	//
-	// A change after Watch returned is hinted, so that a caller who looks after
+	// A change after Watch returned is hinted, so that a caller that reads after
 	// that misses nothing.
 	Watch(key string, hint func()) (stop func(), err error)
 }
@@ -143,7 +143,7 @@ type ReplacedNotifier interface {
 }
 
 // TokenKeeper is implemented by stores that may keep the token of a lock whose
-// record is deleted. Who deletes a lock that was released, to make room, asks it
+// record is deleted. A sweep that deletes released locks, to make room, asks it
 // first: where the answer is no, or a store does not implement this, the tokens
 // of the lock begin at 1 again, and every fence that remembers a higher one
 // refuses its next holders.
@@ -157,7 +157,7 @@ type TokenKeeper interface {
 
 // Wakes reports whether a Swap from prev to next is one that watches hint: to
 // any state but Held and Alive, or one that lays a request. Heartbeats, data and
-// takeovers are none: they are news for nobody who waits.
+// takeovers are none: they are no news for a waiter.
 func Wakes(prev, next Record) bool {
 	return next.State != Held && next.State != Alive || Laid(prev, next)
 }

@@ -22,7 +22,7 @@ type Tenure struct {
 // Tenure returns the tenure that the record shows, ended for the given reason
 // unless the record says itself how it ended. That of a Reserved record is the
 // one before: it is nobody's yet. The session under which it was held is not in
-// it: who knows how the tenure ended needs it no more.
+// it: it is not needed once the end of the tenure is known.
 func (r Record) Tenure(end EndReason) *Tenure {
 	if r.State == Reserved {
 		return r.Prev.clone()
@@ -92,8 +92,8 @@ const (
 	// EndStopTimeout: the work did not return in time after it was told to
 	// stop, so that the holder stopped its heartbeats and said so.
 	EndStopTimeout EndReason = "stop_timeout"
-	// EndFreed: an operator released the lock of a dead holder.
-	EndFreed EndReason = "freed"
+	// EndReleasedDead: an operator released the lock of a dead holder.
+	EndReleasedDead EndReason = "freed"
 	// EndAbandoned: the acquire was given up while the lock was granted, and
 	// nothing was done under it.
 	EndAbandoned EndReason = "abandoned"
@@ -118,10 +118,10 @@ const (
 	// drops the request; if not, it releases the lock: a claim whose outcome it
 	// never learnt, or a late duplicate, was granted in its name.
 	Confirm RequestKind = "confirm"
-	// Free and Revoke are acts of operators. They are never laid into a held
+	// ReleaseDead and Revoke are acts of operators. They are never laid into a held
 	// record; they tell who ended a tenure, and why.
-	Free   RequestKind = "free"
-	Revoke RequestKind = "revoke"
+	ReleaseDead RequestKind = "free"
+	Revoke      RequestKind = "revoke"
 	// Fail is never laid into a held record either: it tells why a holder called
 	// its own tenure [EndFailed].
 	Fail RequestKind = "fail"

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -24,6 +25,7 @@ type database struct {
 	records map[string]driver.Record
 	watches map[int]watch
 	serial  int
+	aside   chan struct{}
 }
 
 type watch struct {
@@ -33,7 +35,19 @@ type watch struct {
 }
 
 func newDatabase(bug string) *database {
-	return &database{bug: bug, records: map[string]driver.Record{}, watches: map[int]watch{}}
+	return &database{bug: bug, records: map[string]driver.Record{}, watches: map[int]watch{}, aside: make(chan struct{})}
+}
+
+// stepAside gives up db.mu until another call has given it up in the same place, so
+// that calls which race meet there on any machine; one that is alone goes on.
+func (db *database) stepAside() {
+	db.mu.Unlock()
+	defer db.mu.Lock()
+	select {
+	case db.aside <- struct{}{}:
+	case <-db.aside:
+	case <-time.After(100 * time.Millisecond):
+	}
 }
 
 func (db *database) is(bug string) bool { return db.bug == bug }
@@ -116,9 +130,7 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	defer h.db.mu.Unlock()
 	prev, found := h.db.records[h.id(next.Key)]
 	if h.db.is("claim not atomic") {
-		h.db.mu.Unlock()
-		runtime.Gosched()
-		h.db.mu.Lock()
+		h.db.stepAside()
 	}
 	free := !found || prev.State == driver.Released || h.claimsMore(prev, next)
 	switch {
@@ -221,9 +233,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	h.db.mu.Lock()
 	stored, found := h.db.records[h.id(next.Key)]
 	if h.db.is("swap not atomic") {
-		h.db.mu.Unlock()
-		runtime.Gosched()
-		h.db.mu.Lock()
+		h.db.stepAside()
 	}
 	if !found && !h.db.is("swap creates") && !(h.db.is("closed by anybody") && next.State == driver.Closed) ||
 		found && stored.Version != prev.Version && !h.db.is("swap ignores version") &&

@@ -173,7 +173,7 @@ const envBug = "DRIVERTEST_BUG"
 func TestBroken(t *testing.T) {
 	bug := os.Getenv(envBug)
 	if bug == "" {
-		t.Skip("TestBugsAreFound runs it")
+		return // this is no process of TestBugsAreFound
 	}
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		h := harness(bug)

@@ -54,7 +54,7 @@ func testFidelity(t *testing.T, e *env) {
 		if e.h.NoSessions {
 			t.Skip("the harness declares no sessions")
 		}
-		next := e.filled(t, driver.SessionPrefix+e.sessionID(), 1, driver.Alive)
+		next := e.filled(t, driver.SessionKey(e.sessionID()), 1, driver.Alive)
 		rec := e.claim(t, a, next)
 		e.wantStored(t, driver.Claimed(next, driver.Record{}, false))
 		for i, state := range []driver.State{driver.Alive, driver.Closed} {

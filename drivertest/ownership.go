@@ -29,7 +29,7 @@ func testOwnership(t *testing.T, e *env) {
 		next = e.held(free.Key)
 		next.Data = []byte("second")
 		next.Requests = []driver.Request{e.request(driver.StepDown), e.request(driver.HandOver)}
-		asked := e.request(driver.Free)
+		asked := e.request(driver.ReleaseDead)
 		next.Asked = &asked
 		return free, next
 	}

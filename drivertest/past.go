@@ -31,8 +31,8 @@ func testPast(t *testing.T, e *env) {
 		e.wantListed(t, want)
 	})
 
-	// Who writes it a second time, because the first reply was lost, is shown
-	// that it is there; who would have told otherwise comes too late.
+	// A second write of it, because the first reply was lost, shows that it is
+	// there. A write that says something else comes too late.
 	t.Run("Once", func(t *testing.T) {
 		next := e.past(key())
 		first := e.claim(t, a, next)

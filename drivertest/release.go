@@ -11,7 +11,7 @@ import (
 )
 
 func testRelease(t *testing.T, e *env) {
-	// Who comes next keeps the beginning of a long reason: it is in the way of each
+	// The next holder keeps the beginning of a long reason: it is in the way of each
 	// of its heartbeats.
 	t.Run("LongReason", func(t *testing.T) {
 		for _, reason := range []string{
@@ -67,7 +67,7 @@ func testRelease(t *testing.T, e *env) {
 		}
 	})
 
-	// Who lost the reply of a release sends it again and sees that it is done.
+	// A holder that lost the reply of a release sends it again and sees that it is done.
 	t.Run("TwiceTheSame", func(t *testing.T) {
 		held := e.claim(t, a, e.held(e.key()))
 		next := e.released(held)

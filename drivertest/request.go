@@ -92,7 +92,7 @@ func testRequest(t *testing.T, e *env) {
 		e.wantConflict(t, "request from the same version under the former token", err, second)
 	})
 
-	// Who takes over from a holder that did not answer remembers who asked.
+	// A contender that takes over from a holder that did not answer remembers who asked.
 	t.Run("Takeover", func(t *testing.T) {
 		rec := e.claim(t, holder, e.held(e.key()))
 		asked := e.swap(t, asker, rec, e.asked(rec))

@@ -80,11 +80,11 @@ func testReserve(t *testing.T, e *env) {
 		e.wantConflict(t, "the same hand-over after it was taken", err, taken)
 	})
 
-	// An operator can free what was reserved for somebody who does not come.
+	// An operator can free what was reserved for an owner that does not come.
 	t.Run("Released", func(t *testing.T) {
 		_, reserved := reserve(t, "successor")
 		free := e.released(reserved)
-		free.End = driver.EndFreed
+		free.End = driver.EndReleasedDead
 		free = e.swap(t, b, reserved, free)
 		next := e.held(free.Key)
 		e.claim(t, b, next)

@@ -33,7 +33,7 @@ func testSession(t *testing.T, e *env) {
 func (e *env) sessionID() string { return e.fresh("Session") }
 
 // opened returns a record for the Claim that opens a session.
-func (e *env) opened() driver.Record { return e.openedAt(driver.SessionPrefix + e.sessionID()) }
+func (e *env) opened() driver.Record { return e.openedAt(driver.SessionKey(e.sessionID())) }
 
 func (e *env) openedAt(key string) driver.Record {
 	next := e.held(key)
@@ -83,7 +83,7 @@ func (e *env) sessionRecord(t *testing.T) {
 		e.wantListed(t, want)
 	})
 
-	// Who lost the reply of the opening sees that it is open. Nobody else gets in.
+	// A process that lost the reply of the opening sees that it is open. Nobody else gets in.
 	t.Run("Once", func(t *testing.T) {
 		next := e.opened()
 		rec := e.claim(t, a, next)
@@ -341,7 +341,7 @@ func (e *env) sessionList(t *testing.T) {
 	stored := map[string]driver.Record{}
 	c := e.clients[0]
 	for i := range 9 {
-		rec := e.claim(t, c, e.openedAt(fmt.Sprintf("%slist-%d", driver.SessionPrefix, i)))
+		rec := e.claim(t, c, e.openedAt(driver.SessionKey(fmt.Sprintf("list-%d", i))))
 		switch i % 3 {
 		case 0:
 			rec = e.swap(t, c, rec, e.confirmed(rec))
@@ -350,7 +350,7 @@ func (e *env) sessionList(t *testing.T) {
 		}
 		stored[rec.Key] = rec
 	}
-	e.wantList(t, driver.SessionPrefix+"list-", stored)
+	e.wantList(t, driver.SessionKey("list-"), stored)
 	locks := map[string]driver.Record{}
 	for i := range 9 {
 		rec := e.claim(t, c, e.under(fmt.Sprintf("under-%d", i), fmt.Sprintf("list-%d", i)))
@@ -376,7 +376,7 @@ var sessionLife = []step{
 func openingOf(e *env, now driver.Record) driver.Record { return e.openedAt(now.Key) }
 
 func (e *env) sessionLate(t *testing.T) {
-	e.everyLate(t, sessionLife, func() string { return driver.SessionPrefix + e.sessionID() })
+	e.everyLate(t, sessionLife, func() string { return driver.SessionKey(e.sessionID()) })
 }
 
 // sessionsRefused checks that a store which says that it has no sessions has none.

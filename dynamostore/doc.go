@@ -30,7 +30,7 @@
 //     and what to do. The SDK's retries are switched off for these calls: a
 //     second attempt of a write whose first reply was lost would take the
 //     caller's own record for another's.
-//   - A row that cannot be understood, whoever wrote it, is an error that
+//   - A row that cannot be understood, whichever client wrote it, is an error that
 //     matches [driver.ErrUnreadable], never a lock that is free.
 //   - What Tenure does not know in a row is left there.
 //
@@ -43,7 +43,7 @@
 //     if the table is restored from a backup, which has older tokens.
 //   - Locks, if the table has a time to live on an attribute of theirs.
 //   - A hint that a lock was released: DynamoDB has none, so a waiter sees it
-//     at its next look, within the client's RefreshPeriod.
+//     at its next poll, within the client's RefreshPeriod.
 //
 // # Fencing
 //

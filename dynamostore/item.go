@@ -204,7 +204,7 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 		case !free:
 			r.fail(fmt.Errorf("%s was removed by hand: set it to %q again", attrReleased, released))
 		case state == "" || state == stateResting:
-			// Nobody released it who knows how: its holder may be alive.
+			// No program that knows how has released it: its holder may be alive.
 			r.fail(fmt.Errorf("%s was set by hand: remove it, and free the lock with \"tenure release\"", attrReleased))
 		}
 	}

@@ -81,7 +81,7 @@ type Options struct {
 	// Before another client may write to a table that Tenure had for itself, take
 	// and release each lock once with SharedTable set: its token is then beside
 	// it. And set it on until Tenure was the last to write each lock's item, and
-	// none is gone: who has the token in no place begins at 1.
+	// none is gone: a lock whose token is in no place begins at 1.
 	//
 	// Without it, an item that another client wrote is respected and shown, and
 	// never taken: Claim and takeover return an error that says so.

@@ -30,7 +30,7 @@ func under(key, session string) driver.Record {
 }
 
 func session(id string) driver.Record {
-	rec := held(driver.SessionPrefix + id)
+	rec := held(driver.SessionKey(id))
 	rec.State = driver.Alive
 	return rec
 }

@@ -177,9 +177,9 @@ func (s *Store) key(key string) item {
 	return it
 }
 
-// find returns the record of an item, if there is one. The item of another
-// client gets the token after the last one that is known: its holder is a
-// change of holders, even though it was given none.
+// find returns the record of an item, if there is one. An item written by another
+// client counts as a change of holder, so it gets the token after the last known
+// one, although that client gave it none.
 func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
 	f.last = last
 	if len(it) == 0 {

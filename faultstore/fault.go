@@ -64,7 +64,7 @@ type Fault struct {
 	// neither does a read.
 	Again []time.Duration
 
-	// Deaf is how long, from its beginning, the call takes no notice of its
+	// Deaf is how long, from its beginning, the call ignores its
 	// context, as in a bad driver.
 	Deaf time.Duration
 

@@ -6,8 +6,8 @@
 // resource, and refuses a lower one.
 //
 // A lease alone cannot do that. Its holder can be paused between its last check
-// and its write, and write after another has begun. The resource is the only
-// one who can still tell the two apart.
+// and its write, and write after another has begun. Only the resource can still
+// tell the two apart.
 //
 //	gate := fence.NewGate(nil)                             // in memory, of one process
 //	err := gate.Do(ctx, "ledger", token, write)            // *StaleError if a higher token was here
@@ -37,8 +37,8 @@
 // one's late write passes. So a new holder that reads before it writes sends
 // Admit first: what it reads after that stays as it is.
 //
-// A guard believes the token that it is given. Who may write under which lock
-// is for the resource to decide, and a token that is too high, by a slip or on
+// A guard believes the token that it is given. The resource decides which caller
+// may write under which lock, and a token that is too high, by a slip or on
 // purpose, shuts the true holder out until Forget is called.
 //
 // Tokens of two locks cannot be compared. A resource must be written under one

@@ -190,7 +190,7 @@ func (g *Gate) leave(resource string, s *slot) {
 	g.drop(resource, s)
 }
 
-// drop frees a slot that nobody needs. Who waits for one keeps it, or two could
+// drop frees a slot that is not needed. A waiter keeps its slot, or two could
 // be inside of the resource at once.
 func (g *Gate) drop(resource string, s *slot) {
 	if s.users == 0 && s.highest == 0 {

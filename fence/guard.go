@@ -41,7 +41,7 @@ type Grant interface {
 
 var _ Grant = (*tenure.Lease)(nil)
 
-// Fixed returns a grant for who knows a lock and its token, but does not have
+// Fixed returns a grant for a program that knows a lock and its token, but does not have
 // the lease: a child process, a queue's consumer. Its Check is always nil, so
 // that the resource alone stops a late write.
 func Fixed(lock string, token uint64) Grant { return fixed{lock, token} }

@@ -214,5 +214,5 @@ func (a *answer) send(w http.ResponseWriter) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // who cannot be reached learns nothing
+	_, _ = w.Write(a.body.Bytes()) // a client that cannot be reached learns nothing
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // SetHeader sets the headers that carry the grant. [NewTransport] does that,
-// and checks the lease; this is for who builds requests by hand.
+// and checks the lease; this is for requests that are built by hand.
 func SetHeader(h http.Header, grant Grant) {
 	h.Set(LockHeader, escape(grant.Name()))
 	h.Set(TokenHeader, fmt.Sprint(grant.Token()))

@@ -115,8 +115,8 @@ func NewSQL(options *SQLOptions) (*SQL, error) {
 	}, nil
 }
 
-// CreateTable creates the table if there is none. Who keeps a schema of its own
-// has this in it:
+// CreateTable creates the table if there is none. A schema of your own
+// needs this:
 //
 //	CREATE TABLE tenure_fences (resource TEXT NOT NULL PRIMARY KEY, token BIGINT NOT NULL)
 func (s *SQL) CreateTable(ctx context.Context, db *sql.DB) error {

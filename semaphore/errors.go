@@ -25,7 +25,7 @@ var (
 	ErrDraining = errors.New("slots that are gone are still held")
 )
 
-// Holder is who has a slot.
+// Holder is the holder of a slot.
 type Holder struct {
 	Slot int
 	// Owner and Token are those of the holder; see [tenure.HeldError], also for
@@ -35,9 +35,9 @@ type Holder struct {
 	FreeIn time.Duration
 }
 
-// FullError tells who has the slots. It matches [ErrFull] and [tenure.ErrHeld].
+// FullError names the holders of the slots. It matches [ErrFull] and [tenure.ErrHeld].
 type FullError struct {
-	// Slots is how many there are, and Holders who has them, in their order. A
+	// Slots is how many there are, and Holders are their holders, in their order. A
 	// slot whose record cannot be understood counts as held, by nobody.
 	Slots   int
 	Holders []Holder

@@ -75,7 +75,7 @@ func ExampleSemaphore_Resize() {
 	if err := workers.Resize(ctx, 2, nil); err != nil {
 		log.Fatal(err)
 	}
-	other, err := workers.Acquire(ctx, &tenure.AcquireOptions{Attentive: true})
+	other, err := workers.Acquire(ctx, &tenure.AcquireOptions{WatchRequests: true})
 	if err != nil {
 		log.Fatal(err)
 	}

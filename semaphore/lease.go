@@ -32,7 +32,7 @@ func (l *Lease) Slot() int { return l.slot }
 // Slots returns how many slots there were when this one was granted.
 func (l *Lease) Slots() int { return l.slots }
 
-// Release is as [tenure.Lease.Release]. Who waits in this process is told.
+// Release is as [tenure.Lease.Release]. Waiters of this process are told.
 func (l *Lease) Release(ctx context.Context) error {
 	err := l.Lease.Release(ctx)
 	l.s.sight.left(l.slot, l)

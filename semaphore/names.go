@@ -16,7 +16,7 @@ import (
 // The locks that a semaphore is made of.
 const (
 	sizeSuffix = ":slots" // whose data is the number of slots
-	lineSuffix = ":line"  // held by who takes the next slot
+	lineSuffix = ":line"  // held by the process that takes the next slot
 	slotInfix  = ":slot/"
 )
 

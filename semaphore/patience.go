@@ -29,8 +29,8 @@ func patient(limit time.Duration, o tenure.AcquireOptions) *patience {
 	return &patience{limit: limit, since: time.Now()}
 }
 
-// brief is how long who does not wait for a slot waits for the store, as
-// [tenure.Client.TryAcquire] does.
+// brief is how long a caller that does not wait for a slot waits for the store,
+// as [tenure.Client.TryAcquire] does.
 func (s *Semaphore) brief() time.Duration { return 3 * s.client.Options().RequestTimeout }
 
 // answered notes that the store has given an answer.

@@ -13,9 +13,9 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// The line is a lock that only who waits for a slot takes. Its holder is the
-// one process that looks at the slots; the others look at it. It is there for
-// fairness alone: nothing is safe because of it, and nothing waits for it alone.
+// The line is a lock that only waiters for a slot take. Its holder is the one
+// process that polls the slots; the others poll it. It is there for fairness
+// only: safety does not depend on it, and no waiter depends on it alone.
 
 // place is where a waiter stands in the line.
 type place struct {

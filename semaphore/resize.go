@@ -23,7 +23,7 @@ type ResizeOptions struct {
 	Wait bool
 	// StepDown asks the holders to stop, as [tenure.Client.StepDown] does, and
 	// waits as Wait does. A holder learns of it with its next heartbeat, or at
-	// once with [tenure.AcquireOptions.Attentive].
+	// once with [tenure.AcquireOptions.WatchRequests].
 	StepDown bool
 	// Reason lands in the history of the slots. If empty, it says what was
 	// changed.
@@ -33,10 +33,10 @@ type ResizeOptions struct {
 // Resize sets the number of slots, for all processes. It is in the store when
 // Resize returns, also with an error that matches [ErrDraining].
 //
-// More slots let those who wait in with their next look, which is within a
+// With more slots, waiters get in with their next poll, which is within a
 // refresh period. With fewer, no slot from that number on is granted any more;
-// who has one keeps it, unless options say otherwise. Meanwhile at most the
-// old number hold.
+// its holder keeps it, unless options say otherwise. Meanwhile there are at most
+// the old number of holders.
 //
 // ctx bounds all of it. An error that matches [tenure.ErrUncertain] says that
 // the number may be changed, or not.

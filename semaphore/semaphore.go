@@ -32,10 +32,9 @@ type Semaphore struct {
 
 // Options are what all acquires of a semaphore share. Nil means the defaults.
 type Options struct {
-	// Looks is how many slots who waits at the front of the line looks at in one
-	// refresh period of the client ([tenure.Options.RefreshPeriod]). So a slot
-	// that becomes free stands empty for as many of these periods as the number
-	// of slots has Looks in it. Only one process at a time pays for it. If zero,
+	// Looks is how many slots the waiter at the front of the line polls in one
+	// refresh period of the client ([tenure.Options.RefreshPeriod]). So of N slots
+	// one that becomes free stays empty for N / Looks of these periods. Only one process at a time pays for it. If zero,
 	// it is 4.
 	Looks int
 	// Session is a session of the same client, that keeps the slots of this
@@ -52,10 +51,9 @@ const (
 	maxLooks     = 100
 )
 
-// New returns the semaphore of the given name. Slots is how many it has if none
-// are stored yet; once some process has used the semaphore, the number in the
-// store counts, for all, and this one is taken no notice of: see
-// [Semaphore.Resize]. Options may be nil; an error names what is wrong.
+// New returns the semaphore of the given name. Its slot count is only used the
+// first time; after that the number in the store counts for all processes. Change
+// it with [Semaphore.Resize]. Options may be nil; an error names what is wrong.
 func New(client *tenure.Client, name string, slots int, options *Options) (*Semaphore, error) {
 	var o Options
 	if options != nil {

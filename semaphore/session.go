@@ -21,8 +21,8 @@ func (s *Semaphore) tryLock(ctx context.Context, name string, o *tenure.AcquireO
 	return s.client.TryAcquire(ctx, name, o)
 }
 
-// boundBySession returns a context that also ends with the session: who waits
-// looks at slots, and would not hear of it before one is free.
+// boundBySession returns a context that also ends with the session: a waiter
+// polls slots, and would not learn of it before one is free.
 func (s *Semaphore) boundBySession(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
 	if s.options.Session == nil {
 		return ctx, func() {}

@@ -54,8 +54,8 @@ func (g *sight) taken(slot int, l *Lease) {
 	g.of(slot).own = l
 }
 
-// left notes that this process has released the slot, and tells who waits. The
-// next look begins there.
+// left notes that this process has released the slot, and tells the waiters. The
+// next poll begins there.
 func (g *sight) left(slot int, l *Lease) {
 	g.mu.Lock()
 	s := g.of(slot)
@@ -73,7 +73,7 @@ func (g *sight) left(slot int, l *Lease) {
 
 // order returns which of n slots to look at: those that were not looked at for a
 // while, the longest one first, and not those that this process has itself.
-// Those that it has just left come first, but for who is behind others.
+// Those that it has just left come first, unless the process is behind others.
 func (g *sight) order(n int, age time.Duration, behind bool) []int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +123,7 @@ func (g *sight) own(n int) []Holder {
 	return own
 }
 
-// hint has who waits look again.
+// hint makes waiters poll again.
 func (g *sight) hint() {
 	select {
 	case g.freed <- struct{}{}:

@@ -20,8 +20,8 @@ type Status struct {
 	// Held are the slots that show a holder that may be alive, in their order,
 	// those that are gone too, as long as their holders have not left.
 	Held []SlotStatus
-	// Front is the owner who waits at the front of the line, "" if nobody does
-	// that has waited for longer than a moment.
+	// Front is the owner that waits at the front of the line, "" if none has waited
+	// there for longer than a moment.
 	Front string
 }
 
@@ -33,9 +33,8 @@ type SlotStatus struct {
 	tenure.Status
 }
 
-// Status reads who holds which slot. It costs a look at each of them. The looks
-// are made one after the other, or a few at a time, so a slot that changes hands
-// meanwhile can be missed.
+// Status reads the holder of each slot, with one read for each, one after the
+// other or a few at a time, so a slot that changes hands meanwhile can be missed.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
 	st, err := s.status(ctx)
 	if err != nil {

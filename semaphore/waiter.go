@@ -50,11 +50,11 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// round is one round of looks: at the line, and at some of the slots. Who is
-// behind another process looks at one slot, and not before it has waited for a
-// refresh period: who has just released a slot does not take it again before
-// those who wait have looked. The one look is there so that many free slots are
-// not left to one process to fill.
+// round is one round of polls: of the line, and of some of the slots. A process
+// behind another one polls one slot, and not before it has waited for a refresh
+// period, so that a process that has just released a slot does not take it again
+// before the waiters have polled. The one poll is there so that many free slots
+// are not left to one process to fill.
 func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	s := w.s
 	refresh := s.client.Options().RefreshPeriod
@@ -120,7 +120,7 @@ func (w *waiter) end(ctx context.Context) {
 	}
 }
 
-// try looks at every slot. Without a free one it returns who has them.
+// try polls every slot. Without a free one it returns their holders.
 func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
 	s := w.s
 	z, err := s.recent(ctx, cached)
@@ -148,7 +148,7 @@ func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
 const atOnce = 8
 
 // pass looks at the slots in their order, and takes the first one that is free.
-// Without one it returns who has them.
+// Without one it returns their holders.
 //
 // The write that takes a free slot is the cheapest look there is, so the first
 // slot is not looked at before, unless it is likely to be held.
@@ -218,10 +218,10 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 }
 
 // admit reads the number of slots that the holder of a slot goes by: after the
-// slot was granted, and from the store. That is what makes a change safe. Who
-// was granted a slot before the number was changed is in the slot's record by
-// then, where the one that changes it looks for it afterwards; who is granted
-// one later reads the new number.
+// slot was granted, and from the store. That is what makes a change safe. A
+// holder that was granted a slot before the number was changed is in the slot's
+// record by then, where the process that changes the number finds it afterwards.
+// One that is granted a slot later reads the new number.
 func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
 	ctx, stop := l.Bind(ctx)
 	defer stop()
@@ -234,7 +234,7 @@ func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
 }
 
 // giveBack releases a lease that nobody works under. It waits for a moment, so
-// that the next one need not; who has no time goes on at once.
+// that the next one need not; a caller that has no time goes on at once.
 func (s *Semaphore) giveBack(ctx context.Context, l *tenure.Lease) {
 	patience := s.client.Options().RequestTimeout
 	if ctx.Err() != nil {

@@ -96,8 +96,8 @@ func (w *worker) room() int {
 	return max(0, w.g.options.Max-len(w.held)-len(w.claiming)-len(w.moves))
 }
 
-// toLook returns those of the missing of which it is not known who has them, and
-// whether there are more of them.
+// toLook returns those of the missing whose owners are not known, and whether
+// there are more of them.
 func (w *worker) toLook(missing []string) (look []string, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -342,9 +342,9 @@ func (w *worker) makeRoom(missing int) {
 	}
 }
 
-// audit looks at a few partitions that others are to have, so that none is left
-// by all because of who does not come. One that nobody has had for two leases is
-// claimed.
+// audit polls a few partitions that other workers should have, so that none is
+// left alone because its planned owner does not come. One that has had no owner
+// for two leases is claimed.
 func (w *worker) audit() {
 	if w.seat == nil || w.g.options.Audit < 0 {
 		return

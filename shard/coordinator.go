@@ -15,7 +15,7 @@ import (
 
 // coordinator is the one worker that writes the roll. It holds two locks under
 // its session, and writes under their leases alone: one that has been replaced
-// can write nothing. Who has a partition does not rest on it.
+// can write nothing. The ownership of partitions does not rest on it.
 type coordinator struct {
 	w     *worker
 	lead  *tenure.Lease
@@ -29,8 +29,8 @@ type coordinator struct {
 	roll    roll
 	office  office
 	spec    spec
-	waiting []member  // who was not on the roll at the last look
-	waited  int       // looks
+	waiting []member  // the workers that were not on the roll at the last poll
+	waited  int       // polls
 	changed time.Time // when it wrote the roll
 
 	closed sync.Map // the ids of sessions that have ended for good
@@ -224,7 +224,7 @@ func (c *coordinator) look() error {
 	return c.publish(next)
 }
 
-// member returns who is in a place.
+// member returns the worker in a place.
 func (c *coordinator) member(place int, st tenure.Status, err error, freed bool) (member, bool) {
 	if err != nil { // unreadable: it stays what it was
 		i, ok := slices.BinarySearchFunc(c.roll.Members, place, func(m member, place int) int { return m.Place - place })
@@ -249,8 +249,8 @@ const freeAtOnce = 16
 
 // free takes the places of dead workers, and gives them back: taking one closes
 // the worker's session, so that its partitions can be claimed with one write
-// each. Those who have closed it themselves have left: their places are free, and
-// not to be taken from who comes back just now.
+// each. Workers that have closed it themselves have left: their places are free,
+// and must not be taken from one that comes back just now.
 func (c *coordinator) free(list []tenure.Status, errs []error) map[int]bool {
 	w := c.w
 	freed := map[int]bool{}
@@ -312,7 +312,7 @@ func (c *coordinator) left(session string) bool {
 }
 
 // fillUp names the vacant places below the highest one that is not, with the
-// weight and the zone of who was there last.
+// weight and the zone of the worker that was there last.
 func fillUp(members, before []member) []member {
 	if len(members) == 0 {
 		return nil

@@ -13,14 +13,14 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// EventJoined: this worker has a place in the group, and is on its roll.
+	// EventJoined: this worker has a place in the group, and is in its
+	// membership.
 	// Place is which.
 	EventJoined EventKind = "joined"
 	// EventLost: the session of this worker was lost, and all its partitions
 	// with it. It joins again. Err is why.
 	EventLost EventKind = "lost"
-	// EventLeaving: this worker is to leave; Count partitions are to be handed
-	// over.
+	// EventLeaving: this worker leaves; it will hand Count partitions over.
 	EventLeaving EventKind = "leaving"
 	// EventLeft: this worker has left. Count partitions were not handed over.
 	EventLeft EventKind = "left"
@@ -28,10 +28,10 @@ const (
 	// partitions it gives to this worker.
 	EventPlan EventKind = "plan"
 	// EventUnassigned: by a new plan, Count partitions have no worker, because
-	// all are full, or because none is left that is to have any: all leave. A plan in
-	// which that ends tells it with Count 0.
+	// all are full, or because all leave. The plan in which that ends has an event
+	// with Count 0.
 	EventUnassigned EventKind = "unassigned"
-	// EventAssigned: this worker has claimed a partition that nobody had.
+	// EventAssigned: this worker has claimed a partition without an owner.
 	EventAssigned EventKind = "assigned"
 	// EventMovedIn: this worker has a partition that it has asked Peer for, or that
 	// Peer has handed over. Took is how long that took from the first request, or

@@ -235,7 +235,7 @@ func (g *Group) attach(w *worker) {
 
 // Stats are numbers of this worker, for metrics.
 type Stats struct {
-	// Joined says that the worker is on the roll.
+	// Joined says that the worker is in the membership.
 	Joined bool
 	// Place is the worker's, -1 if it has none.
 	Place int
@@ -253,7 +253,7 @@ type Stats struct {
 	// Claiming is how many partitions are about to be claimed, and MovingIn how
 	// many others are asked for.
 	Claiming, MovingIn int
-	// Coordinator says that this worker writes the roll.
+	// Coordinator says that this worker writes the membership.
 	Coordinator bool
 }
 

@@ -56,10 +56,10 @@ const (
 	hurrying = 4 // times as often
 )
 
-// leaveStep does what is next for a worker that is to leave, and returns true
-// when it can go. Until then its partitions are worked on. It hands them over to
-// those who are to have them next by the plan, or is asked for them. When nobody
-// else is to have any it goes at once.
+// leaveStep does the next thing for a worker that leaves, and returns true when
+// it can go. Until then its partitions are worked on. It hands them over to their
+// next owners by the plan, or is asked for them. When no other worker should have
+// any, it goes at once.
 func (w *worker) leaveStep() bool {
 	if w.departure == nil {
 		timeout := w.g.options.LeaveTimeout

@@ -14,10 +14,10 @@ import (
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// move is a partition that another worker is asked for, or that one is to hand
-// over which leaves. Once it was asked for it is seen to the end: a request cannot
-// be taken back, and what is reserved for nobody who comes would be without an
-// owner for a while. So is one that is waited for.
+// move is one partition on its way here: requested from its owner, or awaited
+// from a worker that is leaving. A move is always completed: a request cannot be
+// taken back, and a partition that is reserved for a worker that does not come
+// would have no owner for a while.
 type move struct {
 	id     string
 	from   sighting
@@ -48,7 +48,7 @@ func (w *worker) move(missing []string) {
 		}
 	}
 	now := time.Now()
-	coming := map[string][]string{} // by the session of who leaves
+	coming := map[string][]string{} // by the session of the worker that leaves
 	for _, id := range missing {
 		k, known := w.known[id]
 		if !known || k.session == "" && !k.lone || w.claiming[id] || w.held[id] != nil {
@@ -77,7 +77,7 @@ func (w *worker) move(missing []string) {
 // that those who come next are waited for already.
 const ahead = 2
 
-// awaits says that who leaves hands over to this worker without being asked. The
+// awaits reports whether leaving workers hand over to this one unasked. The
 // caller holds mu.
 func (w *worker) awaits() bool {
 	me := w.view.in[w.session.ID()]

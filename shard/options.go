@@ -18,8 +18,8 @@ import (
 type Options struct {
 	// Partitions is how many partitions the group has, with the names "0", "1"
 	// and so on; or Names are their names. One of the two must be given. They
-	// count if none are stored yet: once a worker has run, those in the store
-	// count for all, and these are taken no notice of. See [Group.Resize].
+	// are only used the first time: once a worker has run, those in the store
+	// count for all. Change them with [Group.Resize].
 	Partitions int
 	Names      []string
 
@@ -35,15 +35,15 @@ type Options struct {
 	// where their data are, say. They are as Partitions: what the store has counts,
 	// and [Group.SetZones] changes it. A partition goes to a worker of its zone as
 	// long as that has no more than five fourths of its share; then anywhere, as do
-	// those without a zone, or with one in which nobody is.
+	// those without a zone, or with one in which no worker is.
 	Zones map[string]string
 
 	// Max is the most partitions that this worker takes, whatever happens to the
-	// others. What nobody has room for is unassigned, which is told in an event,
-	// in [Stats] and in [Status]. If zero, there is no such limit.
+	// others. What no worker has room for is unassigned, which an event, [Stats] and
+	// [Status] show. If zero, there is no such limit.
 	Max int
 
-	// Address is shown with the worker, for who wants to reach it. It has at
+	// Address is shown with the worker, so that others can reach it. It has at
 	// most 512 bytes.
 	Address string
 
@@ -56,23 +56,23 @@ type Options struct {
 	// that takes longer than a heartbeat period. If zero, it is 16.
 	Claims int
 
-	// Audit is how many partitions that others are to have this worker looks at
-	// in a refresh period. One that nobody has had for two leases it claims, to
-	// be handed to its planned owner later. If zero, it is 2; negative means
-	// none.
+	// Audit is how many partitions of other planned owners this worker polls in a
+	// refresh period. It claims one that has had no owner for two leases, and hands
+	// it to its planned owner later. If zero, it is 2; -1 halves a worker's reads,
+	// but then nobody picks up a partition whose planned owner never claims it.
 	Audit int
 
-	// Prepare is called before another worker is asked for a partition, which
-	// works on until Prepare returns: to load what the work needs, say. Ctx ends
-	// when the partition is not to come any more. An error puts the move off.
-	// It is not called for a partition that nobody has. A worker that prepares asks
-	// one that leaves, too, which otherwise hands over by itself.
+	// Prepare is called before another worker is asked for a partition: to load
+	// what the work needs, say. The other worker continues until Prepare returns.
+	// Ctx ends when the partition will not come after all. An error puts the move
+	// off. Prepare is not called for a partition without an owner. A worker that
+	// prepares also asks a leaving worker, which otherwise hands over by itself.
 	Prepare func(ctx context.Context, id string) error
 
-	// LeaveTimeout is how long a worker that leaves takes to hand its partitions
-	// over. What is left then is freed at once, and so is what nobody is to have, as
-	// soon as the plan says so: all others leave as well, or are full. If zero, it is
-	// eight leases; negative means that it does not wait.
+	// LeaveTimeout is how long a leaving worker takes to hand its partitions over.
+	// What is left then is freed at once, and so is what the plan gives to nobody,
+	// because all others leave as well, or are full. If zero, it is eight leases;
+	// negative means that it does not wait.
 	LeaveTimeout time.Duration
 
 	// Plans, if not nil, lets workers of the same process share their plans. It
@@ -88,8 +88,8 @@ type Options struct {
 const (
 	// MaxPartitions is the most partitions that a group can have.
 	MaxPartitions = 1_000_000
-	// MaxMembers is the most workers that a group can have: their roll is one
-	// record. Further ones wait until there is room.
+	// MaxMembers is the most workers that a group can have: their membership is
+	// one record. Further ones wait until there is room.
 	MaxMembers = 1000
 
 	defaultBudget = 16

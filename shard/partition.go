@@ -212,8 +212,9 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 	var asked *tenure.StepDownError
 	switch leaving := w.isLeaving(); {
 	case errors.As(ended, &asked) && asked.To != "" && leaving && w.leavesToo(asked.To):
-		// If all leave, who has asked does not come for it. If others stay, it is theirs
-		// by the next plan; unless who has asked takes it first, and hands it over again.
+		// If all leave, the worker that asked does not come for it. If others stay, it
+		// is theirs by the next plan; unless that worker takes it first, and hands it
+		// over again.
 		_ = p.lease.StepDown(fmt.Sprintf("%q has asked for it, and leaves as well", asked.To))
 	case leaving && errors.Is(ended, tenure.ErrSessionClosed):
 		// What was asked for in the last moment is found when the session is closed. The
@@ -228,8 +229,8 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 		w.cooling[p.id] = now.Add(keepAway * w.client.Options().LeaseDuration)
 	}
 	if asked != nil {
-		// Who has asked may go by a newer plan: it is not asked back before that
-		// can have come here.
+		// The worker that asked may have a newer plan: it is not asked back before
+		// that can have come here.
 		w.known[p.id] = sighting{until: now.Add(2 * w.period)}
 	}
 	w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // Plans lets several workers of one process, such as a simulation, share the
-// plans that they make of the same roll: see [Options.Plans]. The zero value is
+// plans that they make of the same membership: see [Options.Plans]. The zero value is
 // ready.
 type Plans struct {
 	mu   sync.Mutex

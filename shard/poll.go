@@ -95,8 +95,8 @@ func (w *worker) adopt(v *view) {
 	}
 }
 
-// join takes a place: the lowest one that nobody is in, so that who is started
-// again finds its former one, and the plan has no holes.
+// join takes a place: the lowest vacant one, so that a restarted worker finds
+// its former one, and the plan has no holes.
 func (w *worker) join() {
 	st, err := w.client.Status(w.ctx, LeadName(w.g.name))
 	if err != nil {
@@ -135,8 +135,8 @@ func (w *worker) join() {
 	}
 }
 
-// inOrder is how many places who joins tries in their order. When so many others
-// were quicker, many join at once, and each would be tried by all.
+// inOrder is how many vacant places a joiner tries lowest first. After that it
+// picks at random, so that many joiners do not race for the same place.
 const inOrder = 32
 
 func (w *worker) profile(leaving bool) profile {
@@ -166,13 +166,14 @@ func (w *worker) rank(lead string) (int, bool) {
 	return rank, false
 }
 
-// standOffs is how many looks who is not the first to stand waits for who is.
+// standOffs is how many polls a lower-ranked worker gives the first in line
+// before it stands for coordinator itself.
 const standOffs = 2
 
 // stand makes this worker the coordinator, if nobody else comes before it. The
 // first in the roll stands at once: it knows the others' sessions already. So does
-// one that knew of nobody, and one that leaves: if the others leave as well, nobody
-// stands who does not, and all wait for a roll that says so.
+// one that knew of no other, and one that leaves: if the others leave as well,
+// only leaving workers can stand, and all wait for a roll that says so.
 func (w *worker) stand(st tenure.Status, alone bool) {
 	now := time.Now()
 	if w.silent.IsZero() {

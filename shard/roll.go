@@ -35,9 +35,8 @@ func parseProfile(data []byte) (profile, bool) {
 	return p, len(p.Zone) <= maxZoneLen
 }
 
-// member is one place in the roll. Without a session nobody is in it: the place
-// is named for the sake of the plan, which is made so that who comes back to it
-// finds its partitions.
+// member is one place in the roll. A place without a session is vacant. It stays
+// in the roll so that a worker that returns to it gets its partitions back.
 type member struct {
 	Place   int     `json:"place"`
 	Session string  `json:"session,omitempty"`
@@ -53,11 +52,11 @@ type member struct {
 
 func (m member) vacant() bool { return m.Session == "" }
 
-// active says that the member is to have partitions.
+// active reports whether the member should have partitions.
 func (m member) active() bool { return !m.vacant() && !m.Leaving }
 
-// roll is what the coordinator writes: who is in the group, and of which
-// revision the partitions are. All workers make the same plan of it.
+// roll is what the coordinator writes: the membership of the group, and the
+// revision of the partitions. All workers compute the same plan from it.
 type roll struct {
 	Format   int      `json:"format"`
 	Epoch    uint64   `json:"epoch"`
@@ -161,7 +160,7 @@ type office struct {
 }
 
 // minPlaces is how many places there are at least. More come with members, so
-// that who joins need not look at all that there may ever be.
+// that a worker that joins need not poll all that there may ever be.
 const minPlaces = 16
 
 func (o office) bytes() []byte { return mustMarshal(o) }

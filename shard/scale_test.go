@@ -23,7 +23,7 @@ func TestManyWorkers(t *testing.T) {
 			t.Fatalf("TENURE_SHARD_SCALE %q: %v", size, err)
 		}
 	} else if testing.Short() {
-		t.Skip("takes long")
+		t.Skip("takes long: make verify runs it")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, shard.Options{Partitions: partitions, Plans: &shard.Plans{}})

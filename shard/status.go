@@ -17,12 +17,13 @@ import (
 // Status is what the records of a group show.
 type Status struct {
 	Group string `json:"group"`
-	// Epoch is that of the roll, 0 if there is none yet.
+	// Epoch is that of the membership, 0 if there is none yet.
 	Epoch uint64 `json:"epoch"`
-	// Coordinator is the owner name of who writes the roll, empty if nobody does.
+	// Coordinator is the owner name of the worker that writes the membership,
+	// empty if there is none.
 	Coordinator string `json:"coordinator,omitempty"`
-	// Members are the workers on the roll, by their places: those included that have
-	// left, or have died, since it was written. Workers is how many of them are there.
+	// Members are the workers in the membership, by their places, including those
+	// that have left or died since it was written. Workers is how many are running.
 	Members []MemberStatus `json:"members"`
 	Workers int            `json:"workers"`
 	// Partitions are those that the group has, in their order.
@@ -75,17 +76,17 @@ const (
 // PartitionStatus is one partition of a group.
 type PartitionStatus struct {
 	ID string `json:"id"`
-	// Owner is who has the partition, empty if nobody has that is alive, and
-	// Place the owner's, -1 if it is on the roll no more.
+	// Owner is the owner name of the living worker that has the partition, empty
+	// if there is none, and Place its place, -1 if it has left the membership.
 	Owner string `json:"owner,omitempty"`
 	Place int    `json:"place"`
-	// Planned is the place of who is to have it, -1 if nobody has room.
+	// Planned is the place of the worker that should have it, -1 if none has room.
 	Planned int `json:"planned"`
 	// Token is that of the owner, or of the last one.
 	Token uint64 `json:"token"`
 	// Since is when the owner got it, by the owner's wall clock.
 	Since time.Time `json:"since,omitzero"`
-	// ReservedFor is the owner name of who takes it next.
+	// ReservedFor is the owner name of the worker that takes it next.
 	ReservedFor string `json:"reserved_for,omitempty"`
 	// CheckpointBytes is how long the checkpoint is.
 	CheckpointBytes int `json:"checkpoint_bytes"`
@@ -96,10 +97,10 @@ type PartitionStatus struct {
 // Status reads what the records of the group show: see [Read].
 func (g *Group) Status(ctx context.Context) (Status, error) { return Read(ctx, g.client, g.name) }
 
-// Read reads what the records of a group show: the roll, the plan that follows
-// from it, and who has which partition. It costs a look at each of them, many in
-// a request where the store can do that. Those that change hands meanwhile can be
-// missed. The error matches [tenure.ErrNotHeld] if no worker has ever been in the
+// Read reads what the records of a group show: the membership, the plan that
+// follows from it, and the owner of each partition. It reads each partition's
+// record, many in a request where the store can do that. Those that change hands
+// meanwhile can be missed. The error matches [tenure.ErrNotHeld] if no worker has ever been in the
 // group.
 func Read(ctx context.Context, client *tenure.Client, group string) (Status, error) {
 	if err := checkName(group); err != nil {

@@ -223,7 +223,7 @@ func (w *worker) remaining() int {
 	return len(w.held)
 }
 
-// heirs says that there are others who are to have partitions.
+// heirs reports whether there are other workers that should have partitions.
 func (w *worker) heirs() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

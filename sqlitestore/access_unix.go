@@ -12,7 +12,7 @@ import (
 )
 
 // chownLike gives file to the owner of the file that info describes, as SQLite
-// does with its log: root must not take the notify file from those who use the file.
+// does with its log: root must not take the notify file from the users of the file.
 func chownLike(file *os.File, info os.FileInfo) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
 		_ = file.Chown(int(stat.Uid), int(stat.Gid))

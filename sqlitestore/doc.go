@@ -17,7 +17,7 @@
 //   - Tokens, data and history that were answered survive a power loss: the
 //     disk has synced them. The last heartbeats, releases, reservations and
 //     requests before a power loss may be lost, which at worst means that a lock
-//     is free one lease later, and that who asked for it asks again. A crash of a
+//     is free one lease later, or that a request must be made again. A crash of a
 //     process loses nothing.
 //   - A process that is killed in the midst of a write leaves the write made as
 //     a whole or not at all.
@@ -29,7 +29,7 @@
 //     newer version is refused and left as it is.
 //   - A store whose files are moved, replaced or deleted while it is open
 //     refuses to go on, for good, with an error that matches [driver.ErrReplaced].
-//     Otherwise it would hold locks beside those who open what is there then. On
+//     Otherwise it would hold locks beside the programs that open what is there then. On
 //     Linux it knows within milliseconds, by inotify, and package tenure ends all
 //     leases then. Elsewhere, without an inotify instance, and if a folder above
 //     was moved, something was mounted, or a symbolic link in the name that was
@@ -68,10 +68,10 @@
 //     original of a mount that was made elsewhere, and two overlays over one lower
 //     file, which is what a database in a container's image is: two containers have
 //     two databases.
-//   - Anything against who may write the folder, or the files: the folder must be
-//     trusted, as must all who are given it. They can take any lock, and replace
-//     the files. What they cannot do is have a program write to another file,
-//     or hang it, by what they put in the place of FILE-notify.
+//   - Anything against users that may write the folder, or the files: the folder
+//     must be trusted, and so must all of them. They can take any lock, and replace
+//     the files. By what they put in the place of FILE-notify they cannot make a
+//     program write to another file, or hang it.
 //   - That Open and Close return soon. Open waits up to five seconds for others;
 //     Close waits for the disk.
 //   - A short log, while somebody keeps a read transaction open: it grows until
@@ -85,16 +85,16 @@
 // may be deleted.
 //
 // What Open makes is for its user alone, mode 0600, or what [Options.Mode] says:
-// who may only read FILE-shm can put a lock on it that keeps everybody from writing,
-// and so takes every lease away. SQLite gives its own files the permissions of
+// a user that may only read FILE-shm can put a lock on it that keeps everybody from
+// writing, and so takes every lease away. SQLite gives its own files the permissions of
 // FILE. Permissions of files that are there are never changed.
 //
 // The table is meant to be read by people:
 //
 //	sqlite3 -readonly FILE "SELECT key, state, owner, token, session, since, requests FROM tenure_records"
 //
-// Columns that somebody adds are left alone by all writes. Whoever changes a
-// row by hand must give it a new version, or a holder will not notice.
+// All writes leave columns of your own alone. If you change a row by hand, give it
+// a new version, or a holder will not notice.
 //
 // In the row of a lock that is held under a session, session says which; its
 // beat is that of the row tenure/session/ID. Sessions are alive or closed.

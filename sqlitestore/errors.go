@@ -16,7 +16,7 @@ import (
 
 // fault names the file, if it is given, and says what an error of the engine
 // means and what to do about it. It marks with driver.Permanent what no retry can mend. Whether
-// a write has been applied is for the caller to say, who knows how far it came.
+// a write has been applied is for the caller to say, which knows how far it came.
 func fault(file string, err error) error {
 	if err == nil {
 		return nil
@@ -42,8 +42,8 @@ func fault(file string, err error) error {
 	return err
 }
 
-// unnamed takes the name of the file out of an error of the system's, for who
-// names it anyway.
+// unnamed takes the name of the file out of an error of the system's, for
+// callers that name it anyway.
 func unnamed(file string, err error) error {
 	if system, ok := err.(*fs.PathError); ok && system.Path == file { //nolint:errorlint // a wrapped one has a text of its own
 		return fmt.Errorf("%s: %w", system.Op, system.Err)

@@ -82,11 +82,11 @@ func openNotify(database string) (*os.File, error) {
 	return openOwn(name)
 }
 
-// openOwn opens a file of ours, and nothing else: who may write the folder may put
-// anything in its place, at any moment. A link may lead anywhere, and a pipe would
-// block; a file that has another name, or begins like none of ours, is somebody
-// else's, put here so that it is written over. Who owns the file does not matter:
-// users who share a database share this one.
+// openOwn opens a file of ours, and nothing else: a user that may write the folder
+// may put anything in its place, at any moment. A link may lead anywhere, and a
+// pipe would block; a file that has another name, or begins like none of ours, is
+// somebody else's, put here so that it is written over. The owner of the file does
+// not matter: users who share a database share this one.
 func openOwn(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -47,7 +47,7 @@ type Options struct {
 
 	// Mode is the permissions of the files that Open makes, and no umask cuts it:
 	// the database, and by them SQLite's own files and the notify file beside it.
-	// If zero, 0600. Who may only read them can keep everybody from writing, and
+	// If zero, 0600. A user that may only read them can keep all from writing, and
 	// so take every lease away, by locks on SQLite's index. So it is more only for
 	// several users who share a database: 0660, in a folder with their group and
 	// the setgid bit. Open never changes the permissions of files that are there,

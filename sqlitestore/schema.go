@@ -211,7 +211,7 @@ func (f found) foreign(file string) error {
 
 // otherVersion is what to do about a table that lacks a column. It is never read
 // with a zero in the column's place. What becomes of the tokens is in
-// docs/operations.md.
+// docs/guides/operations.md.
 const otherVersion = "the table is not as this program made it (column %s is missing); if another version of Tenure made it, use that one," +
 	" or stop all programs that use it and delete %s, or name a new file: then its locks are forgotten, and tokens begin again at 1"
 

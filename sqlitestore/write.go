@@ -28,7 +28,7 @@ type write struct {
 	apply func(*conn) error
 	// answer is nil if apply wrote something.
 	answer error
-	// wake is set if who watches key must know at once.
+	// wake reports whether watchers of key must be notified.
 	wake bool
 	key  string
 	done chan error // has room for one, so that the writer never waits
@@ -182,14 +182,13 @@ func (s *Store) begin(c *conn, batch []*write) error {
 //
 // NORMAL syncs when the log is folded into the database, and so the last
 // commits may be lost, in order: never one from the middle. It is used for
-// heartbeats, releases, reservations, requests, closings and deletions. Whoever
-// loses power loses all holders and contenders of the file with it, since they
-// are on the same host; when they start again they see an older heartbeat, or a
+// heartbeats, releases, reservations, requests, closings and deletions. A
+// power loss ends all holders and contenders of the file, since they are on the
+// same host; when they start again they see an older heartbeat, or a
 // lock still held, watch it for its lease, and take over under a higher token. A
 // reservation that is lost leaves such a lock, and a closing such a session. A
-// request that is lost asked a holder to stop that the power loss has stopped; who
-// still wants the lock for somebody asks again. A record whose deletion is lost
-// merely comes back.
+// request that is lost asked a holder to stop that the power loss has stopped; the
+// caller may ask again. A record whose deletion is lost merely comes back.
 //
 // The history of a lock is claimed, and so synced: an audit that forgets is
 // none.

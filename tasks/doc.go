@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tasks runs an application as a group of tasks: some of every
-// replica, some of the leader alone, some of those who follow it.
+// replica, some of the leader alone, some of its followers.
 //
 //	group := tasks.New(client.Election("scheduler", nil), nil)
 //	group.Always("http", serve)          // func(ctx context.Context) error
@@ -56,18 +56,22 @@
 //
 // # What is not guaranteed
 //
-// The group does not know when a task is ready, only that it was started. Who
-// needs another task to be ready asks it.
+// The group does not know when a task is ready, only that it was started. A
+// task that needs another one to be ready asks it.
 //
-// A task that takes no notice of its context cannot be stopped. After
-// [Options.StopTimeout] Run gives it up, stops the others, and returns an
-// error that names it, while it still runs: the process should end then. A
-// leading task in that state can come to run beside the next leader's, as any
-// work can that was paused between its last check and its write. Fence where
-// that matters: see [tenure.Lease.Token].
+// A task that ignores its context cannot be stopped. After [Options.StopTimeout]
+// Run gives it up, stops the others, and returns an error that names it, while it
+// still runs: the process should end then. A leading task in that state can run
+// beside the next leader's, as any work can that was paused between its last
+// check and its write. Fence where that matters: see [tenure.Lease.Token].
 //
-// Following tasks see the leader as others do, later than it changes. In a
-// process that is paused at that moment they can see this replica itself, just
-// elected. Between two leaders,
-// and right after the start, there may be neither leading nor following tasks.
+// Following tasks learn of a new leader with a delay. In a process that is paused
+// at that moment they can see this replica itself, just elected. Between two
+// leaders, and right after the start, there may be neither leading nor following
+// tasks.
+//
+// # Testing
+//
+// Inside a bubble of testing/synctest, set [Options.Signals] to an empty slice:
+// nil means SIGINT and SIGTERM, and a bubble does not allow to catch signals.
 package tasks

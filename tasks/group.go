@@ -49,8 +49,9 @@ type Options struct {
 	StopTimeout time.Duration
 
 	// Signals stop the group. If nil, they are SIGINT and SIGTERM; if empty,
-	// none. The group catches the first one alone: a second one does what it
-	// does to a program that takes no notice, which is to end it.
+	// none. The group catches only the first one: a second one does what it
+	// does to any program, which is to end it. Inside a bubble of
+	// testing/synctest use an empty slice, and not nil.
 	Signals []os.Signal
 
 	// Logger gets a record of each start and end of a task. If nil, nothing is

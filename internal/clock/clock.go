@@ -13,19 +13,20 @@ import "time"
 // All methods may be called concurrently, and never block for longer than it
 // takes to read the machine's clocks.
 type Clock interface {
-	// Holder is for who holds a lease: it counts all time that may have passed.
+	// Holder is for the holder of a lease: it counts all time that may have passed.
 	// A forward step of the wall clock that the boot clock does not explain may
 	// be the end of a pause of the whole virtual machine, so it counts.
 	// If that is wrong, a lease ends early.
 	Holder() time.Duration
 
-	// Contender is for who waits until a lease has run out: it counts only time
-	// that has passed for certain. A step of the wall clock may be somebody
+	// Contender is for a process that waits until a lease has run out: it counts
+	// only time that has certainly passed. A step of the wall clock may be somebody
 	// setting the time, so it never counts. If that is wrong, the wait is longer.
 	Contender() time.Duration
 }
 
-// Options are the choices of who makes a clock. The zero value is the safe one.
+// Options are the choices of the caller that makes a clock. The zero value is the
+// safe one.
 type Options struct {
 	// TrustBootClock leaves forward steps of the wall clock out of Holder too.
 	// If false, a step counts as elapsed for the holder, so that setting the
@@ -35,7 +36,7 @@ type Options struct {
 	// clock stands (bare metal; virtual machines that are neither snapshotted
 	// nor migrated) and whose wall clock is stepped often.
 	//
-	// Where there is no boot clock, there is nothing to trust, and it changes
-	// nothing: the step is the only sign of a suspend.
+	// It has no effect where there is no boot clock: there the step is the only sign
+	// of a suspend.
 	TrustBootClock bool
 }

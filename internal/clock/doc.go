@@ -21,21 +21,21 @@
 //
 // The boot clock (CLOCK_BOOTTIME, Linux only) decides. What it cannot see is a
 // pause of a whole virtual machine: the only sign of one is a later step of the
-// wall clock, which looks exactly like somebody setting the time. Who holds a
-// lease has to believe in the pause, who waits for one has to believe in the
-// setting. That is why a [Clock] has two answers.
+// wall clock, which looks exactly like somebody setting the time. A holder has to
+// assume the pause, and a contender has to assume that the time was set. That is
+// why a [Clock] has two answers.
 //
 // The last line of the table is why comparing works: on Linux the wall clock is
 // the monotonic clock plus an offset, and both tick at the slewed rate, so they
-// drift apart by nothing at all unless something happened. In the ordinary case
+// stay together exactly unless something happened. In the ordinary case
 // the answer therefore costs one time.Now and a comparison.
 //
 // # Guarantees
 //
 //   - Holder never misses a suspend, nor a forward step of the wall clock
 //     (unless [Options] leave steps out), by more than one millisecond once the
-//     clocks show it. Small steps do not slip through by being many: they are
-//     compared with a fixed reference and seen when they add up.
+//     clocks show it. Many small steps are seen too: they are compared with a fixed
+//     reference, and count when they add up.
 //   - Contender never counts a step of the wall clock, whatever its size.
 //   - A backward step of the wall clock changes neither.
 //   - Holder never falls behind Contender, if both start together: everything
@@ -59,6 +59,6 @@
 //     somebody setting the time. Holder counts both, Contender neither: a
 //     contender that slept waits longer than it would have to.
 //   - The wall clock must stand between the years 1885 and 2157 when a clock is
-//     made: beyond that, time.Now has no monotonic part. Later it may do as it
-//     likes.
+//     made: beyond that, time.Now has no monotonic part. Later it may show
+//     anything.
 package clock

@@ -113,9 +113,9 @@ func (e *Elapsed) settle() (time.Duration, *reference) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	// After a suspend everybody comes here at once, and the first one settles
-	// it. And whoever was preempted within a reading finds with the next one
-	// that nothing happened.
+	// After a suspend all callers come here at once, and the first one settles it.
+	// And a caller that was preempted within a reading finds with the next one that
+	// nothing happened.
 	ref := e.ref.Load()
 	if now := e.now(); ref.agrees(now) {
 		return now.Mono, ref

@@ -61,19 +61,19 @@ func (ref *reference) agrees(now Instant) bool {
 // advance returns the reference that follows from r, and whether it differs. The rules
 // are those of DESIGN.md, section 4.3:
 //
-//   - What the boot clock is ahead of the monotonic clock is a suspend: it
-//     counts for both.
-//   - What the wall clock is ahead of the boot clock is a step that nothing
-//     explains: it counts for the holder, unless trust is set and there is a
-//     boot clock to trust.
-//   - What the wall clock is behind is a step back: it counts for nobody. The
-//     reference follows it, so that a later step forward, from there, is seen.
+//   - The time by which the boot clock is ahead of the monotonic clock is a
+//     suspend: it counts for both.
+//   - The time by which the wall clock is ahead of the boot clock is an
+//     unexplained step: it counts for the holder, unless trust is set and there
+//     is a boot clock to trust.
+//   - The time by which the wall clock is behind is a step back: it counts for
+//     neither. The reference follows it, so that a later step forward is seen.
 //
-// What is too small to count stays in the reference as it was, and is
+// A difference that is too small to count leaves the reference as it is, and is
 // compared again next time: so small steps add up, and noise does not.
 func (ref *reference) advance(r Reading, trust bool) (next reference, moved bool) {
-	// A reading that took long says that much less about how the clocks stand
-	// to each other. What it leaves open, the next call asks again.
+	// The longer a reading took, the less it says about how the clocks stand to
+	// each other. The next call settles what this one leaves open.
 	least := max(settled, r.Span)
 
 	next = *ref

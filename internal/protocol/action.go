@@ -28,7 +28,7 @@ type Note int
 const (
 	NoteRenewed  Note = iota + 1 // a write was confirmed
 	NoteJeopardy                 // the last heartbeat failed and the deadline comes closer
-	NoteSafe                     // confirmed again after jeopardy
+	NoteSafe                     // a write was confirmed after jeopardy
 	NoteEnded                    // the right to act ended: see Cause
 	NoteQuiet                    // the work outlasted the stop timeout; no more heartbeats
 	NoteOver                     // nothing will be sent any more: see Release
@@ -40,12 +40,16 @@ func (n Note) String() string {
 
 // Action is what a machine wants done.
 type Action struct {
-	// Request is to be sent, nil for none. A machine never has two under way.
-	Request *Request
-	Notes   []Note
+	// Call is the call to send, nil for none. A machine has at most one under way.
+	Call  *Call
+	Notes []Note
+	// Wake are other machines that have something to do now: step each.
+	Wake []Machine
+	// Begin are new machines, to be driven from now on.
+	Begin []Machine
 }
 
-// Freed says what became of the record when the holder was done with it.
+// Freed says in what state the holder left the record.
 type Freed int
 
 // How a record was left.
@@ -53,8 +57,8 @@ const (
 	NotFreed  Freed = iota // not yet, or never tried
 	Released               // released by this holder
 	Gone                   // another holder's, or deleted
-	Uncertain              // the release stayed without an answer for too long
-	Kept                   // no release was applied, for certain: the record runs out by itself
+	Uncertain              // the store did not answer the release in time
+	Kept                   // certainly no release was applied: the record runs out by itself
 )
 
 func (f Freed) String() string {

@@ -33,12 +33,12 @@ func TestAskerAnswers(t *testing.T) {
 		{"hand-over by a foreign holder", driver.HandOver, foreign, Foreign},
 		{"revoke of a foreign holder", driver.Revoke, foreign, Foreign},
 		{"step-down of what makes no sense", driver.StepDown, unreadable, Unusable},
-		{"free of what makes no sense", driver.Free, unreadable, Unusable},
+		{"free of what makes no sense", driver.ReleaseDead, unreadable, Unusable},
 		{"hand-over to the holder", driver.HandOver, self, Self},
 		{"second step-down", driver.StepDown, asked, Pending},
 		{"second hand-over", driver.HandOver, asked, Pending},
 		{"step-down of a released lock", driver.StepDown, released, Nobody},
-		{"free of a released lock", driver.Free, released, Nobody},
+		{"free of a released lock", driver.ReleaseDead, released, Nobody},
 		{"revoke of a released lock", driver.Revoke, released, Nobody},
 		{"step-down of a reservation", driver.StepDown, kept, Nobody},
 		{"hand-over of a reservation", driver.HandOver, kept, Nobody},
@@ -82,13 +82,13 @@ func TestRequestOfALaterVersion(t *testing.T) {
 	h := holding(Timing{}.WithDefaults())
 	h.Step(0)
 	at, _ := h.Next()
-	r := h.Step(at).Request
+	r := h.Step(at).Call
 	a := h.Reply(at, conflict(asking(r.Prev, "q1", driver.Request{ID: "q", Kind: "dance"})))
 	if h.Cause() != None || h.Asked() != nil {
 		t.Errorf("ended as %v, asked %+v", h.Cause(), h.Asked())
 	}
-	if a.Request == nil || a.Request.Kind != Heartbeat || len(a.Request.Next.Requests) != 1 {
-		t.Errorf("want a heartbeat that keeps the request, got %+v", a.Request)
+	if a.Call == nil || a.Call.Kind != Heartbeat || len(a.Call.Next.Requests) != 1 {
+		t.Errorf("want a heartbeat that keeps the request, got %+v", a.Call)
 	}
 }
 
@@ -105,13 +105,13 @@ func TestSomebodyWhoDoesNotStop(t *testing.T) {
 			t.Fatal("nothing more to do")
 		}
 		now = max(now, at)
-		r := h.Step(now).Request
+		r := h.Step(now).Call
 		for r != nil && now < end {
 			beats++
 			now += time.Millisecond
 			other := r.Prev.Clone()
 			other.Version = r.Next.Version + "x"
-			r = h.Reply(now, conflict(other)).Request
+			r = h.Reply(now, conflict(other)).Call
 		}
 	}
 	if h.Deadline() != end || h.Cause() == Superseded {
@@ -132,17 +132,17 @@ func TestStamp(t *testing.T) {
 	old.At = time.Unix(1, 0)
 	for _, tt := range []struct {
 		name               string
-		r                  Request
+		r                  Call
 		since, until       bool
 		asked, prev, prevQ bool // times of the request, of the former tenure's end, of its request
 	}{
-		{"claim", Request{Kind: Claim, Next: held}, true, false, false, false, false},
-		{"heartbeat", Request{Kind: Heartbeat, Next: held}, false, false, false, false, false},
-		{"release", Request{Kind: Release, Next: freed(held, "v2", driver.EndReleased, nil)}, false, true, false, false, false},
-		{"hand-over", Request{Kind: Release, Next: reserved(held, "v2", "x", time.Second, driver.EndHandedOver, &old)}, true, false, false, true, false},
-		{"ask", Request{Kind: Ask, Next: asking(held, "v2", q)}, false, false, true, false, false},
-		{"free", Request{Kind: Free, Next: freed(held, "v2", driver.EndFreed, &q)}, false, false, true, false, false},
-		{"revoke", Request{Kind: Free, Next: reserved(held, "v2", "", time.Second, driver.EndRevoked, &q)}, true, false, false, false, true},
+		{"claim", Call{Kind: Claim, Next: held}, true, false, false, false, false},
+		{"heartbeat", Call{Kind: Heartbeat, Next: held}, false, false, false, false, false},
+		{"release", Call{Kind: Release, Next: freed(held, "v2", driver.EndReleased, nil)}, false, true, false, false, false},
+		{"hand-over", Call{Kind: Release, Next: reserved(held, "v2", "x", time.Second, driver.EndHandedOver, &old)}, true, false, false, true, false},
+		{"ask", Call{Kind: Ask, Next: asking(held, "v2", q)}, false, false, true, false, false},
+		{"free", Call{Kind: Free, Next: freed(held, "v2", driver.EndReleasedDead, &q)}, false, false, true, false, false},
+		{"revoke", Call{Kind: Free, Next: reserved(held, "v2", "", time.Second, driver.EndRevoked, &q)}, true, false, false, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			q.At = time.Time{}

@@ -10,9 +10,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// asking returns rec with a request laid into it. Nothing else changes but the
-// version: the beat stands, so that a request cannot prolong a dead holder's
-// life.
+// asking returns rec with a request in it and a new version. The beat stays, so that
+// a request cannot prolong a dead holder's lease.
 func asking(rec driver.Record, version string, q driver.Request) driver.Record {
 	next := rec.Clone()
 	next.Version = version
@@ -26,31 +25,31 @@ type Answer int
 // The answers.
 const (
 	NoAnswer  Answer = iota
-	Laid             // the request lies in the record, or has been honoured already
+	Laid             // the request is in the record, or has been honoured already
 	Done             // an operator's release: nobody holds the lock any more
 	Nobody           // there is no holder to ask
-	Changed          // the tenure ended while it was to be asked
+	Changed          // the tenure ended before the request was written
 	Pending          // another request came first
 	Foreign          // the holder does not understand requests
-	Alive            // it shows life, so that only revoking can end it
-	Self             // it is to hand over to itself
+	Alive            // the holder shows life: only revoking can end its tenure
+	Self             // the holder would hand over to itself
 	Unusable         // the store failed: see Err
 	Abandoned        // given up from outside
 	Sessioned        // the lock is under a session that lives, and cannot be cut off alone
 )
 
-// Asker is the machine of who wants something from a holder: that it steps
-// down, or hands over; or that a dead one's lock is released, or a living one's
-// lock is taken away.
+// Asker is the machine of a process that wants something from a holder: to step
+// down or to hand over, to have a dead holder's lock released, or to revoke the lock
+// of a living one.
 //
-// A request is laid into the record, where the holder's next heartbeat finds
-// it. A dead holder's lock is released when its beat has stood for its lease,
-// as it is taken over. To revoke is to reserve the lock for nobody: the holder
-// cannot renew any more, and when its lease has run out for certain the lock is
-// released. So nobody begins while it may still be at work.
+// It writes a request into the record, where the holder's next heartbeat finds it. A
+// dead holder's lock is released when its beat has been unchanged for its lease, just
+// as it would be taken over. To revoke is to reserve the lock for nobody: the holder
+// cannot renew from then on, and the lock is released when its lease has certainly
+// run out. So no other holder begins while it may still be at work.
 //
-// What is asked of the holder of a lock under a session is laid into the session's
-// record, and it is dead when the session is: that is closed first.
+// A request to the holder of a lock under a session is written into the session's
+// record. That holder is dead when its session is, and the session is closed first.
 type Asker struct {
 	t        Timing
 	env      Env
@@ -63,22 +62,22 @@ type Asker struct {
 	looked   bool
 	first    life          // what was seen at first
 	token    uint64        // of the tenure that is asked
-	tried    bool          // a write of unknown outcome
+	tried    bool          // it has made a write of unknown outcome
 	resolve  bool          // a look must tell what became of it
 	revoked  bool          // reserved for nobody, by this asker or another one
 	begun    time.Duration // of the silence of the store
 	mute     bool
-	out      *Request
+	out      *Call
 	sent     time.Duration
 	retry    time.Duration
 	failures int
-	unheard  int // writes in a row that the store did not answer, while it answers looks
+	unheard  int // writes in a row without an answer, while the store answers looks
 
 	// Of a lock under a session:
-	met      bool   // that was looked at, since a write of unknown outcome at least
-	sign     string // of its life, when it was looked at first
+	met      bool   // the session was read, and since the last write of unknown outcome
+	sign     string // the session's sign of life when it was read first
 	full     bool   // there was no room for the request
-	beaten   int    // how often another write was quicker
+	beaten   int    // how often its request lost the race to another write
 	fullFrom time.Duration
 
 	answer Answer
@@ -104,11 +103,11 @@ func (k *Asker) Token() uint64 { return k.token }
 // none. The record does not show it any more.
 func (k *Asker) Before() *driver.Tenure { return k.before }
 
-// Revoked says that the holder cannot renew any more, and that its lease is
-// waited for.
+// Revoked says that the holder cannot renew any more, and that the asker waits for
+// the end of its lease.
 func (k *Asker) Revoked() bool { return k.revoked }
 
-// Over says that the asker sends nothing any more.
+// Over says that the asker sends nothing more.
 func (k *Asker) Over() bool { return k.answer != NoAnswer && k.out == nil }
 
 // Next returns the instant at which Step has something to do.
@@ -121,9 +120,9 @@ func (k *Asker) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (k *Asker) Step(now time.Duration) Action { return Action{Request: k.act(now)} }
+func (k *Asker) Step(now time.Duration) Action { return Action{Call: k.act(now)} }
 
-// GiveUp ends it from outside. What is laid already stays.
+// GiveUp ends the asker from outside. A request that is written stays.
 func (k *Asker) GiveUp(time.Duration) Action {
 	k.settle(Abandoned, driver.Record{}, nil)
 	return Action{}
@@ -135,9 +134,9 @@ func (k *Asker) settle(a Answer, rec driver.Record, err error) {
 	}
 }
 
-// waits says that it acts when the holder is dead, and not before.
+// waits says that the asker acts only when the holder is dead.
 func (k *Asker) waits(rec driver.Record) bool {
-	return k.want.Kind == driver.Free || k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
+	return k.want.Kind == driver.ReleaseDead || k.want.Kind == driver.Revoke && (rec.State == driver.Reserved || rec.Session != "")
 }
 
 // plan returns the next move and when it is due.
@@ -162,7 +161,7 @@ func (k *Asker) plan() (Kind, time.Duration) {
 	return Free, max(dead, k.retry)
 }
 
-func (k *Asker) act(now time.Duration) *Request {
+func (k *Asker) act(now time.Duration) *Call {
 	if k.out != nil || k.answer != NoAnswer {
 		return nil
 	}
@@ -179,9 +178,9 @@ func (k *Asker) act(now time.Duration) *Request {
 	}
 	rec, found := k.sight.Record()
 	if kind != Look && !k.fits(rec, found) {
-		kind = Look // others share the sight, and have seen more, or something old
+		kind = Look // other machines share the sight, and have seen more, or an old state
 	}
-	r := &Request{Kind: kind, Key: k.key, Prev: rec}
+	r := &Call{Kind: kind, Key: k.key, Prev: rec}
 	switch asked := k.want; {
 	case kind == Look:
 		r.Prev = driver.Record{}
@@ -190,7 +189,7 @@ func (k *Asker) act(now time.Duration) *Request {
 	case kind == Ask:
 		r.Next = asking(rec, k.env.Fresh(), asked)
 	case k.waits(rec):
-		r.Next = freed(rec, k.env.Fresh(), driver.EndFreed, &asked)
+		r.Next = freed(rec, k.env.Fresh(), driver.EndReleasedDead, &asked)
 	default:
 		r.Next = reserved(rec, k.env.Fresh(), "", rec.Lease, driver.EndRevoked, &asked)
 		k.before = rec.Prev
@@ -199,8 +198,8 @@ func (k *Asker) act(now time.Duration) *Request {
 	return r
 }
 
-// fits says whether rec is one that may be written upon. Any other one calls for
-// a look, which tells what has become of the tenure.
+// fits says whether the asker may write upon rec. If not, a look tells what has
+// become of the tenure.
 func (k *Asker) fits(rec driver.Record, found bool) bool {
 	if Making(RequestOnAnything) {
 		rec.State = driver.Held
@@ -208,7 +207,7 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 	switch {
 	case !found || rec.Token != k.token || !Readable(rec):
 		return false
-	case k.want.Kind == driver.Free:
+	case k.want.Kind == driver.ReleaseDead:
 		return k.first == life{rec.Token, rec.Sign(), rec.State}
 	case k.want.Kind == driver.Revoke && rec.State == driver.Reserved:
 		return true
@@ -218,7 +217,7 @@ func (k *Asker) fits(rec driver.Record, found bool) bool {
 	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
 
-// Reply takes the result of the request under way.
+// Reply takes the result of the call under way.
 func (k *Asker) Reply(now time.Duration, r Result) Action {
 	out := k.out
 	k.out = nil
@@ -241,11 +240,12 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 		}
 		k.fail(now, r.Err)
 	}
-	return Action{Request: k.act(now)}
+	return Action{Call: k.act(now)}
 }
 
-// heard notes an answer. One that tells what became of a write is none to that.
-func (k *Asker) heard(now time.Duration, out *Request) {
+// heard notes an answer. A look that tells what became of a write is not the write's
+// answer.
+func (k *Asker) heard(now time.Duration, out *Call) {
 	k.failures, k.retry = 0, now
 	if !out.Kind.Reads() {
 		k.unheard = 0
@@ -255,8 +255,8 @@ func (k *Asker) heard(now time.Duration, out *Request) {
 	}
 }
 
-// pause puts off a write where those before were not answered: a store that answers
-// reads alone is no better than a mute one.
+// pause puts off a write if those before it were not answered: a store that answers
+// only reads is no better than a mute one.
 func (k *Asker) pause(now time.Duration) {
 	if kind, at := k.plan(); at > now {
 		k.unheard, k.mute = 0, false
@@ -265,8 +265,8 @@ func (k *Asker) pause(now time.Duration) {
 	}
 }
 
-// judge says what the record means for what is wanted. Wrote says that it is as
-// an operator's release has left it just now.
+// judge settles the answer if the record decides it. Wrote says that this asker's own
+// release has just written the record.
 func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 	if Making(RequestOnAnything) && found {
 		rec.State = driver.Held
@@ -291,15 +291,15 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 			k.settle(Nobody, rec, nil)
 		}
 	case rec.Token != k.token && (k.revoked || k.tried && k.ended(rec.Prev)):
-		k.settle(Done, rec, nil) // somebody took it when its time had come
+		k.settle(Done, rec, nil) // another holder took the lock when it was free
 	case rec.Token != k.token:
 		k.settle(Changed, rec, nil)
-	case k.want.Kind == driver.Free:
+	case k.want.Kind == driver.ReleaseDead:
 		if seen != k.first {
 			k.settle(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
-		k.revoked = k.revoked || rec.State == driver.Reserved && rec.Owner == "" // not for who is to have it next
+		k.revoked = k.revoked || rec.State == driver.Reserved && rec.Owner == "" // a reservation for an owner is no revocation
 		if rec.State == driver.Held && rec.Beat == "" {
 			k.settle(Foreign, rec, nil)
 		}
@@ -309,7 +309,7 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 		k.settle(Foreign, rec, nil)
 	case rec.Session != "" && seen != k.first:
 		k.settle(Changed, rec, nil) // the key was deleted, and its tokens began again
-	case rec.Session != "": // what its record shows will tell
+	case rec.Session != "": // the session's record will tell
 	case len(rec.Requests) > 0:
 		k.settle(Pending, rec, nil)
 	case k.want.Kind == driver.HandOver && k.want.To == rec.Owner:
@@ -317,8 +317,8 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 	}
 }
 
-// laid says whether the record shows the request, as pending or as what ended
-// the tenure.
+// laid says whether the record shows the request, either pending or as the reason for
+// the end of the tenure.
 func (k *Asker) laid(rec driver.Record) bool {
 	for _, q := range rec.Requests {
 		if q.ID == k.want.ID {

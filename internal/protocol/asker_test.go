@@ -23,11 +23,11 @@ func conflict(rec driver.Record) Result {
 
 // looked returns an asker that has seen rec and has its first write under way,
 // if it writes at once.
-func looked(t Timing, want driver.Request, rec driver.Record) (*Asker, *Sight, *Request) {
+func looked(t Timing, want driver.Request, rec driver.Record) (*Asker, *Sight, *Call) {
 	sight := NewSight(t, middle())
 	k := NewAsker(t, middle(), "k", want, 0, sight)
 	k.Step(0)
-	return k, sight, k.Reply(0, found(rec)).Request
+	return k, sight, k.Reply(0, found(rec)).Call
 }
 
 // TestAskerJudgesWhatItActsOn: the sight is shared, so that others of the
@@ -51,21 +51,21 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 				}
 				k.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
 				sight.Saw(time.Second, time.Second, driver.Strong, now, true) // by a contender
-				if a := k.Step(2 * time.Second); a.Request != nil && a.Request.Kind != Look {
-					t.Errorf("%v from %+v", a.Request.Kind, a.Request.Prev)
+				if a := k.Step(2 * time.Second); a.Call != nil && a.Call.Kind != Look {
+					t.Errorf("%v from %+v", a.Call.Kind, a.Call.Prev)
 				}
 			})
 		}
 	}
 	t.Run("free of a released record", func(t *testing.T) {
-		k, sight, _ := looked(timing, driver.Request{Kind: driver.Free, By: "op"}, held)
+		k, sight, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
 		sight.Saw(time.Second, time.Second, driver.Strong, released, true)
-		if a := k.Step(2 * time.Second); a.Request != nil && a.Request.Kind != Look {
-			t.Errorf("%v from %+v", a.Request.Kind, a.Request.Prev)
+		if a := k.Step(2 * time.Second); a.Call != nil && a.Call.Kind != Look {
+			t.Errorf("%v from %+v", a.Call.Kind, a.Call.Prev)
 		}
 	})
 	t.Run("free of another tenure", func(t *testing.T) {
-		k, sight, _ := looked(timing, driver.Request{Kind: driver.Free, By: "op"}, held)
+		k, sight, _ := looked(timing, driver.Request{Kind: driver.ReleaseDead, By: "op"}, held)
 		sight.Saw(time.Second, time.Second, driver.Strong, next, true)
 		now := time.Second
 		for range 100 {
@@ -73,11 +73,11 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 				now = at
 			}
 			a := k.Step(now)
-			if a.Request == nil {
+			if a.Call == nil {
 				continue
 			}
-			if a.Request.Kind != Look {
-				t.Fatalf("%v from %+v", a.Request.Kind, a.Request.Prev)
+			if a.Call.Kind != Look {
+				t.Fatalf("%v from %+v", a.Call.Kind, a.Call.Prev)
 			}
 			break // looks at last, and will find it alive
 		}
@@ -89,7 +89,7 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 // record remembers of the tenure before.
 func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 	timing := Timing{}.WithDefaults()
-	for _, want := range []driver.RequestKind{driver.Free, driver.Revoke} {
+	for _, want := range []driver.RequestKind{driver.ReleaseDead, driver.Revoke} {
 		t.Run(string(want), func(t *testing.T) {
 			k, _, r := looked(timing, driver.Request{Kind: want, By: "op"}, theirs(timing, "v1", 1))
 			now := time.Duration(0)
@@ -98,7 +98,7 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 					k.Reply(now, found(theirs(timing, "v1", 1)))
 				}
 				now, _ = k.Next()
-				r = k.Step(now).Request
+				r = k.Step(now).Call
 			}
 			applied := r.Next
 			k.Reply(now, Result{Outcome: Unknown, Err: errStore})
@@ -116,17 +116,17 @@ func TestUnknownFreeIsKnownByItsTrace(t *testing.T) {
 
 // abandoned returns a contender that was given up with its claim v under way,
 // whose reply is lost, and that has seen now in the record.
-func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driver.Record) (*Contender, *Request) {
+func abandoned(t *testing.T, timing Timing, now func(claimed driver.Record) driver.Record) (*Contender, *Call) {
 	c := NewContender(timing, middle(), Want{Key: "k", Owner: "us"}, NewSight(timing, middle()))
-	claim := c.Step(0).Request
+	claim := c.Step(0).Call
 	claimed := driver.Claimed(claim.Next, driver.Record{}, false)
 	c.GiveUp(0)
 	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
 	at, _ := c.Next()
-	if r := c.Step(at).Request; r == nil || r.Kind != Look {
+	if r := c.Step(at).Call; r == nil || r.Kind != Look {
 		t.Fatalf("want a look, got %+v", r)
 	}
-	r := c.Reply(at, found(now(claimed))).Request
+	r := c.Reply(at, found(now(claimed))).Call
 	if r == nil || r.Kind != Release {
 		t.Fatalf("want a release, got %+v", r)
 	}
@@ -148,22 +148,22 @@ func TestAbandonedUnderARequest(t *testing.T) {
 	t.Run("laid before the release", func(t *testing.T) {
 		c, r := abandoned(t, timing, func(claimed driver.Record) driver.Record { return claimed })
 		a := c.Reply(2*time.Second, conflict(asking(r.Prev, "q1", q)))
-		for now := 2 * time.Second; a.Request == nil && !c.Over() && now < timing.Lease; now += time.Second {
+		for now := 2 * time.Second; a.Call == nil && !c.Over() && now < timing.Lease; now += time.Second {
 			a = c.Step(now)
 		}
-		if a.Request == nil || a.Request.Kind != Release && a.Request.Kind != Look {
-			t.Errorf("the record stays held by nobody: next %+v, over %v", a.Request, c.Over())
+		if a.Call == nil || a.Call.Kind != Release && a.Call.Kind != Look {
+			t.Errorf("the record stays held by nobody: next %+v, over %v", a.Call, c.Over())
 		}
 	})
 	t.Run("applied, laid before the release", func(t *testing.T) {
 		c := NewContender(timing, middle(), Want{Key: "k", Owner: "us"}, NewSight(timing, middle()))
-		claim := c.Step(0).Request
+		claim := c.Step(0).Call
 		c.GiveUp(0)
-		r := c.Reply(time.Second, found(driver.Claimed(claim.Next, driver.Record{}, false))).Request
+		r := c.Reply(time.Second, found(driver.Claimed(claim.Next, driver.Record{}, false))).Call
 		if r == nil || r.Kind != Release {
 			t.Fatalf("want a release, got %+v", r)
 		}
-		again := c.Reply(2*time.Second, conflict(asking(r.Prev, "q1", q))).Request
+		again := c.Reply(2*time.Second, conflict(asking(r.Prev, "q1", q))).Call
 		if again == nil || again.Kind != Release || again.Prev.Version != "q1" {
 			t.Errorf("the record stays held by nobody: next %+v, over %v", again, c.Over())
 		}
@@ -179,7 +179,7 @@ func TestWishIsNotSpentOnAConflict(t *testing.T) {
 	a := c.Reply(0, conflict(beat))
 	now, asks := time.Duration(0), 0
 	for i := 0; now < 3*timing.Lease; i++ {
-		if a.Request == nil {
+		if a.Call == nil {
 			now, _ = c.Next()
 			a = c.Step(now)
 			continue
@@ -187,7 +187,7 @@ func TestWishIsNotSpentOnAConflict(t *testing.T) {
 		if i%2 == 0 {
 			beat = theirs(timing, string(rune('a'+i)), 1) // it lives
 		}
-		if a.Request.Kind != Ask {
+		if a.Call.Kind != Ask {
 			a = c.Reply(now, found(beat))
 			continue
 		}

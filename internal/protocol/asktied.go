@@ -12,8 +12,8 @@ import (
 
 var errFull = errors.New("the session's record has no room for another request")
 
-// planTied returns the next move of who asks for a lock under a session, and when
-// it is due.
+// planTied returns the next move, and when it is due, if the lock is under a
+// session.
 func (k *Asker) planTied(u *Sight) (Kind, time.Duration) {
 	dead, alive := u.DeadAt()
 	switch {
@@ -44,15 +44,15 @@ func (k *Asker) lastMove() Kind {
 }
 
 // unsure says that a cheap reply has shown another sign of life of the session than
-// the one that stands against it. That may be an older one: a strong look tells.
+// the first one. That may be an older sign: a strong look tells.
 func (k *Asker) unsure(u *Sight) bool {
-	return k.want.Kind == driver.Free && k.sign != "" && u.rec.Sign() != k.sign && !u.proved
+	return k.want.Kind == driver.ReleaseDead && k.sign != "" && u.rec.Sign() != k.sign && !u.proved
 }
 
-// askSession fills in a request about the session of the lock.
-func (k *Asker) askSession(r *Request, u *Sight, now time.Duration) {
+// askSession fills in a call about the session of the lock.
+func (k *Asker) askSession(r *Call, u *Sight, now time.Duration) {
 	rec, _ := k.sight.Record()
-	r.Key, r.Prev = driver.SessionPrefix+rec.Session, u.rec
+	r.Key, r.Prev = driver.SessionKey(rec.Session), u.rec
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
@@ -68,17 +68,17 @@ func (k *Asker) askSession(r *Request, u *Sight, now time.Duration) {
 	}
 }
 
-// replySession takes the answer to a request about the session.
-func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
+// replySession takes the answer to a call about the session.
+func (k *Asker) replySession(now time.Duration, out *Call, r Result) {
 	switch r.Outcome {
 	case Applied, Conflicted:
 		k.heard(now, out)
-		u := k.env.Session(out.Key[len(driver.SessionPrefix):])
+		u := k.env.Session(driver.SessionID(out.Key))
 		u.Saw(k.sent, now, out.fresh(), r.Record, r.Found)
 		k.met = true
 		if out.Kind == Ask && r.Outcome == Conflicted {
-			// A heartbeat was quicker, or another one who asks. Where many do, the
-			// heartbeats must get through.
+			// The write lost the race to a heartbeat or to another request. Where many
+			// processes ask, the heartbeats must get through.
 			if k.beaten > 0 {
 				k.retry = now + k.t.backoff(k.env, k.beaten)
 			}
@@ -95,8 +95,8 @@ func (k *Asker) replySession(now time.Duration, out *Request, r Result) {
 	}
 }
 
-// judgeSession says what the session's record means for what is wanted of the
-// holder of the lock. Others share both sights, and may have seen more.
+// judgeSession settles the answer if the session's record decides it. Other machines
+// share both sights, and may have seen more.
 func (k *Asker) judgeSession(now time.Duration) {
 	u := k.sight.under()
 	lock, found := k.sight.Record()
@@ -129,10 +129,10 @@ func (k *Asker) judgeSession(now time.Duration) {
 		k.settle(Self, lock, nil)
 	case step:
 		k.room(now, u.rec)
-	case k.want.Kind == driver.Free && k.sign != "" && u.rec.Sign() != k.sign && u.proved:
+	case k.want.Kind == driver.ReleaseDead && k.sign != "" && u.rec.Sign() != k.sign && u.proved:
 		k.settle(Alive, lock, nil)
 	case k.want.Kind == driver.Revoke && now < dead:
-		// To close a session that lives would free all of its locks at once.
+		// Closing a live session would free all of its locks at once.
 		k.settle(Sessioned, lock, nil)
 	}
 }

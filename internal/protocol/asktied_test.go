@@ -13,16 +13,16 @@ import (
 
 // asked returns an asker that has seen the lock under a session, and then what a
 // strong read has shown of the session: its record, or that there is none.
-func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.Record) (*Asker, Env, *Request) {
+func askedTied(t *testing.T, timing Timing, want driver.Request, session driver.Record) (*Asker, Env, *Call) {
 	t.Helper()
 	env, _ := seeing(timing)
 	k := NewAsker(timing, env, "k", want, 5*time.Second, NewSight(timing, env))
 	k.Step(0)
-	r := k.Reply(0, found(under(timing, "s", "v", 7))).Request
-	if r == nil || r.Kind != Peek || r.Consistency != driver.Strong || r.Key != driver.SessionPrefix+"s" {
+	r := k.Reply(0, found(under(timing, "s", "v", 7))).Call
+	if r == nil || r.Kind != Peek || r.Consistency != driver.Strong || r.Key != driver.SessionKey("s") {
 		t.Fatalf("want a strong look at the session, got %+v", r)
 	}
-	return k, env, k.Reply(0, Result{Outcome: Applied, Record: session, Found: session.Key != ""}).Request
+	return k, env, k.Reply(0, Result{Outcome: Applied, Record: session, Found: session.Key != ""}).Call
 }
 
 // TestAskerOfTiedAnswers: what an asker is told when it has seen the session.
@@ -60,10 +60,10 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 		{"what makes no sense", driver.StepDown, nonsense, Unusable, 0},
 		{"revoke of a living session's", driver.Revoke, lives, Sessioned, 0},
 		{"revoke of a dead session's", driver.Revoke, expired, NoAnswer, Free},
-		{"free of a dead session's", driver.Free, expired, NoAnswer, Free},
-		{"free where there is no session", driver.Free, driver.Record{}, NoAnswer, Free},
-		{"free of a closed session's", driver.Free, over, Nobody, 0},
-		{"free of a living session's", driver.Free, lives, NoAnswer, 0},
+		{"free of a dead session's", driver.ReleaseDead, expired, NoAnswer, Free},
+		{"free where there is no session", driver.ReleaseDead, driver.Record{}, NoAnswer, Free},
+		{"free of a closed session's", driver.ReleaseDead, over, Nobody, 0},
+		{"free of a living session's", driver.ReleaseDead, lives, NoAnswer, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k, _, r := askedTied(t, timing, driver.Request{Kind: tt.kind, By: "op", To: "x"}, tt.session)
@@ -81,7 +81,7 @@ func TestAskerOfTiedAnswers(t *testing.T) {
 				return
 			}
 			if r.Kind == Free {
-				if r.Key != "k" || r.Next.State != driver.Released || r.Next.Session != "" || r.Next.End != driver.EndFreed || r.Next.Asked.By != "op" {
+				if r.Key != "k" || r.Next.State != driver.Released || r.Next.Session != "" || r.Next.End != driver.EndReleasedDead || r.Next.Asked.By != "op" {
 					t.Errorf("frees with %+v", r.Next)
 				}
 				k.Reply(0, found(r.Next))
@@ -120,7 +120,7 @@ func TestAskingASessionThatChanges(t *testing.T) {
 	q := driver.Request{Kind: driver.StepDown, By: "op"}
 
 	k, _, _ := askedTied(t, timing, q, lives)
-	r := k.Reply(0, conflict(later)).Request
+	r := k.Reply(0, conflict(later)).Call
 	if r == nil || r.Kind != Ask || r.Prev.Version != "b2" {
 		t.Errorf("after a heartbeat: %+v", r)
 	}
@@ -132,13 +132,13 @@ func TestAskingASessionThatChanges(t *testing.T) {
 	k, env, r := askedTied(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 	env.Session("s").Saw(1, 1, driver.Strong, closed(later, "c", driver.EndReleased), true)
-	if a := k.Step(time.Second); a.Request != nil || k.answer != Nobody || r.Kind != Ask {
-		t.Errorf("sends %+v, answer %d", a.Request, k.answer)
+	if a := k.Step(time.Second); a.Call != nil || k.answer != Nobody || r.Kind != Ask {
+		t.Errorf("sends %+v, answer %d", a.Call, k.answer)
 	}
 	k, _, _ = askedTied(t, timing, q, lives)
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 	k.sight.Saw(1, 1, driver.Strong, theirs(timing, "v9", 8), true)
-	if r := k.Step(time.Second).Request; r == nil || r.Kind != Look {
+	if r := k.Step(time.Second).Call; r == nil || r.Kind != Look {
 		t.Errorf("asks for a tenure that is over: %+v", r)
 	}
 }
@@ -150,7 +150,7 @@ func TestAskingForAKeyThatWasDeleted(t *testing.T) {
 	k, _, _ := askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, alive(timing, "s", "b"))
 	k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 	k.sight.Saw(1, 1, driver.Strong, under(timing, "s", "v2", 7), true)
-	if r := k.Step(time.Second).Request; r == nil || r.Kind != Look {
+	if r := k.Step(time.Second).Call; r == nil || r.Kind != Look {
 		t.Fatalf("want a look, got %+v", r)
 	}
 	if k.Reply(time.Second, found(under(timing, "s", "v2", 7))); k.answer != Changed {
@@ -185,7 +185,7 @@ func TestUnknownAskOfASession(t *testing.T) {
 			q := r.Next.Requests[0]
 			k.Reply(0, Result{Outcome: Unknown, Err: errStore})
 			now, _ := k.Next()
-			r = k.Step(now).Request
+			r = k.Step(now).Call
 			if r == nil || r.Kind != Look || r.Consistency != driver.Strong {
 				t.Fatalf("want a look, got %+v", r)
 			}
@@ -193,12 +193,12 @@ func TestUnknownAskOfASession(t *testing.T) {
 			if tt.lock != nil {
 				lock = tt.lock(q)
 			}
-			r = k.Reply(now, found(lock)).Request
+			r = k.Reply(now, found(lock)).Call
 			if tt.session != nil {
 				if r == nil || r.Kind != Peek {
 					t.Fatalf("want a look at the session, got %+v", r)
 				}
-				r = k.Reply(now, found(tt.session(q))).Request
+				r = k.Reply(now, found(tt.session(q))).Call
 			}
 			if a, _, _ := k.Answer(); a != tt.want {
 				t.Errorf("answer %d, want %d", a, tt.want)
@@ -221,10 +221,10 @@ func TestAskingASessionThatIsFull(t *testing.T) {
 		t.Fatalf("sends %+v, over %v, next at %v", r, k.Over(), at)
 	}
 	now, _ := k.Next()
-	if r = k.Step(now).Request; r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+	if r = k.Step(now).Call; r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
 		t.Fatalf("want a look at the session, got %+v", r)
 	}
-	if r = k.Reply(now, found(alive(timing, "s", "b2"))).Request; r == nil || r.Kind != Ask {
+	if r = k.Reply(now, found(alive(timing, "s", "b2"))).Call; r == nil || r.Kind != Ask {
 		t.Fatalf("there is room: %+v", r)
 	}
 	k, _, _ = askedTied(t, timing, driver.Request{Kind: driver.StepDown, By: "op"}, full)
@@ -250,35 +250,35 @@ func TestFreeUnderASession(t *testing.T) {
 		for now := time.Duration(0); !k.Over() && now < 3*timing.Lease; {
 			if r == nil {
 				now, _ = k.Next()
-				r = k.Step(now).Request
+				r = k.Step(now).Call
 				continue
 			}
 			switch r.Kind {
 			case Look:
-				r = k.Reply(now, found(under(timing, "s", "v", 7))).Request
+				r = k.Reply(now, found(under(timing, "s", "v", 7))).Call
 			case Peek:
-				r = k.Reply(now, found(session(now))).Request
+				r = k.Reply(now, found(session(now))).Call
 			case Close:
 				if closing = now; r.Key != lives.Key || r.Next.State != driver.Closed || r.Next.End != driver.EndExpired {
 					t.Fatalf("closes with %+v", r)
 				}
-				r = k.Reply(now, found(r.Next)).Request
+				r = k.Reply(now, found(r.Next)).Call
 			case Free:
 				if closing == 0 {
 					t.Fatal("frees a lock of a session that is not closed")
 				}
-				r = k.Reply(now, found(r.Next)).Request
+				r = k.Reply(now, found(r.Next)).Call
 			default:
 				t.Fatalf("sends %+v", r)
 			}
 		}
 		return k, closing
 	}
-	k, at := run(driver.Free, func(time.Duration) driver.Record { return lives })
+	k, at := run(driver.ReleaseDead, func(time.Duration) driver.Record { return lives })
 	if a, _, _ := k.Answer(); a != Done || at != timing.Lease {
 		t.Errorf("answer %d, closed at %v", a, at)
 	}
-	k, at = run(driver.Free, func(now time.Duration) driver.Record {
+	k, at = run(driver.ReleaseDead, func(now time.Duration) driver.Record {
 		if now > timing.Heartbeat {
 			return alive(timing, "s", "b2")
 		}
@@ -293,11 +293,11 @@ func TestFreeUnderASession(t *testing.T) {
 	k = NewAsker(timing, env, "k", driver.Request{Kind: driver.Revoke, By: "op"}, 0, NewSight(timing, env))
 	k.Step(timing.Lease)
 	k.Reply(timing.Lease, found(under(timing, "s", "v", 7)))
-	r := k.Reply(timing.Lease, found(lives)).Request
+	r := k.Reply(timing.Lease, found(lives)).Call
 	if r == nil || r.Kind != Close {
 		t.Fatalf("want it closed, got %+v, answer %d", r, k.answer)
 	}
-	if r = k.Reply(timing.Lease, found(r.Next)).Request; r == nil || r.Kind != Free {
+	if r = k.Reply(timing.Lease, found(r.Next)).Call; r == nil || r.Kind != Free {
 		t.Fatalf("want it freed, got %+v", r)
 	}
 }

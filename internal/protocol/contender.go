@@ -20,38 +20,41 @@ type Want struct {
 	// Holds says that this process has the lock itself. Without it, a record that
 	// shows Owner is likely to be of a tenure that has ended.
 	Holds bool
-	// Priority goes into the record. A holder of a lower one is asked to hand
+	// Priority goes into the record. A holder with a lower one is asked to hand
 	// over to Owner, at most once in PriorityPause.
 	Priority      int
 	PriorityPause time.Duration
 	// UnlessAlive gives up at the first sign of life of whoever was seen to
 	// hold the lock, a release included.
 	UnlessAlive bool
-	// Behind says that others of this process have been waiting for the key
-	// already, so that the sight is fresh and the first move needs no claim.
+	// Behind says that other contenders of this process already wait for the key, so
+	// that the sight is fresh and the first move need not be a claim.
 	Behind bool
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
 	// Under is the session that is to keep the lock alive, nil if the lock is to
-	// be its own lease. It is open when the acquire begins; whether it is still
-	// open when the lock was granted is for the caller to see: see [Holder.Open].
-	Under *Holder
+	// be its own lease. It is open when the acquire begins. When the lock is granted,
+	// the caller checks that it is still open: see [Keeper.Open].
+	Under *Keeper
 }
 
 // Refusal says why a contender ended without the lock.
 type Refusal struct {
-	// Held is true if the record shows a holder, and the contender was not to
-	// wait: Record, and the longest that it can stay so without a sign of life.
+	// Held is true if the record shows a holder, and the contender was not to wait.
+	// Record is that record, and FreeIn how long it can stay held at most without a
+	// sign of life.
 	Held   bool
 	Record driver.Record
 	FreeIn time.Duration
 	// Err is the error of the store, where that was the reason.
 	Err error
+	// Ended is true if the session that was to keep the lock alive has ended.
+	Ended bool
 }
 
 // Contender is the machine of one acquire: it claims a free lock, watches a
-// held one for life, and takes it over at the instant at which its holder's
-// expiry has passed for certain.
+// held one for signs of life, and takes it over at the instant at which its
+// holder's lease has certainly expired.
 //
 // A version counts only for the acquire that wrote it. An acquire that ends
 // without the lock while the outcome of a write of its own is unknown cleans
@@ -65,31 +68,31 @@ type Contender struct {
 	begun     bool // the first move is made
 	started   bool
 	since     time.Duration // when it started
-	first     *life         // the first that a strong reply has shown; its sign is not looked at
+	first     *life         // the first that a strong reply has shown; its sign does not count
 	holder    *life
-	out       *Request
+	out       *Call
 	sent      time.Duration
 	attempt   attempt  // of out, if it writes
-	unknown   attempts // writes that may be applied, or may be yet
-	resolve   bool     // and a look must tell before anything else
+	unknown   attempts // writes that may have been applied, or may still be
+	resolve   bool     // a look must tell what became of them first
 	own       *driver.Record
 	before    []*driver.Tenure // of own
-	replacing bool             // a term of its own in which nobody believed
+	replacing bool             // a grant of its own that came too late to be used
 	met       bool             // the session was looked at, by this acquire and strongly
-	hinted    bool             // the record changed while a request was under way
-	doubts    bool             // whether the session has shown life: a strong look tells
-	id        string           // what all of its beats begin with: see Env.beatOf
+	hinted    bool             // the record may have changed: a strong look is due
+	doubts    bool             // a strong look must tell whether the session has shown life
+	id        string           // the beginning of all of its beats: see Env.beatOf
 	failures  int
-	races     int // claims in a row that lost to nobody
-	unheard   int // claims in a row that the store did not answer, while it answers looks
-	beaten    int // questions to a session that another write forestalled
+	races     int // claims in a row that were refused although the lock looks free
+	unheard   int // claims in a row without an answer, while the store answers looks
+	beaten    int // requests to a session that lost the race to another write
 	retry     time.Duration
-	silent    time.Duration // since when the store was asked and gives no answer
+	silent    time.Duration // since when the store has given no answer
 	mute      bool
 	lastErr   error
 
 	grant   *Grant
-	left    *Grant // found while it cleaned up: nobody believes in it
+	left    *Grant // found while it cleaned up: nobody uses it
 	refusal *Refusal
 	ending  bool // given up, perhaps cleaning up
 	cleanBy time.Duration
@@ -103,6 +106,9 @@ func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 	if Making(AdoptsVersions) {
 		c.unknown, c.resolve = append(attempts(nil), sight.given...), len(sight.given) > 0
 	}
+	if want.Under != nil {
+		want.Under.acquires[c] = struct{}{}
+	}
 	return c
 }
 
@@ -114,9 +120,8 @@ func (c *Contender) Granted() (Grant, bool) {
 	return *c.grant, true
 }
 
-// Left returns a grant that nobody believes in, which was found while the
-// contender cleaned up behind itself. Nobody else may have written down what
-// came before it.
+// Left returns a grant that the contender found while it cleaned up, and that nobody
+// uses. It may be the only one that knows of the tenures before it.
 func (c *Contender) Left() (Grant, bool) {
 	if c.left == nil {
 		return Grant{}, false
@@ -124,11 +129,11 @@ func (c *Contender) Left() (Grant, bool) {
 	return *c.left, true
 }
 
-// Wrote says whether a write of this acquire, whose outcome it does not know yet,
-// has made the record what it is.
-func (c *Contender) Wrote(rec driver.Record) bool {
+// wrote says whether a write of this acquire has made the record what it is: one of
+// unknown outcome, or the one that has granted it the lock.
+func (c *Contender) wrote(rec driver.Record) bool {
 	if c.grant != nil {
-		return false
+		return c.grant.Record.Token == rec.Token
 	}
 	as := c.unknown
 	if c.out != nil && (c.out.Kind == Claim || c.out.Kind == Takeover) {
@@ -141,7 +146,7 @@ func (c *Contender) Wrote(rec driver.Record) bool {
 // Refused returns why the contender ended without the lock, nil if it has not.
 func (c *Contender) Refused() *Refusal { return c.refusal }
 
-// Over says that the contender sends nothing any more.
+// Over says that the contender sends nothing more.
 func (c *Contender) Over() bool {
 	return c.out == nil && (c.grant != nil || c.ending && len(c.unknown) == 0 && c.own == nil)
 }
@@ -168,22 +173,33 @@ func (c *Contender) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (c *Contender) Step(now time.Duration) Action {
-	return Action{Request: c.act(now)}
+func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
+
+// move makes the next move, and leaves the session when it is the last.
+func (c *Contender) move(now time.Duration) Action {
+	u := c.want.Under
+	if u != nil && c.grant == nil && (u.cause != None || u.over) && !Making(OnlyDeadline) {
+		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
+	}
+	a := Action{Call: c.act(now)}
+	if u != nil && c.grant == nil && c.Over() {
+		delete(u.acquires, c)
+	}
+	return a
 }
 
-// Hint says that the record may have changed in a way that matters: the next
-// look is due at once.
+// Hint says that the record may have changed in a way that matters. The next look
+// is due at once.
 func (c *Contender) Hint(now time.Duration) Action {
 	c.hinted = true
-	return Action{Request: c.act(now)}
+	return c.move(now)
 }
 
 // GiveUp ends the acquire from outside. If a write of its own is under way or
 // of unknown outcome, the machine goes on until that is cleaned up.
 func (c *Contender) GiveUp(now time.Duration) Action {
 	c.giveUp(now)
-	return Action{Request: c.act(now)}
+	return c.move(now)
 }
 
 func (c *Contender) giveUp(now time.Duration) {
@@ -239,9 +255,9 @@ func (c *Contender) plan() (Kind, time.Duration) {
 	return Takeover, max(dead, c.retry)
 }
 
-// shown says that somebody who shares the sight has seen what this acquire wrote,
-// which it recognises by a look of its own. Under a session nothing else would end
-// the waiting: that vouches for what one of its acquires has written.
+// shown says that another machine that shares the sight has seen what this acquire
+// wrote. The acquire recognises it by a look of its own. Under a session nothing else
+// would end the wait, because the session keeps alive what its acquires have written.
 func (c *Contender) shown(rec driver.Record) bool {
 	_, own := c.unknown.wrote(rec)
 	return own && c.own == nil && rec.State == driver.Held
@@ -252,8 +268,8 @@ func (c *Contender) mine(rec driver.Record) bool {
 	return rec.State == driver.Reserved && rec.Owner == c.want.Owner && rec.Owner != ""
 }
 
-// act returns the request of the next move if it is due.
-func (c *Contender) act(now time.Duration) *Request {
+// act returns the call of the next move if it is due.
+func (c *Contender) act(now time.Duration) *Call {
 	if c.out != nil || c.Over() {
 		return nil
 	}
@@ -262,8 +278,8 @@ func (c *Contender) act(now time.Duration) *Request {
 	}
 	c.begun = c.begun || c.sight.widowed(now)
 	if !c.begun && c.want.Try && !c.ending && c.livesFor(now) {
-		// The claim would be refused, most likely. A look costs a fifth of it, and is
-		// strong: what a cheap one shows may be a holder who has gone.
+		// The claim would most likely be refused. A look costs a fifth of it. It is
+		// strong, because a cheap one may show a holder that has gone.
 		c.begun, c.resolve = true, true
 	}
 	if !c.ending && c.begun && !c.resolve && c.own == nil {
@@ -275,13 +291,13 @@ func (c *Contender) act(now time.Duration) *Request {
 	waits := kind == Look || kind == Ask || kind == Peek || kind == Inquire
 	rec, _ := c.sight.Record()
 	resolves := c.ending || c.resolve || c.shown(rec)
-	if dead, ok := c.sight.DeadAt(); ok && waits && !resolves && now >= dead {
+	if dead, ok := c.sight.DeadAt(); ok && waits && !resolves && now >= dead && c.sure() {
 		kind, at = c.sight.lastMove(), max(dead, c.retry)
 	}
 	if now < at {
 		return nil
 	}
-	r := &Request{Kind: kind, Key: c.want.Key}
+	r := &Call{Kind: kind, Key: c.want.Key}
 	switch kind {
 	case Peek, Close, Inquire:
 		c.askSession(r, c.sight.under(), now)
@@ -314,7 +330,7 @@ func (c *Contender) act(now time.Duration) *Request {
 	}
 	c.out, c.sent = r, now
 	if kind == Claim || kind == Takeover {
-		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now}
+		c.attempt = attempt{kind: kind, version: r.Next.Version, token: r.Next.Token, sent: now, counts: c.env.lease(now)}
 		if prev := r.Prev.Prev; kind == Takeover && prev != nil && r.Prev.State == driver.Held {
 			c.attempt.before = []*driver.Tenure{prev}
 			if c.replacing {
@@ -325,8 +341,16 @@ func (c *Contender) act(now time.Duration) *Request {
 	return r
 }
 
-// livesFor says that somebody has the lock, as far as this process knows, and has
-// shown life within its lease.
+// sure says that the last move needs no further look. An acquire that gives up at a
+// sign of life must not take the lock while only a cheap reply has shown the holder's
+// latest sign: a strong look tells first.
+func (c *Contender) sure() bool {
+	u := c.sight.under()
+	return !c.want.UnlessAlive || c.sight.proved && (u == nil || u.proved || !u.found)
+}
+
+// livesFor says that, as far as this process knows, another holder has the lock and
+// has shown life within its lease.
 func (c *Contender) livesFor(now time.Duration) bool {
 	rec, _ := c.sight.Record()
 	dead, held := c.sight.DeadAt()
@@ -350,7 +374,7 @@ func (c *Contender) held(token uint64) driver.Record {
 	}
 	switch {
 	case c.want.Under != nil:
-		rec.Session = c.want.Under.rec.Key[len(driver.SessionPrefix):]
+		rec.Session = c.want.Under.id
 	case !c.t.Manual:
 		rec.Heartbeat = c.t.Heartbeat
 	}
@@ -366,7 +390,7 @@ func (c *Contender) judge(now time.Duration) {
 	}
 	dead, held := c.sight.DeadAt()
 	if found && (c.shown(rec) || c.mine(rec)) {
-		return // its own, as a look of its own will tell; or kept for it
+		return // written by it, as its own look will tell; or reserved for it
 	}
 	if c.want.UnlessAlive && found && c.hasEnded(rec) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
@@ -378,7 +402,7 @@ func (c *Contender) judge(now time.Duration) {
 			return
 		}
 		if _, alive := u.DeadAt(); (!alive || c.meets()) && !u.ended(c.sight.term) {
-			return // nobody has looked yet
+			return // the session has not been read yet
 		}
 	}
 	if c.want.Try && held && now < dead || c.want.UnlessAlive && c.sawLife(rec, held) {
@@ -386,14 +410,13 @@ func (c *Contender) judge(now time.Duration) {
 	}
 }
 
-// hasEnded says whether the tenure has ended that a strong reply has shown to this
-// acquire first. That may be seen before anybody has looked at the session under
-// which it was.
+// hasEnded says whether the first tenure that a strong reply has shown to this
+// acquire has ended. That may be known before the session of the lock has been read.
 func (c *Contender) hasEnded(rec driver.Record) bool {
 	is := lifeOf(rec)
 	if c.first == nil {
-		// Others share the sight: the holder may have been shown, and have gone, while
-		// a request of this acquire was under way.
+		// Other machines share the sight: they may have seen the holder, and its end,
+		// while a call of this acquire was under way.
 		if held := c.sight.held; held.token > 0 && c.sight.heldAt >= c.since {
 			c.first = &held
 		} else {
@@ -406,29 +429,31 @@ func (c *Contender) hasEnded(rec driver.Record) bool {
 	return is.token != c.first.token || is.state != c.first.state
 }
 
-// sawLife says whether the holder that was seen at first has shown life since then,
-// a release included. The first is what a strong reply has shown to this acquire: life
-// from before it says nothing of now. A later tenure, or a later state of this one, is what it is,
-// however it was read. Another sign of life of the same tenure may be an older one,
-// unless a strong reply shows it: one is asked for.
+// sawLife says whether the holder that was seen first has shown life since then, a
+// release included. The first is what a strong reply has shown to this acquire, because
+// an earlier sign says nothing of now. A later tenure, or a later state of this one,
+// counts however it was read. Another sign of life of the same tenure may be an older
+// one, unless a strong reply shows it; so a strong look is made then.
 func (c *Contender) sawLife(rec driver.Record, held bool) bool {
-	seen, proved := lifeOf(rec), c.sight.proved
+	seen, shown := lifeOf(rec), c.sight.proved // of the lock's own record
+	proved := shown
 	u := c.sight.under()
 	switch {
 	case u == nil:
 	case u.found:
-		seen.sign, proved = u.rec.Sign(), u.proved
+		// An old record may name a session from before the lock's key was deleted.
+		seen.sign, proved = u.rec.Sign(), u.proved && shown
 		if closedInOrder(u.rec) {
-			seen.state = driver.Released // with the session, by its holder
+			seen.state = driver.Released // the holder has closed its session
 		}
 	case c.holder != nil:
-		seen.sign = c.holder.sign // of one that is gone nobody can tell more
+		seen.sign = c.holder.sign // a session without a record shows no further sign
 	}
 	switch {
 	case c.holder == nil && !held:
 		return false
-	case c.holder == nil && (c.sight.strong < c.since || u == nil && !proved):
-		c.hinted = true // what was seen before this acquire may have changed before it
+	case c.holder == nil && (c.sight.strong < c.since || !shown):
+		c.hinted = true // this was seen before the acquire began, and may have changed since
 		return false
 	case c.holder == nil && u != nil && (u.strong < c.since || !proved):
 		c.doubts = true
@@ -439,10 +464,10 @@ func (c *Contender) sawLife(rec driver.Record, held bool) bool {
 	case seen == *c.holder:
 		return false
 	case seen.token == c.holder.token && seen.state == driver.Released && nobodyWorked(rec):
-		return false // somebody has released what the dead one held
+		return false // an operator has released a dead holder's lock
 	case seen.token != c.holder.token, seen.state != c.holder.state, proved:
 		return true
-	case u != nil:
+	case u != nil && shown:
 		c.doubts = true
 	default:
 		c.hinted = true
@@ -450,19 +475,19 @@ func (c *Contender) sawLife(rec driver.Record, held bool) bool {
 	return false
 }
 
-// closedInOrder says whether the record is that of a session which its own process has
+// closedInOrder says whether rec is the record of a session that its own process has
 // closed.
 func closedInOrder(rec driver.Record) bool {
 	return rec.State == driver.Closed && rec.End != driver.EndExpired && !nobodyWorked(rec)
 }
 
-// nobodyWorked says whether what a holder had was released by somebody else, who
-// knew that it was dead, or with nothing done under it.
+// nobodyWorked says whether the end of a tenure is no sign of life: another process,
+// which knew that the holder was dead, released the lock, or no work was done under it.
 func nobodyWorked(rec driver.Record) bool {
-	return rec.End == driver.EndFreed || rec.End == driver.EndCrashed || rec.End == driver.EndAbandoned
+	return rec.End == driver.EndReleasedDead || rec.End == driver.EndCrashed || rec.End == driver.EndAbandoned
 }
 
-// Reply takes the result of the request under way.
+// Reply takes the result of the call under way.
 func (c *Contender) Reply(now time.Duration, r Result) Action {
 	out := c.out
 	c.out = nil
@@ -475,7 +500,7 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		}
 	case NotApplied:
 		if out.Kind == Look && out.Consistency == driver.Strong {
-			c.hinted = true // what asked for it is not answered
+			c.hinted = true // the reason for it stands
 		}
 		c.notAsked(now, out)
 		c.fail(now, r.Err)
@@ -488,19 +513,19 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		}
 		c.fail(now, r.Err)
 	}
-	return Action{Request: c.act(now)}
+	return c.move(now)
 }
 
 // answer takes what the store said of the record.
-func (c *Contender) answer(now time.Duration, out *Request, r Result) {
+func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	c.failures = 0
-	if out.Kind != Look || c.unheard == 0 { // one that tells what became of a write is no answer to that
+	if out.Kind != Look || c.unheard == 0 { // a look that tells what became of a write is not the write's answer
 		c.mute, c.lastErr = false, nil
 	}
 	c.retry = now
 	if raced := out.Kind == Claim && r.Outcome == Conflicted && (!r.Found || r.Record.State == driver.Released); raced {
-		// Lost to somebody who has let go of it again already, or to a store that
-		// shows a record which was not the one in the way.
+		// The claim lost to a holder that has already released the lock, or the store
+		// shows another record than the one that was in the way.
 		c.retry = now + c.t.backoff(c.env, c.races)
 		c.races++
 	} else {
@@ -510,7 +535,7 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	case out.Kind != Look:
 		c.unheard = 0
 	case c.unheard > 0 && !c.ending:
-		c.retry = now + c.t.backoff(c.env, c.unheard) // a store that answers reads alone is no better
+		c.retry = now + c.t.backoff(c.env, c.unheard) // a store that answers only reads does not help
 	}
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false
@@ -519,10 +544,10 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 		c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 		if rec := r.Record; r.Outcome == Conflicted && r.Found && rec.State == driver.Held &&
 			rec.Token == c.own.Token && rec.Beat == c.own.Beat {
-			c.own = &rec // a request was laid into it
+			c.own = &rec // a request was written into it
 			return
 		}
-		// Released, or not ours any more: the attempt has had its effect.
+		// Released, or another holder's: the attempt has had its effect.
 		c.unknown = c.unknown.without(c.own.Version).without(c.own.Beat)
 		c.own = nil
 		return
@@ -530,10 +555,10 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	c.own = nil
 	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 	if dead, held := c.sight.DeadAt(); held && now < dead {
-		c.unheard, c.mute, c.lastErr = 0, false, nil // there is nothing to write before that
+		c.unheard, c.mute, c.lastErr = 0, false, nil // it has nothing to write before then
 	}
 	if out.Kind == Ask && r.Outcome == Conflicted {
-		c.sight.wished = false // a heartbeat was quicker: nobody was asked
+		c.sight.wished = false // lost the race to a heartbeat: the holder was not asked
 	}
 
 	a, own := attempt{}, false
@@ -548,22 +573,22 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	case own && c.ending:
 		rec := r.Record
 		c.own = &rec
-		c.left = &Grant{ID: c.id, Record: rec, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
+		c.left = &Grant{ID: c.id, Record: rec, Sent: a.counts, Former: r.Former, Before: before(a, r.Former)}
 	case own && c.want.Under == nil && now >= a.sent+c.t.Usable():
-		// Ours, but so long ago that its lease is over before it began. Nobody
-		// believed in it: it is replaced like a dead holder's.
+		// Ours, but from so long ago that its lease is already over. No work began
+		// under it: it is replaced like a dead holder's.
 		rec := r.Record
 		c.own, c.before = &rec, before(a, r.Former)
 	case own:
-		c.grant = &Grant{ID: c.id, Record: r.Record, Sent: a.sent, Former: r.Former, Before: before(a, r.Former)}
+		c.grant = &Grant{ID: c.id, Record: r.Record, Sent: a.counts, Former: r.Former, Before: before(a, r.Former), by: c}
 		if out.Kind == Takeover && c.replacing {
-			c.grant.Former = driver.Record{} // its data are those of this acquire
+			c.grant.Former = driver.Record{} // its data came from this acquire
 		}
 	case c.ending && now >= c.cleanBy && !c.bound():
-		c.unknown = nil // what may come yet runs out by itself
+		c.unknown = nil // what may still be applied runs out by itself
 	case c.ending:
-		// Not there now, but it may be yet. Look again later and later, and once
-		// more at the end.
+		// It has not been applied, but it still may be. Look again at growing
+		// intervals, and once more at the end.
 		c.retry = now + min(c.t.Refresh, c.t.Lease/16)<<min(c.cleaned, 5)
 		if !c.bound() {
 			c.retry = min(c.retry, c.cleanBy)
@@ -572,16 +597,15 @@ func (c *Contender) answer(now time.Duration, out *Request, r Result) {
 	}
 }
 
-// bound says that what this acquire has written would be kept alive by a session
-// for as long as that lives, so that it cannot be given up before its outcome is
-// known.
+// bound says that a session would keep alive what this acquire has written. Then the
+// acquire must go on until the outcome is known.
 func (c *Contender) bound() bool {
 	u := c.want.Under
-	return u != nil && !u.over && !u.quiet
+	return u != nil && !u.over && !u.Quiet()
 }
 
-// before returns the tenures before the one that a grant names as Prev: what
-// the attempt knew, or what its reply has shown.
+// before returns the tenures before the one that a grant names as Prev, as the
+// attempt knew them, or as its reply has shown them.
 func before(a attempt, former driver.Record) []*driver.Tenure {
 	if a.before == nil && former.Prev != nil && former.State != driver.Reserved {
 		return []*driver.Tenure{former.Prev}

@@ -1,12 +1,49 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protocol holds the rules of Tenure as pure state machines: the
-// [Holder] of a lease, the [Contender] for a lock, and the [Sight] that a
-// process has of a record. They have no clock, no I/O, no goroutine and no
-// randomness of their own: each step takes the local instant and what
-// happened, and answers with what to do. The same machines run under the real
-// shell, in tests of virtual time, and under a simulator.
+// Package protocol holds the rules of Tenure as pure state machines. They have no
+// clock, no I/O, no goroutine and no randomness of their own: each step takes the
+// local instant and what happened, and answers with what to do. The same machines
+// run under the real shell, in tests of virtual time, and under a simulator, so
+// that a rule stands in one place.
+//
+// # One loop
+//
+// All machines have one shape, [Machine], and are driven by one loop:
+//
+//	act := m.Step(now)              // or GiveUp, or what the machine's own methods return
+//	for !m.Over() {
+//		if act.Call != nil {    // never two under way
+//			act = m.Reply(now, result of act.Call)
+//			continue
+//		}
+//		wait until m.Next()     // or until somebody tells the machine something
+//		act = m.Step(now)
+//	}
+//
+// An [Action] has besides: notes for people; machines that have something to do
+// now, which are stepped (Wake); and new ones, which are driven from then on
+// (Begin). Package shell has the loop on real time, package sim in a simulated
+// world.
+//
+// # Who drives whom
+//
+//	Opener ──grant──▶ Keeper ──wakes──▶ Holder (tied), one for each lock
+//	                    │  ▲                │
+//	                    │  └──last returned─┘
+//	                    └──begins──▶ Disclaimer
+//	Contender ──grant──▶ Holder, on its own or tied to a Keeper
+//	    │                  └─grant shows the past─▶ Chronicler, one for each tenure
+//	    └──────┐
+//	Asker ─────┼──share──▶ Sight of a lock ──▶ Sight of its session ◀── Reaper
+//	Observer ──┘
+//
+// A [Contender] wants a lock, a [Holder] has one, an [Opener] wants a session and a
+// [Keeper] has one. An [Asker] wants something of a holder, an [Observer] wants to
+// know who the holder is. A [Disclaimer] releases a lock that its session does not
+// know of, a [Reaper] clears dead sessions, a [Chronicler] writes ended tenures into
+// the history. What a process has seen of a record is a [Sight]; all machines of
+// the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and
 // a Contender may run on different clocks (package clock says why); neither
@@ -16,7 +53,7 @@
 //
 // A holder counts its lease from the instant before its write was sent; the
 // write takes effect at the store after that. A contender counts from the
-// instant after the reply that first showed the holder's beat; the store had
+// instant after the reply that first showed the holder's heartbeat; the store had
 // applied the write before that. So the contender's count begins later than
 // the holder's, on any clocks. It waits L; the holder acts for at most
 // L·(1−ρ)/(1+ρ). If no clock runs wrong by more than the rate ρ, the real time
@@ -27,10 +64,10 @@
 // # What a write's outcome may be
 //
 // Applied, not applied (with the record that stood in the way, or without),
-// or unknown. An unknown write may still be applied later. So every attempt
-// writes a version never used before, and is remembered with the instant at
-// which it was sent: if its version turns up, it was applied, and its own
-// instant counts.
+// or unknown. A write of unknown outcome may still be applied later. So every
+// attempt writes a new version, and the machine remembers it with the instant at
+// which it was sent. If that version turns up, the attempt was applied, and the
+// lease counts from that instant.
 //
 // None of the machines may be used concurrently.
 package protocol

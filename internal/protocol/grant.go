@@ -13,18 +13,20 @@ import (
 // and since when it counts.
 type Grant struct {
 	Record driver.Record
-	// ID is what all beats of the lease begin with, and those of no other one: a
-	// string that its acquire has made, or the id of the session.
+	// ID is the beginning of all beats of this lease, and of no other: a string that
+	// its acquire has made, or the id of the session.
 	ID string
-	// Sent is the instant before the granting write was sent. From it the
-	// lease is counted, never from the reply.
+	// Sent is the instant before the granting write was sent, on the clock by
+	// which leases count: see [Env]. The lease counts from it, never from the reply.
 	Sent time.Duration
 	// Former is the record before the grant, zero where there was none or
 	// where the reply that carried it was lost.
 	Former driver.Record
 	// Before are the tenures before the one that the record names as Prev, the
-	// newest first: those of which nobody else may have written anything.
+	// newest first: those that may be missing in the history.
 	Before []*driver.Tenure
+
+	by *Contender // the session keeps it until it has the holder
 }
 
 // Past returns the tenures that the history may lack when this one is granted.
@@ -34,15 +36,16 @@ func (g Grant) Past() []driver.Tenure {
 		return nil
 	}
 	past := []driver.Tenure{*prev}
-	// The record keeps the beginning of a long reason, the history all of it. That
-	// is lost where the reply that carried it was.
+	// The record keeps the beginning of a long reason, the history all of it. If the
+	// reply that carried the whole reason was lost, the rest is lost too.
 	if t := g.Former.Tenure(prev.End); prev.Asked != nil && t != nil && t.Asked != nil && t.Asked.ID == prev.Asked.ID && t.Token == prev.Token {
 		past[0].Asked = t.Asked
 	}
 	switch prev.End {
 	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:
 	default:
-		// Ended in an unclean way: perhaps before it had written of the one before.
+		// It ended uncleanly, perhaps before it had written the entry of its
+		// predecessor.
 		for _, t := range g.Before {
 			past = append(past, *t)
 		}

@@ -9,76 +9,115 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Holder is the machine of who holds a lease.
+// Holder is the machine of a process that holds a lease.
 //
-// It heartbeats by swapping the record from the last confirmed version; it
-// counts the lease from the instant at which the confirmed write was sent; it
-// ends at the deadline, whatever the network does; expired is final. When the
-// right to act has ended it goes on renewing, so that nobody starts beside
-// work that is still stopping, until the work is done or the stop timeout has
-// passed. When the work is done it releases.
+// Its heartbeat swaps the record from the last confirmed version. The lease counts
+// from the instant at which the confirmed write was sent, and ends at the deadline,
+// whatever the network does. A lease that has expired stays expired. When the right
+// to act has ended, the heartbeats go on until the work is done or the stop timeout
+// has passed, so that no other holder starts beside work that is still stopping.
+// When the work is done, the holder releases the record.
 type Holder struct {
 	t   Timing
 	env Env
 	// under is the session that keeps the lock alive, nil for a lock that is its
-	// own lease, and for a session.
-	under *Holder
+	// own lease, and for a session's own record. mail are the requests from the
+	// session's record that the next step will handle.
+	under *Keeper
+	mail  []driver.Request
 
-	rec   driver.Record // as last confirmed
-	id    string        // what all of its beats begin with
-	sent  time.Duration // when the write that rec shows was sent
-	lease time.Duration // from sent to the deadline
+	// The record as of the last confirmed write: sent is when that write was sent,
+	// and lease how long the holder may act from there. sent only rises, and stays
+	// as it is once the lease has expired. All beats of the lease begin with id.
+	rec   driver.Record
+	id    string
+	sent  time.Duration
+	lease time.Duration
 
-	unknown  attempts      // all of them from rec's version
-	out      *attempt      // the request under way
+	// Writing. At most one call is out. All attempts in unknown replace rec's
+	// version: once rec has another version, none of them can be applied any more.
+	// beat is when the next heartbeat is due, and nothing is sent before retry.
+	out      *attempt
+	unknown  attempts
+	beat     time.Duration
+	retry    time.Duration
 	failures int           // in a row
 	failing  time.Duration // since when
-	retry    time.Duration // no request before this instant
-	beat     time.Duration // when the next heartbeat is due
+	adopted  int           // conflicts in a row with records of our own term
 	jeopardy bool
 	lastErr  error
 
-	data, dataKept uint64 // serial numbers: wanted, and confirmed
-	dataRisked     uint64 // of the newest data that a write of unknown outcome carries
-	want           []byte
-	adopted        int           // conflicts in a row with records of our own term
-	renewed        time.Duration // a heartbeat sent at or after this was asked for
+	// What callers wait for: a heartbeat that was sent at or after renewed; and
+	// data, by serial numbers. The store is known to have dataKept (<= data), and
+	// dataRisked is the newest that a write of unknown outcome carries, 0 for none.
 	renewing       bool
+	renewed        time.Duration
+	want           []byte
+	data, dataKept uint64
+	dataRisked     uint64
 
-	begun    bool          // the machine was stepped: the work can begin
-	progress time.Duration // of the last sign of progress
+	// The right to act. It has ended when cause is set; the first cause stays.
+	// expired says that the deadline passed before the work was done. It is final,
+	// whatever else ended the right first. by is the record that superseded the
+	// lease, zero if there was none; replaced says that other processes find another
+	// store: see Replace.
 	cause    Cause
-	expired  bool          // the deadline passed before the work was done: final
-	by       driver.Record // what superseded us, zero if the record was gone
-	quietAt  time.Duration // when heartbeats stop, once the right to act has ended
-	quiet    bool
-	said     bool            // and the record says why
-	followed bool            // quiet because the session is, whose record says why
-	lapsed   bool            // quiet for a lease, while a session keeps the record alive: to be released
-	waits    bool            // done, and left to the closing of the session
-	replaced bool            // others find another store under this one's name
-	failed   *driver.Request // why the holder itself calls its tenure a failure
-	asked    *driver.Request // the first that was found in the record, or its own
-	unkept   bool            // it is not kept for anybody who asks for it from now on
-	answered []string        // of a session's requests: their ids
-	unwanted bool            // nothing is done under it
-	done     bool            // the work has returned
-	freeBy   time.Duration   // when to give up releasing
-	over     bool
-	freed    Freed
+	expired  bool
+	by       driver.Record
+	replaced bool
+
+	// The work. It can begin at the machine's first step, and reports progress; it
+	// has returned when done is set. If unwanted is set, no work was ever done.
+	begun    bool
+	progress time.Duration
+	done     bool
+	unwanted bool
+
+	// What other processes are told. asked is the first request that was found, or
+	// the holder's own; failed is why the holder itself calls its tenure a failure;
+	// unkept says that later requests to hand over do not reserve the lock; answered
+	// are the ids of those of a session's requests that were answered.
+	asked    *driver.Request
+	failed   *driver.Request
+	unkept   bool
+	answered []string
+
+	// How the record is left. Once the right to act has ended, heartbeats go on
+	// until quietAt while the work is not done: see silence. When the work is done,
+	// the holder tries to release the record until freeBy; or, if waits is set, it
+	// leaves that to the closing of the session. A machine that is over sends nothing
+	// more, and freed says how it left the record.
+	silence silence
+	quietAt time.Duration
+	waits   bool
+	freeBy  time.Duration
+	over    bool
+	freed   Freed
 }
+
+// silence is the stage that a holder has reached because its work did not return in
+// time. It only rises, and does not change once the work has returned.
+type silence int
+
+const (
+	beating  silence = iota // heartbeats go on
+	silent                  // they have stopped
+	told                    // and the record says why, or it is too late to say so
+	followed                // they have stopped with the session's, whose record says why
+	lapsed                  // they stopped a lease ago, and the session keeps the record alive: release it
+)
 
 // NewHolder returns the machine of a lease that was just granted.
 func NewHolder(t Timing, env Env, g Grant) *Holder {
 	h := &Holder{t: t, env: env, rec: g.Record, id: g.ID, sent: g.Sent, lease: t.Usable(), want: g.Record.Data}
-	// The first heartbeat falls at a random time, so that locks which were
-	// taken together do not beat together for ever.
+	// The first heartbeat falls at a random time, so that locks that were taken
+	// together do not send their heartbeats together for ever.
 	h.beat = g.Sent + env.between(t.Heartbeat/2, t.Heartbeat)
 	return h
 }
 
 // Deadline returns the instant after which the holder must not act. It never
-// moves backwards, and not at all once the lease has expired.
+// moves backwards, and is fixed once the lease has expired.
 func (h *Holder) Deadline() time.Duration {
 	if h.under != nil && !Making(DeadlineOfItsOwn) {
 		return h.under.Deadline()
@@ -115,16 +154,19 @@ func (h *Holder) Asked() *driver.Request { return h.asked }
 
 // Quiet says that the heartbeats have stopped although the work had not
 // returned: the record runs out by itself.
-func (h *Holder) Quiet() bool { return h.quiet }
+func (h *Holder) Quiet() bool { return h.silence > beating }
 
-// Over says that nothing will be sent any more, and how the record was left.
-func (h *Holder) Over() (Freed, bool) { return h.freed, h.over }
+// Over says that the holder sends nothing more.
+func (h *Holder) Over() bool { return h.over }
+
+// Freed says how the record was left, once the holder is over.
+func (h *Holder) Freed() Freed { return h.freed }
 
 // Err returns the last error of the store, nil after a success.
 func (h *Holder) Err() error { return h.lastErr }
 
-// DataMissing reports whether there are data that the store is not known to have,
-// and the serial number of the newest.
+// DataMissing returns the serial number of the newest data, and reports whether the
+// store may lack them.
 func (h *Holder) DataMissing() (serial uint64, missing bool) { return h.data, h.data > h.dataKept }
 
 // DataRisked reports whether a write that carries this data, or newer data, is under
@@ -133,8 +175,9 @@ func (h *Holder) DataRisked(serial uint64) bool {
 	return h.dataRisked >= serial || h.out != nil && h.out.data >= serial
 }
 
-// Withdraw takes back data that no write has carried, so that none will: heartbeats
-// go on while the work drains. It returns false if one has, or may yet.
+// Withdraw takes back data that no write has carried yet, so that the heartbeats that
+// go on while the work drains do not carry them either. It returns false if a write
+// has carried them, or still may.
 func (h *Holder) Withdraw(serial uint64) bool {
 	switch {
 	case h.DataRisked(serial), h.done && !h.over:
@@ -167,7 +210,7 @@ func (h *Holder) Next() (time.Duration, bool) {
 	if h.cause == None && h.t.Progress > 0 && h.begun {
 		sooner(h.progress + h.t.Progress)
 	}
-	if h.cause != None && !h.quiet && !h.done && !h.draws() {
+	if h.cause != None && !h.Quiet() && !h.done && !h.draws() {
 		sooner(h.quietAt)
 	}
 	if h.lapses() {
@@ -176,12 +219,9 @@ func (h *Holder) Next() (time.Duration, bool) {
 	if h.out == nil {
 		switch {
 		case h.done && h.leaves():
-		case h.done, h.lapsed:
+		case h.done, h.silence == lapsed, h.silence == silent:
 			sooner(h.retry)
-		case h.quiet:
-			if !h.said {
-				sooner(h.retry)
-			}
+		case h.Quiet():
 		case h.wanted():
 			sooner(h.retry)
 		case h.beats():
@@ -195,7 +235,7 @@ func (h *Holder) Next() (time.Duration, bool) {
 func (h *Holder) Step(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return a
 }
 
@@ -205,25 +245,28 @@ func (h *Holder) Stop(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
 	h.end(now, Stopped, &a)
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return a
 }
 
 // Done says that the work has returned: the record is released at once, or as
-// soon as the request under way is answered.
+// soon as the call under way is answered.
 func (h *Holder) Done(now time.Duration) Action {
 	_, a := h.Leave(now, nil, nil)
 	return a
 }
 
-// Leave is as Done. Data, unless nil, is laid down by the same write. Failed, unless
-// nil, is what the tenure ends by if nothing else has ended it: its ID and kind are
-// filled in. It returns false if the work had returned before: then nothing of this
-// counts.
+// Leave is Done with two additions. The same write stores data, unless that is nil.
+// Failed, unless nil, is the reason for the end of the tenure if nothing else has
+// ended it; its ID and kind are filled in. Leave returns false, and has no effect,
+// if the work had returned before.
 func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (first bool, a Action) {
 	h.pass(now, &a)
 	h.end(now, Stopped, &a)
 	if first = !h.done; first {
+		if h.under != nil {
+			h.under.returned(&a)
+		}
 		h.done, h.freeBy = true, now+h.t.Lease
 		h.retry, h.failures = now, 0
 		if data != nil {
@@ -236,13 +279,16 @@ func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (
 			h.failed = &q
 		}
 	}
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return first, a
 }
 
-// Abandon says that nobody waits for the lease any more: nothing is done under
-// it. Done follows.
-func (h *Holder) Abandon() { h.unwanted = true }
+// GiveUp releases a lease that nobody waits for any more, and under which no work
+// was done.
+func (h *Holder) GiveUp(now time.Duration) Action {
+	h.unwanted = true
+	return h.Done(now)
+}
 
 // Progress notes a sign of progress of the work. It cannot revive a lease that
 // has ended.
@@ -252,42 +298,40 @@ func (h *Holder) Progress(now time.Duration) {
 	}
 }
 
-// SetData lays data down in the record with the next write, which is due at
-// once. It returns the data's serial number: the store has it, or newer data,
-// when DataKept has reached that.
+// SetData stores data in the record with the next write, which is due at once. It
+// returns the data's serial number: when DataKept has reached it, the store has
+// these data, or newer ones.
 func (h *Holder) SetData(now time.Duration, data []byte) (uint64, Action) {
 	var a Action
 	h.pass(now, &a)
 	h.data++
 	h.want = data
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return h.data, a
 }
 
-// Renew asks for a heartbeat at once. It is answered when Sent has reached
-// now.
+// Renew makes a heartbeat due at once. It is done when Sent has reached now.
 func (h *Holder) Renew(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
 	h.renewing, h.renewed = true, now
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return a
 }
 
-// Expire ends the lease as expired: the shell saw the deadline pass. What the
-// machine finds by itself when it is stepped late needs no such call; it makes
-// final what somebody was already told.
+// Expire ends the lease as expired, because the shell saw the deadline pass and
+// has told its user so. (A machine that is stepped late finds an expiry by itself.)
 func (h *Holder) Expire(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
 	h.expire(now, &a)
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return a
 }
 
-// Replace ends the lease as superseded at once, and for good: others find another
-// store under this one's name, and what stands in this one keeps nobody away.
-// Nothing is sent any more. Err says how the store knows.
+// Replace ends the lease as superseded at once, and for good: other processes find
+// another store under this one's name, so that a record in this one no longer keeps
+// them away. The machine sends nothing more. Err says how the store knows.
 func (h *Holder) Replace(now time.Duration, err error) Action {
 	var a Action
 	if h.over {
@@ -306,7 +350,7 @@ func (h *Holder) Replace(now time.Duration, err error) Action {
 // Replaced says that the lease ended by Replace.
 func (h *Holder) Replaced() bool { return h.replaced }
 
-// Reply takes the result of the request under way.
+// Reply takes the result of the call under way.
 func (h *Holder) Reply(now time.Duration, r Result) Action {
 	var a Action
 	h.pass(now, &a)
@@ -338,13 +382,13 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 		h.fail(now, r.Err, &a)
 	}
 	if h.under != nil && !h.over {
-		h.follow(now, &a) // what was under way held that up, and nothing else will step it
+		h.follow(now, &a) // the call under way held that up, and nothing else will step h
 	}
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return a
 }
 
-// pass makes what the passing of time alone decides.
+// pass does what the passing of time alone decides.
 func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.over {
 		return
@@ -352,9 +396,10 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.under != nil && h.follow(now, a) {
 		return
 	}
+	h.receive(now, a)
 	if !h.begun {
 		// Progress counts from here, not from Sent: a grant whose reply was lost
-		// can come late, and the work has not begun before it.
+		// can come late, and the work begins only after it.
 		h.begun, h.progress = true, now
 	}
 	if now >= h.Deadline() {
@@ -364,15 +409,15 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 	if h.cause == None && h.t.Progress > 0 && now >= h.progress+h.t.Progress {
 		h.end(now, Stalled, a)
 	}
-	if h.quiet && now >= h.quietAt+h.t.Lease {
-		h.said = true // too late to matter
+	if h.silence == silent && now >= h.quietAt+h.t.Lease {
+		h.silence = told // too late to matter
 	}
-	if h.cause != None && !h.quiet && !h.done && now >= h.quietAt {
-		h.quiet, h.retry = true, now
+	if h.cause != None && !h.Quiet() && !h.done && now >= h.quietAt {
+		h.silence, h.retry = silent, now
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
 	if h.lapses() && now >= h.quietAt+h.t.Lease {
-		h.lapsed, h.retry, h.failures = true, now, 0
+		h.silence, h.retry, h.failures = lapsed, now, 0
 	}
 	switch {
 	case !h.done || h.out != nil:
@@ -403,13 +448,16 @@ func (h *Holder) end(now time.Duration, c Cause, a *Action) {
 	h.cause = c
 	h.quietAt = now + h.t.StopTimeout
 	if c == Stalled {
-		h.quietAt = now // nothing vouches for work that does not move
+		h.quietAt = now // heartbeats must not go on for work that is stuck
 	}
 	a.Notes = append(a.Notes, NoteEnded)
 }
 
 func (h *Holder) finish(f Freed, a *Action) {
 	h.over, h.freed = true, f
+	if h.under != nil {
+		h.under.leave(h)
+	}
 	a.Notes = append(a.Notes, NoteOver)
 }
 
@@ -417,8 +465,9 @@ func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
 	h.by = r.Record
 	h.lastErr = nil
 	if h.unknown.released() {
-		// A release of ours is what let the other one in, or nobody was waited for any
-		// more: done. Which it was is not known, nor whether its data are kept.
+		// Either our release was applied and let the next holder in, or the lease had
+		// run out. We cannot tell which, nor whether the release's data were kept. The
+		// work is done in either case.
 		h.finish(Released, a)
 		return
 	}
@@ -437,7 +486,7 @@ func (h *Holder) confirm(now time.Duration, w attempt, rec driver.Record, a *Act
 		h.finish(Released, a)
 		return
 	case Quit:
-		h.said = true // the beat stands: nothing is renewed
+		h.silence = max(h.silence, told) // the beat has not changed: nothing is renewed
 		return
 	}
 	h.dataKept = max(h.dataKept, w.data)
@@ -463,17 +512,17 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	h.retry = now + h.t.retry(h.env, h.failures, err, h.time(now))
 	h.failures++
 	h.lastErr = err
-	// A write that was not applied because the engine was busy for a moment is
-	// ordinary; it becomes a danger when it lasts.
+	// It is ordinary that a busy engine refuses a write now and then. It becomes a
+	// danger when that lasts.
 	lasting := len(h.unknown) > 0 || now-h.failing >= h.t.RequestTimeout
-	if !h.jeopardy && !h.done && !h.quiet && lasting {
+	if !h.jeopardy && !h.done && !h.Quiet() && lasting {
 		h.jeopardy = true
 		a.Notes = append(a.Notes, NoteJeopardy)
 	}
 }
 
-// time returns how much there is for a write that has to be applied: until the
-// deadline; once that has passed it is the work that drains, or the release.
+// time returns how much time is left for a write that has to be applied: until the
+// deadline, or a whole lease once that has passed; and for a release, until freeBy.
 func (h *Holder) time(now time.Duration) time.Duration {
 	switch {
 	case h.done:
@@ -484,11 +533,11 @@ func (h *Holder) time(now time.Duration) time.Duration {
 	return max(0, h.Deadline()-now)
 }
 
-// wanted says that somebody waits for a write, whatever the period.
+// wanted says that a caller waits for a write, which then does not wait for the period.
 func (h *Holder) wanted() bool { return h.renewing || h.data > h.dataKept }
 
-// request returns what to send now, if anything.
-func (h *Holder) request(now time.Duration) *Request {
+// call returns what to send now, nil for nothing.
+func (h *Holder) call(now time.Duration) *Call {
 	if h.over || h.out != nil || now < h.retry {
 		return nil
 	}
@@ -496,16 +545,16 @@ func (h *Holder) request(now time.Duration) *Request {
 	switch {
 	case h.done && h.leaves():
 		return nil
-	case h.done, h.lapsed:
+	case h.done, h.silence == lapsed:
 		kind = Release
-	case h.quiet && h.said, !h.quiet && !h.wanted() && (!h.beats() || now < h.beat):
+	case h.silence > silent, h.silence == beating && !h.wanted() && (!h.beats() || now < h.beat):
 		return nil
-	case h.quiet:
+	case h.silence == silent:
 		kind = Quit
 	}
 	var next driver.Record
-	// Every write has a new version, a release as well, so that a heartbeat still
-	// under way somewhere cannot revive the record.
+	// Every write has a new version, and so has a release: a heartbeat that is still
+	// under way somewhere cannot revive the record then.
 	switch {
 	case kind == Release:
 		next = h.left(h.env.Fresh())
@@ -534,7 +583,7 @@ func (h *Holder) request(now time.Duration) *Request {
 		next.Data, carried = h.want, h.data
 	}
 	h.out = &attempt{kind: kind, version: next.Version, token: next.Token, sent: now, data: carried}
-	return &Request{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
+	return &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next}
 }
 
 // beatOf returns a new beat.

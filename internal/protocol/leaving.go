@@ -9,10 +9,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// term says whether rec shows this holder's term, with the beat that was
-// confirmed last. The store has seen nothing of another holder then: somebody
-// has laid a request into the record. The beat alone tells for certain: owners
-// may share a name, and tokens begin again when a record was deleted.
+// term says whether rec shows this holder's tenure, with the beat that was confirmed
+// last. Then no other holder has written the record: another process has written a
+// request into it. Only the beat tells for certain, because owners may share a name,
+// and tokens begin again when a record was deleted.
 func (h *Holder) term(rec driver.Record) bool {
 	switch {
 	case Making(HeartbeatRestores) && rec.State == driver.Released,
@@ -22,17 +22,17 @@ func (h *Holder) term(rec driver.Record) bool {
 	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 
-// adopt goes on from a record of this term that somebody else has written. It
-// is no sign of life of this holder: the lease goes on from the confirmed
-// start, not from now. All attempts until now were from another version, so
-// that none of them can be applied any more.
+// adopt goes on from a record of this tenure that another process has written. That
+// write is no sign of life of this holder: the lease still counts from the last
+// confirmed write, not from now. All attempts until now replace another version, so
+// none of them can be applied any more.
 func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 	h.rec, h.unknown, h.dataRisked = rec, h.unknown[:0], 0
 	h.retry = now
-	if n := h.adopted; n > 0 { // once is a request; more is somebody who does not stop
+	if n := h.adopted; n > 0 { // one is a request; several in a row are a process that writes again and again
 		if rec.State == driver.Alive {
-			// Or they are many who ask for locks of one session. Those wait for longer
-			// and longer; the heartbeat must get through between them.
+			// Or many processes ask for locks of one session. They back off further and
+			// further; the heartbeat must get through between them.
 			n = min(n, maxYield)
 		}
 		h.retry += h.t.backoff(h.env, n)
@@ -41,30 +41,29 @@ func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 	h.heed(now, a)
 }
 
-// maxYield bounds how a session's holder backs off from those who write into its
-// record: for a 250th of the lease.
+// maxYield bounds how far a session's holder backs off from other writers of its
+// record: to a 250th of the lease.
 const maxYield = 2
 
-// heed ends the right to act if the record carries a request. One that comes
-// when it has ended already counts for the release alone.
+// heed ends the right to act if the record carries a request. If the right has ended
+// already, the request counts for the release alone.
 func (h *Holder) heed(now time.Duration, a *Action) {
 	if h.asked != nil || len(h.rec.Requests) == 0 || h.rec.State == driver.Alive {
 		return
 	}
 	q := h.rec.Requests[0]
 	if !h.honours(q) {
-		return // of a later version, perhaps; it stays in the record
+		return // perhaps of a later version of Tenure; it stays in the record
 	}
 	h.asked = &q
 	h.end(now, Asked, a)
 }
 
-// HandOver ends the right to act as a request that is found in the record does,
-// without one there: the lock is kept for q.To when the work has returned, or free
-// if that is empty. The request's ID and kind are filled in. What has ended the
-// right to act before stays what counts; but a lock that is to be kept for somebody,
-// or will be by a request that is found later, is not, when the holder says so before
-// it is done.
+// HandOver ends the right to act as a request in the record would. When the work has
+// returned, the lock is reserved for q.To, or free if that is empty. The request's ID
+// and kind are filled in. If the right to act has ended before, that first cause
+// stays. Even then an empty q.To, before the work is done, cancels a reservation: of
+// a request that was found, and of one that is found later.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -79,11 +78,11 @@ func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 		h.asked = &q
 		h.end(now, Asked, &a)
 	}
-	a.Request = h.request(now)
+	a.Call = h.call(now)
 	return a
 }
 
-// honours says whether the tenure ends by the request.
+// honours says whether the request ends the tenure.
 func (h *Holder) honours(q driver.Request) bool {
 	return honoured(q.Kind) && !(h.unkept && q.Kind == driver.HandOver)
 }
@@ -91,8 +90,8 @@ func (h *Holder) honours(q driver.Request) bool {
 // honoured says whether holders end their tenure for a request of that kind.
 func honoured(k driver.RequestKind) bool { return k == driver.StepDown || k == driver.HandOver }
 
-// left returns the record as it is when the holder has gone: free, or kept for
-// whom it was asked to make way for.
+// left returns the record as the holder leaves it: free, or reserved for the owner
+// that it was asked to hand over to.
 func (h *Holder) left(version string) driver.Record {
 	end := h.why()
 	if h.rec.State == driver.Alive {
@@ -107,20 +106,20 @@ func (h *Holder) left(version string) driver.Record {
 	return freed(h.rec, version, end, h.asked)
 }
 
-// why returns how the tenure ends, as others shall know it.
+// why returns how the tenure ends, as the record will show it.
 func (h *Holder) why() driver.EndReason {
 	switch {
 	case h.unwanted:
 		return driver.EndAbandoned
 	case h.cause == Stalled:
 		return driver.EndStalled
-	case h.quiet:
+	case h.Quiet():
 		return driver.EndStopTimeout
 	case h.expired:
 		return driver.EndExpired
 	case h.asked != nil:
-		// Also if the work has failed: who asked looks for its own request, and the
-		// heir of a hand-over waits for the lock.
+		// Also if the work has failed: the asker looks for its own request, and the
+		// new owner of a hand-over waits for the lock.
 		return driver.EndSteppedDown
 	case h.failed != nil:
 		return driver.EndFailed
@@ -129,9 +128,9 @@ func (h *Holder) why() driver.EndReason {
 }
 
 // freed returns rec as it is left when nobody holds the lock any more: without
-// requests, with how the tenure ended, and by whose request. What told others when
-// to look, and how the holder counts, goes: nobody waits for this record, and it
-// must stay small beside the two tenures that it tells of.
+// requests, with how the tenure ended, and by whose request. The heartbeat period and
+// the drift go, because nobody waits for this record, and it must stay small beside
+// the two tenures that it shows.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
 	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
@@ -140,7 +139,7 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 		next.End, next.Asked = end, asked
 		return next
 	}
-	// A reservation that nobody took: what is left is the tenure before it.
+	// A reservation that nobody took: the record shows the tenure before it.
 	if t := next.Prev; t != nil {
 		next.Owner, next.Host, next.Label = t.Owner, t.Host, t.Label
 		next.Since, next.Until, next.End, next.Asked = t.Since, t.Until, t.End, t.Asked
@@ -159,7 +158,7 @@ func reserved(rec driver.Record, version, owner string, wait time.Duration, end 
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
 	next.Owner, next.Host, next.Label, next.Bell, next.Priority = owner, "", "", "", 0
 	if next.Lease, next.Heartbeat = wait, 0; owner != "" {
-		next.Drift = 0 // else the lease is the former holder's, which counts with that bound
+		next.Drift = 0 // otherwise the lease is the former holder's, and counts with its bound
 	}
 	next.Requests, next.End, next.Asked = nil, "", nil
 	next.Since, next.Until = time.Time{}, time.Time{}

@@ -23,10 +23,10 @@ func TestUnwantedLeaseIsAbandoned(t *testing.T) {
 		})
 		want := driver.EndReleased
 		if !wanted {
-			h.Abandon()
+			h.unwanted = true
 			want = driver.EndAbandoned
 		}
-		r := h.Done(time.Hour + time.Second).Request
+		r := h.Done(time.Hour + time.Second).Call
 		if r == nil || r.Kind != Release || r.Next.End != want {
 			t.Errorf("wanted=%v: request %+v, want a release as %q", wanted, r, want)
 		}
@@ -44,12 +44,12 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 		Record: driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "a", Token: 1, State: driver.Held, Lease: timing.Lease},
 		Sent:   now,
 	})
-	var r *Request
+	var r *Call
 	h.Done(now + time.Second)
 	h.Reply(now+2*time.Second, Result{Outcome: Unknown}) // and it was applied
 	serial, _ := h.SetData(now+2*time.Second, []byte("late"))
 	for i := 3; ; i++ {
-		if next := h.Step(now + time.Duration(i)*time.Second).Request; next != nil {
+		if next := h.Step(now + time.Duration(i)*time.Second).Call; next != nil {
 			r = next
 			break
 		}
@@ -62,7 +62,7 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 	}
 	h.Reply(now+12*time.Second, Result{Outcome: Unknown})
 	for i := 12; i < 15; i++ {
-		if h.Step(now+time.Duration(i)*time.Second).Request != nil {
+		if h.Step(now+time.Duration(i)*time.Second).Call != nil {
 			h.Reply(now+time.Duration(i)*time.Second, Result{
 				Outcome: Conflicted, Found: true,
 				Record: driver.Record{Key: "x", Version: "o", Beat: "o", Owner: "b", Token: 2, State: driver.Held, Lease: timing.Lease},
@@ -70,8 +70,8 @@ func TestDataOfAReleaseThatMayNotBeTheLatest(t *testing.T) {
 			break
 		}
 	}
-	if freed, over := h.Over(); !over || freed != Released {
-		t.Fatalf("over %t, %v", over, freed)
+	if freed := h.Freed(); !h.Over() || freed != Released {
+		t.Fatalf("over %t, %v", h.Over(), freed)
 	}
 	if h.DataKept() >= serial {
 		t.Error("data are told as kept that the release which was applied did not carry")

@@ -65,8 +65,8 @@ func TestUnknownLookIsNoWrite(t *testing.T) {
 	rec := driver.Record{Key: "k", Version: "w", Beat: "w", Token: 3, Lease: timing.Lease, State: driver.Held}
 	c.Reply(0, Result{Outcome: Conflicted, Record: rec, Found: true})
 	at, _ := c.Next()
-	if a := c.Step(at); a.Request == nil || a.Request.Kind != Look {
-		t.Fatalf("want a look, got %+v", a.Request)
+	if a := c.Step(at); a.Call == nil || a.Call.Kind != Look {
+		t.Fatalf("want a look, got %+v", a.Call)
 	}
 	c.Reply(at, Result{Outcome: Unknown, Err: errStore})
 	c.GiveUp(at)
@@ -115,7 +115,7 @@ func TestRefusals(t *testing.T) {
 					break
 				}
 				now, _ = c.Next()
-				if a := c.Step(now); a.Request == nil {
+				if a := c.Step(now); a.Call == nil {
 					t.Fatalf("nothing sent at %v", now)
 				}
 			}
@@ -138,17 +138,17 @@ func TestRenewIsAnswered(t *testing.T) {
 	h := holding(Timing{Manual: true}.WithDefaults())
 	h.Step(0)
 	a := h.Renew(time.Second)
-	first := a.Request
+	first := a.Call
 	if first == nil {
 		t.Fatal("nothing sent")
 	}
 	h.Renew(2 * time.Second)
 	a = h.Reply(3*time.Second, Result{Outcome: Applied, Record: first.Next, Found: true})
-	if a.Request == nil || a.Request.Kind != Heartbeat {
-		t.Fatalf("want a second heartbeat, got %+v", a.Request)
+	if a.Call == nil || a.Call.Kind != Heartbeat {
+		t.Fatalf("want a second heartbeat, got %+v", a.Call)
 	}
-	a = h.Reply(4*time.Second, Result{Outcome: Applied, Record: a.Request.Next, Found: true})
-	if a.Request != nil {
-		t.Errorf("and a third: %+v", a.Request)
+	a = h.Reply(4*time.Second, Result{Outcome: Applied, Record: a.Call.Next, Found: true})
+	if a.Call != nil {
+		t.Errorf("and a third: %+v", a.Call)
 	}
 }

@@ -3,41 +3,47 @@
 
 package protocol
 
-// Mistake is a deliberate one in the machines, each of which breaks a rule of
-// the protocol. The simulator must find every one, as the model checker finds
-// the same ones in the model (see spec/). They are made under the build tag
-// tenure_wrong alone: see Making.
+// Mistake is a deliberate mistake in the machines. Each breaks a rule of the protocol.
+// The simulator must find every one, as the model checker finds the same ones in the
+// model (see spec/). The machines make them only under the build tag tenure_wrong: see
+// Making.
 type Mistake int
 
 // The mistakes.
 const (
 	NoMistake           Mistake = iota
-	LeaseFromReply              // a holder counts its lease from the reply, not from before the request
+	LeaseFromReply              // a holder counts its lease from the reply, not from before the call
 	NoDrift                     // a holder leaves no margin for clocks that run wrong
 	ReleaseKeepsVersion         // a release does not rotate the version
-	SeenFromRequest             // a contender counts from before its request, not from after the reply
+	SeenFromRequest             // a contender counts from before its call, not from after the reply
 	HeartbeatRestores           // a heartbeat restores what an operator has released
 	TokenStays                  // a takeover does not raise the token
 	VersionAlone                // the store compares the version of a swap, not the token
-	RequestOnAnything           // a request is laid into, and honoured on, a record that is not held
-	AdoptsVersions              // an acquire adopts what one before it has written and given up
+	RequestOnAnything           // a request is written into, and honoured on, a record that is not held
+	AdoptsVersions              // an acquire adopts what an earlier one has written and given up
 
 	TakenBeforeClosed  // a lock is taken from a session that was not closed
 	SessionAgain       // a process opens its sessions under one id
-	DeadlineOfItsOwn   // a lock under a session goes by when it was claimed itself
+	DeadlineOfItsOwn   // a lock under a session counts from its own claim
 	OnlyDeadline       // nobody asks whether the session is still open
 	Unconfirmed        // locks are claimed under a session that is not known to be open
 	AbsentFromStale    // a cheap read that finds no session is believed
 	OpenOverClosed     // the store lets a session be opened where one was closed
-	GhostsNeverAsked   // nobody asks a session whether it holds what is held in its name
+	GhostsNeverAsked   // no contender asks a session whether it holds what is held in its name
 	ClosedWhileWorking // a session is closed while work goes on under it
 	NeverLapses        // a lock whose work outlasts its time stays held for as long as its session lives
 	FormerToken        // a request is honoured by a later tenure than it was meant for
-	SweptAlive         // a session is deleted that nobody has closed
+	SweptAlive         // a session is deleted that was never closed
 	SweptAtOnce        // a closed session is deleted while late writes of it may come
 	DisclaimedUnasked  // a session releases what is held in its name, and does not ask its acquires
 
-	NoWitness // who has had good answers from a store gives it up for one bad one
+	RequestDropped // a session answers a request that it has not handed on
+	DisclaimedHeld // a session releases a lock that one of its leases holds
+
+	NoWitness // one bad answer outweighs good answers of the same store
+
+	GoesBack        // an old state that a late or cheap reply shows is believed
+	EntryUnanswered // a history entry whose write was not answered counts as written
 )
 
 func (m Mistake) String() string {
@@ -51,6 +57,8 @@ func (m Mistake) String() string {
 		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
 		"session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
 		"session deleted that was not closed", "session deleted at once", "lock disclaimed that an acquire has written",
+		"request to a session dropped", "lock disclaimed that is held",
 		"store given up for one bad answer",
+		"older state believed", "history entry lost without a crash",
 	}[m]
 }

@@ -10,23 +10,22 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Opener is the machine that opens a session: it claims a record under an id that
-// nobody has ever used, and is done when it knows that this was applied. An id
-// whose fate it cannot learn is left behind, never used again: a late duplicate
-// may still open it, and no lock must name a session that others may have seen
-// dead.
+// Opener is the machine that opens a session: it claims a record under a new id, and
+// is done when it knows that the claim was applied. If it cannot learn that, it
+// abandons the id for good: a late duplicate of the claim may still open that session,
+// and no lock may name a session that others may have seen dead.
 type Opener struct {
 	t    Timing
 	env  Env
-	rec  driver.Record // what a session of this process looks like
-	out  *Request
+	rec  driver.Record // the record of a session of this process
+	out  *Call
 	try  attempt // the claim of the present id
 	lost bool    // its outcome is unknown
 
 	retry    time.Duration
 	failures int
-	unheard  int           // claims in a row that the store did not answer, while it answers looks
-	silent   time.Duration // since when the store was asked and gives no answer
+	unheard  int           // claims in a row without an answer, while the store answers looks
+	silent   time.Duration // since when the store has given no answer
 	mute     bool
 	patience time.Duration
 
@@ -39,6 +38,7 @@ type Opener struct {
 // host, label, data. Patience is how long the store may fail to give any answer,
 // 0 for ever.
 func NewOpener(t Timing, env Env, rec driver.Record, patience time.Duration) *Opener {
+	t = t.ofSession()
 	rec.State, rec.Token, rec.Lease, rec.Heartbeat, rec.Drift = driver.Alive, 1, t.Lease, t.Heartbeat, t.Drift
 	return &Opener{t: t, env: env, rec: rec, patience: patience}
 }
@@ -51,8 +51,11 @@ func (o *Opener) Granted() (Grant, bool) {
 	return *o.grant, true
 }
 
-// Over says that nothing is sent any more, and why it ended without a session.
-func (o *Opener) Over() (error, bool) { return o.err, o.out == nil && (o.over || o.grant != nil) }
+// Over says that the opener sends nothing more.
+func (o *Opener) Over() bool { return o.out == nil && (o.over || o.grant != nil) }
+
+// Err returns why the opener ended without a session.
+func (o *Opener) Err() error { return o.err }
 
 // Next returns the instant at which Step has something to do.
 func (o *Opener) Next() (time.Duration, bool) {
@@ -60,18 +63,21 @@ func (o *Opener) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (o *Opener) Step(now time.Duration) Action { return Action{Request: o.act(now)} }
+func (o *Opener) Step(now time.Duration) Action { return Action{Call: o.act(now)} }
 
-// GiveUp ends it from outside. A session that comes to be open nevertheless is
-// nobody's, holds nothing, and runs out.
-func (o *Opener) GiveUp() { o.over = true }
+// GiveUp ends the opener from outside. If the session opens nevertheless, nobody uses
+// it, it holds nothing, and it runs out.
+func (o *Opener) GiveUp(time.Duration) Action {
+	o.over = true
+	return Action{}
+}
 
-func (o *Opener) act(now time.Duration) *Request {
+func (o *Opener) act(now time.Duration) *Call {
 	if o.out != nil || o.over || o.grant != nil || now < o.retry {
 		return nil
 	}
 	if o.lost {
-		o.out = &Request{Kind: Look, Key: o.rec.Key}
+		o.out = &Call{Kind: Look, Key: o.rec.Key}
 		return o.out
 	}
 	id := o.env.Fresh()
@@ -79,35 +85,35 @@ func (o *Opener) act(now time.Duration) *Request {
 		id = o.rec.Owner
 	}
 	version := o.env.beatOf(id)
-	o.rec.Key = driver.SessionPrefix + id
+	o.rec.Key = driver.SessionKey(id)
 	o.rec.Version, o.rec.Beat = version, version
-	o.try = attempt{kind: Claim, version: version, sent: now}
+	o.try = attempt{kind: Claim, version: version, sent: now, counts: o.env.lease(now)}
 	if !o.mute {
 		o.silent = now
 	}
-	o.out = &Request{Kind: Claim, Key: o.rec.Key, Next: o.rec.Clone()}
+	o.out = &Call{Kind: Claim, Key: o.rec.Key, Next: o.rec.Clone()}
 	if Making(Unconfirmed) {
-		o.grant = &Grant{ID: id, Record: o.rec.Clone(), Sent: now}
+		o.grant = &Grant{ID: id, Record: o.rec.Clone(), Sent: o.try.counts}
 	}
 	return o.out
 }
 
-// Reply takes the result of the request under way.
+// Reply takes the result of the call under way.
 func (o *Opener) Reply(now time.Duration, r Result) Action {
 	o.out = nil
 	switch r.Outcome {
 	case Applied, Conflicted:
 		o.failures, o.retry = 0, now
-		if o.lost { // a store that answers reads alone is no better than a mute one
+		if o.lost { // a store that answers only reads is no better than a mute one
 			o.retry = now + o.t.backoff(o.env, o.unheard)
 		} else {
 			o.mute, o.unheard = false, 0
 		}
 		own, ours := attempts{o.try}.wrote(r.Record)
 		if r.Found && r.Record.State == driver.Alive && ours && now < own.sent+o.t.Usable() {
-			o.grant = &Grant{ID: r.Record.Key[len(driver.SessionPrefix):], Record: r.Record, Sent: own.sent}
+			o.grant = &Grant{ID: driver.SessionID(r.Record.Key), Record: r.Record, Sent: own.counts}
 		}
-		o.lost = false // else that id is left behind, and the next claim has another
+		o.lost = false // without a grant, the next claim has another id
 	case NotApplied:
 		o.fail(now, r.Err)
 	case Unknown:
@@ -117,7 +123,7 @@ func (o *Opener) Reply(now time.Duration, r Result) Action {
 		o.lost = true
 		o.fail(now, r.Err)
 	}
-	return Action{Request: o.act(now)}
+	return Action{Call: o.act(now)}
 }
 
 func (o *Opener) fail(now time.Duration, err error) {

@@ -7,8 +7,8 @@ package protocol
 // alive, nil if it is its own lease.
 func (s *Sight) Under() *Sight { return s.under() }
 
-// Left says that the work has returned, and that what is left to do is the
-// closing of the session, which frees the lock.
+// Left says that the work has returned, and that only the closing of the session is
+// left to do, which frees the lock.
 func (h *Holder) Left() bool { return h.done && h.out == nil && h.leaves() }
 
 // Closed says whether the lock is held under a session that its own process has closed,

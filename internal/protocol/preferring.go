@@ -10,10 +10,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// wish returns when to ask the holder to hand over to this contender, which is
-// preferred to it, and false if it is not to be asked. Leaders must not change
-// to and fro: the holder has led for a lease before it is asked, and it is not
-// asked twice within the pause.
+// wish returns when to ask the holder to hand over to this contender, and false if
+// the contender is not preferred to it or must not ask. Leaders must not change to and
+// fro: the holder is asked only when it has led for a lease, and at most once within
+// the pause.
 func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
 	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 ||
 		rec.Priority >= c.want.Priority || c.want.Try || c.want.UnlessAlive {
@@ -26,9 +26,9 @@ func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
 	return at, true
 }
 
-// prefer fills in that request. A lock under a session is asked for through the
-// session's record, where the next heartbeat meets it.
-func (c *Contender) prefer(r *Request, rec driver.Record, now time.Duration) {
+// prefer fills in the call that writes that request. For a lock under a session, the
+// request goes into the session's record, where the next heartbeat finds it.
+func (c *Contender) prefer(r *Call, rec driver.Record, now time.Duration) {
 	version := c.env.Fresh()
 	q := driver.Request{
 		ID: c.env.Fresh(), Kind: driver.HandOver, By: c.want.Owner, To: c.want.Owner,

@@ -10,8 +10,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Linger returns how long a session's record is left closed before it is deleted:
-// longer than any write of it is late, by far.
+// Linger returns how long a session's record stays closed before it is deleted: far
+// longer than any write of it can be late.
 func (t Timing) Linger(rec driver.Record) time.Duration {
 	if Making(SweptAtOnce) {
 		return 0
@@ -19,20 +19,20 @@ func (t Timing) Linger(rec driver.Record) time.Duration {
 	return 4 * max(t.Lease, min(rec.Lease, forever))
 }
 
-// Reaper is the machine of who clears the record of a session that is dead: it
-// closes it when its beat has stood for its lease, and deletes it when it has been
-// seen closed for [Timing.Linger].
+// Reaper is the machine that clears the record of a dead session. It closes the
+// session when its beat has been unchanged for its lease, and deletes the record when
+// it has seen it closed for [Timing.Linger].
 //
-// That deletes nothing that anybody needs. Who holds a lock in the session's name
-// had no right to act any more when it was closed, and no heartbeat of it is
-// applied since: a swap names the version that it replaces, and there is none.
-// Locks that still name it are taken by who finds no session, as they would be
-// where it is closed. The one write that needs nothing to be there is the claim
-// that opened it. A late duplicate of it brings back a record for which nobody
-// beats, and which nobody believes in: its opener counts from before it sent the
-// claim, and that lease is over by far; who is over does not begin again. It can
-// but keep others waiting for a lease, until they close it, or a reaper does. To
-// let it lie for longer than writes are late makes that rare.
+// No process needs that record any more. The holders of locks in the session's name
+// had lost the right to act when it was closed. None of its heartbeats can be applied
+// since: a swap names the version that it replaces, and that version is gone. Contenders
+// take the locks that still name the session when they find no record of it, as they
+// would if it were closed. Only the claim that opened the session can be applied without
+// a record. A late duplicate of it brings back a record that no process renews or uses:
+// its opener counts from before it sent the claim, so that lease ended long ago, and a
+// lease that has ended does not begin again. Such a record only delays contenders by a
+// lease, until they or a reaper close it. Linger, which is longer than writes are late,
+// makes that rare.
 type Reaper struct {
 	t     Timing
 	env   Env
@@ -41,13 +41,13 @@ type Reaper struct {
 
 	looked   bool
 	resolve  bool // a look must tell what became of a write
-	tried    bool // to delete it
+	tried    bool // a delete of unknown outcome was sent
 	sign     string
-	out      *Request
+	out      *Call
 	sent     time.Duration
 	retry    time.Duration
 	failures int
-	unheard  int           // writes in a row that the store did not answer, while it answers looks
+	unheard  int           // writes in a row without an answer, while the store answers looks
 	begun    time.Duration // of the silence of the store
 	mute     bool
 
@@ -60,19 +60,19 @@ type Reaper struct {
 // NewReaper returns the machine for one session. The sight is that of its record;
 // see [Env].
 func NewReaper(t Timing, env Env, id string, sight *Sight) *Reaper {
-	return &Reaper{t: t, env: env, key: driver.SessionPrefix + id, sight: sight}
+	return &Reaper{t: t, env: env, key: driver.SessionKey(id), sight: sight}
 }
 
-// Answer returns how it ended: Done or Nobody if there is no record any more, Alive
-// if the session has shown life, Unusable if the store has given no answer for a
-// lease, or a record that makes no sense, Abandoned; and NoAnswer before. With it
-// come the record that led to it, and the error of the store.
+// Answer returns how the reaper ended: Done or Nobody if there is no record any more,
+// Alive if the session has shown life, Unusable if the store has given no answer for
+// a lease, or an unreadable record, Abandoned if it was given up; and NoAnswer until
+// then. It also returns the record that led to the answer, and the store's error.
 func (g *Reaper) Answer() (Answer, driver.Record, error) { return g.answer, g.rec, g.err }
 
 // Swept says that this machine has deleted the record.
 func (g *Reaper) Swept() bool { return g.swept }
 
-// Over says that it sends nothing any more.
+// Over says that the reaper sends nothing more.
 func (g *Reaper) Over() bool { return g.answer != NoAnswer && g.out == nil }
 
 // Next returns the instant at which Step has something to do.
@@ -85,9 +85,9 @@ func (g *Reaper) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (g *Reaper) Step(now time.Duration) Action { return Action{Request: g.act(now)} }
+func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)} }
 
-// GiveUp ends it from outside. What is closed stays so.
+// GiveUp ends the reaper from outside. A session that it has closed stays closed.
 func (g *Reaper) GiveUp(time.Duration) Action {
 	g.settle(Abandoned, driver.Record{}, nil)
 	return Action{}
@@ -115,17 +115,17 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 	return Close, max(dead, g.retry)
 }
 
-// unsure says that a cheap look of others has shown another sign of life than the
-// first. That may be an older one: a strong look tells.
+// unsure says that a cheap look of another machine has shown another sign of life
+// than the first one. That may be an older sign: a strong look tells.
 func (g *Reaper) unsure(rec driver.Record) bool {
 	return rec.State == driver.Alive && !g.sight.proved && g.sign != "" && g.sign != rec.Sign()
 }
 
-func (g *Reaper) act(now time.Duration) *Request {
+func (g *Reaper) act(now time.Duration) *Call {
 	if g.out != nil || g.answer != NoAnswer {
 		return nil
 	}
-	if g.looked && !g.resolve { // others share the sight, and may have seen more
+	if g.looked && !g.resolve { // other machines share the sight, and may have seen more
 		if g.judge(); g.answer != NoAnswer {
 			return nil
 		}
@@ -138,7 +138,7 @@ func (g *Reaper) act(now time.Duration) *Request {
 	if now < at {
 		return nil
 	}
-	r := &Request{Kind: kind, Key: g.key}
+	r := &Call{Kind: kind, Key: g.key}
 	switch kind {
 	case Close:
 		r.Prev, r.Next = rec, closed(rec, g.env.Fresh(), driver.EndExpired)
@@ -149,7 +149,7 @@ func (g *Reaper) act(now time.Duration) *Request {
 	return r
 }
 
-// Reply takes the result of the request under way.
+// Reply takes the result of the call under way.
 func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	out := g.out
 	g.out = nil
@@ -166,7 +166,7 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 		if kind, at := g.plan(); at > now {
 			g.unheard, g.mute = 0, false
 		} else if g.unheard > 1 && !kind.Reads() {
-			g.retry = now + g.t.backoff(g.env, g.unheard) // a store that answers reads alone is no better than a mute one
+			g.retry = now + g.t.backoff(g.env, g.unheard) // a store that answers only reads is no better than a mute one
 		} else if g.unheard == 0 {
 			g.mute = false
 		}
@@ -178,16 +178,16 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 		}
 		g.fail(now, r.Err)
 	}
-	return Action{Request: g.act(now)}
+	return Action{Call: g.act(now)}
 }
 
-// judge says what the record means for who is to clear it.
+// judge settles the answer if the record decides it.
 func (g *Reaper) judge() {
 	rec, found := g.sight.Record()
 	switch {
 	case g.swept:
 		g.settle(Done, driver.Record{}, nil)
-	case g.sight.doubt: // a read that proves nothing has not found it
+	case g.sight.doubt: // only a cheap read has found no record
 	case !found:
 		g.settle(Nobody, driver.Record{}, nil)
 	case !rec.State.OfSession() || rec.Lease <= 0:

@@ -21,20 +21,20 @@ func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.
 		if now > 20*timing.Lease {
 			t.Fatal("it does not come to an end")
 		}
-		r := g.Step(now).Request
+		r := g.Step(now).Call
 		if r == nil {
 			at, ok := g.Next()
 			if !ok || at < now {
 				t.Fatalf("at %v: next %v, %v", now, at, ok)
 			}
 			now = at
-			r = g.Step(now).Request
+			r = g.Step(now).Call
 		}
 		for r != nil {
 			if change != nil {
 				change(now)
 			}
-			if r.Key != driver.SessionPrefix+"s" || !r.OfSession() {
+			if r.Key != driver.SessionKey("s") || !r.OfSession() {
 				t.Fatalf("sends %+v", r)
 			}
 			res := Result{Outcome: Applied, Record: *rec, Found: rec.Key != ""}
@@ -54,7 +54,7 @@ func reap(t *testing.T, timing Timing, rec *driver.Record, change func(now time.
 				*rec = driver.Record{}
 				res = ResultOf(Forget, driver.Record{}, driver.Record{}, nil)
 			}
-			r = g.Reply(now, res).Request
+			r = g.Reply(now, res).Call
 		}
 	}
 	return g, sent
@@ -116,12 +116,12 @@ func TestReaperOfUnknownFate(t *testing.T) {
 		g.Step(0)
 		g.Reply(0, found(over))
 		now, _ := g.Next()
-		if r := g.Step(now).Request; r == nil || r.Kind != Forget || r.Prev.Version != "c" {
+		if r := g.Step(now).Call; r == nil || r.Kind != Forget || r.Prev.Version != "c" {
 			t.Fatalf("want it deleted, got %+v", r)
 		}
 		g.Reply(now, Result{Outcome: Unknown, Err: errStore})
 		now, _ = g.Next()
-		if r := g.Step(now).Request; r == nil || r.Kind != Peek {
+		if r := g.Step(now).Call; r == nil || r.Kind != Peek {
 			t.Fatalf("want a look, got %+v", r)
 		}
 		return g, now
@@ -132,7 +132,7 @@ func TestReaperOfUnknownFate(t *testing.T) {
 		t.Errorf("it is gone: answer %d, swept %v", a, g.Swept())
 	}
 	g, now = begin()
-	if r := g.Reply(now, found(over)).Request; r == nil || r.Kind != Forget {
+	if r := g.Reply(now, found(over)).Call; r == nil || r.Kind != Forget {
 		t.Errorf("it is there: %+v", r)
 	}
 	g, now = begin()

@@ -5,7 +5,6 @@
 
 package protocol
 
-// Making says whether a deliberate mistake is made. It never is, but in the
-// builds that see whether the simulator finds each: here nothing of them is
-// compiled.
+// Making says whether a deliberate mistake is made. In this build none ever is: only
+// the builds that test the simulator compile them in.
 func Making(Mistake) bool { return false }

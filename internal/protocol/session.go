@@ -10,28 +10,17 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// A session is held by a [Holder] like a lock: its heartbeat renews the
-// session's record, it ends at the deadline, and it is closed when all work
-// under it has returned. The locks under it have a Holder each, which sends no
-// heartbeats, ends with the session, and writes the record when the lock changes
-// hands alone.
+// Each lock under a session has a [Holder] that sends no heartbeats, ends with the
+// session, and writes the lock's record only when that lock changes hands by itself.
+// The session has a [Keeper].
 
-// NewTied returns the machine of a lock that was just granted under a session.
-// It does not know when the session ends, or its deadline moves, unless it is
-// stepped.
-func NewTied(t Timing, env Env, g Grant, session *Holder) *Holder {
+// NewTied returns the machine of a lock that was just granted under a session. It
+// learns of the session's end, and of a new deadline, only when it is stepped.
+func NewTied(t Timing, env Env, g Grant, session *Keeper) *Holder {
 	h := NewHolder(t, env, g)
 	h.under = session
+	session.enter(h, g.by)
 	return h
-}
-
-// Open says that locks may be taken under the session now: nothing has ended it,
-// and its deadline has not passed. Who has claimed a lock asks again.
-func (h *Holder) Open(now time.Duration) bool {
-	if Making(OnlyDeadline) {
-		return now < h.Deadline()
-	}
-	return h.cause == None && !h.done && !h.over && now < h.Deadline()
 }
 
 // follow ends a lock with its session, and reports whether it is over.
@@ -47,89 +36,84 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 		h.end(now, s.cause, a)
 		h.expired = h.expired || s.expired && !h.done
 	}
-	if s.quiet && !h.quiet && !h.done && !h.over {
-		h.quiet, h.said, h.followed = true, true, true
+	if s.Quiet() && !h.Quiet() && !h.done && !h.over {
+		h.silence = followed
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
 	switch {
 	case !s.over:
 		return false
 	case h.out != nil:
-		return false // what was sent tells how the record was left
+		return false // the answer to the call under way tells how the record is left
 	case h.done && h.tells() && now < h.freeBy:
-		return false // nobody else can write that down, and who has come first is not overwritten
+		return false // only this holder can write that; its swap overwrites no successor
 	}
 	h.unknown = nil
 	h.finish(s.freed, a)
 	return true
 }
 
-// watches says that the machine sees by itself when the deadline passes. One of
-// many under a session is told when the session's does: nothing wakes for each.
+// watches says that the machine sees by itself when the deadline passes. The locks
+// under a session are told when the session's deadline passes, so that each needs no
+// timer.
 func (h *Holder) watches() bool {
 	return h.under == nil || Making(DeadlineOfItsOwn) || Making(OnlyDeadline)
 }
 
-// draws says that the session, which has ended as well, goes quiet before it.
+// draws says that the session has ended too, and that its heartbeats stop no later
+// than this lock's would.
 func (h *Holder) draws() bool {
 	return !h.watches() && h.under.cause != None && h.under.quietAt <= h.quietAt
 }
 
-// leaves says that the closing of the session frees the lock, and tells how its
-// tenure ended, so that nothing is written of the lock alone: a session that holds
-// very many is closed by one write. It is not waited for when the work of another
-// lock outlasts its time.
+// leaves says that the closing of the session frees the lock and tells how its
+// tenure ended, so that the lock needs no write of its own: one write closes a session
+// with very many locks. A lock does not wait for that when the work of another lock
+// outlasts its time.
 func (h *Holder) leaves() bool {
 	s := h.under
 	return s != nil && s.cause != None && !h.tells() && h.why() == s.why() && !Making(OnlyDeadline)
 }
 
-// tells says that the lock's own record has to show more than that it is free.
+// tells says that the lock's own record has to show more than its release.
 func (h *Holder) tells() bool { return h.data > h.dataKept || h.asked != nil || h.failed != nil }
 
 // lapses says that the heartbeats of this lock would have stopped, while the
 // session's go on.
 //
-// An ordinary record would run out: others take the lock when they have seen its
-// beat stand for the lease. The session keeps this one alive for them, so that its
-// holder waits for the lease in their stead, and releases it then. That is no
-// earlier: they would count from the last beat, which was sent before the end of
-// the right to act; it counts from the end of that itself. Nobody who asks Check
-// is at work any more, as Check has failed all the time since; and neither wait
-// protects from who does not ask. (The holder's clock may step ahead where a
-// contender's does not: that shortens this wait alone, on which nothing else
-// rests.) It releases from the version that it wrote last, so that nothing of
-// another holder is overwritten, and none of its own late writes is applied.
+// An ordinary record would run out: contenders take the lock when they have seen its
+// beat unchanged for the lease. The session keeps this record alive for them. So the
+// holder waits for the lease in their stead, and then releases the lock. That is no
+// earlier: contenders would count from the last heartbeat, which was sent before the
+// right to act ended, and the holder counts from that end. Work that asks Check has
+// stopped by then, because Check has failed ever since; neither wait protects from
+// work that does not ask. (The holder's clock may step ahead where a contender's
+// does not. That shortens only this wait, and nothing else depends on it.) The
+// release replaces the version that the holder wrote last, so that it overwrites
+// nothing of another holder, and none of its own late writes can be applied.
 func (h *Holder) lapses() bool {
-	return h.under != nil && h.quiet && !h.followed && !h.done && !h.lapsed && !h.over && !Making(NeverLapses)
+	return h.under != nil && (h.silence == silent || h.silence == told) && !h.done && !h.over && !Making(NeverLapses)
 }
 
-// Ask ends the right to act by a request that came through the session's record.
-// One for another tenure of the lock, or of a kind that no holder honours, changes
-// nothing.
-func (h *Holder) Ask(now time.Duration, q driver.Request) Action {
-	var a Action
-	h.pass(now, &a)
-	meant := q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken)
-	if h.asked == nil && !h.over && meant && h.honours(q) {
-		h.asked = &q
-		h.end(now, Asked, &a)
+// receive ends the right to act if a request for it came through the session's
+// record. A request for another tenure of the lock, or of a kind that no holder
+// honours, changes nothing.
+func (h *Holder) receive(now time.Duration, a *Action) {
+	for _, q := range h.mail {
+		meant := q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken)
+		if h.asked == nil && !h.over && meant && h.honours(q) {
+			h.asked = &q
+			h.end(now, Asked, a)
+		}
 	}
-	a.Request = h.request(now)
-	return a
+	h.mail = nil
 }
 
-// Inbox returns the requests in a session's record that were not answered.
-func (h *Holder) Inbox() []driver.Request { return h.pending() }
+// Mail returns the requests from the session's record that the next step will
+// handle.
+func (h *Holder) Mail() []driver.Request { return h.mail }
 
-// Answered says that a request in a session's record needs to lie there no more.
-// The next heartbeat takes it out.
-func (h *Holder) Answered(id string) {
-	if !slices.Contains(h.answered, id) {
-		h.answered = append(h.answered, id)
-	}
-}
-
+// pending returns the unanswered requests in a session's record.
 func (h *Holder) pending() []driver.Request {
 	var left []driver.Request
 	for _, q := range h.rec.Requests {
@@ -140,7 +124,7 @@ func (h *Holder) pending() []driver.Request {
 	return left
 }
 
-// forget drops what is not in the record any more from what was answered.
+// forget drops the ids of answered requests that have left the record.
 func (h *Holder) forget() {
 	h.answered = slices.DeleteFunc(h.answered, func(id string) bool {
 		return !slices.ContainsFunc(h.rec.Requests, func(q driver.Request) bool { return q.ID == id })

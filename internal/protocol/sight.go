@@ -10,17 +10,17 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Sight is what one process knows of one record from looking at it. It watches
-// for life: it notes the record's beat and the instant after the reply that
-// first showed it. It is shared by all contenders of the process for the key
-// and outlives them, so that a caller who only tries now and then takes a dead
-// holder's lock as well.
+// Sight is what one process knows of one record from reading it. It watches for
+// signs of life: it notes the record's beat, and the instant after the reply that
+// first showed it. All contenders of the process for the key share it, and it
+// outlives them, so that a caller that only tries now and then can also take a dead
+// holder's lock.
 //
-// A cheap reply may show what the record was a while ago. It puts a look off, or
-// brings one forward. It is no proof of life: one that shows another sign of the
-// same tenure may show an older one. So a sign counts from the reply that showed
-// it first, however often the looks go to and fro, and before a sign that was
-// proved has stood for its lease a strong look tells whether it stands still.
+// A cheap reply may show an older state of the record. It can put a look off, or
+// bring one forward. It proves no life: another sign of the same tenure may be an
+// older one. So a sign counts from the reply that showed it first, even if later
+// replies show older signs in between. Before a proved sign has been unchanged for
+// its lease, a strong look tells whether it still is.
 type Sight struct {
 	t   Timing
 	env Env
@@ -30,23 +30,28 @@ type Sight struct {
 	rec    driver.Record
 	since  time.Duration // after the reply that first showed rec's sign of life
 	looked time.Duration // after the latest reply
-	asked  time.Duration // before the request of the latest reply
+	asked  time.Duration // before the call of the latest reply
 	next   time.Duration // when to look again
 	term   time.Duration // after the reply that first showed rec's token and state
 	proved bool          // a strong reply has shown rec's sign of life
-	strong time.Duration // before the request of the latest strong reply
+	strong time.Duration // before the call of the latest strong reply
 	held   life          // the latest holder that a strong reply has shown
-	heldAt time.Duration // before the request of that reply
+	heldAt time.Duration // before the call of that reply
 	signs  []sign        // those of rec's tenure that were shown, the latest last
 
-	gone     time.Duration // before the request of a strong reply that showed no record
+	gone     time.Duration // before the call of a strong reply that showed no record
 	isGone   bool
 	doubt    bool          // a cheap reply showed less than was known: no record, or an older tenure
 	inquired time.Duration // when the session may be asked again whether it holds this lock
 
-	// What acquires have written that were given up. No one reads it but by
-	// mistake.
+	// What acquires wrote before they were given up. Only a deliberate mistake reads
+	// it.
 	given attempts
+
+	// Of a session: whether an Observer reads it now, and the Observers that wait for
+	// the answer.
+	observed bool
+	joined   []*Observer
 
 	// When a contender of this process last asked a holder to make way for it.
 	wished bool
@@ -56,13 +61,13 @@ type Sight struct {
 	// period and a change of the beat was seen.
 	phase  bool
 	lo, hi time.Duration
-	chased int // looks after a heartbeat that is overdue
+	chased int // looks for a heartbeat that is overdue
 }
 
-// NewSight returns the sight of a record that was not looked at yet.
+// NewSight returns the sight of a record that was not read yet.
 func NewSight(t Timing, env Env) *Sight { return &Sight{t: t, env: env} }
 
-// life is what a record shows of its holder, and would change if it lived.
+// life is the part of a record that changes whenever its holder shows life.
 type life struct {
 	token uint64
 	sign  string
@@ -79,13 +84,13 @@ type sign struct {
 	proved bool          // by a strong reply
 }
 
-// maxSigns is how many signs of life a sight remembers. Cheap reads are not behind
-// by more heartbeats than a few.
+// maxSigns is how many signs of life a sight remembers. A cheap read is behind by a
+// few heartbeats at most.
 const maxSigns = 8
 
-// Saw notes a reply: rec as the store showed it, or no record. sent is the
-// instant before the request, now the one after its reply, and how says how fresh
-// the reply was asked to be. That of a write is strong.
+// Saw notes a reply: rec as the store showed it, or no record. sent is the instant
+// before the call, now the instant after its reply, and how says how fresh a reply the
+// call asked for. The reply to a write is strong.
 func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	if Making(SeenFromRequest) {
 		now = sent
@@ -93,7 +98,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	strong := how == driver.Strong || Making(AbsentFromStale) && !found
 	was, asked, seen := s.rec, s.asked, s.known && s.found
 	overtaken := s.known && sent < s.looked // by a quicker one
-	behind := seen && found && older(rec, was)
+	behind := seen && found && older(rec, was) && !Making(GoesBack)
 	switch {
 	case behind && overtaken:
 		return
@@ -114,11 +119,13 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	}
 	switch i := s.shown(rec); {
 	case tenure && lifeOf(rec) == lifeOf(was) && rec.Lease == was.Lease:
-		// No heartbeat had reached the store when the request was sent.
+		// No heartbeat had reached the store when the call was sent.
 		s.lo = max(s.lo, sent)
 		s.proves(i, strong || s.proved)
-	case i >= 0 && !strong && (s.proved || !s.signs[i].proved):
-		rec, s.asked = was, asked // it was shown before what is known now: an old state of the record
+	case i >= 0 && !strong && (s.proved || i != s.proof()):
+		// This sign was shown before the present one, or before the last one that was
+		// proved: it is an old state of the record.
+		rec, s.asked = was, asked
 	case i >= 0:
 		s.since, s.phase = s.signs[i].since, false
 		s.proves(i, strong || s.signs[i].proved)
@@ -147,8 +154,8 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	s.next = s.schedule()
 }
 
-// recall has the count of a sign of life go on that an earlier sight of the record
-// began. What a cheap reply shows may be long over.
+// recall continues the count of a sign of life that an earlier sight of the record
+// began. It is for strong replies: a cheap one may show an old sign.
 func (s *Sight) recall(rec driver.Record) {
 	if s.env.Recall == nil {
 		return
@@ -161,15 +168,15 @@ func (s *Sight) recall(rec driver.Record) {
 	}
 }
 
-// shown returns the place of a record's sign of life among those of the tenure
-// that were shown, -1 if it was not.
+// shown returns the index of a record's sign of life among those that the tenure has
+// shown, -1 if it is new.
 func (s *Sight) shown(rec driver.Record) int {
 	return slices.IndexFunc(s.signs, func(g sign) bool { return g.life == lifeOf(rec) && g.lease == rec.Lease })
 }
 
 func (s *Sight) remember(g sign) {
 	if len(s.signs) == maxSigns {
-		// Not the latest that was proved: it is the one that may have stood still.
+		// Keep the latest proved sign: it is the one that may be unchanged.
 		oldest := 0
 		if s.proof() == 0 {
 			oldest = 1
@@ -186,8 +193,7 @@ func (s *Sight) proves(i int, proved bool) {
 	}
 }
 
-// proof returns the place of the latest sign of life that was proved, -1 if none
-// was.
+// proof returns the index of the latest proved sign of life, -1 if there is none.
 func (s *Sight) proof() int {
 	for i := len(s.signs) - 1; i >= 0; i-- {
 		if s.signs[i].proved {
@@ -197,8 +203,8 @@ func (s *Sight) proof() int {
 	return -1
 }
 
-// stood returns the instant at which the sign of life that was proved last has
-// stood for its lease, if it has.
+// stood returns the instant at which the latest proved sign of life will have been
+// unchanged for its lease, and false if there is none.
 func (s *Sight) stood() (time.Duration, bool) {
 	i := s.proof()
 	if i < 0 || !s.holds() || s.Tied() {
@@ -207,11 +213,12 @@ func (s *Sight) stood() (time.Duration, bool) {
 	return s.signs[i].since + s.t.wait(s.rec), true
 }
 
-// Proved says that a strong reply has shown the sign of life that is known.
+// Proved says that a strong reply has shown the present sign of life.
 func (s *Sight) Proved() bool { return s.proved }
 
-// How returns how fresh a look must be that is made now: a strong one tells before
-// what was proved has stood for its lease. Who acts on what it shows asks for more.
+// How returns how fresh a look that is made now must be. It is strong shortly before
+// the proved sign has been unchanged for its lease. A machine that acts on what the
+// look shows may need a strong one anyway.
 func (s *Sight) How(now time.Duration) driver.Consistency {
 	last := max(s.t.wait(s.rec)/10, s.t.Refresh+s.t.Refresh/4)
 	dead, ok := s.stood()
@@ -221,7 +228,7 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 	return driver.Eventual
 }
 
-// older says that a was written before b, as far as the records tell.
+// older says that the records show a to be written before b.
 func older(a, b driver.Record) bool {
 	return a.Token < b.Token || a.Token == b.Token && stage(a.State) < stage(b.State)
 }
@@ -239,15 +246,15 @@ func stage(s driver.State) int {
 	return 0
 }
 
-// holds says whether the record shows somebody whom others must wait for: a
-// holder, or who it is reserved for.
+// holds says whether the record shows an owner that others must wait for: a holder,
+// or the owner of a reservation.
 func (s *Sight) holds() bool {
 	return s.known && s.found && (s.rec.State == driver.Held || s.rec.State == driver.Reserved || s.rec.State == driver.Alive)
 }
 
-// period returns the period of the holder's heartbeats, 0 if looks do not
-// follow it: because the record does not say it, or nonsense, or because they
-// are so rare that most heartbeats go by unseen.
+// period returns the period of the holder's heartbeats, 0 if looks do not follow
+// it: because the record has none, or an impossible one, or because looks are so rare
+// that they miss most heartbeats.
 func (s *Sight) period() time.Duration {
 	h := s.rec.Heartbeat
 	if h < minPeriod || h > s.t.wait(s.rec) || s.t.Refresh > 2*h {
@@ -259,15 +266,15 @@ func (s *Sight) period() time.Duration {
 // minPeriod is the shortest period that looks follow.
 const minPeriod = time.Millisecond
 
-// expect narrows down when the holder beats. The beat that the record shows
-// was written in (lo, hi].
+// expect narrows down when the holder sends its heartbeats. The latest one was
+// written in (lo, hi].
 func (s *Sight) expect(lo, hi time.Duration) {
 	h := s.period()
 	if h == 0 {
 		s.phase = false
 		return
 	}
-	lo = max(lo, hi-h) // it is the latest of several, perhaps
+	lo = max(lo, hi-h) // perhaps it is the latest of several
 	if s.phase {
 		missed := max(0, (hi-s.hi)/h) * h
 		if l, r := max(lo, s.lo+missed), min(hi, s.hi+missed); l < r {
@@ -278,11 +285,11 @@ func (s *Sight) expect(lo, hi time.Duration) {
 	s.lo, s.hi = lo+h, hi+h
 }
 
-// Record returns the record as last seen, and false if there was none or
-// nobody looked.
+// Record returns the record as last seen, and false if there was none or it was
+// never read.
 func (s *Sight) Record() (driver.Record, bool) { return s.rec, s.known && s.found }
 
-// Known says whether the record was looked at, and when the latest reply came.
+// Known returns when the latest reply came, and false if the record was never read.
 func (s *Sight) Known() (time.Duration, bool) { return s.looked, s.known }
 
 // Since returns the instant after the reply that first showed the record's sign
@@ -293,9 +300,9 @@ func (s *Sight) Since() time.Duration { return s.since }
 // the record shows.
 func (s *Sight) Term() time.Duration { return s.term }
 
-// DeadAt returns the instant at which the holder's expiry has passed for
-// certain, if no other sign of life is seen until then, and false if the
-// record shows no holder. A reservation lapses at that instant.
+// DeadAt returns the instant at which the holder's lease has certainly expired,
+// unless another sign of life is seen before, and false if the record shows no
+// holder. A reservation lapses at that instant.
 func (s *Sight) DeadAt() (time.Duration, bool) {
 	if !s.holds() {
 		return 0, false
@@ -310,10 +317,10 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 // look, or sooner. A look falls soon after the holder's next expected
 // heartbeat, so that its death is counted from its last sign of life and not
 // from up to a refresh period later; and one falls shortly before the holder
-// counts as dead, so that a takeover does not fail for old knowledge.
+// counts as dead, so that a takeover does not fail because the sight is old.
 func (s *Sight) NextLook() time.Duration { return s.next }
 
-// looks says that somebody looks now: others need not for a moment.
+// looks says that one machine looks now, so that the others need not for a moment.
 func (s *Sight) looks(now time.Duration) { s.next = max(s.next, now+s.t.Pause()) }
 
 func (s *Sight) schedule() time.Duration {
@@ -328,15 +335,15 @@ func (s *Sight) schedule() time.Duration {
 func (s *Sight) regular() time.Duration {
 	r := s.t.Refresh
 	if s.known && s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0) {
-		// The lock changes hands within a time that goes by the lease, however
-		// rarely this contender looks: it may be the one that is meant.
+		// The lock changes hands within a time that depends on the lease, however
+		// rarely this contender looks; and the lock may be meant for it.
 		r = min(r, s.t.wait(s.rec)/5, s.t.Lease/5)
 	}
 	if s.silent() {
 		r *= 2
 	}
 	if s.Tied() {
-		return s.looked + s.env.between(r-r/8, r+r/8) // what it shows in time is a release
+		return s.looked + s.env.between(r-r/8, r+r/8) // the lock's own record shows only a release in time
 	}
 	next := s.looked + s.env.between(r-r/8, r+r/8)
 	dead, held := s.DeadAt()
@@ -354,11 +361,10 @@ func (s *Sight) regular() time.Duration {
 	return next
 }
 
-// silent reports whether a heartbeat was missed for certain, and half a period
-// has gone by in which it could have come late. The holder is dead, or cut off
-// from the store, and then cannot release the lock either: what is left is to
-// wait, for which fewer looks will do. Of a lock under a session, the session
-// shows it.
+// silent reports whether a heartbeat is overdue by half a period. The holder is dead
+// or cut off from the store then, and cannot release the lock either. So contenders
+// only wait, and need fewer looks. For a lock under a session, the session's
+// heartbeats count.
 func (s *Sight) silent() bool {
 	if s.Tied() {
 		u := s.under()
@@ -375,8 +381,8 @@ func (s *Sight) silent() bool {
 func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	lo, hi := s.lo, s.hi
 	if hi <= s.looked {
-		// A heartbeat is overdue. If it is only late, it shall be seen soon
-		// after it comes; if the holder is dead, these looks are few.
+		// A heartbeat is overdue. If it is only late, these looks see it soon after
+		// it comes; if the holder is dead, there are only a few of them.
 		if gap := h / 8 << (3 * s.chased); gap < s.t.Refresh {
 			s.chased++
 			return s.looked + s.env.between(gap/2, gap)
@@ -386,7 +392,7 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	}
 	late := limit + s.t.Refresh/4 // rather than to look now and again soon
 	if wide := hi - lo; wide > h/32 && lo+wide/2 > s.looked && lo+wide/2 < late {
-		return lo + wide/2 // of the first, as the ones after it would hide it
+		return lo + wide/2 // the middle of the first: later heartbeats would hide it
 	}
 	hi += max(0, (late-hi)/h) * h
 	if at := hi + s.env.between(0, h/64); at < late {
@@ -395,9 +401,9 @@ func (s *Sight) aligned(limit, h time.Duration) time.Duration {
 	return limit
 }
 
-// Readable says whether the record may be taken over when its holder is dead.
-// One whose lease cannot be told, or whose state is unknown, may not: reading
-// nonsense as zero would take a lock from a living holder.
+// Readable says whether the record may be taken over when its holder is dead. A
+// record without a lease, or with an unknown state, may not be: to read a broken
+// lease as zero would take the lock from a living holder.
 func Readable(rec driver.Record) bool {
 	return rec.Lease > 0 && stage(rec.State) > 0 && !rec.State.OfSession()
 }

@@ -11,16 +11,16 @@ import (
 
 // A lock under a session shows no life of its own. Its holder is dead when the
 // session is: closed, or absent in a strong read that was sent after the lock was
-// seen under it. A session whose beat has stood for its lease is closed first,
-// so that it cannot renew any more; then its locks are taken.
+// seen under it. A session whose beat has been unchanged for its lease is closed
+// first, so that it cannot renew any more; then its locks are taken.
 
 // Tied says that the record shows a lock that a session keeps alive.
 func (s *Sight) Tied() bool {
 	return s.known && s.found && s.rec.State == driver.Held && s.rec.Session != ""
 }
 
-// under returns what the process has seen of the lock's session, nil if the lock
-// is not under one, or nobody keeps track of sessions.
+// under returns what the process has seen of the lock's session, nil if the lock is
+// not under one, or the process does not follow sessions.
 func (s *Sight) under() *Sight {
 	if !s.Tied() || s.env.Session == nil {
 		return nil
@@ -28,16 +28,16 @@ func (s *Sight) under() *Sight {
 	return s.env.Session(s.rec.Session)
 }
 
-// ended says whether the session is over for certain, for who saw a lock under
+// ended says whether the session is certainly over, given that a lock was seen under
 // it at the given instant.
 func (s *Sight) ended(at time.Duration) bool {
 	return s.known && s.found && s.rec.State == driver.Closed || s.isGone && s.gone >= at
 }
 
-// widowed says that the lock was seen under a session that is known by now to be
-// over, or to have shown no life for its lease. Then there is nothing to claim: the
-// first move is what the last one would be, so that each of the many locks of a
-// process that died costs a write.
+// widowed says that the lock was seen under a session that is now known to be over,
+// or to have shown no life for its lease. Then a claim is of no use. The contender
+// begins with the last move, so that each of a dead process's many locks costs one
+// write.
 func (s *Sight) widowed(now time.Duration) bool {
 	u := s.under()
 	if u == nil {
@@ -55,13 +55,13 @@ func (s *Sight) lastMove() Kind {
 	case u == nil, u.ended(s.term), Making(TakenBeforeClosed):
 		return Takeover
 	case u.doubt:
-		return Peek // it was not found, by a read that does not prove it
+		return Peek // a cheap read has found no record, which proves nothing
 	}
 	return Close
 }
 
-// ending returns the tenure of a record that is taken over, as it is remembered.
-// That of a lock under a session whose owner has closed it ended so, and then.
+// ending returns the tenure of a record that is taken over, as its successor records
+// it. If the owner has closed the session of the lock, the tenure ended with that.
 func (s *Sight) ending(rec driver.Record) *driver.Tenure {
 	u := s.under()
 	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
@@ -83,8 +83,8 @@ func waitingFor(session, lock driver.Record) *driver.Request {
 	return nil
 }
 
-// diesAt returns when the session of a tied lock counts as dead: now, if it has
-// ended; when nobody has seen it yet, hardly ever.
+// diesAt returns when the session of a tied lock counts as dead: at once if it has
+// ended, and practically never as long as it was not read.
 func (s *Sight) diesAt() time.Duration {
 	u := s.under()
 	switch {
@@ -99,12 +99,11 @@ func (s *Sight) diesAt() time.Duration {
 	return s.looked + forever
 }
 
-// inquiries is how many leases lie between two questions whether a session holds
+// inquiries is how many leases pass before a session is asked again whether it holds
 // a lock.
 const inquiries = 4
 
-// planTied returns the next move of who waits for a lock under a session, and
-// when it is due.
+// planTied returns the next move, and when it is due, if the lock is under a session.
 func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 	if u.ended(c.sight.term) {
 		return Takeover, c.retry
@@ -120,7 +119,7 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 	}
 	dead, alive := u.DeadAt()
 	if !alive || u.doubt || c.doubts || c.meets() {
-		sooner(Peek, 0) // not seen yet, or not shown by a read that proves it
+		sooner(Peek, 0) // not read yet, or only by a cheap read
 		return kind, max(at, c.retry)
 	}
 	sooner(Peek, u.NextLook())
@@ -134,7 +133,8 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 	return kind, max(at, c.retry)
 }
 
-// inquires says whether the session can be asked, and was not already.
+// inquires says whether the session has room for the question, and does not have it
+// already.
 func (c *Contender) inquires(u *Sight) bool {
 	if Making(GhostsNeverAsked) {
 		return false
@@ -148,10 +148,10 @@ func (c *Contender) inquires(u *Sight) bool {
 	return len(u.rec.Requests) < driver.MaxRequests
 }
 
-// askSession fills in a request about the session of the lock.
-func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
+// askSession fills in a call about the session of the lock.
+func (c *Contender) askSession(r *Call, u *Sight, now time.Duration) {
 	rec, _ := c.sight.Record()
-	r.Key, r.Prev = driver.SessionPrefix+rec.Session, u.rec
+	r.Key, r.Prev = driver.SessionKey(rec.Session), u.rec
 	switch r.Kind {
 	case Peek:
 		r.Prev = driver.Record{}
@@ -171,27 +171,28 @@ func (c *Contender) askSession(r *Request, u *Sight, now time.Duration) {
 	}
 }
 
-// notAsked has a question asked again sooner that the store did not answer. If it was
-// laid down all the same, the session shows it, and it is not.
-func (c *Contender) notAsked(now time.Duration, out *Request) {
+// notAsked brings the next question forward if the store did not answer this one. If
+// it was written all the same, the session's record shows it, and it is not repeated.
+func (c *Contender) notAsked(now time.Duration, out *Call) {
 	if out.Kind == Inquire {
 		c.sight.inquired = now + c.t.Lease
 	}
 }
 
-// meets says that a session must be looked at before somebody who does not wait is
-// told that it holds the lock: it may have been closed since it was seen.
+// meets says that the session must be read before a caller that does not wait is told
+// that the lock is held: it may have been closed since it was seen.
 func (c *Contender) meets() bool { return c.want.Try && !c.met }
 
 // answerSession takes what the store said of a session.
-func (c *Contender) answerSession(now time.Duration, out *Request, r Result) {
+func (c *Contender) answerSession(now time.Duration, out *Call, r Result) {
 	c.met = c.met || out.Kind == Peek && out.Consistency == driver.Strong
 	c.failures, c.mute, c.lastErr = 0, false, nil
 	c.retry = now
-	u := c.env.Session(out.Key[len(driver.SessionPrefix):])
+	u := c.env.Session(driver.SessionID(out.Key))
 	u.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 	if r.Outcome == Conflicted && (out.Kind == Inquire || out.Kind == Ask) {
-		// A heartbeat was quicker, or another one who asks. Nobody was asked.
+		// The request lost the race to a heartbeat or to another request, and was not
+		// written.
 		if c.beaten > 0 {
 			c.retry = now + c.t.backoff(c.env, c.beaten)
 		}

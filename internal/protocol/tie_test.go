@@ -65,15 +65,15 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 				if try && tt.name == "silent for less" {
 					first = Look // a look is cheaper than a claim that is refused
 				}
-				r := c.Step(tt.at).Request
+				r := c.Step(tt.at).Call
 				if r == nil || r.Kind != first {
 					t.Fatalf("first move %+v, want %v", r, first)
 				}
 				if r.Kind == Close {
-					if r.Key != driver.SessionPrefix+"s" || r.Next.End != driver.EndExpired {
+					if r.Key != driver.SessionKey("s") || r.Next.End != driver.EndExpired {
 						t.Errorf("closes %+v", r.Next)
 					}
-					r = c.Reply(tt.at, found(r.Next)).Request
+					r = c.Reply(tt.at, found(r.Next)).Call
 					if r == nil || r.Kind != Takeover || r.Next.Prev.End != driver.EndExpired {
 						t.Fatalf("then %+v, want a takeover", r)
 					}
@@ -96,7 +96,7 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 // not asked for anything, but looked at again by a read that proves something.
 func TestDoubtIsCleared(t *testing.T) {
 	timing := Timing{}.WithDefaults()
-	for _, kind := range []driver.RequestKind{driver.StepDown, driver.Free, ""} {
+	for _, kind := range []driver.RequestKind{driver.StepDown, driver.ReleaseDead, ""} {
 		env, _ := seeing(timing)
 		sight, u := NewSight(timing, env), env.Session("s")
 		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
@@ -106,13 +106,13 @@ func TestDoubtIsCleared(t *testing.T) {
 			k := NewAsker(timing, env, "k", driver.Request{Kind: kind}, 0, sight)
 			k.Step(0)
 			k.Reply(0, found(under(timing, "s", "v", 7)))
-			if k.Reply(0, found(alive(timing, "s", "b"))).Request != nil {
+			if k.Reply(0, found(alive(timing, "s", "b"))).Call != nil {
 				k.Reply(0, Result{Outcome: NotApplied, Err: errStore})
 			}
 			step = k.Step
 		}
 		u.Saw(timing.Lease, timing.Lease, driver.Eventual, driver.Record{}, false)
-		r := step(timing.Lease).Request
+		r := step(timing.Lease).Call
 		if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
 			t.Errorf("%q: sends %+v", kind, r)
 		}
@@ -154,17 +154,17 @@ func TestWishThroughTheSession(t *testing.T) {
 			for i := 0; now < 3*timing.Lease; i++ {
 				at, _ := c.Next()
 				now = max(now, at)
-				r := c.Step(now).Request
+				r := c.Step(now).Call
 				for r != nil {
 					switch r.Kind {
 					case Look:
-						r = c.Reply(now, found(lock)).Request
+						r = c.Reply(now, found(lock)).Call
 					case Peek:
 						if now > time.Duration(beats)*timing.Heartbeat {
 							beats++
 							session.Version, session.Beat = string(rune('c'+beats)), string(rune('c'+beats))
 						}
-						r = c.Reply(now, found(session)).Request
+						r = c.Reply(now, found(session)).Call
 					case Ask:
 						if r.Key != session.Key || r.Next.Beat != r.Prev.Beat || r.Next.State != driver.Alive {
 							t.Fatalf("asks with %+v", r)
@@ -175,12 +175,12 @@ func TestWishThroughTheSession(t *testing.T) {
 						}
 						if asked++; asked == 1 { // a heartbeat was quicker
 							session.Version, session.Beat = "later", "later"
-							r = c.Reply(now, conflict(session)).Request
+							r = c.Reply(now, conflict(session)).Call
 							continue
 						}
-						r = c.Reply(now, found(r.Next)).Request
+						r = c.Reply(now, found(r.Next)).Call
 					case Inquire:
-						r = c.Reply(now, found(r.Next)).Request
+						r = c.Reply(now, found(r.Next)).Call
 					default:
 						t.Fatalf("sends %v", r.Kind)
 					}
@@ -199,13 +199,13 @@ func TestWishThroughTheSession(t *testing.T) {
 func TestShownByAnother(t *testing.T) {
 	timing := Timing{Refresh: time.Hour}.WithDefaults()
 	env, _ := seeing(timing)
-	session := NewHolder(timing, env, Grant{Record: alive(timing, "s", "b")})
+	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
 	sight := NewSight(timing, env)
 	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session}, sight)
-	claim := c.Step(0).Request
+	claim := c.Step(0).Call
 	c.Reply(time.Second, Result{Outcome: Unknown, Err: errStore})
 	now, _ := c.Next()
-	if r := c.Step(now).Request; r == nil || r.Kind != Look {
+	if r := c.Step(now).Call; r == nil || r.Kind != Look {
 		t.Fatalf("want a look, got %+v", r)
 	}
 	c.Reply(now, found(theirs(timing, "v", 3))) // it is not there
@@ -215,7 +215,7 @@ func TestShownByAnother(t *testing.T) {
 	if !ok || at > now+timing.Lease {
 		t.Fatalf("next at %v, %v", at, ok)
 	}
-	r := c.Step(max(at, now+1)).Request
+	r := c.Step(max(at, now+1)).Call
 	if r == nil || r.Kind != Look || r.Consistency != driver.Strong {
 		t.Fatalf("want a strong look, got %+v", r)
 	}

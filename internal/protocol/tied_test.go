@@ -21,20 +21,25 @@ func counting() Env {
 
 // tied returns a session that was opened at 0, and the holder of a lock that was
 // granted under it at 0.
-func tied(t Timing) (session, lock *Holder) {
-	env, s := counting(), t
-	s.Progress = 0
-	session = NewHolder(s, env, Grant{Record: alive(t, "s", "v")})
+func tied(t Timing) (session *Keeper, lock *Holder) {
+	env := counting()
+	session = NewKeeper(t, env, Grant{Record: alive(t, "s", "v")})
 	session.Step(0)
 	lock = NewTied(t, env, Grant{Record: under(t, "s", "v", 7)}, session)
 	lock.Step(0)
 	return session, lock
 }
 
+// ask has a request reach the holder through its session.
+func (h *Holder) ask(now time.Duration, q driver.Request) Action {
+	h.mail = append(h.mail, q)
+	return h.Step(now)
+}
+
 // alive returns the record of a session.
 func alive(t Timing, id, version string) driver.Record {
 	return driver.Record{
-		Key: driver.SessionPrefix + id, Version: version, Beat: version, Owner: "us", Token: 1,
+		Key: driver.SessionKey(id), Version: version, Beat: version, Owner: "us", Token: 1,
 		Lease: t.Lease, Heartbeat: t.Heartbeat, State: driver.Alive,
 	}
 }
@@ -80,7 +85,7 @@ func TestQuietWithItsSession(t *testing.T) {
 	for now := time.Second; now < quiet; {
 		at, _ := session.Next()
 		now = max(now, at)
-		if r := session.Step(now).Request; r != nil {
+		if r := session.Step(now).Call; r != nil {
 			session.Reply(now, found(r.Next))
 		}
 	}
@@ -93,8 +98,8 @@ func TestQuietWithItsSession(t *testing.T) {
 		if a.has(NoteQuiet) {
 			quiets++
 		}
-		if a.Request != nil {
-			t.Errorf("sends %v: the session's record says why", a.Request.Kind)
+		if a.Call != nil {
+			t.Errorf("sends %v: the session's record says why", a.Call.Kind)
 		}
 	}
 	if quiets != 1 || !lock.Quiet() {
@@ -112,17 +117,17 @@ func TestClosingFreesAll(t *testing.T) {
 	handOver := driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7}
 	for _, tt := range []struct {
 		name   string
-		before func(session, lock *Holder)
+		before func(session *Keeper, lock *Holder)
 		want   driver.EndReason // of a release of its own
 	}{
-		{"nothing to tell", func(s, _ *Holder) { s.Stop(time.Second) }, ""},
-		{"the session expired", func(s, _ *Holder) { s.Step(s.Deadline()) }, ""},
-		{"the session lives", func(*Holder, *Holder) {}, driver.EndReleased},
-		{"asked", func(s, l *Holder) { s.Stop(time.Second); l.Ask(time.Second, handOver) }, "handed over"},
-		{"data", func(s, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
-		{"granted when the session was quiet", func(s, l *Holder) { l.Abandon(); s.Stop(0); s.quiet = true }, driver.EndAbandoned},
-		{"abandoned", func(s, l *Holder) { l.Abandon(); s.Stop(time.Second) }, driver.EndAbandoned},
-		{"stopped before the session expired", func(s, l *Holder) { l.done = true; s.Step(s.Deadline()) }, driver.EndReleased},
+		{"nothing to tell", func(s *Keeper, _ *Holder) { s.Stop(time.Second) }, ""},
+		{"the session expired", func(s *Keeper, _ *Holder) { s.Step(s.Deadline()) }, ""},
+		{"the session lives", func(*Keeper, *Holder) {}, driver.EndReleased},
+		{"asked", func(s *Keeper, l *Holder) { s.Stop(time.Second); l.ask(time.Second, handOver) }, "handed over"},
+		{"data", func(s *Keeper, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
+		{"granted when the session was quiet", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(0); s.silence = silent }, driver.EndAbandoned},
+		{"abandoned", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(time.Second) }, driver.EndAbandoned},
+		{"stopped before the session expired", func(s *Keeper, l *Holder) { l.done = true; s.Step(s.Deadline()) }, driver.EndReleased},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			session, lock := tied(timing)
@@ -132,7 +137,7 @@ func TestClosingFreesAll(t *testing.T) {
 				now = 2 * time.Second
 			}
 			lock.freeBy = now + timing.Lease
-			r := lock.Done(now).Request
+			r := lock.Done(now).Call
 			if r == nil && tt.want != "" {
 				t.Fatalf("writes nothing, want %q", tt.want)
 			}
@@ -145,21 +150,21 @@ func TestClosingFreesAll(t *testing.T) {
 			if at, ok := lock.Next(); ok {
 				t.Errorf("to be stepped at %v", at)
 			}
-			if _, over := lock.Over(); over {
+			if lock.Over() {
 				t.Error("over before the session is")
 			}
 			session.out = nil
-			closing := session.Done(now).Request
+			closing := session.Done(now).Call
 			for closing == nil || closing.Kind != Release {
 				if closing == nil {
 					t.Fatal("the session is not closed")
 				}
-				closing = session.Reply(now, found(closing.Next)).Request
+				closing = session.Reply(now, found(closing.Next)).Call
 			}
 			session.Reply(now, found(closing.Next))
 			lock.Step(now + 3*timing.Lease)
-			if freed, over := lock.Over(); !over || freed != Released {
-				t.Errorf("over %v, %v", over, freed)
+			if !lock.Over() || lock.Freed() != Released {
+				t.Errorf("over %v, %v", lock.Over(), lock.Freed())
 			}
 		})
 	}
@@ -173,34 +178,34 @@ func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
 	session, lock := tied(timing)
 	session.Stop(time.Second)
 	session.sent = time.Hour // it does not expire
-	if a := lock.Done(2 * time.Second); a.Request != nil {
-		t.Fatalf("sends %v", a.Request.Kind)
+	if a := lock.Done(2 * time.Second); a.Call != nil {
+		t.Fatalf("sends %v", a.Call.Kind)
 	}
 	lock.Step(2*time.Second + 2*timing.Lease)
-	if freed, over := lock.Over(); over {
-		t.Fatalf("given up as %v while the session is closing", freed)
+	if lock.Over() {
+		t.Fatalf("given up as %v while the session is closing", lock.Freed())
 	}
 	session.out = nil
 	quiet := time.Second + timing.StopTimeout
 	session.Step(quiet)
-	r := lock.Step(quiet).Request
+	r := lock.Step(quiet).Call
 	if r == nil || r.Kind != Release || r.Next.End != driver.EndReleased {
 		t.Fatalf("want a release, got %+v", r)
 	}
 	lock.Reply(quiet, Result{Outcome: NotApplied, Err: errStore})
 	again, _ := lock.Next()
-	if r = lock.Step(again).Request; r == nil || r.Kind != Release {
+	if r = lock.Step(again).Call; r == nil || r.Kind != Release {
 		t.Errorf("not tried again after the first failure: %+v", r)
 	}
 
 	session, lock = tied(timing)
 	session.Stop(time.Second)
-	lock.Ask(time.Second, driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7})
+	lock.ask(time.Second, driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7})
 	lock.Done(time.Second)
 	lock.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
 	session.out, session.over, session.freed = nil, true, Released
 	at, ok := lock.Next()
-	if r := lock.Step(at).Request; !ok || r == nil || r.Next.State != driver.Reserved {
+	if r := lock.Step(at).Call; !ok || r == nil || r.Next.State != driver.Reserved {
 		t.Errorf("the hand-over is lost with the session: %+v", r)
 	}
 }
@@ -227,18 +232,18 @@ func TestStoppedLockLapses(t *testing.T) {
 				t.Fatalf("next at %v, %v, want %v", at, ok, tt.quiet)
 			}
 			a := lock.Step(tt.quiet)
-			if !a.has(NoteQuiet) || a.Request == nil || a.Request.Kind != Quit || a.Request.Next.End != tt.end {
-				t.Fatalf("notes %v, request %+v", a.Notes, a.Request)
+			if !a.has(NoteQuiet) || a.Call == nil || a.Call.Kind != Quit || a.Call.Next.End != tt.end {
+				t.Fatalf("notes %v, request %+v", a.Notes, a.Call)
 			}
-			lock.Reply(tt.quiet, found(a.Request.Next))
+			lock.Reply(tt.quiet, found(a.Call.Next))
 			lapse := tt.quiet + tt.timing.Lease
 			if at, ok := lock.Next(); !ok || at != lapse {
 				t.Fatalf("next at %v, %v, want %v", at, ok, lapse)
 			}
-			if r := lock.Step(lapse - 1).Request; r != nil {
+			if r := lock.Step(lapse - 1).Call; r != nil {
 				t.Errorf("sends %v before the lease has passed", r.Kind)
 			}
-			r := lock.Step(lapse).Request
+			r := lock.Step(lapse).Call
 			if r == nil || r.Kind != Release || r.Next.End != tt.end || r.Next.State != driver.Released || r.Next.Session != "" {
 				t.Fatalf("want a release as %q, got %+v", tt.end, r)
 			}
@@ -246,16 +251,16 @@ func TestStoppedLockLapses(t *testing.T) {
 			for range 50 { // it is not given up: nothing else ends it
 				lock.Reply(now, Result{Outcome: NotApplied, Err: errStore})
 				now, _ = lock.Next()
-				r = lock.Step(now).Request
+				r = lock.Step(now).Call
 			}
 			if r == nil || now < lapse+2*tt.timing.Lease {
 				t.Fatalf("given up at %v: %+v", now, r)
 			}
 			lock.Reply(now, found(r.Next))
-			if freed, over := lock.Over(); !over || freed != Released {
-				t.Errorf("over %v, %v", over, freed)
+			if !lock.Over() || lock.Freed() != Released {
+				t.Errorf("over %v, %v", lock.Over(), lock.Freed())
 			}
-			if a := lock.Done(now + 1); a.Request != nil || len(a.Notes) > 0 {
+			if a := lock.Done(now + 1); a.Call != nil || len(a.Notes) > 0 {
 				t.Errorf("done: %+v", a)
 			}
 		})
@@ -279,7 +284,7 @@ func TestAskedThroughTheSession(t *testing.T) {
 	} {
 		_, lock := tied(timing)
 		tt.q.Lock = "k"
-		if lock.Ask(time.Second, tt.q); lock.Cause() != tt.want || (lock.Asked() != nil) != (tt.want == Asked) {
+		if lock.ask(time.Second, tt.q); lock.Cause() != tt.want || (lock.Asked() != nil) != (tt.want == Asked) {
 			t.Errorf("%s: ended as %v, asked %+v", tt.name, lock.Cause(), lock.Asked())
 		}
 	}
@@ -289,27 +294,34 @@ func TestAskedThroughTheSession(t *testing.T) {
 // heartbeat, and taken out by the one after it was answered; the others stay.
 func TestInbox(t *testing.T) {
 	timing := Timing{}.WithDefaults()
-	session, _ := tied(timing)
+	session, lock := tied(timing)
+	NewContender(timing, counting(), Want{Key: "k2", Under: session}, NewSight(timing, counting()))
 	at, _ := session.Next()
-	r := session.Step(at).Request
+	r := session.Step(at).Call
 	laid := r.Prev.Clone()
 	laid = asking(laid, "q1", driver.Request{ID: "q", Kind: driver.StepDown, Lock: "k", Token: 7})
-	laid = asking(laid, "q2", driver.Request{ID: "other", Kind: "dance", Lock: "k2"})
+	laid = asking(laid, "q2", driver.Request{ID: "other", Kind: driver.StepDown, Lock: "k2"})
+	laid = asking(laid, "q3", driver.Request{ID: "dance", Kind: "dance", Lock: "k2"})
 	sent := session.Sent()
-	r = session.Reply(at, conflict(laid)).Request
-	if session.Cause() != None || session.Sent() != sent || len(session.Inbox()) != 2 {
-		t.Fatalf("cause %v, sent %v, inbox %+v", session.Cause(), session.Sent(), session.Inbox())
+	a := session.Reply(at, conflict(laid))
+	if r = a.Call; session.Cause() != None || session.Sent() != sent {
+		t.Fatalf("cause %v, sent %v", session.Cause(), session.Sent())
 	}
-	if r == nil || len(r.Next.Requests) != 2 {
+	if r == nil || len(r.Next.Requests) != 3 {
 		t.Fatalf("want a heartbeat that keeps them, got %+v", r)
 	}
-	session.Answered("q")
-	if in := session.Inbox(); len(in) != 1 || in[0].ID != "other" {
+	if len(a.Wake) != 1 || a.Wake[0] != Machine(lock) {
+		t.Errorf("wakes %v", a.Wake)
+	}
+	if lock.Step(at); lock.Cause() != Asked {
+		t.Errorf("the lock ended as %v", lock.Cause())
+	}
+	if in := session.pending(); len(in) != 1 || in[0].ID != "other" {
 		t.Errorf("inbox %+v", in)
 	}
 	session.Reply(at, found(r.Next)) // it was under way when that was answered
 	at, _ = session.Next()
-	r = session.Step(at).Request
+	r = session.Step(at).Call
 	if r == nil || len(r.Next.Requests) != 1 || r.Next.Requests[0].ID != "other" {
 		t.Fatalf("want a heartbeat without what was answered, got %+v", r)
 	}
@@ -327,7 +339,7 @@ func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 	for _, outcome := range []Outcome{Unknown, NotApplied} {
 		session, lock := tied(timing)
 		now := time.Second
-		if a := lock.Done(now); a.Request == nil || a.Request.Kind != Release {
+		if a := lock.Done(now); a.Call == nil || a.Call.Kind != Release {
 			t.Fatalf("no release: %+v", a)
 		}
 		session.Renew(now)
@@ -335,11 +347,11 @@ func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 		other.State = driver.Closed
 		session.Reply(now, Result{Outcome: Conflicted, Record: other, Found: true})
 		lock.Step(now)
-		if _, over := lock.Over(); over {
+		if lock.Over() {
 			t.Fatal("over before the release is answered")
 		}
 		lock.Reply(now, Result{Outcome: outcome})
-		if _, over := lock.Over(); !over {
+		if !lock.Over() {
 			at, ok := lock.Next()
 			t.Errorf("%v: the lock is not over, and is stepped at %v, %v", outcome, at, ok)
 		}
@@ -351,17 +363,17 @@ func TestLateAnswerUnderAnEndedSession(t *testing.T) {
 func TestManyWhoAsk(t *testing.T) {
 	timing := Timing{}.WithDefaults()
 	session, _ := tied(timing)
-	r := session.Renew(0).Request
+	r := session.Renew(0).Call
 	for n := range 30 {
 		other := r.Prev.Clone()
 		other.Version = fmt.Sprintf("other%d", n)
 		a := session.Reply(0, conflict(other))
-		if r = a.Request; r == nil {
+		if r = a.Call; r == nil {
 			at, ok := session.Next()
 			if !ok || at > timing.Lease/250 {
 				t.Fatalf("after %d requests the heartbeat waits until %v, %v", n+1, at, ok)
 			}
-			r = session.Step(at).Request
+			r = session.Step(at).Call
 			session.retry = 0
 		}
 		if r == nil {
@@ -372,16 +384,16 @@ func TestManyWhoAsk(t *testing.T) {
 	now, waited := time.Duration(0), time.Duration(0)
 	for n := range 12 {
 		a := k.Reply(now, conflict(alive(timing, "s", fmt.Sprintf("b%d", n))))
-		if r = a.Request; r == nil {
+		if r = a.Call; r == nil {
 			at, ok := k.Next()
 			if !ok {
 				t.Fatal("nothing more to do")
 			}
 			waited, now = at-now, at
-			r = k.Step(now).Request
+			r = k.Step(now).Call
 		}
 		for r != nil && r.Kind != Ask {
-			r = k.Reply(now, found(alive(timing, "s", fmt.Sprintf("b%d", n)))).Request
+			r = k.Reply(now, found(alive(timing, "s", fmt.Sprintf("b%d", n)))).Call
 		}
 		if r == nil {
 			t.Fatal("asks no more")

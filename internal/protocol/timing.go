@@ -29,11 +29,11 @@ const (
 
 // Timing holds every duration of the protocol.
 type Timing struct {
-	Lease          time.Duration // L: how long an unchanged beat proves life
+	Lease          time.Duration // L: for how long an unchanged beat keeps others away
 	Heartbeat      time.Duration // H: how often a holder renews
 	Refresh        time.Duration // R: how often a contender looks
 	Grace          time.Duration // G: kept before the expiry for stopping work
-	RequestTimeout time.Duration // how long one request may take
+	RequestTimeout time.Duration // how long one call may take
 	StopTimeout    time.Duration // how long work may drain under heartbeats
 	Progress       time.Duration // how long work may show no progress; 0: for ever
 	Manual         bool          // heartbeats only when asked
@@ -113,8 +113,8 @@ func (t Timing) Window() time.Duration {
 // that long after the instant at which the confirmed write was sent.
 func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
 
-// Reservation returns for how long a lock is kept for the owner that it is
-// handed over to: that one looks twice, and writes twice, before others come.
+// Reservation returns for how long a lock is reserved for the owner that it is
+// handed over to. That owner has time for two looks and two writes before others come.
 // It is a whole number of milliseconds, as stores keep it.
 func (t Timing) Reservation() time.Duration {
 	d := 2 * (min(t.Refresh, t.Lease/5) + t.RequestTimeout)
@@ -122,12 +122,11 @@ func (t Timing) Reservation() time.Duration {
 }
 
 // wait returns how long a contender must have seen the same beat in rec
-// before the holder's expiry has passed for certain. A foreign client's holder
-// keeps no margin for drift, so the contender keeps both. One that says that it
-// keeps a smaller margin than this process thinks right acts for
-// L·(1−ρ')/(1+ρ') by its clock, with its own ρ'; the contender waits for as long
-// as that can be, by clocks that are wrong by its own ρ. That is more than L. It
-// never waits for less.
+// before the holder's lease has certainly expired. A foreign client's holder keeps
+// no margin for drift, so the contender keeps both margins. A holder whose record
+// gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its
+// clock. The contender waits for the longest that this can be, by clocks that are
+// wrong by ρ; that is more than L. It never waits for less than L.
 func (t Timing) wait(rec driver.Record) time.Duration {
 	lease := min(rec.Lease, forever)
 	kept := rec.Drift
@@ -140,7 +139,7 @@ func (t Timing) wait(rec driver.Record) time.Duration {
 	return time.Duration(float64(lease) * (1 - kept) / (1 + kept) * (1 + t.Drift) / (1 - t.Drift))
 }
 
-// Pause returns the least time between two looks that nothing has called for.
+// Pause returns the least time between two looks that no hint has asked for.
 func (t Timing) Pause() time.Duration { return min(t.Refresh, t.Lease/20) }
 
 // forever stands for every longer lease that a record may show: instants that
@@ -149,22 +148,34 @@ const forever = 30 * MaxLease
 
 // Env gives the machines what would make them impure.
 type Env struct {
-	// Fresh returns a string that was never returned before, by anybody. Nor was
-	// one that begins with the same 13 letters.
+	// Fresh returns a string that is unique everywhere and for ever, even by its
+	// first 13 letters.
 	Fresh func() string
 	// Random returns a number in [0, 1).
 	Random func() float64
-	// Session returns what this process has seen of a session, by its id; the
-	// same for all who ask. If it is nil, locks under sessions are never taken.
+	// Lease reads the clock by which leases count, if that is not the contenders'
+	// clock. A write counts from the reading at the time when the machine makes it,
+	// which is before it is sent. If Lease is nil, both are one clock.
+	Lease func() time.Duration
+	// Session returns what this process has seen of a session, by its id; all
+	// machines get the same Sight. If it is nil, locks under sessions are never taken.
 	Session func(id string) *Sight
 	// Recall returns the instant after the reply that first showed a record's sign
-	// of life, if the sight that had seen it was forgotten since: never an earlier
-	// one. Who is told keeps it. It may be nil.
+	// of life, if the sight that had seen it was forgotten since; never an earlier
+	// instant. The sight that asks keeps the answer. It may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
-	// Differs is told of a holder that counts with another bound of the drift of
-	// clocks than this process, once for each of its tenures that a sight is shown
-	// at least. It may be nil.
+	// Differs is told of a holder whose bound of the drift is not this process's, at
+	// least once for each of its tenures that a sight is shown. It may be nil.
 	Differs func(rec driver.Record)
+}
+
+// lease returns the instant on the clock by which leases count; now is the instant
+// on the machine's clock.
+func (e Env) lease(now time.Duration) time.Duration {
+	if e.Lease == nil {
+		return now
+	}
+	return e.Lease()
 }
 
 // part returns a random string for a part of a beat: half as long as one of Fresh.
@@ -188,9 +199,9 @@ func (e Env) between(lo, hi time.Duration) time.Duration {
 }
 
 // retry returns how long to wait after the nth failure in a row, counted from 0.
-// An engine that refuses because it has too much to do is asked later than after
-// another failure: after an eighth of the heartbeat period at first. Left is how
-// much time there is; with less of it the tries come closer.
+// A throttled call is repeated later than after another failure: after an eighth of
+// the heartbeat period at first. Left is how much time there is; with less of it the
+// tries come closer.
 func (t Timing) retry(e Env, n int, err error, left time.Duration) time.Duration {
 	d := t.backoff(e, n)
 	if !errors.Is(err, driver.ErrThrottled) {

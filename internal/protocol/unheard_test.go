@@ -18,20 +18,20 @@ type mover interface {
 }
 
 // drive has a machine send requests until then, each of which takes a millisecond.
-func drive(m mover, until time.Duration, answer func(now time.Duration, r *Request) Result) {
+func drive(m mover, until time.Duration, answer func(now time.Duration, r *Call) Result) {
 	now := time.Duration(0)
-	for r := m.Step(now).Request; now < until; {
+	for r := m.Step(now).Call; now < until; {
 		if r == nil {
 			at, ok := m.Next()
 			if !ok {
 				return
 			}
 			now = max(now, at)
-			r = m.Step(now).Request
+			r = m.Step(now).Call
 			continue
 		}
 		now += time.Millisecond
-		r = m.Reply(now, answer(now, r)).Request
+		r = m.Reply(now, answer(now, r)).Call
 	}
 }
 
@@ -40,8 +40,9 @@ func drive(m mover, until time.Duration, answer func(now time.Duration, r *Reque
 func TestDisclaimerRests(t *testing.T) {
 	timing, writes := Timing{}.WithDefaults(), 0
 	lock := under(timing, "s", "v", 7)
-	d := NewDisclaimer(timing, counting(), "s", "k", 7, func(driver.Record) bool { return false })
-	drive(d, timing.Lease, func(_ time.Duration, r *Request) Result {
+	session := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	d := NewDisclaimer(timing, counting(), session, "k", 7)
+	drive(d, timing.Lease, func(_ time.Duration, r *Call) Result {
 		if r.Kind == Look {
 			return found(lock)
 		}
@@ -63,7 +64,7 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 		sight.Saw(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
 		c := NewContender(timing, env, Want{Key: "k", Owner: "other"}, sight)
 		session := alive(timing, "s", "b")
-		drive(c, 8*timing.Lease, func(now time.Duration, r *Request) Result {
+		drive(c, 8*timing.Lease, func(now time.Duration, r *Call) Result {
 			session.Version = (now / timing.Heartbeat).String() // it lives, and has taken out what lay there
 			session.Beat = session.Version
 			switch {

@@ -11,16 +11,16 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Kind says what a request does.
+// Kind says what a call does.
 type Kind int
 
-// The requests that the machines make.
+// The calls that the machines make.
 const (
 	Look      Kind = iota + 1 // read the record
 	Claim                     // take it if it is absent or released
 	Takeover                  // swap it from a dead holder's
 	Heartbeat                 // swap it to show life, with the data of the day
-	Release                   // swap it to released, or reserved for who is to have it next
+	Release                   // swap it to released, or to reserved for the next owner
 	Quit                      // swap it to say why no more heartbeats come, with the beat as it is
 	Ask                       // swap it with a request for its holder, with the beat as it is
 	Free                      // an operator's swap to released, or to reserved for nobody
@@ -28,35 +28,38 @@ const (
 	Close                     // swap a dead session to closed
 	Inquire                   // swap a session with the question whether it holds the lock
 	Forget                    // delete a session's record that has been closed for long
+	Enter                     // put an ended tenure into the history, if nothing stands there
+	Erase                     // delete a tenure from the history
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "peek", "close", "inquire", "forget"}[k]
+	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "peek", "close", "inquire", "forget", "enter", "erase"}[k]
 }
 
-// Reads says that the request changes nothing.
+// Reads says that the call changes nothing.
 func (k Kind) Reads() bool { return k == Look || k == Peek }
 
-// OfSession says that requests of the kind are always about a session's record. An
-// Ask, a Claim or a Heartbeat may be: see [Request.OfSession].
+// OfSession says that calls of the kind are always about a session's record. An
+// Ask, a Claim or a Heartbeat can be about one: see [Call.OfSession].
 func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire || k == Forget }
 
-// Request is one call of the store that a machine asks for. The machine waits
-// for its Result, or for the shell to say that the outcome is unknown.
+// Call is one call of the store that a machine asks for. The machine waits
+// for its Result, or for the shell to say that the outcome is unknown. (A request
+// is something else: a message to a holder, see [driver.Request].)
 //
-// The shell calls Stamp when it sends the request.
-type Request struct {
+// The shell calls Stamp when it sends the call.
+type Call struct {
 	Kind        Kind
 	Key         string
 	Consistency driver.Consistency // of a Look or Peek
-	Prev, Next  driver.Record      // of a swap; of a Claim Next alone, of a Forget Prev
+	Prev, Next  driver.Record      // both for a swap; Next alone for a Claim or an Enter, Prev alone for a Forget or an Erase
 }
 
-// OfSession says that the request is about a session's record.
-func (r *Request) OfSession() bool { return strings.HasPrefix(r.Key, driver.SessionPrefix) }
+// OfSession says that the call is about a session's record.
+func (r *Call) OfSession() bool { return strings.HasPrefix(r.Key, driver.SessionPrefix) }
 
-// fresh says how fresh the reply is: what a write was answered is strong.
-func (r *Request) fresh() driver.Consistency {
+// fresh says how fresh the reply is. The answer to a write is strong.
+func (r *Call) fresh() driver.Consistency {
 	if r.Kind.Reads() {
 		return r.Consistency
 	}
@@ -65,7 +68,7 @@ func (r *Request) fresh() driver.Consistency {
 
 // Stamp writes the wall clock's time into the records that show it to people.
 // No decision reads it.
-func (r *Request) Stamp(now time.Time) {
+func (r *Call) Stamp(now time.Time) {
 	next := &r.Next
 	switch r.Kind {
 	case Claim, Takeover:
@@ -89,18 +92,18 @@ func (r *Request) Stamp(now time.Time) {
 	}
 }
 
-// Outcome says what became of a request.
+// Outcome says what became of a call.
 type Outcome int
 
-// The outcomes of a request.
+// The outcomes of a call.
 const (
 	Applied    Outcome = iota + 1 // written, or read
 	Conflicted                    // not written: the record is another one
-	NotApplied                    // not written, and never will be
-	Unknown                       // perhaps written, perhaps later
+	NotApplied                    // not written, now or later
+	Unknown                       // perhaps written, now or later
 )
 
-// Result is the answer to a Request.
+// Result is the answer to a Call.
 type Result struct {
 	Outcome Outcome
 	// Record is the record as written or read, or the one in the way.
@@ -117,7 +120,7 @@ type Result struct {
 func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 	var conflict *driver.ConflictError
 	switch {
-	case err == nil && kind == Forget:
+	case err == nil && (kind == Forget || kind == Erase):
 		return Result{Outcome: Applied}
 	case err == nil:
 		return Result{Outcome: Applied, Record: rec, Found: true, Former: former}
@@ -138,7 +141,8 @@ type attempt struct {
 	version string
 	token   uint64 // 0: counted by the store
 	sent    time.Duration
-	data    uint64 // the serial number of the data that it carries
+	counts  time.Duration // from when a lease counts by it: see Env.Lease
+	data    uint64        // the serial number of the data that it carries
 	// before are the tenures before the one that it names as Prev, as far as a
 	// takeover knows them, the newest first.
 	before []*driver.Tenure
@@ -158,8 +162,8 @@ func (as attempts) add(a attempt) attempts {
 	return append(as, a)
 }
 
-// wrote returns the attempt that wrote rec, or that wrote the beat which it
-// shows: a request laid on top has changed the version alone.
+// wrote returns the attempt that wrote rec, or the beat in it: a request that was
+// written into the record later has changed only the version.
 func (as attempts) wrote(rec driver.Record) (attempt, bool) {
 	for _, a := range as {
 		live := rec.State == driver.Held || rec.State == driver.Alive

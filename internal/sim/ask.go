@@ -12,11 +12,11 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// absent is an owner whom nobody ever sees.
+// absent is an owner that never comes.
 const absent = "absent"
 
-// meddle is what the people around a process do now and then: ask the holder to
-// make way, for whomever, or release the lock in its stead.
+// meddle is what the people around a process do now and then: ask the holder to make
+// way for some owner, or release the lock in its stead.
 func (p *process) meddle() {
 	l := p.l
 	if l.final {
@@ -31,7 +31,7 @@ func (p *process) meddle() {
 				q.To = l.procs[n].name
 			}
 		case 3:
-			q.Kind = driver.Free
+			q.Kind = driver.ReleaseDead
 		case 4:
 			q.Kind = driver.Revoke
 		}
@@ -40,7 +40,7 @@ func (p *process) meddle() {
 	l.after(l.t.Lease/8+l.upTo(4*l.t.Lease), p.meddle)
 }
 
-// ask has a process ask something of whoever holds the lock.
+// ask has a process ask something of the holder of the lock.
 func (p *process) ask(q driver.Request) {
 	l := p.l
 	p.asks++
@@ -59,7 +59,7 @@ func (p *process) ask(q driver.Request) {
 	}
 }
 
-// forget gives up to ask. What is laid stays.
+// forget gives the asking up. A request that is written stays.
 func (m *machine) forget() {
 	if a, _, _ := m.k.Answer(); a == protocol.NoAnswer {
 		m.took(m.k.GiveUp(m.p.cont.at(m.p.l.now)))
@@ -67,7 +67,7 @@ func (m *machine) forget() {
 }
 
 // wishes judges that a process asks for priority at most once in the pause,
-// but for a request that was certainly not laid.
+// but for a request that was certainly not written.
 func (m *machine) wishes() {
 	l, p := m.p.l, m.p
 	now := p.cont.at(l.now)
@@ -94,7 +94,8 @@ func (m *machine) told() {
 		return // the tokens have begun again
 	}
 	if before := m.k.Before(); a == protocol.Done && before != nil {
-		l.keep(*before)
+		l.owe(m, before.Token)
+		m.write(*before, (*protocol.Chronicler).Step)
 	}
 	token := m.k.Token()
 	t := l.tenures[token]
@@ -128,7 +129,7 @@ func (m *machine) told() {
 	}
 }
 
-// asked judges a request that was laid into the record.
+// asked judges a request that was written into the record.
 func (l *lock) asked(m *machine, was driver.Record) {
 	is := l.store.rec
 	q := is.Requests[len(is.Requests)-1]
@@ -152,9 +153,41 @@ func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
 	}
 }
 
+// tiedAsk is a request to the holder of a lock that was written into the record of the
+// session under which it is.
+type tiedAsk struct {
+	token uint64
+	at    time.Duration
+}
+
+// checkTied checks, where nothing fails, that a request reaches the holder through its
+// session: a heartbeat finds it.
+func (l *lock) checkTied() {
+	if l.cfg.Faults || l.final {
+		return
+	}
+	for len(l.tied) > 0 {
+		q := l.tied[0]
+		for _, p := range l.procs {
+			most := time.Duration(float64(p.t.Heartbeat+3*p.t.RequestTimeout) / (1 - l.cfg.Skew))
+			for _, m := range p.machines {
+				if m.h == nil || m.under == nil || m.life != l.life || m.done || m.h.Record().Token != q.token || m.h.Cause() != protocol.None {
+					continue
+				}
+				if l.now-q.at <= most {
+					return // it and those after it have time
+				}
+				l.fail("a request through %s is laid for %v, and not honoured by %s", m.under, l.now-q.at, m)
+			}
+		}
+		l.tied = l.tied[1:]
+	}
+}
+
 // checkRequests sees, where nothing fails, that a request is honoured in time:
 // the next heartbeat finds it, the work is left its time, the lock is released.
 func (l *lock) checkRequests() {
+	l.checkTied()
 	rec := l.store.rec
 	if l.cfg.Faults || l.final || rec.State != driver.Held || len(rec.Requests) == 0 {
 		return

@@ -21,6 +21,8 @@ type checks struct {
 	lain    [2]uint64        // the same of what the store has
 
 	tenures  map[uint64]*tenure       // by token
+	tied     []tiedAsk                // what was asked through sessions
+	debts    map[uint64][]*debt       // the duties to write one down, by token
 	beats    map[uint64]int           // how many the store has seen, by token
 	number   map[string]int           // of a beat, among those of its token
 	stored   map[string]time.Duration // when a beat was, in real time
@@ -29,8 +31,8 @@ type checks struct {
 	laid     map[string]time.Duration // when a request was, by its id
 	answered []protocol.Answer
 
-	again         bool       // somebody has held it since the faults ended
-	leaders       []*process // all who were granted the lock
+	again         bool       // it has been held since the faults ended
+	leaders       []*process // all processes that were granted the lock
 	ledSince      []time.Duration
 	firstTakeover time.Duration // when it was sent
 }
@@ -61,7 +63,7 @@ type judged struct {
 
 func newChecks() checks {
 	return checks{
-		written: map[string]write{}, tenures: map[uint64]*tenure{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{},
+		written: map[string]write{}, tenures: map[uint64]*tenure{}, debts: map[uint64][]*debt{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{},
 		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{},
 	}
 }
@@ -69,7 +71,10 @@ func newChecks() checks {
 func newJudged() judged { return judged{applied: map[uint64]time.Duration{}} }
 
 // sent notes a write before it is sent.
-func (l *lock) sent(m *machine, r *protocol.Request) {
+func (l *lock) sent(m *machine, r *protocol.Call) {
+	if m.e != nil {
+		return // an entry keeps its version, however often it is sent
+	}
 	if _, used := l.written[r.Next.Version]; used && r.Kind != protocol.Forget && !protocol.Making(protocol.ReleaseKeepsVersion) {
 		l.fail("%s sends version %s again", m, r.Next.Version)
 	}
@@ -106,10 +111,13 @@ func (l *lock) sent(m *machine, r *protocol.Request) {
 	l.written[r.Next.Version] = by
 }
 
-// apply has the store carry out a request, and judges what it did.
-func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former driver.Record, err error) {
+// apply has the store carry out a call, and judges what it did.
+func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driver.Record, err error) {
 	if strings.HasPrefix(r.Key, driver.SessionPrefix) {
 		return l.applySession(m, r, behind)
+	}
+	if m.e != nil {
+		return l.applyHistory(m, r, behind)
 	}
 	before, found := l.store.rec, l.store.found
 	rec, former, err = l.store.do(r, behind)
@@ -146,7 +154,7 @@ func (l *lock) apply(m *machine, r *protocol.Request, behind int) (rec, former d
 	return rec, former, nil
 }
 
-func (l *lock) counted(r *protocol.Request) {
+func (l *lock) counted(r *protocol.Call) {
 	if r.Kind == protocol.Ask || r.Kind == protocol.Free {
 		l.tally.Asked++
 	}
@@ -189,8 +197,7 @@ func (m *machine) believes() bool {
 	if m.p.l.cfg.Wrong == WorkAfterRelease {
 		return true
 	}
-	_, over := m.h.Over()
-	return !m.done && !over
+	return !m.done && !m.h.Over()
 }
 
 // check judges every lease of the lock after a step.
@@ -232,8 +239,7 @@ func (l *lock) check() {
 // checkLapse sees, where nothing fails, that the lock of work which does not stop
 // is free in time although its session lives on.
 func (l *lock) checkLapse(m *machine) {
-	_, over := m.h.Over()
-	if l.cfg.Faults || over || m.done || m.under == nil || !m.h.Quiet() || m.under.h.Cause() != protocol.None {
+	if l.cfg.Faults || m.h.Over() || m.done || m.under == nil || !m.h.Quiet() || m.under.h.Cause() != protocol.None {
 		return
 	}
 	most := time.Duration(float64(m.p.t.Lease+4*m.p.t.RequestTimeout) / (1 - l.cfg.Skew))
@@ -285,8 +291,8 @@ func (p *process) sees() func(*machine) {
 	}
 }
 
-// recognised judges that a machine knows its own writes when it sees them, also
-// under a request that was laid on top of them.
+// recognised judges that a machine knows its own writes when it sees them, also when
+// a request was written on top of them.
 func (l *lock) recognised(m *machine, res protocol.Result) {
 	by, wrote := l.written[res.Record.Beat]
 	if !wrote || by.by != m || by.acquire != m.acquire || !by.unknown || m.left || res.Record.State != driver.Held {

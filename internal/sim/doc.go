@@ -6,17 +6,17 @@
 // model of a store, a network that loses, delays and repeats, pauses of processes
 // and of whole machines, crashes, users who acquire some locks, work, stall and
 // stop, and people who ask holders to make way, free locks, revoke them, and delete
-// their records. Processes may differ in all that they count with. It
-// runs in virtual time, without goroutines, and every choice comes from a
-// [Source], so that a run is repeated by its source.
+// their records. Each process may have a timing of its own. The world runs in virtual
+// time, without goroutines. Every choice comes from a [Source], so that the same
+// source repeats a run.
 //
 // After every step it checks what must always hold: no two processes whose
 // lease check passes hold one lock, tokens rise, no write of an earlier holder
 // passes a real [fence.Gate] after one of a later holder, every write changes what
-// it may and nothing else. When the faults have ended it checks that somebody
-// holds each lock within a stated bound, and that the history is complete but
-// for what two crashes in a row may hide. The first violation ends the run, and
-// [Shrink] makes it small.
+// it may and nothing else. When the faults have ended it checks that each lock has
+// a holder within a stated bound, and that the history is complete but for what two
+// crashes in a row may hide. The first violation ends the run, and [Shrink] makes it
+// small.
 //
 // [Explore] runs many seeds; the program in run does it until it is stopped. A
 // [Wrong] makes one deliberate mistake in the world around the machines, and

@@ -15,9 +15,11 @@ import (
 // tenure is what the world knows of one, from what really happened.
 type tenure struct {
 	owner   string
-	session string           // that keeps it alive
-	sent    time.Duration    // when the write was that began it
-	kept    bool             // the lock was kept for it
+	session string        // that keeps it alive
+	sent    time.Duration // when the write was that began it
+	kept    bool          // the lock was kept for it
+	since   time.Time
+	told    bool             // it was in the history, once
 	end     driver.EndReason // empty while it goes on
 	asked   *driver.Request  // what ended it, or what it did not answer
 	prompt  bool             // its work returns within a lease of being told
@@ -25,7 +27,7 @@ type tenure struct {
 
 // ending returns how the sender of a release or a quit leaves, by what it has
 // been through.
-func ending(m *machine, r *protocol.Request) (driver.EndReason, *driver.Request) {
+func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
 	switch {
 	case m.offered != nil:
@@ -55,7 +57,7 @@ func ending(m *machine, r *protocol.Request) (driver.EndReason, *driver.Request)
 }
 
 // wrote judges what a write has made of the record.
-func (l *lock) wrote(m *machine, r *protocol.Request, was driver.Record, found bool) {
+func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
 	if len(is.Requests) > 0 && is.State != driver.Held {
 		l.fail("%s leaves requests in a record that is %s", m, is.State)
@@ -95,19 +97,19 @@ func (l *lock) wrote(m *machine, r *protocol.Request, was driver.Record, found b
 	l.beatOf[is.Version] = is.Beat
 }
 
-func (l *lock) only(m *machine, r *protocol.Request, same driver.Record) {
+func (l *lock) only(m *machine, r *protocol.Call, same driver.Record) {
 	if !reflect.DeepEqual(same, l.store.rec) {
 		l.fail("%v of %s changes more than it may: %+v, want %+v", r.Kind, m, l.store.rec, same)
 	}
 }
 
-// began judges the begin of a term, and what it remembers of the one before.
-func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found bool) {
+// began judges the beginning of a tenure, and what its record says of the one before.
+func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
 	if is.Owner != m.p.name || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session, sent: l.written[r.Next.Version].at, kept: found && was.State == driver.Reserved && was.Owner == m.p.name}
+	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session, sent: l.written[r.Next.Version].at, since: is.Since, kept: found && was.State == driver.Reserved && was.Owner == m.p.name}
 	if !found {
 		return
 	}
@@ -118,8 +120,8 @@ func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found b
 	switch was.State {
 	case driver.Held:
 		before.end = driver.EndExpired
-		if s := l.sessions[driver.SessionPrefix+was.Session]; s != nil && s.closed != "" && is.Prev != nil &&
-			(s.found || is.Prev.End == s.closed) { // who finds no session any more cannot tell how it ended
+		if s := l.sessions[driver.SessionKey(was.Session)]; s != nil && s.closed != "" && is.Prev != nil &&
+			(s.found || is.Prev.End == s.closed) { // the end of a session whose record is gone is unknown
 			before.end = s.closed
 		}
 		if was.End != "" {
@@ -136,9 +138,9 @@ func (l *lock) began(m *machine, r *protocol.Request, was driver.Record, found b
 	l.remembers(m, is.Prev, was.Token)
 }
 
-// stood says that r was sent when the record had stood its time, by the clock
-// of a correct observer.
-func (l *lock) stood(m *machine, r *protocol.Request, was driver.Record) {
+// stood says that r was sent when the record had been unchanged for its lease, by the
+// clock of a correct observer.
+func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record) {
 	least := time.Duration(float64(was.Lease)/(1+l.cfg.Skew)) - time.Microsecond
 	if stood := l.written[r.Next.Version].at - l.stored[was.Beat]; stood < least {
 		l.fail("%v of %s is early: %s for %q, token %d, has stood for %v", r.Kind, m, was.State, was.Owner, was.Token, stood)
@@ -159,7 +161,7 @@ func (l *lock) remembers(m *machine, t *driver.Tenure, token uint64) {
 }
 
 // released judges how a holder leaves its record.
-func (l *lock) released(m *machine, r *protocol.Request, was driver.Record) {
+func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
 	is, t := l.store.rec, l.tenures[was.Token]
 	by := l.written[r.Next.Version]
 	t.end, t.asked = by.end, by.asked
@@ -182,7 +184,7 @@ func (l *lock) released(m *machine, r *protocol.Request, was driver.Record) {
 }
 
 // freed judges an operator's write.
-func (l *lock) freed(m *machine, r *protocol.Request, was driver.Record) {
+func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
 	is, t := l.store.rec, l.tenures[was.Token]
 	want := l.written[r.Next.Version].want
 	if is.Token != was.Token {
@@ -207,7 +209,7 @@ func (l *lock) freed(m *machine, r *protocol.Request, was driver.Record) {
 		}
 	}
 	if was.State == driver.Held {
-		t.end, t.asked = driver.EndFreed, &want
+		t.end, t.asked = driver.EndReleasedDead, &want
 	}
 	l.remembers(m, is.Tenure(""), is.Token)
 }

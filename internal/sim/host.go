@@ -28,7 +28,7 @@ type host struct {
 
 	session *machine                   // the session of this process, nil if it has none
 	sights  map[string]*protocol.Sight // of sessions, by id
-	peeks   map[string][]time.Duration // when each was shown, by key
+	peeks   map[string][]peek          // when each was shown, by key
 	reaps   int
 }
 
@@ -90,8 +90,8 @@ func (h *host) wake() {
 	}
 }
 
-// step sets the wall clock: a step forwards that nothing explains counts for
-// holders alone; one backwards for nobody.
+// step sets the wall clock. An unexplained step forwards counts for holders only, a
+// step backwards does not count at all.
 func (h *host) step(d time.Duration) {
 	if d <= 0 {
 		return
@@ -115,7 +115,7 @@ func (h *host) crash() {
 	h.up, h.asleep, h.session = false, nil, nil
 	h.epoch++
 	for _, p := range h.procs {
-		p.machines = nil
+		p.machines, p.observer = nil, nil
 	}
 }
 

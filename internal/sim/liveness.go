@@ -10,8 +10,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// heal ends all faults: what may still be applied is applied now, who is
-// paused wakes up, who holds crashes, and all who live wait without giving up.
+// heal ends all faults: late writes are applied now, paused processes wake up,
+// holders crash, and all live processes wait without giving up.
 func (w *World) heal() {
 	if w.violation != "" {
 		return
@@ -55,8 +55,8 @@ func (w *World) slack() time.Duration {
 	return 3*t.Refresh + 4*t.RequestTimeout + t.Lease
 }
 
-// patience is how long after the faults, or after a holder has made way, somebody
-// must have been granted a lock.
+// patience is how long after the end of the faults, or after a holder has made way, a
+// lock must have been granted again.
 func (w *World) patience() time.Duration {
 	return time.Duration(float64(w.slowest().Lease+w.slack()) / (1 - w.cfg.Skew))
 }
@@ -70,8 +70,8 @@ func (w *World) slowest() protocol.Timing {
 	return t
 }
 
-// watchLiveness runs the healed world until somebody must have been granted each
-// lock, and sees that it is kept, or handed over to who is preferred.
+// watchLiveness runs the healed world until each lock must have been granted, and
+// checks that its holder keeps it, or hands it over to a preferred contender.
 func (w *World) watchLiveness() {
 	end := w.now + w.patience()
 	w.run(func() bool {

@@ -28,7 +28,7 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.SessionAgain, long, 500, "a second time"},
 		{protocol.DeadlineOfItsOwn, sessions, 500, "later than any applied write gives it"},
 		{protocol.OnlyDeadline, sessions, 2000, "both hold"},
-		{protocol.Unconfirmed, sessions, 500, "both hold"},
+		{protocol.Unconfirmed, sessions, 500, "later than any applied write gives it"},
 		{protocol.AbsentFromStale, sessions, 500, "which is alive"},
 		{protocol.OpenOverClosed, rough, 500, "changes a closed session"},
 		{protocol.GhostsNeverAsked, rough, 2000, "nobody holds"},
@@ -38,6 +38,8 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.SweptAlive, sessions, 500, "deletes session"},
 		{protocol.SweptAtOnce, swept, 2000, "a second time"},
 		{protocol.DisclaimedUnasked, unheard, 1000, "both hold"},
+		{protocol.RequestDropped, calm, 500, "not honoured"},
+		{protocol.DisclaimedHeld, asked, 2000, "both hold"},
 	} {
 		t.Run(tt.mistake.String(), tt.find)
 	}

@@ -22,11 +22,17 @@ func TestMistakesInTheCore(t *testing.T) {
 		c.Timing.Heartbeat, c.Timing.Refresh, c.Timing.Manual = c.Timing.Lease/5, c.Timing.Lease/15, false
 		c.Length, c.Requests = 12*c.Timing.Lease, false
 	}
+	// Many writes that come late, or twice.
+	rough := func(c *Config) { c.Rough, c.Requests = true, false }
 	// Processes that stand still, and are freed by operators.
 	freed := func(c *Config) {
 		c.Processes, c.Locks, c.Requests, c.Length = minProcesses, 1, true, 12*c.Timing.Lease
 		c.Timing.StopTimeout, c.Timing.Progress = 2*c.Timing.Lease, 0
 		c.Without = (Pauses | Steps).Except()
+	}
+	// Reads that are behind, of those who do no more than look.
+	watched := func(c *Config) {
+		c.Observers, c.Requests, c.Length = true, false, 12*c.Timing.Lease
 	}
 	for _, tt := range []mistakeTest{
 		{protocol.LeaseFromReply, nil, 20, "later than any applied write gives it"},
@@ -36,9 +42,11 @@ func TestMistakesInTheCore(t *testing.T) {
 		{protocol.SeenFromRequest, slow, 500, "both hold"},
 		{protocol.HeartbeatRestores, freed, 5000, "changes a released record"},
 		{protocol.TokenStays, nil, 1000, "is granted token"},
-		{protocol.VersionAlone, nil, 2000, "the stored token falls"},
+		{protocol.VersionAlone, rough, 1000, "the stored token falls"},
 		{protocol.RequestOnAnything, nil, 50, "leaves requests in a record"},
 		{protocol.AdoptsVersions, nil, 500, "another acquire wrote"},
+		{protocol.GoesBack, watched, 500, "goes back from token"},
+		{protocol.EntryUnanswered, nil, 500, "the history lacks"},
 	} {
 		t.Run(tt.mistake.String(), tt.find)
 	}

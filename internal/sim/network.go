@@ -16,7 +16,7 @@ var (
 	errBusy    = driver.NotApplied(errors.New("busy"))
 )
 
-// fate is what the network does to a request.
+// fate is what the network does to a call.
 type fate int
 
 const (
@@ -34,7 +34,7 @@ func (w *World) fate(m *machine) fate {
 	switch {
 	case m.h == nil && w.now < m.unheard && !w.final:
 		return unanswered
-	case p.flaky && m.h == nil:
+	case p.flaky && m.h == nil && m.e == nil:
 		return [...]fate{answered, answered, lost, unanswered}[w.src.Intn(4)]
 	case !w.cfg.Faults || w.final:
 		return answered
@@ -51,10 +51,13 @@ func (w *World) fate(m *machine) fate {
 	}[w.src.Intn(16)]
 }
 
-// send carries a request to the store and brings the answer back.
-func (m *machine) send(r *protocol.Request) {
+// send carries a call to the store and brings the answer back.
+func (m *machine) send(r *protocol.Call) {
 	l, p := m.p.l, m.p
 	r = l.miswrite(m, r)
+	if r.Kind == protocol.Claim || r.Kind == protocol.Takeover {
+		r.Stamp(l.wall()) // by which the history tells two tenures under one token apart
+	}
 	if r.Kind.Reads() {
 		l.Reads++
 	} else {
@@ -62,7 +65,7 @@ func (m *machine) send(r *protocol.Request) {
 		l.sent(m, r)
 	}
 	l.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
-	m.sentCont = p.cont.at(l.now)
+	m.sentCont, m.sentAt = p.cont.at(l.now), l.now
 	number := m.traceSend(r)
 
 	latency := min(l.cfg.Latency, max(p.t.RequestTimeout, l.cfg.Latency-l.t.RequestTimeout))

@@ -23,6 +23,8 @@ type process struct {
 	acquires int
 	asks     int
 
+	observer *machine // of the lock, nil if nobody observes it
+
 	priority int
 	pauses   time.Duration // between two asks for priority
 	wished   int           // requests for priority
@@ -37,23 +39,27 @@ type machine struct {
 	life    int // of its lock's record
 	acquire int
 	o       *protocol.Opener // of a session
+	s       *protocol.Keeper // of one that is open; h is that of its record
 	d       *protocol.Disclaimer
 	g       *protocol.Reaper
-	under   *machine                 // the session under which the lock is taken
-	ending  bool                     // a session that has begun to close
-	kept    map[string]time.Duration // requests in a session's record that nobody knows of yet: since when
+	e       *protocol.Chronicler
+	v       *protocol.Observer
+	seen    observed
+	under   *machine // the session under which the lock is taken
 	c       *protocol.Contender
 	h       *protocol.Holder
 	k       *protocol.Asker
 	want    driver.Request // of an asker
 	wake    int            // number of the latest wake-up; older ones are void
 
-	sentCont time.Duration   // the contender's clock when its request was sent
+	sentCont time.Duration   // the contender's clock when its call was sent
+	sentAt   time.Duration   // the same in real time
 	begun    time.Duration   // real time
 	grant    int             // its number among the grants of the lock
 	unsure   bool            // the outcome of a write was unknown
 	left     bool            // the user gave the acquire up
-	writing  bool            // down what came before its lease
+	writes   []*machine      // what came before its lease
+	wrote    time.Duration   // since when, by the contender's clock
 	waits    bool            // for that, and then its work returns
 	offered  *driver.Request // of its own, by which it hands over, or steps down
 	unkept   bool            // it hands over to nobody any more
@@ -116,11 +122,11 @@ func (p *process) acquire() {
 		want.Patience = l.t.Lease / 2
 	}
 	under := p.session
-	if under != nil && (under.h == nil || !under.h.Open(under.clock()) || l.one(4)) {
+	if under != nil && (under.s == nil || !under.s.Open(under.clock()) || l.one(4)) {
 		under = nil
 	}
 	if under != nil {
-		want.Under = under.h
+		want.Under = under.s
 	}
 	m := p.reused()
 	if m == nil {
@@ -179,8 +185,8 @@ func (m *machine) leave() {
 
 var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"}
 
-// reply hands the answer of a request to its machine.
-func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
+// reply hands the answer to a call to its machine.
+func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	l := m.p.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
 	m.traceReply(number, res)
@@ -191,25 +197,25 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 		by.unknown = true
 		l.written[r.Next.Version] = by
 	}
+	is, now := m.driven()
 	if m.h != nil {
-		m.took(m.h.Reply(m.clock(), res))
+		m.took(is.Reply(now, res))
 		l.recognised(m, res)
 		return
 	}
-	if m.o != nil {
-		m.took(m.o.Reply(m.p.cont.at(l.now), res))
+	if m.e != nil {
+		m.entered(r, res)
 		return
 	}
-	if m.d != nil {
-		m.took(m.d.Reply(m.p.cont.at(l.now), res))
+	if m.o != nil || m.d != nil {
+		m.took(is.Reply(now, res))
 		return
 	}
-	m.p.peeked(r, res)
+	m.peeked(r, res)
 	if m.g != nil {
-		m.took(m.g.Reply(m.p.cont.at(l.now), res))
+		m.took(is.Reply(now, res))
 		return
 	}
-	now := m.p.cont.at(l.now)
 	if l.cfg.Wrong == SeenAtRequest {
 		now = m.sentCont
 	}
@@ -218,13 +224,34 @@ func (m *machine) reply(number int, r *protocol.Request, res protocol.Result) {
 	}
 	saw := m.p.sees()
 	m.sawFirst(r, res)
-	if m.k != nil {
-		m.took(m.k.Reply(now, res))
-	} else {
-		m.took(m.c.Reply(now, res))
-	}
+	m.took(is.Reply(now, res))
 	saw(m)
 	l.recognised(m, res)
+}
+
+// driven returns the machine that is driven, and the instant by the clock that it
+// counts by.
+func (m *machine) driven() (protocol.Machine, time.Duration) {
+	now := m.p.cont.at(m.p.l.now)
+	switch {
+	case m.s != nil:
+		return m.s, m.clock()
+	case m.h != nil:
+		return m.h, m.clock()
+	case m.o != nil:
+		return m.o, now
+	case m.d != nil:
+		return m.d, now
+	case m.g != nil:
+		return m.g, now
+	case m.k != nil:
+		return m.k, now
+	case m.e != nil:
+		return m.e, now
+	case m.v != nil:
+		return m.v, now
+	}
+	return m.c, now
 }
 
 // clock returns the instant by which the lease is counted.
@@ -236,7 +263,9 @@ func (m *machine) took(a protocol.Action) {
 	switch {
 	case m.k != nil:
 		m.told()
-	case m.d != nil, m.g != nil:
+	case m.d != nil, m.g != nil, m.e != nil:
+	case m.v != nil:
+		m.saw()
 	case m.o != nil && m.h == nil:
 		if g, ok := m.o.Granted(); ok {
 			m.opened(g)
@@ -271,53 +300,29 @@ func (m *machine) took(a protocol.Action) {
 			m.quietSince = l.now
 		}
 	}
-	if a.Request != nil {
-		m.send(a.Request)
+	if a.Call != nil {
+		if m.v != nil {
+			m.asks(a.Call)
+		}
+		m.done = m.done || m.s != nil && a.Call.Kind == protocol.Release
+		m.send(a.Call)
 	}
 	m.sleep()
-	if m.o != nil && m.h != nil {
-		m.tell()
+	if m.s != nil {
+		m.keeps(a)
+	}
+	for _, other := range a.Wake {
+		m.wakes(other)
 	}
 }
 
 // sleep has the machine stepped when it says.
 func (m *machine) sleep() {
 	l, p := m.p.l, m.p
-	var at time.Duration
-	var due bool
-	over := false
-	switch {
-	case m.h != nil:
-		if at, due = m.h.Next(); due {
-			at = p.hold.when(at, l.now)
-		}
-		_, over = m.h.Over()
-	case m.k != nil:
-		if at, due = m.k.Next(); due {
-			at = p.cont.when(at, l.now)
-		}
-		over = m.k.Over()
-	case m.o != nil:
-		if at, due = m.o.Next(); due {
-			at = p.cont.when(at, l.now)
-		}
-	case m.d != nil:
-		if at, due = m.d.Next(); due {
-			at = p.cont.when(at, l.now)
-		}
-	case m.g != nil:
-		if at, due = m.g.Next(); due {
-			at = p.cont.when(at, l.now)
-		}
-	default:
-		if at, due = m.c.Next(); due {
-			at = p.cont.when(at, l.now)
-		}
-		over = m.c.Over()
-	}
-	if over {
+	is, _ := m.driven()
+	if is.Over() {
 		if m.c != nil {
-			if g, ok := m.c.Left(); ok {
+			if g, ok := m.c.Left(); ok && m.writes == nil {
 				m.chronicle(g)
 			}
 		}
@@ -325,6 +330,12 @@ func (m *machine) sleep() {
 			p.machines = slices.Delete(p.machines, i, i+1)
 		}
 		return
+	}
+	at, due := is.Next()
+	if m.h != nil {
+		at = p.hold.when(at, l.now)
+	} else {
+		at = p.cont.when(at, l.now)
 	}
 	m.wake++
 	if !due {
@@ -343,19 +354,9 @@ func (m *machine) sleep() {
 }
 
 func (m *machine) step() {
-	l := m.p.l
-	switch {
-	case m.h != nil:
-		m.took(m.h.Step(m.clock()))
-	case m.k != nil:
-		m.took(m.k.Step(m.p.cont.at(l.now)))
-	case m.o != nil:
-		m.took(m.o.Step(m.p.cont.at(l.now)))
-	case m.d != nil:
-		m.took(m.d.Step(m.p.cont.at(l.now)))
-	case m.g != nil:
-		m.took(m.g.Step(m.p.cont.at(l.now)))
-	default:
-		m.took(m.c.Step(m.p.cont.at(l.now)))
+	is, now := m.driven()
+	m.took(is.Step(now))
+	if m.e != nil {
+		m.awaited()
 	}
 }

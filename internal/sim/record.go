@@ -34,6 +34,14 @@ func (w *World) crashed(h *host) {
 	}
 }
 
+// recorder returns where the requests of a machine are noted. The model has no history.
+func (m *machine) recorder() *trace.Recorder {
+	if m.e != nil {
+		return nil
+	}
+	return m.p.l.recorder()
+}
+
 func (m *machine) traced(do trace.Kind, e trace.Event) {
 	if r := m.p.l.recorder(); r != nil {
 		e.At, e.Do, e.Lock, e.Proc, e.Who = m.p.l.now, do, m.p.l.key, m.p.name, m.id
@@ -42,8 +50,8 @@ func (m *machine) traced(do trace.Kind, e trace.Event) {
 }
 
 // traceSend notes that a request leaves, and returns its number.
-func (m *machine) traceSend(r *protocol.Request) int {
-	rec := m.p.l.recorder()
+func (m *machine) traceSend(r *protocol.Call) int {
+	rec := m.recorder()
 	if rec == nil {
 		return 0
 	}
@@ -60,7 +68,7 @@ func (m *machine) traceSend(r *protocol.Request) int {
 
 func (m *machine) traceApply(request int, res protocol.Result) {
 	l := m.p.l
-	if l.recorder() == nil {
+	if m.recorder() == nil {
 		return
 	}
 	e := trace.Event{Request: request, Outcome: outcomes[res.Outcome], Found: l.store.found}
@@ -71,7 +79,7 @@ func (m *machine) traceApply(request int, res protocol.Result) {
 }
 
 func (m *machine) traceReply(request int, res protocol.Result) {
-	if m.p.l.recorder() == nil {
+	if m.recorder() == nil {
 		return
 	}
 	e := trace.Event{Request: request, Outcome: outcomes[res.Outcome]}
@@ -83,7 +91,8 @@ func (m *machine) traceReply(request int, res protocol.Result) {
 	m.traced(trace.Reply, e)
 }
 
-// traceBeliefs notes who believes at an instant at which nobody should.
+// traceBeliefs notes the machines whose lease check passes at an instant at which none
+// should.
 func (l *lock) traceBeliefs() {
 	for _, p := range l.procs {
 		for _, m := range p.machines {

@@ -13,15 +13,15 @@ import (
 // Asked is what became of a dead holder that was asked to step down.
 type Asked struct {
 	Sent    time.Duration // when the first takeover was sent
-	Granted time.Duration // when somebody held again
+	Granted time.Duration // when a process held the lock again
 	Answers []protocol.Answer
-	Laid    bool // the request is what the successor's record says the tenure was asked
+	Laid    bool // the successor's record shows the request to the dead holder
 }
 
 // AskTheDead lets the first process hold and crash, and the second take over.
 // Ten others ask the dead holder to step down if ask is true, each at an
-// instant of its own, from to to after the crash. All else is the same whether
-// they do or not.
+// instant of its own, from to to after the crash. Everything else is the same with
+// and without them.
 func AskTheDead(seed uint64, cfg Config, ask bool, from, to time.Duration) (Asked, error) {
 	cfg.Processes = 12
 	l := newLock(Seed(seed), cfg)
@@ -51,8 +51,8 @@ func AskTheDead(seed uint64, cfg Config, ask bool, from, to time.Duration) (Aske
 }
 
 // Honoured lets a process hold, and another one ask it to step down, or to hand
-// over to who never comes. It returns for how long the request was in the record
-// before the holder had gone, and how long it was before somebody else held.
+// over to an owner that never comes. It returns how long the request was in the record
+// before the holder had gone, and how long it took until another process held the lock.
 func Honoured(seed uint64, cfg Config, q driver.Request) (gone, again time.Duration, err error) {
 	cfg.Processes = 3
 	l := newLock(Seed(seed), cfg)
@@ -72,7 +72,7 @@ func Honoured(seed uint64, cfg Config, q driver.Request) (gone, again time.Durat
 
 // Led is how candidates with different priorities led.
 type Led struct {
-	Leaders []int           // the priorities of those who led, in order
+	Leaders []int           // the priorities of the leaders, in order
 	Since   []time.Duration // when
 	Asks    int             // to make way that were sent
 }

@@ -4,8 +4,6 @@
 package sim
 
 import (
-	"time"
-
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
@@ -35,17 +33,15 @@ func (h *host) open() {
 // opened begins a session that is open for certain.
 func (m *machine) opened(g protocol.Grant) {
 	w, h := m.p.w, m.p.host
-	by := m.p.l.written[g.Record.Beat]
-	if by.by != m && !protocol.Making(protocol.Unconfirmed) {
+	if by := m.p.l.written[g.Record.Beat]; by.by != m && !protocol.Making(protocol.Unconfirmed) {
 		w.fail("%s is open by what another wrote", m)
 	}
-	g.Sent = by.hold
+	m.counts(g)
 	w.note("%s is open as %s", m, g.Record.Key)
 	w.tally.Sessions++
-	t := h.t
-	t.Manual, t.Progress = false, 0
-	m.h = protocol.NewHolder(t, w.env(h), g)
-	m.took(m.h.Step(m.clock()))
+	m.s = protocol.NewKeeper(h.t, w.env(h), g)
+	m.h = m.s.Holder
+	m.took(m.s.Step(m.clock()))
 	if !w.final && w.one(2) {
 		m.p.after(m, w.upTo(4*w.t.Lease), m.closeSession)
 	}
@@ -59,27 +55,13 @@ func (m *machine) closeSession() {
 		return
 	}
 	w.note("%s is closed by its user", m)
-	m.took(m.h.Stop(m.clock()))
-	m.closeWhenDone()
+	m.took(m.s.Stop(m.clock()))
 }
 
-func (m *machine) closeWhenDone() {
-	if _, over := m.h.Over(); over || m.done {
-		return
-	}
-	if m.works() && !protocol.Making(protocol.ClosedWhileWorking) {
-		m.p.after(m, m.p.w.t.Lease/16, m.closeWhenDone)
-		return
-	}
-	m.p.w.note("%s: all work under it has returned", m)
-	m.done = true
-	m.took(m.h.Done(m.clock()))
-}
-
-// works says whether work goes on under the session, or may yet begin.
+// works says whether work goes on under the session.
 func (m *machine) works() bool {
 	works := false
-	m.each(func(t *machine) { works = works || t.h == nil || !t.done })
+	m.each(func(t *machine) { works = works || t.h != nil && !t.done })
 	return works
 }
 
@@ -94,106 +76,77 @@ func (m *machine) each(do func(*machine)) {
 	}
 }
 
-// tell has the leases under a session follow it, and reads what was asked.
-func (m *machine) tell() {
-	m.each(func(t *machine) {
-		if t.h != nil {
-			t.step()
-		} else if m.h.Cause() != protocol.None && t.c != nil {
-			t.leave() // no lock is to be had under it
-		}
-	})
-	freed, over := m.h.Over()
-	if over {
-		m.p.w.note("%s is over: %v", m, freed)
-		if m.p.host.session == m {
-			m.p.host.session = nil
-		}
-		return
-	}
-	if m.h.Cause() != protocol.None && !m.done && !m.ending {
-		m.ending = true
-		m.closeWhenDone()
-	}
-	kept := map[string]time.Duration{}
-	for _, q := range m.h.Inbox() {
-		if q.Kind == driver.Confirm {
-			m.confirms(q)
-		} else if !m.delivers(q) {
-			since, seen := m.kept[q.ID]
-			if !seen {
-				since = m.clock()
-			}
-			if m.clock() < since+m.p.t.Lease {
-				kept[q.ID] = since
-				continue // it may have been granted, and not know it yet
+// keeps carries out what a session's machine wants of others.
+func (m *machine) keeps(a protocol.Action) {
+	w := m.p.w
+	for _, n := range a.Notes {
+		switch n {
+		case protocol.NoteEnded:
+			m.each(func(t *machine) {
+				if t.h == nil {
+					t.step() // it learns that no lock is to be had
+				}
+			})
+		case protocol.NoteOver:
+			w.note("%s is over: %v", m, m.h.Freed())
+			if m.p.host.session == m {
+				m.p.host.session = nil
 			}
 		}
-		m.h.Answered(q.ID)
 	}
-	m.kept = kept
+	for _, d := range a.Begin {
+		m.disclaims(d.(*protocol.Disclaimer))
+	}
 }
 
-// delivers hands a request to the lease that it is for, and says whether nobody
-// is to be waited for.
-func (m *machine) delivers(q driver.Request) bool {
-	done := true
-	m.each(func(t *machine) {
-		switch {
-		case t.p.l.key != q.Lock || t.left:
-		case t.h == nil:
-			done = false
-		default:
-			m.p.w.tally.Delivered++
-			t.took(t.h.Ask(t.clock(), q))
-			done = true
-		}
-	})
-	return done
-}
-
-// confirms answers the question whether the session holds a lock.
-func (m *machine) confirms(q driver.Request) {
-	if m.mine(driver.Record{Key: q.Lock, Token: q.Token}) {
-		return
-	}
+// disclaims begins to drive what is to release a lock that the session does not hold.
+func (m *machine) disclaims(d *protocol.Disclaimer) {
 	for _, p := range m.p.host.procs {
-		if p.l.key == q.Lock {
-			d := &machine{p: p, epoch: p.epoch, id: p.w.id("%s/no%s", m.id, q.Lock), under: m, judged: newJudged()}
-			d.d = protocol.NewDisclaimer(p.t, p.w.env(p.host), m.h.Record().Key[len(driver.SessionPrefix):], q.Lock, q.Token, m.mine)
-			p.w.note("%s does not know of %s under token %d", m, q.Lock, q.Token)
-			d.took(d.d.Step(p.cont.at(p.w.now)))
+		if p.l.key == d.Key() {
+			t := &machine{p: p, epoch: p.epoch, id: p.w.id("%s/no%s", m.id, d.Key()), under: m, judged: newJudged()}
+			t.d = d
+			p.w.note("%s does not know of %s", m, d.Key())
+			t.took(d.Step(p.cont.at(p.w.now)))
 		}
 	}
 }
 
-// mine says whether somebody under the session holds a lock as the record shows
-// it, or has written it.
-func (m *machine) mine(rec driver.Record) bool {
-	mine := false
-	m.each(func(t *machine) {
-		switch {
-		case t.p.l.key != rec.Key:
-		case t.h == nil:
-			mine = mine || t.c.Wrote(rec)
-		default:
-			_, over := t.h.Over()
-			mine = mine || t.h.Record().Token == rec.Token && !over
+// wakes steps another machine of the process.
+func (m *machine) wakes(other protocol.Machine) {
+	if m.v != nil {
+		if o := m.p.host.watcher(other); o != nil {
+			o.step()
+		}
+		return
+	}
+	session := m.under
+	if m.s != nil {
+		session = m
+	}
+	if other == protocol.Machine(session.s) {
+		session.step()
+		return
+	}
+	session.each(func(t *machine) {
+		if t.h != nil && other == protocol.Machine(t.h) {
+			if len(t.h.Mail()) > 0 {
+				m.p.w.tally.Delivered++
+			}
+			t.step()
 		}
 	})
-	return mine
 }
 
 // sessionEnded says whether the session that a record names is closed, or was
 // never opened.
 func (w *World) sessionEnded(id string) bool {
-	s := w.sessions[driver.SessionPrefix+id]
+	s := w.sessions[driver.SessionKey(id)]
 	return s == nil || !s.found || s.rec.State == driver.Closed
 }
 
 // sessionBeats returns how many signs of life of a session the store has seen.
 func (w *World) sessionBeats(id string) int {
-	if s := w.sessions[driver.SessionPrefix+id]; s != nil {
+	if s := w.sessions[driver.SessionKey(id)]; s != nil {
 		return s.beats
 	}
 	return 0

@@ -13,9 +13,9 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// applySession has the store carry out a request about a session's record, and
+// applySession has the store carry out a call about a session's record, and
 // judges what it did.
-func (l *lock) applySession(m *machine, r *protocol.Request, behind int) (rec, former driver.Record, err error) {
+func (l *lock) applySession(m *machine, r *protocol.Call, behind int) (rec, former driver.Record, err error) {
 	s := l.sessions[r.Key]
 	if s == nil {
 		s = &store{key: r.Key}
@@ -70,7 +70,7 @@ func (l *lock) applySession(m *machine, r *protocol.Request, behind int) (rec, f
 
 // onlySession judges what a write may change of a session's record, beside the
 // version: a request is added at the end, and only a heartbeat takes some out.
-func (l *lock) onlySession(m *machine, r *protocol.Request, was, is driver.Record) {
+func (l *lock) onlySession(m *machine, r *protocol.Call, was, is driver.Record) {
 	same := was
 	same.Version = is.Version
 	switch r.Kind {
@@ -101,7 +101,7 @@ func (l *lock) onlySession(m *machine, r *protocol.Request, was, is driver.Recor
 	}
 }
 
-// askedSession judges a request that was laid into a session's record.
+// askedSession judges a request that was written into a session's record.
 func (l *lock) askedSession(m *machine, kind protocol.Kind, q driver.Request, was driver.Record) {
 	switch {
 	case kind == protocol.Inquire:
@@ -116,10 +116,11 @@ func (l *lock) askedSession(m *machine, kind protocol.Kind, q driver.Request, wa
 	}):
 		l.fail("%s asks session %s a second time for token %d", m, was.Key, q.Token)
 	}
-	if rec := l.store.rec; rec.Token == q.Token && m.life == l.life {
+	if rec := l.store.rec; rec.Token == q.Token && rec.Session == driver.SessionID(was.Key) && m.life == l.life {
 		l.askedOf(m, q, rec)
+		l.tied = append(l.tied, tiedAsk{q.Token, l.now})
 	} else {
-		l.laid[q.ID] = l.now // it was too late, or meant for what was deleted
+		l.laid[q.ID] = l.now // it came too late, or was for a deleted record
 	}
 	l.tally.Carried++
 }

@@ -100,17 +100,17 @@ func (s *store) conflict() error {
 	return &driver.ConflictError{Key: s.key, Current: s.rec.Clone(), Absent: !s.found}
 }
 
-// do carries out a request; a look may be back writes behind.
-func (s *store) do(r *protocol.Request, back int) (rec, former driver.Record, err error) {
+// do carries out a call; a look may be back writes behind.
+func (s *store) do(r *protocol.Call, back int) (rec, former driver.Record, err error) {
 	switch r.Kind {
 	case protocol.Look, protocol.Peek:
 		if r.Consistency == driver.Strong {
 			back = 0
 		}
 		rec, err = s.get(back)
-	case protocol.Claim:
+	case protocol.Claim, protocol.Enter:
 		rec, former, err = s.claim(r.Next)
-	case protocol.Forget:
+	case protocol.Forget, protocol.Erase:
 		err = s.remove(r.Prev)
 	default:
 		rec, err = s.swap(r.Prev, r.Next)
@@ -118,7 +118,7 @@ func (s *store) do(r *protocol.Request, back int) (rec, former driver.Record, er
 	return rec, former, err
 }
 
-// shown formats a record only if somebody reads the trace.
+// shown is a record that is formatted only if the trace is kept.
 type shown driver.Record
 
 func (r shown) String() string {

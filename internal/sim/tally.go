@@ -15,7 +15,7 @@ type Tally struct {
 	Events      int
 	Grants      int
 	Takeovers   int // grants from a holder that was dead, or cut off
-	Asked       int // requests that were laid, and operators' writes
+	Asked       int // requests that were written, and operators' writes
 	LateWrites  int // applied after their sender had given them up, or a second time
 	WrongClocks int // clocks that ran at a wrong rate
 	Steps       int // of wall clocks, forwards
@@ -33,54 +33,61 @@ type Tally struct {
 	Alive       int // of these, that did
 	Cleared     int // records of locks that were deleted
 	Beside      int // acquires beside a lease of the same process
+	Observed    int // looks of observers
 	Holes       int // tenures that two crashes in a row have kept out of the history
 
 	Seen Transitions
 }
 
 // Transitions are the steps of the core's machines: what a machine was doing,
-// which request of it was answered, and how.
+// which call of it was answered, and how.
 type Transitions [phases][kinds][outcomes_]int
 
 // phase is what a machine is doing when an answer reaches it.
 type phase int
 
 const (
-	waiting    phase = iota // a contender
-	resolving               // with a write of unknown outcome
-	leaving                 // given up, and cleaning up
-	working                 // a holder
-	jeopardy                // after a failure
-	draining                // the right to act has ended, and the work has not
-	drained                 // after the deadline
-	quiet                   // no more heartbeats
-	freeing                 // the work has returned
-	asking                  // an asker of a request
-	afterwards              // with a write of unknown outcome
-	releasing               // an operator
-	opening                 // a session
-	denying                 // that a session holds a lock
-	clearing                // what is left of a session
+	waiting     phase = iota // a contender
+	resolving                // with a write of unknown outcome
+	leaving                  // given up, and cleaning up
+	working                  // a holder
+	jeopardy                 // after a failure
+	draining                 // the right to act has ended, and the work has not
+	drained                  // after the deadline
+	quiet                    // no more heartbeats
+	freeing                  // the work has returned
+	asking                   // an asker of a request
+	afterwards               // with a write of unknown outcome
+	releasing                // an operator
+	opening                  // a session
+	denying                  // that a session holds a lock
+	clearing                 // what is left of a session
+	chronicling              // a tenure that has ended
+	observing
 	phases
 )
 
 var phaseNames = [phases]string{
 	"waiting", "resolving", "leaving", "working", "in jeopardy", "draining", "expired", "quiet", "releasing", "asking", "asking on", "operating",
-	"opening", "denying", "clearing",
+	"opening", "denying", "clearing", "chronicling", "observing",
 }
 
 const (
-	kinds     = int(protocol.Forget) + 1
+	kinds     = int(protocol.Erase) + 1
 	outcomes_ = int(protocol.Unknown) + 1
 )
 
 // phase returns what m is doing.
 func (m *machine) phase() phase {
 	switch {
+	case m.v != nil:
+		return observing
 	case m.d != nil:
 		return denying
 	case m.g != nil:
 		return clearing
+	case m.e != nil:
+		return chronicling
 	case m.o != nil && m.h == nil:
 		return opening
 	case m.k != nil && m.unsure:
@@ -112,21 +119,23 @@ func (m *machine) phase() phase {
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
 var kindsOf = [phases][]protocol.Kind{
-	waiting:    {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Peek, protocol.Close, protocol.Inquire},
-	resolving:  {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Peek, protocol.Close, protocol.Inquire},
-	leaving:    {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek},
-	working:    {protocol.Heartbeat},
-	jeopardy:   {protocol.Heartbeat},
-	draining:   {protocol.Heartbeat},
-	drained:    {protocol.Heartbeat},
-	quiet:      {protocol.Heartbeat, protocol.Quit},
-	freeing:    {protocol.Heartbeat, protocol.Quit, protocol.Release},
-	asking:     {protocol.Look, protocol.Ask, protocol.Peek},
-	afterwards: {protocol.Look, protocol.Ask, protocol.Free, protocol.Peek},
-	releasing:  {protocol.Look, protocol.Free, protocol.Peek, protocol.Close},
-	opening:    {protocol.Look, protocol.Claim},
-	denying:    {protocol.Look, protocol.Release},
-	clearing:   {protocol.Peek, protocol.Close, protocol.Forget},
+	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Peek, protocol.Close, protocol.Inquire},
+	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Peek, protocol.Close, protocol.Inquire},
+	leaving:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek},
+	working:     {protocol.Heartbeat},
+	jeopardy:    {protocol.Heartbeat},
+	draining:    {protocol.Heartbeat},
+	drained:     {protocol.Heartbeat},
+	quiet:       {protocol.Heartbeat, protocol.Quit},
+	freeing:     {protocol.Heartbeat, protocol.Quit, protocol.Release},
+	asking:      {protocol.Look, protocol.Ask, protocol.Peek},
+	afterwards:  {protocol.Look, protocol.Ask, protocol.Free, protocol.Peek},
+	releasing:   {protocol.Look, protocol.Free, protocol.Peek, protocol.Close},
+	opening:     {protocol.Look, protocol.Claim},
+	denying:     {protocol.Look, protocol.Release},
+	clearing:    {protocol.Peek, protocol.Close, protocol.Forget},
+	chronicling: {protocol.Enter, protocol.Look, protocol.Erase},
+	observing:   {protocol.Look, protocol.Peek},
 }
 
 // possible says whether a transition exists. A look never has an outcome that
@@ -140,7 +149,7 @@ func possible(k protocol.Kind, o protocol.Outcome) bool {
 }
 
 // rare says that a transition is one that tens of thousands of schedules may not
-// show: an acquire is given up in the instant in which its request is refused, or
+// show: an acquire is given up in the instant in which its call is refused, or
 // what a session does not hold changes in the instant in which it is released.
 func rare(p phase, k protocol.Kind, o protocol.Outcome) bool {
 	return p == leaving && k == protocol.Ask && o == protocol.NotApplied ||

@@ -17,26 +17,30 @@ type unless struct {
 	at    time.Duration // when
 }
 
-// peeked notes when a session was shown to a process.
-func (h *host) peeked(r *protocol.Request, res protocol.Result) {
+// peek is that a session was shown to a process.
+type peek struct{ sent, at time.Duration }
+
+// peeked notes when a session was shown to a process, and when that was asked for.
+func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
+	h := m.p.host
 	if (r.Kind == protocol.Peek || r.Kind == protocol.Close) && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
-		h.peeks[r.Key] = append(h.peeks[r.Key], h.w.now)
+		h.peeks[r.Key] = append(h.peeks[r.Key], peek{m.sentAt, h.w.now})
 	}
 }
 
-// firstPeek returns when a session was first shown to the process of an acquire after
-// that began, by whatever asked for it; zero if it was not.
+// firstPeek returns when a session was first shown to the process of an acquire by
+// what was asked after that began, by whatever asked for it; zero if it was not.
 func (m *machine) firstPeek(session string) time.Duration {
-	for _, at := range m.p.peeks[session] {
-		if at >= m.begun {
-			return at
+	for _, p := range m.p.peeks[session] {
+		if p.sent >= m.begun {
+			return p.at
 		}
 	}
 	return 0
 }
 
 // sawFirst notes the first answer that shows the record as it is.
-func (m *machine) sawFirst(r *protocol.Request, res protocol.Result) {
+func (m *machine) sawFirst(r *protocol.Call, res protocol.Result) {
 	u, l := &m.unless, m.p.l
 	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
 	if looked, known := m.p.sight.Known(); known && m.sentCont < looked {
@@ -65,12 +69,12 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 		}
 	}
 	was := l.tenures[first.Token]
-	session := driver.SessionPrefix + first.Session
+	session := driver.SessionKey(first.Session)
 	closed := l.sessions[session]
 	switch {
 	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.firstPeek(session)):
 		return // it was free when that was first to be seen
-	case was.end == driver.EndFreed, was.end == driver.EndAbandoned: // it was dead, as somebody else has seen, or did nothing
+	case was.end == driver.EndReleasedDead, was.end == driver.EndAbandoned: // another process has seen that it was dead, or it did no work
 	case was.end != driver.EndExpired && was.end != driver.EndStalled && was.end != driver.EndStopTimeout:
 		l.fail("%s is granted the lock unless somebody lives: token %d has ended since: %s", m, first.Token, was.end)
 	case first.Session == "" && l.beats[first.Token] > l.number[first.Beat]:
@@ -91,7 +95,7 @@ func (l *lock) judgeRefused(m *machine) {
 	}
 	life := l.stored[is.Beat]
 	if is.Session != "" {
-		s := l.sessions[driver.SessionPrefix+is.Session]
+		s := l.sessions[driver.SessionKey(is.Session)]
 		if s == nil || !s.found || s.rec.State != driver.Alive {
 			return
 		}
@@ -109,7 +113,7 @@ func (l *lock) clear() {
 		return
 	}
 	again := l.upTo(l.t.Lease / 8) // it is not released for long
-	if rec := l.store.rec; l.store.found && rec.State == driver.Released {
+	if rec := l.store.rec; l.store.found && rec.State == driver.Released && !l.chronicled() {
 		l.note("the record of %s is deleted, with token %d", l.key, rec.Token)
 		if err := l.store.remove(rec); err != nil {
 			l.fail("an operator cannot delete %s: %v", l.key, err)
@@ -117,6 +121,7 @@ func (l *lock) clear() {
 		l.life++
 		l.tally.Cleared++
 		written, beatOf, stored := l.written, l.beatOf, l.stored
+		l.former = append(l.former, l.tenures)
 		l.checks, l.resource = newChecks(), newResource()
 		l.written, l.beatOf, l.stored = written, beatOf, stored
 		again = l.t.Lease/2 + l.upTo(4*l.t.Lease)

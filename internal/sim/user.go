@@ -15,9 +15,7 @@ import (
 // hold begins the work under a lease that was just granted.
 func (m *machine) hold(g protocol.Grant) {
 	l := m.p.l
-	// The instant at which the write was sent, by the clock of the holder. The
-	// beat is its version, whatever was laid on top.
-	g.Sent = l.written[g.Record.Beat].hold
+	m.counts(g)
 	if l.cfg.Wrong == SentAtReply || protocol.Making(protocol.LeaseFromReply) {
 		g.Sent = m.clock()
 	}
@@ -25,17 +23,16 @@ func (m *machine) hold(g protocol.Grant) {
 	l.granted(m, g)
 	l.judgeUnless(m, g)
 	if m.under != nil {
-		m.h = protocol.NewTied(m.p.t, l.env(m.p.host), g, m.under.h)
+		m.h = protocol.NewTied(m.p.t, l.env(m.p.host), g, m.under.s)
 	} else {
 		m.h = protocol.NewHolder(m.p.t, l.env(m.p.host), g)
 	}
 	m.chronicle(g)
-	if !m.believes() || m.under != nil && !m.under.h.Open(m.clock()) {
-		// Paused between the request and now, until the lease was over.
+	if !m.believes() || m.under != nil && !m.under.s.Open(m.clock()) {
+		// Paused between the call and now, until the lease was over.
 		m.traced(trace.Leave, trace.Event{})
-		m.h.Abandon()
 		m.unwanted, m.done = true, true
-		m.took(m.h.Done(m.clock()))
+		m.took(m.h.GiveUp(m.clock()))
 		return
 	}
 	l.believed(m, g)
@@ -60,6 +57,14 @@ func (m *machine) hold(g protocol.Grant) {
 	}
 }
 
+// counts judges that a grant counts from the instant at which its write was sent, by
+// the clock of the holder. The beat is its version, whatever was written on top.
+func (m *machine) counts(g protocol.Grant) {
+	if by := m.p.l.written[g.Record.Beat]; by.by == m && by.hold != g.Sent {
+		m.p.l.fail("%s counts its lease from %v, and sent what was granted at %v", m, g.Sent, by.hold)
+	}
+}
+
 func (m *machine) stop() {
 	l := m.p.l
 	switch {
@@ -72,8 +77,8 @@ func (m *machine) stop() {
 	}
 }
 
-// offer has the holder hand over of its own accord, which counts if nothing has
-// ended its right to act before.
+// offer has the holder hand over of its own accord, which counts unless its right to
+// act has ended before.
 func (m *machine) offer() {
 	l := m.p.l
 	q := driver.Request{By: m.p.name, To: l.procs[l.src.Intn(len(l.procs))].name, Reason: "it leaves"}
@@ -87,8 +92,8 @@ func (m *machine) offer() {
 	m.took(act)
 }
 
-// unkeep has the holder say, when its right to act has ended, that nobody comes to whom
-// it is to hand over, or who will ask for it yet.
+// unkeep has the holder say, when its right to act has ended, that the lock is not to
+// be reserved: neither for the owner that it is to hand over to, nor for a later one.
 func (m *machine) unkeep() {
 	q := driver.Request{By: m.p.name, Reason: "nobody comes"}
 	m.p.l.note("%s keeps the lock for nobody", m)
@@ -108,7 +113,7 @@ func (m *machine) drain() time.Duration {
 	case l.final:
 		return l.cfg.Drain
 	case l.cfg.Requests && l.one(6):
-		return l.upTo(6 * l.t.Lease) // longer than anybody waits for
+		return l.upTo(6 * l.t.Lease) // longer than any timeout
 	}
 	if t := l.tenures[m.h.Record().Token]; t != nil {
 		t.prompt = true
@@ -121,9 +126,10 @@ func (m *machine) finish() {
 	if m.done || m.p.l.final && m.h.Cause() == protocol.None {
 		return
 	}
-	if m.waits = m.writing; m.waits {
+	if m.waits = m.awaits(); m.waits {
 		return // the work has not begun
 	}
+	m.begins()
 	if l := m.p.l; l.cfg.Requests && !l.final && m.h.Cause() != protocol.None && l.one(6) {
 		m.unkeep()
 	}
@@ -132,7 +138,7 @@ func (m *machine) finish() {
 	m.took(m.h.Done(m.clock()))
 }
 
-// lay lays the next data into the record.
+// lay has the next data stored in the record.
 func (m *machine) lay() {
 	if m.done {
 		return

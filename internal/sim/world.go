@@ -25,8 +25,8 @@ type Config struct {
 	// process that holds crashes, and the world runs on until another holds
 	// and has held for some leases.
 	Length time.Duration
-	// Kept is for how long a lock must be kept when somebody has it again, 4 leases
-	// if it is zero.
+	// Kept is for how long a lock must be kept once it is held again, 4 leases if it
+	// is zero.
 	Kept time.Duration
 	// Events is how many events there are at least before the faults end.
 	Events int
@@ -40,25 +40,29 @@ type Config struct {
 	Requests bool
 	// Sessions has processes take locks under a session, half of them.
 	Sessions bool
-	// Unheard has the store apply what some acquires under a session write, and their
-	// process hear nothing of it for a lease or two, while the session's heartbeats
-	// are answered.
+	// Unheard has the store apply what some acquires under a session write, while their
+	// process gets no answer to it for a lease or two, although the session's
+	// heartbeats are answered.
 	Unheard bool
 	// Mixed gives each process a timing of its own: longer and shorter leases,
 	// other looks, and bounds of the clocks' errors that are wider than need be.
 	Mixed bool
 	// Unless has some acquires give up at the first sign of life.
 	Unless bool
+	// Observers has processes observe locks that they do not wait for.
+	Observers bool
 	// Twice has processes acquire a lock beside a lease of theirs on it.
 	Twice bool
 	// Deletions has operators delete records of locks that are released, so that
 	// their tokens begin again.
 	Deletions bool
+	// History is how many tenures the history of a lock keeps, 100 if it is zero.
+	History int
 	// Drain is how long the work needs to stop when the faults are over.
 	Drain time.Duration
 	// Skew is the largest rate error of a clock; Timing.Drift if it is zero.
 	Skew float64
-	// Latency bounds what the network and the store need for a request, there
+	// Latency bounds what the network and the store need for a call, there
 	// and back; Timing.RequestTimeout if it is zero.
 	Latency time.Duration
 	// First is the record with which the store begins, if it has a key.
@@ -106,8 +110,8 @@ type World struct {
 	Reads, Writes int
 }
 
-// lock is one lock of a world: its record, those who contend for it, and what
-// the world knows of it.
+// lock is one lock of a world: its record, its contenders, and what the world knows
+// of it.
 type lock struct {
 	*World
 	key   string
@@ -116,6 +120,7 @@ type lock struct {
 	life  int // how often the record was deleted, late writes apart
 	checks
 	resource
+	history
 }
 
 // Run runs a world to its end and returns the first violation, nil if there is
@@ -131,6 +136,9 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	for _, l := range w.locks {
 		for _, p := range l.procs {
 			w.after(w.upTo(w.t.Lease/4), p.act)
+			if cfg.Observers {
+				w.after(w.upTo(2*w.t.Lease), p.observes)
+			}
 			if cfg.Requests {
 				w.after(w.upTo(2*w.t.Lease), p.meddle)
 			}
@@ -151,8 +159,10 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= cfg.Events })
 	w.heal()
 	w.watchLiveness()
+	w.watchHistory()
 	for _, l := range w.locks {
 		l.checkHistory()
+		l.checkObservers()
 	}
 	return &w.tally, w.failure()
 }
@@ -168,11 +178,14 @@ func newWorld(src Source, cfg Config) *World {
 	if w.cfg.Kept == 0 {
 		w.cfg.Kept = 4 * cfg.Timing.Lease
 	}
+	if w.cfg.History == 0 {
+		w.cfg.History = 100
+	}
 	if cfg.Wrong == DriftAboveBound {
 		w.cfg.Skew = min(0.9, 3*cfg.Timing.Drift)
 	}
 	for i := range max(1, cfg.Locks) {
-		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource()}
+		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource(), history: newHistory()}
 		l.store = store{key: l.key, wrong: cfg.Wrong}
 		if cfg.First.Key != "" {
 			l.store.put(cfg.First)
@@ -180,7 +193,7 @@ func newWorld(src Source, cfg Config) *World {
 		w.locks = append(w.locks, l)
 	}
 	for i := range cfg.Processes {
-		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}, peeks: map[string][]time.Duration{}}
+		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}, peeks: map[string][]peek{}}
 		h.hold, h.cont = w.clock(), w.clock()
 		h.t = w.timing()
 		w.hosts = append(w.hosts, h)
@@ -256,6 +269,7 @@ func (w *World) id(format string, args ...any) string { return fmt.Sprintf(forma
 
 func (w *World) env(h *host) protocol.Env {
 	return protocol.Env{
+		Lease:   func() time.Duration { return h.hold.at(w.now) },
 		Session: h.sessionSight,
 		Fresh:   func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
 		Random:  func() float64 { return float64(h.source().Intn(16)) / 16 },

@@ -15,8 +15,8 @@ type Wrong int
 // The mistakes.
 const (
 	Nothing            Wrong = iota
-	SentAtReply              // a granted lease counts from the reply, not from before the request
-	SeenAtRequest            // a contender counts from before its request, not from after the reply
+	SentAtReply              // a granted lease counts from the reply, not from before the call
+	SeenAtRequest            // a contender counts from before its call, not from after the reply
 	VersionAlone             // the store's Swap compares the version, not the token
 	UnchangedRelease         // the store keeps the version when a record is released
 	RevivingHeartbeats       // the store lets a heartbeat revive what its sender released
@@ -29,7 +29,7 @@ const (
 	RequestIsLife        // a contender takes a request for a sign of life
 	RequestIsLoss        // a holder takes a request for a loss
 	RequestRenews        // a holder that finds a request counts its lease from there
-	RequestOnAnything    // a request is laid into a record that nobody holds
+	RequestOnAnything    // a request is written into a record that nobody holds
 	RequestOverwrites    // a second request replaces the first
 	RequestDropped       // a heartbeat wipes the request from the record
 	HandOverDropped      // a holder that is to hand over releases
@@ -42,7 +42,7 @@ const (
 	QuitIsLife           // a contender takes a quit for a sign of life
 	EndForgotten         // a holder writes that it has released, whatever ended it
 	PrevForgotten        // a successor writes that its predecessor expired, whatever ended it
-	AskerForgotten       // a holder does not write who asked
+	AskerForgotten       // a holder does not write the name of the asker
 
 	OwnLease       // a contender waits for its own lease duration, not for the holder's
 	UnlessIgnored  // an acquire that is to give up at a sign of life waits on
@@ -67,7 +67,7 @@ func (l Wrong) String() string {
 }
 
 // miswrite makes the mistakes in what a machine sends.
-func (l *lock) miswrite(m *machine, req *protocol.Request) *protocol.Request {
+func (l *lock) miswrite(m *machine, req *protocol.Call) *protocol.Call {
 	if l.cfg.Wrong == Nothing {
 		return req
 	}
@@ -95,7 +95,7 @@ func (l *lock) miswrite(m *machine, req *protocol.Request) *protocol.Request {
 		next.End, next.Asked = driver.EndRevoked, req.Next.Prev.Asked
 	case wrong == FreeAtOnce && r.Kind == protocol.Ask && m.want.Kind == driver.StepDown:
 		r.Kind = protocol.Free
-		next.State, next.End, next.Asked, next.Requests = driver.Released, driver.EndFreed, &next.Requests[0], nil
+		next.State, next.End, next.Asked, next.Requests = driver.Released, driver.EndReleasedDead, &next.Requests[0], nil
 	case wrong == EndForgotten && r.Kind == protocol.Release && !kept:
 		next.End = driver.EndReleased
 	case wrong == PrevForgotten && r.Kind == protocol.Takeover:

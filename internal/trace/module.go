@@ -187,7 +187,7 @@ SPECIFICATION TraceSpec
 	return b.Bytes()
 }
 
-// fields is a record of the model. Those that an event has not are None.
+// fields is a record of the model. A field that the event does not have is None.
 type fields map[string]string
 
 func (f fields) String() string {

@@ -13,8 +13,8 @@ import (
 )
 
 // Recorder collects the events of a trace. A nil Recorder records nothing. Its
-// methods may be called concurrently; whoever does that sees to it that events
-// are added in the order of their times.
+// methods may be called concurrently; the callers must add the events in the order
+// of their times.
 type Recorder struct {
 	mu       sync.Mutex
 	events   []Event

@@ -79,8 +79,8 @@ type Event struct {
 	Lock string        `json:"lock,omitempty"`
 	// Proc names the process. One that was restarted may keep its name.
 	Proc string `json:"proc,omitempty"`
-	// Who names what acts inside of the process, unlike any other in the trace:
-	// an acquire and the lease that it becomes, or an asker.
+	// Who, unique in the trace, names the machine that acts in the process: an
+	// acquire and the lease that it becomes, or an asker.
 	Who string `json:"who,omitempty"`
 	// Request numbers a request from 1 on, unlike any other in the trace.
 	Request int     `json:"request,omitempty"`

@@ -178,7 +178,7 @@ func (w *worker) drain(ctx context.Context, p *shard.Partition) error {
 	if next == saved || p.Check() != nil {
 		return nil // there is nothing to save, or it is lost
 	}
-	// Who has asked for the partition goes on exactly here.
+	// The next owner of the partition goes on exactly here.
 	return p.Checkpoint(context.WithoutCancel(ctx), []byte(strconv.Itoa(next)))
 }
 

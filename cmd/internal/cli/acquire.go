@@ -51,12 +51,12 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	lease, err := t.take(ctx, p)
 	silence()
 	<-announced
-	if sig := (signaled{}); errors.As(context.Cause(ctx), &sig) {
+	if sig := stop(); sig != 0 {
 		// Also when the lock came at the same moment: nothing has begun.
 		if lease != nil {
 			_ = lease.Release(context.WithoutCancel(ctx)) // nothing was done under it
 		}
-		return nil, sig
+		return nil, signaled{sig}
 	}
 	if err != nil {
 		return nil, t.refusal(ctx, p, err)
@@ -68,7 +68,7 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 	o := &tenure.AcquireOptions{
 		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
-		History: true, Attentive: true, Priority: p.priority, PriorityPause: p.priorityPause,
+		History: true, WatchRequests: true, Priority: p.priority, PriorityPause: p.priorityPause,
 	}
 	if t.slots != nil {
 		t.lock = t.slots.Name()

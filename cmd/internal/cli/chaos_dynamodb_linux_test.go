@@ -27,7 +27,7 @@ func TestDynamoDBGoesAway(t *testing.T) {
 	t.Parallel()
 	s := newTableScene(t)
 	w := s.wire()
-	p := s.start("run", "--lease", "2s", "job", "--", "sh", "-c", `trap "" TERM; echo >"$DIR/up"; while :; do sleep 0.1; done`)
+	p := s.start("run", "--lease", "5s", "job", "--", "sh", "-c", `trap "" TERM; echo >"$DIR/up"; while :; do sleep 0.1; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })
 	w.SetFault(func(string) enginetest.Fault { return enginetest.Refuse })
 	if status := p.status(); status != 73 {
@@ -42,7 +42,7 @@ func TestDynamoDBGoesAway(t *testing.T) {
 		t.Errorf("without DynamoDB: status %d, want 69: %s", status, late.stderr.String())
 	}
 	w.SetFault(nil)
-	if next := s.start("run", "--lease", "2s", "job", "--", "sh", "-c", `[ "$TENURE_TOKEN" = 2 ]`); next.status() != 0 {
+	if next := s.start("run", "--lease", "15s", "job", "--", "sh", "-c", `[ "$TENURE_TOKEN" = 2 ]`); next.status() != 0 {
 		t.Errorf("afterwards: status %d: %s", next.status(), next.stderr.String())
 	}
 }

@@ -51,7 +51,7 @@ func TestStandbyOutlivesBadAnswers(t *testing.T) {
 	s := newTableScene(t)
 	direct := s.url
 	lead := func(owner string) *process {
-		return s.start("lead", "--verbose", "--lease", "5s", "--refresh", "200ms", "--owner", owner, "job", "--",
+		return s.start("lead", "--verbose", "--lease", "10s", "--refresh", "200ms", "--owner", owner, "job", "--",
 			"sh", "-c", `echo "$TENURE_OWNER" >>"$DIR/leaders"; exec sleep 600`)
 	}
 	first := lead("first")

@@ -24,7 +24,7 @@ func leadersFailOver(t *testing.T, s *scene) {
 	candidates := map[string]*process{}
 	for i := range 3 {
 		name := fmt.Sprintf("n%d", i)
-		candidates[name] = s.start("lead", "--lease", "1s", "--owner", name, "job", "--",
+		candidates[name] = s.start("lead", "--lease", "5s", "--owner", name, "job", "--",
 			"sh", "-c", `echo "$TENURE_TOKEN $TENURE_OWNER" >>"$DIR/leaders"; exec sleep 60`)
 	}
 	last := 0

@@ -72,7 +72,7 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(func() {
 		entry := markName + "=" + s.mark
 		// What was killed a moment ago may not be gone yet.
-		for end := time.Now().Add(5 * time.Second); len(s.left(entry)) > 0 && time.Now().Before(end); {
+		for end := time.Now().Add(20 * time.Second); len(s.left(entry)) > 0 && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 		}
 		for _, pid := range s.left(entry) {
@@ -246,7 +246,7 @@ func (p *process) guardian() int {
 
 // awaited bounds what a test waits for. It is far more than anything takes; no
 // test compares how long something took.
-const awaited = 45 * time.Second
+const awaited = 90 * time.Second
 
 func (s *scene) await(what string, reached func() bool) {
 	s.t.Helper()

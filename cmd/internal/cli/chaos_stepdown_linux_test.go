@@ -27,7 +27,7 @@ func handOverByCommand(t *testing.T, s *scene) {
 		echo "begin $TENURE_OWNER" >>"$DIR/log"; while :; do sleep 0.02; done`
 	candidates := make([]*process, 3)
 	for i := range candidates {
-		candidates[i] = s.start("lead", "--lease", "5s", "--owner", fmt.Sprint("n", i), "job", "--", "sh", "-c", child)
+		candidates[i] = s.start("lead", "--lease", "15s", "--heartbeat", heartbeat.String(), "--owner", fmt.Sprint("n", i), "job", "--", "sh", "-c", child)
 		if i == 0 {
 			s.await("the first leader", func() bool { return strings.Contains(s.read("log"), "begin n0\n") })
 		}
@@ -66,7 +66,7 @@ func TestTenAskersByCommand(t *testing.T) {
 
 func tenAskersByCommand(t *testing.T, s *scene) {
 	t.Parallel()
-	holder := s.start("run", "--lease", "5s", "--owner", "n0", "job", "--", "sh", "-c",
+	holder := s.start("run", "--lease", "15s", "--heartbeat", "1s", "--owner", "n0", "job", "--", "sh", "-c",
 		`trap 'while [ ! -e "$DIR/told" ]; do sleep 0.02; done; exit 0' TERM; echo >"$DIR/up"; while :; do sleep 0.02; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })
 	asker := make([]*process, 10)

@@ -50,7 +50,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	}
 	if at.File() != "" {
 		if _, err := os.Stat(at.File()); errors.Is(err, fs.ErrNotExist) {
-			return storeFailed(fmt.Errorf("%s: there is no such file: tenure run and tenure lead create it", at.URL()))
+			return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.URL()))
 		}
 	}
 	ctx, stop := catchSignals().cancel(context.Background())

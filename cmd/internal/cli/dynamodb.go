@@ -54,7 +54,7 @@ func (f *tableFlags) open(c *console, rest operands, json bool) (*atTable, error
 		return nil, usage("%s is no table of DynamoDB: write --store 'dynamodb://TABLE?region=REGION'", at.URL())
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
-	return &atTable{console: c, at: at, url: url, ctx: ctx, stop: stop}, nil
+	return &atTable{console: c, at: at, url: url, ctx: ctx, stop: func() { stop() }}, nil
 }
 
 // describePatience bounds the questions about a table.

@@ -156,7 +156,7 @@ func during(history []tenure.Tenure, s span) (found []holding, all bool) {
 			hole = true
 			continue
 		}
-		end := t.Until // the zero time is that of who holds it, and of who crashed
+		end := t.Until // zero for the present holder, and for one that crashed
 		if hole && (end.IsZero() || end.Before(to)) && (next.IsZero() || from.Before(next)) {
 			all = false
 		}
@@ -246,7 +246,7 @@ func (s span) when() string {
 	return "at " + s.text
 }
 
-// how says since when, and until when if it ended then, or who knows.
+// how says since when, and until when, if that is known.
 func (t holding) how(at span) string {
 	text := "since " + clockText(t.Since)
 	switch {

@@ -109,7 +109,7 @@ func (r *running) stop() {
 
 // sweep tells what the command has left behind to stop, and kills it when Ctrl-C
 // comes again. It returns false if the signal is to be passed on as it is, to the
-// command's group: what a shell has started in the background takes no notice of
+// command's group: what a shell has started in the background ignores
 // Ctrl-C, and what has left the group would not hear of it.
 func (r *running) sweep(sig syscall.Signal) bool {
 	r.mu.Lock()

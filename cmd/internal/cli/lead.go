@@ -110,9 +110,9 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 func (t *tenancy) standBack(parent context.Context) error {
 	t.console.say("campaigning for %q again when the others have had the time to", t.lock)
 	ctx, stop := t.signals.cancel(parent)
-	defer stop()
-	if err := t.client.StandBack(ctx, t.lock); err != nil {
-		return context.Cause(ctx) // a signal: nothing else ends it
+	_ = t.client.StandBack(ctx, t.lock) // a signal ends it, and nothing else
+	if sig := stop(); sig != 0 {
+		return signaled{sig}
 	}
 	return nil
 }

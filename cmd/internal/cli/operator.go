@@ -30,7 +30,7 @@ type operatorFlags struct {
 type operator struct {
 	console *console
 	lock    string
-	to      string // who is to have it next, "" if anybody may
+	to      string // the next owner, "" if anybody may be
 	reason  string
 	client  *tenure.Client
 	ctx     context.Context //nolint:containedctx // it is one command, which a signal ends
@@ -45,13 +45,13 @@ func (f *operatorFlags) open(c *console, lock string, to *string, rest operands)
 		return nil, usage(`this command runs nothing: leave out "--" and what follows`)
 	}
 	if f.Reason == nil || *f.Reason == "" {
-		return nil, usage("no --reason given: say why, for who reads the history")
+		return nil, usage("no --reason given: say why; the history shows it")
 	}
-	// Whoever asks is there for a moment, and wants to see what comes of it.
+	// The caller is there for a moment, and wants to see what comes of it.
 	options := tenure.Options{Owner: operatorName(), RefreshPeriod: 100 * time.Millisecond}
 	if f.By != nil {
 		if options.Owner = *f.By; options.Owner == "" {
-			return nil, usage("--by is empty: name who asks")
+			return nil, usage("--by is empty: name the person or program that asks")
 		}
 	}
 	o := &operator{console: c, lock: lock, reason: *f.Reason}
@@ -109,10 +109,10 @@ func mustExist(at storeurl.Location) error {
 	if _, err := os.Stat(at.File()); !errors.Is(err, fs.ErrNotExist) {
 		return nil // Open says what else is wrong
 	}
-	return storeFailed(fmt.Errorf("%s: there is no such file: tenure run and tenure lead create it", at.URL()))
+	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.URL()))
 }
 
-// operatorName is who asks, if nobody says otherwise.
+// operatorName is the name of the caller, without --by.
 func operatorName() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -153,7 +153,7 @@ type result struct {
 	Lock   string   `json:"lock"`
 	Result string   `json:"result"`
 	Holder *party   `json:"holder,omitempty"` // the one that was asked
-	Next   *party   `json:"next,omitempty"`   // who has it now
+	Next   *party   `json:"next,omitempty"`   // the present holder
 	Took   *float64 `json:"took_seconds,omitempty"`
 	After  *float64 `json:"next_after_seconds,omitempty"`
 }
@@ -187,7 +187,7 @@ func (o *operator) incomplete(r result, text string) error {
 
 func holderOf(st tenure.Status) *party { return &party{Owner: st.Owner, Token: st.Token} }
 
-// next waits for a while for who comes after the holder with the token.
+// next waits for a while for the holder after the one with the token.
 func (o *operator) next(token uint64, patience time.Duration) (tenure.Leader, bool) {
 	ctx, cancel := context.WithTimeout(o.ctx, patience)
 	defer cancel()

@@ -8,17 +8,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tenurelock/tenure/cmd/internal/cli"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestMain makes this binary the command tenure, and its guardian.
@@ -32,8 +31,8 @@ func TestMain(m *testing.M) {
 	}
 	// What is ignored here, as SIGHUP is under nohup, would be ignored by the commands
 	// of the scripts, which send it. What is caught is not.
-	if strings.HasSuffix(os.Args[0], ".test") && signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	if strings.HasSuffix(os.Args[0], ".test") {
+		enginetest.DefaultSignals()
 	}
 	testscript.Main(m, map[string]func(){
 		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },

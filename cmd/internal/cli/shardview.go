@@ -77,7 +77,7 @@ func (v *groupView) count() {
 	})
 }
 
-// movesTo returns who is to have a partition that somebody else has.
+// movesTo returns the planned owner of a partition that another worker has.
 func (v *groupView) movesTo(p shard.PartitionStatus) (to string, ok bool) {
 	w, planned := v.at(p.Planned)
 	return w.Owner, planned && p.Owner != "" && p.Place != p.Planned

@@ -66,11 +66,23 @@ func (s *signals) to(f func(syscall.Signal)) (stop func()) {
 }
 
 // cancel returns a context that the first signal ends, with a signaled for its
-// cause. After stop, signals wait for whoever takes them next.
-func (s *signals) cancel(parent context.Context) (ctx context.Context, stop func()) {
+// cause. After stop, signals wait for whoever takes them next. Stop returns the
+// signal that came, or 0: it may have come when all was done, and nobody else hears
+// of it.
+func (s *signals) cancel(parent context.Context) (ctx context.Context, stop func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(parent)
-	unhand := s.to(func(sig syscall.Signal) { cancel(signaled{sig}) })
-	return ctx, func() { unhand(); cancel(nil) }
+	var first syscall.Signal
+	unhand := s.to(func(sig syscall.Signal) {
+		if first == 0 {
+			first = sig
+		}
+		cancel(signaled{sig})
+	})
+	return ctx, sync.OnceValue(func() syscall.Signal {
+		unhand()
+		cancel(nil)
+		return first
+	})
 }
 
 // sleep waits for d, and returns earlier with the cause if ctx ends.

@@ -24,7 +24,7 @@ type slotFlags struct {
 func (f *slotFlags) check(r *runCmd) error {
 	switch {
 	case f.Slots == nil && f.Resize:
-		return usage("--resize needs --slots: the number of slots that there are to be")
+		return usage("--resize needs --slots: the new number of slots")
 	case f.Slots == nil:
 		return nil
 	case *f.Slots < 1 || *f.Slots > semaphore.MaxSlots:
@@ -62,7 +62,7 @@ func (t *tenancy) contend(f slotFlags) error {
 // take takes a slot, if the number of slots is what the command line says.
 func (s *slots) take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
 	n, stored, err := s.Slots(ctx)
-	// As for a lock, who waits for a slot waits for the store too.
+	// As for a lock, a waiter for a slot waits for the store too.
 	for begun := time.Now(); err != nil && p.waits() && !permanent(err) && ctx.Err() == nil && time.Since(begun) < s.patience; {
 		n, stored, err = s.Slots(ctx)
 	}

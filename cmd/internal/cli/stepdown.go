@@ -27,7 +27,7 @@ const nextPatience = 2 * time.Second
 // Run asks the holder to stop, and waits until it has.
 func (s *stepDownCmd) Run(c *console, rest operands) error {
 	if s.To != nil && *s.To == "" {
-		return usage("--to is empty: name the owner that is to have the lock next, or leave it out")
+		return usage("--to is empty: name the next owner of the lock, or leave it out")
 	}
 	if s.Wait != nil && *s.Wait <= 0 {
 		return usage("--wait %v must be positive", *s.Wait)
@@ -56,7 +56,7 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	if heartbeat := o.heartbeat(st); heartbeat > 0 {
 		within = fmt.Sprintf("within %v", round(heartbeat))
 	}
-	o.console.show("asking %s to %s; it hears of it %s, and then ends its work", holderText(st.Owner, st.Token), what, within)
+	o.console.show("asking %s to %s; it learns of this %s, and then ends its work", holderText(st.Owner, st.Token), what, within)
 	ctx := o.ctx
 	if s.Wait != nil {
 		var cancel context.CancelFunc
@@ -81,14 +81,14 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
 	l, ok := o.next(st.Token, nextPatience)
 	if !ok {
-		return o.done(r, "%s has stepped down, %v after the request; nobody has come after it yet", holderText(st.Owner, st.Token), round(took))
+		return o.done(r, "%s has stepped down, %v after the request; nobody has taken the lock yet", holderText(st.Owner, st.Token), round(took))
 	}
 	after := time.Since(begun)
 	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
 	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request", holderText(st.Owner, st.Token), holderText(l.Owner, l.Token), round(after))
 }
 
-// heirPause is how often it is looked for who comes after a hand-over.
+// heirPause is how often the heir of a hand-over is looked for.
 const heirPause = 100 * time.Millisecond
 
 // heir waits until the owner that the lock was handed over to has it, which alone is
@@ -97,7 +97,7 @@ const heirPause = 100 * time.Millisecond
 // asked.
 func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration) error {
 	r := result{Result: "not_handed_over", Holder: holderOf(holder)}
-	stopped := fmt.Sprintf("%s has it no more", holderText(holder.Owner, holder.Token))
+	stopped := fmt.Sprintf("%s no longer has it", holderText(holder.Owner, holder.Token))
 	switch {
 	case holder.Token == 0:
 		r.Holder, stopped = nil, "it was never held"
@@ -116,7 +116,7 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 		case errors.As(context.Cause(o.ctx), &sig):
 			return sig
 		case ctx.Err() != nil:
-			return failed("the lock is kept for %q, which has not come within --wait", o.to)
+			return failed("the lock is reserved for %q, but that owner did not take it within --wait", o.to)
 		case err != nil && (permanent(err) || after > took+lookTimeout):
 			return o.failed(err)
 		case err != nil: // it is asked again
@@ -127,9 +127,9 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 			r.Next, r.After = holderOf(st), seconds(after)
 			return failed("%s came first", holderText(st.Owner, st.Token))
 		case st.ReservedFor != o.to && kept == 0:
-			return failed("nobody has the lock, and it is not kept for %q", o.to)
+			return failed("nobody has the lock, and it is not reserved for %q", o.to)
 		case st.ReservedFor != o.to || st.FreeIn <= 0:
-			return failed("the lock was kept for %q for %v, which has not come", o.to, round(kept))
+			return failed("the lock was reserved for %q for %v, but that owner did not take it", o.to, round(kept))
 		default:
 			kept = max(kept, st.Lease)
 		}
@@ -189,7 +189,7 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 	case errors.Is(err, tenure.ErrUnanswered) && errors.Is(err, errWaited):
 		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder))
 	case errors.Is(err, tenure.ErrUnanswered):
-		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, but shows no sign of life: whoever waits takes over; see tenure release", o.lock, holder))
+		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, but shows no sign of life: a waiting process takes over; see tenure release", o.lock, holder))
 	case errors.Is(err, tenure.ErrAlive) && st.Session != "":
 		return failed(statusHeld, fmt.Errorf("%q: %s holds it under a session that is alive, so it cannot be taken away alone: ask it with tenure step-down, or end its process",
 			o.lock, holder))
@@ -210,7 +210,7 @@ func requestText(q tenure.Request) string {
 		return fmt.Sprintf("to hand over to %q", q.To)
 	case tenure.RequestStepDown:
 		return "to step down"
-	case tenure.RequestFree:
+	case tenure.RequestReleaseDead:
 		return "released as dead"
 	case tenure.RequestRevoke:
 		return "revoked"

@@ -59,7 +59,7 @@ func (f *sweepCmd) Run(c *console, rest operands) error {
 	if f.ReleasedBefore != nil {
 		keeper, ok := store.(driver.TokenKeeper)
 		if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
-			return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, and a fence that remembers a higher one refuses; write --restart-tokens if that may be")
+			return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
 		}
 		return f.locks(ctx, c, client, long)
 	}

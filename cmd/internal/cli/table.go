@@ -95,7 +95,7 @@ func colourOf(line int, rows []row) string {
 }
 
 // cells are the columns of the table. The owner of a lock that is free is the
-// last one, that of a reserved one who may take it, and since is since when it
+// last one, that of a reserved one may take it next, and since is since when it
 // is free, or reserved.
 func (r row) cells(s style) []string {
 	since, unchanged, free := clockText(r.Since), "", ""

@@ -143,8 +143,8 @@ func (t *tenancy) release(lease *tenure.Lease) (superseded error) {
 		defer cancel()
 	}
 	err := lease.Release(ctx)
-	if sig := (signaled{}); errors.As(context.Cause(ctx), &sig) {
-		t.meanwhile = &sig
+	if sig := stop(); sig != 0 {
+		t.meanwhile = &signaled{sig}
 	}
 	switch {
 	case errors.Is(err, tenure.ErrSuperseded):
@@ -162,9 +162,12 @@ const latePause = 100 * time.Millisecond
 // idle does nothing for a while, unless a signal comes.
 func (t *tenancy) idle(parent context.Context, pause time.Duration) error {
 	ctx, stop := t.signals.cancel(parent)
-	defer stop()
 	// A tenth of it is random, so that candidates do not keep in step.
-	return sleep(ctx, pause+rand.N(pause/10+1))
+	err := sleep(ctx, pause+rand.N(pause/10+1))
+	if sig := stop(); sig != 0 {
+		return signaled{sig}
+	}
+	return err
 }
 
 // announceAfter is how long a lock is waited for in silence.

@@ -85,7 +85,7 @@ func (e *InterruptedError) ExitCode() int {
 
 // interruptible returns a context that ends with an InterruptedError at the
 // first signal that asks for the end, or says that nobody reads the output any
-// more. Further ones are taken no notice of: what is left to do is bounded. A
+// more. Further ones are ignored: what is left to do is bounded. A
 // signal that is ignored (nohup) stays so.
 func interruptible() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestMain lets the test binary be the program: with the name of a command as
@@ -18,6 +20,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "demo" || os.Args[1] == ReplicaCommand) {
 		os.Exit(program(os.Args[1:]))
 	}
+	enginetest.DefaultSignals()
 	os.Exit(m.Run())
 }
 

@@ -134,7 +134,7 @@ func TestDemoInPipe(t *testing.T) {
 	if want := []string{"1 expired", "2 stepped down", "3 released"}; !slices.Equal(got, want) {
 		t.Errorf("the table says %q, want %q, in:\n%s", got, want, out)
 	}
-	for _, want := range []string{"replica-", "token 1", "SIGKILL", "after the kill; the lease is 3 s", "hand-over in", "docs/guarantees.md"} {
+	for _, want := range []string{"replica-", "token 1", "SIGKILL", "after the kill; the lease is 3 s", "hand-over in", "docs/reference/guarantees.md"} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

@@ -68,7 +68,7 @@ func moral(folder string, kept bool) []string {
 		"",
 		"Go on:",
 		"  tenure run NAME -- COMMAND   hold a lock while a command runs",
-		"  docs/guarantees.md           what is guaranteed, and what is not",
+		"  docs/reference/guarantees.md what is guaranteed, and what is not",
 	}
 	if kept {
 		file := filepath.Join(folder, storeFile)

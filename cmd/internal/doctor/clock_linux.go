@@ -63,8 +63,8 @@ func judgeDiscipline(unsynced bool, freq, tick int64, drift float64) Finding {
 	case rate > drift/2:
 		f.Level, f.Advice = Warn, "bound the slew of the time service"
 	case unsynced:
-		f.Level, f.Finding = Warn, f.Finding+"; nobody keeps the wall clock right"
-		f.Advice = "leases do not go by it, but the times in status and history do"
+		f.Level, f.Finding = Warn, f.Finding+"; no time service keeps the wall clock right"
+		f.Advice = "leases are not affected; the times in status and history may be wrong: run chrony or systemd-timesyncd"
 	}
 	return f
 }

@@ -74,7 +74,7 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	}
 	store, err := p.open(ctx)
 	if err != nil {
-		p.Tell(Finding{"store", Bad, "cannot be opened: " + err.Error(), "mend that first"})
+		p.Tell(Finding{"store", Bad, "cannot be opened: " + err.Error(), "fix that first"})
 		p.blockers(ctx, true)
 		return true, errors.Join(ErrNoStore, err)
 	}

@@ -95,7 +95,7 @@ func TestHealthySQLite(t *testing.T) {
 	if bad || err != nil {
 		t.Errorf("bad %v, %v:\n%s", bad, err, lines)
 	}
-	wantLines(t, lines, "ok lease: lease 1m0s", "ok store: can be read and written", "latency: writes take", "who waits hears of a release after", "locks.db", "MB are free")
+	wantLines(t, lines, "ok lease: lease 1m0s", "ok store: can be read and written", "latency: writes take", "a waiter hears of a release after", "locks.db", "MB are free")
 	page, err := first.List(t.Context(), driver.OwnPrefix, "")
 	if err != nil || len(page.Records) != 0 {
 		t.Errorf("left behind: %v, %v", page.Records, err)
@@ -137,7 +137,7 @@ func TestBlockerIsNamed(t *testing.T) {
 	if !bad || err == nil {
 		t.Errorf("bad %v, %v", bad, err)
 	}
-	wantLines(t, lines, fmt.Sprintf("bad users: process %d (", cmd.Process.Pid), "has kept everybody else from writing", "bad store: cannot be written")
+	wantLines(t, lines, fmt.Sprintf("bad users: process %d (", cmd.Process.Pid), "has kept all others from writing", "bad store: cannot be written")
 
 	users, err := Users(file)
 	if err != nil || len(users) != 1 || users[0].PID != cmd.Process.Pid || !users[0].Writing {
@@ -164,7 +164,7 @@ func TestSickStores(t *testing.T) {
 		"cannot be renewed":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.LoseRequest()}), "bad store: a record cannot be renewed"},
 		"cannot be read":     {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.LoseRequest()}), "is not read back"},
 		"cannot be watched":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.LoseRequest()}), "warn watch: a release cannot be watched for"},
-		"does not tell":      {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Fault: faultstore.LoseRequest()}), "warn watch: who waits did not hear"},
+		"does not tell":      {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHint}, Fault: faultstore.LoseRequest()}), "warn watch: a waiter did not hear"},
 		"cannot be cleared":  {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpDelete}, Fault: faultstore.LoseRequest()}), "could not be deleted again"},
 		"too slow for lease": {sick(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Fault: faultstore.Fault{Before: 5 * time.Millisecond}}), "this store wants --lease"},
 	} {
@@ -199,7 +199,7 @@ func TestJudgements(t *testing.T) {
 		{judgeSource("tsc"), OK, "tsc"},
 		{judgeSource("jiffies"), Warn, "jiffies"},
 		{judgeDiscipline(false, 0, 10_000, 0.09), OK, "0.0000 %"},
-		{judgeDiscipline(true, 65536*20, 10_000, 0.09), Warn, "nobody keeps"},
+		{judgeDiscipline(true, 65536*20, 10_000, 0.09), Warn, "no time service keeps"},
 		{judgeDiscipline(false, 0, 10_800, 0.09), Warn, "8.0000 %"},
 		{judgeDiscipline(false, 0, 9_000, 0.09), Bad, "no lease is safe"},
 	} {

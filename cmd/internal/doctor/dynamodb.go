@@ -53,7 +53,7 @@ func (p *Patient) table(ctx context.Context) {
 			p.Tell(f)
 		}
 	}
-	// One attempt of each request: what fails is told, not mended.
+	// One attempt of each request: what fails is reported, not fixed.
 	client = dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	key := map[string]types.AttributeValue{p.partitionKey(): &types.AttributeValueMemberS{Value: driver.OwnPrefix + "doctor/" + rand.Text()}}
 	if p.DynamoDB.Options.SortKey != "" {
@@ -80,7 +80,7 @@ type trial struct {
 }
 
 // permissions tries every operation that a store makes. Writes have a condition
-// that cannot hold: nothing is left behind, and who may not write is told so
+// that cannot hold: nothing is left behind, and a caller that may not write learns so
 // before the condition is looked at.
 func (p *Patient) permissions(ctx context.Context, client *dynamodb.Client, key map[string]types.AttributeValue) {
 	table := &p.DynamoDB.Table
@@ -173,10 +173,10 @@ func refused(t trial, err error) (f Finding, further bool) {
 	case "ValidationException":
 		return Finding{"permissions", Warn, fmt.Sprintf("%s could not be tried: %s", t.operation, api.ErrorMessage()), "see the keys above"}, false
 	}
-	return Finding{"permissions", Warn, fmt.Sprintf("%s could not be tried: %s: %s", t.operation, api.ErrorCode(), api.ErrorMessage()), "mend that first"}, false
+	return Finding{"permissions", Warn, fmt.Sprintf("%s could not be tried: %s: %s", t.operation, api.ErrorCode(), api.ErrorMessage()), "fix that first"}, false
 }
 
-// serverTime compares clocks, for who wonders about the times in a history.
+// serverTime compares clocks, since they explain odd times in a history.
 func (p *Patient) serverTime(ctx context.Context, client *dynamodb.Client, key map[string]types.AttributeValue) {
 	sent := time.Now()
 	out, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &p.DynamoDB.Table, Key: key})
@@ -209,7 +209,7 @@ func judgeServerTime(sent, answered, theirs time.Time) Finding {
 	return f
 }
 
-// mostLooked bounds how many items are looked at for who wrote them.
+// mostLooked bounds how many items are read to find their writers.
 const mostLooked = 5000
 
 // strangers looks for items that Tenure did not write. Its own, below

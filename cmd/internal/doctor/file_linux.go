@@ -72,7 +72,7 @@ func (p *Patient) modes(folder string, info os.FileInfo) {
 			"chmod 600, or 660 for a group: the file, and those beside it",
 		})
 	case mode&0o060 != 0:
-		p.Tell(Finding{"file", OK, "its group can use it: whoever is in it can take any lock, and end any lease", ""})
+		p.Tell(Finding{"file", OK, "its group can use it: every member can take any lock, and end any lease", ""})
 	}
 	for _, suffix := range []string{"-wal", "-shm", "-notify"} {
 		beside, err := os.Lstat(p.File + suffix)
@@ -82,12 +82,12 @@ func (p *Patient) modes(folder string, info os.FileInfo) {
 		switch wider := beside.Mode().Perm() &^ info.Mode().Perm(); {
 		case suffix == "-notify" && !beside.Mode().IsRegular():
 			p.Tell(Finding{
-				"file", Warn, fmt.Sprintf("%s%s is no file (%v), and is left alone: who waits hears of nothing, and looks now and then", filepath.Base(p.File), suffix, beside.Mode()),
-				"delete it, and see who can write the folder",
+				"file", Warn, fmt.Sprintf("%s%s is no file (%v), and is left alone: waiters hear of no release, and poll instead", filepath.Base(p.File), suffix, beside.Mode()),
+				"delete it, and check which users can write the folder",
 			})
 		case wider != 0:
 			p.Tell(Finding{
-				"file", Warn, fmt.Sprintf("%s%s lets others do more than the database does (%v): whoever can read or write it can end every lease", filepath.Base(p.File), suffix, beside.Mode()),
+				"file", Warn, fmt.Sprintf("%s%s lets others do more than the database does (%v): any user that can read or write it can end every lease", filepath.Base(p.File), suffix, beside.Mode()),
 				fmt.Sprintf("chmod %o", info.Mode().Perm()),
 			})
 		}
@@ -105,8 +105,8 @@ func (p *Patient) modes(folder string, info os.FileInfo) {
 func (p *Patient) names(info os.FileInfo) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		p.Tell(Finding{
-			"file", Bad, fmt.Sprintf("it has %d names (hard links): who opens it by another one has locks of its own, beside these", st.Nlink),
-			fmt.Sprintf("find them (find / -xdev -samefile %s) and remove them; who has it open goes on, others are refused", p.File),
+			"file", Bad, fmt.Sprintf("it has %d names (hard links): a program that opens it by another one has locks of its own, beside these", st.Nlink),
+			fmt.Sprintf("find them (find / -xdev -samefile %s) and remove them; programs that have it open go on, others are refused", p.File),
 		})
 	}
 }
@@ -145,7 +145,7 @@ func Users(file string) ([]User, error) {
 		// 1: POSIX  ADVISORY  WRITE 4711 fd:00:1234 120 120
 		words := strings.Fields(line)
 		if len(words) < 8 || words[1] == "->" {
-			continue // somebody who waits
+			continue // a waiter
 		}
 		isMap, ours := places[words[5]]
 		pid, err := strconv.Atoi(words[4])
@@ -212,7 +212,7 @@ func (p *Patient) blockers(ctx context.Context, busy bool) {
 	for _, u := range users {
 		f := Finding{"users", OK, fmt.Sprintf("process %d (%s) has the file open", u.PID, u.Name), ""}
 		if writing[u.PID] == blockLooks {
-			f.Level, f.Finding = Warn, fmt.Sprintf("process %d (%s) has kept everybody else from writing for %v and more", u.PID, u.Name, (blockLooks-1)*blockPause)
+			f.Level, f.Finding = Warn, fmt.Sprintf("process %d (%s) has kept all others from writing for %v and more", u.PID, u.Name, (blockLooks-1)*blockPause)
 			f.Advice = "no heartbeat comes through meanwhile: a transaction is open in it; end that, or the process"
 			if busy {
 				f.Level = Bad
@@ -221,6 +221,6 @@ func (p *Patient) blockers(ctx context.Context, busy bool) {
 		p.Tell(f)
 	}
 	if busy && len(writing) == 0 {
-		p.Tell(Finding{"users", Warn, "nobody is seen who blocks the file", "it may be a process of another container, or of another machine"})
+		p.Tell(Finding{"users", Warn, "no process is seen that blocks the file", "it may be a process of another container, or of another machine"})
 	}
 }

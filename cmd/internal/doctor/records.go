@@ -87,7 +87,7 @@ func (p *Patient) drift(holders map[float64][]string) {
 		all = append(all, fmt.Sprintf("%g %% (%q)", 100*bound, holders[bound][0]))
 	}
 	p.Tell(Finding{
-		"drift", Warn, "those who hold locks differ in how wrong the rate of a clock may be: " + strings.Join(all, ", "),
+		"drift", Warn, "holders use different bounds on the drift of clocks: " + strings.Join(all, ", "),
 		"a holder with a low bound is safe only if all clocks keep it: give all processes one MaxClockDrift",
 	})
 }

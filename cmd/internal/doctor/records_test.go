@@ -32,7 +32,7 @@ func TestRecords(t *testing.T) {
 		{driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.09), held("c", 0)}}, "ok records: all of 3 records can be read\n"},
 		{
 			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.001)}},
-			"ok records: all of 2 records can be read\nwarn drift: those who hold locks differ in how wrong the rate of a clock may be: 0.1 % (\"owner-of-b\"), 9 % (\"owner-of-a\")\n",
+			"ok records: all of 2 records can be read\nwarn drift: holders use different bounds on the drift of clocks: 0.1 % (\"owner-of-b\"), 9 % (\"owner-of-a\")\n",
 		},
 		{
 			driver.Page{Records: []driver.Record{{Key: "odd", State: "what", Lease: 1}}, Unreadable: map[string]error{"old": fmt.Errorf("an older layout")}},

@@ -92,7 +92,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 
 func (p *Patient) writeAdvice() string {
 	if p.DynamoDB != nil {
-		return "mend that first"
+		return "fix that first"
 	}
 	return "see who blocks it below, and its permissions"
 }
@@ -107,12 +107,12 @@ func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
 	for range samples {
 		sent := time.Now()
 		if _, err := store.Get(ctx, key, driver.Eventual); err != nil && !errors.Is(err, driver.ErrNotFound) {
-			p.Tell(Finding{"latency", Warn, "an eventually consistent read failed: " + err.Error(), "who waits looks in this way: try again"})
+			p.Tell(Finding{"latency", Warn, "an eventually consistent read failed: " + err.Error(), "waiters poll in this way: try again"})
 			return
 		}
 		looks = append(looks, time.Since(sent))
 	}
-	p.Tell(Finding{"latency", OK, fmt.Sprintf("eventually consistent reads take %v; who waits makes one every %v", measure(looks), p.Options.RefreshPeriod), ""})
+	p.Tell(Finding{"latency", OK, fmt.Sprintf("eventually consistent reads take %v; a waiter makes one every %v", measure(looks), p.Options.RefreshPeriod), ""})
 }
 
 func measure(all []time.Duration) latency {
@@ -120,7 +120,7 @@ func measure(all []time.Duration) latency {
 	return latency{all[0], all[len(all)/2], all[len(all)-1]}
 }
 
-// hint releases the record, and sees whether who waits is told of it. It
+// hint releases the record, and sees whether a waiter is told of it. It
 // returns the record as it stands.
 func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Record) driver.Record {
 	other, err := p.open(ctx)
@@ -131,7 +131,7 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 	defer func() { _ = other.Close() }()
 	watcher, ok := other.(driver.Watcher)
 	if !ok {
-		p.Tell(Finding{"watch", OK, fmt.Sprintf("this store cannot tell of a release: who waits sees it within %v", p.Options.RefreshPeriod), ""})
+		p.Tell(Finding{"watch", OK, fmt.Sprintf("this store has no watch: a waiter sees a release within %v", p.Options.RefreshPeriod), ""})
 		return rec
 	}
 	hinted := make(chan struct{}, 1)
@@ -142,7 +142,7 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 		}
 	})
 	if err != nil {
-		p.Tell(Finding{"watch", Warn, "a release cannot be watched for: " + err.Error(), "who waits looks now and then instead"})
+		p.Tell(Finding{"watch", Warn, "a release cannot be watched for: " + err.Error(), "waiters poll instead"})
 		return rec
 	}
 	defer stop()
@@ -156,10 +156,10 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 	}
 	select {
 	case <-hinted:
-		p.Tell(Finding{"watch", OK, fmt.Sprintf("who waits hears of a release after %v", shown(time.Since(sent))), ""})
+		p.Tell(Finding{"watch", OK, fmt.Sprintf("a waiter hears of a release after %v", shown(time.Since(sent))), ""})
 	case <-time.After(hintPatience):
 		p.Tell(Finding{
-			"watch", Warn, fmt.Sprintf("who waits did not hear of a release within %v", hintPatience),
+			"watch", Warn, fmt.Sprintf("a waiter did not hear of a release within %v", hintPatience),
 			fmt.Sprintf("looks find it, every %v; see whether the -notify file beside the database can be written", p.Options.RefreshPeriod),
 		})
 	}

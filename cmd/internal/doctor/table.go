@@ -29,7 +29,7 @@ func tableStatus(d dynamostore.Description) Finding {
 	case types.TableStatusCreating:
 		f.Level, f.Advice = Bad, "wait until it is ACTIVE"
 	case types.TableStatusInaccessibleEncryptionCredentials:
-		f.Level, f.Advice = Bad, "the key that encrypts it cannot be used: mend it in KMS within seven days, after which DynamoDB archives the table"
+		f.Level, f.Advice = Bad, "the key that encrypts it cannot be used: fix it in KMS within seven days, after which DynamoDB archives the table"
 	case types.TableStatusDeleting, types.TableStatusArchiving, types.TableStatusArchived:
 		f.Level, f.Advice = Bad, "no lock can be taken in it: use another table, of another name, since a new one begins its tokens at 1"
 	default:

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // shows writes down what the namespace looks like from inside: whether /proc knows this
@@ -106,7 +105,7 @@ func TestNestedGuardians(t *testing.T) {
 					f.start()
 					f.await("background", "session", "double", "main")
 					caller, guardian := 0, 0
-					f.eventually(10*time.Second, "inner guardian", func() bool {
+					f.eventually("inner guardian", func() bool {
 						for _, p := range f.left() {
 							line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 							if strings.Contains(string(line), guardianArg) && !strings.Contains(string(line), "$DRIVER") {
@@ -166,7 +165,7 @@ func TestHiddenProcess(t *testing.T) {
 			f.cmd.Path, f.cmd.SysProcAttr = path, nil
 			f.start()
 			f.await("started", "hidden-pid")
-			f.eventually(5*time.Second, "two hidden processes", func() bool {
+			f.eventually("two hidden processes", func() bool {
 				n := 0
 				for _, p := range f.left() {
 					if p.name == "hidden" {
@@ -180,7 +179,7 @@ func TestHiddenProcess(t *testing.T) {
 			} else {
 				f.signal(f.cmd.Process.Pid, syscall.SIGKILL)
 			}
-			f.eventually(20*time.Second, "end of the family", f.dead)
+			f.eventually("end of the family", f.dead)
 			f.wait()
 		})
 	}
@@ -202,7 +201,7 @@ func TestRunaway(t *testing.T) {
 	for _, victim := range []string{"nobody", "caller", "guardian"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
-			f := newFamily(t, `sh runaway & sh runaway & sh runaway`, with(short, "-beats", "40")...)
+			f := newFamily(t, `sh runaway & sh runaway & sh runaway`, with(short, "-beats", "40", "-ready", "go")...)
 			if err := os.WriteFile(f.file("runaway"), fmt.Appendf(nil, runaway, os.Getpid()), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -212,11 +211,12 @@ func TestRunaway(t *testing.T) {
 			case "caller":
 				f.signal(f.cmd.Process.Pid, syscall.SIGKILL)
 				f.wait()
-				f.eventually(20*time.Second, "end of the family", func() bool { return len(f.left()) == 0 })
+				f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
 			case "guardian":
 				f.signal(f.guardian(), syscall.SIGKILL)
 				f.finish()
 			default:
+				f.write("go")
 				f.finish()
 			}
 		})

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // The tests run real processes: the test binary again, as a driver (a small tenure run that
@@ -33,33 +35,17 @@ import (
 const (
 	driverEnv = "GUARD_TEST_DRIVER"
 	markEnv   = "GUARD_TEST_FAMILY"
-	heedEnv   = "GUARD_TEST_HEED" // the driver begins again, with no signal ignored
 )
 
 func TestMain(m *testing.M) {
 	if IsGuardian() {
 		Main()
 	}
-	if os.Getenv(heedEnv) != "" {
-		os.Exit(heed())
-	}
 	if os.Getenv(driverEnv) != "" {
 		os.Exit(driver(os.Args[1:]))
 	}
+	enginetest.DefaultSignals()
 	os.Exit(m.Run())
-}
-
-// heed begins this program again with the signals that it came to ignore at their default
-// actions. An ignored one stays so through any other start.
-func heed() int {
-	_ = os.Unsetenv(heedEnv)
-	for sig := syscall.Signal(1); sig < 32; sig++ {
-		if signal.Ignored(sig) {
-			_, _ = defaultAction(sig)
-		}
-	}
-	fmt.Fprintln(os.Stderr, syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
-	return 70
 }
 
 // report is what a driver leaves in its report file.
@@ -71,7 +57,10 @@ type report struct {
 }
 
 // driver is a caller of the package: it extends the limits with every beat, passes signals on
-// and ends with the command's status, or 73.
+// and ends with the command's status, or 73. Until the scripts have written the files that
+// -ready names the limits are of minutes, and neither beats nor the time of -stop count: on a
+// busy machine nobody knows how long a family takes to begin. The file "counting" says that
+// they do now.
 func driver(args []string) int {
 	flags := flag.NewFlagSet("driver", flag.ExitOnError)
 	term := flags.Duration("term", time.Minute, "from each beat to Term")
@@ -79,6 +68,7 @@ func driver(args []string) int {
 	expiry := flags.Duration("expiry", 3*time.Minute, "from each beat to Expiry")
 	beat := flags.Duration("beat", 50*time.Millisecond, "between beats")
 	beats := flags.Int("beats", 1<<30, "how many beats there are")
+	ready := flags.String("ready", "", "files, with commas between: what they all are there for counts from then on")
 	stop := flags.Duration("stop", 0, "ask the command to stop after that time")
 	allow := flags.Duration("allow", 500*time.Millisecond, "how long the command may take to stop")
 	contain := flags.Bool("contain", false, "")
@@ -86,10 +76,22 @@ func driver(args []string) int {
 	_ = flags.Parse(args) // it ends the process itself
 	_ = os.Unsetenv(driverEnv)
 
+	isReady := func() bool {
+		for name := range strings.SplitSeq(*ready, ",") {
+			if b, err := os.ReadFile(name); err != nil || !bytes.HasSuffix(b, []byte("\n")) {
+				return false
+			}
+		}
+		return true
+	}
 	var last Limits
+	counts := *ready == ""
 	limits := func() Limits {
 		now := Now()
 		last = Limits{Term: now.Add(*term), Kill: now.Add(*kill), Expiry: now.Add(*expiry)}
+		if !counts {
+			last = Limits{Term: now.Add(time.Minute), Kill: now.Add(2 * time.Minute), Expiry: now.Add(3 * time.Minute)}
+		}
 		return last
 	}
 	signals := make(chan os.Signal, 8)
@@ -122,20 +124,36 @@ func driver(args []string) int {
 		}
 		return finish(report{Started: err.Error(), Status: status})
 	}
-	// A command can be seen before the guardian has said that it runs.
-	if err := os.WriteFile("started", []byte(fmt.Sprintln(os.Getpid())), 0o600); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	note := func(name string) {
+		if err := os.WriteFile(name, []byte(fmt.Sprintln(os.Getpid())), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
+	// A command can be seen before the guardian has said that it runs.
+	note("started")
 	ticker := time.NewTicker(*beat)
 	var asked <-chan time.Time
-	if *stop > 0 {
-		asked = time.After(*stop)
+	askLater := func() {
+		if counts && *stop > 0 {
+			asked = time.After(*stop)
+		}
 	}
+	askLater()
 	for done := false; !done; {
 		select {
 		case <-ticker.C:
-			if *beats > 0 {
+			switch {
+			case *beats == 0:
+			case counts:
 				*beats--
+				g.Extend(limits())
+			case isReady():
+				counts = true
+				*beats--
+				g.Extend(limits())
+				askLater()
+				note("counting")
+			default:
 				g.Extend(limits())
 			}
 		case sig := <-signals:
@@ -215,7 +233,7 @@ func (f *family) file(name string) string { return filepath.Join(f.dir, name) }
 func (f *family) await(names ...string) (pid int) {
 	f.t.Helper()
 	for _, name := range names {
-		f.eventually(10*time.Second, "file "+name, func() bool {
+		f.eventually("file "+name, func() bool {
 			b, err := os.ReadFile(f.file(name))
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 			return err == nil && bytes.HasSuffix(b, []byte("\n"))
@@ -224,11 +242,15 @@ func (f *family) await(names ...string) (pid int) {
 	return pid
 }
 
-func (f *family) eventually(limit time.Duration, what string, ok func() bool) {
+// awaited bounds what a test waits for. It is far more than anything takes on a busy machine,
+// and less than limits of minutes.
+const awaited = 40 * time.Second
+
+func (f *family) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(awaited); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.t.Fatalf("not within %v: %s; alive: %v", limit, what, f.left())
+			f.t.Fatalf("not within %v: %s; alive: %v", awaited, what, f.left())
 		}
 	}
 }
@@ -321,6 +343,17 @@ setsid sh -c 'echo $$ >session; while :; do sleep 100; done' &
 echo $$ >main
 while :; do sleep 100; done
 `
+
+// hydraReady are the files that say that the hydra is complete.
+const hydraReady = "background,session,double,main"
+
+// write makes a file that the driver waits for.
+func (f *family) write(name string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.file(name), []byte("\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
 
 func (f *family) awaitHydra() {
 	f.t.Helper()

@@ -20,7 +20,7 @@ func TestCallerKilled(t *testing.T) {
 	f.awaitHydra()
 	f.signal(f.cmd.Process.Pid, syscall.SIGKILL)
 	f.wait()
-	f.eventually(5*time.Second, "end of the family", func() bool { return len(f.left()) == 0 })
+	f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
 }
 
 func TestGuardianKilled(t *testing.T) {
@@ -53,7 +53,7 @@ func TestGuardianKilledWhileAwaiting(t *testing.T) {
 	t.Parallel()
 	f := startFamily(t, `setsid sh -c 'echo $$ >left; while :; do sleep 100; done' & exit 4`)
 	f.await("left")
-	f.eventually(5*time.Second, "notice", func() bool { return len(f.below()) == 2 })
+	f.eventually("notice", func() bool { return len(f.below()) == 2 })
 	f.signal(f.guardian(), syscall.SIGKILL)
 	if r := f.finish(); r.Exit.Reason != Abandoned || !r.Exit.GuardianLost {
 		t.Errorf("%v", r.Exit)
@@ -62,12 +62,13 @@ func TestGuardianKilledWhileAwaiting(t *testing.T) {
 
 func TestCallerStopped(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, "-term", "700ms", "-kill", "1200ms", "-expiry", "4s")
+	f := startFamily(t, hydra, "-term", "700ms", "-kill", "1200ms", "-expiry", "8s", "-ready", hydraReady)
 	f.awaitHydra()
+	f.await("counting")
 	stopped := Now()
 	f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
-	f.eventually(10*time.Second, "end of the family", f.dead)
-	if late := Now().Sub(stopped.Add(4 * time.Second)); late > 0 {
+	f.eventually("end of the family", f.dead)
+	if late := Now().Sub(stopped.Add(8 * time.Second)); late > 0 {
 		t.Errorf("the family outlived the expiry by %v", late)
 	}
 	if !isStopped(f.cmd.Process.Pid) || f.guardian() == 0 {
@@ -75,7 +76,7 @@ func TestCallerStopped(t *testing.T) {
 	}
 	// The guardian continues the caller; the test does not.
 	r := f.finish()
-	if now := Now(); now < stopped.Add(3900*time.Millisecond) {
+	if now := Now(); now < stopped.Add(7900*time.Millisecond) {
 		t.Errorf("the caller was continued %v after it was stopped, before the expiry", now.Sub(stopped))
 	}
 	if r.Status != 73 || r.Exit.Reason != Overdue || !r.Exit.Killed || r.Exit.GuardianLost {
@@ -86,10 +87,11 @@ func TestCallerStopped(t *testing.T) {
 // A caller that is continued by others before the expiry need not wait for the guardian.
 func TestCallerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, "-term", "500ms", "-kill", "900ms", "-expiry", "60s")
+	f := startFamily(t, hydra, "-term", "500ms", "-kill", "900ms", "-expiry", "60s", "-ready", hydraReady)
 	f.awaitHydra()
+	f.await("counting")
 	f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
-	f.eventually(10*time.Second, "end of the family", f.dead)
+	f.eventually("end of the family", f.dead)
 	f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
 	begun := time.Now()
 	if r := f.finish(); r.Status != 73 || r.Exit.Reason != Overdue {
@@ -104,7 +106,7 @@ func TestCallerStoppedAndContinued(t *testing.T) {
 func TestCallerStoppedShortly(t *testing.T) {
 	t.Parallel()
 	f := startFamily(t, "sleep 1.5; exit 6", "-term", "5s", "-kill", "6s", "-expiry", "7s")
-	f.eventually(5*time.Second, "start", func() bool { return len(f.below()) > 0 })
+	f.eventually("start", func() bool { return len(f.below()) > 0 })
 	f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
 	time.Sleep(300 * time.Millisecond)
 	f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
@@ -115,9 +117,10 @@ func TestCallerStoppedShortly(t *testing.T) {
 
 func TestGuardianStopped(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-beats", "20")...)
+	f := startFamily(t, hydra, with(short, "-beats", "1", "-ready", "go")...)
 	f.awaitHydra()
 	f.signal(f.guardian(), syscall.SIGSTOP)
+	f.write("go")
 	r := f.finish()
 	if r.Status != 73 || r.Exit.Reason != Overdue || !r.Exit.Killed || !r.Exit.GuardianLost {
 		t.Errorf("%v", r.Exit)
@@ -131,9 +134,10 @@ func TestGuardianStopped(t *testing.T) {
 func TestGuardianStoppedStillTerminates(t *testing.T) {
 	t.Parallel()
 	f := startFamily(t, `trap 'echo >term; exit' TERM; echo $$ >ready; while :; do sleep 0.05; done`,
-		"-term", "500ms", "-kill", "1500ms", "-expiry", "2500ms", "-beats", "10")
+		with(patient, "-beats", "1", "-ready", "go")...)
 	f.await("ready", "started")
 	f.signal(f.guardian(), syscall.SIGSTOP)
+	f.write("go")
 	r := f.finish()
 	f.await("term")
 	if r.Status != 73 || r.Exit.Reason != Overdue {
@@ -144,11 +148,14 @@ func TestGuardianStoppedStillTerminates(t *testing.T) {
 // A guardian that was stopped past its old limits reads the newer ones before it judges.
 func TestGuardianStoppedWhileExtended(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, "echo >ready; sleep 3; exit 8", with(short, "-beat", "5ms")...)
-	f.await("ready", "started")
+	f := startFamily(t, "echo >ready; while [ ! -e end ]; do sleep 0.05; done; sleep 1; exit 8",
+		"-term", "2s", "-kill", "2500ms", "-expiry", "3s", "-beat", "5ms", "-ready", "ready")
+	f.await("ready", "started", "counting")
+	time.Sleep(300 * time.Millisecond) // for the guardian to get the first of these limits
 	f.signal(f.guardian(), syscall.SIGSTOP)
-	time.Sleep(1500 * time.Millisecond) // longer than the whole lease
+	time.Sleep(3500 * time.Millisecond) // longer than the whole lease
 	f.signal(f.guardian(), syscall.SIGCONT)
+	f.write("end")
 	if r := f.finish(); r.Status != 8 || r.Exit.Reason != Ended {
 		t.Errorf("%v", r.Exit)
 	}
@@ -171,7 +178,7 @@ func TestContainBothKilled(t *testing.T) {
 	f := startFamily(t, hydra, "-contain")
 	f.awaitHydra()
 	f.killBoth()
-	f.eventually(5*time.Second, "end of the family", func() bool { return len(f.left()) == 0 })
+	f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
 }
 
 // Without contain the command itself dies, by its parent-death signal.
@@ -181,7 +188,7 @@ func TestBothKilled(t *testing.T) {
 	f.awaitHydra()
 	command := f.await("main")
 	f.killBoth()
-	f.eventually(5*time.Second, "end of the command", func() bool {
+	f.eventually("end of the command", func() bool {
 		p, err := readProcess(command)
 		return err != nil || p.state == 'Z'
 	})
@@ -189,7 +196,7 @@ func TestBothKilled(t *testing.T) {
 	for _, p := range f.left() {
 		f.signal(p.pid, syscall.SIGKILL)
 	}
-	f.eventually(5*time.Second, "end of the family", func() bool { return len(f.left()) == 0 })
+	f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
 }
 
 func TestContain(t *testing.T) {
@@ -202,8 +209,11 @@ func TestContain(t *testing.T) {
 		killed       bool
 	}{
 		{"status", "echo $$ >pid; exit 7", nil, 7, Ended, false},
-		{"term", `trap 'echo >term; exit 3' TERM; while :; do sleep 0.05; done`, with(short, "-beats", "1"), 73, Overdue, false},
-		{"kill", hydra, with(short, "-beats", "1"), 73, Overdue, true},
+		{
+			"term", `trap 'echo >term; exit 3' TERM; echo >up; while :; do sleep 0.05; done`,
+			with(patient, "-beats", "1", "-ready", "up"), 73, Overdue, false,
+		},
+		{"kill", hydra, with(short, "-beats", "1", "-ready", hydraReady), 73, Overdue, true},
 		{"leftovers", `setsid sh -c 'sleep 2; echo >last' & exit 9`, nil, 9, Ended, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -241,9 +251,10 @@ func TestContainGuardianKilled(t *testing.T) {
 
 func TestContainGuardianStopped(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-contain", "-beats", "20")...)
+	f := startFamily(t, hydra, with(short, "-contain", "-beats", "1", "-ready", "go")...)
 	f.awaitHydra()
 	f.signal(f.guardian(), syscall.SIGSTOP)
+	f.write("go")
 	if r := f.finish(); r.Exit.Reason != Overdue || !r.Exit.Killed || !r.Exit.GuardianLost {
 		t.Errorf("%v", r.Exit)
 	}
@@ -253,10 +264,11 @@ func TestContainGuardianStopped(t *testing.T) {
 // continue the caller from there: the test does.
 func TestContainCallerStopped(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-contain")...)
+	f := startFamily(t, hydra, with(short, "-contain", "-ready", hydraReady)...)
 	f.awaitHydra()
+	f.await("counting")
 	f.signal(f.cmd.Process.Pid, syscall.SIGSTOP)
-	f.eventually(10*time.Second, "end of the family", f.dead)
+	f.eventually("end of the family", f.dead)
 	f.signal(f.cmd.Process.Pid, syscall.SIGCONT)
 	if r := f.finish(); r.Status != 73 || r.Exit.Reason != Overdue {
 		t.Errorf("%v", r.Exit)
@@ -278,7 +290,7 @@ func TestContainUnprivileged(t *testing.T) {
 		t.Errorf("the command runs as %d:%d", uid, gid)
 	}
 	f.killBoth()
-	f.eventually(5*time.Second, "end of the family", func() bool { return len(f.left()) == 0 })
+	f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
 }
 
 // publish lets another user run the driver.

@@ -167,7 +167,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 		_ = cmd.Wait()
 		_ = fromIt.Close()
 	}()
-	if err := fromIt.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := fromIt.SetReadDeadline(time.Now().Add(awaited)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []frameKind{frameStarting, frameStarted, frameStopped} {
@@ -271,7 +271,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for range 3 {
 		once()
 	}
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
+	for end := time.Now().Add(awaited); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := runtime.NumGoroutine(); n > goroutines {
@@ -301,13 +301,13 @@ func TestOrphansStayInTheTree(t *testing.T) {
 	}
 	defer func() { g.Stop(0); g.Wait() }()
 	var orphan int
-	for end := time.Now().Add(5 * time.Second); orphan == 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(awaited); orphan == 0; time.Sleep(5 * time.Millisecond) {
 		b, _ := os.ReadFile(dir + "/orphan")
 		if _, err := fmt.Sscan(string(b), &orphan); err != nil && time.Now().After(end) {
 			t.Fatal("no orphan")
 		}
 	}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(awaited); ; time.Sleep(5 * time.Millisecond) {
 		p, err := readProcess(orphan)
 		if err != nil {
 			t.Fatal(err)

@@ -14,8 +14,12 @@ import (
 	"time"
 )
 
-// short are limits that a test can wait for.
-var short = []string{"-term", "700ms", "-kill", "1200ms", "-expiry", "2200ms"}
+// short are limits that a test can wait for. What is to end by itself between SIGTERM and
+// SIGKILL has patient ones.
+var (
+	short   = []string{"-term", "700ms", "-kill", "1200ms", "-expiry", "2200ms"}
+	patient = []string{"-term", "700ms", "-kill", "30s", "-expiry", "40s"}
+)
 
 func with(flags []string, more ...string) []string {
 	return append(append([]string{}, flags...), more...)
@@ -59,7 +63,6 @@ func TestSignalsArePassedOn(t *testing.T) {
 		for s in TERM HUP INT QUIT USR1 USR2; do trap "echo $s >>got-$s" $s; done
 		echo $$ >ready
 		while [ ! -e end ]; do sleep 0.05; done`)
-	f.cmd.Env = append(f.cmd.Env, heedEnv+"=1") // also under nohup
 	f.start()
 	f.await("ready")
 	for name, sig := range map[string]syscall.Signal{
@@ -110,7 +113,7 @@ func ignored(t *testing.T) uint64 {
 
 func TestLimitsExtendedKeepTheCommandAlive(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, "sleep 2; exit 5", short...)
+	f := startFamily(t, "echo >up; sleep 5; exit 5", "-term", "2s", "-kill", "3s", "-expiry", "4s", "-ready", "up")
 	if r := f.finish(); r.Status != 5 || r.Exit.Reason != Ended {
 		t.Errorf("%v, want exit status 5", r.Exit)
 	}
@@ -118,7 +121,8 @@ func TestLimitsExtendedKeepTheCommandAlive(t *testing.T) {
 
 func TestTermAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, `trap 'echo >term; exit 3' TERM; while :; do sleep 0.05; done`, with(short, "-beats", "3")...)
+	f := startFamily(t, `trap 'echo >term; exit 3' TERM; echo >up; while :; do sleep 0.05; done`,
+		with(patient, "-beats", "3", "-ready", "up")...)
 	r := f.finish()
 	f.await("term")
 	if r.Status != 73 || r.Exit.Code != 3 || r.Exit.Reason != Overdue || r.Exit.Killed {
@@ -131,7 +135,7 @@ func TestTermAtTheDeadline(t *testing.T) {
 
 func TestKillAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-beats", "3")...)
+	f := startFamily(t, hydra, with(short, "-beats", "3", "-ready", hydraReady)...)
 	f.awaitHydra()
 	r := f.finish()
 	if r.Spare < 0 {
@@ -149,7 +153,7 @@ func TestTermComesOnceAndSparesCleaners(t *testing.T) {
 	f := startFamily(t, `
 		trap 'echo term >>count; sleep 0.3 && echo cleaned >>count' TERM
 		echo $$ >ready
-		while :; do sleep 0.05; done`, "-term", "500ms", "-kill", "1500ms", "-expiry", "2500ms", "-beats", "1")
+		while :; do sleep 0.05; done`, "-term", "500ms", "-kill", "6s", "-expiry", "9s", "-beats", "1", "-ready", "ready")
 	f.finish()
 	if b, _ := os.ReadFile(f.file("count")); string(b) != "term\ncleaned\n" {
 		t.Errorf("the command saw %q", b)
@@ -170,7 +174,7 @@ func TestTermReachesEverybody(t *testing.T) {
 		echo $$ >main
 		trap 'echo >term-main; exit' TERM
 		while :; do sleep 0.05; done`,
-		"-term", "1s", "-kill", "4s", "-expiry", "6s", "-beats", "1")
+		with(patient, "-beats", "1", "-ready", "one,two,stopped,main")...)
 	f.await("one", "two", "stopped", "main")
 	r := f.finish()
 	f.await("term-one", "term-two", "term-stopped", "term-main")
@@ -188,7 +192,7 @@ func TestTermWhileForking(t *testing.T) {
 		echo $$ >ready
 		i=0
 		while :; do sleep 1000 & i=$((i+1)); [ $((i % 20)) -ne 0 ] || sleep 0.02; done`,
-		"-term", "700ms", "-kill", "5s", "-expiry", "7s", "-beats", "1")
+		with(patient, "-beats", "1", "-ready", "ready")...)
 	if r := f.finish(); r.Exit.Killed || r.Exit.Reason != Overdue {
 		t.Errorf("%v: somebody had not got SIGTERM", r.Exit)
 	}
@@ -205,7 +209,7 @@ fork
 
 func TestKillWhileForking(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, forking, with(short, "-beats", "1")...)
+	f := startFamily(t, forking, with(short, "-beats", "1", "-ready", "main")...)
 	if r := f.finish(); !r.Exit.Killed {
 		t.Errorf("%v", r.Exit)
 	}
@@ -213,7 +217,7 @@ func TestKillWhileForking(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, "-term", "60s", "-kill", "65s", "-expiry", "70s", "-stop", "1s")
+	f := startFamily(t, hydra, "-term", "60s", "-kill", "65s", "-expiry", "70s", "-stop", "1s", "-ready", hydraReady)
 	f.awaitHydra()
 	begun := time.Now()
 	r := f.finish()
@@ -228,7 +232,7 @@ func TestStop(t *testing.T) {
 // The lease bounds what Stop allows.
 func TestStopWithinTheLimits(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra, with(short, "-stop", "500ms", "-allow", "60s", "-beats", "3")...)
+	f := startFamily(t, hydra, with(short, "-stop", "500ms", "-allow", "60s", "-beats", "3", "-ready", hydraReady)...)
 	f.awaitHydra()
 	begun := time.Now()
 	if r := f.finish(); r.Exit.Reason != Stopped || !r.Exit.Killed {
@@ -268,7 +272,8 @@ func TestLeftoversAreAwaited(t *testing.T) {
 
 func TestLeftoversDieAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, `setsid sh -c 'trap "" TERM; while :; do sleep 100; done' & exit 3`, with(short, "-beats", "1")...)
+	f := startFamily(t, `setsid sh -c 'trap "" TERM; echo >deaf; while :; do sleep 100; done' & exit 3`,
+		with(short, "-beats", "1", "-ready", "deaf")...)
 	if r := f.finish(); r.Status != 73 || r.Exit.Code != 3 || r.Exit.Reason != Overdue || !r.Exit.Killed {
 		t.Errorf("%v", r.Exit)
 	}

@@ -28,7 +28,7 @@ import (
 
 const (
 	// openPatience bounds the opening of a store on DynamoDB, credentials
-	// included. Who hands them out to a machine may take seconds.
+	// included. The service that hands them out to a machine may take seconds.
 	openPatience = 7 * time.Second
 	// An answer that says "not now" is asked for again so often.
 	openAttempts = 3
@@ -64,8 +64,8 @@ func (o *opener) open() (*dynamostore.Store, error) {
 	}
 }
 
-// connect returns a client that has credentials and a region. It asks nobody
-// but who hands out the credentials.
+// connect returns a client that has credentials and a region. It sends
+// requests only for the credentials.
 func (o *opener) connect(ctx context.Context) (*dynamodb.Client, error) {
 	client, err := o.d.connect(ctx)
 	if err != nil {

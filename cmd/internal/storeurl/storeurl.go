@@ -118,8 +118,8 @@ func shownRest(rest string) string {
 	return "…"
 }
 
-// parseDefault is for who wants the default, and says so: in a crontab, say,
-// where a store that nobody has named is none.
+// parseDefault is for callers that ask for the default: in a crontab, say,
+// where an unnamed store is refused.
 func parseDefault(rest string) (Location, error) {
 	if rest != "" {
 		return Location{}, errors.New("nothing follows the colon")

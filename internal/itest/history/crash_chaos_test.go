@@ -253,6 +253,6 @@ func (s *scene) handOver(to string, at point) (e ended, err error) {
 
 var attentive = func() *tenure.AcquireOptions {
 	o := *recorded
-	o.Attentive = true
+	o.WatchRequests = true
 	return &o
 }()

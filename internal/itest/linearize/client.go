@@ -241,7 +241,11 @@ func (c *client) claim(ctx context.Context, key string, state driver.State) {
 	if c.random.IntN(2) == 0 {
 		next.Data = []byte(next.Version)
 	}
-	in := input{kind: claim, key: key, next: snap(next), keepData: next.Data == nil}
+	c.claimAs(ctx, next)
+}
+
+func (c *client) claimAs(ctx context.Context, next driver.Record) {
+	in := input{kind: claim, key: next.Key, next: snap(next), keepData: next.Data == nil}
 	c.write(in, next, func() (now, prev driver.Record, err error) { return c.store.Claim(ctx, next) })
 }
 

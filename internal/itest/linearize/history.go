@@ -119,7 +119,7 @@ type history struct {
 	clock int64
 	calls []call
 	// foreign says that the store itself, and not a fault, left an outcome
-	// unknown: nobody knows when that is settled.
+	// unknown. Such a write may take effect at any later time.
 	foreign bool
 }
 
@@ -154,8 +154,8 @@ func (h *history) mark(point kind, keys []string) {
 	}
 }
 
-// write records a write that began at start and ended in err. One that was
-// not applied is left out, so that nothing explains its being seen.
+// write records a write that began at start and ended in err. A write that was not
+// applied is left out: a read that shows it fails the check.
 func (h *history) write(client int, start int64, in input, now, prev driver.Record, err error) {
 	c := call{client: client, in: in, start: start, end: h.tick()}
 	var conflict *driver.ConflictError

@@ -26,25 +26,51 @@ func TestMemstore(t *testing.T) {
 	Check(t, func(*testing.T) driver.Store { return s.Open() }, o)
 }
 
-// Each bug must make some round impossible to explain; if none did, the check
-// would not be worth much.
+// brokenStores are the ways to break a store that the check must find.
+var brokenStores = map[string]func(*memstore.Store) driver.Store{
+	"stale reads":            func(s *memstore.Store) driver.Store { return &staleReads{Store: s} },
+	"stale conflicts":        func(s *memstore.Store) driver.Store { return &staleConflicts{Store: s} },
+	"lost updates":           func(s *memstore.Store) driver.Store { return lostUpdates{s} },
+	"swap ignores token":     func(s *memstore.Store) driver.Store { return ignoresToken{s} },
+	"claim overwrites held":  func(s *memstore.Store) driver.Store { return overwritesHeld{s} },
+	"applied said to be not": func(s *memstore.Store) driver.Store { return &liar{Store: s} },
+	"requests forced":        func(s *memstore.Store) driver.Store { return forcesRequests{s} },
+	"claims reserved":        func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Reserved} },
+	"claims past":            func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Past} },
+	"claims closed":          func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Closed} },
+	"claims alive":           func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Alive} },
+	"keeps the session":      func(s *memstore.Store) driver.Store { return keepsSession{s} },
+	"forgets who asked":      func(s *memstore.Store) driver.Store { return forgetsAsked{s} },
+	"writes twice":           func(s *memstore.Store) driver.Store { return retries{s} },
+}
+
+// Each bug must make its schedule impossible to explain; if it did not, the check
+// would not be worth much. A sound store's answers to the same calls are explained.
 func TestBrokenStoresAreFound(t *testing.T) {
-	for name, breakStore := range map[string]func(*memstore.Store) driver.Store{
-		"stale reads":            func(s *memstore.Store) driver.Store { return &staleReads{Store: s} },
-		"stale conflicts":        func(s *memstore.Store) driver.Store { return &staleConflicts{Store: s} },
-		"lost updates":           func(s *memstore.Store) driver.Store { return lostUpdates{s} },
-		"swap ignores token":     func(s *memstore.Store) driver.Store { return ignoresToken{s} },
-		"claim overwrites held":  func(s *memstore.Store) driver.Store { return overwritesHeld{s} },
-		"applied said to be not": func(s *memstore.Store) driver.Store { return &liar{Store: s} },
-		"requests forced":        func(s *memstore.Store) driver.Store { return forcesRequests{s} },
-		"claims reserved":        func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Reserved} },
-		"claims past":            func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Past} },
-		"claims closed":          func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Closed} },
-		"claims alive":           func(s *memstore.Store) driver.Store { return claimsMore{s, driver.Alive} },
-		"keeps the session":      func(s *memstore.Store) driver.Store { return keepsSession{s} },
-		"forgets who asked":      func(s *memstore.Store) driver.Store { return forgetsAsked{s} },
-		"writes twice":           func(s *memstore.Store) driver.Store { return retries{s} },
-	} {
+	for name, breakStore := range brokenStores {
+		t.Run(name, func(t *testing.T) {
+			made, ok := schedules[name]
+			if !ok {
+				t.Fatal("no schedule is made for it")
+			}
+			if result := play(t, made, breakStore); result != porcupine.Illegal {
+				t.Errorf("the broken store: %s", result)
+			}
+			sound := func(s *memstore.Store) driver.Store { return s }
+			if result := play(t, made, sound); result != porcupine.Ok {
+				t.Errorf("a sound store: %s", result)
+			}
+		})
+	}
+}
+
+// Calls that nobody has chosen find them as well. For the token that takes luck: a
+// copy of a claim must come late, and a swap of the term before it later still.
+func TestBrokenStoresAreFoundAtRandom(t *testing.T) {
+	for name, breakStore := range brokenStores {
+		if name == "swap ignores token" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			const most = 50
 			s := memstore.New()

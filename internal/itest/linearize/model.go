@@ -42,10 +42,9 @@ func (h *history) model() porcupine.Model {
 
 // step reports whether a call may have happened in state s, and what it left.
 //
-// A call whose outcome is unknown happened where its condition held, or never:
-// in the search that is when all is over. To let it happen without effect at
-// any time would be as true, and would have the search try every order of all
-// such calls.
+// A call of unknown outcome took effect where its condition held, or never; for the
+// search, never means at the end. It would be just as true to let it happen without
+// effect at any time, but then the search would try every order of all such calls.
 func step(s register, in input, out output, conflictsReadLater bool) (bool, register) {
 	after, applies := apply(s, in)
 	switch {

@@ -53,7 +53,7 @@ type actor struct {
 	looks int
 	told  bool
 
-	req     *protocol.Request
+	req     *protocol.Call
 	applied bool
 	at      time.Duration // when the next thing happens to req
 	res     protocol.Result
@@ -254,7 +254,7 @@ func (a *actor) took(act protocol.Action) {
 		case protocol.NoteEnded:
 			p.say("%s ends: %v", a.name, a.h.Cause())
 		case protocol.NoteOver:
-			freed, _ := a.h.Over()
+			freed := a.h.Freed()
 			p.say("%s is over: %v", a.name, freed)
 		default:
 			p.say("%s: %v", a.name, n)
@@ -275,7 +275,7 @@ func (a *actor) took(act protocol.Action) {
 			return
 		}
 	}
-	if act.Request != nil {
-		a.req, a.applied, a.at = act.Request, false, p.now+5*time.Millisecond
+	if act.Call != nil {
+		a.req, a.applied, a.at = act.Call, false, p.now+5*time.Millisecond
 	}
 }

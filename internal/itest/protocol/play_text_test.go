@@ -29,7 +29,7 @@ func (p *theatre) status() {
 		if a.h == nil {
 			continue
 		}
-		if _, over := a.h.Over(); !over {
+		if !a.h.Over() {
 			p.say("= %s has its deadline at %.3fs, expired: %v", a.name, a.h.Deadline().Seconds(), a.h.Expired())
 		}
 	}

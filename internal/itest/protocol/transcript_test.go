@@ -46,7 +46,7 @@ type stage struct {
 	c       *protocol.Contender
 	h       *protocol.Holder
 	sight   *protocol.Sight
-	req     *protocol.Request // under way
+	req     *protocol.Call // under way
 	written map[string]driver.Record
 	told    bool // that the acquire ended
 	out     strings.Builder
@@ -237,7 +237,7 @@ func (s *stage) say(format string, args ...any) {
 	fmt.Fprintf(&s.out, "%8.3fs  %s\n", s.now.Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (s *stage) send(r *protocol.Request) {
+func (s *stage) send(r *protocol.Call) {
 	if r == nil {
 		return
 	}
@@ -264,13 +264,13 @@ func (s *stage) act(a protocol.Action) {
 		case protocol.NoteEnded:
 			s.say("ended: %v", s.h.Cause())
 		case protocol.NoteOver:
-			freed, _ := s.h.Over()
+			freed := s.h.Freed()
 			s.say("over: %v", freed)
 		default:
 			s.say("%v", n)
 		}
 	}
-	s.send(a.Request)
+	s.send(a.Call)
 }
 
 func (s *stage) contend(a protocol.Action) {
@@ -286,14 +286,14 @@ func (s *stage) contend(a protocol.Action) {
 			s.say("refused: %v", r.Err)
 		}
 	}
-	s.send(a.Request)
+	s.send(a.Call)
 }
 
 // status says until when the holder may act, or what the contender waits for.
 func (s *stage) status() {
 	switch {
 	case s.h != nil:
-		_, over := s.h.Over()
+		over := s.h.Over()
 		if over {
 			return
 		}

@@ -68,7 +68,7 @@ func TestMistakesAreFound(t *testing.T) {
 
 		{sim.OwnLease, mixed, 500, "both hold"},
 		{sim.UnlessIgnored, unless, 50, "unless somebody lives"},
-		{sim.LifeInvented, unless, 50, "gives up as if somebody lived"},
+		{sim.LifeInvented, unless, 500, "gives up as if somebody lived"},
 		{sim.OwnHolderTaken, twice, 300, "writes nothing of token"},
 		{sim.NextLife, deleted, 500, "changes more than it may"},
 	} {

@@ -35,7 +35,7 @@ func (a *act) within(most time.Duration) time.Duration {
 
 func (a *act) lease() time.Duration { return a.p.setup.Options.LeaseDuration }
 
-// do does it, and returns what came of it.
+// do carries out the act, and returns its result.
 func (a *act) do() string {
 	c := a.line.client
 	switch a.Op {
@@ -59,7 +59,7 @@ type locker interface {
 }
 
 func (a *act) options() *tenure.AcquireOptions {
-	o := &tenure.AcquireOptions{History: a.r.IntN(2) == 0, Attentive: a.r.IntN(2) == 0, Priority: a.r.IntN(2)}
+	o := &tenure.AcquireOptions{History: a.r.IntN(2) == 0, WatchRequests: a.r.IntN(2) == 0, Priority: a.r.IntN(2)}
 	if a.r.IntN(3) == 0 {
 		o.Data = fmt.Append(nil, "of step ", a.N)
 	}
@@ -138,7 +138,7 @@ func (a *act) work(ctx context.Context, l *tenure.Lease) error {
 	if a.r.IntN(2) == 0 {
 		sleep(ctx, a.within(2*a.lease()))
 	}
-	if a.r.IntN(4) == 0 { // it takes no notice of its context
+	if a.r.IntN(4) == 0 { // it ignores its context
 		for range a.r.IntN(4) {
 			sleep(context.Background(), a.within(a.lease()))
 			a.w.referee.act(h)

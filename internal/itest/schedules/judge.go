@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// shown reports whether the records of the lock, or of a session under which it
-// was held meanwhile, showed since an instant something of which f is true.
+// shown reports whether f was true of any write since an instant: of the lock's record,
+// or of the record of a session under which the lock was held meanwhile.
 func (a *act) shown(from time.Time, f func(written) bool) bool {
 	now := time.Now()
 	if a.w.ledger.any(a.Lock, from, now, f) {
@@ -30,16 +30,16 @@ func (a *act) shown(from time.Time, f func(written) bool) bool {
 	})
 	delete(sessions, "")
 	for id := range sessions {
-		if a.w.ledger.any(driver.SessionPrefix+id, from, now, f) {
+		if a.w.ledger.any(driver.SessionKey(id), from, now, f) {
 			return true
 		}
 	}
 	return false
 }
 
-// remembers reports whether the client may have seen the lock before an instant: a
-// sign of life for it is what has changed since then, whenever it did. A process
-// that was paused may get answers to what it asked before.
+// remembers reports whether the client may have seen the lock before an instant. For
+// such a client any change since then is a sign of life, whenever it was made. A
+// process that was paused may get answers to calls from before the pause.
 func (a *act) remembers(began time.Time) bool {
 	if a.p.clock.wasPaused() {
 		return true
@@ -113,7 +113,7 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 				return // it was free at first
 			}
 			if s.rec.Owner == l.Owner() {
-				return // the client's own, and the answer its holder's, not that of an acquire that waits
+				return // the client's own: the answer went to its holder, not to an acquire that waits
 			}
 			first = &s
 			beats[s.key] = s.rec.Beat
@@ -122,18 +122,18 @@ func (a *act) judgeTaken(began time.Time, l *tenure.Lease) {
 			return // its own
 		case s.key == a.Lock && s.rec.State == driver.Reserved && s.rec.Owner == l.Owner():
 			return // handed over to it
-		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released && s.rec.End == driver.EndFreed:
+		case s.key == a.Lock && s.rec.Token == first.rec.Token && s.rec.State == driver.Released && s.rec.End == driver.EndReleasedDead:
 			return // an operator has released what the dead one held
 		case s.key == a.Lock && (s.rec.Token != first.rec.Token || s.rec.State != driver.Held || s.rec.Beat != beats[s.key]):
 			a.w.referee.wrong("#%d takes %s, whose holder has shown life: %s", a.N, a.Lock, s.rec.State)
 			return
-		case s.key == driver.SessionPrefix+first.rec.Session && s.rec.State == driver.Closed && s.rec.End != driver.EndExpired:
+		case s.key == driver.SessionKey(first.rec.Session) && s.rec.State == driver.Closed && s.rec.End != driver.EndExpired:
 			if beats[s.key] == "" {
 				return // it was free at first
 			}
 			a.w.referee.wrong("#%d takes %s, whose holder's session was closed in order", a.N, a.Lock)
 			return
-		case s.key == driver.SessionPrefix+first.rec.Session && s.rec.State == driver.Alive:
+		case s.key == driver.SessionKey(first.rec.Session) && s.rec.State == driver.Alive:
 			if before, ok := beats[s.key]; ok && before != s.rec.Beat {
 				a.w.referee.wrong("#%d takes %s, whose holder's session has shown life", a.N, a.Lock)
 				return
@@ -186,7 +186,7 @@ func (a *act) endedSession(rec driver.Record) bool {
 	if rec.Session == "" {
 		return false
 	}
-	s, found := a.w.ledger.record(driver.SessionPrefix + rec.Session)
+	s, found := a.w.ledger.record(driver.SessionKey(rec.Session))
 	return !found || s.State != driver.Alive
 }
 

@@ -21,8 +21,8 @@ type written struct {
 	deleted    bool
 }
 
-// alive says that the write shows life of a holder, or an end in order: anything
-// but a request, or what another one does to the dead.
+// alive says that the write shows life of a holder, or a proper end: anything but a
+// request, or another process's write to a dead holder's record.
 func (w written) alive() bool {
 	return !w.found || w.deleted || w.next.Beat != w.prev.Beat || w.next.Token != w.prev.Token || w.next.State != w.prev.State
 }

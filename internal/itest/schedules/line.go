@@ -19,8 +19,8 @@ import (
 )
 
 // How many calls one client may make for one key in a second, reads or writes. With
-// the shortest lease here a client in trouble makes some tens; acquires that give up
-// for the living, and those who ask a holder, look for themselves.
+// the shortest lease here a client in trouble makes some tens. Acquires that give up at
+// a sign of life, and askers, make looks of their own besides.
 const (
 	perSecond = 60
 	perAct    = 20 // more for each act under way but the first
@@ -180,7 +180,7 @@ func (l *line) call(ctx context.Context, op, key string, do func() error) error 
 	return err
 }
 
-// awake waits until the process is; one that has crashed never is.
+// awake waits until the process is awake, for ever if it has crashed.
 func (l *line) awake(ctx context.Context) error {
 	if l.gone.Load() {
 		<-ctx.Done()
@@ -196,8 +196,8 @@ func (l *line) awake(ctx context.Context) error {
 
 func (l *line) isGone() bool { return l.gone.Load() }
 
-// count counts a call. More than a client has a reason for are a fault of the
-// client; they are held up, so that the schedule ends.
+// count counts a call. If a client makes more calls than it has reason for, that is
+// its fault; they are held up, so that the schedule ends.
 func (l *line) count(op, key string) {
 	acts := 1
 	l.p.set(func() { acts = max(acts, l.p.busy) })

@@ -134,7 +134,7 @@ func (r *referee) check(h *holding) bool {
 		r.wrong("%v is good, and the store says %s under token %d", h, rec.State, rec.Token)
 	}
 	if s := h.Session(); s != nil {
-		if rec, found := r.w.ledger.record(driver.SessionPrefix + s.ID()); !found || rec.State != driver.Alive {
+		if rec, found := r.w.ledger.record(driver.SessionKey(s.ID())); !found || rec.State != driver.Alive {
 			r.wrong("%v is good, and its session is %q in the store", h, rec.State)
 		}
 	}
@@ -142,13 +142,13 @@ func (r *referee) check(h *holding) bool {
 	return true
 }
 
-// checkDeadline compares the deadline of a good lease with the last of its
-// heartbeats that the store has seen: it lies no later than what that one is good
-// for, counted from before it was sent.
+// checkDeadline compares the deadline of a good lease with the last of its heartbeats
+// that the store has applied: counted from before that heartbeat was sent, the deadline
+// lies within the window.
 func (r *referee) checkDeadline(h *holding) {
 	key, o := h.Name(), h.line.client.Options()
 	if s := h.Session(); s != nil {
-		key = driver.SessionPrefix + s.ID()
+		key = driver.SessionKey(s.ID())
 	}
 	r.w.ledger.mu.Lock()
 	var last time.Duration
@@ -170,7 +170,7 @@ func (r *referee) checkDeadline(h *holding) {
 	}
 }
 
-// punctual sees to it that the context of a lease ends at its deadline.
+// punctual checks that the context of a lease ends at its deadline.
 func (r *referee) punctual(h *holding) {
 	o := h.line.client.Options()
 	nap := max(min(time.Second, o.Grace/4), time.Millisecond)

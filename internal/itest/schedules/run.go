@@ -74,7 +74,7 @@ func (w *world) settle() {
 		})
 	}
 	w.acts.Wait()
-	sleep(context.Background(), time.Second) // whoever was down is up again
+	sleep(context.Background(), time.Second) // all processes run again
 	for _, p := range w.processes {
 		for _, ln := range p.lives {
 			ln.faults.Wait()

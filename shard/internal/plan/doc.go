@@ -5,7 +5,7 @@
 //
 // A plan is a function of the roll alone: the names of the partitions and the
 // members with their places. It remembers nothing and asks no clock and no dice,
-// so everybody who reads the same roll computes the same plan, in whole numbers,
+// so all workers that read the same roll compute the same plan, in whole numbers,
 // on every machine.
 //
 // Members have numbered places. A newcomer takes the lowest vacant one, so a
@@ -40,10 +40,10 @@
 // When the members of any number of places leave a group that was complete, or
 // come back to one that is then complete again, only their partitions move, as
 // long as the highest place in use stays the same and there are no zones and
-// limits. A plan depends on nothing before it: who comes back to its place has
-// what it had.
+// limits. A plan depends on nothing before it: a worker that comes back to its
+// place has what it had.
 //
-// [Plan.Heir] is exactly who follows.
+// [Plan.Heir] is exactly the next owner.
 //
 // # What is not guaranteed
 //

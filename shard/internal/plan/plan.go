@@ -15,7 +15,7 @@ const None = -1
 // nothing.
 const MaxPlaces = 1 << 14
 
-// Member is one place of the group, and who is in it.
+// Member is one place of the group, and the worker in it.
 type Member struct {
 	// Place is the number of the place, from 0. No two members have the same.
 	Place int
@@ -69,7 +69,7 @@ type Input struct {
 	Members []Member
 }
 
-// Plan says who is to have which partition. It does not change; any number of
+// Plan says which worker should have which partition. It does not change; any number of
 // goroutines may use it. Partitions are named by their index in
 // [Input.Partitions], members by their place.
 type Plan struct {
@@ -87,7 +87,7 @@ type Plan struct {
 // not be changed afterwards.
 func Make(in Input) *Plan { return of(newRoll(in, nil)) }
 
-// Remake returns what [Make] returns. It is much faster if only who is there has
+// Remake returns what [Make] returns. It is much faster if only the members have
 // changed since the plan was made, and not the partitions, the base, the highest
 // place or a weight.
 func (p *Plan) Remake(in Input) *Plan { return of(newRoll(in, p.roll)) }

@@ -89,7 +89,7 @@ func sorted(names []string) ([]int32, []uint64) {
 	return order, in
 }
 
-// members takes in who is where. Of several in one place one counts, and
+// members takes in which worker is where. Of several in one place one counts, and
 // everybody takes the same.
 func (r *roll) members(members []Member) []Member {
 	members = slices.Clone(members)
@@ -162,7 +162,7 @@ func (r *roll) zone(in Input, members []Member) {
 	}
 }
 
-// chain works out who would have what if all places were taken.
+// chain computes the owners if all places were taken.
 func (r *roll) chain() {
 	// What a place has become heavier comes after all places, as if it were one
 	// more.

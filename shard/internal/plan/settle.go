@@ -64,8 +64,8 @@ func (s *setting) settle() []int32 {
 		m.keys[place] = placeKey(int32(place))
 	}
 
-	// Who is at home, or has no home, stays. Who would rather be elsewhere asks
-	// there first, then stays if it can. The rest looks for a place.
+	// A partition that is at home, or has no home, stays. One that would rather be
+	// elsewhere asks there first, then stays if it can. The rest looks for a place.
 	var away, stay, homeless []seeker
 	for i, place := range s.base {
 		home := inZone[s.home[i]]
@@ -117,7 +117,7 @@ func (s *setting) bounds(everybody []int32) (bound, wide []int) {
 	for _, place := range everybody {
 		weight += s.weights[place]
 	}
-	// Those who may have less than their share leave more to the others.
+	// Workers that may have less than their share leave more to the others.
 	open := slices.Clone(everybody)
 	for again := true; again; {
 		again = false
@@ -134,7 +134,7 @@ func (s *setting) bounds(everybody []int32) (bound, wide []int) {
 		})
 	}
 	for _, place := range open {
-		// Who has become lighter gives up all that is above its share.
+		// A worker that has become lighter gives up all that is above its share.
 		slack := uint64(spreadOver)
 		if s.weights[place] < s.roots[place] {
 			slack = exact
@@ -190,7 +190,7 @@ func (s *setting) evict(m *matcher, owners []int32, load, bound []int, everybody
 }
 
 // fill gives each seeker, in turn, to the member with room that has least beside
-// its weight. Who finds no room anywhere stays without an owner.
+// its weight. A partition that finds no room stays without an owner.
 func (s *setting) fill(seekers []seeker, owners []int32, load []int, everybody []int32) {
 	if len(seekers) == 0 {
 		return

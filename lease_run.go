@@ -40,9 +40,8 @@ func (l *Lease) hold(ctx context.Context, work func(context.Context, *Lease) err
 	return err
 }
 
-// run runs work under the lease and releases it. It returns how the lease was
-// lost, or asked back, before work had returned, if it was, and the error of
-// work.
+// run runs work under the lease and releases it. If the lease was lost, or asked
+// back, before work had returned, lost says how; err is the error of work.
 func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) error) (lost, err error) {
 	bound, stop := l.Bind(ctx)
 	defer stop()

@@ -71,13 +71,13 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 	return list, errs
 }
 
-// sawAll notes what a read of many records has shown, and looks at the sessions
-// of those that are held under one. A record with a key and no state is one that
-// is not there; what nobody understands is left out.
+// sawAll notes what a read of many records has shown, and reads the sessions of
+// those that are held under one. A record with a key and no state is one that is
+// not there; a record that nobody understands is left out.
 func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Consistency, recs []driver.Record) ([]sighting, error) {
-	contests := make([]*contest, len(recs))
+	trackers := make([]*tracker, len(recs))
 	defer func() {
-		for _, k := range contests {
+		for _, k := range trackers {
 			if k != nil {
 				k.leave()
 			}
@@ -88,11 +88,11 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Cons
 		if rec.State != "" && !protocol.Readable(rec) || rec.Key == "" {
 			continue
 		}
-		k, err := c.contest(rec.Key)
+		k, err := c.tracker(rec.Key)
 		if err != nil {
 			return nil, err
 		}
-		contests[i] = k
+		trackers[i] = k
 		k.saw(sent, how, rec, rec.State != "")
 		if id, ok := k.openSession(); ok {
 			open[id] = struct{}{}
@@ -102,7 +102,7 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Cons
 		return nil, err
 	}
 	seen := make([]sighting, len(recs))
-	for i, k := range contests {
+	for i, k := range trackers {
 		if k != nil {
 			seen[i] = k.seen()
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // RequestKind says what a request asks for.
@@ -17,20 +18,20 @@ type RequestKind string
 
 // What a [Request] asks for.
 const (
-	RequestStepDown RequestKind = RequestKind(driver.StepDown) // stop, and release the lock
-	RequestHandOver RequestKind = RequestKind(driver.HandOver) // stop, and make way for To
-	RequestFree     RequestKind = RequestKind(driver.Free)     // an operator's release of a dead holder's lock
-	RequestRevoke   RequestKind = RequestKind(driver.Revoke)   // an operator's taking of the lock
-	RequestFail     RequestKind = RequestKind(driver.Fail)     // what a holder says of itself whose work has failed
+	RequestStepDown    RequestKind = RequestKind(driver.StepDown)    // stop, and release the lock
+	RequestHandOver    RequestKind = RequestKind(driver.HandOver)    // stop, and make way for To
+	RequestReleaseDead RequestKind = RequestKind(driver.ReleaseDead) // an operator's release of a dead holder's lock
+	RequestRevoke      RequestKind = RequestKind(driver.Revoke)      // an operator's taking of the lock
+	RequestFail        RequestKind = RequestKind(driver.Fail)        // what a holder says of itself whose work has failed
 )
 
 // Request is what somebody asked of the holder of a lock.
 type Request struct {
 	Kind   RequestKind
-	By     string // the owner name of who asked
+	By     string // the owner name of the requester
 	Reason string
-	To     string    // the owner name of who is to have the lock next
-	At     time.Time // by the clock of who asked
+	To     string    // the owner that is to have the lock next
+	At     time.Time // by the requester's clock
 }
 
 func requestOf(q *driver.Request) *Request {
@@ -43,11 +44,12 @@ func requestOf(q *driver.Request) *Request {
 // StepDownError is the cause of a lease's context when its holder was asked to
 // make way. It matches [ErrSteppedDown].
 type StepDownError struct {
-	// By is the owner name of who asked, and Reason why.
+	// By is the owner name of the requester, and Reason why it asked.
 	By, Reason string
-	// To is who is to have the lock next, empty if whoever comes first.
+	// To is the owner that is to have the lock next. It is empty if any
+	// contender may take it.
 	To string
-	// At is when it was asked, by the clock of who did.
+	// At is when it was asked, by the requester's clock.
 	At time.Time
 }
 
@@ -82,21 +84,21 @@ func (e *RequestedError) Error() string {
 // Is reports whether target is [ErrRequested].
 func (e *RequestedError) Is(target error) bool { return target == ErrRequested }
 
-// StepDown asks the holder of the lock to stop and to release it, and waits
-// until its tenure has ended. The request is laid into the record, where the
-// holder finds it with its next heartbeat; its work has its stop timeout. ctx
-// bounds the waiting. The reason lands in the history; it must not be empty.
+// StepDown asks the holder of the lock to stop and to release it, and waits until
+// its tenure has ended. The request is written into the record, where the holder
+// finds it with its next heartbeat; its work has its stop timeout. ctx bounds the
+// waiting. The reason is kept in the history; it must not be empty.
 //
-// The error matches [ErrNotHeld], [ErrRequested] if somebody else has asked
-// before, [ErrForeign], or [ErrUnanswered] if the request is laid and the
-// holder has not answered. A request does not prolong a dead holder's lease.
+// The error matches [ErrNotHeld], [ErrRequested] if somebody else has asked before,
+// [ErrForeign], or [ErrUnanswered] if the request is in the record and the holder
+// has not answered. A request does not prolong a dead holder's lease.
 func (c *Client) StepDown(ctx context.Context, name, reason string) error {
 	return c.ask(ctx, "step down", name, driver.Request{Kind: driver.StepDown, Reason: reason})
 }
 
-// Transfer is as StepDown, and has the lock reserved for the owner named to,
-// who must be waiting for it: others come after it, or when it has not come for
-// a while, which is twice a look and a write: 5 s by default.
+// Transfer is like StepDown, and has the lock reserved for the owner named to. That
+// owner must be waiting for the lock. Others can take the lock after it, or when it
+// has not come within twice the time of a poll and a write, 5 s by default.
 func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
 	if err := checkHeir(to); err != nil {
 		return wrap("transfer", name, err)
@@ -118,26 +120,26 @@ func checkReason(reason string) error {
 	return checkText("reason", reason)
 }
 
-// ReleaseDead releases the lock of a holder that is dead, for who cannot wait
-// for a contender to take it over. It watches the record until the holder has
-// shown no sign of life for the lease duration that it states, and releases it
-// then. If there is a sign of life the error matches [ErrAlive]; with nobody to
-// release, [ErrNotHeld].
+// ReleaseDead releases the lock of a dead holder, for a caller that cannot wait
+// until a contender takes it over. It watches the record until the holder has shown
+// no sign of life for the lease duration that the record states, and releases it
+// then. If there is a sign of life the error matches [ErrAlive]; if there is no
+// holder, [ErrNotHeld].
 func (c *Client) ReleaseDead(ctx context.Context, name, reason string) error {
-	return c.ask(ctx, "release", name, driver.Request{Kind: driver.Free, Reason: reason})
+	return c.ask(ctx, "release", name, driver.Request{Kind: driver.ReleaseDead, Reason: reason})
 }
 
-// Revoke takes the lock away from its holder, alive or not. From the first
-// write on the holder cannot renew any more; but it may be at work until its
-// lease has run out, so the lock is free only after that, for which Revoke
-// waits. If ctx ends before, the lock stays reserved for nobody and is free for
-// who has watched that for the lease duration.
+// Revoke takes the lock away from its holder, alive or not. From the first write on
+// the holder cannot renew any more. It may be at work until its lease has run out,
+// so the lock is free only after that, and Revoke waits until then. If ctx ends
+// before, the lock stays reserved for nobody, and is free for any client that has
+// watched that for the lease duration.
 //
-// It is for a holder that does not answer. One that does is better asked to
-// step down: it can end its work in order, and is quicker. A lock under a session
-// that is alive, or may be, as far as this client has seen, cannot be taken away
-// alone: the error matches [ErrAlive]. [Client.ReleaseDead] watches, and releases
-// it when the session is dead.
+// Use it for a holder that does not answer. Ask a holder that answers to step down
+// instead: it can end its work in order, and is quicker. A lock under a session
+// cannot be taken away alone while the session is alive, or may be, as far as this
+// client has seen: the error matches [ErrAlive]. [Client.ReleaseDead] watches, and
+// releases the lock when the session is dead.
 func (c *Client) Revoke(ctx context.Context, name, reason string) error {
 	return c.ask(ctx, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
 }
@@ -163,13 +165,13 @@ func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) err
 	if err != nil {
 		return wrap(op, name, err)
 	}
-	k, err := c.contest(name)
+	k, err := c.tracker(name)
 	if err != nil {
 		return wrap(op, name, err)
 	}
 	defer k.leave()
 	q.By = c.options.Owner
-	o := k.observe() // so that looks go on, and a watch tells of the end
+	o := k.observe() // so that polls go on, and a watch tells of the end
 	defer k.unobserve(o)
 	if err := k.ask(q).wait(ctx, o); err != nil {
 		return wrap(op, name, err)
@@ -179,46 +181,36 @@ func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) err
 
 // asking is one call that asks something of a holder.
 type asking struct {
-	entry
-	k     *contest
-	m     *protocol.Asker
-	ended chan struct{} // closed when the machine has its answer
+	k        *tracker
+	run      shell.Run
+	m        *protocol.Asker
+	ended    chan struct{} // closed when the machine has its answer
+	answered bool
 }
 
-func (k *contest) ask(q driver.Request) *asking {
+func (k *tracker) ask(q driver.Request) *asking {
 	c := k.c
 	a := &asking{
 		k: k, ended: make(chan struct{}),
 		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
 	}
-	a.run = func(time.Duration) { a.do((*protocol.Asker).Step) }
-	a.do((*protocol.Asker).Step)
-	return a
-}
-
-func (a *asking) do(step func(*protocol.Asker, time.Duration) protocol.Action) {
-	k := a.k
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was, _, _ := a.m.Answer()
-	act := step(a.m, k.c.clock.Contender())
-	if act.Request != nil {
-		k.c.send(unhurried, act.Request, func(res protocol.Result) {
-			a.do(func(m *protocol.Asker, now time.Duration) protocol.Action { return m.Reply(now, res) })
-			if news(res.Err) {
-				k.c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: res.Err})
+	a.run = shell.Run{
+		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Stepped: func(time.Duration, protocol.Action) {
+			k.notify()
+			if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {
+				a.answered = true
+				close(a.ended)
 			}
-		})
+		},
+		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+			if news(r.Err) {
+				c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: r.Err})
+			}
+		},
 	}
-	k.notify()
-	if now, _, _ := a.m.Answer(); now != protocol.NoAnswer {
-		if was == protocol.NoAnswer {
-			close(a.ended)
-		}
-		k.c.looks.drop(&a.entry)
-	} else if at, ok := a.m.Next(); ok {
-		k.c.looks.set(&a.entry, at)
-	}
+	a.run.Step()
+	return a
 }
 
 // wait waits for the answer, and then for what was asked.
@@ -227,13 +219,13 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 	select {
 	case <-a.ended:
 	case <-ctx.Done():
-		a.do((*protocol.Asker).GiveUp)
+		a.run.Do(a.m.GiveUp)
 		return done(ctx)
 	case <-c.closing:
-		a.do((*protocol.Asker).GiveUp)
+		a.run.Do(a.m.GiveUp)
 		return ErrClosed
 	case <-c.voided:
-		a.do((*protocol.Asker).GiveUp)
+		a.run.Do(a.m.GiveUp)
 		return c.refusal()
 	}
 	a.k.mu.Lock()

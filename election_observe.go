@@ -11,20 +11,20 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Observe yields who leads, now and after every change, nobody included, until
-// ctx ends or the loop is left. It yields the latest state: a slow loop skips
-// tenures, which shows in the tokens, and holds up nobody. An error of the
-// store is yielded once, and observing goes on; the last error is ctx's, or
-// [ErrClosed].
+// Observe yields the leader, now and after every change, until ctx ends or the loop
+// is left. If nobody leads, it yields a Leader for which None is true. It yields
+// the latest state: a slow loop skips tenures, which shows in the tokens, and
+// delays nobody. An error of the store is yielded once, and observing goes on; the
+// last error is ctx's, or [ErrClosed].
 //
-// All observers and contenders of a process share the looks at a record.
+// All observers and contenders of a process share the polls of a record.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if err := checkKey(e.name); err != nil {
 			yield(Leader{}, wrap("observe", e.name, err))
 			return
 		}
-		k, err := e.c.contest(e.name)
+		k, err := e.c.tracker(e.name)
 		if err != nil {
 			yield(Leader{}, wrap("observe", e.name, err))
 			return
@@ -65,29 +65,35 @@ func (l Leader) same(m Leader) bool {
 // observer is one loop over Observe.
 type observer struct {
 	changed chan struct{} // has room for one
-	begun   time.Duration // on the contender's clock: older looks tell it nothing
-	err     error         // guarded by the contest; not yielded yet
-	told    bool          // guarded by the contest; of an error since the last answer
+	begun   time.Duration // on the contender's clock: older reads tell it nothing
+	err     error         // guarded by the tracker; not yielded yet
+	told    bool          // guarded by the tracker; of an error since the last answer
 }
 
-func (k *contest) observe() *observer {
+func (k *tracker) observe() *observer {
 	o := &observer{changed: make(chan struct{}, 1), begun: k.c.clock.Contender()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.observers[o] = struct{}{}
-	k.hint()
+	k.c.seen.observing[k.seer] = k
+	k.seer.Want(len(k.queue) == 0)
+	k.hint() // the first read is a strong one
 	return o
 }
 
-func (k *contest) unobserve(o *observer) {
+func (k *tracker) unobserve(o *observer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.observers, o)
+	if len(k.observers) == 0 {
+		k.observing.Act(k.seer.GiveUp)
+		delete(k.c.seen.observing, k.seer)
+	}
 	k.rest()
 }
 
 // observed returns the latest state, and an error that was not taken yet.
-func (k *contest) observed(o *observer) (sighting, error) {
+func (k *tracker) observed(o *observer) (sighting, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	err := o.err
@@ -95,15 +101,13 @@ func (k *contest) observed(o *observer) (sighting, error) {
 	return k.sighting(), err
 }
 
-// notify says that something new may have been seen: it wakes the observers,
-// moves the next look of who acts to where it belongs now, and has looks go on
-// for observers when nobody waits any more. The caller holds the contest.
-func (k *contest) notify() {
+// notify is called when something new may have been seen. It wakes the observers,
+// moves the next poll of the acquire that acts to its new time, and keeps polling
+// for observers when no acquire waits any more. The caller holds the tracker.
+func (k *tracker) notify() {
 	if len(k.queue) > 0 {
 		if head := k.queue[0]; head.con != nil && !head.ended {
-			if at, ok := head.con.Next(); ok {
-				k.c.looks.set(&head.entry, at)
-			}
+			head.run.Set()
 		}
 	}
 	for o := range k.observers {
@@ -112,13 +116,11 @@ func (k *contest) notify() {
 		default:
 		}
 	}
-	if len(k.observers) > 0 && len(k.queue) == 0 && !k.looking {
-		k.lookAt(k.nextLook())
-	}
+	k.look()
 }
 
-// fail hands an error of a look to the observers, or clears it.
-func (k *contest) fail(err error) {
+// fail hands an error of a read to the observers, or clears it.
+func (k *tracker) fail(err error) {
 	for o := range k.observers {
 		if err != nil && !o.told {
 			o.err = err
@@ -127,11 +129,11 @@ func (k *contest) fail(err error) {
 	}
 }
 
-// wait waits until the state may have changed: by a look, or because no sign
-// of life came for a lease.
+// wait waits until the state may have changed: by a read, or because no sign of
+// life came for a lease.
 func (o *observer) wait(ctx context.Context, c *Client, s sighting) error {
-	// Of a lock under a session that was not looked at yet, nobody can tell when it
-	// is free: the look that is under way will.
+	// If the session of a lock was not read yet, nobody can tell when the lock is
+	// free. The read that is under way will.
 	var dead <-chan time.Time
 	if (s.alive || s.rec.State == driver.Reserved) && s.freeIn > 0 {
 		timer := time.NewTimer(s.freeIn)

@@ -33,7 +33,7 @@ type SweepOptions struct {
 // SweptLocks are what [Client.SweepReleased] has found.
 type SweptLocks struct {
 	// Locks is how many were deleted, and History how many records of their
-	// history. Of a dry run it is how many locks would be, and no history.
+	// history. After a dry run Locks is how many would be deleted; History is 0.
 	Locks, History int
 	// WithData is how many were left alone because they have data: what a holder
 	// has left for the next one, or the size of a semaphore, which is in use
@@ -50,17 +50,18 @@ const (
 	lingerLeases   = 4
 )
 
-// SweepReleased deletes the records of locks that were released long ago, and
-// their history, so that a store whose locks have ever new names does not grow. It
-// goes through the locks whose names begin with prefix; it may be slow. When one was
-// released is by the wall clock of its last holder, and compared with that of this
-// machine: one that is wrong has a lock deleted early, or late, which harms nobody
-// who does not need its token or its history. What is held, reserved or under a
-// session, and what has data, is left alone.
+// SweepReleased deletes the records of locks that were released long ago, and their
+// history, so that a store whose locks have ever new names does not grow. It goes
+// through the locks whose names begin with prefix; it may be slow. The time of a
+// release is by the wall clock of the last holder, and is compared with the clock
+// of this machine. A wrong clock has a lock deleted early or late, which harms only
+// users that need its token or its history. A lock that is held, reserved, under a
+// session, or has data, is left alone.
 //
-// A lock that has a history is held by this client while that is deleted, so that
-// nobody's tenures are lost who takes it meanwhile. The error is that of the store,
-// or matches the context's; what was swept until then is.
+// This client holds a lock that has a history while it deletes that history. So a
+// process that takes the lock meanwhile does not lose its tenures. The error is
+// that of the store, or matches the context's; the result still counts what was
+// deleted before it.
 func (c *Client) SweepReleased(ctx context.Context, prefix string, options *SweepOptions) (SweptLocks, error) {
 	var o SweepOptions
 	if options != nil {
@@ -150,8 +151,8 @@ func (s *releasedSweep) sweep(ctx context.Context, rec driver.Record) error {
 	return nil
 }
 
-// taken counts a lock that somebody else has written meanwhile, which is none of
-// this sweep's business any more. Without an error it counts a lock that is gone.
+// taken counts a lock that somebody else has written meanwhile, which this sweep
+// then leaves alone. Without an error it counts a lock that is gone.
 func (s *releasedSweep) taken(err error) error {
 	var conflict *driver.ConflictError
 	switch {
@@ -218,14 +219,15 @@ func (s *releasedSweep) delete(ctx context.Context, rec driver.Record) error {
 const pastAtOnce = 25
 
 // past returns the records of the lock's history, the newest first. It reads
-// downwards until there are none: the limit of those who wrote them is not known.
+// downwards until there are none: the history limit of the clients that wrote them
+// is not known.
 func (s *releasedSweep) past(ctx context.Context, rec driver.Record) ([]driver.Record, error) {
 	var all []driver.Record
 	for from := rec.Token; from > 0; {
 		n := min(from, pastAtOnce)
 		keys := make([]string, n)
 		for i := range keys {
-			keys[i] = historyKey(rec.Key, from-uint64(i))
+			keys[i] = protocol.HistoryKey(rec.Key, from-uint64(i))
 		}
 		found, err := s.c.readAll(ctx, keys)
 		if err != nil {

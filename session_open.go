@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // OpenSession opens a session: one heartbeat that keeps any number of locks of
@@ -61,34 +62,39 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 
 // opening is one call of OpenSession.
 type opening struct {
-	entry
 	c     *Client
 	begun time.Duration
 	ended chan struct{} // closed when s or err is there
 
-	mu   sync.Mutex // guards the fields below; taken before a lease's
+	mu   sync.Mutex // guards the fields below; taken before a session's
+	run  shell.Run
 	m    *protocol.Opener
-	sent map[string]time.Duration // when a version was sent, on the holder's clock
-	left bool                     // nobody waits for it
+	left bool // nobody waits for it
 	over bool
 	s    *Session
 	err  error
 }
 
 func (c *Client) open(data []byte, patience time.Duration) *opening {
-	t := c.timing
-	t.Manual, t.Progress = false, 0
 	p := &opening{
-		c: c, begun: c.clock.Contender(), ended: make(chan struct{}), sent: map[string]time.Duration{},
-		m: protocol.NewOpener(t, c.env, driver.Record{
+		c: c, begun: c.clock.Contender(), ended: make(chan struct{}),
+		m: protocol.NewOpener(c.timing, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data,
 		}, patience),
 	}
-	p.run = func(time.Duration) { p.do((*protocol.Opener).Step) }
+	p.run = shell.Run{
+		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Stepped: p.stepped,
+		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+			if r.Err != nil {
+				c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
+			}
+		},
+	}
 	if c.began(nil) != nil {
 		p.left = true
 	}
-	p.do((*protocol.Opener).Step)
+	p.run.Step()
 	return p
 }
 
@@ -98,86 +104,55 @@ func (p *opening) giveUp() {
 	s := p.s
 	p.mu.Unlock()
 	if s != nil {
-		s.l.discard() // it came at the same moment
+		s.discard() // it came at the same moment
 		return
 	}
-	p.do(func(m *protocol.Opener, now time.Duration) protocol.Action {
-		m.GiveUp()
-		return m.Step(now)
-	})
+	p.run.Do(p.m.GiveUp)
 }
 
-func (p *opening) do(step func(*protocol.Opener, time.Duration) protocol.Action) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *opening) stepped(time.Duration, protocol.Action) {
 	if p.over {
 		return
 	}
-	c := p.c
-	// A session that is open counts on the holder's clock, from before the request
-	// that this step may make.
-	before := c.clock.Holder()
-	act := step(p.m, c.clock.Contender())
-	if r := act.Request; r != nil {
-		if !r.Kind.Reads() {
-			p.sent[r.Next.Version] = before
-		}
-		c.send(unhurried, r, func(res protocol.Result) {
-			p.do(func(m *protocol.Opener, now time.Duration) protocol.Action { return m.Reply(now, res) })
-			if res.Err != nil {
-				c.events.emit(Event{Kind: EventStoreError, Err: res.Err})
-			}
-		})
-	}
-	err, over := p.m.Over()
 	if g, ok := p.m.Granted(); ok {
 		p.opened(g)
-	} else if err != nil && p.err == nil {
+	} else if err := p.m.Err(); err != nil && p.err == nil {
 		p.err = err
 		close(p.ended)
 	}
-	switch at, ok := p.m.Next(); {
-	case over:
-		p.over = true
-		c.looks.drop(&p.entry)
-		c.finished(nil)
-	case ok:
-		c.looks.set(&p.entry, at)
-	default:
-		c.looks.drop(&p.entry)
+	if p.over = p.m.Over(); p.over {
+		p.c.finished(nil)
 	}
 }
 
 // opened begins the session.
 func (p *opening) opened(g protocol.Grant) {
 	c := p.c
-	g.Sent = p.sent[g.Record.Beat]
-	t := c.timing
-	t.Manual, t.Progress = false, 0
 	s := &Session{
-		c: c, id: g.Record.Key[len(driver.SessionPrefix):], finished: make(chan struct{}),
-		acquires: map[*acquire]struct{}{}, disclaiming: map[claimed]*disclaiming{},
-		leases: map[*Lease]struct{}{}, named: map[string]*Lease{}, kept: map[string]time.Duration{},
+		id: driver.SessionID(g.Record.Key), keeper: protocol.NewKeeper(c.timing, c.env, g), closed: make(chan struct{}),
+		acquires: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*Lease{},
 	}
-	s.follow.run = func(time.Duration) { s.followOn() }
-	s.ending.run = func(time.Duration) { s.fail() }
-	s.inbox.run = func(time.Duration) { s.read() }
-	s.l = c.leaseOf(g, AcquireOptions{})
-	s.l.mu, s.l.heads, s.l.h = new(sync.Mutex), s, protocol.NewHolder(t, c.env, g)
-	open := s.l.begin(context.Background(), true)
+	s.c, s.key, s.since = c, g.Record.Key, c.clock.Holder()
+	s.prepare(context.Background(), s, new(sync.Mutex), nil)
+	s.loop.Wake, s.loop.Begin = s.wake, s.drive
+	s.ending.Run = func(time.Duration) { s.fail() }
+	s.begin(s.keeper, s.keeper.Holder)
+	open := c.began(&s.keeping) == nil
+	s.do(s.m.Step)
+	open = s.standing() && open
 	c.events.emit(Event{
 		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,
-		Took: c.clock.Contender() - p.begun, Remaining: s.l.Remaining(),
+		Took: c.clock.Contender() - p.begun, Remaining: s.Remaining(),
 	})
 	switch {
 	case p.left || !open:
-		s.l.discard()
+		s.discard()
 		if p.err = c.refusal(); p.err == nil {
 			p.err = ErrClosed // given up
 		}
-	case s.l.Check() != nil:
-		s.l.discard()
-		p.err = ErrExpired // paused between the request and now
+	case s.Check() != nil:
+		s.discard()
+		p.err = ErrExpired // paused between the call and now
 	default:
 		p.s = s
 	}

@@ -9,21 +9,22 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // sweepAtOnce is how many sessions are watched at once.
 const sweepAtOnce = 64
 
-// Sweep clears what ended sessions have left in the store: it closes sessions whose
-// beat has stood still for their lease, so that their locks are free, and deletes
-// those that were closed, by whomever, once it has seen them so for longer than any
-// write of theirs can be late. It watches each for itself, which takes up to five of
-// the longer of its lease and this client's, and returns how many records it has deleted. Sessions that show life are
-// left alone.
+// Sweep clears what ended sessions have left in the store. It closes sessions whose
+// heartbeat has stood still for their lease, so that their locks are free. It
+// deletes closed sessions, whoever closed them, once it has seen them closed for
+// longer than any write of theirs can be late. It watches each session for itself,
+// which takes up to five times the longer of its lease and this client's. It returns
+// how many records it has deleted. Sessions that show life are left alone.
 //
 // It reads the records of all sessions, and is for now and then: a client deletes
 // by itself what it has closed, if it lives for so long. The error is that of the
-// store, or matches the context's; what was swept until then is.
+// store, or matches the context's; swept still counts what was deleted before it.
 func (c *Client) Sweep(ctx context.Context) (swept int, err error) {
 	var ids []string
 	for st, err := range c.Sessions(ctx) {
@@ -68,8 +69,8 @@ func (c *Client) Sweep(ctx context.Context) (swept int, err error) {
 // reaping watches one session that may have ended, and deletes its record when it
 // may.
 type reaping struct {
-	entry
 	c     *Client
+	run   shell.Run
 	m     *protocol.Reaper
 	ended chan struct{}
 	over  bool
@@ -80,50 +81,29 @@ func (c *Client) reap(id string) *reaping {
 	c.seeing.Lock()
 	defer c.seeing.Unlock()
 	r := c.reaping(id)
-	r.act((*protocol.Reaper).Step)
+	r.run.Act(r.m.Step)
 	return r
 }
 
 // reapLater deletes a session that was closed just now, when it may be. The caller
-// holds the contests.
+// holds the trackers.
 func (c *Client) reapLater(id string) {
 	rec, _ := c.seen.of(id).Record()
-	c.looks.set(&c.reaping(id).entry, c.clock.Contender()+c.timing.Linger(rec))
+	c.reaping(id).run.SetAt(c.clock.Contender() + c.timing.Linger(rec))
 }
 
 func (c *Client) reaping(id string) *reaping {
 	r := &reaping{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.seen.of(id))}
-	r.run = func(time.Duration) { r.do((*protocol.Reaper).Step) }
+	r.run = shell.Run{
+		Machine: r.m, Mutex: &c.seeing, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Stepped: func(time.Duration, protocol.Action) {
+			if r.m.Over() && !r.over {
+				r.over = true
+				close(r.ended)
+			}
+		},
+	}
 	return r
-}
-
-func (r *reaping) do(step func(*protocol.Reaper, time.Duration) protocol.Action) {
-	r.c.seeing.Lock()
-	defer r.c.seeing.Unlock()
-	r.act(step)
-}
-
-func (r *reaping) act(step func(*protocol.Reaper, time.Duration) protocol.Action) {
-	c := r.c
-	if r.over {
-		return
-	}
-	act := step(r.m, c.clock.Contender())
-	if act.Request != nil {
-		c.send(unhurried, act.Request, func(res protocol.Result) {
-			r.do(func(m *protocol.Reaper, now time.Duration) protocol.Action { return m.Reply(now, res) })
-		})
-	}
-	switch at, due := r.m.Next(); {
-	case r.m.Over():
-		r.over = true
-		close(r.ended)
-		c.looks.drop(&r.entry)
-	case due:
-		c.looks.set(&r.entry, at)
-	default:
-		c.looks.drop(&r.entry)
-	}
 }
 
 // wait returns whether the session's record was deleted, or why not.
@@ -131,9 +111,7 @@ func (r *reaping) wait(ctx context.Context) (bool, error) {
 	select {
 	case <-r.ended:
 	case <-ctx.Done():
-		r.do(func(m *protocol.Reaper, now time.Duration) protocol.Action {
-			return m.GiveUp(now)
-		})
+		r.run.Do(r.m.GiveUp)
 		return false, done(ctx)
 	case <-r.c.closing:
 		return false, ErrClosed

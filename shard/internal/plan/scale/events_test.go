@@ -13,15 +13,15 @@ import (
 	"github.com/tenurelock/tenure/shard/internal/plan"
 )
 
-// Row is what one event costs.
-type Row struct {
+// row is what one event costs.
+type row struct {
 	Event string
 
 	// Moves is how many times a partition changed hands in all.
 	Moves int
 
-	// Due is how many are those of who went and of who came: what leavers had, and
-	// what newcomers, or those who are back, have as their share.
+	// Due is how many moves were necessary: what leavers had, and what newcomers
+	// and returners have as their share.
 	Due int
 
 	// Often is the largest number of times that one partition changed hands.
@@ -37,7 +37,7 @@ type Row struct {
 	Rounds int
 }
 
-// group is a way of giving partitions to workers. Events change who is there.
+// group is a way of giving partitions to workers. Events change which workers are there.
 type group interface {
 	set(away func(worker int) bool, workers int) // and lets at most one pause between events pass
 	settle() (rounds int)                        // lets time pass until nothing moves any more
@@ -47,7 +47,7 @@ type group interface {
 
 // run counts moves over events.
 type run struct {
-	row   Row
+	row   row
 	g     group
 	was   []int
 	moves []int
@@ -56,7 +56,7 @@ type run struct {
 func start(event string, g group) *run {
 	g.settle()
 	w := g.worst()
-	return &run{row: Row{Event: event, Before: w, Worst: w}, g: g, was: g.owners(), moves: make([]int, len(g.owners()))}
+	return &run{row: row{Event: event, Before: w, Worst: w}, g: g, was: g.owners(), moves: make([]int, len(g.owners()))}
 }
 
 // look counts what moved since the last look. Nobody's partitions have moved
@@ -72,27 +72,27 @@ func (r *run) look() {
 	r.row.Worst = max(r.row.Worst, r.g.worst())
 }
 
-func (r *run) end(due int) Row {
+func (r *run) end(due int) row {
 	r.row.Rounds = r.g.settle()
 	r.look()
 	r.row.After, r.row.Due, r.row.Often = r.g.worst(), due, slices.Max(r.moves)
 	return r.row
 }
 
-// Ours returns what our plan moves.
-func Ours(workers, partitions int) []Row {
+// ours returns what our plan moves.
+func ours(workers, partitions int) []row {
 	return rows(workers, partitions, func() group { return newPlanned(workers, partitions) })
 }
 
-// Taker returns what the taker of the Kinesis Client Library 2 moves.
-func Taker(workers, partitions int) []Row {
+// byTaker returns what the taker of the Kinesis Client Library 2 moves.
+func byTaker(workers, partitions int) []row {
 	return rows(workers, partitions, func() group { return newTaker(workers, partitions) })
 }
 
-func rows(workers, partitions int, begin func() group) []Row {
+func rows(workers, partitions int, begin func() group) []row {
 	share := int(math.Ceil(float64(partitions) / float64(workers)))
 	nobody := func(int) bool { return false }
-	var out []Row
+	var out []row
 
 	r := start("one joins", begin())
 	r.g.set(nobody, workers+1)
@@ -122,15 +122,15 @@ func rows(workers, partitions int, begin func() group) []Row {
 	return out
 }
 
-// Table writes what both move.
-func Table(w io.Writer, workers, partitions int) error {
+// printTable writes what both move.
+func printTable(w io.Writer, workers, partitions int) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%d workers, %d partitions\tby\tmoves\tdue\tone moves\tfullest before\ton the way\tafter\teven after\t\n",
 		workers, partitions)
 	for _, by := range []struct {
 		name string
-		rows []Row
-	}{{"plan", Ours(workers, partitions)}, {"KCL 2 taker", Taker(workers, partitions)}} {
+		rows []row
+	}{{"plan", ours(workers, partitions)}, {"KCL 2 taker", byTaker(workers, partitions)}} {
 		for _, r := range by.rows {
 			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.3f\t%.3f\t%.3f\t%d s\t\n",
 				r.Event, by.name, r.Moves, r.Due, r.Often, r.Before, r.Worst, r.After, 20*r.Rounds)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenure
+package shell
 
 import (
 	"container/heap"
@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// requests sends requests to the store, a bounded number at once, each in a
-// goroutine of its own with a timeout of its own, so that a slow answer delays
-// nobody else's. Those that wait for a place go in the order of their urgency.
-type requests struct {
+// Calls makes calls of the store, a bounded number at once. Each has its own goroutine
+// and its own timeout, so that a slow answer delays no other call. Calls that wait
+// for a place go in the order of their urgency.
+type Calls struct {
 	most    int
 	timeout time.Duration
 	ctx     context.Context // ends with the client
@@ -30,22 +29,31 @@ type requests struct {
 	mu      sync.Mutex
 	closed  bool
 	running int
-	waiting waitingRequests
+	waiting waitingCalls
 	serial  uint64
 }
 
-// unhurried is the urgency of requests on which no lease depends. However long
-// they have waited, the heartbeats go in front.
-const unhurried = time.Duration(math.MaxInt64)
+// Unhurried is the urgency of calls on which no lease depends. Heartbeats go before
+// them, however long they have waited.
+const Unhurried = time.Duration(math.MaxInt64)
 
-// request is one call of the store.
-type request struct {
-	kind protocol.Kind
-	// ask calls the store.
-	ask func(context.Context) (rec, former driver.Record, err error)
-	// answer takes what became of it. It is called once, also if the store
-	// takes no notice of the context that it was given.
-	answer func(protocol.Result)
+// Call is one call of the store.
+type Call struct {
+	// Make makes it, under a context that ends with the timeout. It returns what the
+	// store does, as far as the call has that.
+	Make func(context.Context) (rec, former driver.Record, err error)
+	// Answer takes that. It is called once. If the store ignores its context, Answer
+	// gets an error of unknown outcome, and Make may still be running. Answer may be
+	// nil.
+	Answer func(rec, former driver.Record, err error)
+}
+
+func (q Call) fail(err error) { q.answer(driver.Record{}, driver.Record{}, err) }
+
+func (q Call) answer(rec, former driver.Record, err error) {
+	if q.Answer != nil {
+		q.Answer(rec, former, err)
+	}
 }
 
 // deafFactor is after how many timeouts a call that has not returned counts as
@@ -53,8 +61,8 @@ type request struct {
 // store that never does cannot pile up calls.
 const deafFactor = 2
 
-// timeoutError is the error of a call that the store has not answered in time. What
-// a driver says of it is how it was cut off, which helps nobody.
+// timeoutError is the error of a call that the store has not answered in time. The
+// driver's own error would only say how the call was cut off.
 type timeoutError struct {
 	after time.Duration
 	err   error
@@ -68,30 +76,34 @@ func (e *timeoutError) Unwrap() error { return e.err }
 
 var errDeaf = errors.New("the store did not return after its context had ended")
 
-type waitingRequest struct {
+type waitingCall struct {
 	urgency time.Duration
 	serial  uint64 // first come, first served among equals
-	request request
+	call    Call
 	late    *time.Timer // gives it up
 	index   int         // in the heap; -1: not in it any more
 }
 
-func newRequests(most int, timeout time.Duration) *requests {
+// NewCalls returns the calls of one client: at most so many at once.
+func NewCalls(most int, timeout time.Duration) *Calls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &requests{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
+	return &Calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
 }
 
-// close cancels the requests under way. wg is done when they have returned.
-func (r *requests) close() {
+// Close cancels the calls under way.
+func (r *Calls) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel()
 }
 
-// send sends q soon, the smaller the urgency the sooner. It never blocks. After
-// close nothing is sent, and nobody gets an answer.
-func (r *requests) send(urgency time.Duration, q request) {
+// Wait waits for all calls that were made to return.
+func (r *Calls) Wait() { r.wg.Wait() }
+
+// Send makes a call soon, the smaller the urgency the sooner. It never blocks.
+// After Close it sends nothing, and Answer is not called.
+func (r *Calls) Send(urgency time.Duration, q Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -104,14 +116,13 @@ func (r *requests) send(urgency time.Duration, q request) {
 		return
 	}
 	r.serial++
-	w := &waitingRequest{urgency: urgency, serial: r.serial, request: q}
+	w := &waitingCall{urgency: urgency, serial: r.serial, call: q}
 	heap.Push(&r.waiting, w)
 	w.late = time.AfterFunc(deafFactor*r.timeout, func() { r.giveUp(w) })
 }
 
-// beside runs f beside, and has the client's end wait for it. After close it is run
-// here.
-func (r *requests) beside(f func()) {
+// Beside runs f in a goroutine that Wait waits for. After Close it calls f directly.
+func (r *Calls) Beside(f func()) {
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
@@ -128,9 +139,9 @@ func (r *requests) beside(f func()) {
 	}()
 }
 
-// giveUp answers a request that has found no place in time. It was not sent;
-// whoever asks again does so with a fresh instant, from which a lease counts.
-func (r *requests) giveUp(w *waitingRequest) {
+// giveUp answers a call that has found no place in time, and was not sent. A caller
+// that repeats it does so with a new instant, from which a lease counts.
+func (r *Calls) giveUp(w *waitingCall) {
 	r.mu.Lock()
 	waits := w.index >= 0
 	if waits {
@@ -138,16 +149,16 @@ func (r *requests) giveUp(w *waitingRequest) {
 	}
 	r.mu.Unlock()
 	if waits {
-		w.request.answer(protocol.Result{Outcome: protocol.NotApplied, Err: errCrowded})
+		w.call.fail(driver.NotApplied(errCrowded))
 		r.wg.Done()
 	}
 }
 
 var errCrowded = errors.New("too many requests to the store are under way")
 
-func (r *requests) run(q request) {
+func (r *Calls) run(q Call) {
 	for {
-		r.ask(q)
+		r.make(q)
 		r.wg.Done()
 
 		r.mu.Lock()
@@ -156,55 +167,55 @@ func (r *requests) run(q request) {
 			r.mu.Unlock()
 			return
 		}
-		w := heap.Pop(&r.waiting).(*waitingRequest)
+		w := heap.Pop(&r.waiting).(*waitingCall)
 		w.late.Stop()
-		q = w.request
+		q = w.call
 		r.mu.Unlock()
 	}
 }
 
-func (r *requests) ask(q request) {
+func (r *Calls) make(q Call) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
 	defer cancel()
 	var answered atomic.Bool
 	deaf := time.AfterFunc(deafFactor*r.timeout, func() {
 		if answered.CompareAndSwap(false, true) {
-			q.answer(protocol.ResultOf(q.kind, driver.Record{}, driver.Record{}, errDeaf))
+			q.fail(errDeaf)
 		}
 	})
-	rec, former, err := q.ask(ctx)
+	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = &timeoutError{r.timeout, err}
 	}
 	deaf.Stop()
 	if answered.CompareAndSwap(false, true) {
-		q.answer(protocol.ResultOf(q.kind, rec, former, err))
+		q.answer(rec, former, err)
 	}
 }
 
-type waitingRequests []*waitingRequest
+type waitingCalls []*waitingCall
 
-func (h waitingRequests) Len() int { return len(h) }
+func (h waitingCalls) Len() int { return len(h) }
 
-func (h waitingRequests) Less(i, j int) bool {
+func (h waitingCalls) Less(i, j int) bool {
 	if h[i].urgency != h[j].urgency {
 		return h[i].urgency < h[j].urgency
 	}
 	return h[i].serial < h[j].serial
 }
 
-func (h waitingRequests) Swap(i, j int) {
+func (h waitingCalls) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-func (h *waitingRequests) Push(x any) {
-	w := x.(*waitingRequest)
+func (h *waitingCalls) Push(x any) {
+	w := x.(*waitingCall)
 	w.index = len(*h)
 	*h = append(*h, w)
 }
 
-func (h *waitingRequests) Pop() any {
+func (h *waitingCalls) Pop() any {
 	old := *h
 	w := old[len(old)-1]
 	old[len(old)-1] = nil

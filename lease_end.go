@@ -13,8 +13,8 @@ import (
 // and the work often returns how the tenure ended: the cause of its context, or
 // what Check says.
 
-// lostWith is the error of a lease that was lost, and of its work. What the work
-// says is left out if that is no more than the loss.
+// lostWith is the error of a lost lease and of its work. The work's error is left
+// out if it says no more than the loss.
 func lostWith(lost *Error, work error) error {
 	if work != nil && repeats(work, lost.Err) {
 		return lost
@@ -22,8 +22,8 @@ func lostWith(lost *Error, work error) error {
 	return errors.Join(lost, work)
 }
 
-// repeats reports whether err is nothing but lost, as another one of its callers has
-// been told of it.
+// repeats reports whether err says no more than lost, in the form in which another
+// caller got it.
 func repeats(err, lost error) bool {
 	for {
 		told, ok := err.(*Error) //nolint:errorlint // what is around it says more
@@ -43,9 +43,10 @@ func repeats(err, lost error) bool {
 	return leaf(err) && errors.Is(lost, err)
 }
 
-// endOf returns err, or nil if it says no more than that ctx has ended, or one of the
-// other reasons for which a campaign ends in order, whatever text they are wrapped in.
-// An error that wraps another one besides is not dropped.
+// endOf returns nil if err says no more than that ctx has ended, or names one of
+// the other reasons for which a campaign ends in order, whatever text they are
+// wrapped in. Else it returns err: an error that wraps another one besides is not
+// dropped.
 func endOf(ctx context.Context, err error, others ...error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -102,7 +103,8 @@ func same(a, b error) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b //nolint:errorlint // this one
 }
 
-// checkWork returns an error if there is nothing to run under a name that is one.
+// checkWork returns an error if the work is missing. A wrong name is left to be
+// reported first.
 func checkWork(op, name string, missing bool) error {
 	if missing && checkName(name) == nil {
 		return wrap(op, name, errors.New("the work is nil: hand in a function"))

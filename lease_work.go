@@ -119,8 +119,8 @@ const busyPeriods = 4
 func (l *Lease) work(n int) {
 	now := l.c.clock.Contender()
 	if l.meter.add(now, n) {
-		l.meter.period(now) // who never uses Do is told nothing
-		l.c.looks.set(&l.report, now+busyPeriods*l.c.timing.Lease)
+		l.meter.period(now) // a holder that never uses Do is told nothing
+		l.c.looks.Set(&l.report, now+busyPeriods*l.c.timing.Lease)
 	}
 }
 
@@ -133,5 +133,5 @@ func (l *Lease) reportBusy(now time.Duration) {
 	}
 	busy, whole, share := l.meter.period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.Owner(), Token: l.token, Busy: busy, Held: whole, Share: share})
-	l.c.looks.set(&l.report, now+busyPeriods*l.c.timing.Lease)
+	l.c.looks.Set(&l.report, now+busyPeriods*l.c.timing.Lease)
 }

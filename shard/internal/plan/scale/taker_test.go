@@ -93,9 +93,9 @@ func (g *taker) round() int {
 	return taken
 }
 
-// take is one worker's look.
+// take is one worker's poll.
 func (g *taker) take(w int) int {
-	// Who has no lease is not seen by the others.
+	// A worker without a lease is not seen by the others.
 	workers := g.holders
 	if len(g.have[w]) == 0 {
 		workers++
@@ -121,7 +121,7 @@ func (g *taker) take(w int) int {
 			most = v
 		}
 	}
-	// One at a time, also from who has just its share if more than one is needed.
+	// One at a time, also from a worker with just its share if more than one is needed.
 	over := len(g.have[most]) - target
 	if over < 0 || over == 0 && need <= 1 {
 		return 0

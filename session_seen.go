@@ -21,11 +21,11 @@ type sessionSights struct {
 	env    protocol.Env
 	recall *recall
 	known  map[string]*protocol.Sight
-	// peeking are those who wait for the answer of a look at a session for observers.
-	peeking map[string][]*contest
+	// observing are the trackers with observers.
+	observing map[*protocol.Observer]*tracker
 }
 
-// of returns the sight of a session, the same for all who ask.
+// of returns the sight of a session, the same for all callers.
 func (s *sessionSights) of(id string) *protocol.Sight {
 	u := s.known[id]
 	if u == nil {
@@ -38,9 +38,9 @@ func (s *sessionSights) of(id string) *protocol.Sight {
 	return u
 }
 
-// thin forgets the sessions that nobody has looked at for the longest time. Who
-// asks for one of them looks at it anew; if it shows the same sign of life then, it
-// has shown it since it was first seen.
+// thin forgets the sessions that nobody has asked about for the longest time. The
+// next caller that asks about one has it read anew. If the session shows the same
+// sign of life then, it has shown it since it was first seen.
 func (s *sessionSights) thin() {
 	looked := func(id string) time.Duration {
 		at, _ := s.known[id].Known()
@@ -53,43 +53,12 @@ func (s *sessionSights) thin() {
 	}
 }
 
-// peeks looks at the session of a lock for observers, if that is due, and returns
-// false if not. The caller holds the contest, and is told by lookedOn. All who
-// observe locks of one session share a look.
-func (k *contest) peeks(now time.Duration) bool {
-	c := k.c
-	u := k.sight.Under()
-	if u == nil || k.sight.Ended() || len(k.observers) == 0 {
-		return false
+// wake steps another observer of the client, which has waited for a read of a
+// session.
+func (s *sessionSights) wake(m protocol.Machine) {
+	if o, ok := m.(*protocol.Observer); ok && s.observing[o] != nil {
+		s.observing[o].observing.Act(m.Step)
 	}
-	_, found := u.Record()
-	if found && u.NextLook() > now {
-		return false
-	}
-	rec, _ := k.sight.Record()
-	id, how := rec.Session, u.How(now)
-	if !found {
-		how = driver.Strong // it has not been seen, or was not there before the lock was held under it
-	}
-	waiting, looks := c.seen.peeking[id]
-	if c.seen.peeking[id] = append(waiting, k); looks {
-		return true
-	}
-	sent := c.clock.Contender()
-	c.send(unhurried, &protocol.Request{Kind: protocol.Peek, Key: driver.SessionPrefix + id, Consistency: how}, func(res protocol.Result) {
-		c.seeing.Lock()
-		defer c.seeing.Unlock()
-		now := c.clock.Contender()
-		if res.Err == nil {
-			c.seen.of(id).Saw(sent, now, how, res.Record, res.Found)
-		}
-		waiting := c.seen.peeking[id]
-		delete(c.seen.peeking, id)
-		for _, k := range waiting {
-			k.lookedOn(now, res.Err)
-		}
-	})
-	return true
 }
 
 // seeSessions reads sessions, so that it can be told whether the locks under
@@ -100,7 +69,7 @@ func (c *Client) seeSessions(ctx context.Context, ids []string) error {
 	}
 	keys := make([]string, len(ids))
 	for i, id := range ids {
-		keys[i] = driver.SessionPrefix + id
+		keys[i] = driver.SessionKey(id)
 	}
 	sent := c.clock.Contender()
 	found, err := c.readAll(ctx, keys)
@@ -125,15 +94,15 @@ func (c *Client) seeSessions(ctx context.Context, ids []string) error {
 
 // openSession returns the id of the session of a lock that was seen under it, and
 // is not known to have ended.
-func (k *contest) openSession() (string, bool) {
+func (k *tracker) openSession() (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	rec, _ := k.sight.Record()
 	return rec.Session, k.sight.Tied() && !k.sight.Ended()
 }
 
-// seen returns what was seen last, when a look of others at the session was noted.
-func (k *contest) seen() sighting {
+// seen returns what was seen last, after a read of the session by others was noted.
+func (k *tracker) seen() sighting {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.notify()

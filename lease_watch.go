@@ -9,31 +9,30 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
-// attend has the store hint when a request is laid into the record, if it can
-// watch. The holder looks then, by a heartbeat that is due at once. Without a
-// hint it finds the request with its next heartbeat.
-func (l *Lease) attend() {
+// watchRequests has the store hint when a request is written into the record, if it
+// can watch. A hint makes a heartbeat due at once. Without a hint the holder finds
+// the request with its next heartbeat.
+func (l *Lease) watchRequests() {
 	c := l.c
 	if c.watcher == nil {
 		return
 	}
-	c.requests.send(unhurried, request{
-		kind: protocol.Look,
-		ask: func(context.Context) (rec, former driver.Record, err error) {
-			unwatch, err := c.watch(l.key, func() { c.beats.set(&l.hint, 0) })
+	c.calls.Send(shell.Unhurried, shell.Call{
+		Make: func(context.Context) (none, also driver.Record, err error) {
+			unwatch, err := c.watch(l.key, func() { c.beats.Set(&l.hint, 0) })
 			if err != nil {
-				return rec, former, err // heartbeats go on without it
+				return none, also, err // heartbeats go on without it
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if l.unwatch = unwatch; l.finished {
-				l.unattend()
+				l.unwatchRequests()
 			}
-			return rec, former, err
+			return none, also, nil
 		},
-		answer: func(protocol.Result) {},
 	})
 }
 
@@ -48,16 +47,16 @@ func (l *Lease) hinted(time.Duration) {
 			return l.h.Step(now)
 		}
 		if due := l.h.Sent() + l.c.timing.Heartbeat/hintsPerHeartbeat; now < due {
-			l.c.beats.set(&l.hint, due)
+			l.c.beats.Set(&l.hint, due)
 			return l.h.Step(now)
 		}
 		return l.h.Renew(now)
 	})
 }
 
-// unattend ends the watch. The caller holds the lease.
-func (l *Lease) unattend() {
-	l.c.beats.drop(&l.hint)
+// unwatchRequests ends the watch. The caller holds the lease.
+func (l *Lease) unwatchRequests() {
+	l.c.beats.Drop(&l.hint)
 	if l.unwatch == nil {
 		return
 	}
@@ -77,14 +76,10 @@ func (c *Client) watch(key string, hint func()) (unwatch func(), err error) {
 	return unwatch, err
 }
 
-// unwatch ends a watch, not here: a store may take its time.
+// unwatch ends a watch in the background: a store may take its time.
 func (c *Client) unwatch(unwatch func()) {
-	c.requests.send(unhurried, request{
-		kind: protocol.Look,
-		ask: func(context.Context) (rec, former driver.Record, err error) {
-			unwatch()
-			return rec, former, err
-		},
-		answer: func(protocol.Result) {},
-	})
+	c.calls.Send(shell.Unhurried, shell.Call{Make: func(context.Context) (none, also driver.Record, err error) {
+		unwatch()
+		return none, also, nil
+	}})
 }

@@ -26,12 +26,12 @@ type SessionStatus struct {
 	// Lease and Heartbeat are the durations that its owner keeps.
 	Lease, Heartbeat time.Duration
 	// End says how it was closed, as in [Tenure.End]: EndReleased by its owner,
-	// EndExpired by somebody who had seen no life of it.
+	// EndExpired by another client that had seen no sign of its life.
 	End string
 	// Requests is how many requests to its locks lie in the record.
 	Requests int
-	// Unchanged is how long this client has seen no sign of life, and FreeIn when
-	// its locks can be taken at the latest if none comes.
+	// Unchanged is how long this client has seen no sign of life. FreeIn is after
+	// how long at the latest its locks can be taken if none comes.
 	Unchanged, FreeIn time.Duration
 }
 
@@ -61,7 +61,7 @@ func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, e
 }
 
 // Sessions reads the records of all sessions, in the order of their ids. It may be
-// slow. A record that cannot be read comes as an error, and the others go on.
+// slow. A record that cannot be read comes as an error, and the others follow.
 func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 	return func(yield func(SessionStatus, error) bool) {
 		const op, what = "list", "sessions"
@@ -79,16 +79,16 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[SessionStatus, error] {
 			c.seeing.Lock()
 			now := c.clock.Contender()
 			for _, rec := range page.Records {
-				c.seen.of(rec.Key[len(driver.SessionPrefix):]).Saw(sent, now, driver.Eventual, rec, true)
+				c.seen.of(driver.SessionID(rec.Key)).Saw(sent, now, driver.Eventual, rec, true)
 			}
 			c.seeing.Unlock()
 			for _, rec := range page.Records {
-				if !yield(c.sessionStatus(rec.Key[len(driver.SessionPrefix):]), nil) {
+				if !yield(c.sessionStatus(driver.SessionID(rec.Key)), nil) {
 					return
 				}
 			}
 			for key, err := range page.Unreadable {
-				if !yield(SessionStatus{ID: key[len(driver.SessionPrefix):]}, wrap(op, key, err)) {
+				if !yield(SessionStatus{ID: driver.SessionID(key)}, wrap(op, key, err)) {
 					return
 				}
 			}

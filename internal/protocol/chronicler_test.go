@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+var sunday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// past is an ended tenure under a token.
+func past(token uint64) driver.Tenure {
+	return driver.Tenure{
+		Owner: "a", Token: token, Host: "h", Label: "l", Since: sunday, Until: sunday.Add(time.Hour), End: driver.EndSteppedDown,
+		Asked: &driver.Request{ID: "q", By: "boss", Reason: "deploy"},
+	}
+}
+
+// chronicling returns a chronicler that has sent its entry at 0.
+func chronicling(t *testing.T, token, limit uint64) (*Chronicler, *Call) {
+	t.Helper()
+	c := NewChronicler(Timing{}.WithDefaults(), counting(), "x", past(token), limit)
+	r := c.Step(0).Call
+	if r == nil || r.Kind != Enter || r.Key != HistoryKey("x", token) || r.Next.Key != r.Key {
+		t.Fatalf("begins with %+v", r)
+	}
+	if !c.Awaited() || c.Over() {
+		t.Fatalf("awaited %v, over %v", c.Awaited(), c.Over())
+	}
+	return c, r
+}
+
+func entered(r *Call) Result { return Result{Outcome: Applied, Record: r.Next, Found: true} }
+
+func unanswered() Result { return Result{Outcome: Unknown, Err: errStore} }
+
+// ended fails the test if the chronicler goes on.
+func ended(t *testing.T, c *Chronicler, written bool) {
+	t.Helper()
+	if _, due := c.Next(); due || !c.Over() || c.Awaited() || c.Written() != written || c.Step(time.Hour).Call != nil {
+		t.Errorf("over %v, awaited %v, written %v; due %v", c.Over(), c.Awaited(), c.Written(), due)
+	}
+}
+
+// TestEntry: what a history entry is like. It has a version of its own, so that a
+// delete that comes late removes it alone.
+func TestEntry(t *testing.T) {
+	c, r := chronicling(t, 3, 100)
+	want := past(3)
+	switch got := r.Next; {
+	case got.Tenure(got.End).Owner != want.Owner, got.Host != want.Host, got.Label != want.Label, got.End != want.End,
+		!got.Since.Equal(want.Since), !got.Until.Equal(want.Until), *got.Asked != *want.Asked:
+		t.Errorf("writes %+v of %+v", got, want)
+	case got.State != driver.Past || got.Lease != c.t.Lease || got.Version == "" || got.Beat != got.Version:
+		t.Errorf("writes %+v", got)
+	}
+	c.Reply(1, entered(r))
+	ended(t, c, true)
+	env := counting()
+	if one, two := NewChronicler(c.t, env, "x", past(1), 9), NewChronicler(c.t, env, "x", past(1), 9); one.entry.Version == two.entry.Version {
+		t.Error("two entries have one version")
+	}
+}
+
+// TestEntryIsTriedAgain: what is not known to be written is written again, after a
+// pause and as the same entry, so many times and no more.
+func TestEntryIsTriedAgain(t *testing.T) {
+	for _, res := range []Result{unanswered(), {Outcome: NotApplied, Err: errStore}} {
+		c, first := chronicling(t, 1, 100)
+		now := time.Duration(0)
+		for try := range maxEntryTries {
+			if a := c.Reply(now, res); a.Call != nil || c.Over() || c.Written() {
+				t.Fatalf("try %d: sends %+v, over %v, written %v", try, a.Call, c.Over(), c.Written())
+			}
+			if again := now + c.t.Lease/10; c.Step(again-1).Call != nil {
+				t.Fatalf("try %d: no pause", try)
+			}
+			now += c.t.Lease / 10
+			r := c.Step(now).Call
+			if r == nil || r.Kind != Enter || r.Next.Version != first.Next.Version {
+				t.Fatalf("try %d: sends %+v", try, r)
+			}
+		}
+		if c.Reply(now, res); !errors.Is(c.Err(), errStore) {
+			t.Errorf("error %v", c.Err())
+		}
+		ended(t, c, false)
+		if now < 2*c.t.Lease {
+			t.Errorf("given up after %v", now)
+		}
+	}
+}
+
+// TestEntryIsFoundWritten: a try whose answer was lost had been applied.
+func TestEntryIsFoundWritten(t *testing.T) {
+	c, r := chronicling(t, 1, 100)
+	c.Reply(0, unanswered())
+	c.Step(c.t.Lease / 10)
+	c.Reply(c.t.Lease/10, Result{Outcome: Conflicted, Record: r.Next, Found: true})
+	ended(t, c, true)
+}
+
+// TestEntryIsRefusedForGood: nothing is tried that cannot come to anything. The work
+// waits for its time all the same.
+func TestEntryIsRefusedForGood(t *testing.T) {
+	for _, err := range []error{driver.Permanent(errStore), driver.ErrClosed} {
+		c, _ := chronicling(t, 1, 100)
+		if a := c.Reply(1, Result{Outcome: NotApplied, Err: err}); a.Call != nil || !errors.Is(c.Err(), err) {
+			t.Errorf("sends %+v, error %v", a.Call, c.Err())
+		}
+		if at, due := c.Next(); !due || at != c.t.RequestTimeout || !c.Awaited() {
+			t.Errorf("next at %v, %v; awaited %v", at, due, c.Awaited())
+		}
+		c.Step(c.t.RequestTimeout)
+		ended(t, c, false)
+	}
+}
+
+// TestWorkWaitsForOneTimeout, and not longer; the entry is written beside it.
+func TestWorkWaitsForOneTimeout(t *testing.T) {
+	c, r := chronicling(t, 1, 100)
+	most := c.t.RequestTimeout
+	if at, due := c.Next(); !due || at != most {
+		t.Errorf("next at %v, %v, with a request under way", at, due)
+	}
+	if c.Step(most - 1); !c.Awaited() {
+		t.Error("the work begins too early")
+	}
+	if c.Step(most); c.Awaited() || c.Over() {
+		t.Errorf("awaited %v, over %v", c.Awaited(), c.Over())
+	}
+	if _, due := c.Next(); due {
+		t.Error("something is due before the answer")
+	}
+	c.Reply(most+1, unanswered())
+	if a := c.Step(most + 1 + c.t.Lease/10); a.Call == nil || c.Awaited() {
+		t.Errorf("sends %+v, awaited %v", a.Call, c.Awaited())
+	}
+	c.Reply(c.t.Lease, entered(r))
+	ended(t, c, true)
+}
+
+// TestEntryIsWrittenThoughNobodyWaits: to give it up ends the waiting alone.
+func TestEntryIsWrittenThoughNobodyWaits(t *testing.T) {
+	c := NewChronicler(Timing{}.WithDefaults(), counting(), "x", past(1), 100)
+	r := c.GiveUp(0).Call
+	if r == nil || c.Awaited() || c.Over() {
+		t.Fatalf("sends %+v, awaited %v, over %v", r, c.Awaited(), c.Over())
+	}
+	c.Reply(0, unanswered())
+	if a := c.GiveUp(0); a.Call != nil {
+		t.Errorf("sends %+v before its time", a.Call)
+	}
+	if at, due := c.Next(); !due || at != c.t.Lease/10 {
+		t.Errorf("next at %v, %v", at, due)
+	}
+	r = c.Step(c.t.Lease / 10).Call
+	c.Reply(c.t.Lease/10, entered(r))
+	ended(t, c, true)
+}
+
+// TestEntryOfAnotherTenureIsReplaced: the lock's record was deleted, and its tokens
+// have begun again.
+func TestEntryOfAnotherTenureIsReplaced(t *testing.T) {
+	for what, change := range map[string]func(*driver.Record){
+		"owner": func(rec *driver.Record) { rec.Owner = "b" },
+		"since": func(rec *driver.Record) { rec.Since = sunday.Add(-time.Hour) },
+	} {
+		for _, erased := range []Result{{Outcome: Applied}, {Outcome: Conflicted}, unanswered(), {Outcome: NotApplied, Err: errStore}} {
+			c, r := chronicling(t, 1, 100)
+			old := r.Next
+			old.Version = "old"
+			change(&old)
+			a := c.Reply(0, Result{Outcome: Conflicted, Record: old, Found: true})
+			if a.Call == nil || a.Call.Kind != Erase || a.Call.Key != r.Key || a.Call.Prev.Version != "old" || c.Written() {
+				t.Fatalf("another %s: sends %+v", what, a.Call)
+			}
+			a = c.Reply(0, erased)
+			if a.Call == nil || a.Call.Kind != Enter || a.Call.Next.Version != r.Next.Version {
+				t.Fatalf("another %s: then sends %+v", what, a.Call)
+			}
+			c.Reply(0, entered(r))
+			ended(t, c, true)
+		}
+	}
+}
+
+// TestReplacingIsBounded: what comes back again and again stays, in the end.
+func TestReplacingIsBounded(t *testing.T) {
+	c, r := chronicling(t, 1, 100)
+	old := r.Next
+	old.Owner = "b"
+	sent := 1
+	for r := r; r != nil; sent++ {
+		res := Result{Outcome: Applied}
+		if r.Kind == Enter {
+			res = Result{Outcome: Conflicted, Record: old, Found: true}
+		}
+		r = c.Reply(0, res).Call
+	}
+	if sent != 2*maxEntryTries+2 {
+		t.Errorf("%d requests", sent)
+	}
+	ended(t, c, true)
+}
+
+// TestHistoryIsTrimmed: each entry that is written removes the one that is one too
+// many now, by a cheap look, if it stands there.
+func TestHistoryIsTrimmed(t *testing.T) {
+	c, r := chronicling(t, 5, 5)
+	c.Reply(0, entered(r))
+	ended(t, c, true)
+
+	stands := driver.Record{Key: HistoryKey("x", 2), Version: "old", State: driver.Past}
+	another := stands
+	another.State = driver.Held
+	for name, tt := range map[string]struct {
+		look  Result
+		erase bool
+	}{
+		"it stands":    {Result{Outcome: Applied, Record: stands, Found: true}, true},
+		"it is gone":   {Result{Outcome: Applied}, false},
+		"another":      {Result{Outcome: Applied, Record: another, Found: true}, false},
+		"no answer":    {Result{Outcome: NotApplied, Err: errStore}, false},
+		"unreadable":   {Result{Outcome: NotApplied, Err: driver.ErrUnreadable}, false},
+		"no right to":  {Result{Outcome: NotApplied, Err: driver.Permanent(errStore)}, false},
+		"it is closed": {Result{Outcome: NotApplied, Err: driver.ErrClosed}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, r := chronicling(t, 7, 5)
+			a := c.Reply(0, entered(r))
+			if a.Call == nil || a.Call.Kind != Look || a.Call.Key != stands.Key || a.Call.Consistency != driver.Eventual {
+				t.Fatalf("sends %+v", a.Call)
+			}
+			if c.Awaited() || !c.Written() || c.Over() {
+				t.Errorf("awaited %v, written %v, over %v", c.Awaited(), c.Written(), c.Over())
+			}
+			a = c.Reply(0, tt.look)
+			if !tt.erase {
+				ended(t, c, true)
+				return
+			}
+			if a.Call == nil || a.Call.Kind != Erase || a.Call.Key != stands.Key || a.Call.Prev.Version != "old" {
+				t.Fatalf("sends %+v", a.Call)
+			}
+			c.Reply(0, unanswered()) // then it stays, and is not shown
+			ended(t, c, true)
+		})
+	}
+}
+
+// TestErasedHasNoRecord: the answer to a delete shows nothing.
+func TestErasedHasNoRecord(t *testing.T) {
+	if r := ResultOf(Erase, driver.Record{}, driver.Record{}, nil); r.Outcome != Applied || r.Found {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Keeper is the machine of a session in the process that opened it. It holds the
+// session's record as any [Holder] does: its heartbeat renews the record, and it
+// ends at the deadline. Beyond that it knows which locks are held and acquired under
+// the session, and decides what the session's state means for them, and theirs for it:
+//
+//   - the locks follow the session, a few at a time: they end with it, and go quiet
+//     with it;
+//   - the session is closed when it has ended and all work under it has returned,
+//     which frees all its locks in one write;
+//   - a request in its record goes to the lock that it is for. A request for a lock
+//     that is being acquired is kept for a lease: the lock may have been granted to
+//     an acquire that does not know it yet;
+//   - a lock that is held in the session's name, and of which the session does not
+//     know, is disclaimed: a claim of unknown outcome was applied. See [Disclaimer].
+//
+// The Holders of the locks ([NewTied]) and the Contenders for them
+// ([Want.Under]) enter themselves and leave by themselves. All of them, and the
+// Disclaimers, read and change the Keeper: they are stepped under its mutex.
+type Keeper struct {
+	*Holder // of the session's own record
+
+	id       string
+	locks    map[*Holder]struct{}     // not over
+	named    map[string]*Holder       // the latest of each lock
+	acquires map[*Contender]struct{}  // not over, or granted and not handed to a Holder yet
+	kept     map[string]time.Duration // requests for locks that are being acquired: since when
+	ghosts   map[ghost]*Disclaimer    // under way
+	working  int                      // locks whose work has not returned
+	closing  bool
+
+	behind []*Holder     // locks that have to follow yet
+	moved  time.Duration // when some of them were last stepped
+}
+
+// ghost is a lock under a token.
+type ghost struct {
+	lock  string
+	token uint64
+}
+
+// ofSession returns the timing of a session's own record. Its heartbeats are always
+// sent in the background, and progress is a matter of the work under each lock.
+func (t Timing) ofSession() Timing {
+	t.Manual, t.Progress = false, 0
+	return t
+}
+
+// NewKeeper returns the machine of a session that was just opened.
+func NewKeeper(t Timing, env Env, g Grant) *Keeper {
+	return &Keeper{
+		Holder: NewHolder(t.ofSession(), env, g), id: driver.SessionID(g.Record.Key),
+		locks: map[*Holder]struct{}{}, named: map[string]*Holder{}, acquires: map[*Contender]struct{}{},
+		kept: map[string]time.Duration{}, ghosts: map[ghost]*Disclaimer{},
+	}
+}
+
+// ID returns the id of the session.
+func (k *Keeper) ID() string { return k.id }
+
+// Locks returns how many locks are held under the session. A lock whose work is
+// still stopping counts.
+func (k *Keeper) Locks() int {
+	if k.over {
+		return 0
+	}
+	return len(k.locks)
+}
+
+// Open says that locks may be taken under the session now: nothing has ended it,
+// and its deadline has not passed. The caller asks again when the lock is granted.
+func (k *Keeper) Open(now time.Duration) bool {
+	if Making(OnlyDeadline) {
+		return now < k.Deadline()
+	}
+	return k.cause == None && !k.done && !k.over && now < k.Deadline()
+}
+
+// Next returns the instant at which Step has something to do.
+func (k *Keeper) Next() (time.Duration, bool) {
+	if len(k.behind) > 0 {
+		return k.moved, true
+	}
+	return k.Holder.Next()
+}
+
+// Step lets time pass.
+func (k *Keeper) Step(now time.Duration) Action { return k.lead(now, k.Holder.Step(now)) }
+
+// Reply takes the result of the call under way.
+func (k *Keeper) Reply(now time.Duration, r Result) Action {
+	return k.lead(now, k.Holder.Reply(now, r))
+}
+
+// Stop ends the session. It is closed when the work under all its locks has
+// returned.
+func (k *Keeper) Stop(now time.Duration) Action { return k.lead(now, k.Holder.Stop(now)) }
+
+// GiveUp ends a session that nobody waits for.
+func (k *Keeper) GiveUp(now time.Duration) Action {
+	k.unwanted = true
+	return k.Stop(now)
+}
+
+// Expire ends the session as expired: see [Holder.Expire].
+func (k *Keeper) Expire(now time.Duration) Action { return k.lead(now, k.Holder.Expire(now)) }
+
+// Replace ends the session as superseded, for good: see [Holder.Replace].
+func (k *Keeper) Replace(now time.Duration, err error) Action {
+	return k.lead(now, k.Holder.Replace(now, err))
+}
+
+// Renew asks for a heartbeat at once.
+func (k *Keeper) Renew(now time.Duration) Action { return k.lead(now, k.Holder.Renew(now)) }
+
+// SetData stores data in the session's record: see [Holder.SetData].
+func (k *Keeper) SetData(now time.Duration, data []byte) (uint64, Action) {
+	serial, a := k.Holder.SetData(now, data)
+	return serial, k.lead(now, a)
+}
+
+// followAtOnce is how many locks follow their session in one step, before other
+// things have their turn: a heartbeat, or the release of a lock.
+const followAtOnce = 64
+
+// lead adds what follows for the locks to the action of the session's own record.
+func (k *Keeper) lead(now time.Duration, a Action) Action {
+	for _, n := range a.Notes {
+		if n != NoteEnded && n != NoteQuiet && n != NoteOver {
+			continue
+		}
+		k.behind = k.behind[:0]
+		for h := range k.locks {
+			k.behind = append(k.behind, h)
+		}
+		break
+	}
+	k.moved = now
+	rest := k.behind[:max(0, len(k.behind)-followAtOnce)]
+	for _, h := range k.behind[len(rest):] {
+		a.Wake = append(a.Wake, h)
+	}
+	clear(k.behind[len(rest):])
+	k.behind = rest
+	k.deliver(now, &a)
+	if idle := k.working == 0 || Making(ClosedWhileWorking); idle && !k.closing && k.cause != None {
+		k.closing = true
+		done := k.Done(now)
+		a.Notes = append(a.Notes, done.Notes...)
+		if done.Call != nil {
+			a.Call = done.Call
+		}
+	}
+	return a
+}
+
+// deliver goes through the requests in the session's record.
+func (k *Keeper) deliver(now time.Duration, a *Action) {
+	kept := k.kept
+	k.kept = map[string]time.Duration{}
+	for _, q := range k.pending() {
+		h := k.named[q.Lock]
+		mine := h != nil && (q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken))
+		since, seen := kept[q.ID]
+		if !seen {
+			since = now
+		}
+		switch {
+		case Making(RequestDropped):
+		case !honoured(q.Kind) && q.Kind != driver.Confirm:
+			// Perhaps of a later version of Tenure.
+		case q.Kind == driver.Confirm:
+			if !mine || Making(DisclaimedHeld) {
+				k.disclaim(q, a)
+			}
+		case mine:
+			h.mail = append(h.mail, q)
+			a.Wake = append(a.Wake, h)
+		case k.acquiring(q.Lock) && now < since+k.t.Lease:
+			k.kept[q.ID] = since // the lock may be granted already, unknown to its acquire
+			continue
+		}
+		k.answer(q.ID)
+	}
+}
+
+// acquiring says whether an acquire under the session wants the lock.
+func (k *Keeper) acquiring(key string) bool {
+	for c := range k.acquires {
+		if c.want.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// disclaim begins to release a lock that is held in the session's name, unless a
+// Disclaimer does so already.
+func (k *Keeper) disclaim(q driver.Request, a *Action) {
+	g := ghost{q.Lock, q.Token}
+	if k.ghosts[g] == nil {
+		d := NewDisclaimer(k.t, k.env, k, q.Lock, q.Token)
+		k.ghosts[g] = d
+		a.Begin = append(a.Begin, d)
+	}
+}
+
+// mine says whether a lease of the session holds the lock as the record shows it, or
+// an acquire of the session has written the record and does not know it yet.
+func (k *Keeper) mine(rec driver.Record) bool {
+	if Making(DisclaimedUnasked) {
+		return false
+	}
+	if h := k.named[rec.Key]; h != nil && h.rec.Token == rec.Token && !Making(DisclaimedHeld) {
+		return true
+	}
+	for c := range k.acquires {
+		if c.want.Key == rec.Key && c.wrote(rec) {
+			return true
+		}
+	}
+	return false
+}
+
+// enter notes the holder of a lock that was just granted.
+func (k *Keeper) enter(h *Holder, by *Contender) {
+	k.locks[h], k.named[h.rec.Key] = struct{}{}, h
+	k.working++
+	delete(k.acquires, by)
+}
+
+// leave forgets a lock that is over. Its work may still run, if the lock lapsed under
+// it.
+func (k *Keeper) leave(h *Holder) {
+	delete(k.locks, h)
+	if k.named[h.rec.Key] == h {
+		delete(k.named, h.rec.Key)
+	}
+}
+
+// returned notes that the work under a lock has returned. If it was the last, the
+// session can be closed.
+func (k *Keeper) returned(a *Action) {
+	if k.working--; k.working == 0 && k.cause != None {
+		a.Wake = append(a.Wake, k)
+	}
+}
+
+// answer marks a request in the session's record as answered. The next heartbeat
+// takes it out.
+func (k *Keeper) answer(id string) { k.answered = append(k.answered, id) }

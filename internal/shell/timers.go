@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// Timers run functions at instants of one clock, from one goroutine. The functions
+// must not block: no call of a store is ever made from there.
+type Timers struct {
+	now func() time.Duration
+	// nap is the longest time that they sleep while any is set. Go's timers stand
+	// still while the machine is suspended, and know nothing of steps of the wall
+	// clock; the clock that is read here does.
+	nap time.Duration
+
+	mu   sync.Mutex
+	set  timers
+	wake chan struct{}
+	quit chan struct{}
+	done chan struct{}
+}
+
+// Timer is one function to run. It is embedded in its owner, and set in at most one
+// Timers.
+type Timer struct {
+	// Run is called with the instant that was read last. The field is filled before
+	// the timer is set.
+	Run func(now time.Duration)
+
+	at    time.Duration
+	index int // in the heap, counted from 1; 0: not set
+}
+
+// NewTimers returns timers that go by the clock now, which they read at least each
+// nap while any of them is set.
+func NewTimers(now func() time.Duration, nap time.Duration) *Timers {
+	a := &Timers{
+		now: now, nap: nap,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	go a.loop()
+	return a
+}
+
+// Set sets a timer to the given instant, or moves it there.
+func (a *Timers) Set(e *Timer, at time.Duration) {
+	a.mu.Lock()
+	e.at = at
+	if e.index == 0 {
+		heap.Push(&a.set, e)
+	} else {
+		heap.Fix(&a.set, e.index-1)
+	}
+	first := e.index == 1
+	a.mu.Unlock()
+	if first {
+		a.Poke()
+	}
+}
+
+// Drop stops a timer. Its function may still be running.
+func (a *Timers) Drop(e *Timer) {
+	a.mu.Lock()
+	if e.index != 0 {
+		heap.Remove(&a.set, e.index-1)
+	}
+	a.mu.Unlock()
+}
+
+// Poke has the clock read now. It never blocks.
+func (a *Timers) Poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the goroutine and waits for it.
+func (a *Timers) Close() {
+	close(a.quit)
+	<-a.done
+}
+
+func (a *Timers) loop() {
+	defer close(a.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		sleep, any := a.runDue()
+		if any {
+			timer.Reset(min(sleep, a.nap))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-a.wake:
+		case <-a.quit:
+			return
+		}
+	}
+}
+
+// runDue runs what is due, and returns how long to sleep until the next is.
+func (a *Timers) runDue() (sleep time.Duration, any bool) {
+	now := a.now()
+	for {
+		a.mu.Lock()
+		if len(a.set) == 0 {
+			a.mu.Unlock()
+			return 0, false
+		}
+		first := a.set[0]
+		if first.at > now {
+			if now = a.now(); first.at > now {
+				at := first.at
+				a.mu.Unlock()
+				return at - now, true
+			}
+		}
+		heap.Pop(&a.set)
+		a.mu.Unlock()
+		first.Run(now)
+	}
+}
+
+type timers []*Timer
+
+func (h timers) Len() int           { return len(h) }
+func (h timers) Less(i, j int) bool { return h[i].at < h[j].at }
+
+func (h timers) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i+1, j+1
+}
+
+func (h *timers) Push(x any) {
+	e := x.(*Timer)
+	*h = append(*h, e)
+	e.index = len(*h)
+}
+
+func (h *timers) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.index = 0
+	return e
+}

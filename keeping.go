@@ -1,0 +1,390 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
+)
+
+// keeping is what a lease and a session have in common: a record that a machine
+// keeps alive, the right to act that rests on it, and the callers that wait for a
+// write.
+type keeping struct {
+	c      *Client
+	key    string
+	of     keeper
+	since  time.Duration // on the holder's clock: when it was granted
+	right  right
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	loop     shell.Run
+	m        machine          // what is run
+	h        *protocol.Holder // of the record: m, or what m is built on
+	deadline shell.Timer      // takes no mutex of ours
+
+	mu       *sync.Mutex // guards m and the fields below; one for a session and all under it; never held across I/O
+	cause    error       // why the context was cancelled
+	waits    []writeWait
+	over     chan struct{} // closed when nothing is sent any more
+	finished bool          // over, or quiet: the client need not wait
+}
+
+// machine is what a holder's machine and a session's can be told.
+type machine interface {
+	protocol.Machine
+	Stop(now time.Duration) protocol.Action
+	Expire(now time.Duration) protocol.Action
+	Replace(now time.Duration, err error) protocol.Action
+	Renew(now time.Duration) protocol.Action
+	SetData(now time.Duration, data []byte) (uint64, protocol.Action)
+}
+
+// keeper is the lease or the session. Its methods are called under the mutex.
+type keeper interface {
+	// event returns an event that names it.
+	event(kind EventKind) Event
+	// moves tells the machine of the progress of the work. It is called before each
+	// step; after is called after it.
+	moves()
+	after(now time.Duration, a protocol.Action)
+	// cancelFor cancels the context.
+	cancelFor(cause error)
+	// followed returns whether it has ended with its session, and why.
+	followed() (yes bool, cause error)
+	// done is called when nothing is sent any more, with the event that tells so.
+	done(e *Event)
+	// dropped is called when the client need not wait for it any more.
+	dropped()
+}
+
+// writeWait is a caller who waits for a write of the holder.
+type writeWait struct {
+	data uint64        // serial number of the data that must be confirmed
+	sent time.Duration // the confirmed write must not be older
+	done chan error
+}
+
+// prepare makes all that is needed before the machine is stepped. It ends with ctx.
+func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent *right) {
+	c := k.c
+	k.of, k.mu, k.over = of, mu, make(chan struct{})
+	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	k.right.clock, k.right.parent, k.right.late = c.clock, parent, c.deadlines.Poke
+	k.deadline.Run = k.reachDeadline
+	k.loop = shell.Run{
+		Mutex: mu, Clock: c.holder, Timers: c.beats,
+		Send: func(call *protocol.Call, answer func(protocol.Result)) { c.send(k.h.Deadline(), call, answer) },
+	}
+	k.loop.Before, k.loop.Stepped = k.before, k.stepped
+	k.loop.Prepare() // the timer of the deadline takes no mutex
+}
+
+// begin begins to run the machine. The caller holds the mutex, unless k is not
+// shared yet.
+func (k *keeping) begin(m machine, h *protocol.Holder) {
+	k.m, k.h, k.loop.Machine = m, h, m
+	k.right.begin(h.Deadline())
+	if k.right.parent == nil {
+		k.c.deadlines.Set(&k.deadline, h.Deadline())
+	}
+}
+
+// do makes one step of the machine and carries out what it wants.
+func (k *keeping) do(step func(now time.Duration) protocol.Action) {
+	k.loop.Do(step)
+}
+
+// before tells the machine what Check or a timer has found already. The caller
+// holds the mutex.
+func (k *keeping) before(now time.Duration) {
+	k.of.moves()
+	if k.right.own() == endedExpired && !k.h.Expired() {
+		k.loop.Carry(now, k.m.Expire(now)) // Check, or a timer, was quicker
+	}
+}
+
+// stepped carries out what a step has led to.
+func (k *keeping) stepped(now time.Duration, a protocol.Action) {
+	if k.h.Expired() {
+		k.right.end(endedExpired)
+	} else {
+		k.right.extend(k.h.Deadline())
+	}
+	for _, n := range a.Notes {
+		k.note(n, now)
+	}
+	k.settle()
+	k.of.after(now, a)
+}
+
+// stop tells the holder to stop, and has the heartbeats go on meanwhile.
+func (k *keeping) stop(cause error) {
+	k.do(func(now time.Duration) protocol.Action {
+		k.stopFor(cause)
+		return k.m.Stop(now)
+	})
+}
+
+// stopFor notes the cause of a stop, if nothing else has ended it.
+func (k *keeping) stopFor(cause error) {
+	if k.h.Cause() == protocol.None {
+		k.cause = cause
+	}
+}
+
+// reachDeadline is run when the deadline, as it was when it was last looked at, has
+// come. It takes no mutex of ours.
+func (k *keeping) reachDeadline(now time.Duration) {
+	again, expired := k.right.reach(now)
+	switch {
+	case expired:
+		k.of.cancelFor(ErrExpired)
+		k.loop.SetAt(0) // the machine learns it there
+	case again > 0:
+		k.c.deadlines.Set(&k.deadline, again)
+	}
+}
+
+func (k *keeping) note(n protocol.Note, now time.Duration) {
+	e := k.of.event("")
+	if (n == protocol.NoteRenewed || n == protocol.NoteSafe) && k.h.Expired() {
+		return // it only keeps others away while the work drains
+	}
+	switch n {
+	case protocol.NoteRenewed:
+		e.Kind, e.Took, e.Remaining = EventRenewed, now-k.h.Sent(), k.h.Deadline()-now
+		if k.right.parent != nil {
+			e.Took = 0 // a write of the lock alone: the session's heartbeats are its own
+		}
+	case protocol.NoteJeopardy:
+		e.Kind, e.Err, e.Remaining = EventJeopardy, k.h.Err(), max(0, k.h.Deadline()-now)
+	case protocol.NoteSafe:
+		e.Kind, e.Remaining = EventSafe, k.h.Deadline()-now
+	case protocol.NoteEnded:
+		e.Kind, e.Err = k.noteEnded()
+	case protocol.NoteQuiet:
+		if k.h.Cause() != protocol.Stalled {
+			k.right.end(endedStopTimeout)
+			e.Kind, e.Err = EventStopTimeout, ErrStopTimeout
+		}
+		k.finish()
+	case protocol.NoteOver:
+		e.Kind, e.Held = EventReleased, now-k.since
+		if freed := k.h.Freed(); freed != protocol.Released {
+			e.Kind, e.Err = EventEnded, k.h.Err()
+			if freed == protocol.Gone {
+				k.right.end(endedSuperseded) // while the work drained
+				e.Err = k.superseded()
+			}
+		}
+		k.c.deadlines.Drop(&k.deadline)
+		close(k.over)
+		k.of.done(&e)
+		k.finish()
+	}
+	if e.Kind != "" {
+		k.c.events.emit(e)
+	}
+}
+
+// noteEnded cancels the context, for the first cause that the machine knows.
+func (k *keeping) noteEnded() (EventKind, error) {
+	kind := EventLost
+	switch k.h.Cause() {
+	case protocol.Expired:
+		k.right.end(endedExpired)
+		k.cause = ErrExpired
+	case protocol.Superseded:
+		k.right.end(endedSuperseded)
+		k.cause = k.superseded()
+	case protocol.Stalled:
+		k.right.end(endedStalled)
+		k.cause = ErrStalled
+	case protocol.Asked:
+		kind, k.cause = EventStopping, steppedDown(k.h.Asked())
+	default:
+		kind = EventStopping
+	}
+	if yes, cause := k.of.followed(); yes {
+		k.cause = cause
+	} else {
+		k.of.cancelFor(k.cause)
+	}
+	return kind, k.cause
+}
+
+// finish tells the client that it need not wait any longer.
+func (k *keeping) finish() {
+	if !k.finished {
+		k.finished = true
+		k.of.dropped()
+	}
+}
+
+// standing reports whether the store was not replaced yet. If it was, standing ends
+// what has begun.
+func (k *keeping) standing() bool {
+	if err := k.c.store.gone(); err != nil {
+		k.replaced(err)
+		return false
+	}
+	return true
+}
+
+// replaced ends it because the store was replaced.
+func (k *keeping) replaced(err error) {
+	k.right.end(endedReplaced)
+	k.do(func(now time.Duration) protocol.Action { return k.m.Replace(now, err) })
+}
+
+// renew sends a heartbeat now, and waits for it.
+func (k *keeping) renew(ctx context.Context) error {
+	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
+		return writeWait{sent: now}, k.m.Renew(now)
+	})
+}
+
+// setData writes data into the record, and waits until that is confirmed.
+func (k *keeping) setData(ctx context.Context, data []byte) error {
+	data = append([]byte{}, data...)
+	return k.await(ctx, func(now time.Duration) (writeWait, protocol.Action) {
+		serial, a := k.m.SetData(now, data)
+		return writeWait{data: serial}, a
+	})
+}
+
+func (k *keeping) await(ctx context.Context, ask func(time.Duration) (writeWait, protocol.Action)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if why := k.right.ended(); why != notEnded {
+		return k.endedError(why)
+	}
+	w := writeWait{done: make(chan error, 1)}
+	k.do(func(now time.Duration) protocol.Action {
+		asked, a := ask(now)
+		w.data, w.sent = asked.data, asked.sent
+		k.waits = append(k.waits, w)
+		return a
+	})
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return uncertain(done(ctx))
+	case <-k.c.gone:
+		return uncertain(ErrClosed)
+	}
+}
+
+// settle answers the callers whose write is confirmed, or cannot be any more.
+func (k *keeping) settle() {
+	if len(k.waits) == 0 {
+		return
+	}
+	ended := k.h.Over() || k.h.Quiet() || k.h.Expired()
+	kept := k.waits[:0]
+	for _, w := range k.waits {
+		switch {
+		case k.h.DataKept() >= w.data && (w.sent == 0 || k.h.Sent() >= w.sent):
+			w.done <- nil
+		case ended:
+			err := k.endedError(k.right.own())
+			if w.data > 0 && !k.h.Withdraw(w.data) {
+				err = uncertain(err) // an attempt may have been applied, or may be yet
+			}
+			w.done <- err
+		default:
+			kept = append(kept, w)
+		}
+	}
+	clear(k.waits[len(kept):])
+	k.waits = kept
+}
+
+// endedError returns why the right has ended, as an error.
+func (k *keeping) endedError(why ending) error {
+	switch why {
+	case endedReplaced:
+		return &SupersededError{Replaced: k.c.store.gone()}
+	case endedReleased:
+		return ErrReleased
+	case endedSuperseded:
+		return ErrSuperseded
+	case endedStalled:
+		return ErrStalled
+	case endedStopTimeout:
+		return ErrStopTimeout
+	default:
+		return ErrExpired
+	}
+}
+
+// result says how it ended, once it is over.
+func (k *keeping) result() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	freed := k.h.Freed()
+	stopped := k.h.Cause() == protocol.Stopped || k.h.Cause() == protocol.Asked // on purpose
+	switch {
+	case k.h.Cause() == protocol.Stalled:
+		return ErrStalled
+	case k.h.Quiet() && stopped && k.h.Expired():
+		return refused("%w: %w", ErrStopTimeout, ErrExpired)
+	case k.h.Expired():
+		return ErrExpired
+	case freed == protocol.Gone:
+		return k.superseded()
+	case k.h.Quiet():
+		return ErrStopTimeout
+	case freed == protocol.Uncertain:
+		return uncertain(k.h.Err())
+	case freed == protocol.Kept && k.right.parent != nil:
+		return refused("%w; it is free when its session has ended, or soon after somebody waits for it: %w", ErrNotReleased, k.h.Err())
+	case freed == protocol.Kept:
+		return refused("%w; it runs out by itself within %v: %w", ErrNotReleased, k.c.options.LeaseDuration, k.h.Err())
+	}
+	return nil
+}
+
+// freed reports whether the record is certainly no longer this holder's.
+func (k *keeping) freed() bool {
+	select {
+	case <-k.over:
+	default:
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	freed := k.h.Freed()
+	return freed == protocol.Released || freed == protocol.Gone
+}
+
+func (k *keeping) superseded() error {
+	if k.h.Replaced() {
+		return k.endedError(endedReplaced)
+	}
+	by, _ := k.h.By()
+	if by.State.OfSession() {
+		return &SupersededError{Session: driver.SessionID(by.Key), Released: by.State == driver.Closed}
+	}
+	err := &SupersededError{Owner: by.Owner, Token: by.Token, Released: by.State == driver.Released}
+	token := k.h.Record().Token
+	// How the record says that this tenure ended: itself, or what came after.
+	ended := by.Prev
+	if by.State == driver.Released && by.Token == token {
+		ended = by.Tenure(by.End)
+	}
+	if ended != nil && ended.Token == token && ended.Asked != nil && (ended.End == driver.EndRevoked || ended.End == driver.EndReleasedDead) {
+		err.Request = requestOf(ended.Asked)
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// newLease returns the lease that was granted, and false if the client is
+// closed, so that it must be released again.
+func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
+	l := c.leaseOf(g, o)
+	l.prepare(context.Background(), new(sync.Mutex), nil)
+	h := protocol.NewHolder(c.timing, c.env, g)
+	open = l.begin(h)
+	l.do(l.h.Step)
+	if o.WatchRequests && !c.timing.Manual {
+		l.watchRequests()
+	}
+	return l, l.standing() && open
+}
+
+func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
+	l := &Lease{
+		token: g.Record.Token, meter: newMeter(c.clock.Contender(), o.Capacity),
+		former: previous(g, o.Data != nil), past: g.Past(),
+	}
+	l.c, l.key, l.since = c, g.Record.Key, c.clock.Holder()
+	return l
+}
+
+// prepare makes all that the lease needs before its machine is stepped.
+func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *right) {
+	l.keeping.prepare(context.WithValue(ctx, leaseKey{}, l), l, mu, parent)
+	l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
+	l.report.Run = l.reportBusy
+	l.hint.Run = l.hinted
+}
+
+// begin begins to run the machine, and makes the lease known to the client, which may
+// stop it from then on. It returns false if the client is closed. The caller holds
+// the mutex, unless the lease is not shared yet.
+func (l *Lease) begin(h *protocol.Holder) (open bool) {
+	l.keeping.begin(h, h)
+	return l.c.beganLease(l) == nil
+}
+
+// free begins the release.
+func (l *Lease) free() { l.leave(nil, nil) }
+
+// leave begins the release, with data and the failure of the work. It returns false
+// if the release had begun before.
+func (l *Lease) leave(data []byte, failed *driver.Request) (first bool) {
+	l.back(func(now time.Duration) (a protocol.Action) {
+		first, a = l.h.Leave(now, data, failed)
+		return a
+	})
+	return first
+}
+
+// discard releases a lease that nobody waits for any more.
+func (l *Lease) discard() { l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) }) }
+
+// back tells the machine that the work has returned.
+func (l *Lease) back(leave func(now time.Duration) protocol.Action) {
+	if s := l.under; s != nil {
+		s.turn.Lock()
+		defer s.turn.Unlock()
+	}
+	l.right.end(endedReleased)
+	l.do(func(now time.Duration) protocol.Action {
+		l.stopFor(ErrReleased)
+		if l.under != nil && l.left == nil {
+			l.left = make(chan struct{})
+		}
+		return leave(now)
+	})
+}
+
+func (l *Lease) event(kind EventKind) Event {
+	e := Event{Kind: kind, Lock: l.key, Owner: l.Owner(), Token: l.token}
+	if l.under != nil {
+		e.Session = l.under.id
+	}
+	return e
+}
+
+func (l *Lease) moves() {
+	if p := l.progress.Load(); p > 0 {
+		l.h.Progress(time.Duration(p))
+	}
+}
+
+func (l *Lease) after(time.Duration, protocol.Action) {
+	if l.left != nil && l.h.Left() {
+		select {
+		case <-l.left:
+		default:
+			close(l.left)
+		}
+	}
+}
+
+func (l *Lease) cancelFor(cause error) { l.cancel(cause) }
+
+// followed reports whether the session has ended. The session's context ends this
+// one's: to end it here would be to wait for all the others, under the mutex.
+func (l *Lease) followed() (yes bool, cause error) {
+	if s := l.under; s != nil && s.h.Cause() != protocol.None {
+		return true, s.cause
+	}
+	return false, nil
+}
+
+func (l *Lease) done(e *Event) {
+	e.Busy = l.meter.until(l.c.clock.Contender())
+	l.c.looks.Drop(&l.report)
+	if l.under != nil {
+		delete(l.under.leases, l.h)
+	}
+	l.c.released(l.key)
+}
+
+func (l *Lease) dropped() {
+	l.unwatchRequests()
+	l.c.finishedLease(l)
+}

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
+)
+
+// tracker is what one client does about one lock that it does not hold: the
+// acquires that wait for it, the loops that observe it, and what was seen of it.
+// All waiters share its polls: only the first of the queue acts, the others wait
+// for their turn. A tracker outlives them for a while, so that what was seen is not
+// lost.
+type tracker struct {
+	c       *Client
+	key     string
+	hinting shell.Timer
+	hinted  atomic.Bool
+
+	mu        *sync.Mutex // the client's seeing; guards the fields below
+	sight     *protocol.Sight
+	queue     []*acquire // the first one acts
+	acquires  map[*acquire]struct{}
+	observers map[*observer]struct{}
+	seer      *protocol.Observer // looks for them, when nobody waits
+	observing shell.Run          // of that
+	looks     int                // of it that were noticed
+	watching  bool               // asked the store to watch
+	unwatch   func()             // ends that
+
+	refs int           // guarded by the client
+	idle *list.Element // guarded by the client; nil while refs > 0
+}
+
+// tracker returns the tracker of the lock; the caller leaves it again.
+func (c *Client) tracker(key string) (*tracker, error) {
+	c.thin()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	k := c.trackers[key]
+	if k == nil {
+		k = &tracker{
+			c: c, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
+			acquires: map[*acquire]struct{}{}, observers: map[*observer]struct{}{},
+		}
+		k.seer = protocol.NewObserver(c.timing, c.env, key, k.sight)
+		k.observing = shell.Run{
+			Machine: k.seer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+			Stepped: k.looked, Wake: c.seen.wake,
+		}
+		k.hinting.Run = k.hintDue
+		c.trackers[key] = k
+	}
+	k.refs++
+	if k.idle != nil {
+		c.idle.Remove(k.idle)
+		k.idle = nil
+	}
+	return k, nil
+}
+
+func (k *tracker) leave() {
+	c := k.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.refs--; k.refs > 0 {
+		return
+	}
+	k.idle = c.idle.PushBack(k)
+}
+
+// thin forgets the locks that nobody has waited for or observed for the longest
+// time. Of those that were held it keeps since when.
+func (c *Client) thin() {
+	var old []*tracker
+	c.mu.Lock()
+	for c.idle.Len() > maxObserved {
+		k := c.idle.Remove(c.idle.Front()).(*tracker)
+		delete(c.trackers, k.key)
+		old = append(old, k)
+	}
+	c.mu.Unlock()
+	if len(old) == 0 {
+		return
+	}
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	for _, k := range old {
+		c.recall.note(k.sight)
+	}
+}
+
+// fails fails all acquires that wait.
+func (k *tracker) fails(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.queue = nil
+	for a := range k.acquires {
+		a.settle(nil, err)
+		a.giveUp()
+	}
+	k.notify()
+}
+
+// hint has the record looked at soon. It never blocks.
+func (k *tracker) hint() {
+	if k.hinted.CompareAndSwap(false, true) {
+		k.c.looks.Set(&k.hinting, 0)
+	}
+}
+
+// hintDue hands a hint to the machine that looks.
+func (k *tracker) hintDue(time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hinted.Store(false)
+	switch {
+	case len(k.queue) > 0:
+		k.queue[0].run.Act(k.queue[0].con.Hint)
+	case len(k.observers) > 0:
+		k.observing.Act(k.seer.Hint)
+	}
+}
+
+// looked carries out what a step of the observer has led to.
+func (k *tracker) looked(time.Duration, protocol.Action) {
+	n, err := k.seer.Looks()
+	if n != k.looks {
+		k.looks = n
+		k.fail(err)
+		if len(k.observers) > 0 {
+			k.watch()
+		}
+	}
+	k.notify()
+}
+
+// look has the observer poll when an observer wants to know, and no acquire waits.
+func (k *tracker) look() {
+	k.seer.Want(len(k.observers) > 0 && len(k.queue) == 0)
+	k.observing.Set()
+}
+
+// watch asks the store to hint when the record changes, if it can.
+func (k *tracker) watch() {
+	c := k.c
+	if k.watching || c.watcher == nil {
+		return
+	}
+	k.watching = true
+	c.calls.Send(shell.Unhurried, shell.Call{Make: func(context.Context) (none, also driver.Record, err error) {
+		unwatch, err := c.watch(k.key, k.hint)
+		k.watched(unwatch, err)
+		return none, also, err
+	}})
+}
+
+func (k *tracker) watched(unwatch func(), err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		k.watching = false // looks go on without it
+		return
+	}
+	k.unwatch = unwatch
+	k.rest()
+	if k.unwatch != nil {
+		k.hint() // for what changed before the watch
+	}
+}
+
+// rest ends the watch when nobody waits or observes.
+func (k *tracker) rest() {
+	if len(k.queue) == 0 && len(k.observers) == 0 && k.unwatch != nil {
+		unwatch := k.unwatch
+		k.unwatch, k.watching = nil, false
+		k.c.unwatch(unwatch)
+	}
+}
+
+// saw notes a reply to a read that others made.
+func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) sighting {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sight.Saw(sent, k.c.clock.Contender(), how, rec, found)
+	k.notify()
+	return k.sighting()
+}
+
+func (k *tracker) sighting() sighting {
+	now := k.c.clock.Contender()
+	s := sighting{}
+	s.looked, s.known = k.sight.Known()
+	s.rec, s.found = k.sight.Record()
+	if dead, held := k.sight.DeadAt(); held {
+		s.freeIn = max(0, dead-now)
+		s.alive = s.freeIn > 0 && s.rec.State == driver.Held
+		s.since = now - k.sight.Since()
+		s.closed = k.sight.Closed()
+		if u := k.sight.Under(); u != nil {
+			s.since = now - u.Since()
+			if _, looked := u.Known(); !looked {
+				s.freeIn, s.since = 0, 0 // nobody can tell
+			}
+		}
+	}
+	return s
+}
