@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machine says where a measurement was made, for those who read it
+// later. What cannot be told is "unknown".
+package machine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// Machine is where a run was made.
+type Machine struct {
+	CPU        string `json:"cpu"`
+	Cores      int    `json:"cores"`
+	System     string `json:"system"`
+	LoadBefore string `json:"loadBefore"` // of one minute
+	LoadAfter  string `json:"loadAfter"`
+}
+
+// Here describes this machine, as it is before a run.
+func Here() Machine {
+	m := Machine{Cores: runtime.NumCPU(), LoadBefore: Load()}
+	m.CPU = fmt.Sprintf("%d cores, %s", m.Cores, find("/proc/cpuinfo", "model name", ":"))
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // unknown, then
+	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-")
+	m.System = fmt.Sprintf("%s, Linux %s, %s", strings.Trim(find("/etc/os-release", "PRETTY_NAME", "="), `"`), kernel, runtime.Version())
+	return m
+}
+
+// Rows are the rows of a table that say where the run was made.
+func (m Machine) Rows() string {
+	return fmt.Sprintf("| machine | %s |\n| system | %s |\n| load at the start and the end | %s, %s |\n", m.CPU, m.System, m.LoadBefore, m.LoadAfter)
+}
+
+// Load is how many wanted to run in the last minute.
+func Load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Fields(string(text))[0]
+}
+
+// find returns the value of a line of a file.
+func find(file, name, separator string) string {
+	text, _ := os.ReadFile(file) // unknown, then
+	for line := range strings.Lines(string(text)) {
+		key, value, found := strings.Cut(line, separator)
+		if found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// Engine asks a DynamoDB engine on this machine for its name: the header is there even when
+// it does not understand the request.
+func Engine(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if name := answer.Header.Get("Server"); name != "" {
+		return name + ", in memory, on loopback", nil
+	}
+	return url, nil
+}

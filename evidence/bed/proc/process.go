@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Self is the path of this program, to start it once more.
+const Self = "/proc/self/exe"
+
+// Command says what is started, and who hears what it says.
+type Command struct {
+	Args []string // empty: this program once more
+	Role string   // what the program is to be: see [Play]; empty: it is not asked
+	Env  []string // beside that of this process
+
+	// Line is called with each line of the standard output, without its end, one
+	// line after the other. A kill can cut the last one off.
+	Line func(line []byte)
+	// Ended is called when the process has ended and all its lines were handed on.
+	// It may be nil.
+	Ended func(*os.ProcessState)
+	// Stderr gets the standard error. Nil: the end of it is kept.
+	Stderr io.Writer
+}
+
+// stderrTail is how much of a process's standard error is kept.
+const stderrTail = 16 << 10
+
+// Process is a child process. It may be used concurrently. It must be ended with
+// [Process.Kill] or [Process.Finish]; the kernel kills it when this process ends
+// before.
+type Process struct {
+	cmd    *exec.Cmd
+	stderr *tail
+	exited chan struct{} // closed when it has been waited for
+
+	send  sync.Mutex // held while a line is written
+	stdin io.WriteCloser
+}
+
+// Start starts a process.
+func Start(c Command) (*Process, error) {
+	args := c.Args
+	if len(args) == 0 {
+		args = []string{Self}
+	}
+	p := &Process{cmd: exec.Command(args[0], args[1:]...), stderr: &tail{limit: stderrTail}, exited: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), c.Env...)
+	if c.Role != "" {
+		p.cmd.Env = append(p.cmd.Env, roleEnv+"="+c.Role, "GORACE=atexit_sleep_ms=0")
+	}
+	p.cmd.Stderr = p.stderr
+	if c.Stderr != nil {
+		p.cmd.Stderr = c.Stderr
+	}
+	// One that is stopped would stay for ever.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.read(stdout, c)
+	return p, nil
+}
+
+// read hands lines on, and waits for the process: it owns the process's end.
+func (p *Process) read(stdout io.Reader, c Command) {
+	defer close(p.exited)
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimSuffix(line, []byte("\n")); len(line) > 0 && c.Line != nil {
+			c.Line(line)
+		}
+		if err != nil {
+			break // the end: the pipe is closed with the process
+		}
+	}
+	_ = p.cmd.Wait() // the state is in ProcessState
+	if c.Ended != nil {
+		c.Ended(p.cmd.ProcessState)
+	}
+}
+
+// Send writes a value as a line of JSON. An error means that the process has
+// ended.
+func (p *Process) Send(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return p.SendLine(string(line))
+}
+
+// SendLine writes a line.
+func (p *Process) SendLine(text string) error {
+	p.send.Lock()
+	defer p.send.Unlock()
+	_, err := io.WriteString(p.stdin, text+"\n")
+	return err
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Exited is closed when the process has ended, and all its lines were handed on.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Alive says that it has not.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// State is how the process ended, once it has.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+
+// Stderr is the end of what the process wrote to its standard error.
+func (p *Process) Stderr() string { return p.stderr.String() }
+
+// Signal sends a signal.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Kill ends the process with SIGKILL and returns after it has ended. It works on
+// a process that is stopped, and does nothing to one that has ended.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // an error means that it has ended
+	<-p.exited
+}
+
+// Finish ends the process's input, at which it exits and releases nothing, and
+// waits for that. When ctx ends first it kills the process.
+func (p *Process) Finish(ctx context.Context) error {
+	_ = p.stdin.Close() // it may be closed already
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("finish: %w", context.Cause(ctx))
+	}
+	if p.State().Success() {
+		return nil
+	}
+	return fmt.Errorf("finish: %s\n%s", p.State(), p.stderr)
+}
+
+// Stop suspends the process with SIGSTOP: no thread of it runs until
+// [Process.Continue]. It returns after the process has stopped.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		stopped, err := p.stopped()
+		if stopped || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("stop: %w", context.Cause(ctx))
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Continue resumes the process with SIGCONT.
+func (p *Process) Continue() error { return p.Signal(syscall.SIGCONT) }
+
+// stopped reports whether every thread of the process is stopped: the kernel
+// stops them one after the other.
+func (p *Process) stopped() (bool, error) {
+	dir := fmt.Sprintf("/proc/%d/task", p.PID())
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, task := range tasks {
+		stat, err := os.ReadFile(dir + "/" + task.Name() + "/stat")
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return false, err
+		}
+		if state(stat) != 'T' {
+			return false, nil
+		}
+	}
+	return true, nil
+}

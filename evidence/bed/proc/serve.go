@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// roleEnv names the role of a process that a program of its own kind has started.
+const roleEnv = "TENURE_EVIDENCE_ROLE"
+
+// Role is what a process does in place of the program's own work, until its input
+// ends or it is told to end.
+type Role func(in io.Reader, out io.Writer) error
+
+// Play plays the role that this process was started in, and exits. Without a role
+// it returns. It is the first thing in main, and in TestMain: a test binary is the
+// program that its tests start.
+func Play(roles map[string]Role) {
+	name := os.Getenv(roleEnv)
+	if name == "" {
+		return
+	}
+	// Processes that it starts have roles of their own.
+	err := os.Unsetenv(roleEnv)
+	if role := roles[name]; role == nil {
+		err = errors.New("there is no such role")
+	} else if err == nil {
+		err = role(os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Main is what is left of a program's main after [Play]: it runs it until it ends or
+// is told to.
+func Main(name string, run func(ctx context.Context, args []string, stdout, stderr io.Writer) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil:
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// Lines writes values as lines of JSON. It may be used concurrently.
+type Lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// NewLines returns one that writes to w.
+func NewLines(w io.Writer) *Lines { return &Lines{w: w} }
+
+// Say writes a value. What was said before a kill is not lost: no buffer is
+// between.
+func (l *Lines) Say(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err = l.w.Write(append(line, '\n'))
+	return err
+}
+
+// Serve answers each line, read as a Request, until the input ends. One that
+// takes long does not hold up the others. When nobody listens any more, the process
+// ends.
+func Serve[Request any](in io.Reader, out *Lines, answer func(*Request) any) error {
+	return each(in, func(request *Request) error {
+		go func() {
+			if out.Say(answer(request)) != nil {
+				os.Exit(1)
+			}
+		}()
+		return nil
+	})
+}
+
+// ServeInTurn is Serve with one answer after the other.
+func ServeInTurn[Request any](in io.Reader, out *Lines, answer func(*Request) any) error {
+	return each(in, func(request *Request) error { return out.Say(answer(request)) })
+}
+
+func each[Request any](in io.Reader, do func(*Request) error) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var request Request
+		if err := json.Unmarshal(line, &request); err != nil {
+			return fmt.Errorf("line %q: %w", bytes.TrimSpace(line), err)
+		}
+		if err := do(&request); err != nil {
+			return err
+		}
+	}
+}

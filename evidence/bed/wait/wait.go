@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wait waits: for a while, for a condition, and for many calls at once.
+package wait
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Bound bounds what takes no time but on a busy machine.
+const Bound = time.Minute
+
+// For waits for a time that belongs to a measurement.
+func For(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Until waits for a condition, for [Bound] at most.
+func Until(ctx context.Context, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, Bound, errors.New("not so within a minute: "+what))
+	defer cancel()
+	for !holds() {
+		if err := For(ctx, 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AtOnce runs f for all of 0 to n-1, limit of them at a time, and ends the others
+// when one fails.
+func AtOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	room := make(chan struct{}, limit)
+	for i := range n {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if ctx.Err() != nil {
+				return
+			}
+			if err := f(ctx, i); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+)
+
+// handover measures the time from a release to the grant of who waits for it, in
+// another process and in the same one.
+func handover(ctx context.Context, r *rig) error {
+	t := r.size.handover
+	var all findings
+	what := map[bool]string{false: "clean hand-over to a process that waits", true: "clean hand-over within a process"}
+	err := r.eachClient(ctx, t, func(ctx context.Context, s *stage) error {
+		one, err := s.member(ctx, true)
+		if err != nil {
+			return err
+		}
+		other, err := s.member(ctx, true)
+		if err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i, pair := range [][2]*member{{one, other}, {one, one}} {
+			same := i == 1
+			wg.Go(func() {
+				took, err := s.handOver(ctx, fmt.Sprintf("baton-%d", i), pair)
+				if errs[i] = err; err == nil {
+					setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; released at a random moment of its waiting", t)
+					all.put(row{Step: "handover", What: what[same], Setting: setting, Kind: timed}, s.name, value{Spread: newSpread(took)})
+				}
+			})
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	})
+	r.add(all.inOrder([]string{what[false], what[true]})...)
+	return err
+}
+
+// handOver passes a lock to and fro between two members, and returns how long
+// that took each time.
+func (s *stage) handOver(ctx context.Context, name string, pair [2]*member) (took []float64, err error) {
+	if _, err := pair[0].Acquire(ctx, name); err != nil {
+		return nil, err
+	}
+	for i := range s.size.handovers {
+		holder, waiter := pair[i%2], pair[(i+1)%2]
+		granted, err := waiter.begin(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := wait.For(ctx, s.Refresh+time.Duration(rand.Float64()*float64(s.Refresh))); err != nil {
+			return nil, err
+		}
+		released, err := holder.Release(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		a, err := granted.Wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, milliseconds(a.GotNs-released.SentNs))
+	}
+	_, err = pair[s.size.handovers%2].Release(ctx, name)
+	return took, err
+}

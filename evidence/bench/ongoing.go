@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers/keepers"
+)
+
+// hold counts what keeps locks alive, for so many of a process.
+func hold(ctx context.Context, r *rig) error {
+	t := r.size.everyday
+	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)
+	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
+	var all findings
+	var order []string
+	for _, n := range r.size.hold {
+		order = append(order, what(n))
+	}
+	// All numbers at once, but in a full run one client after the other: a thousand
+	// heartbeats in a burst are a load, and none is to suffer from another's.
+	sizes := len(r.size.hold)
+	err := wait.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.crowds, func(ctx context.Context, i int) error {
+		c := r.clients[i/sizes]
+		n := r.size.hold[i%sizes]
+		return r.staged(ctx, c, t, func(ctx context.Context, s *stage) error {
+			holder, err := s.member(ctx, true)
+			if err != nil {
+				return err
+			}
+			names := keepers.Names(n)
+			if err := acquireAll(ctx, holder, names); err != nil {
+				return err
+			}
+			// From the middle between two bursts of heartbeats to another such
+			// middle, as far as they come in bursts.
+			before := s.wire.Count()
+			if err := wait.Until(ctx, "a heartbeat is sent", func() bool { return s.wire.Count() > before }); err != nil {
+				return err
+			}
+			if err := wait.For(ctx, t.Heartbeat/2); err != nil {
+				return err
+			}
+			u, err := s.countFor(ctx, time.Duration(r.size.periods)*t.Heartbeat)
+			if err != nil {
+				return err
+			}
+			kept, err := holder.holds(ctx, names)
+			if err != nil {
+				return err
+			}
+			v := perMonth(u.Over(float64(r.size.periods)), t.Heartbeat)
+			v.Lost = n - kept
+			all.put(row{Step: "hold", What: what(n), Setting: setting, Kind: counted}, s.name, v)
+			return nil
+		})
+	})
+	r.add(all.inOrder(order)...)
+	return err
+}
+
+// countFor counts for a while.
+func (s *stage) countFor(ctx context.Context, d time.Duration) (gate.Usage, error) {
+	if _, err := s.wire.Take(); err != nil {
+		return gate.Usage{}, err
+	}
+	if err := wait.For(ctx, d); err != nil {
+		return gate.Usage{}, err
+	}
+	return s.wire.Take()
+}
+
+// waiters counts what many who wait in one process send.
+func waiters(ctx context.Context, r *rig) error {
+	return r.waiting(ctx, "waiters", fmt.Sprintf("%d wait for one lock, in one process", r.size.waiters), 1, r.size.waiters, len(r.clients))
+}
+
+// processes counts what as many send who wait in a process each. In a full run
+// one client comes after the other: so many processes are a load.
+func processes(ctx context.Context, r *rig) (err error) {
+	// Fifty virtual machines start sooner when they do not compile for speed, and
+	// what they send is the same.
+	const variable = "JAVA_TOOL_OPTIONS"
+	if err := os.Setenv(variable, "-XX:TieredStopAtLevel=1"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Unsetenv(variable)) }()
+	return r.waiting(ctx, "processes", fmt.Sprintf("%d wait for one lock, in a process each", r.size.waiters), r.size.waiters, 1, r.size.crowds)
+}
+
+func (r *rig) waiting(ctx context.Context, step, what string, processes, each, clientsAtOnce int) error {
+	t := r.size.everyday
+	window := time.Duration(r.size.periods) * t.Heartbeat
+	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; the holder's are not in it", t, window)
+	var all findings
+	err := wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
+		return r.staged(ctx, r.clients[i], t, func(ctx context.Context, s *stage) error {
+			holder, err := s.member(ctx, false)
+			if err != nil {
+				return err
+			}
+			if _, err := holder.Acquire(ctx, "busy"); err != nil {
+				return err
+			}
+			u, err := s.wait(ctx, processes, each, window)
+			if err != nil {
+				return err
+			}
+			all.put(row{Step: step, What: what, Setting: setting, Kind: counted}, s.name, perMonth(u.Over(window.Seconds()), time.Second))
+			return nil
+		})
+	})
+	r.add(all.rows...)
+	return err
+}
+
+// wait counts what waiters send once all of them wait.
+func (s *stage) wait(ctx context.Context, processes, each int, window time.Duration) (gate.Usage, error) {
+	waiters := make([]*member, processes)
+	err := wait.AtOnce(ctx, processes, 2, func(ctx context.Context, i int) (err error) {
+		waiters[i], err = s.member(ctx, true)
+		return err
+	})
+	if err != nil {
+		return gate.Usage{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	granted := make(chan error, processes*each)
+	for _, w := range waiters {
+		for range each {
+			go func() {
+				_, err := w.Acquire(ctx, "busy")
+				granted <- err
+			}()
+		}
+	}
+	// Until all have begun, on a busy machine too: each process has looked three
+	// times on average, and had a while for more.
+	if err := wait.Until(ctx, "all wait", func() bool { return s.wire.Count() >= 3*processes }); err != nil {
+		return gate.Usage{}, err
+	}
+	if err := wait.For(ctx, 2*s.Refresh+s.Heartbeat); err != nil {
+		return gate.Usage{}, err
+	}
+	u, err := s.countFor(ctx, window)
+	if err != nil {
+		return u, err
+	}
+	select {
+	case err := <-granted:
+		return u, errors.Join(errors.New("somebody does not wait any more"), err)
+	default:
+		return u, nil
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/peers/keepers"
+)
+
+// Times so long that no heartbeat falls into a count of something else.
+var longTimes = timing(10*time.Minute, 150*time.Second, time.Second)
+
+// What is counted one at a time.
+const (
+	takeFree     = "take a free lock"
+	oneHeartbeat = "one heartbeat"
+	tryHeld      = "a try at a lock that is held"
+	releaseOne   = "release"
+	takeReleased = "take a lock that was released"
+	takeHistory  = "take and release, with history, as elections have it"
+	takeShared   = "take a lock that was released, in a table shared with another client"
+	takeDead     = "take over a dead holder's lock"
+)
+
+// single counts the requests of what is done one at a time.
+func single(ctx context.Context, r *rig) error {
+	setting := fmt.Sprintf("%v; each client's own default at release: the Java client deletes the item, the others keep it", longTimes)
+	var all findings
+	err := r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) error {
+		holder, err := s.member(ctx, true)
+		if err != nil {
+			return err
+		}
+		other, err := s.member(ctx, true)
+		if err != nil {
+			return err
+		}
+		names := keepers.Names(r.size.locks)
+		acquire := func(name string) error { _, err := holder.Acquire(ctx, name); return err }
+		release := func(name string) error { _, err := holder.Release(ctx, name); return err }
+		for _, part := range []struct {
+			what string
+			do   func(name string) error
+		}{
+			{takeFree, acquire},
+			{oneHeartbeat, func(name string) error { return holder.heartbeat(ctx, name) }},
+			{tryHeld, func(name string) error { return other.refused(ctx, name) }},
+			{releaseOne, release},
+			{takeReleased, acquire},
+		} {
+			if _, err := s.wire.Take(); err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := part.do(name); err != nil {
+					return fmt.Errorf("%s: %w", part.what, err)
+				}
+			}
+			u, err := s.wire.Take()
+			if err != nil {
+				return err
+			}
+			all.put(row{Step: "single", What: part.what, Setting: setting, Kind: counted}, s.name, perMillion(u.Over(float64(len(names)))))
+		}
+		return nil
+	})
+	r.add(all.inOrder([]string{takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne})...)
+	return err
+}
+
+// variants counts what Tenure does for more, which the others have not.
+func variants(ctx context.Context, r *rig) error {
+	setting := fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)
+	return r.staged(ctx, tenureClient, longTimes, func(ctx context.Context, s *stage) error {
+		rounds := func(name string, options *dynamostore.Options, acquire *tenure.AcquireOptions) (took, both gate.Usage, err error) {
+			store, err := dynamostore.New(dynamo.Connect(s.wire.Address()), s.table.Name, options)
+			if err != nil {
+				return took, both, err
+			}
+			client, err := tenure.New(store, &tenure.Options{LeaseDuration: s.Lease, HeartbeatPeriod: s.Heartbeat, RefreshPeriod: s.Refresh})
+			if err != nil {
+				return took, both, err
+			}
+			defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
+			for i := range r.size.locks + 1 {
+				lease, err := client.Acquire(ctx, name, acquire)
+				if err != nil {
+					return took, both, err
+				}
+				acquired, err := s.wire.Take()
+				if err != nil {
+					return took, both, err
+				}
+				if err := lease.Release(ctx); err != nil {
+					return took, both, err
+				}
+				released, err := s.wire.Take()
+				if err != nil {
+					return took, both, err
+				}
+				if i > 0 { // before the first one there was no tenure
+					took.Add(acquired)
+					both.Add(acquired)
+					both.Add(released)
+				}
+			}
+			return took, both, nil
+		}
+		n := float64(r.size.locks)
+		_, history, err := rounds("with-history", nil, &tenure.AcquireOptions{History: true})
+		if err != nil {
+			return err
+		}
+		shared, _, err := rounds("shared", &dynamostore.Options{SharedTable: true}, nil)
+		if err != nil {
+			return err
+		}
+		var all findings
+		all.put(row{Step: "variants", What: takeHistory, Setting: setting, Kind: counted}, tenureName, perMillion(history.Over(n)))
+		all.put(row{Step: "variants", What: takeShared, Setting: setting, Kind: counted}, tenureName, perMillion(shared.Over(n)))
+		r.add(all.rows...)
+		return nil
+	})
+}
+
+// takeover counts what it takes to get the lock of a holder that was killed, from
+// the first request of a process that comes afterwards.
+func takeover(ctx context.Context, r *rig) error {
+	setting := fmt.Sprintf("%v; the holder was killed before; the requests of the successor, who comes afterwards and waits", r.size.takeover)
+	var all findings
+	err := r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) error {
+		names := keepers.Names(r.size.locks)
+		if err := s.orphan(ctx, names); err != nil {
+			return err
+		}
+		successor, err := s.member(ctx, true)
+		if err != nil {
+			return err
+		}
+		if err := acquireAll(ctx, successor, names); err != nil {
+			return err
+		}
+		// All come within a heartbeat period, so none of these is in it.
+		u, err := s.wire.Take()
+		if err != nil {
+			return err
+		}
+		all.put(row{Step: "takeover", What: takeDead, Setting: setting, Kind: counted}, s.name, perMillion(u.Over(float64(len(names)))))
+		return nil
+	})
+	r.add(all.rows...)
+	return err
+}
+
+// orphan leaves locks whose holder is dead.
+func (s *stage) orphan(ctx context.Context, names []string) error {
+	holder, err := s.member(ctx, false)
+	if err != nil {
+		return err
+	}
+	if err := acquireAll(ctx, holder, names); err != nil {
+		return err
+	}
+	holder.Kill()
+	return nil
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/tenurelock/tenure/evidence/chaos/replica"
+)
+
+// record is a line of the log of a round: one of its fields is there.
+type record struct {
+	Event   *event        `json:"event,omitempty"`
+	Process string        `json:"process,omitempty"`
+	Line    *replica.Line `json:"line,omitempty"`
+	Visit   *arrival      `json:"visit,omitempty"`
+}
+
+// arrival is a visit with the id of its operation.
+type arrival struct {
+	ID      string     `json:"id"`
+	Do      replica.Do `json:"do"`
+	Token   uint64     `json:"token"`
+	From    int64      `json:"from"`
+	To      int64      `json:"to"`
+	Ran     bool       `json:"ran"`
+	Refused bool       `json:"refused"`
+}
+
+// save writes down all that was seen in a round, for anyone who looks into a
+// violation: a seed does not bring the same round again, because the machine
+// has its part in it.
+func (r *round) save(path string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	lines := json.NewEncoder(w)
+	for _, e := range r.events {
+		err = errors.Join(err, lines.Encode(record{Event: &e}))
+	}
+	for _, s := range r.seats {
+		for _, p := range s.lives {
+			for _, l := range p.lines {
+				err = errors.Join(err, lines.Encode(record{Process: p.name, Line: &l}))
+			}
+		}
+	}
+	for id, v := range r.registers.visits {
+		err = errors.Join(err, lines.Encode(record{Visit: &arrival{id, v.do, v.token, v.from, v.to, v.ran, v.refused}}))
+	}
+	return errors.Join(err, w.Flush())
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/chaos/replica"
+)
+
+// play plays a round. The error is one of this program, or of the machine; what
+// the round has shown is in the round.
+func (p plan) play(ctx context.Context) (_ *round, err error) {
+	r := &round{plan: p, granted: make(chan struct{})}
+	if r.watch, err = replica.NewWatch(); err != nil {
+		return nil, err
+	}
+	r.bootAhead = replica.Slept()
+	if r.dir, err = os.MkdirTemp("", "tenure-chaos-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	switch p.Engine {
+	case "sqlite":
+		r.engine, err = openSQLite(r.dir)
+	case "dynoxide":
+		r.engine, err = openDynoxide(ctx, p.dynoxide, r.dir, p.Replicas)
+	default:
+		err = fmt.Errorf("engine %q: known are sqlite and dynoxide", p.Engine)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.engine.close()) }()
+	if r.registers, err = openRegisters(r.watch, p.Open); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.registers.close()) }()
+
+	defer r.killAll()
+	return r, r.run(ctx)
+}
+
+func (r *round) run(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(r.Seed, 0))
+	r.began = r.watch.Now()
+	for i := range r.Replicas {
+		s := &seat{r: r, index: i, name: fmt.Sprintf("r%d", i+1)}
+		r.seats = append(r.seats, s)
+		var where *timespace
+		if r.namespaces && i%2 == 1 {
+			where = drawNamespace(random)
+		}
+		if err := s.fill(where); err != nil {
+			return err
+		}
+	}
+	lateness, stopLateness := r.measureLateness(ctx)
+	defer stopLateness()
+	if !r.awaitGrant(ctx, 0, time.Minute) {
+		return fmt.Errorf("nobody leads at the start: %q", r.problems)
+	}
+
+	striking, stop := context.WithTimeout(ctx, r.Length)
+	r.nemesis(striking, random)
+	stop()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.heal(); err != nil {
+		return err
+	}
+
+	r.lastBlow(ctx, lateness)
+	rest(ctx, r.Lease/2)
+	var ending sync.WaitGroup
+	for _, s := range r.seats {
+		ending.Go(func() {
+			if p := s.now(); p != nil && p.Alive() && !p.finish(10*time.Second+5*r.Lease) {
+				r.trouble("%s does not end when it is told to", p.name)
+			}
+		})
+	}
+	ending.Wait()
+	r.ended = r.watch.Now()
+	r.lost = r.engine.lost()
+	var err error
+	r.record, err = r.engine.last(ctx)
+	return err
+}
+
+// lastBlow waits for a leader, kills it, and measures how long it takes until
+// another one leads: the one that was killed is not replaced.
+func (r *round) lastBlow(ctx context.Context, lateness <-chan time.Duration) {
+	r.healed = r.watch.Now()
+	r.late = <-lateness
+	r.bound = r.Lease + 2*time.Second + 10*r.late
+	r.recovery = -1
+	last := r.awaitLeader(ctx, r.bound+r.Lease) // who has just been told to stop may hold it for so long
+	if last == nil {
+		return
+	}
+	last.kill()
+	killed := r.watch.Now()
+	r.mu.Lock()
+	token := r.highest
+	r.mu.Unlock()
+	r.note(event{Kind: kill, On: last.name, Seat: r.seatIndex(last), From: killed, To: killed, Text: last.name + ", which leads, is killed, and not replaced"})
+	r.awaitGrant(ctx, token, r.bound+5*time.Second)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.highest > token {
+		r.recovery = time.Duration(r.grantedAt - killed)
+	}
+}
+
+// heal ends all faults, and has every seat filled.
+func (r *round) heal() error {
+	if err := r.engine.heal(); err != nil {
+		return err
+	}
+	for _, s := range r.seats {
+		if p := s.now(); p == nil || !p.Alive() {
+			if err := s.fill(nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

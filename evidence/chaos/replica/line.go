@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replica is the program that a chaos run starts several times over. It
+// campaigns for one lock, and works while it holds it; what it does and sees it
+// tells in lines of JSON on its standard output.
+package replica
+
+import "time"
+
+// Config is what a replica is told, in its environment.
+type Config struct {
+	Name     string
+	Store    string // sqlite:PATH or dynamodb:URL
+	Register string // URL of the registers
+	Page     string // file of the shift of its clocks
+	Lease    time.Duration
+	Rate     float64 // by what part of it the rate of its clocks differs
+	Lock     bool    // it takes the lock by itself again and again, instead of campaigning
+	Seed     uint64
+	Wrong    Wrong
+}
+
+// Variable names the variable of the environment that has the Config, as JSON.
+const Variable = "TENURE_CHAOS_REPLICA"
+
+// Table is the table of a store on DynamoDB, LockName the lock of all replicas.
+const (
+	Table    = "chaos"
+	LockName = "chaos"
+)
+
+// Wrong names what a replica does wrong, to show that a run finds it.
+type Wrong string
+
+// What a replica can do wrong.
+const (
+	Right     Wrong = ""
+	NoCheck   Wrong = "no-check"   // goes on whatever Check and the context say
+	SlowClock Wrong = "slow-clock" // counts a quarter of the time for its lease
+	GoClock   Wrong = "go-clock"   // goes by a clock that stands still in a suspend
+)
+
+// Kind says what a line is about.
+type Kind string
+
+// Kinds of lines. Instants are those of a [Watch].
+const (
+	Ready   Kind = "ready"   // the program runs
+	Granted Kind = "granted" // work begins, after a Check from From to To
+	Blank   Kind = "blank"   // work would begin, but the first Check has failed
+	Held    Kind = "held"    // Check has passed, last by a call that began at From
+	Begin   Kind = "begin"   // an operation begins, after a Check from From to To
+	End     Kind = "end"     // an operation has ended
+	Ended   Kind = "ended"   // work has ended; Text says why
+	Looked  Kind = "looked"  // what the clocks show
+	Trouble Kind = "trouble" // an error that is not part of the game
+)
+
+// Line is what a replica says, as one line of JSON.
+type Line struct {
+	Kind  Kind   `json:"kind"`
+	At    int64  `json:"at"`
+	Token uint64 `json:"token,omitempty"`
+	From  int64  `json:"from,omitempty"`
+	To    int64  `json:"to,omitempty"`
+	// RawBoot and RawMono are the kernel's clocks in this time namespace.
+	RawBoot int64    `json:"rawBoot,omitempty"`
+	RawMono int64    `json:"rawMono,omitempty"`
+	Text    string   `json:"text,omitempty"`
+	Op      *Op      `json:"op,omitempty"`
+	Clocks  *Reading `json:"clocks,omitempty"`
+}
+
+// Op is an operation on a register. Its first three fields are there when it
+// begins, the others when it has ended.
+type Op struct {
+	ID     string `json:"id"`
+	Do     Do     `json:"do"`
+	Value  string `json:"value,omitempty"` // that was written, or read
+	Result Result `json:"result,omitempty"`
+	// Highest is the token that the refusal names.
+	Highest uint64 `json:"highest,omitempty"`
+}
+
+// Do is a kind of operation.
+type Do string
+
+// Operations.
+const (
+	Write Do = "write" // the fenced register
+	Read  Do = "read"  // the fenced register
+	Plain Do = "plain" // writes the unfenced register
+)
+
+// Result is how an operation has ended for the one who asked for it.
+type Result string
+
+// Results.
+const (
+	Done    Result = "done"
+	Refused Result = "refused" // by the fence
+	Unknown Result = "unknown"
+	Unsent  Result = "unsent" // the lease had ended by then
+)
+
+// Reading is what the clocks of the replica show, and what they really show.
+type Reading struct {
+	Change    int64         `json:"change"` // how often the shift was changed
+	Mono      time.Duration `json:"mono"`
+	Boot      time.Duration `json:"boot"`
+	Wall      time.Duration `json:"wall"`
+	Holder    time.Duration `json:"holder"`
+	Contender time.Duration `json:"contender"`
+	RealMono  time.Duration `json:"realMono"`
+	RealBoot  time.Duration `json:"realBoot"`
+	RealWall  time.Duration `json:"realWall"`
+}

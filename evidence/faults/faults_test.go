@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	proc.Play(roles) // this binary is the program that the rig starts
+	if os.Getenv(tickEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestRows throws some faults at Tenure, and at a library that does not pass all
+// of them: a row that cannot fail would show nothing.
+func TestRows(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{engine: e.URL, db: dynamo.Connect(e.URL), versions: map[string]string{}, program: program, dir: t.TempDir(), say: t.Logf}
+	want := map[string][2]verdict{
+		"lost-acquire":  {passed, failed},
+		"stopped":       {passed, passed},
+		"close-waiting": {passed, failed},
+		"end-at-work":   {passed, failed},
+		"tokens":        {passed, failed},
+	}
+	chosen, err := pick(subjects, tenureName+","+dynamolockName, "library", subject.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, row := range rows {
+		verdicts, looked := want[row.id]
+		if !looked {
+			continue
+		}
+		delete(want, row.id)
+		wg.Go(func() {
+			cells, err := r.row(t.Context(), row, chosen)
+			if err != nil {
+				t.Error(err)
+			}
+			for i, s := range chosen {
+				c := cells[s.name]
+				t.Logf("%s, %s: %s: %s", row.id, s.name, c.Verdict, c.Seen)
+				if err == nil && c.Verdict != verdicts[i] {
+					t.Errorf("%s, %s: %s, %s; want %s", row.id, s.name, c.Verdict, c.Seen, verdicts[i])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for id := range want {
+		t.Errorf("there is no row %s", id)
+	}
+}
+
+// TestPage holds the page to the run that it shows.
+func TestPage(t *testing.T) {
+	r, err := readReport(resultsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.complete(); err != nil {
+		t.Error(err)
+	}
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != r.markdown() {
+		t.Errorf("docs/evidence/faults.md is not made of %s: -write writes both, and -page the page alone", resultsFile)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	r := &report{Cells: map[string]map[string]cell{}}
+	for _, row := range rows {
+		r.Cells[row.id] = map[string]cell{}
+		for _, s := range subjects {
+			r.Cells[row.id][s.name] = cell{Verdict: passed, Seen: "something"}
+		}
+	}
+	if err := r.complete(); err != nil {
+		t.Error(err)
+	}
+	r.Cells["stopped"][etcdName] = cell{Verdict: failed, Seen: "something"}
+	if err := r.complete(); err != nil {
+		t.Error(err)
+	}
+	r.Cells["stopped"][tenureName] = cell{Verdict: failed, Seen: "believed"}
+	delete(r.Cells["tokens"], kubeName)
+	r.Cells["former"] = nil
+	err := r.complete()
+	for _, want := range []string{"Tenure does not pass stopped: believed", "tokens was not looked at for client-go", "no row former"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+// TestLeaseAPI is about the check on which all elections on leases rest.
+func TestLeaseAPI(t *testing.T) {
+	server := httptest.NewServer(newLeaseAPI())
+	defer server.Close()
+	const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	for i, c := range []struct {
+		method, path, version string
+		want                  int
+	}{
+		{http.MethodGet, path + "/a", "", http.StatusNotFound},
+		{http.MethodPut, path + "/a", "", http.StatusNotFound},
+		{http.MethodPost, path, "", http.StatusCreated},
+		{http.MethodPost, path, "", http.StatusConflict},
+		{http.MethodPut, path + "/a", "1", http.StatusOK},
+		{http.MethodPut, path + "/a", "1", http.StatusConflict},
+		{http.MethodPut, path + "/a", "2", http.StatusOK},
+		{http.MethodGet, path + "/a", "", http.StatusOK},
+	} {
+		body := `{"metadata":{"name":"a","resourceVersion":"` + c.version + `"}}`
+		request, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != c.want {
+			t.Errorf("%d, %s of version %q: %d; want %d", i, c.method, c.version, answer.StatusCode, c.want)
+		}
+	}
+}
+
+func TestMargins(t *testing.T) {
+	for want, figures := range map[string][]float64{
+		"pass: told 10 ms to 2.00 s before (2 runs)":   {10, 2000},
+		"fail: told 1.0 ms to 2.0 ms late (2 runs)":    {-1, -2},
+		"fail: told up to 1.50 s late, in 1 of 3 runs": {5, -1500, 20},
+	} {
+		if c := margins(figures); string(c.Verdict)+": "+c.Seen != want {
+			t.Errorf("%v: %s: %s; want %s", figures, c.Verdict, c.Seen, want)
+		}
+	}
+	if c := believed([]float64{0, 0}); c.Verdict != passed {
+		t.Errorf("nobody believed: %+v", c)
+	}
+	if c := believed([]float64{0, 0.5}); c.Verdict != failed {
+		t.Errorf("one believed: %+v", c)
+	}
+}

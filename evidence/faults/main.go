@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command faults throws the same faults at Tenure and at other lock libraries,
+// all in one run: cirello.io/dynamolock and com.amazonaws:dynamodb-lock-client
+// on one DynamoDB engine, etcd's concurrency package on an embedded etcd, and
+// client-go's leaderelection on leases of an API server of its own.
+//
+//	scripts/engines run dynoxide -- go run ./evidence/faults -write
+//
+// The libraries run as processes, each behind a gate that makes the faults. What
+// was seen goes to results.json, and from there to docs/evidence/faults.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/peers"
+)
+
+func main() {
+	proc.Play(roles)
+	if name := os.Getenv(tickEnv); name != "" {
+		if err := tick(name); err != nil {
+			fmt.Fprintln(os.Stderr, "faults: tick:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	proc.Main("faults", run)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var (
+		list   = flags.String("rows", rowNames(), "which faults")
+		names  = flags.String("libraries", subjectNames(), "at which libraries")
+		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
+		write  = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
+		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
+	)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *page {
+		return rewrite(ctx)
+	}
+	if *engine == "" {
+		return dynamo.NoEngine("faults")
+	}
+	chosen, err := pick(subjects, *names, "library", subject.id)
+	if err != nil {
+		return err
+	}
+	thrown, err := pick(rows, *list, "row", func(r row) string { return r.id })
+	if err != nil {
+		return err
+	}
+	r := &rig{engine: *engine, db: dynamo.Connect(*engine), versions: map[string]string{}}
+	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }
+	if r.dir, err = os.MkdirTemp("", "tenure-faults-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
+	if err := r.prepare(ctx, thrown, chosen); err != nil {
+		return err
+	}
+	defer r.etcd.close()
+
+	began := time.Now()
+	found := &report{Date: now(), Machine: machine.Here(), Libraries: r.versions, Cells: map[string]map[string]cell{}}
+	if found.Engine, err = machine.Engine(ctx, *engine); err != nil {
+		return err
+	}
+	for _, row := range thrown {
+		at := time.Now()
+		if found.Cells[row.id], err = r.row(ctx, row, chosen); err != nil {
+			return err
+		}
+		r.say("%s: %.1f s", row.id, time.Since(at).Seconds())
+		for _, s := range chosen {
+			c := found.Cells[row.id][s.name]
+			fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", row.id, s.name, c.Verdict, c.Seen)
+		}
+	}
+	found.Machine.LoadAfter, found.Took = machine.Load(), time.Since(began).Seconds()
+	if !*write {
+		return nil
+	}
+	if err := found.complete(); err != nil {
+		return fmt.Errorf("nothing is written: %w", err)
+	}
+	return found.write(ctx)
+}
+
+// pick returns the elements of a list of names.
+func pick[T any](all []T, list, what string, name func(T) string) (chosen []T, err error) {
+	for wanted := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(all, func(t T) bool { return name(t) == wanted })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no %s %q", what, wanted)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// prepare builds and starts what the rows need. It takes minutes when nothing is
+// built yet.
+func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err error) {
+	if r.program, err = os.Executable(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(chosen, func(s subject) bool { return s.name == javaName }) {
+		if r.java, err = peers.Build(ctx, peers.Java); err != nil {
+			return err
+		}
+	}
+	for _, row := range thrown {
+		switch row.id {
+		case childRow:
+			err = r.buildCommands(ctx)
+		case suspendRow:
+			r.say("building with a runtime that can sleep")
+			r.suspendable, err = buildSuspendable(ctx, r.dir)
+			if err == nil && r.java != nil {
+				_, err = buildPreload(ctx, r.dir)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.etcd, err = startEtcd(ctx)
+	return err
+}
+
+// row looks at one row, at subjects of a group at the same time: they wait for
+// most of it.
+func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]cell, error) {
+	groups := row.groups
+	if groups == nil {
+		groups = [][]string{strings.Split(subjectNames(), ",")}
+	}
+	var mu sync.Mutex
+	cells := map[string]cell{}
+	var errs []error
+	for _, group := range groups {
+		var wg sync.WaitGroup
+		for _, s := range chosen {
+			if !slices.Contains(group, s.name) {
+				continue
+			}
+			wg.Go(func() {
+				c, err := r.cell(ctx, row, s)
+				mu.Lock()
+				defer mu.Unlock()
+				cells[s.name] = c
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%s, %s: %w", row.id, s.name, err))
+				}
+			})
+		}
+		wg.Wait()
+	}
+	return cells, errors.Join(errs...)
+}
+
+func (r *rig) cell(ctx context.Context, row row, s subject) (cell, error) {
+	lease := row.lease
+	if lease == 0 {
+		lease = s.lease
+	}
+	c, err := r.scene(ctx, s, lease)
+	if err != nil {
+		return cell{}, err
+	}
+	defer c.close(ctx)
+	return row.try(ctx, c)
+}
+
+func rowNames() string {
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.id)
+	}
+	return strings.Join(names, ",")
+}
+
+func subjectNames() string {
+	var names []string
+	for _, s := range subjects {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ",")
+}

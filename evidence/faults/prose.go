@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+// before and after are what the page says around its tables.
+const before = `<!-- Made by evidence/faults from evidence/faults/results.json. Do not edit. -->
+
+# Faults
+
+This page answers: what does a holder of a lock learn, and when, if a reply is lost, the store
+does not answer, the process is stopped or the machine sleeps; and how do other lock libraries
+do under the same faults.
+
+    scripts/engines run dynoxide -- go run ./evidence/faults -write
+
+throws the faults again and writes this page: at Tenure, at
+[dynamolock](https://github.com/cirello-io/dynamolock) and the
+[Amazon DynamoDB Lock Client](https://github.com/awslabs/amazon-dynamodb-lock-client) for Java,
+at [etcd's concurrency package](https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency) and at
+[client-go's leaderelection](https://pkg.go.dev/k8s.io/client-go/tools/leaderelection) with its
+lease lock. All cells are of one run, and none is written by hand.
+`
+
+const after = `
+dynamolock's session monitor, which tells the holder, is set to half of the lease: its rule of
+thumb would be one heartbeat here, and fires when nothing is wrong. The Java client's monitor is
+not set; its check is asked each millisecond. client-go has its default lease: who waits sees of
+a renewal the second alone, so that a shorter lease would make it look worse than it is.
+
+## How it is done
+
+**The libraries are the real ones**, each in processes of its own. Tenure, dynamolock and the Java
+client work on one DynamoDB engine, etcd's on a real etcd of one member, and client-go on an API
+server for leases that checks resource versions as Kubernetes does.
+
+**Faults are made by a gate** between one process and its store. The other processes have gates of
+their own, and nothing happens to them. The gate of etcd carries bytes, the others requests.
+
+**The truth is another process.** It waits for the lock through the same library, and looks each
+20 ms where looking is all it can do; Tenure and etcd need no telling. The instant at which its
+acquire returns is the instant at which there are two holders, if the first one has not stopped.
+
+**A holder is told** when its check says no for the first time, or when the library tells it by
+itself (a context, a channel, a callback), whichever is earlier. Checks are made each
+millisecond; one that hangs has not said no. For client-go the check is the context of the work:
+` + "`IsLeader`" + ` does not look at the clock. All instants are of one clock of one machine.
+
+## The faults and the rules
+`

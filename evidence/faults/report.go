@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/page"
+)
+
+// report is everything that a run found. The page is made from it, and from what
+// the rows say of themselves.
+type report struct {
+	Date      string                     `json:"date"` // of the run's start, UTC
+	Machine   machine.Machine            `json:"machine"`
+	Engine    string                     `json:"engine"`
+	Took      float64                    `json:"tookSeconds"`
+	Libraries map[string]string          `json:"libraries"` // version and runtime
+	Cells     map[string]map[string]cell `json:"cells"`     // by row and library
+}
+
+// The files that a run writes, in the module's folder and beside it.
+const (
+	resultsFile = "results.json"
+	pageFile    = "../../docs/evidence/faults.md"
+)
+
+// write writes both files.
+func (r *report) write(ctx context.Context) error {
+	dir, err := moduleDir(ctx, thisModule)
+	if err != nil {
+		return err
+	}
+	if err := page.WriteJSON(filepath.Join(dir, resultsFile), r); err != nil {
+		return err
+	}
+	return rewrite(ctx)
+}
+
+// rewrite writes the page of the results that there are.
+func rewrite(ctx context.Context) error {
+	dir, err := moduleDir(ctx, thisModule)
+	if err != nil {
+		return err
+	}
+	r, err := readReport(filepath.Join(dir, resultsFile))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, pageFile), []byte(r.markdown()), 0o644)
+}
+
+func readReport(file string) (*report, error) {
+	var r report
+	return &r, page.ReadJSON(file, &r)
+}
+
+// markdown returns the page.
+func (r *report) markdown() string {
+	var b strings.Builder
+	b.WriteString(before)
+	fmt.Fprintf(&b, "\nMade on %s, in %.0f s.\n\n| | |\n| --- | --- |\n%s| DynamoDB engine | %s |\n",
+		r.Date, r.Took, r.Machine.Rows(), r.Engine)
+	for _, s := range subjects {
+		fmt.Fprintf(&b, "| %s | %s |\n", s.title, r.Libraries[s.name])
+	}
+
+	b.WriteString("\n## The table\n\n| fault |")
+	for _, s := range subjects {
+		fmt.Fprintf(&b, " %s |", s.title)
+	}
+	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(subjects)) + "\n")
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| [%s](#%s) |", row.title, row.anchor())
+		for _, s := range subjects {
+			c := r.Cells[row.id][s.name]
+			fmt.Fprintf(&b, " %s%s |", marks[c.Verdict], c.Seen)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n" + r.counted() + "\n\n## Settings\n\n| library | lease | what else is set |\n| --- | --- | --- |\n")
+	for _, s := range subjects {
+		fmt.Fprintf(&b, "| %s | %v | %s |\n", s.title, s.lease, s.settings(s.lease).said)
+	}
+	b.WriteString(after)
+	for _, row := range rows {
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n**Pass:** %s\n", row.title, row.how, row.rule)
+		if row.note != "" {
+			fmt.Fprintf(&b, "\n%s\n", row.note)
+		}
+	}
+	return b.String()
+}
+
+// marks begin a cell.
+var marks = map[verdict]string{passed: "**pass**: ", failed: "**FAIL**: ", none: "– "}
+
+// anchor is what a heading is linked by.
+func (r row) anchor() string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-':
+			return c
+		case c == ' ':
+			return '-'
+		}
+		return -1
+	}, strings.ToLower(r.title))
+}
+
+// counted says how many rows each library passes.
+func (r *report) counted() string {
+	texts := make([]string, len(subjects))
+	for i, s := range subjects {
+		ok, of := 0, 0
+		for _, cells := range r.Cells {
+			switch cells[s.name].Verdict {
+			case passed:
+				ok++
+				of++
+			case failed:
+				of++
+			}
+		}
+		texts[i] = fmt.Sprintf("%s %d of %d", s.title, ok, of)
+	}
+	return "Passed: " + strings.Join(texts, ", ") + "."
+}
+
+// complete returns an error if something is missing, or a row is not passed by
+// Tenure: such a page is not for others to read.
+func (r *report) complete() error {
+	var wrong []string
+	for _, row := range rows {
+		for _, s := range subjects {
+			switch c, found := r.Cells[row.id][s.name]; {
+			case !found || c.Seen == "":
+				wrong = append(wrong, fmt.Sprintf("%s was not looked at for %s", row.id, s.name))
+			case s.name == tenureName && c.Verdict != passed:
+				wrong = append(wrong, fmt.Sprintf("%s does not pass %s: %s", s.title, row.id, c.Seen))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.Cells)) {
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.id == id }) {
+			wrong = append(wrong, "there is no row "+id+" any more")
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func now() string { return time.Now().UTC().Format(time.DateTime) + " UTC" }

@@ -1,0 +1,401 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
+)
+
+// rig is what all rows share.
+type rig struct {
+	engine  string // of DynamoDB
+	db      *dynamodb.Client
+	etcd    *etcdServer
+	java    *peers.Program
+	program string // this one, by its path: it serves the libraries in Go
+	// suspendable is the same, with a runtime that can be told to sleep.
+	suspendable string
+	dir         string // for logs
+	say         func(format string, args ...any)
+
+	mu       sync.Mutex
+	versions map[string]string
+}
+
+// subject is a library that faults are thrown at.
+type subject struct {
+	name, title string
+	lease       time.Duration // where the row does not say
+	settings    func(lease time.Duration) settings
+	// beats is how many heartbeats there are in a lease.
+	beats time.Duration
+	// together is how many runs of a row go on at the same time.
+	together int
+}
+
+func (s subject) id() string { return s.name }
+
+const (
+	// usualLease is long enough for a busy machine, and as short as etcd allows it.
+	usualLease = 3 * time.Second
+	// kubeLease is client-go's default. It cannot be scaled down in fairness: who
+	// waits sees of a renewal the second alone, and so may count up to a second
+	// less than the lease.
+	kubeLease = 15 * time.Second
+)
+
+// settings are what a library is given. Each has the proportions of its own
+// defaults.
+type settings struct {
+	heartbeat, refresh time.Duration // zero: as the library does by itself
+	said               string
+}
+
+var subjects = []subject{
+	{tenureName, "Tenure", usualLease, func(time.Duration) settings { return settings{said: "all follows from the lease"} }, 5, 8},
+	{dynamolockName, "dynamolock", usualLease, fieldSettings, 4, 8},
+	{javaName, "Java lock client", usualLease, fieldSettings, 4, 2},
+	{etcdName, "etcd concurrency", usualLease, func(time.Duration) settings { return settings{said: "a session whose TTL is the lease"} }, 3, 8},
+	{kubeName, "client-go", kubeLease, func(lease time.Duration) settings {
+		return settings{refresh: lease * 2 / 15, said: "renew deadline 2/3 and retry period 2/15 of the lease; a time-out for requests as NewFromKubeconfig sets it"}
+	}, 7, 8},
+}
+
+func fieldSettings(lease time.Duration) settings {
+	return settings{lease / 4, lease / 20, "heartbeat 1/4 and refresh 1/20 of the lease, as its defaults are to each other"}
+}
+
+// scene is one subject in one row.
+type scene struct {
+	*rig
+	subject
+	lease time.Duration
+	table *dynamo.Table // nil where the library has none
+	kube  *leaseAPI
+
+	word string // of its locks' names
+
+	mu      sync.Mutex
+	members []*member
+	names   int
+}
+
+func (r *rig) scene(ctx context.Context, s subject, lease time.Duration) (*scene, error) {
+	c := &scene{rig: r, subject: s, lease: lease, word: strings.ToLower(rand.Text()), kube: newLeaseAPI()}
+	if c.onDynamoDB() {
+		var err error
+		if c.table, err = dynamo.NewTable(ctx, r.db, "tenure-faults"); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (s *scene) onDynamoDB() bool {
+	return s.name == tenureName || s.name == dynamolockName || s.name == javaName
+}
+
+// close ends the processes and their gates.
+func (s *scene) close(ctx context.Context) {
+	s.mu.Lock()
+	members := s.members
+	s.mu.Unlock()
+	for _, m := range members {
+		m.Kill()
+		m.gate.Close()
+	}
+	if s.onDynamoDB() {
+		// The engine is in memory, and ended soon.
+		_ = s.table.Drop(ctx)
+	}
+}
+
+// repeat makes runs of a row, some of them at the same time.
+func (s *scene) repeat(ctx context.Context, n int, run func(ctx context.Context, i int) (float64, error)) ([]float64, error) {
+	figures, errs := make([]float64, n), make([]error, n)
+	room := make(chan struct{}, s.together)
+	var wg sync.WaitGroup
+	for i := range n {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			figures[i], errs[i] = run(ctx, i)
+		})
+	}
+	wg.Wait()
+	return figures, errors.Join(errs...)
+}
+
+// beat is the time between two heartbeats.
+func (s *scene) beat() time.Duration { return s.lease / s.beats }
+
+// lock returns the name of a lock that nobody has used.
+func (s *scene) lock() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names++
+	return fmt.Sprintf("tenure-faults-%s-%d", s.word, s.names)
+}
+
+func (s *scene) newGate() (gate.Gate, error) {
+	switch s.name {
+	case etcdName:
+		return gate.NewTCP(s.etcd.address())
+	case kubeName:
+		return gate.NewHTTP(s.kube, leaseWrite), nil
+	}
+	return gate.NewDynamoDB(s.engine)
+}
+
+// member is a process with an open client, behind a gate of its own.
+type member struct {
+	peers.Member
+	gate  gate.Gate
+	scene *scene
+	slept *os.File // of one that can be suspended
+}
+
+// manner is how a member differs from the ordinary.
+type manner int
+
+const (
+	ordinary manner = iota
+	// eager looks at a held lock each 20 ms where looking is all it can do, so
+	// that it takes over when the lock can be taken, and not when it looks next.
+	eager
+	// unbounded leaves the time-out of requests away, where the library leaves
+	// that to its user.
+	unbounded
+	// releasing sets the option that client-go needs to release a lock at all.
+	releasing
+	// suspendable can be suspended.
+	suspendable
+)
+
+const eagerRefresh = 20 * time.Millisecond
+
+func (s *scene) member(ctx context.Context, how manner) (*member, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
+	defer cancel()
+	program := s.served()
+	var slept *os.File
+	if how == suspendable {
+		var err error
+		if program, slept, err = s.sleeper(program); err != nil {
+			return nil, err
+		}
+	}
+	p, err := program.Start(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	g, err := s.newGate()
+	if err != nil {
+		p.Kill()
+		return nil, err
+	}
+	set := s.settings(s.lease)
+	if how == eager && set.refresh > 0 {
+		set.refresh = eagerRefresh
+	}
+	m := &member{Member: peers.Member{Process: p}, gate: g, scene: s, slept: slept}
+	s.mu.Lock()
+	s.members = append(s.members, m)
+	s.mu.Unlock()
+	r := wire.Request{
+		Command: wire.Open, Endpoint: g.Address(), Region: dynamo.Region, LeaseMs: peers.Milliseconds(s.lease),
+		Notice: true, RequestTimeout: how != unbounded, ReleaseOnCancel: how == releasing,
+	}
+	if s.table != nil {
+		r.Table = s.table.Name
+	}
+	if set.heartbeat > 0 {
+		r.HeartbeatMs = peers.Milliseconds(set.heartbeat)
+	}
+	if set.refresh > 0 {
+		r.RefreshMs = peers.Milliseconds(set.refresh)
+		m.RefreshMs = r.RefreshMs
+	}
+	if _, err := m.Do(ctx, r); err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	s.rig.mu.Lock()
+	s.versions[s.name] = p.Ready.Version + ", " + p.Ready.Runtime
+	s.rig.mu.Unlock()
+	return m, nil
+}
+
+// served is the program of the library.
+func (s *scene) served() *peers.Program {
+	if s.name == javaName {
+		return s.java
+	}
+	return peers.Of(peers.Kind(s.name), proc.Command{Args: []string{s.program}, Role: s.name})
+}
+
+// hold is work under a lock, as it stands in its log.
+type hold struct {
+	log  string
+	done *peers.Call
+}
+
+// belief is for how long a holder took the lock for its own, on the machine's
+// monotonic clock. What has not happened is zero.
+type belief struct{ begin, end, no, notice int64 }
+
+// until is the instant up to which the holder believed: it stops at a check that
+// fails or at a notice, whichever comes first.
+func (b belief) until() int64 {
+	if b.notice > 0 && b.notice < b.end {
+		return b.notice
+	}
+	return b.end
+}
+
+// told is the instant at which the holder knew. It is later than until where a
+// check hangs before it says no.
+func (b belief) told() int64 {
+	no := b.no
+	if no == 0 {
+		no = b.end // the Java client's log has no other; its checks follow within 2 ms
+	}
+	if b.notice > 0 && b.notice < no {
+		return b.notice
+	}
+	return no
+}
+
+// over says that both have come that can come.
+func (b belief) over() bool { return b.end > 0 }
+
+const longHold = 10 * time.Minute
+
+// work has m work under the lock, and returns when it does.
+func (m *member) work(ctx context.Context, name string) (*hold, error) {
+	o := m.Asking(wire.Work, name)
+	o.HoldMs, o.DurationMs = longHold.Milliseconds(), 50
+	o.Log = filepath.Join(m.scene.dir, name+"-"+strings.ToLower(rand.Text())+".log")
+	if err := os.WriteFile(o.Log, nil, 0o600); err != nil {
+		return nil, err
+	}
+	h := &hold{log: o.Log, done: m.Begin(o)}
+	var failed error
+	err := wait.Until(ctx, "work begins", func() bool {
+		select {
+		case <-h.done.Done():
+			_, err := h.done.Wait(ctx)
+			failed = fmt.Errorf("work has ended: %w", err)
+			return true
+		default:
+		}
+		b, err := h.read()
+		return err != nil || b.begin > 0
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return h, err
+}
+
+func (h *hold) read() (b belief, err error) {
+	file, err := os.Open(h.log)
+	if err != nil {
+		return b, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 3 {
+			continue // it is being written
+		}
+		ns, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return b, err
+		}
+		switch fields[0] {
+		case wire.LogBegin:
+			b.begin = ns
+		case wire.LogEnd:
+			b.end = ns
+		case "no":
+			b.no = ns
+		case "notice":
+			b.notice = ns
+		}
+	}
+	return b, lines.Err()
+}
+
+// ended waits for the end of the work, for as long as it could take.
+func (h *hold) ended(ctx context.Context, bound time.Duration) (belief, error) {
+	var b belief
+	var err error
+	limit := time.Now().Add(bound)
+	for {
+		b, err = h.read()
+		if err != nil || b.over() {
+			return b, err
+		}
+		if time.Now().After(limit) {
+			// It believes still.
+			b.end = proc.Monotonic()
+			return b, nil
+		}
+		if err := wait.For(ctx, 5*time.Millisecond); err != nil {
+			return b, err
+		}
+	}
+}
+
+// sleeper returns a program like this one that can be suspended, and the file where
+// it finds for how long it was.
+func (s *scene) sleeper(program *peers.Program) (*peers.Program, *os.File, error) {
+	file, err := os.CreateTemp(s.dir, "slept-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := file.WriteAt(make([]byte, 8), 0); err != nil {
+		return nil, nil, err
+	}
+	variable := suspendEnv + "=" + file.Name()
+	if s.name == javaName {
+		return program.With(variable, "LD_PRELOAD="+filepath.Join(s.dir, "slept.so")), file, nil
+	}
+	command := proc.Command{Args: []string{s.suspendable}, Role: s.name, Env: []string{variable}}
+	return peers.Of(program.Kind, command), file, nil
+}
+
+// sleep has the monotonic clock stand for d more.
+func (m *member) sleep(d time.Duration) error {
+	var b [8]byte
+	if _, err := m.slept.ReadAt(b[:], 0); err != nil {
+		return err
+	}
+	binary.NativeEndian.PutUint64(b[:], binary.NativeEndian.Uint64(b[:])+uint64(d))
+	_, err := m.slept.WriteAt(b[:], 0)
+	return err
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// A suspend of the machine cannot be made for one process from outside: Go does
+// not ask libc for the time. So this program is built once more, with a runtime
+// whose monotonic clock stands still for as long as it is told. The process is
+// stopped, the time that it was stopped for is laid down where its runtime reads
+// it, and it is continued: it then finds its clocks as after a suspend. The wall
+// clock and the boot clock have gone on, the monotonic clock has not.
+
+// suspendEnv names the file that holds for how long the monotonic clock stood, as
+// nanoseconds in eight bytes.
+const suspendEnv = "TENURE_FAULTS_SUSPEND"
+
+// suspendTag is the build tag of a program with such a runtime.
+const suspendTag = "faults_suspend"
+
+// edits are those of Go's runtime. Each has to be found.
+var edits = []struct{ file, old, new string }{
+	{"time_nofake.go", "\treturn nanotime1()\n}\n", "\treturn nanotime1() - suspendedFor()\n}\n" + `
+// suspended is where it stands for how long the machine slept.
+//
+//go:linkname suspended
+var suspended *int64
+
+//go:nosplit
+func suspendedFor() int64 {
+	if p := suspended; p != nil {
+		return *p
+	}
+	return 0
+}
+
+//go:linkname time_now time.now
+func time_now() (sec int64, nsec int32, mono int64) {
+	sec, nsec, mono = rawTimeNow()
+	return sec, nsec, mono - suspendedFor()
+}
+`},
+	{"timeasm.go", "//go:linkname time_now time.now\nfunc time_now() (", "func rawTimeNow() ("},
+	{"time_linux_amd64.s", "TEXT time·now<ABIInternal>(SB)", "TEXT ·rawTimeNow<ABIInternal>(SB)"},
+}
+
+// buildSuspendable builds this program with such a runtime, in a folder. The first time takes
+// minutes: all of it is compiled, the standard library included.
+func buildSuspendable(ctx context.Context, dir string) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env: %w", err)
+	}
+	replaced := map[string]string{}
+	for _, e := range edits {
+		name := filepath.Join(strings.TrimSpace(string(root)), "src", "runtime", e.file)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		if bytes.Count(text, []byte(e.old)) != 1 {
+			return "", fmt.Errorf("%s is not as it was in Go 1.26: it does not have %q", name, e.old)
+		}
+		copied := filepath.Join(dir, e.file)
+		if err := os.WriteFile(copied, bytes.Replace(text, []byte(e.old), []byte(e.new), 1), 0o600); err != nil {
+			return "", err
+		}
+		replaced[name] = copied
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	file, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "suspendable")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", file, "-tags", suspendTag, "-o", program, thisModule)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build with a runtime that can sleep: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// preload lets the Java virtual machine's monotonic clock stand in the same way:
+// that one asks libc.
+const preload = `#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile int64_t *slept;
+
+__attribute__((constructor)) static void begin(void) {
+	int file = open(getenv("` + suspendEnv + `"), O_RDONLY);
+	void *at = mmap(0, 8, PROT_READ, MAP_SHARED, file, 0);
+	if (at == MAP_FAILED)
+		abort();
+	slept = at;
+}
+
+int clock_gettime(clockid_t id, struct timespec *ts) {
+	int status = syscall(SYS_clock_gettime, id, ts);
+	if (status == 0 && id == CLOCK_MONOTONIC && slept) {
+		int64_t ns = ts->tv_sec * 1000000000LL + ts->tv_nsec - *slept;
+		ts->tv_sec = ns / 1000000000LL;
+		ts->tv_nsec = ns % 1000000000LL;
+	}
+	return status;
+}
+`
+
+func buildPreload(ctx context.Context, dir string) (string, error) {
+	source, library := filepath.Join(dir, "slept.c"), filepath.Join(dir, "slept.so")
+	if err := os.WriteFile(source, []byte(preload), 0o600); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, "cc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("cc: %w\n%s", err, out)
+	}
+	return library, nil
+}
+
+// moduleDir is where a module is. The go command knows.
+func moduleDir(ctx context.Context, module string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("go list: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+const thisModule = "github.com/tenurelock/tenure/evidence/faults"

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
+)
+
+const (
+	// buildBound bounds a build in a test: the first one of the Java peer
+	// fetches its dependencies.
+	buildBound = 5 * time.Minute
+	startBound = 30 * time.Second
+)
+
+// RequireEnv is the environment variable that turns the skip of a test that
+// lacks an engine or a toolchain into a failure.
+const RequireEnv = "TENURE_REQUIRE_ENGINES"
+
+// Need returns the program of a kind. Without its toolchain the test is skipped,
+// or fails when [RequireEnv] is set.
+func Need(tb testing.TB, kind Kind) *Program {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), buildBound)
+	defer cancel()
+	p, err := Build(ctx, kind)
+	switch {
+	case errors.Is(err, ErrNoToolchain) && os.Getenv(RequireEnv) == "":
+		tb.Skipf("%v", err)
+	case err != nil:
+		tb.Fatalf("build the %s peer: %v", kind, err)
+	}
+	return p
+}
+
+// Run starts a process that is killed when the test ends. The end of its
+// standard error is logged if the test has failed.
+func Run(tb testing.TB, p *Program) *Process {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), startBound)
+	defer cancel()
+	ps, err := p.Start(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		ps.Kill()
+		if said := ps.Stderr(); tb.Failed() && said != "" {
+			tb.Logf("%s %d wrote:\n%s", p.Kind, ps.Ready.PID, said)
+		}
+	})
+	return ps
+}
+
+// Result waits for the answer to a request.
+func Result(tb testing.TB, c *Call) (wire.Answer, error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), wait.Bound)
+	defer cancel()
+	return c.Wait(ctx)
+}
+
+// Must sends a request that is not refused.
+func Must(tb testing.TB, ps *Process, req wire.Request) wire.Answer {
+	tb.Helper()
+	a, err := Result(tb, ps.Begin(req))
+	if err != nil {
+		tb.Fatalf("peer %d: %v", ps.Ready.PID, err)
+	}
+	return a
+}
+
+// MustRefuse sends one that is, as one of the kinds.
+func MustRefuse(tb testing.TB, ps *Process, req wire.Request, kinds ...string) wire.Answer {
+	tb.Helper()
+	a, err := Result(tb, ps.Begin(req))
+	if refused := (*Refused)(nil); !errors.As(err, &refused) || !slices.Contains(kinds, a.Kind) {
+		tb.Fatalf("%s by the peer: %+v, %v; want a refusal as %s", req.Command, a, err, strings.Join(kinds, " or "))
+	}
+	return a
+}

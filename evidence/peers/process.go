@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
+)
+
+// ErrExited is returned for a request that the process did not answer because
+// it has ended. It may have carried the request out.
+var ErrExited = errors.New("the peer's process has ended")
+
+// Process is one run of a program. It may be used concurrently. It must be
+// ended with Kill or Finish.
+type Process struct {
+	*proc.Process
+	// Ready is the event with which the process began: the client's version,
+	// the runtime, the process id.
+	Ready wire.Answer
+
+	begun chan struct{} // closed when Ready is there
+
+	mu      sync.Mutex
+	nextID  int64
+	pending map[int64]*Call
+	over    bool  // no answer will come any more
+	failed  error // what was wrong with the output, if anything was
+}
+
+// Refused is the error of a request that the peer answered with a refusal.
+type Refused struct{ wire.Answer }
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("refused as %s: %s: %s", r.Kind, r.Class, r.Message)
+}
+
+// Start starts a process and waits until it says that it is ready. It runs
+// until it is killed: ctx bounds only the start.
+func (p *Program) Start(ctx context.Context) (*Process, error) {
+	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}}
+	command := p.command
+	// A process that talks nonsense is killed: it has to be known by then.
+	started := make(chan struct{})
+	command.Line = func(line []byte) { <-started; ps.line(line) }
+	command.Ended = ps.ended
+	var err error
+	if ps.Process, err = proc.Start(command); err != nil {
+		return nil, err
+	}
+	close(started)
+	select {
+	case <-ps.begun:
+		return ps, nil
+	case <-ps.Exited():
+		err = ps.end()
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	ps.Kill()
+	return nil, fmt.Errorf("start %s: %w\n%s", p.Kind, err, ps.Stderr())
+}
+
+// line hands an answer to the call that waits for it.
+func (ps *Process) line(line []byte) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.failed != nil {
+		return
+	}
+	var a wire.Answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		// A line that is not ours, or the half of one that a killed process left.
+		// Without an end to it nothing would be answered.
+		ps.failed = fmt.Errorf("output %.200q: %w", line, err)
+		go ps.Kill()
+		return
+	}
+	if a.Event != "" {
+		if a.Event == wire.Ready && ps.Ready.Event == "" {
+			ps.Ready = a
+			close(ps.begun)
+		}
+		return
+	}
+	if c := ps.pending[a.ID]; c != nil {
+		delete(ps.pending, a.ID)
+		c.answer = a
+		close(c.done)
+	}
+}
+
+func (ps *Process) ended(*os.ProcessState) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.over = true
+	for id, c := range ps.pending {
+		c.lost = true
+		close(c.done)
+		delete(ps.pending, id)
+	}
+}
+
+// end is why there will be no answer.
+func (ps *Process) end() error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.failed != nil {
+		return fmt.Errorf("%w: %w", ErrExited, ps.failed)
+	}
+	return ErrExited
+}
+
+// Do sends a request and waits for its answer, which is the returned one even
+// when the error is a [*Refused]. The request's id is overwritten. When ctx ends
+// first the request may still be carried out: the peers cannot take one back.
+func (ps *Process) Do(ctx context.Context, req wire.Request) (wire.Answer, error) {
+	return ps.Begin(req).Wait(ctx)
+}
+
+// Begin sends a request and does not wait for its answer.
+func (ps *Process) Begin(req wire.Request) *Call {
+	c := &Call{process: ps, command: req.Command, done: make(chan struct{})}
+	ps.mu.Lock()
+	ps.nextID++
+	req.ID = ps.nextID
+	if ps.over {
+		c.lost = true
+		close(c.done)
+		ps.mu.Unlock()
+		return c
+	}
+	ps.pending[req.ID] = c
+	ps.mu.Unlock()
+	// A process that ends takes its calls with it: no error here needs to be told
+	// twice.
+	_ = ps.Send(req)
+	return c
+}
+
+// Call is a request that was sent.
+type Call struct {
+	process *Process
+	command string
+
+	done   chan struct{} // closed when the fields below are there
+	answer wire.Answer
+	lost   bool // there is no answer
+}
+
+// Done is closed when [Call.Wait] returns at once.
+func (c *Call) Done() <-chan struct{} { return c.done }
+
+// Wait returns the answer, as [Process.Do] does. It may be called again.
+func (c *Call) Wait(ctx context.Context) (wire.Answer, error) {
+	select {
+	case <-c.done:
+		switch {
+		case c.lost:
+			return wire.Answer{}, fmt.Errorf("%s: %w\n%s", c.command, c.process.end(), c.process.Stderr())
+		case !c.answer.OK:
+			return c.answer, fmt.Errorf("%s: %w", c.command, &Refused{c.answer})
+		default:
+			return c.answer, nil
+		}
+	case <-ctx.Done():
+		return wire.Answer{}, fmt.Errorf("%s: no answer yet: %w", c.command, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/peers/wire"
+)
+
+// Client is a library's open client. One that can look at a lock is a [Getter].
+type Client interface {
+	// Acquire takes the lock, and waits for it unless the request says not to.
+	Acquire(context.Context, *wire.Request) (Lock, error)
+	Close() error
+}
+
+// Lock is a lock in hand. One of which more is to be told is a [Describer], one
+// whose heartbeat can be sent by hand a [Beater].
+type Lock interface {
+	// Check asks the library whether the lock is still this holder's.
+	Check() bool
+	// Notice is closed when the library says by itself that it is not, or soon
+	// will not be. It may be nil.
+	Notice() <-chan struct{}
+	// Token returns the fencing token, if the library has one.
+	Token() (uint64, bool)
+	Release(*wire.Request) error
+}
+
+// What some libraries can do beside that.
+type (
+	// Getter looks at a lock.
+	Getter interface {
+		Get(*wire.Request) (wire.Lock, error)
+	}
+	// Describer says what its handle says of a lock.
+	Describer interface{ Describe() wire.Lock }
+	// Beater sends a heartbeat.
+	Beater interface{ Heartbeat(*wire.Request) error }
+)
+
+var (
+	errNotOpen     = errors.New("not open")
+	errAlreadyOpen = errors.New("already open")
+	errNoLock      = errors.New("no handle of this name")
+	errUnsupported = errors.New("the library has no such thing")
+)
+
+// Milliseconds is the time of a field that may be left out; zero, then.
+func Milliseconds(ms *int64) time.Duration {
+	if ms == nil {
+		return 0
+	}
+	return time.Duration(*ms) * time.Millisecond
+}
+
+// version is that of a module as it was linked.
+func version(module string) string {
+	if module == "" {
+		return "this checkout"
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == module {
+				return dep.Version
+			}
+		}
+	}
+	return "unknown"
+}

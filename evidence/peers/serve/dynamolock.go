@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"cirello.io/dynamolock/v2"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
+)
+
+// Dynamolock is cirello.io/dynamolock/v2.
+var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: openDynamolock}
+
+var errReleased = errors.New("ReleaseLock said false")
+
+// createTableBound bounds the wait for a table of the client's own helper.
+const createTableBound = 30 * time.Second
+
+type dynamolockClient struct {
+	*dynamolock.Client
+	// safe is for how long the session monitor lets a lock be without a heartbeat;
+	// zero: there is none.
+	safe time.Duration
+}
+
+func openDynamolock(r *wire.Request) (Client, error) {
+	db := dynamo.ConnectIn(r.Region, r.Endpoint, nil)
+	var opts []dynamolock.ClientOption
+	table := []dynamolock.CreateTableOption{}
+	if r.Owner != "" {
+		opts = append(opts, dynamolock.WithOwnerName(r.Owner))
+	}
+	if r.LeaseMs != nil {
+		opts = append(opts, dynamolock.WithLeaseDuration(Milliseconds(r.LeaseMs)))
+	}
+	switch {
+	case r.HeartbeatMs == nil:
+	case *r.HeartbeatMs == 0:
+		opts = append(opts, dynamolock.DisableHeartbeat())
+	default:
+		opts = append(opts, dynamolock.WithHeartbeatPeriod(Milliseconds(r.HeartbeatMs)))
+	}
+	if r.PartitionKey != "" {
+		opts = append(opts, dynamolock.WithPartitionKeyName(r.PartitionKey))
+		table = append(table, dynamolock.WithCustomPartitionKeyName(r.PartitionKey))
+	}
+	if r.SortKey != "" {
+		opts = append(opts, dynamolock.WithSortKey(r.SortKey, r.SortValue))
+		table = append(table, dynamolock.WithSortKeyName(r.SortKey))
+	}
+	client, err := dynamolock.New(db, r.Table, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if r.CreateTable {
+		if _, err := client.CreateTable(r.Table, table...); err != nil {
+			return nil, err
+		}
+		in := &dynamodb.DescribeTableInput{TableName: aws.String(r.Table)}
+		if err := dynamodb.NewTableExistsWaiter(db).Wait(context.Background(), in, createTableBound); err != nil {
+			return nil, err
+		}
+	}
+	c := &dynamolockClient{Client: client}
+	if r.Notice {
+		// The rule of thumb, the lease less three heartbeats, is one heartbeat where
+		// this is asked for, and fires when nothing is wrong. With more than the lease
+		// less two it may not fire at all.
+		c.safe = Milliseconds(r.LeaseMs) - 2*Milliseconds(r.HeartbeatMs)
+	}
+	return c, nil
+}
+
+func (c *dynamolockClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
+	opts, err := acquireOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	lock := &dynamolockLock{client: c.Client, name: r.Name}
+	if c.safe > 0 {
+		lock.told = make(chan struct{})
+		opts = append(opts, dynamolock.WithSessionMonitor(c.safe, sync.OnceFunc(func() { close(lock.told) })))
+	}
+	lock.Lock, err = c.AcquireLockWithContext(ctx, r.Name, opts...)
+	if err != nil {
+		return nil, dynamolockRefusal(err, wire.Held)
+	}
+	return lock, nil
+}
+
+// acquireOptions are the options of a request, of acquire or of work.
+func acquireOptions(r *wire.Request) ([]dynamolock.AcquireLockOption, error) {
+	if r.ConsistentReleased || r.UpdateExisting || r.OnlyIfExists {
+		return nil, Refuse(wire.Unsupported, fmt.Errorf("consistentReleased, updateExisting, onlyIfExists: %w", errUnsupported))
+	}
+	var opts []dynamolock.AcquireLockOption
+	if r.Data != nil {
+		opts = append(opts, dynamolock.WithData(*r.Data))
+	}
+	if r.WaitMs != nil {
+		opts = append(opts, dynamolock.WithAdditionalTimeToWaitForLock(Milliseconds(r.WaitMs)))
+	}
+	if r.RefreshMs != nil {
+		opts = append(opts, dynamolock.WithRefreshPeriod(Milliseconds(r.RefreshMs)))
+	}
+	if r.TryOnly {
+		opts = append(opts, dynamolock.FailIfLocked())
+	}
+	if r.ReplaceData != nil && *r.ReplaceData {
+		opts = append(opts, dynamolock.ReplaceData())
+	}
+	if r.DeleteOnRelease != nil && *r.DeleteOnRelease {
+		opts = append(opts, dynamolock.WithDeleteLockOnRelease())
+	}
+	if len(r.Attributes) > 0 {
+		attributes := make(map[string]types.AttributeValue, len(r.Attributes))
+		for name, value := range r.Attributes {
+			attributes[name] = &types.AttributeValueMemberS{Value: value}
+		}
+		opts = append(opts, dynamolock.WithAdditionalAttributes(attributes))
+	}
+	return opts, nil
+}
+
+// dynamolockRefusal tells what kind an error is of; notGranted is that of a lock
+// that somebody else has.
+func dynamolockRefusal(err error, notGranted string) error {
+	var (
+		timeout *dynamolock.TimeoutError
+		granted *dynamolock.LockNotGrantedError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errReleased):
+		return Refuse(wire.Lost, err)
+	case errors.As(err, &timeout):
+		return Refuse(wire.Timeout, err)
+	case errors.As(err, &granted):
+		return Refuse(notGranted, err)
+	}
+	return err
+}
+
+func (c *dynamolockClient) Get(r *wire.Request) (wire.Lock, error) {
+	lock, err := c.Client.Get(r.Name)
+	if err != nil {
+		return wire.Lock{}, dynamolockRefusal(err, wire.Lost)
+	}
+	d := (&dynamolockLock{Lock: lock, name: r.Name}).Describe()
+	// Of a missing row the client returns a lock with nothing in it.
+	d.Present = aws.Bool(lock.OwnerName() != "")
+	return d, nil
+}
+
+type dynamolockLock struct {
+	*dynamolock.Lock
+	client *dynamolock.Client
+	name   string
+	told   chan struct{} // nil without a session monitor
+}
+
+func (l *dynamolockLock) Check() bool             { return !l.IsExpired() }
+func (l *dynamolockLock) Notice() <-chan struct{} { return l.told }
+func (l *dynamolockLock) Token() (uint64, bool)   { return 0, false }
+
+func (l *dynamolockLock) Release(r *wire.Request) error {
+	var opts []dynamolock.ReleaseLockOption
+	if r.Delete != nil {
+		opts = append(opts, dynamolock.WithDeleteLock(*r.Delete))
+	}
+	if r.Data != nil {
+		opts = append(opts, dynamolock.WithDataAfterRelease(*r.Data))
+	}
+	released, err := l.client.ReleaseLock(l.Lock, opts...)
+	if err == nil && !released {
+		err = errReleased
+	}
+	return dynamolockRefusal(err, wire.Lost)
+}
+
+func (l *dynamolockLock) Heartbeat(r *wire.Request) error {
+	var opts []dynamolock.SendHeartbeatOption
+	if r.Data != nil {
+		opts = append(opts, dynamolock.ReplaceHeartbeatData(*r.Data))
+	}
+	return dynamolockRefusal(l.client.SendHeartbeat(l.Lock, opts...), wire.Lost)
+}
+
+func (l *dynamolockLock) Describe() wire.Lock {
+	d := wire.Lock{
+		Name: l.name, Owner: l.OwnerName(), Expired: aws.Bool(l.IsExpired()),
+		Attributes: make(map[string]string), Others: make(map[string]string),
+	}
+	if data := l.Data(); data != nil {
+		d.Data = &data
+	}
+	for name, value := range l.AdditionalAttributes() {
+		switch value := value.(type) {
+		case *types.AttributeValueMemberS:
+			d.Attributes[name] = value.Value
+		case *types.AttributeValueMemberN:
+			d.Others[name] = "N " + value.Value
+		default:
+			d.Others[name] = fmt.Sprintf("%T", value)
+		}
+	}
+	return d
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is the language that the processes of lock clients are spoken to in: one
+// JSON object per line, requests on the peer's standard input, answers and
+// events on its standard output. The peer in Java mirrors these types by hand.
+//
+// Each request carries an id that its answer repeats. Requests overlap: an
+// acquire that waits does not hold up a release or a get. A peer whose input
+// ends exits at once and releases nothing, as if it had crashed.
+package wire
+
+// The commands of a [Request].
+const (
+	Open      = "open"      // makes the client: once per process, or again after close
+	Acquire   = "acquire"   // asks for a lock and keeps its handle under the lock's name
+	Release   = "release"   // gives the handle's lock back
+	Get       = "get"       // what the client says of a lock
+	List      = "list"      // all locks of the table (Java only)
+	Heartbeat = "heartbeat" // one heartbeat by hand, for the handle
+	Holds     = "holds"     // whether the handle says that it is not expired; sends nothing
+	Work      = "work"      // acquires, holds and releases in a loop, and keeps a log
+	Ping      = "ping"      // answers
+	Close     = "close"     // closes the client, which releases what it holds
+)
+
+// The kinds of a refusal, in [Answer.Kind].
+const (
+	Held        = "held"        // somebody has the lock and the request was not to wait
+	Timeout     = "timeout"     // waited as long as the client waits
+	Lost        = "lost"        // the row is not this handle's any more
+	Unsupported = "unsupported" // this peer has no such thing
+	Other       = "other"       // anything else: see Class and Message
+)
+
+// Ready is the event that a peer sends once, before any answer.
+const Ready = "ready"
+
+// Request is one command. Fields that a command does not name are ignored.
+// Where a pointer is nil the client's own default is in force.
+type Request struct {
+	ID      int64  `json:"id"`
+	Command string `json:"cmd"`
+
+	// Of open.
+	Endpoint     string `json:"endpoint,omitempty"`
+	Region       string `json:"region,omitempty"`
+	Table        string `json:"table,omitempty"`
+	Owner        string `json:"owner,omitempty"`
+	LeaseMs      *int64 `json:"leaseMs,omitempty"`
+	HeartbeatMs  *int64 `json:"heartbeatMs,omitempty"`  // 0: no heartbeats in the background
+	PartitionKey string `json:"partitionKey,omitempty"` // the attribute's name; empty: "key"
+	SortKey      string `json:"sortKey,omitempty"`      // the attribute's name; empty: none
+	SortValue    string `json:"sortValue,omitempty"`    // its value in every request of this client
+	CreateTable  bool   `json:"createTable,omitempty"`  // by the client's own helper
+
+	// The lock, in acquire, release, get, heartbeat, holds and work.
+	Name string `json:"name,omitempty"`
+
+	// Of acquire, and of work where it says so.
+	Data               *[]byte           `json:"dataBase64,omitempty"`         // also of release and heartbeat
+	WaitMs             *int64            `json:"waitMs,omitempty"`             // on top of the lease of the row that is met; also of work
+	RefreshMs          *int64            `json:"refreshMs,omitempty"`          // between two looks at a held lock; also of work
+	TryOnly            bool              `json:"tryOnly,omitempty"`            // Java: shouldSkipBlockingWait; dynamolock: FailIfLocked
+	ReplaceData        *bool             `json:"replaceData,omitempty"`        // Java's default is true, dynamolock's false
+	DeleteOnRelease    *bool             `json:"deleteOnRelease,omitempty"`    // Java's default is true, dynamolock's false; also of work
+	Attributes         map[string]string `json:"attributes,omitempty"`         // written as strings (S)
+	ConsistentReleased bool              `json:"consistentReleased,omitempty"` // Java only: acquireReleasedLocksConsistently
+	UpdateExisting     bool              `json:"updateExisting,omitempty"`     // Java only: updateExistingLockRecord
+	OnlyIfExists       bool              `json:"onlyIfExists,omitempty"`       // Java only: acquireOnlyIfLockAlreadyExists
+
+	// Of release: whether to delete the row. Nil: as the handle was acquired.
+	Delete *bool `json:"delete,omitempty"`
+
+	// Of work.
+	DurationMs int64  `json:"durationMs,omitempty"`
+	HoldMs     int64  `json:"holdMs,omitempty"`
+	PauseMs    int64  `json:"pauseMs,omitempty"` // between a release and the next acquire
+	Log        string `json:"log,omitempty"`     // the file that lines are appended to
+
+	// Of open, and of Tenure alone: the client whose table it shares, and how long a
+	// call of the store may take.
+	Shared        string `json:"shared,omitempty"` // dynamolock or java; empty: it has the table for itself
+	CallTimeoutMs *int64 `json:"callTimeoutMs,omitempty"`
+
+	// What only the table of faults asks for. Of open: whether the client is to tell
+	// by itself that a lock is lost, where it must be asked to (dynamolock's session
+	// monitor); client-go's time-out for requests as NewFromKubeconfig sets it; its
+	// option ReleaseOnCancel. Of end: how long the work goes on.
+	Notice          bool  `json:"notice,omitempty"`
+	RequestTimeout  bool  `json:"requestTimeout,omitempty"`
+	ReleaseOnCancel bool  `json:"releaseOnCancel,omitempty"`
+	DrainMs         int64 `json:"drainMs,omitempty"`
+}
+
+// Answer is a peer's answer to one request, or an event when Event is set.
+type Answer struct {
+	ID    int64  `json:"id,omitempty"`
+	Event string `json:"event,omitempty"`
+
+	OK      bool   `json:"ok"`
+	Kind    string `json:"kind,omitempty"`    // of a refusal
+	Class   string `json:"class,omitempty"`   // the error's type in the peer's language
+	Message string `json:"message,omitempty"` // the error's text
+
+	// SentNs and GotNs are [Monotonic] before and after the call into the
+	// client, ElapsedMs is the time between them.
+	SentNs    int64   `json:"sentNs,omitempty"`
+	GotNs     int64   `json:"gotNs,omitempty"`
+	ElapsedMs float64 `json:"elapsedMs,omitempty"`
+
+	// Of ready.
+	Peer    string `json:"peer,omitempty"`
+	Version string `json:"version,omitempty"`
+	Runtime string `json:"runtime,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+
+	Lock          // of acquire and get
+	Token *uint64 `json:"token,omitempty"` // of acquire, if the client has one
+	Locks []Lock  `json:"locks,omitempty"` // of list
+
+	Holds  *bool   `json:"holds,omitempty"`  // of holds
+	Counts *Counts `json:"counts,omitempty"` // of work
+}
+
+// Lock is what a client's handle says of a lock. What a client does not expose
+// is absent.
+type Lock struct {
+	Name       string            `json:"name,omitempty"`
+	Present    *bool             `json:"present,omitempty"` // of get: there is a row, or a handle of its own
+	Owner      string            `json:"owner,omitempty"`
+	RVN        string            `json:"rvn,omitempty"` // Java only, and not of a lock that was looked up
+	Data       *[]byte           `json:"dataBase64,omitempty"`
+	LeaseMs    *int64            `json:"leaseMs,omitempty"` // Java only
+	Expired    *bool             `json:"expired,omitempty"` // always true of a row that was looked up
+	Released   *bool             `json:"released,omitempty"`
+	SortValue  string            `json:"sortValue,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"` // the strings among the additional attributes
+	Others     map[string]string `json:"others,omitempty"`     // the rest: type and value, as in "N 17"
+}
+
+// Counts says what came of the rounds of a work command.
+type Counts struct {
+	Acquired  int64  `json:"acquired"`
+	Refused   int64  `json:"refused"`   // acquires that ended as held or timeout
+	Expired   int64  `json:"expired"`   // handles that expired before holdMs were over
+	Released  int64  `json:"released"`  // releases that the client confirmed
+	Errors    int64  `json:"errors"`    // of acquire and release, refusals not included
+	LastError string `json:"lastError"` // the last of these
+}
+
+// A work command appends two lines for each lock it gets, each in one write; with
+// the token, if the client has one:
+//
+//	begin <owner> <ns> [<token>]
+//	end <owner> <ns>
+//
+// The first instant is taken after acquire returned, the second is the last one
+// that preceded a check that said "not expired". Between the two the peer's own
+// handle always claimed the lock. A holder that was killed leaves no end.
+const (
+	LogBegin = "begin"
+	LogEnd   = "end"
+)

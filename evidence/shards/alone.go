@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// loneWeights are of the one that is to have all, and of the others.
+const (
+	heavyWeight = 1e6
+	lightWeight = 1e-3
+)
+
+// alone kills a worker that has all partitions, while two others have none.
+func (f *finding) alone(ctx context.Context, g *group, say func(string, ...any)) error {
+	heavy, err := g.start(ctx, func(t *task) { t.Weight, t.Claims = heavyWeight, claimsAtOnce })
+	if err != nil {
+		return err
+	}
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	for range 2 {
+		if _, err := g.start(ctx, func(t *task) { t.Weight, t.Claims = lightWeight, claimsAtOnce }); err != nil {
+			return err
+		}
+	}
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	l := &f.Lone
+	if l.Rate, err = g.claimRate(ctx); err != nil {
+		return fmt.Errorf("measure claims: %w", err)
+	}
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	r, err := g.recover(ctx, "SIGKILL of a worker with all partitions", heavy)
+	if err != nil {
+		return err
+	}
+	l.Partitions, l.Lease, l.Closed, l.First, l.Took = r.Partitions, r.Lease, r.Closed, r.First, r.Took
+	l.Look = g.size.Refresh.Seconds()
+	l.Claims = float64(l.Partitions) / l.Rate
+	l.Expected = l.Lease + l.Look + l.Claims
+	l.Ratio = l.Took / l.Expected
+	say("%d partitions of one worker owned by others after %.2f s, the first after %.2f s; expected %.2f s of the lease + %.2f s for a look + %.2f s for claims at %.0f a second",
+		l.Partitions, l.Took, l.First, l.Lease, l.Look, l.Claims, l.Rate)
+	return nil
+}
+
+// claimRate has one process leave as many locks as there are partitions under a
+// closed session, and two others claim them.
+func (g *group) claimRate(ctx context.Context) (float64, error) {
+	var probes []*process
+	for range 3 {
+		p, err := g.start(ctx, func(t *task) { t.Probe = true })
+		if err != nil {
+			return 0, err
+		}
+		probes = append(probes, p)
+		if err := g.until(ctx, "a probe is ready", func() bool { return p.ready }); err != nil {
+			return 0, err
+		}
+	}
+	n := g.size.partitions
+	for _, part := range [][]order{{{takeAll, 0, n}}, {{claimAll, 0, n / 2}, {claimAll, n / 2, n}}} {
+		first, last := int64(0), int64(0)
+		for i, order := range part {
+			if err := probes[i].Send(order); err != nil {
+				return 0, err
+			}
+		}
+		done := func() bool {
+			for _, p := range probes[:len(part)] {
+				if p.dead || len(p.done) == 0 {
+					return p.dead
+				}
+			}
+			return true
+		}
+		if err := g.until(ctx, "probes have claimed", done); err != nil {
+			return 0, err
+		}
+		g.mu.Lock()
+		for _, p := range probes[:len(part)] {
+			if len(p.done) == 0 {
+				g.mu.Unlock()
+				return 0, fmt.Errorf("%s has ended", p.Name)
+			}
+			d := p.done[0]
+			if first == 0 || d.Since < first {
+				first = d.Since
+			}
+			last = max(last, d.At)
+		}
+		g.mu.Unlock()
+		probes = probes[1:]
+		if len(part) == 2 {
+			return float64(n) / seconds(last-first), nil
+		}
+	}
+	return 0, nil
+}

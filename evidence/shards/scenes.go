@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+)
+
+// many has a group of workers be killed, paused, left, joined and started again.
+func (f *finding) many(ctx context.Context, g *group, proxy *gate.HTTP, say func(string, ...any)) error {
+	steps := []struct {
+		name string
+		run  func(context.Context, *group) error
+	}{
+		{"fill", f.fill},
+		{"steady", func(ctx context.Context, g *group) error { return f.rest(ctx, g, proxy) }},
+		{"kill", f.killings},
+		{"pause", f.pausing},
+		{"leave", f.leaving},
+		{"join", f.joining},
+		{"roll", f.rolling},
+	}
+	for _, s := range steps {
+		began := time.Now()
+		if err := s.run(ctx, g); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		say("%s: %.1f s", s.name, time.Since(began).Seconds())
+	}
+	return nil
+}
+
+func (f *finding) fill(ctx context.Context, g *group) error {
+	began := proc.Monotonic()
+	for range g.size.workers {
+		if _, err := g.start(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if err := g.until(ctx, "all partitions are owned", func() bool { return g.owned() == g.size.partitions }); err != nil {
+		return err
+	}
+	f.Filled.Owned = seconds(proc.Monotonic() - began)
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	f.Filled.Settled = seconds(proc.Monotonic() - began)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f.Filled.Least = g.size.partitions
+	for _, p := range g.living() {
+		f.Filled.Least, f.Filled.Most = min(f.Filled.Least, g.held(p)), max(f.Filled.Most, g.held(p))
+	}
+	return nil
+}
+
+// rest counts what is sent while nothing changes.
+func (f *finding) rest(ctx context.Context, g *group, proxy *gate.HTTP) error {
+	reads, writes, err := g.count(ctx)
+	if err != nil {
+		return err
+	}
+	if proxy != nil {
+		if _, err := proxy.Take(); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := wait.For(ctx, g.size.steady); err != nil {
+		return err
+	}
+	d := time.Since(began).Seconds()
+	if proxy != nil {
+		u, err := proxy.Take()
+		if err != nil {
+			return err
+		}
+		u = u.Over(d)
+		f.Steady.Wire = &u
+	}
+	moreReads, moreWrites, err := g.count(ctx)
+	f.Steady.For, f.Steady.Reads, f.Steady.Writes = d, float64(moreReads-reads)/d, float64(moreWrites-writes)/d
+	return err
+}
+
+// killings kills workers, each started again before the next, and then the
+// coordinator.
+func (f *finding) killings(ctx context.Context, g *group) error {
+	for i := range g.size.kills + 1 {
+		what := killOfWorker
+		g.mu.Lock()
+		victim := g.coordinator()
+		if i < g.size.kills {
+			living := g.living()
+			at := slices.Index(living, victim)
+			victim = living[(at+1+i)%len(living)] // not the coordinator, not the one that was started last
+		} else {
+			what = "SIGKILL of the coordinator"
+		}
+		g.mu.Unlock()
+		if victim == nil {
+			return errors.New("nobody coordinates")
+		}
+		r, err := g.recover(ctx, what, victim)
+		if err != nil {
+			return err
+		}
+		f.Recoveries = append(f.Recoveries, r)
+		if _, err := g.start(ctx, nil); err != nil {
+			return err
+		}
+		if err := g.untilSettled(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recover kills a worker, and waits until others have what it had.
+func (g *group) recover(ctx context.Context, what string, victim *process) (recovery, error) {
+	g.reset()
+	had, at := g.kill(victim)
+	_, beat, err := readLog(victim.Log, victim.Name)
+	if err != nil {
+		return recovery{}, err
+	}
+	if err := g.until(ctx, "all partitions are owned after "+what, func() bool { return g.owned() == g.size.partitions }); err != nil {
+		return recovery{}, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := recovery{What: what, Partitions: len(had), Lease: g.size.Lease.Seconds() - seconds(at-beat)}
+	r.Expected = r.Lease + g.size.Refresh.Seconds()
+	r.owned(g, g.begins, victim, had, at)
+	return r, nil
+}
+
+// owned notes when others had the partitions of a worker that is gone since an
+// instant. The caller holds mu of the group.
+func (r *recovery) owned(g *group, begins []begun, gone *process, had []int, since int64) {
+	if at := g.closed[gone.Name]; at > 0 {
+		r.Closed = seconds(at - since)
+	}
+	for _, b := range begins {
+		took := seconds(b.at - since)
+		switch {
+		case b.by == gone:
+		case !slices.Contains(had, b.partition):
+			r.Others++
+		default:
+			if r.First == 0 || took < r.First {
+				r.First = took
+			}
+			r.Took = max(r.Took, took)
+		}
+	}
+}
+
+// pausing stops a worker for two leases, as a machine that hangs, and lets it go
+// on: its handlers do not know yet that others have what they had.
+func (f *finding) pausing(ctx context.Context, g *group) error {
+	g.mu.Lock()
+	living := g.living()
+	victim := living[len(living)/2]
+	victim.paused = true
+	var had []int
+	for id, b := range g.owners {
+		if b.by == victim {
+			had = append(had, id)
+		}
+	}
+	g.mu.Unlock()
+	g.reset()
+	began := time.Now()
+	at := proc.Monotonic()
+	if err := victim.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	_, beat, err := readLog(victim.Log, victim.Name)
+	if err != nil {
+		return err
+	}
+	elsewhere := func() bool {
+		return !slices.ContainsFunc(had, func(id int) bool { b, ok := g.owners[id]; return !ok || b.by == victim })
+	}
+	err = g.until(ctx, "all partitions of a paused worker are owned by others", elsewhere)
+	begins := g.reset() // before it goes on, and its partitions come back to it
+	if err == nil {
+		err = wait.For(ctx, 2*g.size.Lease-time.Since(began))
+	}
+	if err := errors.Join(err, victim.Continue()); err != nil {
+		return err
+	}
+	r := recovery{What: "SIGSTOP of a worker", Partitions: len(had), Lease: g.size.Lease.Seconds() - seconds(at-beat)}
+	r.Expected = r.Lease + g.size.Refresh.Seconds()
+	g.mu.Lock()
+	r.owned(g, begins, victim, had, at)
+	g.mu.Unlock()
+	f.Recoveries = append(f.Recoveries, r)
+	return g.untilSettled(ctx)
+}
+
+// leaving has one worker leave in order.
+func (f *finding) leaving(ctx context.Context, g *group) error {
+	g.mu.Lock()
+	living := g.living()
+	leaver := living[len(living)/3]
+	share := g.held(leaver)
+	g.mu.Unlock()
+	g.reset()
+	began := time.Now()
+	if err := g.leave(ctx, leaver); err != nil {
+		return err
+	}
+	f.Leave.Took = time.Since(began).Seconds()
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	f.Leave.sum(g, float64(share))
+	return nil
+}
+
+// leave has a worker leave, and waits until it has.
+func (g *group) leave(ctx context.Context, p *process) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := g.until(ctx, "a worker has left", func() bool { return p.left != nil }); err != nil {
+		return err
+	}
+	if p.left.Text != "" {
+		return fmt.Errorf("%s left: %s", p.Name, p.left.Text)
+	}
+	return nil
+}
+
+// joining has one worker come.
+func (f *finding) joining(ctx context.Context, g *group) error {
+	g.reset()
+	began := time.Now()
+	if _, err := g.start(ctx, nil); err != nil {
+		return err
+	}
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	f.Join.Took = time.Since(began).Seconds()
+	f.Join.sum(g, float64(g.size.partitions)/float64(g.size.workers))
+	return nil
+}
+
+// rolling starts each worker again, one after the other, each when the one before
+// is on the roll.
+func (f *finding) rolling(ctx context.Context, g *group) error {
+	g.mu.Lock()
+	living := g.living()
+	g.mu.Unlock()
+	g.reset()
+	began := time.Now()
+	for _, p := range living {
+		if err := g.leave(ctx, p); err != nil {
+			return err
+		}
+		next, err := g.start(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if err := g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined }); err != nil {
+			return err
+		}
+	}
+	if err := g.untilSettled(ctx); err != nil {
+		return err
+	}
+	f.Roll.Took = time.Since(began).Seconds()
+	f.Roll.sum(g, float64(g.size.partitions)/float64(g.size.workers))
+	return nil
+}
+
+// sum tells of what has begun since the last reset, which handlers that ended in
+// order have made way for.
+func (m *moving) sum(g *group, share float64) {
+	begins := g.reset()
+	m.Share = share
+	m.Most, m.Moves = times(begins)
+	m.Mean = float64(m.Moves) / float64(g.size.partitions)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var gaps, handovers, asked []float64
+	for _, b := range begins {
+		before, ok := g.ends[stint{b.partition, b.token - 1}]
+		if !ok || before.end == 0 {
+			continue
+		}
+		gap, handover := seconds(b.at-before.end), seconds(b.at-before.told)
+		gaps, handovers = append(gaps, gap), append(handovers, handover)
+		if took, ok := g.moved[b.stint]; ok {
+			asked = append(asked, seconds(took))
+		}
+	}
+	m.Gaps, m.Handovers, m.Asked = stretchOf(gaps), stretchOf(handovers), stretchOf(asked)
+}
