@@ -23,39 +23,56 @@ GOFUMPT := $(BIN)/gofumpt-$(GOFUMPT_VERSION)
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)
 
-# Two packages at a time: the tests start engines and processes of their own,
-# and are timed for two cores.
-TEST_PARALLEL ?= 2
+# Where the modules stand that are not for users, and the tests that are run in
+# another way than the rest.
+EVIDENCE := ./evidence
+BENCH := $(EVIDENCE)/bench
+CROWD := $(EVIDENCE)/crowd
+SHARDS := $(EVIDENCE)/shards
+FAULTS := $(EVIDENCE)/faults
+CHAOS := $(EVIDENCE)/chaos
+INTEROP := $(EVIDENCE)/interop
+ITEST := ./internal/itest
+
+# What `make test` builds and tests: what needs Go and nothing else. `make verify`
+# has the other modules. What takes longest comes first.
+QUICK := ./cmd/... ./sqlitestore/... ./...
+# Packages that compute, with one goroutine each: nothing for the race detector,
+# which makes them five times slower. Those of the root module are tested by
+# `make test`, as a whole.
+SEQUENTIAL := ./internal/sim ./shard/internal/plan/... $(ITEST)/protocol
+# Packages that `make verify` runs in a way of their own.
+APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(ITEST)/spec $(ITEST)/schedules
+# Tests of engines through much code of the tests' own, which the race detector slows
+# as much. The store has others.
+WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$
+
+# Three packages at a time on two cores: the tests start processes and engines of
+# their own, and wait for three quarters of their time.
+TEST_PARALLEL ?= 3
 # For one package. The longest ones cut networks and kill processes.
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 20m
 # Flags of the simulator: see `go doc ./internal/sim/run`.
 SIM ?=
-# How many schedules of the simulator `make test` runs; `make sim` goes on.
+# How many schedules of the simulator `make verify` runs; `make sim` goes on.
 SEEDS ?= 100000
-# How many random schedules of the library `make test` runs; `make schedules` goes on.
+# How many random schedules of the library `make verify` runs; `make schedules` goes on.
 SCHEDULE_SEEDS ?= 200
-# Packages that are not tested with the others: see the target.
-ALONE := /bench$$ /bench/faults$$ /internal/itest/spec$$ /internal/itest/schedules$$
-# Packages that compute, with one goroutine each: nothing for the race detector,
-# which makes them five times slower.
-SEQUENTIAL := ./internal/sim ./internal/itest/protocol ./shard/internal/plan/...
-# Tests of engines through much code of the tests' own, which it slows as much. The
-# store has others.
-WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$
-# More flags for go test. For example, `make test TESTFLAGS='-run Lease -v'`.
+# More flags for go test. For example, `make test TESTFLAGS='-run Lease'`.
 TESTFLAGS ?=
 
-# With it a test that finds a tool or an engine missing fails; without it (a
-# plain `go test`) that test is skipped with a reason.
+# With it a test that finds a tool or an engine missing fails; without it (`make
+# test`, or a plain `go test`) that test is skipped with a reason.
 TENURE_REQUIRE_ENGINES ?= 1
+REQUIRED := TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES)
 
 # The engines of the tests, started for a command and stopped after it. With
 # TENURE_TEST_DYNAMODB=URL the tests of DynamoDB run on that endpoint instead.
 TENURE_TEST_DYNAMODB ?=
 ifeq ($(TENURE_TEST_DYNAMODB),)
-WITH_ENGINES := scripts/engines run dynoxide dynalite --
+WITH_ENGINES := $(REQUIRED) scripts/engines run dynoxide dynalite --
 else
-WITH_ENGINES := env TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB)
+WITH_ENGINES := $(REQUIRED) TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB)
 endif
 
 # No stamp of the revision: nothing reads it from a test's binary, and git
@@ -64,48 +81,102 @@ GOFLAGS ?=
 GOFLAGS += -buildvcs=false
 export GOFLAGS
 
+# -vet=off: each of them is vetted before, with all of vet's checks.
+GOTEST := $(GO) test -vet=off -timeout $(TEST_TIMEOUT)
+
 # The pattern `work` means every module of go.work; `./...` is the root module
 # alone. golangci-lint knows directories only, so it gets what go.work uses.
 MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
 # What users on other systems compile.
-PORTABLE := $(filter-out ./internal/itest/... ./internal/chaos/... ./interop/... ./bench/... ./bench/faults/...,$(MODULES))
+PORTABLE := $(filter-out $(addsuffix /...,$(EVIDENCE) $(FAULTS) $(ITEST)),$(MODULES))
+
+# One thing after another, in the order that is written here: tests of real time
+# must not feel each other.
+.NOTPARALLEL:
+
+# part NAME begins a part of a target, so that the output tells what each costs.
+part = @echo "==> $(1), at $$(date +%T)"
 
 .PHONY: help
 help: ## Describe the targets (default)
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
+# Other engines than SQLite are used if the environment names them, and their tests are
+# skipped with a line that says how to get them if not. The race detector would need a
+# C compiler.
 .PHONY: test
-test: ## Build, vet and test all modules, with the race detector
-	scripts/setup
+test: ## Build, vet and test what needs Go and nothing else: the library, SQLite and the command
+	$(call part,test)
+	$(GO) build $(QUICK)
+	$(GO) vet $(QUICK)
+	TENURE_REQUIRE_ENGINES= $(GOTEST) -json -short -p $(TEST_PARALLEL) $(TESTFLAGS) $(QUICK) | $(GO) run ./internal/skips
+
+.PHONY: verify
+verify: test setup lint race plain api simulate model wrong ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
+	$(call part,verified)
+
+.PHONY: setup
+setup:
+	@scripts/setup
+
+# Everything, at full length, with the race detector, on all engines.
+.PHONY: race
+race: setup ## Of verify: build, vet and test all modules with the race detector
+	$(call part,race)
 	$(GO) build work
 	$(GO) vet work
-	@# -vet=off: the line above has vetted, with all of vet's checks.
-	packages=$$($(GO) list work | grep -v $(foreach p,$(ALONE),-e $(p)) | grep -vxF "$$($(GO) list $(SEQUENTIAL))"); \
-	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
-		$(GO) test -race -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $$packages
-	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SEQUENTIAL)
-	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./internal/itest/schedules -args -seeds $(SCHEDULE_SEEDS)
-	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) \
-		$(GO) test -vet=off -timeout $(TEST_TIMEOUT) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) ./dynamostore
-	@# What measures is not tested beside the others. And the fault table's clients are large: etcd and
-	@# Kubernetes, with the race detector, take minutes to build. The simulator takes what they leave of
-	@# the machine: they wait for most of their time.
+	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL))"); \
+	$(WITH_ENGINES) $(GOTEST) -race -p $(TEST_PARALLEL) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $$packages
+
+# What the race detector has nothing to find in, or makes too slow; but what `make
+# test` runs in the same way.
+.PHONY: plain
+plain: ## Of verify: what is tested without the race detector
+	$(call part,plain)
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
+	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
+	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
+
+.PHONY: api
+api: setup ## Of verify: all tests of the library on DynamoDB's engines
+	$(call part,api)
+	$(WITH_ENGINES) $(GOTEST) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) ./dynamostore
+
+# What measures is not tested beside the others. And the fault table's clients are large: etcd and
+# Kubernetes, with the race detector, take minutes to build. The simulator takes what they leave of
+# the machine: they wait for most of their time.
+.PHONY: simulate
+simulate: setup ## Of verify: the simulator's schedules, and benchmarks and fault table in small
+	$(call part,simulate)
 	$(GO) build -o $(BIN)/simulator ./internal/sim/run
 	nice -n 19 $(BIN)/simulator -seeds $(SEEDS) -all & simulator=$$!; \
 	trap 'kill $$simulator 2>/dev/null || true' EXIT; \
-	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(WITH_ENGINES) $(GO) test -vet=off -p 1 $(TESTFLAGS) ./bench ./bench/faults; \
+	$(WITH_ENGINES) $(GOTEST) -p 1 $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS); \
 	wait $$simulator
-	@# TLC keeps the machine busy, which the tests of real time must not feel.
+
+# TLC keeps the machine busy, which the tests of real time must not feel.
+.PHONY: model
+model: setup ## Of verify: the smaller configurations of the model, and traces against it (TLC; needs Java)
+	$(call part,model)
 	scripts/spec ci
-	TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES) $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./internal/itest/spec
-	@# The simulator finds every deliberate mistake in the core; and none without one, above.
-	$(GO) test -vet=off -tags tenure_wrong $(TESTFLAGS) ./internal/sim
-	$(GO) test -vet=off -tags tenure_wrong -run IsFound $(TESTFLAGS) .
-	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
-	$(GO) test -vet=off -run Interleavings $(TESTFLAGS) ./sqlitestore ./internal/itest/fence
+	$(REQUIRED) $(GOTEST) $(TESTFLAGS) $(ITEST)/spec
+
+# The simulator finds every deliberate mistake in the core; and none without one, above.
+.PHONY: wrong
+wrong: ## Of verify: each deliberate mistake is found
+	$(call part,wrong)
+	$(GOTEST) -tags tenure_wrong $(TESTFLAGS) ./internal/sim
+	$(GOTEST) -tags tenure_wrong -run IsFound $(TESTFLAGS) .
+
+.PHONY: evidence
+evidence: DURATION = 10m
+evidence: spec interop chaos faults bench shards sessions ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+	$(call part,evidence is complete)
 
 .PHONY: lint
-lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Check format, code, go.mod files and other systems' builds
+lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Of verify: format, code, go.mod files and other systems' builds
+	$(call part,lint)
 	@# The quick checks first. (No "tee /dev/stderr" here: it would truncate a log file.)
 	files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted, run 'make fmt': $$files" >&2; exit 1; }
 	scripts/tidy --check
@@ -132,40 +203,40 @@ SCHEDULES ?= -seeds 0
 
 .PHONY: schedules
 schedules: ## Run the library under random schedules until stopped: make schedules SCHEDULES='-for 8h'
-	$(GO) test -count=1 -timeout 0 ./internal/itest/schedules -run 'TestSchedules$$' -v -args $(SCHEDULES)
+	$(GO) test -count=1 -timeout 0 $(ITEST)/schedules -run 'TestSchedules$$' -v -args $(SCHEDULES)
 
 # How long `make chaos` runs.
 DURATION ?= 2m
 
+.PHONY: interop
+interop: setup ## Contend with the Java lock client and dynamolock on one table for ten minutes
+	$(WITH_ENGINES) env TENURE_TEST_CHAOS=$(DURATION) $(GO) test -count=1 -timeout 2h -v $(INTEROP)
+
 .PHONY: spec
-spec: ## Check the model, its wrong variants, and traces of the code against it (TLC; needs Java)
+spec: setup ## Check the model, its wrong variants, and traces of the code against it (TLC; needs Java)
 	scripts/spec check
-	TENURE_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 1h ./internal/itest/spec -schedules 20
+	TENURE_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 1h $(ITEST)/spec -schedules 20
 
 .PHONY: faults
-faults: ## Throw the same faults at Tenure and at other clients, and write docs/faults.md
-	scripts/setup
-	scripts/engines run dynoxide -- $(GO) run ./bench/faults -write
+faults: setup ## Throw the same faults at Tenure and at other clients, and write docs/evidence/faults.md
+	scripts/engines run dynoxide -- $(GO) run $(FAULTS) -write
 
 .PHONY: chaos
-chaos: ## Kill, stop and cut off real processes that contend for a lock (Linux)
-	scripts/setup
+chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
 	scripts/engines install dynoxide
-	$(GO) run ./internal/chaos -duration $(DURATION) -report chaos.html
+	$(GO) run $(CHAOS) -duration $(DURATION) -report chaos.html
 
 .PHONY: bench
-bench: ## Measure beside other lock clients, on one engine in one run
-	scripts/setup
-	scripts/engines run dynoxide -- $(GO) run ./bench -json bench/results.json -markdown docs/performance.md
+bench: setup ## Measure beside other lock clients, on one engine in one run
+	scripts/engines run dynoxide -- $(GO) run $(BENCH) -json $(BENCH)/results.json -markdown docs/evidence/performance.md
 
 .PHONY: sessions
-sessions: ## Hold 100,000 locks under one session for five minutes; fail if that takes more than one write a heartbeat
-	scripts/engines run dynoxide -- $(GO) run ./bench -sessions 100000 -for 5m
+sessions: setup ## Hold 100,000 locks under one session for five minutes; fail if that takes more than one write a heartbeat
+	scripts/engines run dynoxide -- $(GO) run $(CROWD) -locks 100000 -for 5m
 
 .PHONY: shards
-shards: ## Kill, stop and restart workers of a group; fail if a partition is ever owned twice, or without an owner for too long
-	scripts/setup
-	scripts/engines run dynoxide -- $(GO) run ./bench -shards sqlite,dynamodb,simulator -json bench/shards.json -markdown docs/many.md
+shards: setup ## Kill, stop and restart workers of a group; fail if a partition is ever owned twice, or without an owner for too long
+	scripts/engines run dynoxide -- $(GO) run $(SHARDS) -json $(SHARDS)/results.json -markdown docs/evidence/shards.md
 
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of all modules

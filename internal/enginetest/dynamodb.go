@@ -38,8 +38,8 @@ const (
 	Required = "TENURE_REQUIRE_ENGINES"
 )
 
-// EachDynamoDB runs test on each DynamoDB engine that there is to be: on the two
-// emulators, or on the one endpoint that TENURE_TEST_DYNAMODB names.
+// EachDynamoDB runs test on each DynamoDB engine: on the two emulators, or on the one
+// endpoint that TENURE_TEST_DYNAMODB names.
 func EachDynamoDB(t *testing.T, test func(t *testing.T, e DynamoDB)) {
 	t.Helper()
 	for _, e := range engines() {
@@ -75,7 +75,7 @@ func (e DynamoDB) need(t *testing.T) {
 	case os.Getenv(Required) != "":
 		t.Fatalf("%s is not running: start it with scripts/engines up %[1]s", e.Name)
 	default:
-		t.Skipf("%s is not running: eval \"$(scripts/engines up %[1]s)\" starts it", e.Name)
+		t.Skipf("%s is not running: make verify starts it, and so does eval \"$(scripts/engines up %[1]s)\"", e.Name)
 	}
 }
 
@@ -168,7 +168,7 @@ func (w *Wire) SetFault(fault func(operation string) Fault) {
 	w.fault = fault
 }
 
-// Counts returns how many requests of each operation came since the last call.
+// Counts returns how many requests of each operation have come since the last call.
 func (w *Wire) Counts() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

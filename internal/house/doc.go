@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package house holds the rules of this repository that no compiler knows, as
-// tests: who may import whom, what a go.mod file may say, what every file
-// carries, and how pure the pure core is. It has no code of its own.
+// tests: which package may import which, what a go.mod file may say, what every
+// file carries, how pure the pure core is; and of the documentation, that its
+// links lead somewhere, its snippets are examples that compile, its commands and
+// flags exist, and its words are those of the glossary. It has no code of its own.
 //
 // Each rule is a function from a tree of files to the list of what breaks it.
 // It is run on the checkout, and on small trees that break it one way at a

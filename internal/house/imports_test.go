@@ -39,7 +39,6 @@ var zones = []zone{
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest"},
-	{dir: "internal/testbed"},
 	{dir: "internal/trace", may: []string{"driver"}},
 	// The simulator has the core's machines work behind a real fence.
 	{dir: "internal/sim", may: []string{"driver", "internal/protocol", "internal/trace", "fence"}},
@@ -66,21 +65,28 @@ var zones = []zone{
 	{dir: "tasks", may: []string{"."}, inTests: public},
 	{dir: "tenureotel", may: []string{"."}, inTests: public, others: true},
 
-	// The programs of other clients, and the tests and measurements beside them.
-	{dir: "interop", any: true, others: true},
-	{dir: "interop/dynamolock", may: []string{"interop/peer"}, others: true},
-	{dir: "interop/peer", inTests: []string{"internal/enginetest"}, others: true},
+	// The evidence: the bed that all of its programs stand on, the processes of lock
+	// clients, and the programs. These may import all but the commands.
+	{dir: "evidence/bed", may: []string{"dynamostore"}, others: true},
+	{dir: "evidence/peers", may: []string{".", "dynamostore", "evidence/bed"}, inTests: onEngines, others: true},
+	{dir: "evidence/bench", any: true, others: true},
+	{dir: "evidence/chaos", any: true, others: true},
+	{dir: "evidence/crowd", any: true, others: true},
+	{dir: "evidence/faults", any: true, others: true},
+	{dir: "evidence/interop", any: true, others: true},
+	{dir: "evidence/shards", any: true, others: true},
 
 	// The ends of the graph.
-	{dir: "bench", any: true, others: true},
 	{dir: "cmd", any: true, others: true},
-	{dir: "internal/chaos", any: true, others: true},
 	{dir: "internal/house"},
 	{dir: "internal/itest", any: true, others: true},
 }
 
-// closed zones are imported by nobody but themselves.
-var closed = []string{"bench", "cmd", "internal/chaos", "internal/house", "internal/itest"}
+// closed directories are imported by nobody from outside of them.
+var closed = []string{
+	"cmd", "evidence", "evidence/bench", "evidence/chaos", "evidence/crowd", "evidence/faults", "evidence/interop", "evidence/shards",
+	"internal/house", "internal/itest",
+}
 
 // zoneOf returns the zone of the directory, nil if it has none.
 func zoneOf(dir string) *zone {
@@ -126,7 +132,7 @@ func (z *zone) forbids(importPath string, test bool) string {
 		return "no zone in internal/house holds it"
 	case to.dir == z.dir:
 		return ""
-	case slices.Contains(closed, to.dir):
+	case slices.ContainsFunc(closed, func(c string) bool { return within(to.dir, c) && !within(z.dir, c) }):
 		return "nothing imports it"
 	case z.any, slices.Contains(z.may, to.dir), test && slices.Contains(z.inTests, to.dir):
 		return ""

@@ -45,6 +45,13 @@ func TestImports(t *testing.T) {
 		one("a command is imported", "internal/itest/x.go", []string{m + "/cmd/internal/cli"},
 			"internal/itest/x.go:6: internal/itest must not import github.com/tenurelock/tenure/cmd/internal/cli: nothing imports it"),
 		one("a test module is imported", "cmd/tenure/x_test.go", []string{m + "/internal/itest"}, "cmd/tenure/x_test.go:6:"),
+		one("evidence is imported", "cmd/tenure/x.go", []string{m + "/evidence/bed/machine"}, "cmd/tenure/x.go:6: cmd/tenure must not import github.com/tenurelock/tenure/evidence/bed/machine: nothing imports it"),
+		one("evidence is imported by a test", "internal/itest/x_test.go", []string{m + "/evidence/peers"}, "internal/itest/x_test.go:6:"),
+		one("evidence imports a command", "evidence/bench/x.go", []string{m + "/cmd/internal/cli"}, "evidence/bench/x.go:6:"),
+		one("the bed imports those who stand on it", "evidence/bed/proc/x.go", []string{m + "/evidence/peers"}, "evidence/bed/proc/x.go:6:"),
+		one("one program of the evidence imports another", "evidence/bench/x.go", []string{m + "/evidence/crowd"}, "evidence/bench/x.go:6:"),
+		one("evidence without a zone", "evidence/x/x.go", nil, "evidence/x/x.go:1: no rule says what evidence/x may import"),
+		one("evidence imports all else", "evidence/bench/x.go", []string{m, m + "/driver", m + "/internal/clock", "example.com/x", m + "/evidence/peers"}),
 		one("a package without a zone", "util/x.go", nil, "util/x.go:1: no rule says what util may import"),
 		one("import of a package without a zone", "cmd/tenure/x.go", []string{m + "/util"}, "cmd/tenure/x.go:6:"),
 		{
@@ -196,7 +203,7 @@ func TestSleeps(t *testing.T) {
 			map[string]string{"internal/itest/x_test.go": spdx + "package tenure\n\nimport \"pgregory.net/rapid\"\n\nimport \"time\"\n\nvar _ = rapid.Check\n" + sleep},
 			[]string{"internal/itest/x_test.go:11:"},
 		},
-		{"among real processes", map[string]string{"cmd/internal/chaos/x_test.go": spdx + imports + sleep}, nil},
+		{"among real processes", map[string]string{"evidence/chaos/x_test.go": spdx + imports + sleep}, nil},
 		{"outside of tests", map[string]string{"x.go": spdx + imports + sleep}, nil},
 	})
 }
