@@ -72,6 +72,7 @@ func driver(args []string) int {
 	stop := flags.Duration("stop", 0, "ask the command to stop after that time")
 	allow := flags.Duration("allow", 500*time.Millisecond, "how long the command may take to stop")
 	contain := flags.Bool("contain", false, "")
+	linger := flags.Duration("linger", 0, "how long the notice of a stop takes")
 	file := flags.String("report", os.DevNull, "where to leave the report")
 	_ = flags.Parse(args) // it ends the process itself
 	_ = os.Unsetenv(driverEnv)
@@ -114,6 +115,9 @@ func driver(args []string) int {
 		Contain: *contain,
 		Notify: func(n Notice) {
 			fmt.Fprintf(os.Stderr, "notice: %v %v\n", n.Kind, n.Processes)
+			if n.Kind == Suspended {
+				time.Sleep(*linger)
+			}
 		},
 	}, limits())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,6 +105,17 @@ func (s *screen) see(text string) {
 	})
 }
 
+// stopAgain waits for the second stop of the job. The notice comes before it, and a shell
+// continues only what is stopped.
+func (s *screen) stopAgain() {
+	s.t.Helper()
+	s.eventually("second stop", func() bool {
+		return strings.Count(s.text(), "notice: suspended") == 2 && slices.ContainsFunc(s.left(), func(p process) bool {
+			return p.state == 'T' && strings.HasPrefix(p.name, "guard.test")
+		})
+	})
+}
+
 func TestTerminalInput(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
@@ -154,7 +166,7 @@ func TestTerminalSuspendTwice(t *testing.T) {
 	s.line("fg")
 	s.see("notice: resumed")
 	s.key("C-z")
-	s.eventually("second stop", func() bool { return strings.Count(s.text(), "notice: suspended") == 2 })
+	s.stopAgain()
 	s.line("echo shell-$((40+2))")
 	s.see("shell-42")
 	s.line("fg; echo status-$?")
@@ -180,9 +192,23 @@ func TestTerminalSuspendAndBackground(t *testing.T) {
 	}
 	s.see("working-2")
 	// Now it reads the terminal, which is the shell's: the job is stopped, and fg gives it the terminal.
-	s.eventually("second stop", func() bool { return strings.Count(s.text(), "notice: suspended") == 2 })
+	s.stopAgain()
 	s.line("fg; echo status-$?")
 	s.eventually("second fg", func() bool { return strings.Count(s.text(), "notice: resumed") == 2 })
+	s.line("hello")
+	s.see("got-hello")
+	s.see("status-7")
+}
+
+// fg comes after the notice that the job is about to be stopped, and before the stop.
+func TestTerminalForegroundBeforeTheStop(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t)
+	s.line(`driver -linger 800ms -- sh -c 'echo waiting-$((1+1)); read x; echo got-$x; exit 7' &`)
+	s.see("waiting-2")
+	s.see("notice: suspended")
+	s.line("fg; echo status-$?")
+	s.see("notice: resumed")
 	s.line("hello")
 	s.see("got-hello")
 	s.see("status-7")

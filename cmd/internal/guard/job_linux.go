@@ -58,10 +58,18 @@ func (g *Guard) suspend(sig syscall.Signal) {
 		g.proceed() // it has asked for the terminal, and may have it
 		return
 	}
+	lent := g.tty.lent
 	g.tty.reclaim()
 	select {
 	case <-g.notice(Notice{Kind: Suspended}):
 	case <-time.After(noticePatience): // the stop does not wait for a slow reader
+	}
+	if wantsTerminal && !lent && g.tty.mine() {
+		// The user was quicker: fg has found no stopped job to continue, and a stop now would
+		// be one more.
+		g.notice(Notice{Kind: Resumed})
+		g.proceed()
+		return
 	}
 	stopped := g.stopSelf(sig)
 	if g.termDue() {
