@@ -17,7 +17,7 @@ import (
 // keeps alive, the right to act that rests on it, and the callers that wait for a
 // write.
 type keeping struct {
-	c      *Client
+	c      *base
 	key    string
 	of     keeper
 	since  time.Duration // on the holder's clock: when it was granted
@@ -63,6 +63,8 @@ type keeper interface {
 	done(e *Event)
 	// dropped is called when the client need not wait for it any more.
 	dropped()
+	// isSession says that locks rest on it.
+	isSession() bool
 }
 
 // writeWait is a caller who waits for a write of the holder.
@@ -239,9 +241,11 @@ func (k *keeping) standing() bool {
 	return true
 }
 
-// replaced ends it because the store was replaced.
+// void ends the right to act because the store was replaced, and replaced all the rest.
+func (k *keeping) void() { k.right.end(endedReplaced) }
+
 func (k *keeping) replaced(err error) {
-	k.right.end(endedReplaced)
+	k.void()
 	k.do(func(now time.Duration) protocol.Action { return k.m.Replace(now, err) })
 }
 
@@ -354,6 +358,8 @@ func (k *keeping) result() error {
 	}
 	return nil
 }
+
+func (k *keeping) isSession() bool { return k.of.isSession() }
 
 // freed reports whether the record is certainly no longer this holder's.
 func (k *keeping) freed() bool {
