@@ -29,10 +29,11 @@ type base struct {
 	calls     *shell.Calls
 	holder    func() time.Duration // the clock by which leases count
 	contender func() time.Duration // and that of all others
-	unhurried func(*protocol.Call, func(protocol.Result))
+	unhurried func(*protocol.Call, shell.Caller)
 	deadlines *shell.Timers    // of leases, on the holder's clock: cancels contexts
 	beats     *shell.Timers    // of leases, on the holder's clock: steps their machines
 	looks     *shell.Timers    // of trackers, on the contender's clock
+	poke      func()           // has the deadlines looked at now
 	released  func(key string) // tells the acquires of this process that a lock is free
 
 	closing chan struct{} // closed when Close begins
@@ -88,6 +89,7 @@ func (c *base) begin(o Options) {
 	c.deadlines = shell.NewTimers(c.holder, nap)
 	c.beats = shell.NewTimers(c.holder, nap)
 	c.looks = shell.NewTimers(c.contender, time.Second)
+	c.poke = c.deadlines.Poke
 }
 
 // end ends all that runs by itself. Nothing is sent any more.
@@ -114,8 +116,8 @@ func (c *base) inOrder() []kept {
 	return append(sessions, leases...)
 }
 
-// send sends what a machine asks for, and hands the result to answer.
-func (c *base) send(urgency time.Duration, r *protocol.Call, answer func(protocol.Result)) {
+// send sends what a machine asks for, and hands the result to its caller.
+func (c *base) send(urgency time.Duration, r *protocol.Call, to shell.Caller) {
 	r.Stamp(time.Now())
 	c.calls.Send(urgency, shell.Call{
 		Make: func(ctx context.Context) (rec, former driver.Record, err error) {
@@ -132,13 +134,13 @@ func (c *base) send(urgency time.Duration, r *protocol.Call, answer func(protoco
 			}
 			return rec, former, err
 		},
-		Answer: func(rec, former driver.Record, err error) { answer(protocol.ResultOf(r.Kind, rec, former, err)) },
+		Answer: func(rec, former driver.Record, err error) { to.Result(r, protocol.ResultOf(r.Kind, rec, former, err)) },
 	})
 }
 
 // sendUnhurried is send for calls that no lease depends on.
-func (c *base) sendUnhurried(r *protocol.Call, answer func(protocol.Result)) {
-	c.send(shell.Unhurried, r, answer)
+func (c *base) sendUnhurried(r *protocol.Call, to shell.Caller) {
+	c.send(shell.Unhurried, r, to)
 }
 
 // watch asks the store to hint.

@@ -57,9 +57,9 @@ func (c *base) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
 // prepare makes all that the lease needs before its machine is stepped.
 func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *right) {
 	l.keeping.prepare(context.WithValue(ctx, leaseKey{}, l), l, mu, parent)
-	l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
-	l.report.Run = l.reportBusy
-	l.hint.Run = l.hinted
+	if l.under != nil {
+		l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
+	}
 }
 
 // begin begins to run the machine, and makes the lease known to the client, which may
@@ -105,13 +105,14 @@ func (l *Lease) followed() (yes bool, cause error) {
 	return false, nil
 }
 
-func (l *Lease) done(e *Event) {
+func (l *Lease) done(e Event) Event {
 	e.Busy = l.meter.until(l.c.clock.Contender())
 	l.c.looks.Drop(&l.report)
 	if l.under != nil {
 		delete(l.under.leases, l.h)
 	}
 	l.c.released(l.key)
+	return e
 }
 
 func (l *Lease) isSession() bool { return false }

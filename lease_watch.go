@@ -20,6 +20,7 @@ func (l *Lease) watchRequests() {
 	if c.watcher == nil {
 		return
 	}
+	l.hint.Run = l.hinted
 	c.calls.Send(shell.Unhurried, shell.Call{
 		Make: func(context.Context) (none, also driver.Record, err error) {
 			unwatch, err := c.watch(l.key, func() { c.beats.Set(&l.hint, 0) })

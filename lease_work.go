@@ -52,6 +52,7 @@ const busyPeriods = 4
 func (l *Lease) work(n int) {
 	now := l.c.clock.Contender()
 	if l.meter.add(now, n) {
+		l.report.Run = l.reportBusy
 		l.meter.period(now) // a holder that never uses Do is told nothing
 		l.c.looks.Set(&l.report, now+busyPeriods*l.c.timing.Lease)
 	}

@@ -14,10 +14,18 @@ import (
 	"github.com/tenurelock/tenure/internal/shell"
 )
 
-// get reads a record, and hands the result to answer.
-func (c *base) get(key string, how driver.Consistency, answer func(protocol.Result)) {
-	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+// get reads one record, and waits for the answer. It waits for one request timeout, or
+// two if the store ignores it.
+func (c *base) get(ctx context.Context, key string) (protocol.Result, error) {
+	answer := make(answer, 1)
+	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: driver.Strong}, answer)
+	return c.answered(ctx, answer)
 }
+
+// answer takes the result of a read; it has room for the one.
+type answer chan protocol.Result
+
+func (a answer) Result(_ *protocol.Call, res protocol.Result) { a <- res }
 
 // readAll reads many records, in few requests where the store can do that.
 func (c *base) readAll(ctx context.Context, keys []string) ([]driver.Lookup, error) {
@@ -44,11 +52,9 @@ func (c *base) readAll(ctx context.Context, keys []string) ([]driver.Lookup, err
 	return found, nil
 }
 
-// read reads one record. It waits as look does.
+// read is get for a record that should be there.
 func (c *base) read(ctx context.Context, key string) (driver.Record, error) {
-	answer := make(chan protocol.Result, 1)
-	c.get(key, driver.Strong, func(res protocol.Result) { answer <- res })
-	res, err := c.answered(ctx, answer)
+	res, err := c.get(ctx, key)
 	if err == nil && !res.Found {
 		err = driver.ErrNotFound
 	}
@@ -56,7 +62,7 @@ func (c *base) read(ctx context.Context, key string) (driver.Record, error) {
 }
 
 // answered waits for the result of a read: until ctx ends, or the client does.
-func (c *base) answered(ctx context.Context, answer <-chan protocol.Result) (protocol.Result, error) {
+func (c *base) answered(ctx context.Context, answer answer) (protocol.Result, error) {
 	select {
 	case res := <-answer:
 		return res, res.Err
@@ -108,7 +114,7 @@ func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }
 
 func (c *base) readBatch(ctx context.Context, keys []string) ([]driver.Lookup, error) {
 	var found []driver.Lookup
-	answer := make(chan protocol.Result, 1)
+	answer := make(answer, 1)
 	c.calls.Send(shell.Unhurried, shell.Call{
 		Make: func(ctx context.Context) (none, also driver.Record, err error) {
 			found, err = c.store.GetBatch(ctx, keys, driver.Strong)

@@ -62,11 +62,12 @@ func (s *Session) cancelFor(cause error) {
 
 func (s *Session) followed() (yes bool, cause error) { return false, nil }
 
-func (s *Session) done(e *Event) {
+func (s *Session) done(e Event) Event {
 	s.right.end(endedReleased)
 	if e.Kind == EventReleased {
 		e.Kind = EventClosed
 	}
+	return e
 }
 
 func (s *Session) isSession() bool { return true }

@@ -72,8 +72,7 @@ func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 	return s.status(name), nil
 }
 
-// look reads a record and remembers what it saw. It waits for one request timeout,
-// or two if the store ignores it.
+// look reads a record and remembers what it saw. It waits as get does.
 func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	if err := ctx.Err(); err != nil {
 		return sighting{}, err
@@ -84,9 +83,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	}
 	defer k.leave()
 	sent := c.clock.Contender()
-	answer := make(chan protocol.Result, 1)
-	c.get(name, driver.Strong, func(res protocol.Result) { answer <- res })
-	res, err := c.answered(ctx, answer)
+	res, err := c.get(ctx, name)
 	if err != nil {
 		return sighting{}, err
 	}
