@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/internal/shell"
 )
 
-// parent is a session as the locks under it have it, and the acquires that wait for
-// one. Everything under a session is stepped under one mutex, that of the session: its
+// parent is a session as its locks see it, and the acquires that wait for one more.
+// Everything under a session is stepped under one mutex, that of the session: its
 // machine and those of its locks read each other. What to do when is decided there:
 // see [protocol.Keeper].
 type parent struct {

@@ -61,6 +61,27 @@ type waiter interface {
 	orphaned()
 }
 
+// observer is one caller that follows the lock without acquiring it: a loop over
+// Observe, say.
+type observer struct {
+	changed chan struct{} // has room for one
+	begun   time.Duration // on the contender's clock: older reads tell it nothing
+	err     error         // guarded by the tracker; not yielded yet
+	told    bool          // guarded by the tracker; of an error since the last answer
+}
+
+// sighting is a snapshot of what a client saw of a record.
+type sighting struct {
+	rec    driver.Record
+	found  bool
+	known  bool
+	looked time.Duration // on the contender's clock: when the latest reply came
+	alive  bool          // it shows a holder that may be alive
+	closed bool          // it shows one whose session has been closed by itself
+	since  time.Duration
+	freeIn time.Duration
+}
+
 // trackers are those of one client.
 type trackers struct {
 	b    *base
@@ -237,6 +258,7 @@ func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Rec
 	return k.sighting()
 }
 
+// sighting returns what was seen last. The caller holds the tracker.
 func (k *tracker) sighting() sighting {
 	now := k.c.clock.Contender()
 	s := sighting{}
@@ -272,26 +294,6 @@ func (k *tracker) seen() sighting {
 	defer k.mu.Unlock()
 	k.notify()
 	return k.sighting()
-}
-
-// sighting is a snapshot of what a client saw of a record.
-type sighting struct {
-	rec    driver.Record
-	found  bool
-	known  bool
-	looked time.Duration // on the contender's clock: when the latest reply came
-	alive  bool          // it shows a holder that may be alive
-	closed bool          // it shows one whose session has been closed by itself
-	since  time.Duration
-	freeIn time.Duration
-}
-
-// observer is one loop over Observe.
-type observer struct {
-	changed chan struct{} // has room for one
-	begun   time.Duration // on the contender's clock: older reads tell it nothing
-	err     error         // guarded by the tracker; not yielded yet
-	told    bool          // guarded by the tracker; of an error since the last answer
 }
 
 // notify is called when something new may have been seen. It wakes the observers,
