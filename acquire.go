@@ -38,7 +38,7 @@ func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOp
 	return c.acquire(ctx, "try acquire", name, options, nil, true)
 }
 
-func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, under *Session, try bool) (*Lease, error) {
+func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, under *parent, try bool) (*Lease, error) {
 	patience := c.timing.Lease
 	if try {
 		patience = 3 * c.timing.RequestTimeout
@@ -80,7 +80,7 @@ type acquire struct {
 	k       *tracker
 	run     shell.Run
 	want    protocol.Want
-	under   *Session // that is to keep the lock alive; nil: it is its own lease
+	under   *parent // that is to keep the lock alive; nil: it is its own lease
 	options AcquireOptions
 	begun   time.Duration
 	con     *protocol.Contender // nil while it waits for its turn
@@ -98,7 +98,7 @@ type acquired struct {
 }
 
 // join adds an acquire. One that waits for nobody acts at once; others queue.
-func (k *tracker) join(options AcquireOptions, under *Session, want protocol.Want) *acquire {
+func (k *tracker) join(options AcquireOptions, under *parent, want protocol.Want) *acquire {
 	a := &acquire{
 		k: k, options: options, want: want, under: under, begun: k.c.clock.Contender(),
 		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
@@ -111,7 +111,7 @@ func (k *tracker) join(options AcquireOptions, under *Session, want protocol.Wan
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.acquires[a] = struct{}{}
+	k.waiters[a] = struct{}{}
 	if err := k.c.began(nil); err != nil {
 		a.settle(nil, err)
 		a.end()
@@ -123,6 +123,7 @@ func (k *tracker) join(options AcquireOptions, under *Session, want protocol.Wan
 			a.end()
 			return a
 		}
+		a.want.Under = under.keeper
 		want = a.want
 	}
 	if want.Try || want.UnlessAlive {
@@ -132,8 +133,7 @@ func (k *tracker) join(options AcquireOptions, under *Session, want protocol.Wan
 		if len(k.queue) == 1 {
 			a.start()
 		} else if s := k.sighting(); s.alive {
-			a.shownTo = true
-			a.shown <- s.rec.Lease
+			a.shows(s.rec.Lease)
 		}
 	}
 	return a
@@ -215,8 +215,7 @@ func (a *acquire) unqueue() {
 		}
 		k.queue = append(k.queue[:i], k.queue[i+1:]...)
 		if i == 0 && len(k.queue) > 0 {
-			k.queue[0].want.Behind = true
-			k.queue[0].start()
+			k.queue[0].act()
 		}
 		break
 	}
@@ -237,7 +236,10 @@ func (a *acquire) stepped(time.Duration, protocol.Action) {
 		err := a.refusal(r)
 		a.settle(nil, err)
 		if !r.Held && !r.Ended {
-			k.impatient(err)
+			now := k.c.clock.Contender()
+			for _, q := range slices.Clone(k.queue) {
+				q.impatient(now, err)
+			}
 		}
 		a.unqueue()
 	}
@@ -250,15 +252,43 @@ func (a *acquire) stepped(time.Duration, protocol.Action) {
 	}
 }
 
-// impatient fails those in the queue whose patience with the store has run out
-// while they waited for their turn.
-func (k *tracker) impatient(err error) {
-	now := k.c.clock.Contender()
-	for _, q := range slices.Clone(k.queue) {
-		if q.con == nil && q.want.Patience > 0 && now-q.begun >= q.want.Patience {
-			q.settle(nil, err)
-			q.giveUp()
-		}
+func (a *acquire) impatient(now time.Duration, err error) {
+	if a.con == nil && a.want.Patience > 0 && now-a.begun >= a.want.Patience {
+		a.fails(err)
+	}
+}
+
+func (a *acquire) fails(err error) {
+	a.settle(nil, err)
+	a.giveUp()
+}
+
+func (a *acquire) orphaned() {
+	if a.con == nil {
+		a.fails(a.under.why())
+	} else {
+		a.run.Act(a.con.Step)
+	}
+}
+
+// act begins behind another one of this process.
+func (a *acquire) act() {
+	a.want.Behind = true
+	a.start()
+}
+
+func (a *acquire) look() { a.run.Act(a.con.Hint) }
+
+func (a *acquire) noticed() {
+	if a.con != nil && !a.ended {
+		a.run.Set()
+	}
+}
+
+func (a *acquire) shows(lease time.Duration) {
+	if !a.shownTo {
+		a.shownTo = true
+		a.shown <- lease
 	}
 }
 
@@ -338,9 +368,9 @@ func (a *acquire) end() {
 			a.note(g)
 		}
 	}
-	delete(a.k.acquires, a)
+	delete(a.k.waiters, a)
 	if a.under != nil {
-		delete(a.under.acquires, a)
+		delete(a.under.waiters, a)
 	}
 	a.k.c.finished(nil)
 	a.k.leave()
@@ -363,10 +393,7 @@ func (a *acquire) tell() {
 		return // nothing was seen since it began
 	}
 	for _, q := range k.queue {
-		if !q.shownTo {
-			q.shownTo = true
-			q.shown <- s.rec.Lease
-		}
+		q.shows(s.rec.Lease)
 	}
 	if a.told != s.rec.Token {
 		a.told = s.rec.Token

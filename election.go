@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/tenurelock/tenure/driver"
 )
 
 // Election is a lock that candidates campaign for again and again; its holder
@@ -16,7 +14,7 @@ import (
 // needs closing.
 type Election struct {
 	c       *Client
-	under   *Session // nil: the leader's lock is its own lease
+	under   *parent // nil: the leader's lock is its own lease
 	name    string
 	options ElectionOptions
 }
@@ -48,7 +46,7 @@ func (c *Client) Election(name string, options *ElectionOptions) *Election {
 	return c.election(name, options, nil)
 }
 
-func (c *Client) election(name string, options *ElectionOptions, under *Session) *Election {
+func (c *Client) election(name string, options *ElectionOptions, under *parent) *Election {
 	e := &Election{c: c, name: name, under: under}
 	if options != nil {
 		e.options = *options
@@ -104,39 +102,6 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		}
 	}
 }
-
-// StandBack lets others take the lock first, after a step-down. A contender on
-// another machine polls only now and then, and needs the time to see that the lock
-// is free. StandBack returns when another owner has the lock, or when the lock is
-// reserved for this client; otherwise after twice the time of a poll and a write,
-// 5 s by default. [Election.Run] does it by itself. The error matches the
-// context's, or [ErrClosed].
-func (c *Client) StandBack(ctx context.Context, name string) error {
-	k, err := c.tracker(name)
-	if err != nil {
-		return wrap("stand back", name, err)
-	}
-	defer k.leave()
-	o := k.observe()
-	defer k.unobserve(o)
-	bound, stop := context.WithTimeoutCause(ctx, c.timing.Reservation(), errWaited)
-	defer stop()
-	for {
-		s, _ := k.observed(o) // a store that fails is asked again
-		if mine := s.rec.Owner == c.options.Owner; s.known && s.looked >= o.begun && s.found &&
-			(s.rec.State == driver.Held && !mine || s.rec.State == driver.Reserved && mine) {
-			return nil
-		}
-		switch err := o.wait(bound, c, s); {
-		case errors.Is(err, errWaited):
-			return nil
-		case err != nil:
-			return wrap("stand back", name, err)
-		}
-	}
-}
-
-var errWaited = errors.New("waited long enough")
 
 // Leader describes the leader of an election, as far as one process can know.
 type Leader struct {

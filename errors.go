@@ -172,10 +172,6 @@ type HeldError struct {
 	Reserved bool
 }
 
-func (c *Client) heldBy(rec driver.Record, freeIn time.Duration) error {
-	return &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: c.owns(rec), Reserved: rec.State == driver.Reserved}
-}
-
 func (e *HeldError) Error() string {
 	switch free := e.FreeIn.Round(time.Millisecond); {
 	case e.Reserved && e.Owner == "":
@@ -233,6 +229,49 @@ func (e *SupersededError) Is(target error) bool { return target == ErrSuperseded
 
 // Unwrap returns the store's error if the store was replaced.
 func (e *SupersededError) Unwrap() error { return e.Replaced }
+
+// StepDownError is the cause of a lease's context when its holder was asked to
+// make way. It matches [ErrSteppedDown].
+type StepDownError struct {
+	// By is the owner name of the requester, and Reason why it asked.
+	By, Reason string
+	// To is the owner that is to have the lock next. It is empty if any
+	// contender may take it.
+	To string
+	// At is when it was asked, by the requester's clock.
+	At time.Time
+}
+
+func steppedDown(q *driver.Request) error {
+	return &StepDownError{By: q.By, Reason: q.Reason, To: q.To, At: q.At}
+}
+
+func (e *StepDownError) Error() string {
+	what := "step down"
+	if e.To != "" {
+		what = fmt.Sprintf("hand over to %q", e.To)
+	}
+	return fmt.Sprintf("asked by %q to %s: %s", e.By, what, e.Reason)
+}
+
+// Is reports whether target is [ErrSteppedDown].
+func (e *StepDownError) Is(target error) bool { return target == ErrSteppedDown }
+
+// RequestedError tells what the holder was asked before. It matches
+// [ErrRequested].
+type RequestedError struct{ Request Request }
+
+func (e *RequestedError) Error() string {
+	q := e.Request
+	what := "step down"
+	if q.To != "" {
+		what = fmt.Sprintf("hand over to %q", q.To)
+	}
+	return fmt.Sprintf("already asked by %q at %s to %s: %s", q.By, q.At.UTC().Format(time.RFC3339), what, q.Reason)
+}
+
+// Is reports whether target is [ErrRequested].
+func (e *RequestedError) Is(target error) bool { return target == ErrRequested }
 
 // lossError is an end of a lease that its holder did not ask for.
 type lossError struct{ text string }

@@ -17,7 +17,7 @@ import (
 // keeps alive, the right to act that rests on it, and the callers that wait for a
 // write.
 type keeping struct {
-	c      *Client
+	c      *base
 	key    string
 	of     keeper
 	since  time.Duration // on the holder's clock: when it was granted
@@ -59,10 +59,13 @@ type keeper interface {
 	cancelFor(cause error)
 	// followed returns whether it has ended with its session, and why.
 	followed() (yes bool, cause error)
-	// done is called when nothing is sent any more, with the event that tells so.
-	done(e *Event)
+	// done is called when nothing is sent any more, with the event that tells so, and
+	// returns the one that is emitted.
+	done(e Event) Event
 	// dropped is called when the client need not wait for it any more.
 	dropped()
+	// isSession says that locks rest on it.
+	isSession() bool
 }
 
 // writeWait is a caller who waits for a write of the holder.
@@ -77,11 +80,11 @@ func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent
 	c := k.c
 	k.of, k.mu, k.over = of, mu, make(chan struct{})
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.right.clock, k.right.parent, k.right.late = c.clock, parent, c.deadlines.Poke
+	k.right.clock, k.right.parent, k.right.late = c.clock, parent, c.poke
 	k.deadline.Run = k.reachDeadline
 	k.loop = shell.Run{
 		Mutex: mu, Clock: c.holder, Timers: c.beats,
-		Send: func(call *protocol.Call, answer func(protocol.Result)) { c.send(k.h.Deadline(), call, answer) },
+		Send: func(call *protocol.Call, to shell.Caller) { c.send(k.h.Deadline(), call, to) },
 	}
 	k.loop.Before, k.loop.Stepped = k.before, k.stepped
 	k.loop.Prepare() // the timer of the deadline takes no mutex
@@ -187,7 +190,7 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 		}
 		k.c.deadlines.Drop(&k.deadline)
 		close(k.over)
-		k.of.done(&e)
+		e = k.of.done(e)
 		k.finish()
 	}
 	if e.Kind != "" {
@@ -239,9 +242,11 @@ func (k *keeping) standing() bool {
 	return true
 }
 
-// replaced ends it because the store was replaced.
+// void ends the right to act because the store was replaced, and replaced all the rest.
+func (k *keeping) void() { k.right.end(endedReplaced) }
+
 func (k *keeping) replaced(err error) {
-	k.right.end(endedReplaced)
+	k.void()
 	k.do(func(now time.Duration) protocol.Action { return k.m.Replace(now, err) })
 }
 
@@ -354,6 +359,8 @@ func (k *keeping) result() error {
 	}
 	return nil
 }
+
+func (k *keeping) isSession() bool { return k.of.isSession() }
 
 // freed reports whether the record is certainly no longer this holder's.
 func (k *keeping) freed() bool {

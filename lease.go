@@ -5,11 +5,8 @@ package tenure
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -25,7 +22,7 @@ type Lease struct {
 	token  uint64
 	former *Previous
 	past   []driver.Tenure // what the history may lack yet; read before the work begins
-	under  *Session        // keeps the lock alive; nil if the lock is its own lease
+	under  *parent         // keeps the lock alive; nil if the lock is its own lease
 
 	progress atomic.Int64 // on the holder's clock: when Progress was called last
 	hint     shell.Timer  // that the record has changed
@@ -107,7 +104,7 @@ func (l *Lease) Progress() { l.progress.Store(int64(l.c.clock.Holder())) }
 // under a session is the session's.
 func (l *Lease) Renew(ctx context.Context) error {
 	if l.under != nil && l.right.own() == notEnded {
-		return l.under.Renew(ctx)
+		return l.under.wrapped("renew", l.under.renew(ctx))
 	}
 	return l.wrapped("renew", l.renew(ctx))
 }
@@ -182,143 +179,11 @@ func (l *Lease) makeWay(to, reason string) error {
 	return nil
 }
 
-// Release ends the lease: it cancels the context with [ErrReleased], makes Check
-// fail, and releases the record, so that others need not wait. Call it when the
-// work has returned, and not before. It waits for the store's answer: for one lease
-// duration, and for the request that is under way then. A context that is already
-// done at the call is ignored, so that a deferred Release works. One that ends
-// meanwhile ends the waiting, and the release goes on in the background.
-//
-// The result is nil if the lease was good until now. Otherwise it matches
-//
-//   - [ErrLost] if the lease had been lost before the work was done
-//   - [ErrStopTimeout] if the work outlasted its heartbeats
-//   - [ErrUncertain] if no answer came: the record is released, or runs out by
-//     itself
-//   - [ErrNotReleased] if the store has refused the release all the time
-//
-// With ErrLost and ErrStopTimeout, whatever could be released is released
-// nevertheless. Releasing again returns the same.
-//
-// When the session of the lock is closing, Release does not wait: the lock is free
-// when the session is closed.
-func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, nil) }
-
-// ReleaseOptions are what a release records besides. Nil means nothing.
-type ReleaseOptions struct {
-	// Data is written into the record by the release, in the same write, where the
-	// next holder finds it. If nil, the data stay as they are; to empty them, use a
-	// slice that is empty but not nil.
-	Data []byte
-
-	// Failed says that the work has failed. If not nil, the tenure ends as
-	// [EndFailed] instead of EndReleased, with the error's text as the reason:
-	// [Lease.Previous] of the next holder and the history show it. What cannot be
-	// printed is left out of the text, and the text is cut to 1,024 bytes.
-	//
-	// Any other end of the tenure goes before: a lease that was lost, work that did
-	// not stop in time, or a request to step down or to hand over that the holder
-	// knows of. After such a request the tenure ends as it asked, the lock is kept
-	// for the heir, and the requester is answered. Failed is not kept then.
-	Failed error
-}
-
-// ReleaseWith is like [Lease.Release], and records data and whether the work has
-// failed in the same write.
-//
-// Of several releases of one lease the first counts. A later one writes no data,
-// and returns an error that matches [ErrReleased]. Data that are too large are an
-// error, and nothing is released. If the result is nil the data are in the record.
-// If it matches [ErrUncertain] or ErrLost they may be.
-//
-// Under a session, ReleaseWith writes the record of the lock itself. A plain
-// Release under a session that is closing costs no write.
-func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error {
-	const op = "release"
-	var data []byte
-	var failed *driver.Request
-	if options != nil {
-		if err := checkData(options.Data); err != nil {
-			return wrap(op, l.key, err)
-		}
-		if options.Data != nil {
-			data = append([]byte{}, options.Data...)
-		}
-		if options.Failed != nil {
-			failed = &driver.Request{By: l.Owner(), Reason: reasonOf(options.Failed), At: time.Now()}
-		}
+// Previous returns how the tenure before this one ended, and the data that it left,
+// so that unfinished work can be repeated. It returns false if there was none.
+func (l *Lease) Previous() (Previous, bool) {
+	if l.former == nil {
+		return Previous{}, false
 	}
-	first := l.leave(data, failed)
-	err := l.awaitEnd(ctx)
-	switch {
-	case err != nil || data == nil:
-	case !first:
-		err = refused("%w before, without these data", ErrReleased)
-	default:
-		err = l.lacksData()
-	}
-	return l.wrapped(op, err)
-}
-
-// awaitEnd waits until the release has ended, and returns how.
-func (l *Lease) awaitEnd(ctx context.Context) error {
-	ended := ctx.Done()
-	if ctx.Err() != nil {
-		ended = nil
-	}
-	select {
-	case <-l.over:
-	case <-l.left: // what is left to do is the session's
-	case <-ended:
-		if errors.Is(context.Cause(ctx), ErrReleased) {
-			// A context of the lease's own, which this release has ended.
-			return l.awaitEnd(context.WithoutCancel(ctx))
-		}
-		return uncertain(done(ctx))
-	case <-l.c.gone:
-		select {
-		case <-l.over:
-		default:
-			if err := l.result(); err != nil {
-				return err
-			}
-			return uncertain(ErrClosed)
-		}
-	}
-	return l.result()
-}
-
-// lacksData returns an error unless the data of a release are known to be kept.
-func (l *Lease) lacksData() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch serial, missing := l.h.DataMissing(); {
-	case !missing:
-		return nil
-	case l.h.DataRisked(serial):
-		return uncertain(errDataUnknown) // a write of them stayed without an answer
-	}
-	return refused("the lock is free by the end of its session, without these data")
-}
-
-var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
-
-// reasonOf returns the text of an error as the reason of a request.
-func reasonOf(err error) string {
-	text := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(err.Error(), ""))
-	if text = strings.TrimSpace(text); text == "" {
-		return "the work has failed"
-	}
-	if len(text) > driver.MaxReasonLen {
-		text = strings.ToValidUTF8(text[:driver.MaxReasonLen], "") // not a part of a character
-	}
-	return text
+	return *l.former, true
 }

@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // newLease returns the lease that was granted, and false if the client is
 // closed, so that it must be released again.
-func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
+func (c *base) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
 	l := c.leaseOf(g, o)
 	l.prepare(context.Background(), new(sync.Mutex), nil)
 	h := protocol.NewHolder(c.timing, c.env, g)
@@ -26,7 +25,27 @@ func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	return l, l.standing() && open
 }
 
-func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
+// newLease returns the lease that was granted under the session, and false if the
+// session has ended meanwhile, so that no caller may have the lease.
+func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
+	l := p.c.leaseOf(g, o)
+	l.under = p
+	ctx := p.ctx
+	if !p.isOpen() {
+		ctx = context.Background() // that of the session may be busy with ending all others
+	}
+	l.prepare(ctx, p.mu, &p.right)
+	p.mu.Lock()
+	h := protocol.NewTied(p.c.timing, p.c.env, g, p.keeper)
+	began := l.begin(h)
+	p.leases[h] = &l.keeping
+	open = p.keeper.Open(p.c.clock.Holder())
+	p.mu.Unlock()
+	l.do(l.h.Step)
+	return l, l.standing() && began && open
+}
+
+func (c *base) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
 	l := &Lease{
 		token: g.Record.Token, meter: newMeter(c.clock.Contender(), o.Capacity),
 		former: previous(g, o.Data != nil), past: g.Past(),
@@ -38,9 +57,9 @@ func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
 // prepare makes all that the lease needs before its machine is stepped.
 func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *right) {
 	l.keeping.prepare(context.WithValue(ctx, leaseKey{}, l), l, mu, parent)
-	l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
-	l.report.Run = l.reportBusy
-	l.hint.Run = l.hinted
+	if l.under != nil {
+		l.loop.Wake = func(protocol.Machine) { l.under.loop.Act(l.under.m.Step) }
+	}
 }
 
 // begin begins to run the machine, and makes the lease known to the client, which may
@@ -48,39 +67,7 @@ func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *right) {
 // the mutex, unless the lease is not shared yet.
 func (l *Lease) begin(h *protocol.Holder) (open bool) {
 	l.keeping.begin(h, h)
-	return l.c.beganLease(l) == nil
-}
-
-// free begins the release.
-func (l *Lease) free() { l.leave(nil, nil) }
-
-// leave begins the release, with data and the failure of the work. It returns false
-// if the release had begun before.
-func (l *Lease) leave(data []byte, failed *driver.Request) (first bool) {
-	l.back(func(now time.Duration) (a protocol.Action) {
-		first, a = l.h.Leave(now, data, failed)
-		return a
-	})
-	return first
-}
-
-// discard releases a lease that nobody waits for any more.
-func (l *Lease) discard() { l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) }) }
-
-// back tells the machine that the work has returned.
-func (l *Lease) back(leave func(now time.Duration) protocol.Action) {
-	if s := l.under; s != nil {
-		s.turn.Lock()
-		defer s.turn.Unlock()
-	}
-	l.right.end(endedReleased)
-	l.do(func(now time.Duration) protocol.Action {
-		l.stopFor(ErrReleased)
-		if l.under != nil && l.left == nil {
-			l.left = make(chan struct{})
-		}
-		return leave(now)
-	})
+	return l.c.beganLease(&l.keeping, l.key, l.token) == nil
 }
 
 func (l *Lease) event(kind EventKind) Event {
@@ -118,16 +105,19 @@ func (l *Lease) followed() (yes bool, cause error) {
 	return false, nil
 }
 
-func (l *Lease) done(e *Event) {
+func (l *Lease) done(e Event) Event {
 	e.Busy = l.meter.until(l.c.clock.Contender())
 	l.c.looks.Drop(&l.report)
 	if l.under != nil {
 		delete(l.under.leases, l.h)
 	}
 	l.c.released(l.key)
+	return e
 }
+
+func (l *Lease) isSession() bool { return false }
 
 func (l *Lease) dropped() {
 	l.unwatchRequests()
-	l.c.finishedLease(l)
+	l.c.finishedLease(&l.keeping, l.key, l.token)
 }

@@ -20,6 +20,7 @@ func (l *Lease) watchRequests() {
 	if c.watcher == nil {
 		return
 	}
+	l.hint.Run = l.hinted
 	c.calls.Send(shell.Unhurried, shell.Call{
 		Make: func(context.Context) (none, also driver.Record, err error) {
 			unwatch, err := c.watch(l.key, func() { c.beats.Set(&l.hint, 0) })
@@ -62,24 +63,4 @@ func (l *Lease) unwatchRequests() {
 	}
 	l.c.unwatch(l.unwatch)
 	l.unwatch = nil
-}
-
-// watch asks the store to hint.
-func (c *Client) watch(key string, hint func()) (unwatch func(), err error) {
-	if err := c.store.before(); err != nil {
-		return nil, err
-	}
-	unwatch, err = c.watcher.Watch(key, hint)
-	if err != nil {
-		err = c.store.judge(err)
-	}
-	return unwatch, err
-}
-
-// unwatch ends a watch in the background: a store may take its time.
-func (c *Client) unwatch(unwatch func()) {
-	c.calls.Send(shell.Unhurried, shell.Call{Make: func(context.Context) (none, also driver.Record, err error) {
-		unwatch()
-		return none, also, nil
-	}})
 }

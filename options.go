@@ -246,6 +246,20 @@ func checkForm(what, s string, most int) error {
 	return nil
 }
 
+func checkHeir(to string) error {
+	if to == "" {
+		return refused("owner to hand over to is empty: name one, or ask to step down")
+	}
+	return checkText("owner to hand over to", to)
+}
+
+func checkReason(reason string) error {
+	if reason == "" {
+		return refused("the reason is empty: say why, for who reads the history")
+	}
+	return checkText("reason", reason)
+}
+
 // hostName is the name of this machine, without the characters that a record may
 // not hold.
 func hostName() string {

@@ -6,11 +6,9 @@ package tenure
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/shell"
 )
 
@@ -22,19 +20,10 @@ import (
 // All methods may be called concurrently. A session that was lost does not come
 // back: open another one.
 type Session struct {
-	keeping // of its own record: the heartbeat, and the deadline of all locks
-	id      string
-	keeper  *protocol.Keeper
-
+	parent
+	client *Client
 	closed chan struct{} // when it is over, or its heartbeats have stopped
 	ending shell.Timer   // on the contender's clock: fails the acquires that wait under it
-
-	// turn admits one releaser at a time, and is taken before mu, but never by a timer:
-	// a burst of releases delays a heartbeat by one of them at most.
-	turn sync.Mutex
-
-	acquires map[*acquire]struct{}       // not ended; guarded by the client's seeing
-	leases   map[*protocol.Holder]*Lease // not over; guarded by mu
 }
 
 // SessionOptions are for one session. Nil means the defaults.
@@ -53,7 +42,7 @@ type SessionOptions struct {
 func (s *Session) ID() string { return s.id }
 
 // Client returns the client that opened the session.
-func (s *Session) Client() *Client { return s.c }
+func (s *Session) Client() *Client { return s.client }
 
 // Context returns a context that ends when no lock may be held under the session
 // any more: at its deadline, on its loss, and when it is closed. The contexts of
@@ -102,13 +91,13 @@ func (s *Session) Leases() int {
 // its own lease. If the session ends meanwhile, or has ended, the error matches
 // [ErrSessionClosed] and the reason for the end.
 func (s *Session) Acquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
-	return s.c.acquire(ctx, "acquire", name, options, s, false)
+	return s.client.acquire(ctx, "acquire", name, options, &s.parent, false)
 }
 
 // TryAcquire takes a lock under the session, as [Client.TryAcquire] does for one
 // that is its own lease.
 func (s *Session) TryAcquire(ctx context.Context, name string, options *AcquireOptions) (*Lease, error) {
-	return s.c.acquire(ctx, "try acquire", name, options, s, true)
+	return s.client.acquire(ctx, "try acquire", name, options, &s.parent, true)
 }
 
 // Run runs work while it holds a lock under the session, as [Client.Run] does
@@ -129,7 +118,7 @@ func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions,
 // returns an error that matches [ErrSessionClosed]; when the session is closed, Run
 // returns what work returned.
 func (s *Session) Election(name string, options *ElectionOptions) *Election {
-	return s.c.election(name, options, s)
+	return s.client.election(name, options, &s.parent)
 }
 
 // Close ends the session. It cancels the contexts of all leases under it with
@@ -171,33 +160,11 @@ func (s *Session) Close(ctx context.Context) error {
 
 // Session returns the session that keeps the lock alive, nil if the lock is its
 // own lease.
-func (l *Lease) Session() *Session { return l.under }
-
-func (s *Session) name() string { return "session " + s.id }
-
-// wrapped returns err as that of an operation on the session, nil for nil.
-func (s *Session) wrapped(op string, err error) error {
-	if err == nil {
+func (l *Lease) Session() *Session {
+	if l.under == nil {
 		return nil
 	}
-	return wrap(op, s.name(), err)
-}
-
-// why says why no lock can be had under the session.
-func (s *Session) why() error {
-	s.mu.Lock()
-	cause := s.cause // not the context's: that may be busy with ending all others
-	s.mu.Unlock()
-	switch {
-	case cause == nil && s.c.isClosed():
-		cause = ErrClosed
-	case cause == nil:
-		cause = ErrExpired // nobody has been told yet
-	}
-	if errors.Is(cause, ErrSessionClosed) {
-		return cause
-	}
-	return refused("%w: %w", ErrSessionClosed, cause)
+	return l.under.of.(*Session)
 }
 
 func checkSessionData(data []byte) error {

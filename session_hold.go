@@ -4,73 +4,11 @@
 package tenure
 
 import (
-	"context"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
-
-// Everything under a session is stepped under one mutex, that of the session: its
-// machine and those of its locks read each other. What to do when is decided there:
-// see [protocol.Keeper].
-
-// admit notes an acquire under the session, unless that has ended. The caller
-// holds the trackers.
-func (s *Session) admit(a *acquire) error {
-	if !s.isOpen() {
-		return s.why()
-	}
-	a.want.Under = s.keeper
-	s.acquires[a] = struct{}{}
-	return nil
-}
-
-// newLease returns the lease that was granted under the session, and false if the
-// session has ended meanwhile, so that no caller may have the lease.
-func (s *Session) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
-	l := s.c.leaseOf(g, o)
-	l.under = s
-	ctx := s.ctx
-	if !s.isOpen() {
-		ctx = context.Background() // that of the session may be busy with ending all others
-	}
-	l.prepare(ctx, s.mu, &s.right)
-	s.mu.Lock()
-	h := protocol.NewTied(s.c.timing, s.c.env, g, s.keeper)
-	began := l.begin(h)
-	s.leases[h] = l
-	open = s.keeper.Open(s.c.clock.Holder())
-	s.mu.Unlock()
-	l.do(l.h.Step)
-	return l, l.standing() && began && open
-}
-
-// isOpen says that locks may be taken under the session.
-func (s *Session) isOpen() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keeper.Open(s.c.clock.Holder())
-}
-
-// wake steps the lease whose machine the session's asks to step.
-func (s *Session) wake(m protocol.Machine) {
-	if h, ok := m.(*protocol.Holder); ok {
-		if l := s.leases[h]; l != nil {
-			l.loop.Act(l.h.Step)
-		}
-		return
-	}
-	s.loop.Act(m.Step)
-}
-
-// drive drives a machine that the session's has begun: it releases a lock that is
-// held in the session's name without the session knowing of it.
-func (s *Session) drive(m protocol.Machine) {
-	run := &shell.Run{Machine: m, Mutex: s.mu, Clock: s.c.contender, Timers: s.c.looks, Send: s.c.unhurried}
-	run.Act(m.Step)
-}
 
 // fail fails the acquires that wait for a lock under the session when it has ended,
 // and tells this process that it is closed.
@@ -78,13 +16,8 @@ func (s *Session) fail() {
 	c := s.c
 	c.seeing.Lock()
 	defer c.seeing.Unlock()
-	for a := range s.acquires {
-		if a.con == nil {
-			a.settle(nil, s.why())
-			a.giveUp()
-		} else {
-			a.run.Act(a.con.Step)
-		}
+	for a := range s.waiters {
+		a.orphaned()
 	}
 	s.mu.Lock()
 	freed, rec := s.h.Freed(), s.h.Record()
@@ -129,12 +62,15 @@ func (s *Session) cancelFor(cause error) {
 
 func (s *Session) followed() (yes bool, cause error) { return false, nil }
 
-func (s *Session) done(e *Event) {
+func (s *Session) done(e Event) Event {
 	s.right.end(endedReleased)
 	if e.Kind == EventReleased {
 		e.Kind = EventClosed
 	}
+	return e
 }
+
+func (s *Session) isSession() bool { return true }
 
 func (s *Session) dropped() {
 	close(s.closed)

@@ -128,11 +128,10 @@ func (p *opening) stepped(time.Duration, protocol.Action) {
 // opened begins the session.
 func (p *opening) opened(g protocol.Grant) {
 	c := p.c
-	s := &Session{
-		id: driver.SessionID(g.Record.Key), keeper: protocol.NewKeeper(c.timing, c.env, g), closed: make(chan struct{}),
-		acquires: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*Lease{},
-	}
-	s.c, s.key, s.since = c, g.Record.Key, c.clock.Holder()
+	s := &Session{client: c, closed: make(chan struct{})}
+	s.id, s.keeper = driver.SessionID(g.Record.Key), protocol.NewKeeper(c.timing, c.env, g)
+	s.waiters, s.leases = map[waiter]struct{}{}, map[*protocol.Holder]*keeping{}
+	s.c, s.key, s.since = &c.base, g.Record.Key, c.clock.Holder()
 	s.prepare(context.Background(), s, new(sync.Mutex), nil)
 	s.loop.Wake, s.loop.Begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }

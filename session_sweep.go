@@ -6,10 +6,6 @@ package tenure
 import (
 	"context"
 	"sync"
-	"time"
-
-	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // sweepAtOnce is how many sessions are watched at once.
@@ -64,65 +60,4 @@ func (c *Client) Sweep(ctx context.Context) (swept int, err error) {
 		err = wrap("sweep", "sessions", done(ctx))
 	}
 	return swept, err
-}
-
-// reaping watches one session that may have ended, and deletes its record when it
-// may.
-type reaping struct {
-	c     *Client
-	run   shell.Run
-	m     *protocol.Reaper
-	ended chan struct{}
-	over  bool
-}
-
-// reap begins to watch a session.
-func (c *Client) reap(id string) *reaping {
-	c.seeing.Lock()
-	defer c.seeing.Unlock()
-	r := c.reaping(id)
-	r.run.Act(r.m.Step)
-	return r
-}
-
-// reapLater deletes a session that was closed just now, when it may be. The caller
-// holds the trackers.
-func (c *Client) reapLater(id string) {
-	rec, _ := c.seen.of(id).Record()
-	c.reaping(id).run.SetAt(c.clock.Contender() + c.timing.Linger(rec))
-}
-
-func (c *Client) reaping(id string) *reaping {
-	r := &reaping{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.seen.of(id))}
-	r.run = shell.Run{
-		Machine: r.m, Mutex: &c.seeing, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
-		Stepped: func(time.Duration, protocol.Action) {
-			if r.m.Over() && !r.over {
-				r.over = true
-				close(r.ended)
-			}
-		},
-	}
-	return r
-}
-
-// wait returns whether the session's record was deleted, or why not.
-func (r *reaping) wait(ctx context.Context) (bool, error) {
-	select {
-	case <-r.ended:
-	case <-ctx.Done():
-		r.run.Do(r.m.GiveUp)
-		return false, done(ctx)
-	case <-r.c.closing:
-		return false, ErrClosed
-	case <-r.c.voided:
-		return false, r.c.refusal()
-	}
-	r.c.seeing.Lock()
-	defer r.c.seeing.Unlock()
-	answer, rec, failed := r.m.Answer()
-	if answer == protocol.Unusable && rec.Key != "" {
-		failed = unreadable(rec)
-	}
-	return r.m.Swept(), failed
 }

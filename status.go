@@ -5,10 +5,6 @@ package tenure
 
 import (
 	"context"
-	"iter"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -63,42 +59,6 @@ const (
 	StateReleased = string(driver.Released) // free
 )
 
-// Previous is the tenure before another one, and what it left.
-type Previous struct {
-	Tenure
-	// Data is what it left, in [Lease.Previous] alone. It is nil if the new holder
-	// wrote data of its own and the reply that showed the old data was lost.
-	Data []byte
-}
-
-// Previous returns how the tenure before this one ended, and the data that it left,
-// so that unfinished work can be repeated. It returns false if there was none.
-func (l *Lease) Previous() (Previous, bool) {
-	if l.former == nil {
-		return Previous{}, false
-	}
-	return *l.former, true
-}
-
-func previous(g protocol.Grant, replaced bool) *Previous {
-	p := previousOf(g.Record.Prev)
-	switch {
-	case p == nil:
-	case g.Former.Key != "":
-		p.Data = g.Former.Data
-	case !replaced:
-		p.Data = g.Record.Data
-	}
-	return p
-}
-
-func previousOf(t *driver.Tenure) *Previous {
-	if t == nil {
-		return nil
-	}
-	return &Previous{Tenure: tenureOf(t)}
-}
-
 // Status reads the record of the lock. It waits for the store's answer for
 // [Options.RequestTimeout].
 func (c *Client) Status(ctx context.Context, name string) (Status, error) {
@@ -112,56 +72,7 @@ func (c *Client) Status(ctx context.Context, name string) (Status, error) {
 	return s.status(name), nil
 }
 
-// Locks reads the records of all locks whose names begin with prefix, in the order
-// of their names. It may be slow. A record that cannot be read comes as an error,
-// and the others follow.
-func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
-	return func(yield func(Status, error) bool) {
-		if c.isClosed() {
-			yield(Status{}, wrap("list", prefix, ErrClosed))
-			return
-		}
-		cursor := ""
-		for {
-			sent := c.clock.Contender()
-			page, err := c.store.List(ctx, prefix, cursor)
-			if err != nil {
-				yield(Status{}, wrap("list", prefix, err))
-				return
-			}
-			// All of the page is noted before the caller takes its time with it.
-			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
-			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			seen, err := c.sawAll(ctx, sent, driver.Eventual, page.Records)
-			if err != nil {
-				yield(Status{}, wrap("list", prefix, err))
-				return
-			}
-			for i, rec := range page.Records {
-				if !protocol.Readable(rec) {
-					if !yield(Status{Name: rec.Key}, wrap("list", rec.Key, unreadable(rec))) {
-						return
-					}
-					continue
-				}
-				if !yield(seen[i].status(rec.Key), nil) {
-					return
-				}
-			}
-			for _, key := range slices.Sorted(maps.Keys(page.Unreadable)) {
-				if !yield(Status{Name: key}, wrap("list", key, page.Unreadable[key])) {
-					return
-				}
-			}
-			if cursor = page.Cursor; cursor == "" {
-				return
-			}
-		}
-	}
-}
-
-// look reads a record and remembers what it saw. It waits for one request timeout,
-// or two if the store ignores it.
+// look reads a record and remembers what it saw. It waits as get does.
 func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	if err := ctx.Err(); err != nil {
 		return sighting{}, err
@@ -172,9 +83,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	}
 	defer k.leave()
 	sent := c.clock.Contender()
-	answer := make(chan protocol.Result, 1)
-	c.get(name, driver.Strong, func(res protocol.Result) { answer <- res })
-	res, err := c.answered(ctx, answer)
+	res, err := c.get(ctx, name)
 	if err != nil {
 		return sighting{}, err
 	}
@@ -189,36 +98,6 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 		s = k.seen()
 	}
 	return s, nil
-}
-
-// answered waits for the result of a read: until ctx ends, or the client does.
-func (c *Client) answered(ctx context.Context, answer <-chan protocol.Result) (protocol.Result, error) {
-	select {
-	case res := <-answer:
-		return res, res.Err
-	case <-ctx.Done():
-		return protocol.Result{}, done(ctx)
-	case <-c.gone:
-		return protocol.Result{}, ErrClosed
-	}
-}
-
-// unreadable is the error of a record that a store could read, but that this client
-// does not understand.
-func unreadable(rec driver.Record) error {
-	return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, rec.Lease, rec.State, rec.Owner)
-}
-
-// sighting is a snapshot of what a client saw of a record.
-type sighting struct {
-	rec    driver.Record
-	found  bool
-	known  bool
-	looked time.Duration // on the contender's clock: when the latest reply came
-	alive  bool          // it shows a holder that may be alive
-	closed bool          // it shows one whose session has been closed by itself
-	since  time.Duration
-	freeIn time.Duration
 }
 
 func (s sighting) status(name string) Status {

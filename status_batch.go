@@ -5,9 +5,10 @@ package tenure
 
 import (
 	"context"
-	"errors"
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -110,4 +111,50 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Cons
 	return seen, nil
 }
 
-func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }
+// Locks reads the records of all locks whose names begin with prefix, in the order
+// of their names. It may be slow. A record that cannot be read comes as an error,
+// and the others follow.
+func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		if c.isClosed() {
+			yield(Status{}, wrap("list", prefix, ErrClosed))
+			return
+		}
+		cursor := ""
+		for {
+			sent := c.clock.Contender()
+			page, err := c.store.List(ctx, prefix, cursor)
+			if err != nil {
+				yield(Status{}, wrap("list", prefix, err))
+				return
+			}
+			// All of the page is noted before the caller takes its time with it.
+			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
+			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
+			seen, err := c.sawAll(ctx, sent, driver.Eventual, page.Records)
+			if err != nil {
+				yield(Status{}, wrap("list", prefix, err))
+				return
+			}
+			for i, rec := range page.Records {
+				if !protocol.Readable(rec) {
+					if !yield(Status{Name: rec.Key}, wrap("list", rec.Key, unreadable(rec))) {
+						return
+					}
+					continue
+				}
+				if !yield(seen[i].status(rec.Key), nil) {
+					return
+				}
+			}
+			for _, key := range slices.Sorted(maps.Keys(page.Unreadable)) {
+				if !yield(Status{Name: key}, wrap("list", key, page.Unreadable[key])) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				return
+			}
+		}
+	}
+}

@@ -21,15 +21,15 @@ import (
 // for their turn. A tracker outlives them for a while, so that what was seen is not
 // lost.
 type tracker struct {
-	c       *Client
+	c       *base
 	key     string
 	hinting shell.Timer
 	hinted  atomic.Bool
 
 	mu        *sync.Mutex // the client's seeing; guards the fields below
 	sight     *protocol.Sight
-	queue     []*acquire // the first one acts
-	acquires  map[*acquire]struct{}
+	queue     []waiter            // the first one acts
+	waiters   map[waiter]struct{} // all that have not ended
 	observers map[*observer]struct{}
 	seer      *protocol.Observer // looks for them, when nobody waits
 	observing shell.Run          // of that
@@ -37,23 +37,72 @@ type tracker struct {
 	watching  bool               // asked the store to watch
 	unwatch   func()             // ends that
 
+	of   *trackers
 	refs int           // guarded by the client
 	idle *list.Element // guarded by the client; nil while refs > 0
 }
 
+// waiter is an acquire, as its tracker sees it, and the session under which it
+// waits. The caller of each method holds the tracker.
+type waiter interface {
+	// act is called when it has become the first of the queue.
+	act()
+	// look has it read the record soon, and noticed tells it that something new may
+	// have been seen.
+	look()
+	noticed()
+	// shows tells it the lease of the holder, from which an AdditionalWait counts.
+	shows(lease time.Duration)
+	// fails ends it. impatient does so if it has waited for its turn for as long as
+	// the store may give no answer; orphaned if it waits for its turn under a session
+	// that has ended, and else has it find that out.
+	fails(err error)
+	impatient(now time.Duration, err error)
+	orphaned()
+}
+
+// observer is one caller that follows the lock without acquiring it: a loop over
+// Observe, say.
+type observer struct {
+	changed chan struct{} // has room for one
+	begun   time.Duration // on the contender's clock: older reads tell it nothing
+	err     error         // guarded by the tracker; not yielded yet
+	told    bool          // guarded by the tracker; of an error since the last answer
+}
+
+// sighting is a snapshot of what a client saw of a record.
+type sighting struct {
+	rec    driver.Record
+	found  bool
+	known  bool
+	looked time.Duration // on the contender's clock: when the latest reply came
+	alive  bool          // it shows a holder that may be alive
+	closed bool          // it shows one whose session has been closed by itself
+	since  time.Duration
+	freeIn time.Duration
+}
+
+// trackers are those of one client.
+type trackers struct {
+	b    *base
+	all  map[string]*tracker // by key; guarded by the client
+	idle *list.List          // those that nobody waits in, oldest first; guarded by the client
+}
+
 // tracker returns the tracker of the lock; the caller leaves it again.
-func (c *Client) tracker(key string) (*tracker, error) {
-	c.thin()
+func (ts *trackers) tracker(key string) (*tracker, error) {
+	c := ts.b
+	ts.thin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	k := c.trackers[key]
+	k := ts.all[key]
 	if k == nil {
 		k = &tracker{
-			c: c, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
-			acquires: map[*acquire]struct{}{}, observers: map[*observer]struct{}{},
+			c: c, of: ts, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
+			waiters: map[waiter]struct{}{}, observers: map[*observer]struct{}{},
 		}
 		k.seer = protocol.NewObserver(c.timing, c.env, key, k.sight)
 		k.observing = shell.Run{
@@ -61,11 +110,11 @@ func (c *Client) tracker(key string) (*tracker, error) {
 			Stepped: k.looked, Wake: c.seen.wake,
 		}
 		k.hinting.Run = k.hintDue
-		c.trackers[key] = k
+		ts.all[key] = k
 	}
 	k.refs++
 	if k.idle != nil {
-		c.idle.Remove(k.idle)
+		ts.idle.Remove(k.idle)
 		k.idle = nil
 	}
 	return k, nil
@@ -78,17 +127,18 @@ func (k *tracker) leave() {
 	if k.refs--; k.refs > 0 {
 		return
 	}
-	k.idle = c.idle.PushBack(k)
+	k.idle = k.of.idle.PushBack(k)
 }
 
 // thin forgets the locks that nobody has waited for or observed for the longest
 // time. Of those that were held it keeps since when.
-func (c *Client) thin() {
+func (ts *trackers) thin() {
 	var old []*tracker
+	c := ts.b
 	c.mu.Lock()
-	for c.idle.Len() > maxObserved {
-		k := c.idle.Remove(c.idle.Front()).(*tracker)
-		delete(c.trackers, k.key)
+	for ts.idle.Len() > maxObserved {
+		k := ts.idle.Remove(ts.idle.Front()).(*tracker)
+		delete(ts.all, k.key)
 		old = append(old, k)
 	}
 	c.mu.Unlock()
@@ -107,11 +157,20 @@ func (k *tracker) fails(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = nil
-	for a := range k.acquires {
-		a.settle(nil, err)
-		a.giveUp()
+	for a := range k.waiters {
+		a.fails(err)
 	}
 	k.notify()
+}
+
+// hint tells the acquires of this process that wait for a lock that it is free.
+func (ts *trackers) hint(key string) {
+	ts.b.mu.Lock()
+	k := ts.all[key]
+	ts.b.mu.Unlock()
+	if k != nil {
+		k.hint()
+	}
 }
 
 // hint has the record looked at soon. It never blocks.
@@ -128,7 +187,7 @@ func (k *tracker) hintDue(time.Duration) {
 	k.hinted.Store(false)
 	switch {
 	case len(k.queue) > 0:
-		k.queue[0].run.Act(k.queue[0].con.Hint)
+		k.queue[0].look()
 	case len(k.observers) > 0:
 		k.observing.Act(k.seer.Hint)
 	}
@@ -199,6 +258,7 @@ func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Rec
 	return k.sighting()
 }
 
+// sighting returns what was seen last. The caller holds the tracker.
 func (k *tracker) sighting() sighting {
 	now := k.c.clock.Contender()
 	s := sighting{}
@@ -217,4 +277,47 @@ func (k *tracker) sighting() sighting {
 		}
 	}
 	return s
+}
+
+// openSession returns the id of the session of a lock that was seen under it, and
+// is not known to have ended.
+func (k *tracker) openSession() (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	rec, _ := k.sight.Record()
+	return rec.Session, k.sight.Tied() && !k.sight.Ended()
+}
+
+// seen returns what was seen last, after a read of the session by others was noted.
+func (k *tracker) seen() sighting {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.notify()
+	return k.sighting()
+}
+
+// notify is called when something new may have been seen. It wakes the observers,
+// moves the next poll of the acquire that acts to its new time, and keeps polling
+// for observers when no acquire waits any more. The caller holds the tracker.
+func (k *tracker) notify() {
+	if len(k.queue) > 0 {
+		k.queue[0].noticed()
+	}
+	for o := range k.observers {
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
+	}
+	k.look()
+}
+
+// fail hands an error of a read to the observers, or clears it.
+func (k *tracker) fail(err error) {
+	for o := range k.observers {
+		if err != nil && !o.told {
+			o.err = err
+		}
+		o.told = err != nil
+	}
 }

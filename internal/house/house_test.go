@@ -35,6 +35,7 @@ func TestCheckout(t *testing.T) {
 		{"lengths", checkLengths},
 		{"purity", checkPurity},
 		{"sleeps", checkSleeps},
+		{"circles", checkCircles},
 	} {
 		t.Run(rule.name, func(t *testing.T) {
 			for _, problem := range rule.check(repo) {

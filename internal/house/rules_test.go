@@ -208,6 +208,35 @@ func TestSleeps(t *testing.T) {
 	})
 }
 
+func TestCircles(t *testing.T) {
+	testCheck(t, checkCircles, []badTree{
+		{
+			name: "a type and its method use each other's files",
+			files: map[string]string{
+				"a.go": spdx + "package tenure\n\nimport \"time\"\n\ntype A struct{ at time.Time }\n\nfunc (a A) F() { a.G() }\n",
+				"b.go": spdx + "package tenure\n\nfunc (a A) G() {}\n",
+			},
+			want: []string{".: the files use each other in a circle: a.go b.go"},
+		},
+		{
+			name: "a circle of three, through a field",
+			files: map[string]string{
+				"a.go": spdx + "package tenure\n\ntype A struct{ b B }\n",
+				"b.go": spdx + "package tenure\n\ntype B struct{ f func() }\n\nvar c = n\n",
+				"c.go": spdx + "package tenure\n\nvar n = A{}.b.f\n",
+			},
+			want: []string{".: the files use each other in a circle: a.go b.go c.go"},
+		},
+		{
+			name: "tests may",
+			files: map[string]string{
+				"a.go":      spdx + "package tenure\n\nfunc f() {}\n",
+				"a_test.go": spdx + "package tenure\n\nfunc g() { f() }\n",
+			},
+		},
+	})
+}
+
 // TestLoad checks that a file that cannot be read is not passed over.
 func TestLoad(t *testing.T) {
 	for name, text := range map[string]string{

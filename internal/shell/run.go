@@ -27,8 +27,8 @@ type Run struct {
 	// Clock is what the machine counts by, and Timers are those of that clock.
 	Clock  func() time.Duration
 	Timers *Timers
-	// Send carries out a call, and hands its result to answer, once.
-	Send func(c *protocol.Call, answer func(protocol.Result))
+	// Send carries out a call, and hands its result to the caller, once.
+	Send func(c *protocol.Call, to Caller)
 	// Before is called before each step of the machine. It may be nil.
 	Before func(now time.Duration)
 	// Stepped is told the action of each step before it is carried out. It may be nil.
@@ -68,7 +68,7 @@ func (r *Run) Carry(now time.Duration, a protocol.Action) {
 		r.Stepped(now, a)
 	}
 	if c := a.Call; c != nil {
-		r.Send(c, func(res protocol.Result) { r.reply(c, res) })
+		r.Send(c, r)
 	}
 	r.Set()
 	for _, m := range a.Begin {
@@ -79,7 +79,14 @@ func (r *Run) Carry(now time.Duration, a protocol.Action) {
 	}
 }
 
-func (r *Run) reply(c *protocol.Call, res protocol.Result) {
+// Caller is what waits for the result of a call.
+type Caller interface {
+	// Result hands over the result of c.
+	Result(c *protocol.Call, res protocol.Result)
+}
+
+// Result hands the result of a call to the machine.
+func (r *Run) Result(c *protocol.Call, res protocol.Result) {
 	r.Do(func(now time.Duration) protocol.Action {
 		a := r.Machine.Reply(now, res)
 		if r.Replied != nil {

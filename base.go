@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
+)
+
+// base is what everything of one client stands on: the store, the clocks and their
+// timers, what was seen, and the account of what is under way.
+type base struct {
+	store   *witness
+	watcher driver.Watcher // nil if the store cannot watch
+	options Options
+	timing  protocol.Timing
+	env     protocol.Env
+	clock   Clock
+
+	events    *events
+	calls     *shell.Calls
+	holder    func() time.Duration // the clock by which leases count
+	contender func() time.Duration // and that of all others
+	unhurried func(*protocol.Call, shell.Caller)
+	deadlines *shell.Timers    // of leases, on the holder's clock: cancels contexts
+	beats     *shell.Timers    // of leases, on the holder's clock: steps their machines
+	looks     *shell.Timers    // of trackers, on the contender's clock
+	poke      func()           // has the deadlines looked at now
+	released  func(key string) // tells the acquires of this process that a lock is free
+
+	closing chan struct{} // closed when Close begins
+	voided  chan struct{} // closed when the store was replaced
+	gone    chan struct{} // closed when nothing is sent any more
+
+	seeing sync.Mutex // guards the trackers, and what was seen; taken first
+	seen   sights
+	recall *recall // of what was seen, and forgotten
+
+	mu      sync.Mutex // guards the fields below; taken last
+	closed  bool
+	kept    map[kept]struct{}
+	own     map[string]uint64 // the token of the latest lease of each lock
+	active  int               // leases and acquires that Close waits for
+	drained chan struct{}
+}
+
+// kept is a lease or a session, as the end of its client sees it.
+type kept interface {
+	// isSession says that locks rest on it, which follow it.
+	isSession() bool
+	// stop tells it to stop, and replaced that its record excludes nobody any more.
+	stop(cause error)
+	replaced(err error)
+	// void makes its Check fail, for the same reason, before there is time for more.
+	void()
+	// freed reports whether its record is certainly no longer its own.
+	freed() bool
+}
+
+// begin makes all of it but the store, with options that are valid.
+func (c *base) begin(o Options) {
+	c.options, c.timing, c.clock = o, o.timing(), o.Clock
+	if c.clock == nil {
+		c.clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
+	}
+	c.events = newEvents(o.OnEvent, o.Logger)
+	c.calls = shell.NewCalls(o.MaxInFlight, o.RequestTimeout)
+	c.holder, c.contender, c.unhurried = c.clock.Holder, c.clock.Contender, c.sendUnhurried // made once: there are many runs
+	c.closing, c.voided, c.gone, c.drained = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c.kept, c.own = map[kept]struct{}{}, map[string]uint64{}
+
+	c.recall = &recall{now: c.contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
+	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.recall.of, Lease: c.holder}
+	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, told: map[string]struct{}{}}).differs
+	c.seen = sights{t: c.timing, env: c.env, recall: c.recall, known: map[string]*protocol.Sight{}, observing: map[*protocol.Observer]*shell.Run{}}
+	c.env.Session = c.seen.of
+
+	// A suspend, or a step of the wall clock, is noticed within a fraction of
+	// the grace.
+	nap := max(min(time.Second, o.Grace/4), time.Millisecond)
+	c.deadlines = shell.NewTimers(c.holder, nap)
+	c.beats = shell.NewTimers(c.holder, nap)
+	c.looks = shell.NewTimers(c.contender, time.Second)
+	c.poke = c.deadlines.Poke
+}
+
+// end ends all that runs by itself. Nothing is sent any more.
+func (c *base) end() {
+	close(c.gone)
+	c.calls.Close()
+	c.looks.Close()
+	c.beats.Close()
+	c.deadlines.Close()
+	c.events.close()
+}
+
+// inOrder returns what is kept, sessions in front of leases: the locks under a session
+// follow it. The caller holds the mutex.
+func (c *base) inOrder() []kept {
+	var sessions, leases []kept
+	for k := range c.kept {
+		if k.isSession() {
+			sessions = append(sessions, k)
+		} else {
+			leases = append(leases, k)
+		}
+	}
+	return append(sessions, leases...)
+}
+
+// send sends what a machine asks for, and hands the result to its caller.
+func (c *base) send(urgency time.Duration, r *protocol.Call, to shell.Caller) {
+	r.Stamp(time.Now())
+	c.calls.Send(urgency, shell.Call{
+		Make: func(ctx context.Context) (rec, former driver.Record, err error) {
+			switch r.Kind {
+			case protocol.Look, protocol.Peek:
+				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
+			case protocol.Claim, protocol.Enter:
+				rec, former, err = c.store.Claim(ctx, r.Next)
+			case protocol.Forget, protocol.Erase:
+				err = c.store.Delete(ctx, r.Prev)
+			default:
+				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
+				former = r.Prev
+			}
+			return rec, former, err
+		},
+		Answer: func(rec, former driver.Record, err error) { to.Result(r, protocol.ResultOf(r.Kind, rec, former, err)) },
+	})
+}
+
+// sendUnhurried is send for calls that no lease depends on.
+func (c *base) sendUnhurried(r *protocol.Call, to shell.Caller) {
+	c.send(shell.Unhurried, r, to)
+}
+
+// watch asks the store to hint.
+func (c *base) watch(key string, hint func()) (unwatch func(), err error) {
+	if err := c.store.before(); err != nil {
+		return nil, err
+	}
+	unwatch, err = c.watcher.Watch(key, hint)
+	if err != nil {
+		err = c.store.judge(err)
+	}
+	return unwatch, err
+}
+
+// unwatch ends a watch in the background: a store may take its time.
+func (c *base) unwatch(unwatch func()) {
+	c.calls.Send(shell.Unhurried, shell.Call{Make: func(context.Context) (none, also driver.Record, err error) {
+		unwatch()
+		return none, also, nil
+	}})
+}
+
+// usable returns why nothing can be acquired any more, nil if it can. The caller
+// holds the client.
+func (c *base) usable() error {
+	if c.closed {
+		return ErrClosed
+	}
+	return c.store.gone()
+}
+
+// refusal is usable for callers that do not hold the client.
+func (c *base) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usable()
+}
+
+// began counts something that Close must wait for: a lease, a session, or, if k is
+// nil, something else. It returns an error if nothing may be begun any more.
+func (c *base) began(k kept) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active++
+	if k != nil {
+		c.kept[k] = struct{}{}
+	}
+	return c.usable()
+}
+
+// beganLease is began for a lease.
+func (c *base) beganLease(k kept, key string, token uint64) error {
+	c.mu.Lock()
+	c.own[key] = token
+	c.mu.Unlock()
+	return c.began(k)
+}
+
+// holds reports whether this client has a lease of the lock.
+func (c *base) holds(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own[key] > 0
+}
+
+// owns reports whether a record shows a lease of this client.
+func (c *base) owns(rec driver.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	token := c.own[rec.Key]
+	return token > 0 && rec.State == driver.Held && token == rec.Token && rec.Owner == c.options.Owner
+}
+
+// finished is the end of what began.
+func (c *base) finished(k kept) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active--
+	delete(c.kept, k)
+	c.checkDrained()
+}
+
+// finishedLease is finished for a lease.
+func (c *base) finishedLease(k kept, key string, token uint64) {
+	c.mu.Lock()
+	if c.own[key] == token {
+		delete(c.own, key)
+	}
+	c.mu.Unlock()
+	c.finished(k)
+}
+
+func (c *base) checkDrained() {
+	if c.closed && c.active == 0 {
+		select {
+		case <-c.drained:
+		default:
+			close(c.drained)
+		}
+	}
+}
+
+func (c *base) isClosed() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *base) heldBy(rec driver.Record, freeIn time.Duration) error {
+	return &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: c.owns(rec), Reserved: rec.State == driver.Reserved}
+}

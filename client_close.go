@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Close ends the client. Waiting acquires fail at once with [ErrClosed], and the
+// contexts of all leases are cancelled with it. The heartbeats of a lease that is
+// not released yet go on until it is, for [Options.StopTimeout] at most. Close
+// returns when that is done and everything of the client has ended, or when ctx
+// ends. It returns an error if leases were left behind: their records run out by
+// themselves. Closing again returns [ErrClosed]. Do not call it from OnEvent: Close
+// waits for OnEvent to return.
+//
+// A context that is already done at the call, or that Close itself ends, is
+// ignored, so that a deferred Close works under the context of a signal. Close then
+// takes no longer than StopTimeout and a lease duration.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.closed = true
+	close(c.closing)
+	kept, trackers := c.inOrder(), slices.Collect(maps.Values(c.all))
+	c.checkDrained()
+	c.mu.Unlock()
+
+	for _, k := range trackers {
+		k.fails(ErrClosed)
+	}
+	for _, k := range kept { // with a session its locks are freed by one write
+		k.stop(ErrClosed)
+	}
+
+	w := c.closeWait(ctx)
+	defer func() { w.stop() }()
+	drained := w.until(c.drained)
+	c.end()
+	ended := make(chan struct{})
+	go func() {
+		c.calls.Wait()
+		<-c.events.done
+		close(ended)
+	}()
+	all := w.until(ended) && drained
+
+	left := 0
+	for _, k := range kept {
+		if !k.freed() {
+			left++
+		}
+	}
+	var err error
+	if !all {
+		err = done(w.ctx)
+	}
+	switch {
+	case left > 0:
+		return errors.Join(refused("tenure: close: leases not released: %d; their records run out within %v", left, c.options.LeaseDuration), err)
+	case err != nil:
+		return refused("tenure: close: %w", err)
+	}
+	return nil
+}
+
+var errCloseTimeout = errors.New("the stop timeout and a lease duration have passed")
+
+// closeWait bounds the waiting of a Close by the context of its caller. A context
+// that was done before, or that belongs to a lease that the closing has ended, does
+// not count.
+type closeWait struct {
+	ctx  context.Context
+	stop context.CancelFunc
+	most time.Duration
+}
+
+func (c *Client) closeWait(ctx context.Context) *closeWait {
+	w := &closeWait{ctx: ctx, stop: func() {}, most: c.options.StopTimeout + c.options.LeaseDuration}
+	if ctx.Err() != nil {
+		w.ignore()
+	}
+	return w
+}
+
+// ignore has the waiting end by itself instead of with the context.
+func (w *closeWait) ignore() {
+	w.ctx, w.stop = context.WithTimeoutCause(context.WithoutCancel(w.ctx), w.most, errCloseTimeout)
+}
+
+// until waits, and returns false if the waiting has ended before.
+func (w *closeWait) until(ended <-chan struct{}) bool {
+	for {
+		select {
+		case <-ended:
+			return true
+		case <-w.ctx.Done():
+		}
+		select {
+		case <-ended:
+			return true
+		default:
+		}
+		if !errors.Is(context.Cause(w.ctx), ErrClosed) {
+			return false
+		}
+		w.ignore()
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+func (k *tracker) observe() *observer {
+	o := &observer{changed: make(chan struct{}, 1), begun: k.c.clock.Contender()}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.observers[o] = struct{}{}
+	k.c.seen.observing[k.seer] = &k.observing
+	k.seer.Want(len(k.queue) == 0)
+	k.hint() // the first read is a strong one
+	return o
+}
+
+func (k *tracker) unobserve(o *observer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.observers, o)
+	if len(k.observers) == 0 {
+		k.observing.Act(k.seer.GiveUp)
+		delete(k.c.seen.observing, k.seer)
+	}
+	k.rest()
+}
+
+// observed returns the latest state, and an error that was not taken yet.
+func (k *tracker) observed(o *observer) (sighting, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := o.err
+	o.err = nil
+	return k.sighting(), err
+}
+
+// wait waits until the state may have changed: by a read, or because no sign of
+// life came for a lease.
+func (o *observer) wait(ctx context.Context, c *base, s sighting) error {
+	// If the session of a lock was not read yet, nobody can tell when the lock is
+	// free. The read that is under way will.
+	var dead <-chan time.Time
+	if (s.alive || s.rec.State == driver.Reserved) && s.freeIn > 0 {
+		timer := time.NewTimer(s.freeIn)
+		defer timer.Stop()
+		dead = timer.C
+	}
+	select {
+	case <-o.changed:
+		return nil
+	case <-dead:
+		return nil
+	case <-ctx.Done():
+		return done(ctx)
+	case <-c.closing:
+		return ErrClosed
+	case <-c.voided:
+		return c.refusal()
+	}
+}
+
+// StandBack lets others take the lock first, after a step-down. A contender on
+// another machine polls only now and then, and needs the time to see that the lock
+// is free. StandBack returns when another owner has the lock, or when the lock is
+// reserved for this client; otherwise after twice the time of a poll and a write,
+// 5 s by default. [Election.Run] does it by itself. The error matches the
+// context's, or [ErrClosed].
+func (c *Client) StandBack(ctx context.Context, name string) error {
+	k, err := c.tracker(name)
+	if err != nil {
+		return wrap("stand back", name, err)
+	}
+	defer k.leave()
+	o := k.observe()
+	defer k.unobserve(o)
+	bound, stop := context.WithTimeoutCause(ctx, c.timing.Reservation(), errWaited)
+	defer stop()
+	for {
+		s, _ := k.observed(o) // a store that fails is asked again
+		if mine := s.rec.Owner == c.options.Owner; s.known && s.looked >= o.begun && s.found &&
+			(s.rec.State == driver.Held && !mine || s.rec.State == driver.Reserved && mine) {
+			return nil
+		}
+		switch err := o.wait(bound, k.c, s); {
+		case errors.Is(err, errWaited):
+			return nil
+		case err != nil:
+			return wrap("stand back", name, err)
+		}
+	}
+}
+
+var errWaited = errors.New("waited long enough")

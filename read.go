@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
+)
+
+// get reads one record, and waits for the answer. It waits for one request timeout, or
+// two if the store ignores it.
+func (c *base) get(ctx context.Context, key string) (protocol.Result, error) {
+	answer := make(answer, 1)
+	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: driver.Strong}, answer)
+	return c.answered(ctx, answer)
+}
+
+// answer takes the result of a read; it has room for the one.
+type answer chan protocol.Result
+
+func (a answer) Result(_ *protocol.Call, res protocol.Result) { a <- res }
+
+// readAll reads many records, in few requests where the store can do that.
+func (c *base) readAll(ctx context.Context, keys []string) ([]driver.Lookup, error) {
+	if c.store.batch != nil && len(keys) > 0 {
+		return c.readBatch(ctx, keys)
+	}
+	const atOnce = 8
+	found := make([]driver.Lookup, len(keys))
+	places := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, key := range keys {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			all.Wait()
+			return nil, done(ctx)
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			found[i].Record, found[i].Err = c.read(ctx, key)
+		})
+	}
+	all.Wait()
+	return found, nil
+}
+
+// read is get for a record that should be there.
+func (c *base) read(ctx context.Context, key string) (driver.Record, error) {
+	res, err := c.get(ctx, key)
+	if err == nil && !res.Found {
+		err = driver.ErrNotFound
+	}
+	return res.Record, err
+}
+
+// answered waits for the result of a read: until ctx ends, or the client does.
+func (c *base) answered(ctx context.Context, answer answer) (protocol.Result, error) {
+	select {
+	case res := <-answer:
+		return res, res.Err
+	case <-ctx.Done():
+		return protocol.Result{}, done(ctx)
+	case <-c.gone:
+		return protocol.Result{}, ErrClosed
+	}
+}
+
+// unreadable is the error of a record that a store could read, but that this client
+// does not understand.
+func unreadable(rec driver.Record) error {
+	return refused("%w: lease %v, state %q, written by %q", ErrUnreadable, rec.Lease, rec.State, rec.Owner)
+}
+
+// seeSessions reads sessions, so that it can be told whether the locks under
+// them are held. It waits as look does.
+func (c *base) seeSessions(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = driver.SessionKey(id)
+	}
+	sent := c.clock.Contender()
+	found, err := c.readAll(ctx, keys)
+	if err != nil {
+		return err
+	}
+	c.seeing.Lock()
+	defer c.seeing.Unlock()
+	now := c.clock.Contender()
+	for i, f := range found {
+		switch {
+		case f.Err == nil:
+			c.seen.of(ids[i]).Saw(sent, now, driver.Strong, f.Record, true)
+		case isNotFound(f.Err):
+			c.seen.of(ids[i]).Saw(sent, now, driver.Strong, driver.Record{}, false)
+		default:
+			return f.Err
+		}
+	}
+	return nil
+}
+
+func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }
+
+func (c *base) readBatch(ctx context.Context, keys []string) ([]driver.Lookup, error) {
+	var found []driver.Lookup
+	answer := make(answer, 1)
+	c.calls.Send(shell.Unhurried, shell.Call{
+		Make: func(ctx context.Context) (none, also driver.Record, err error) {
+			found, err = c.store.GetBatch(ctx, keys, driver.Strong)
+			if err == nil && len(found) != len(keys) {
+				err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
+			}
+			return none, also, err
+		},
+		Answer: func(rec, former driver.Record, err error) {
+			answer <- protocol.ResultOf(protocol.Look, rec, former, err)
+		},
+	})
+	if _, err := c.answered(ctx, answer); err != nil {
+		return nil, err // found may still be written to
+	}
+	return found, nil
+}
