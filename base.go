@@ -47,8 +47,8 @@ type base struct {
 	mu      sync.Mutex // guards the fields below; taken last
 	closed  bool
 	kept    map[kept]struct{}
-	own     map[string]uint64 // the token of the latest lease of each lock
-	active  int               // leases and acquires that Close waits for
+	own     map[string]ownLease // the latest of each lock
+	active  int                 // leases and acquires that Close waits for
 	drained chan struct{}
 }
 
@@ -65,6 +65,12 @@ type kept interface {
 	freed() bool
 }
 
+// ownLease is a lease of this client.
+type ownLease struct {
+	kept
+	token uint64
+}
+
 // begin makes all of it but the store, with options that are valid.
 func (c *base) begin(o Options) {
 	c.options, c.timing, c.clock = o, o.timing(), o.Clock
@@ -75,7 +81,7 @@ func (c *base) begin(o Options) {
 	c.calls = shell.NewCalls(o.MaxInFlight, o.RequestTimeout)
 	c.holder, c.contender, c.unhurried = c.clock.Holder, c.clock.Contender, c.sendUnhurried // made once: there are many runs
 	c.closing, c.voided, c.gone, c.drained = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	c.kept, c.own = map[kept]struct{}{}, map[string]uint64{}
+	c.kept, c.own = map[kept]struct{}{}, map[string]ownLease{}
 
 	c.recall = &recall{now: c.contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
 	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.recall.of, Lease: c.holder}
@@ -194,7 +200,7 @@ func (c *base) began(k kept) error {
 // beganLease is began for a lease.
 func (c *base) beganLease(k kept, key string, token uint64) error {
 	c.mu.Lock()
-	c.own[key] = token
+	c.own[key] = ownLease{k, token}
 	c.mu.Unlock()
 	return c.began(k)
 }
@@ -203,15 +209,16 @@ func (c *base) beganLease(k kept, key string, token uint64) error {
 func (c *base) holds(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.own[key] > 0
+	_, own := c.own[key]
+	return own
 }
 
 // owns reports whether a record shows a lease of this client.
 func (c *base) owns(rec driver.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	token := c.own[rec.Key]
-	return token > 0 && rec.State == driver.Held && token == rec.Token && rec.Owner == c.options.Owner
+	l, own := c.own[rec.Key]
+	return own && rec.State == driver.Held && l.token == rec.Token && rec.Owner == c.options.Owner
 }
 
 // finished is the end of what began.
@@ -224,9 +231,9 @@ func (c *base) finished(k kept) {
 }
 
 // finishedLease is finished for a lease.
-func (c *base) finishedLease(k kept, key string, token uint64) {
+func (c *base) finishedLease(k kept, key string) {
 	c.mu.Lock()
-	if c.own[key] == token {
+	if c.own[key].kept == k {
 		delete(c.own, key)
 	}
 	c.mu.Unlock()

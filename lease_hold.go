@@ -119,5 +119,5 @@ func (l *Lease) isSession() bool { return false }
 
 func (l *Lease) dropped() {
 	l.unwatchRequests()
-	l.c.finishedLease(&l.keeping, l.key, l.token)
+	l.c.finishedLease(&l.keeping, l.key)
 }
