@@ -84,19 +84,26 @@ func TestBashCompletes(t *testing.T) {
 		{"tenure run job -- mapfil", "mapfile"},
 		{"tenure nonsense x", ""},
 	} {
+		want := slices.DeleteFunc(strings.Fields(tc.want), func(s string) bool { return s == "doctor" })
 		script := `source <("$TENURE" completion bash)
 			COMP_LINE=$1 COMP_POINT=${#1}; _tenure 2>/dev/null; printf '%s\n' "${COMPREPLY[@]}"`
-		cmd := exec.CommandContext(t.Context(), bash, "--norc", "-c", script, "bash", tc.line)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "TENURE="+tenure, "TENURE_STORE="+store)
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%q: %v", tc.line, err)
+		complete := func() []string {
+			cmd := exec.CommandContext(t.Context(), bash, "--norc", "-c", script, "bash", tc.line)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "TENURE="+tenure, "TENURE_STORE="+store)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%q: %v", tc.line, err)
+			}
+			got := strings.Fields(string(out))
+			slices.Sort(got)
+			return slices.DeleteFunc(got, func(s string) bool { return s == "doctor" })
 		}
-		got := strings.Fields(string(out))
-		slices.Sort(got)
-		got = slices.DeleteFunc(got, func(s string) bool { return s == "doctor" })
-		want := slices.DeleteFunc(strings.Fields(tc.want), func(s string) bool { return s == "doctor" })
+		got := complete()
+		// A store that does not answer at once is left out: on a busy machine, a file.
+		for tries := 0; tries < 20 && !slices.Equal(got, want); tries++ {
+			got = complete()
+		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q is completed by %q, want %q", tc.line, got, want)
 		}
