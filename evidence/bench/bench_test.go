@@ -30,7 +30,7 @@ func TestQuick(t *testing.T) {
 	t.Parallel()
 	e := enginetest.FullDynamoDB(t)
 	clients := strings.Join(clientNames, ",")
-	switch _, err := peers.Build(t.Context(), peers.Java); {
+	switch _, err := peers.BuildJava(t.Context()); {
 	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
 		t.Logf("without the Java client: %v", err)
 		clients = tenureName + "," + dynamolockName

@@ -20,17 +20,15 @@ import (
 // hold counts what keeps locks alive, for so many of a process.
 func hold(ctx context.Context, r *rig) error {
 	t := r.size.everyday
-	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)
+	line := row{Step: "hold", Kind: counted, Setting: fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)}
 	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
-	var all findings
-	var order []string
 	for _, n := range r.size.hold {
-		order = append(order, what(n))
+		r.inOrder(line, what(n))
 	}
 	// All numbers at once, but in a full run one client after the other: a thousand
 	// heartbeats in a burst are a load, and none is to suffer from another's.
 	sizes := len(r.size.hold)
-	err := wait.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.crowds, func(ctx context.Context, i int) error {
+	return wait.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.crowds, func(ctx context.Context, i int) error {
 		c := r.clients[i/sizes]
 		n := r.size.hold[i%sizes]
 		return r.staged(ctx, c, t, func(ctx context.Context, s *stage) error {
@@ -61,23 +59,15 @@ func hold(ctx context.Context, r *rig) error {
 			}
 			v := perMonth(u.Over(float64(r.size.periods)), t.Heartbeat)
 			v.Lost = n - kept
-			all.put(row{Step: "hold", What: what(n), Setting: setting, Kind: counted}, s.name, v)
+			r.put(line, what(n), s.name, v)
 			return nil
 		})
 	})
-	r.add(all.inOrder(order)...)
-	return err
 }
 
 // countFor counts for a while.
 func (s *stage) countFor(ctx context.Context, d time.Duration) (gate.Usage, error) {
-	if _, err := s.wire.Take(); err != nil {
-		return gate.Usage{}, err
-	}
-	if err := wait.For(ctx, d); err != nil {
-		return gate.Usage{}, err
-	}
-	return s.wire.Take()
+	return s.wire.During(func() error { return wait.For(ctx, d) })
 }
 
 // waiters counts what many who wait in one process send.
@@ -101,9 +91,8 @@ func processes(ctx context.Context, r *rig) (err error) {
 func (r *rig) waiting(ctx context.Context, step, what string, processes, each, clientsAtOnce int) error {
 	t := r.size.everyday
 	window := time.Duration(r.size.periods) * t.Heartbeat
-	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; the holder's are not in it", t, window)
-	var all findings
-	err := wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
+	line := row{Step: step, Kind: counted, Setting: fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; the holder's are not in it", t, window)}
+	return wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
 		return r.staged(ctx, r.clients[i], t, func(ctx context.Context, s *stage) error {
 			holder, err := s.member(ctx, false)
 			if err != nil {
@@ -116,12 +105,10 @@ func (r *rig) waiting(ctx context.Context, step, what string, processes, each, c
 			if err != nil {
 				return err
 			}
-			all.put(row{Step: step, What: what, Setting: setting, Kind: counted}, s.name, perMonth(u.Over(window.Seconds()), time.Second))
+			r.put(line, what, s.name, perMonth(u.Over(window.Seconds()), time.Second))
 			return nil
 		})
 	})
-	r.add(all.rows...)
-	return err
 }
 
 // wait counts what waiters send once all of them wait.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
 
@@ -117,9 +118,9 @@ func (r *report) of(k kind) (rows []row) {
 
 // The clients there are.
 const (
-	tenureName     = keepers.Tenure
-	dynamolockName = keepers.Dynamolock
-	javaName       = "java"
+	tenureName     = string(peers.Tenure)
+	dynamolockName = string(peers.Dynamolock)
+	javaName       = string(peers.Java)
 )
 
 var clientNames = []string{tenureName, dynamolockName, javaName}

@@ -24,10 +24,7 @@ import (
 )
 
 // roles are what this program can be in place of the benchmark.
-var roles = map[string]proc.Role{tenureName: serve.Tenure.Role, keepers.RoleName: keepers.Role}
-
-// tenureClient is this program as it serves Tenure.
-var tenureClient = peers.Of(tenureName, proc.Command{Role: tenureName})
+var roles = map[string]proc.Role{tenureName: serve.Tenure.Role, dynamolockName: serve.Dynamolock.Role, keepers.RoleName: keepers.Role}
 
 // rig is what all steps share.
 type rig struct {
@@ -40,12 +37,6 @@ type rig struct {
 
 	mu     sync.Mutex
 	report *report
-}
-
-func (r *rig) add(rows ...row) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report.Rows = append(r.report.Rows, rows...)
 }
 
 // stage is a table of one client, with the processes that use it, whose requests

@@ -15,9 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -101,7 +99,7 @@ func accept(ctx context.Context, table *dynamo.Table, counted *gate.HTTP, engine
 	if err != nil {
 		return err
 	}
-	h, err := keepers.Hold(ctx, keepers.Tenure, locks, counted, table.Name, size)
+	h, err := keepers.Hold(ctx, peers.Tenure, locks, counted, table.Name, size)
 	if h == nil || h.Hold.Took == 0 {
 		return err
 	}
@@ -128,7 +126,7 @@ func lines(h *keepers.Holding) [][2]string {
 		{"time to take them", fmt.Sprintf("%.1f s, %.0f a second, %s requests", h.Acquire.Took, float64(h.Locks)/h.Acquire.Took, page.Amount(h.Acquiring.Requests))},
 		{"held for", fmt.Sprintf("%.1f s, %.0f heartbeat periods", h.Hold.Took, h.Periods)},
 		{"heartbeats confirmed", fmt.Sprint(h.Hold.Renewed)},
-		{"requests meanwhile", fmt.Sprintf("%.0f: %s", h.Holding.Requests*h.Periods, operations(h.Holding, h.Periods))},
+		{"requests meanwhile", fmt.Sprintf("%.0f: %s", h.Holding.Requests*h.Periods, h.Holding.Over(1/h.Periods).Operations(0))},
 		{"writes a heartbeat period", fmt.Sprintf("%.3f", h.Holding.WriteUnits)},
 		{"locks lost", fmt.Sprint(h.Hold.Lost)},
 		{"events: in jeopardy, lost", fmt.Sprintf("%d, %d", h.Hold.Jeopardies, h.Hold.LostEvents)},
@@ -137,14 +135,6 @@ func lines(h *keepers.Holding) [][2]string {
 		{"goroutines, at most", fmt.Sprint(h.Hold.Goroutines)},
 		{"processor", fmt.Sprintf("%.2f s a minute", h.CPUMinute())},
 		{"memory a lock", fmt.Sprintf("%.0f bytes of heap, %.0f resident", h.PerLock(h.Acquire.Heap), h.PerLock(h.Acquire.RSS))},
-		{"closed with", fmt.Sprintf("%.0f requests: %s; in %.2f s", h.Closing.Requests, operations(h.Closing, 1), h.Close.Took)},
+		{"closed with", fmt.Sprintf("%.0f requests: %s; in %.2f s", h.Closing.Requests, h.Closing.Operations(0), h.Close.Took)},
 	}
-}
-
-func operations(u gate.Usage, times float64) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(u.ByOperation)) {
-		all = append(all, fmt.Sprintf("%.0f %s", u.ByOperation[name]*times, name))
-	}
-	return strings.Join(all, ", ")
 }

@@ -34,13 +34,6 @@ import (
 
 func main() {
 	proc.Play(roles)
-	if name := os.Getenv(tickEnv); name != "" {
-		if err := tick(name); err != nil {
-			fmt.Fprintln(os.Stderr, "faults: tick:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	proc.Main("faults", run)
 }
 
@@ -127,7 +120,7 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 		return err
 	}
 	if slices.ContainsFunc(chosen, func(s subject) bool { return s.name == javaName }) {
-		if r.java, err = peers.Build(ctx, peers.Java); err != nil {
+		if r.java, err = peers.BuildJava(ctx); err != nil {
 			return err
 		}
 	}
@@ -139,7 +132,7 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 			r.say("building with a runtime that can sleep")
 			r.suspendable, err = buildSuspendable(ctx, r.dir)
 			if err == nil && r.java != nil {
-				_, err = buildPreload(ctx, r.dir)
+				err = buildPreload(ctx, r.dir)
 			}
 		}
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // report is everything that a run found. The page is made from it, and from what
@@ -38,7 +39,7 @@ const (
 
 // write writes both files.
 func (r *report) write(ctx context.Context) error {
-	dir, err := moduleDir(ctx, thisModule)
+	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (r *report) write(ctx context.Context) error {
 
 // rewrite writes the page of the results that there are.
 func rewrite(ctx context.Context) error {
-	dir, err := moduleDir(ctx, thisModule)
+	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}

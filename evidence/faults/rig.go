@@ -10,11 +10,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -135,18 +133,11 @@ func (s *scene) close(ctx context.Context) {
 
 // repeat makes runs of a row, some of them at the same time.
 func (s *scene) repeat(ctx context.Context, n int, run func(ctx context.Context, i int) (float64, error)) ([]float64, error) {
-	figures, errs := make([]float64, n), make([]error, n)
-	room := make(chan struct{}, s.together)
-	var wg sync.WaitGroup
-	for i := range n {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			figures[i], errs[i] = run(ctx, i)
-		})
-	}
-	wg.Wait()
-	return figures, errors.Join(errs...)
+	figures := make([]float64, n)
+	return figures, wait.AtOnce(ctx, n, s.together, func(ctx context.Context, i int) (err error) {
+		figures[i], err = run(ctx, i)
+		return err
+	})
 }
 
 // beat is the time between two heartbeats.
@@ -253,7 +244,7 @@ func (s *scene) served() *peers.Program {
 	if s.name == javaName {
 		return s.java
 	}
-	return peers.Of(peers.Kind(s.name), proc.Command{Args: []string{s.program}, Role: s.name})
+	return peers.Own(peers.Kind(s.name))
 }
 
 // hold is work under a lock, as it stands in its log.
@@ -328,23 +319,19 @@ func (h *hold) read() (b belief, err error) {
 	defer func() { _ = file.Close() }() // it was only read
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 3 {
+		l, err := wire.ParseLog(lines.Text())
+		if err != nil {
 			continue // it is being written
 		}
-		ns, err := strconv.ParseInt(fields[2], 10, 64)
-		if err != nil {
-			return b, err
-		}
-		switch fields[0] {
+		switch l.What {
 		case wire.LogBegin:
-			b.begin = ns
+			b.begin = l.At
 		case wire.LogEnd:
-			b.end = ns
+			b.end = l.At
 		case "no":
-			b.no = ns
+			b.no = l.At
 		case "notice":
-			b.notice = ns
+			b.notice = l.At
 		}
 	}
 	return b, lines.Err()
@@ -381,12 +368,14 @@ func (s *scene) sleeper(program *peers.Program) (*peers.Program, *os.File, error
 	if _, err := file.WriteAt(make([]byte, 8), 0); err != nil {
 		return nil, nil, err
 	}
-	variable := suspendEnv + "=" + file.Name()
+	sleeps := *program
+	sleeps.Command.Env = []string{suspendEnv + "=" + file.Name()}
 	if s.name == javaName {
-		return program.With(variable, "LD_PRELOAD="+filepath.Join(s.dir, "slept.so")), file, nil
+		sleeps.Command.Env = append(sleeps.Command.Env, "LD_PRELOAD="+filepath.Join(s.dir, preloaded))
+	} else {
+		sleeps.Command.Args = []string{s.suspendable}
 	}
-	command := proc.Command{Args: []string{s.suspendable}, Role: s.name, Env: []string{variable}}
-	return peers.Of(program.Kind, command), file, nil
+	return &sleeps, file, nil
 }
 
 // sleep has the monotonic clock stand for d more.

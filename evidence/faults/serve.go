@@ -20,9 +20,10 @@ import (
 )
 
 // roles are what this program can be: a process that holds locks with one of the
-// libraries in Go.
+// libraries in Go, and a command that is run under a lock.
 var roles = map[string]proc.Role{
 	tenureName: serving(serve.Tenure), dynamolockName: serving(serve.Dynamolock), etcdName: serving(etcdLibrary), kubeName: serving(kubeLibrary),
+	tickRole: tick,
 }
 
 // worker is the work of a process: it is looked at more closely here than package

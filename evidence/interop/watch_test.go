@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 )
 
 // change is a state of a lock's item, and when it came about, on the clock of
@@ -38,19 +39,19 @@ func (s *scene) watch(t *testing.T, name string) *watch {
 	const period = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	w := &watch{cancel: cancel, ended: make(chan struct{})}
-	db := connect(t, s.url)
+	db := peertest.Connect(t, s.URL)
 	go func() {
 		defer close(w.ended)
 		last := proc.Monotonic()
 		for ; ctx.Err() == nil; rest(ctx, period) {
 			sent := proc.Monotonic()
-			out, err := db.GetItem(ctx, s.getItem(name))
+			out, err := db.GetItem(ctx, s.Get(name))
 			if err != nil {
 				continue // or it has ended; a gap only widens the bounds
 			}
-			r := row(out.Item)
+			r := peertest.Row(out.Item)
 			w.saw(change{
-				owner: r.text("ownerName"), version: r.text("recordVersionNumber"), released: r.text("isReleased") != "",
+				owner: r.Text("ownerName"), version: r.Text("recordVersionNumber"), released: r.Text("isReleased") != "",
 				after: last, before: proc.Monotonic(),
 			})
 			last = sent

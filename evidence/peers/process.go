@@ -49,7 +49,7 @@ func (r *Refused) Error() string {
 // until it is killed: ctx bounds only the start.
 func (p *Program) Start(ctx context.Context) (*Process, error) {
 	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}}
-	command := p.command
+	command := p.Command
 	// A process that talks nonsense is killed: it has to be known by then.
 	started := make(chan struct{})
 	command.Line = func(line []byte) { <-started; ps.line(line) }

@@ -270,21 +270,6 @@ func (g *group) reset() []begun {
 	return was
 }
 
-// kill kills a worker, and returns what it had and when it was killed.
-func (g *group) kill(p *process) (had []int, at int64) {
-	g.mu.Lock()
-	for id, b := range g.owners {
-		if b.by == p {
-			had = append(had, id)
-		}
-	}
-	p.dead = true
-	g.mu.Unlock()
-	at = proc.Monotonic()
-	p.Kill()
-	return had, at
-}
-
 // count returns how many calls of the store all workers have made.
 func (g *group) count(ctx context.Context) (reads, writes int64, err error) {
 	g.mu.Lock()

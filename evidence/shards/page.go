@@ -8,12 +8,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/peers"
 )
@@ -131,17 +128,9 @@ func closedAfter(seconds float64) string {
 
 func (s steady) String() string {
 	if s.Wire != nil {
-		return fmt.Sprintf("%.1f, as counted on the wire: %s", s.Wire.Requests, perOperation(*s.Wire))
+		return fmt.Sprintf("%.1f, as counted on the wire: %s", s.Wire.Requests, s.Wire.Operations(1))
 	}
 	return fmt.Sprintf("%.1f reads and %.1f writes, as counted by the workers", s.Reads, s.Writes)
-}
-
-func perOperation(u gate.Usage) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(u.ByOperation)) {
-		all = append(all, fmt.Sprintf("%.1f %s", u.ByOperation[name], name))
-	}
-	return strings.Join(all, ", ")
 }
 
 func (s stretch) String() string {

@@ -46,7 +46,7 @@ func (h *Holding) CPUMinute() float64 { return h.Hold.CPU / h.Hold.Took * 60 }
 
 // Hold has a process take locks, hold them, and give them back, through a gate. With
 // an error it returns what was found before.
-func Hold(ctx context.Context, client string, locks int, g *gate.HTTP, table string, size Size) (h *Holding, err error) {
+func Hold(ctx context.Context, client peers.Kind, locks int, g *gate.HTTP, table string, size Size) (h *Holding, err error) {
 	answers := make(chan Figures, 1)
 	p, err := proc.Start(proc.Command{Role: RoleName, Stderr: os.Stderr, Line: func(line []byte) {
 		var f Figures
@@ -94,13 +94,7 @@ func Hold(ctx context.Context, client string, locks int, g *gate.HTTP, table str
 		{order{Do: toHold, For: size.Hold}, &h.Hold, &h.Holding},
 		{order{Do: toClose}, &h.Close, &h.Closing},
 	} {
-		if _, err := g.Take(); err != nil {
-			return h, err
-		}
-		found, failed := do(part.order)
-		used, err := g.Take()
-		*part.found, *part.used = found, used
-		if err := errors.Join(failed, err); err != nil {
+		if *part.used, err = g.During(func() (err error) { *part.found, err = do(part.order); return err }); err != nil {
 			return h, err
 		}
 		if part.Do == toHold {

@@ -11,6 +11,9 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -52,6 +55,11 @@ var (
 	errNoLock      = errors.New("no handle of this name")
 	errUnsupported = errors.New("the library has no such thing")
 )
+
+// onDynamoDB opens a client with connections of its own, to where the request says.
+func onDynamoDB(open func(*dynamodb.Client, *wire.Request) (Client, error)) func(*wire.Request) (Client, error) {
+	return func(r *wire.Request) (Client, error) { return open(dynamo.ConnectIn(r.Region, r.Endpoint, nil), r) }
+}
 
 // Milliseconds is the time of a field that may be left out; zero, then.
 func Milliseconds(ms *int64) time.Duration {
