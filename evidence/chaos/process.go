@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 )
 
@@ -107,18 +108,14 @@ func (p *process) heard(line []byte, watch replica.Watch, tell func(*process, re
 
 // sees waits until the process has said what its clocks show since a change.
 func (p *process) sees(ctx context.Context, change int64, patience time.Duration) bool {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	for ctx.Err() == nil && p.Alive() {
+	seen := false
+	wait.Within(ctx, patience, func() bool {
 		p.mu.Lock()
-		seen := p.seen
-		p.mu.Unlock()
-		if seen >= change {
-			return true
-		}
-		rest(ctx, 5*time.Millisecond)
-	}
-	return false
+		defer p.mu.Unlock()
+		seen = p.seen >= change
+		return seen || !p.Alive()
+	})
+	return seen
 }
 
 // kill ends it with SIGKILL, and waits until it has.

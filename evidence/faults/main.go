@@ -16,7 +16,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -29,6 +28,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 )
 
@@ -152,26 +152,24 @@ func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]ce
 	}
 	var mu sync.Mutex
 	cells := map[string]cell{}
-	var errs []error
 	for _, group := range groups {
-		var wg sync.WaitGroup
-		for _, s := range chosen {
-			if !slices.Contains(group, s.name) {
-				continue
+		subjects := slices.DeleteFunc(slices.Clone(chosen), func(s subject) bool { return !slices.Contains(group, s.name) })
+		err := wait.AtOnce(ctx, len(subjects), max(1, len(subjects)), func(ctx context.Context, i int) error {
+			s := subjects[i]
+			c, err := r.cell(ctx, row, s)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", row.id, s.name, err)
 			}
-			wg.Go(func() {
-				c, err := r.cell(ctx, row, s)
-				mu.Lock()
-				defer mu.Unlock()
-				cells[s.name] = c
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s, %s: %w", row.id, s.name, err))
-				}
-			})
+			mu.Lock()
+			defer mu.Unlock()
+			cells[s.name] = c
+			return nil
+		})
+		if err != nil {
+			return cells, err
 		}
-		wg.Wait()
 	}
-	return cells, errors.Join(errs...)
+	return cells, nil
 }
 
 func (r *rig) cell(ctx context.Context, row row, s subject) (cell, error) {

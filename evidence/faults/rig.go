@@ -239,6 +239,25 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 	return m, nil
 }
 
+// two are members, one of each manner.
+func (s *scene) two(ctx context.Context, how, other manner) (one, two *member, err error) {
+	if one, err = s.member(ctx, how); err == nil {
+		two, err = s.member(ctx, other)
+	}
+	return one, two, err
+}
+
+// held are two members, of which the first one holds a lock.
+func (s *scene) held(ctx context.Context) (holder, other *member, name string, err error) {
+	holder, other, err = s.two(ctx, ordinary, ordinary)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	name = s.lock()
+	_, err = holder.Acquire(ctx, name)
+	return holder, other, name, err
+}
+
 // served is the program of the library.
 func (s *scene) served() *peers.Program {
 	if s.name == javaName {

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/holds"
 	"github.com/tenurelock/tenure/evidence/peers/peertest"
@@ -120,10 +121,10 @@ func TestContention(t *testing.T) {
 func (c *chaos) contend(t *testing.T) {
 	t.Helper()
 	for c.join(t); time.Now().Before(c.end); c.join(t) {
-		rest(t.Context(), time.Second+rand.N(time.Second))
+		wait.Rest(t.Context(), time.Second+rand.N(time.Second))
 		if m := c.victim(t); m != nil {
 			c.kill(m)
-			rest(t.Context(), rand.N(300*time.Millisecond))
+			wait.Rest(t.Context(), rand.N(300*time.Millisecond))
 			c.begin(t, m)
 		}
 	}
@@ -203,7 +204,7 @@ func (c *chaos) victim(t *testing.T) *member {
 	c.choices++
 	if c.choices%2 == 0 {
 		ours := c.choices%4 == 0
-		for end := time.Now().Add(time.Second); time.Now().Before(end); rest(t.Context(), time.Millisecond) {
+		for end := time.Now().Add(time.Second); time.Now().Before(end); wait.Rest(t.Context(), time.Millisecond) {
 			r := c.Row(t, lockName)
 			for _, m := range c.members {
 				// Long holds are to come to their end, but by chance.

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -55,7 +56,7 @@ func TestLivingHolderIsRespected(t *testing.T) {
 			waited <- err
 		}()
 		tries := 0
-		for ; ctx.Err() == nil; rest(ctx, refresh) {
+		for ; ctx.Err() == nil; wait.Rest(ctx, refresh) {
 			// A second look at the same sign of life would take it, after a lease.
 			_, err := c.TryAcquire(t.Context(), theirs, nil)
 			var held *tenure.HeldError

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -80,7 +81,7 @@ func TestReleaseOfTenureIsSeen(t *testing.T) {
 			var call *peers.Call
 			if waits {
 				call = contender.Begin(waiting(lockName))
-				rest(t.Context(), 3*refresh) // and looks
+				wait.Rest(t.Context(), 3*refresh) // and looks
 			}
 			sent := proc.Monotonic()
 			release(t, l)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -80,7 +81,7 @@ func TestReservedLockIsNotTaken(t *testing.T) {
 		handOver(t, c, s.open(t, timing("our-asker", longLease)), l)
 		before := s.Row(t, lockName)
 		// For longer than the lease that the peer itself has.
-		for end := time.Now().Add(2 * lease); time.Now().Before(end); rest(t.Context(), refresh) {
+		for end := time.Now().Add(2 * lease); time.Now().Before(end); wait.Rest(t.Context(), refresh) {
 			a := peertest.MustRefuse(t, them, trying(lockName), wire.Held)
 			if now := s.Row(t, lockName); !reflect.DeepEqual(now, before) {
 				t.Fatalf("the peer, refused as %s: %s, changed the row from\n%v to\n%v", a.Class, a.Message, before, now)

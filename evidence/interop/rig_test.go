@@ -16,7 +16,6 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
@@ -59,11 +58,16 @@ var dialects = map[peers.Kind]dynamostore.Dialect{
 // eachPeer runs a test with each client, on a table of its own.
 func eachPeer(t *testing.T, test func(*testing.T, *scene)) {
 	t.Helper()
+	eachInDialect(t, dialects, test)
+}
+
+func eachInDialect(t *testing.T, dialects map[peers.Kind]dynamostore.Dialect, test func(*testing.T, *scene)) {
+	t.Helper()
 	t.Parallel()
-	for _, kind := range []peers.Kind{peers.Java, peers.Dynamolock} {
+	for kind, dialect := range dialects {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			test(t, newScene(t, kind, dialects[kind]))
+			test(t, newScene(t, kind, dialect))
 		})
 	}
 }
@@ -188,6 +192,3 @@ func trying(name string) wire.Request {
 func (s *scene) releasing(name string, remove bool) wire.Request {
 	return wire.Request{Command: wire.Release, Name: name, Delete: aws.Bool(remove)}
 }
-
-// rest waits for d, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) } // ctx is asked elsewhere

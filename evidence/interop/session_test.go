@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -91,7 +92,7 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 			before[key] = s.Row(t, key)
 		}
 		// For longer than any lease that is about.
-		for end := time.Now().Add(2 * lease); time.Now().Before(end); rest(t.Context(), refresh) {
+		for end := time.Now().Add(2 * lease); time.Now().Before(end); wait.Rest(t.Context(), refresh) {
 			beat := session
 			beat.Version = rand.Text()
 			beat.Beat = beat.Version

@@ -232,7 +232,7 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	timer.Stop()
 	tell(notedTold, proc.Monotonic())
 	if p.Check() == nil {
-		_ = wait.For(context.WithoutCancel(ctx), w.Drain)
+		wait.Rest(context.WithoutCancel(ctx), w.Drain)
 	}
 	w.mu.Lock()
 	t.check()
@@ -240,7 +240,7 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	w.mu.Unlock()
 	late := fence.Fixed(p.Name(), p.Token())
 	w.late.Go(func() {
-		_ = wait.For(context.WithoutCancel(ctx), w.Write+w.Write/4) // by then its next owner has written, if there is one
+		wait.Rest(context.WithoutCancel(ctx), w.Write+w.Write/4) // by then its next owner has written, if there is one
 		w.write(context.WithoutCancel(ctx), late)
 	})
 	tell(notedEnd, proc.Monotonic())

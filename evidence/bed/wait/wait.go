@@ -26,16 +26,30 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until waits for a condition, for [Bound] at most.
-func Until(ctx context.Context, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, Bound, errors.New("not so within a minute: "+what))
+// Rest is For where the end of ctx is asked elsewhere.
+func Rest(ctx context.Context, d time.Duration) { _ = For(ctx, d) }
+
+// Within waits for a condition, for a time at most, and says whether it came about.
+func Within(ctx context.Context, d time.Duration, holds func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for !holds() {
-		if err := For(ctx, 2*time.Millisecond); err != nil {
-			return err
+		if For(ctx, 2*time.Millisecond) != nil {
+			return false
 		}
 	}
-	return nil
+	return true
+}
+
+// Until waits for a condition, for [Bound] at most.
+func Until(ctx context.Context, what string, holds func() bool) error {
+	if Within(ctx, Bound, holds) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.New("not so within a minute: " + what)
 }
 
 // AtOnce runs f for all of 0 to n-1, limit of them at a time, and ends the others
