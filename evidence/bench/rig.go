@@ -50,8 +50,7 @@ type stage struct {
 	wire   *gate.HTTP
 	large  bool // the units are those of each item's size
 
-	mu      sync.Mutex
-	members []*member
+	members []*member // guarded by mu of the rig
 }
 
 func (r *rig) stage(ctx context.Context, c *peers.Program, t peers.Timing) (*stage, error) {
@@ -84,9 +83,9 @@ func (s *stage) checkItems(ctx context.Context) error {
 		return err
 	}
 	for _, n := range sizes {
-		s.rig.mu.Lock()
+		s.mu.Lock()
 		s.largest = max(s.largest, n)
-		s.rig.mu.Unlock()
+		s.mu.Unlock()
 		if n > gate.MaxItem && !s.large {
 			return fmt.Errorf("%s wrote an item of %d bytes: the rule for units is for %d at most", s.name, n, gate.MaxItem)
 		}
@@ -96,32 +95,25 @@ func (s *stage) checkItems(ctx context.Context) error {
 
 // member is a process with an open client.
 type member struct {
-	peers.Member
+	*peers.Member
 	stage *stage
 }
 
 // member starts a process. Unless it is counted, its requests go past the gate.
 func (s *stage) member(ctx context.Context, counted bool) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
-	defer cancel()
-	p, err := s.client.Start(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.name, err)
-	}
-	m := &member{peers.Member{Process: p, RefreshMs: peers.Milliseconds(s.Refresh)}, s}
-	s.mu.Lock()
-	s.members = append(s.members, m)
-	s.mu.Unlock()
-	s.rig.mu.Lock()
-	s.report.Clients[s.name] = p.Ready.Version + ", " + p.Ready.Runtime
-	s.rig.mu.Unlock()
 	endpoint := s.engine
 	if counted {
 		endpoint = s.wire.Address()
 	}
-	if _, err = m.Do(ctx, s.Open(endpoint, s.table.Name)); err != nil {
-		return nil, fmt.Errorf("open %s: %w", s.name, err)
+	p, err := s.client.Open(ctx, s.Open(endpoint, s.table.Name))
+	if err != nil {
+		return nil, err
 	}
+	m := &member{p, s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = append(s.members, m)
+	s.report.Clients[s.name] = p.Version()
 	return m, nil
 }
 

@@ -43,6 +43,15 @@ type rig struct {
 	versions map[string]string
 }
 
+// The libraries there are.
+const (
+	tenureName     = "tenure"
+	dynamolockName = "dynamolock"
+	javaName       = "java"
+	etcdName       = "etcd"
+	kubeName       = "client-go"
+)
+
 // subject is a library that faults are thrown at.
 type subject struct {
 	name, title string
@@ -96,7 +105,7 @@ type scene struct {
 
 	word string // of its locks' names
 
-	mu      sync.Mutex
+	// Guarded by mu of the rig.
 	members []*member
 	names   int
 }
@@ -163,10 +172,10 @@ func (s *scene) newGate() (gate.Gate, error) {
 
 // member is a process with an open client, behind a gate of its own.
 type member struct {
-	peers.Member
+	*peers.Member
 	gate  gate.Gate
 	scene *scene
-	slept *os.File // of one that can be suspended
+	slept []byte // of one that can be suspended
 }
 
 // manner is how a member differs from the ordinary.
@@ -189,33 +198,22 @@ const (
 const eagerRefresh = 20 * time.Millisecond
 
 func (s *scene) member(ctx context.Context, how manner) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
-	defer cancel()
 	program := s.served()
-	var slept *os.File
+	var slept []byte
 	if how == suspendable {
 		var err error
 		if program, slept, err = s.sleeper(program); err != nil {
 			return nil, err
 		}
 	}
-	p, err := program.Start(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start: %w", err)
-	}
 	g, err := s.newGate()
 	if err != nil {
-		p.Kill()
 		return nil, err
 	}
 	set := s.settings(s.lease)
 	if how == eager && set.refresh > 0 {
 		set.refresh = eagerRefresh
 	}
-	m := &member{Member: peers.Member{Process: p}, gate: g, scene: s, slept: slept}
-	s.mu.Lock()
-	s.members = append(s.members, m)
-	s.mu.Unlock()
 	r := wire.Request{
 		Command: wire.Open, Endpoint: g.Address(), Region: dynamo.Region, LeaseMs: peers.Milliseconds(s.lease),
 		Notice: true, RequestTimeout: how != unbounded, ReleaseOnCancel: how == releasing,
@@ -228,14 +226,17 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 	}
 	if set.refresh > 0 {
 		r.RefreshMs = peers.Milliseconds(set.refresh)
-		m.RefreshMs = r.RefreshMs
 	}
-	if _, err := m.Do(ctx, r); err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+	p, err := program.Open(ctx, r)
+	if err != nil {
+		g.Close()
+		return nil, err
 	}
-	s.rig.mu.Lock()
-	s.versions[s.name] = p.Ready.Version + ", " + p.Ready.Runtime
-	s.rig.mu.Unlock()
+	m := &member{p, g, s, slept}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = append(s.members, m)
+	s.versions[s.name] = p.Version()
 	return m, nil
 }
 
@@ -377,33 +378,25 @@ func (h *hold) ended(ctx context.Context, bound time.Duration) (belief, error) {
 	}
 }
 
-// sleeper returns a program like this one that can be suspended, and the file where
-// it finds for how long it was.
-func (s *scene) sleeper(program *peers.Program) (*peers.Program, *os.File, error) {
-	file, err := os.CreateTemp(s.dir, "slept-")
+// sleeper returns a program like this one that can be suspended, and the memory
+// where it finds for how long it was.
+func (s *scene) sleeper(program *peers.Program) (*peers.Program, []byte, error) {
+	file := filepath.Join(s.dir, "slept-"+rand.Text())
+	slept, err := proc.Map(file, 8)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := file.WriteAt(make([]byte, 8), 0); err != nil {
-		return nil, nil, err
-	}
 	sleeps := *program
-	sleeps.Command.Env = []string{suspendEnv + "=" + file.Name()}
+	sleeps.Command.Env = []string{suspendEnv + "=" + file}
 	if s.name == javaName {
 		sleeps.Command.Env = append(sleeps.Command.Env, "LD_PRELOAD="+filepath.Join(s.dir, preloaded))
 	} else {
 		sleeps.Command.Args = []string{s.suspendable}
 	}
-	return &sleeps, file, nil
+	return &sleeps, slept, nil
 }
 
-// sleep has the monotonic clock stand for d more.
-func (m *member) sleep(d time.Duration) error {
-	var b [8]byte
-	if _, err := m.slept.ReadAt(b[:], 0); err != nil {
-		return err
-	}
-	binary.NativeEndian.PutUint64(b[:], binary.NativeEndian.Uint64(b[:])+uint64(d))
-	_, err := m.slept.WriteAt(b[:], 0)
-	return err
+// sleep has the monotonic clock of a process that is stopped stand for d more.
+func (m *member) sleep(d time.Duration) {
+	binary.NativeEndian.PutUint64(m.slept, binary.NativeEndian.Uint64(m.slept)+uint64(d))
 }

@@ -26,7 +26,7 @@ func stopAndContinue(ctx context.Context, s *scene) (cell, error) {
 		if err := p.stop(ctx); err != nil {
 			return 0, err
 		}
-		return p.wake(ctx, func() (int64, error) { return 0, nil })
+		return p.wake(ctx, func() int64 { return 0 })
 	})
 	if err != nil {
 		return cell{}, err
@@ -43,13 +43,13 @@ func suspend(ctx context.Context, s *scene) (cell, error) {
 			return 0, err
 		}
 		stopped := proc.Monotonic()
-		return p.wake(ctx, func() (int64, error) {
+		return p.wake(ctx, func() int64 {
 			slept := proc.Monotonic() - stopped
-			err := p.holder.sleep(time.Duration(slept))
+			p.holder.sleep(time.Duration(slept))
 			if s.name != javaName {
 				slept = 0 // its log is by the machine's own clock
 			}
-			return slept, err
+			return slept
 		})
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *pair) stop(ctx context.Context) error {
 // wake continues a holder that was stopped when another one has had its lock for
 // a while, and returns for how long it believes. before is called just before, and
 // returns by how much the clock of its log is behind from then on.
-func (p *pair) wake(ctx context.Context, before func() (int64, error)) (float64, error) {
+func (p *pair) wake(ctx context.Context, before func() (behind int64)) (float64, error) {
 	bound, cancel := context.WithTimeout(ctx, 8*p.lease)
 	defer cancel()
 	if _, err := p.granted.Wait(bound); err != nil {
@@ -80,10 +80,7 @@ func (p *pair) wake(ctx context.Context, before func() (int64, error)) (float64,
 	if err := wait.For(ctx, p.beat()); err != nil {
 		return 0, err
 	}
-	behind, err := before()
-	if err != nil {
-		return 0, err
-	}
+	behind := before()
 	continued := proc.Monotonic()
 	if err := p.holder.Continue(); err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,25 +54,19 @@ func (r *results) markdown() string {
 
 // table writes a column for each store.
 func (r *results) table(b *strings.Builder) {
-	b.WriteString("| |")
-	for _, f := range r.Stores {
-		fmt.Fprintf(b, " %s |", f.Store)
-	}
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(r.Stores)) + "\n")
-	var names []string
-	cells := map[string][]string{}
+	head, rows := []string{""}, [][]string{}
 	for i, f := range r.Stores {
+		head = append(head, f.Store)
 		for _, line := range f.lines(r.Setting) {
-			if cells[line[0]] == nil {
-				names = append(names, line[0])
-				cells[line[0]] = make([]string, len(r.Stores))
+			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == line[0] })
+			if at < 0 {
+				at = len(rows)
+				rows = append(rows, append([]string{line[0]}, make([]string, len(r.Stores))...))
 			}
-			cells[line[0]][i] = line[1]
+			rows[at][i+1] = line[1]
 		}
 	}
-	for _, name := range names {
-		fmt.Fprintf(b, "| %s | %s |\n", name, strings.Join(cells[name], " | "))
-	}
+	page.Table(b, head, rows)
 }
 
 // lines returns what was found, each with a name.

@@ -221,17 +221,7 @@ func (f *finding) leaving(ctx context.Context, g *group) error {
 	leaver := living[len(living)/3]
 	share := g.held(leaver)
 	g.mu.Unlock()
-	g.reset()
-	began := time.Now()
-	if err := g.leave(ctx, leaver); err != nil {
-		return err
-	}
-	f.Leave.Took = time.Since(began).Seconds()
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	f.Leave.sum(g, float64(share))
-	return nil
+	return f.Leave.during(ctx, g, float64(share), func() error { return g.leave(ctx, leaver) })
 }
 
 // leave has a worker leave, and waits until it has.
@@ -250,17 +240,12 @@ func (g *group) leave(ctx context.Context, p *process) error {
 
 // joining has one worker come.
 func (f *finding) joining(ctx context.Context, g *group) error {
-	g.reset()
-	began := time.Now()
-	if _, err := g.start(ctx, nil); err != nil {
-		return err
-	}
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	f.Join.Took = time.Since(began).Seconds()
-	f.Join.sum(g, float64(g.size.partitions)/float64(g.size.workers))
-	return nil
+	return f.Join.during(ctx, g, g.share(), func() error {
+		if _, err := g.start(ctx, nil); err != nil {
+			return err
+		}
+		return g.untilSettled(ctx)
+	})
 }
 
 // rolling starts each worker again, one after the other, each when the one before
@@ -269,33 +254,46 @@ func (f *finding) rolling(ctx context.Context, g *group) error {
 	g.mu.Lock()
 	living := g.living()
 	g.mu.Unlock()
+	return f.Roll.during(ctx, g, g.share(), func() error {
+		for _, p := range living {
+			if err := g.leave(ctx, p); err != nil {
+				return err
+			}
+			next, err := g.start(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if err := g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined }); err != nil {
+				return err
+			}
+		}
+		return g.untilSettled(ctx)
+	})
+}
+
+// share is how many partitions a worker is to have.
+func (g *group) share() float64 { return float64(g.size.partitions) / float64(g.size.workers) }
+
+// during takes the time of a change, and tells of what it has moved once all is as
+// planned.
+func (m *moving) during(ctx context.Context, g *group, share float64, change func() error) error {
 	g.reset()
 	began := time.Now()
-	for _, p := range living {
-		if err := g.leave(ctx, p); err != nil {
-			return err
-		}
-		next, err := g.start(ctx, nil)
-		if err != nil {
-			return err
-		}
-		if err := g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined }); err != nil {
-			return err
-		}
+	if err := change(); err != nil {
+		return err
 	}
+	m.Took, m.Share = time.Since(began).Seconds(), share
 	if err := g.untilSettled(ctx); err != nil {
 		return err
 	}
-	f.Roll.Took = time.Since(began).Seconds()
-	f.Roll.sum(g, float64(g.size.partitions)/float64(g.size.workers))
+	m.sum(g)
 	return nil
 }
 
 // sum tells of what has begun since the last reset, which handlers that ended in
 // order have made way for.
-func (m *moving) sum(g *group, share float64) {
+func (m *moving) sum(g *group) {
 	begins := g.reset()
-	m.Share = share
 	m.Most, m.Moves = times(begins)
 	m.Mean = float64(m.Moves) / float64(g.size.partitions)
 	g.mu.Lock()

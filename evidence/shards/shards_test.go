@@ -104,11 +104,8 @@ func TestClaimLog(t *testing.T) {
 
 // What the resource counts does not rest on the gate before it.
 func TestGuarded(t *testing.T) {
-	g, err := newGuarded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.close()
+	g := newGuarded()
+	defer g.Close()
 	for _, token := range []uint64{2, 2, 1} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		fence.SetHeader(r.Header, fence.Fixed("bench:part/1", token))

@@ -77,6 +77,25 @@ func ReadJSON(file string, found any) error {
 	return json.Unmarshal(text, found)
 }
 
+// Table writes a table. A head that ends in a colon is that of a column of figures.
+func Table(w io.Writer, head []string, rows [][]string) {
+	names, aligned := make([]string, len(head)), make([]string, len(head))
+	for i, name := range head {
+		var figures bool
+		names[i], figures = strings.CutSuffix(name, ":")
+		aligned[i] = "---"
+		if figures {
+			aligned[i] = "---:"
+		}
+	}
+	for _, row := range append([][]string{names, aligned}, rows...) {
+		for _, cell := range row {
+			fmt.Fprint(w, strings.TrimRight("| "+cell, " "), " ")
+		}
+		fmt.Fprintln(w, "|")
+	}
+}
+
 // Amount is short, and exact where it is whole.
 func Amount(x float64) string {
 	switch {

@@ -16,14 +16,26 @@ const Bound = time.Minute
 
 // For waits for a time that belongs to a measurement.
 func For(ctx context.Context, d time.Duration) error {
+	if Unless(d, ctx.Done(), nil) {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// Unless waits for a time. It returns false if something is over before.
+func Unless(d time.Duration, over, other <-chan struct{}) bool {
+	if d <= 0 {
+		return true
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true
+	case <-over:
+	case <-other:
 	}
+	return false
 }
 
 // Rest is For where the end of ctx is asked elsewhere.
