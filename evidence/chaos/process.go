@@ -45,7 +45,7 @@ func (n *timespace) command() ([]string, error) {
 
 // process is one life of a replica.
 type process struct {
-	*proc.Process
+	proc.Process
 	name  string // of the replica and its life
 	where *timespace
 	rate  float64
@@ -76,18 +76,15 @@ func launch(dir string, c replica.Config, where *timespace, watch replica.Watch,
 		return nil, err
 	}
 	p.began = watch.Now()
-	known := make(chan struct{}) // to those that tell calls, as a process
-	p.Process, err = proc.Start(proc.Command{
+	return p, p.Start(proc.Command{
 		Args: args, Role: replica.RoleName, Env: []string{replica.Variable + "=" + string(text)},
-		Line: func(line []byte) { <-known; p.heard(line, watch, tell) },
+		Line: func(line []byte) { p.heard(line, watch, tell) },
 		Ended: func(*os.ProcessState) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.end = watch.Now()
 		},
 	})
-	close(known)
-	return p, err
 }
 
 // heard takes a line down.

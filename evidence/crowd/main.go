@@ -35,16 +35,6 @@ func main() {
 	proc.Main("crowd", run)
 }
 
-// ordinary is a lease at which a heartbeat for each lock would be a load.
-var ordinary = keepers.Size{
-	Timing: peers.Timing{Lease: 2 * time.Second, Heartbeat: 400 * time.Millisecond, Refresh: 400 * time.Millisecond}, Delay: 10 * time.Millisecond,
-}
-
-// lenient looks whether all of it works, on a machine that is busy.
-var lenient = keepers.Size{
-	Timing: peers.Timing{Lease: 10 * time.Second, Heartbeat: 500 * time.Millisecond, Refresh: 200 * time.Millisecond}, Delay: time.Millisecond,
-}
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("crowd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -52,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		locks  = flags.Int("locks", 100_000, "hold so many `locks`: exit with status 1 unless each heartbeat is one write, none is lost, and fewer than 50 goroutines are seen")
 		quick  = flags.Bool("quick", false, "look whether all of it works: with a long lease")
-		size   = ordinary
+		size   = keepers.Ordinary
 	)
 	flags.DurationVar(&size.Hold, "for", 5*time.Minute, "how long to hold them")
 	flags.StringVar(&size.Profiles, "profiles", "", "have the process write profiles into this `folder`")
@@ -63,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return dynamo.NoEngine("crowd")
 	}
 	if *quick {
-		size.Timing, size.Delay = lenient.Timing, lenient.Delay
+		size.Timing, size.Delay = keepers.Lenient.Timing, keepers.Lenient.Delay
 	}
 	table, err := dynamo.NewTable(ctx, dynamo.Connect(*engine), "tenure-crowd")
 	if err != nil {

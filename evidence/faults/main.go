@@ -41,11 +41,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		list   = flags.String("rows", rowNames(), "which faults")
-		names  = flags.String("libraries", subjectNames(), "at which libraries")
-		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
-		write  = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
-		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
+		list      = flags.String("rows", names(rows, row.name), "which faults")
+		libraries = flags.String("libraries", names(subjects, subject.id), "at which libraries")
+		engine    = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
+		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
+		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -56,11 +56,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *engine == "" {
 		return dynamo.NoEngine("faults")
 	}
-	chosen, err := pick(subjects, *names, "library", subject.id)
+	chosen, err := pick(subjects, *libraries, "library", subject.id)
 	if err != nil {
 		return err
 	}
-	thrown, err := pick(rows, *list, "row", func(r row) string { return r.id })
+	thrown, err := pick(rows, *list, "row", row.name)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]cell, error) {
 	groups := row.groups
 	if groups == nil {
-		groups = [][]string{strings.Split(subjectNames(), ",")}
+		groups = [][]string{strings.Split(names(subjects, subject.id), ",")}
 	}
 	var mu sync.Mutex
 	cells := map[string]cell{}
@@ -185,18 +185,11 @@ func (r *rig) cell(ctx context.Context, row row, s subject) (cell, error) {
 	return row.try(ctx, c)
 }
 
-func rowNames() string {
+// names lists the names of all.
+func names[T any](all []T, name func(T) string) string {
 	var names []string
-	for _, r := range rows {
-		names = append(names, r.id)
-	}
-	return strings.Join(names, ",")
-}
-
-func subjectNames() string {
-	var names []string
-	for _, s := range subjects {
-		names = append(names, s.name)
+	for _, t := range all {
+		names = append(names, name(t))
 	}
 	return strings.Join(names, ",")
 }

@@ -83,8 +83,9 @@ func (w *worker) work(ctx context.Context, s *serve.Server, r *wire.Request) (wi
 	if err != nil {
 		return wire.Answer{}, err
 	}
+	owner := fmt.Sprint(os.Getpid())
 	write := func(what string, ns int64) {
-		_, _ = fmt.Fprintf(log, "%s %d %d\n", what, os.Getpid(), ns) // who reads it misses it
+		_, _ = fmt.Fprintln(log, wire.LogLine{What: what, Owner: owner, At: ns}) // who reads it misses it
 	}
 	h, err := s.Acquire(ctx, r)
 	if err != nil {

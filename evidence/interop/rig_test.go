@@ -169,9 +169,7 @@ func (s *scene) openOurs(t *testing.T, owner string, lease time.Duration) *peers
 // openPeer starts a process of the other client.
 func (s *scene) openPeer(t *testing.T, owner string, lease, heartbeat time.Duration) *peers.Process {
 	t.Helper()
-	ps := peertest.Run(t, s.program)
-	peertest.Must(t, ps, s.Table.Open(owner, lease, heartbeat))
-	return ps
+	return s.Start(t, s.program, owner, lease, heartbeat)
 }
 
 // waiting is an acquire of the other client that waits for as long as it takes.

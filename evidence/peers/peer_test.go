@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // eachKind runs a test with each client.
-func eachKind(t *testing.T, test func(*testing.T, *peers.Program, *table)) {
+func eachKind(t *testing.T, test func(*testing.T, *peers.Program, *peertest.Table)) {
 	t.Helper()
 	for _, kind := range []peers.Kind{peers.Dynamolock, peers.Java} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -51,19 +51,9 @@ func eachKind(t *testing.T, test func(*testing.T, *peers.Program, *table)) {
 	}
 }
 
-type table struct{ *peertest.Table }
-
-func newTable(t *testing.T) *table {
+func newTable(t *testing.T) *peertest.Table {
 	t.Helper()
-	return &table{peertest.NewTable(t, enginetest.FullDynamoDB(t).URL)}
-}
-
-// open starts a process and opens its client.
-func (tb *table) open(t *testing.T, p *peers.Program, owner string) *peers.Process {
-	t.Helper()
-	ps := peertest.Run(t, p)
-	peertest.Must(t, ps, tb.Open(owner, lease, heartbeat))
-	return ps
+	return peertest.NewTable(t, enginetest.FullDynamoDB(t).URL)
 }
 
 func text(b *[]byte) string {
@@ -84,7 +74,7 @@ func stringOf(t *testing.T, row peertest.Row, name string) string {
 }
 
 func TestReady(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, _ *table) {
+	eachKind(t, func(t *testing.T, p *peers.Program, _ *peertest.Table) {
 		ps := peertest.Run(t, p)
 		t.Logf("%s %s on %s", ps.Ready.Peer, ps.Ready.Version, ps.Ready.Runtime)
 		if ps.Ready.Version == "" || ps.Ready.PID == 0 {
@@ -102,8 +92,8 @@ func TestReady(t *testing.T) {
 }
 
 func TestAcquireHeldRelease(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
-		first, second := tb.open(t, p, "first"), tb.open(t, p, "second")
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
+		first, second := tb.Start(t, p, "first", lease, heartbeat), tb.Start(t, p, "second", lease, heartbeat)
 		a := peertest.Must(t, first, wire.Request{
 			Command: wire.Acquire, Name: "x", Data: peertest.Binary("d1"), ReplaceData: aws.Bool(true),
 			DeleteOnRelease: aws.Bool(false), Attributes: map[string]string{"colour": "blue"},
@@ -159,8 +149,8 @@ func TestAcquireHeldRelease(t *testing.T) {
 }
 
 func TestRequestsOverlap(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
-		first, second := tb.open(t, p, "first"), tb.open(t, p, "second")
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
+		first, second := tb.Start(t, p, "first", lease, heartbeat), tb.Start(t, p, "second", lease, heartbeat)
 		peertest.Must(t, first, wire.Request{Command: wire.Acquire, Name: "x"})
 		waiting := second.Begin(wire.Request{
 			Command: wire.Acquire, Name: "x", WaitMs: peers.Milliseconds(waitBound), RefreshMs: peers.Milliseconds(refresh),
@@ -185,8 +175,8 @@ func TestRequestsOverlap(t *testing.T) {
 }
 
 func TestTakeoverAfterKill(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
-		first, second := tb.open(t, p, "first"), tb.open(t, p, "second")
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
+		first, second := tb.Start(t, p, "first", lease, heartbeat), tb.Start(t, p, "second", lease, heartbeat)
 		peertest.Must(t, first, wire.Request{Command: wire.Acquire, Name: "x", Data: peertest.Binary("kept")})
 		first.Kill()
 		if _, err := peertest.Result(t, first.Begin(wire.Request{Command: wire.Ping})); !errors.Is(err, peers.ErrExited) {
@@ -211,8 +201,8 @@ func TestTakeoverAfterKill(t *testing.T) {
 }
 
 func TestStopAndContinue(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
-		first, second := tb.open(t, p, "first"), tb.open(t, p, "second")
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
+		first, second := tb.Start(t, p, "first", lease, heartbeat), tb.Start(t, p, "second", lease, heartbeat)
 		peertest.Must(t, first, wire.Request{Command: wire.Acquire, Name: "x"})
 		if err := first.Stop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -240,8 +230,8 @@ func TestStopAndContinue(t *testing.T) {
 }
 
 func TestFinishReleasesNothing(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
-		ps := tb.open(t, p, "first")
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
+		ps := tb.Start(t, p, "first", lease, heartbeat)
 		peertest.Must(t, ps, wire.Request{Command: wire.Acquire, Name: "x"})
 		if err := ps.Finish(t.Context()); err != nil {
 			t.Fatal(err)
@@ -253,8 +243,8 @@ func TestFinishReleasesNothing(t *testing.T) {
 }
 
 func TestCloseReleases(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
-		ps := tb.open(t, p, "first")
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
+		ps := tb.Start(t, p, "first", lease, heartbeat)
 		peertest.Must(t, ps, wire.Request{Command: wire.Acquire, Name: "x", DeleteOnRelease: aws.Bool(true)})
 		peertest.Must(t, ps, wire.Request{Command: wire.Close})
 		if row := tb.Row(t, "x"); row != nil {
@@ -265,7 +255,7 @@ func TestCloseReleases(t *testing.T) {
 }
 
 func TestCreateTableAndSortKey(t *testing.T) {
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
 		ps := peertest.Run(t, p)
 		name := tb.Name + "-own"
 		peertest.Must(t, ps, wire.Request{
@@ -290,8 +280,8 @@ func TestCreateTableAndSortKey(t *testing.T) {
 // program is the library that it claims to be.
 func TestDialectsDoNotMix(t *testing.T) {
 	tb := newTable(t)
-	goPeer := tb.open(t, peertest.Need(t, peers.Dynamolock), "go")
-	javaPeer := tb.open(t, peertest.Need(t, peers.Java), "java")
+	goPeer := tb.Start(t, peertest.Need(t, peers.Dynamolock), "go", lease, heartbeat)
+	javaPeer := tb.Start(t, peertest.Need(t, peers.Java), "java", lease, heartbeat)
 	peertest.Must(t, goPeer, wire.Request{Command: wire.Acquire, Name: "of-go"})
 	peertest.Must(t, javaPeer, wire.Request{Command: wire.Acquire, Name: "of-java"})
 

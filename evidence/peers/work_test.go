@@ -24,11 +24,11 @@ import (
 // must not overlap, which is also what the rig's larger test rests on.
 func TestWork(t *testing.T) {
 	const duration = 3 * time.Second
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
 		log := filepath.Join(t.TempDir(), "holds")
 		var calls []*peers.Call
 		for _, owner := range []string{"first", "second"} {
-			calls = append(calls, tb.open(t, p, owner).Begin(wire.Request{
+			calls = append(calls, tb.Start(t, p, owner, lease, heartbeat).Begin(wire.Request{
 				Command: wire.Work, Name: "x", Log: log, DeleteOnRelease: aws.Bool(false),
 				DurationMs: duration.Milliseconds(), HoldMs: 50, PauseMs: 50, RefreshMs: aws.Int64(20),
 			}))

@@ -39,10 +39,13 @@ func Publish(found any, tables, command string, stdout io.Writer, toJSON, toPage
 	return os.WriteFile(toPage, []byte(before+BeginMark(command)+"\n"+tables+"\n"+endMark+after), 0o644)
 }
 
-// Part returns the part of a page that a command has made.
-func Part(file, command string) (string, error) {
+// Check returns an error unless the command's part of a page has these tables.
+func Check(file, tables, command string) error {
 	_, part, _, err := cut(file, command)
-	return part, err
+	if got, want := strings.TrimSpace(part), strings.TrimSpace(tables); err == nil && got != want {
+		err = fmt.Errorf("%s is not made of what was found. It has:\n%s\nwant:\n%s", file, got, want)
+	}
+	return err
 }
 
 func cut(file, command string) (before, part, after string, err error) {

@@ -26,6 +26,19 @@ type Size struct {
 	Profiles string // a folder for them; empty: none are written
 }
 
+var (
+	// Ordinary has a lease at which a heartbeat for each lock is a load.
+	Ordinary = Size{Timing: peers.Timing{Lease: 2 * time.Second, Heartbeat: 400 * time.Millisecond, Refresh: 400 * time.Millisecond}, Delay: 10 * time.Millisecond}
+	// Lenient looks whether all of it works, on a machine that is busy.
+	Lenient = Size{Timing: peers.Timing{Lease: 10 * time.Second, Heartbeat: 500 * time.Millisecond, Refresh: 200 * time.Millisecond}, Delay: time.Millisecond}
+)
+
+// For is the same, held for a time.
+func (s Size) For(d time.Duration) Size {
+	s.Hold = d
+	return s
+}
+
 // Holding is what came of it.
 type Holding struct {
 	Locks     int        `json:"locks"`

@@ -60,6 +60,14 @@ func (t *Table) Open(owner string, lease, heartbeat time.Duration) wire.Request 
 	}
 }
 
+// Start starts a process and opens its client on the table.
+func (t *Table) Start(tb testing.TB, p *peers.Program, owner string, lease, heartbeat time.Duration) *peers.Process {
+	tb.Helper()
+	ps := Run(tb, p)
+	Must(tb, ps, t.Open(owner, lease, heartbeat))
+	return ps
+}
+
 // Row is an item of the table as it stands.
 type Row map[string]types.AttributeValue
 

@@ -107,11 +107,9 @@ func (w *work) failed(ctx context.Context, err error) {
 
 // write writes a line; with the lock's token, if there is one.
 func (w *work) write(log *os.File, what string, ns int64, lock Lock) error {
-	line := fmt.Sprintf("%s %s %d", what, w.owner, ns)
+	line := wire.LogLine{What: what, Owner: w.owner, At: ns}
 	if lock != nil {
-		if token, ok := lock.Token(); ok {
-			line += fmt.Sprintf(" %d", token)
-		}
+		line.Token, _ = lock.Token()
 	}
 	_, err := fmt.Fprintln(log, line)
 	return err

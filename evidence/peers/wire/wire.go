@@ -172,6 +172,14 @@ type LogLine struct {
 	Token       uint64 // 0: there is none
 }
 
+func (l LogLine) String() string {
+	line := fmt.Sprintf("%s %s %d", l.What, l.Owner, l.At)
+	if l.Token > 0 {
+		line += fmt.Sprintf(" %d", l.Token)
+	}
+	return line
+}
+
 // ParseLog reads a line.
 func ParseLog(line string) (l LogLine, err error) {
 	if n, _ := fmt.Sscan(line, &l.What, &l.Owner, &l.At, &l.Token); n < 3 {
