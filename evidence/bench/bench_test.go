@@ -6,8 +6,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/keepers"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -30,7 +31,7 @@ func TestQuick(t *testing.T) {
 	t.Parallel()
 	e := enginetest.FullDynamoDB(t)
 	clients := strings.Join(clientNames, ",")
-	switch _, err := peers.Build(t.Context(), peers.Java); {
+	switch _, err := peers.BuildJava(t.Context()); {
 	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
 		t.Logf("without the Java client: %v", err)
 		clients = tenureName + "," + dynamolockName
@@ -45,7 +46,7 @@ func TestQuick(t *testing.T) {
 	}
 
 	var r report
-	if err := json.Unmarshal([]byte(read(t, found)), &r); err != nil {
+	if err := page.ReadJSON(found, &r); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := read(t, tables), "# Before\n"+page.BeginMark(command)+"\n"+r.markdown()+"\n<!-- to here -->\nAfter.\n"; got != want {
@@ -109,21 +110,48 @@ func checkCounts(t *testing.T, r *report) {
 	}
 }
 
+// checkSessions holds sessions to one write a heartbeat period, however many locks
+// are held, and to cost as much as one lock.
+func checkSessions(t *testing.T, r *report) {
+	t.Helper()
+	month := map[string]float64{} // write units by what and times
+	for _, row := range r.Rows {
+		v := row.Values[tenureName]
+		switch {
+		case row.Kind == monthly:
+			month[row.What] = v.Used.WriteUnits
+		case row.Kind == crowded && v.Held != nil:
+			h := v.Held
+			if writes := h.Holding.WriteUnits * h.Periods; math.Abs(writes-h.Periods) > 1+keepers.Edges || h.Holding.ReadUnits > 0 {
+				t.Errorf("%s: %.0f writes in %.1f heartbeat periods: %+v", row.What, writes, h.Periods, h.Holding)
+			}
+			if h.Hold.Lost > 0 || h.Hold.Goroutines >= keepers.MostGoroutines || h.Closing.WriteUnits > h.Closable() {
+				t.Errorf("%s: %v", row.What, h.Missed())
+			}
+			if a := h.Acquiring.ByOperation["UpdateItem"]; a < float64(h.Locks) || h.PerLock(h.Acquire.Heap) <= 0 || h.Hold.CPU <= 0 {
+				t.Errorf("%s: taken with %v writes, %d bytes of heap, %v s of a processor", row.What, a, h.Acquire.Heap, h.Hold.CPU)
+			}
+		}
+	}
+	for what, units := range month {
+		rest, one := strings.CutPrefix(what, standings[0].what)
+		if many := month[standings[1].what+rest]; one && math.Abs(many-units) > 0.3*units {
+			t.Errorf("%s: %v write units a second, and for a session %v", what, units, many)
+		}
+	}
+}
+
 // TestPage holds the page to the run that it shows.
 func TestPage(t *testing.T) {
 	var r report
-	if err := json.Unmarshal([]byte(read(t, "results.json")), &r); err != nil {
+	if err := page.ReadJSON("results.json", &r); err != nil {
 		t.Fatal(err)
 	}
 	if r.Quick {
 		t.Error("results.json is of a quick run")
 	}
-	tables, err := page.Part(filepath.Join("..", "..", "docs", "evidence", "performance.md"), command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := strings.TrimSpace(tables), strings.TrimSpace(r.markdown()); got != want {
-		t.Errorf("docs/evidence/performance.md is not made of results.json: make bench writes both. It has:\n%s\nwant:\n%s", got, want)
+	if err := page.Check("../../docs/evidence/performance.md", r.markdown(), command); err != nil {
+		t.Errorf("make bench writes both: %v", err)
 	}
 	checkCounts(t, &r)
 	checkSessions(t, &r)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
@@ -39,7 +38,7 @@ func failover(ctx context.Context, r *rig) error {
 	t := r.size.failover
 	var clients []*peers.Program
 	for range r.size.pairs - 1 {
-		clients = append(clients, tenureClient)
+		clients = append(clients, peers.Own(peers.Tenure))
 	}
 	clients = append(clients, r.clients...)
 	chains := make([]*chain, len(clients))
@@ -65,14 +64,13 @@ func failover(ctx context.Context, r *rig) error {
 		u.Add(c.used)
 		used[c.name] = u
 	}
-	setting := fmt.Sprintf("%v; killed at random moments between heartbeats, after the waiter has waited for a lease or more", t)
-	times := row{Step: "failover", What: failoverTime, Setting: setting, Kind: timed, Values: map[string]value{}}
-	costs := row{Step: "failover", What: failoverCost, Setting: setting, Kind: counted, Values: map[string]value{}}
-	for name, t := range took {
-		times.Values[name] = value{Spread: newSpread(t)}
-		costs.Values[name] = perMillion(used[name].Over(float64(len(t))))
+	line := row{Step: "failover", Setting: fmt.Sprintf("%v; killed at random moments between heartbeats, after the waiter has waited for a lease or more", t)}
+	for name, took := range took {
+		line.Kind = counted
+		r.put(line, failoverCost, name, perMillion(used[name].Over(float64(len(took)))))
+		line.Kind = timed
+		r.put(line, failoverTime, name, value{Spread: newSpread(took)})
 	}
-	r.add(costs, times)
 	return nil
 }
 
@@ -110,23 +108,19 @@ func (r *rig) kill(ctx context.Context, chains []*chain) error {
 		if err := wait.For(ctx, r.size.failover.Lease); err != nil {
 			return err
 		}
-		var wg sync.WaitGroup
-		errs := make([]error, len(chains))
-		for i, c := range chains {
-			wg.Go(func() {
-				if err := c.killHolder(ctx); err != nil {
-					errs[i] = fmt.Errorf("%s, kill %d: %w", c.name, round+1, err)
-					return
-				}
-				if last {
-					return
-				}
-				c.holder, c.waiter = c.waiter, next[i]
-				c.granted, errs[i] = c.waiter.begin(ctx, failoverLock)
-			})
-		}
-		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
+		err := wait.AtOnce(ctx, len(chains), len(chains), func(ctx context.Context, i int) (err error) {
+			c := chains[i]
+			if err := c.killHolder(ctx); err != nil {
+				return fmt.Errorf("%s, kill %d: %w", c.name, round+1, err)
+			}
+			if last {
+				return nil
+			}
+			c.holder, c.waiter = c.waiter, next[i]
+			c.granted, err = c.waiter.begin(ctx, failoverLock)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -137,17 +131,13 @@ func (c *chain) killHolder(ctx context.Context) error {
 	if err := wait.For(ctx, time.Duration(rand.Float64()*float64(c.Heartbeat))); err != nil {
 		return err
 	}
-	if _, err := c.wire.Take(); err != nil {
+	u, err := c.wire.During(func() error {
+		killed := proc.Monotonic()
+		c.holder.Kill()
+		a, err := c.granted.Wait(ctx)
+		c.took = append(c.took, milliseconds(a.GotNs-killed))
 		return err
-	}
-	killed := proc.Monotonic()
-	c.holder.Kill()
-	a, err := c.granted.Wait(ctx)
-	if err != nil {
-		return err
-	}
-	c.took = append(c.took, milliseconds(a.GotNs-killed))
-	u, err := c.wire.Take()
+	})
 	c.used.Add(u)
 	return err
 }

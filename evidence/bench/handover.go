@@ -7,10 +7,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/wait"
@@ -20,9 +18,13 @@ import (
 // another process and in the same one.
 func handover(ctx context.Context, r *rig) error {
 	t := r.size.handover
-	var all findings
-	what := map[bool]string{false: "clean hand-over to a process that waits", true: "clean hand-over within a process"}
-	err := r.eachClient(ctx, t, func(ctx context.Context, s *stage) error {
+	line := row{
+		Step: "handover", Kind: timed,
+		Setting: fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; released at a random moment of its waiting", t),
+	}
+	what := []string{"clean hand-over to a process that waits", "clean hand-over within a process"}
+	r.inOrder(line, what...)
+	return r.eachClient(ctx, t, func(ctx context.Context, s *stage) error {
 		one, err := s.member(ctx, true)
 		if err != nil {
 			return err
@@ -31,23 +33,16 @@ func handover(ctx context.Context, r *rig) error {
 		if err != nil {
 			return err
 		}
-		var wg sync.WaitGroup
-		errs := make([]error, 2)
-		for i, pair := range [][2]*member{{one, other}, {one, one}} {
-			same := i == 1
-			wg.Go(func() {
-				took, err := s.handOver(ctx, fmt.Sprintf("baton-%d", i), pair)
-				if errs[i] = err; err == nil {
-					setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; released at a random moment of its waiting", t)
-					all.put(row{Step: "handover", What: what[same], Setting: setting, Kind: timed}, s.name, value{Spread: newSpread(took)})
-				}
-			})
-		}
-		wg.Wait()
-		return errors.Join(errs...)
+		pairs := [][2]*member{{one, other}, {one, one}}
+		return wait.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) error {
+			took, err := s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i])
+			if err != nil {
+				return err
+			}
+			r.put(line, what[i], s.name, value{Spread: newSpread(took)})
+			return nil
+		})
 	})
-	r.add(all.inOrder([]string{what[false], what[true]})...)
-	return err
 }
 
 // handOver passes a lock to and fro between two members, and returns how long

@@ -93,12 +93,10 @@ func build(ctx context.Context, names []string) (clients []*peers.Program, err e
 	for _, name := range names {
 		var c *peers.Program
 		switch name {
-		case tenureName:
-			c = tenureClient
-		case dynamolockName:
-			c, err = peers.Build(ctx, peers.Dynamolock)
+		case tenureName, dynamolockName:
+			c = peers.Own(peers.Kind(name))
 		case javaName:
-			c, err = peers.Build(ctx, peers.Java)
+			c, err = peers.BuildJava(ctx)
 		default:
 			err = fmt.Errorf("there is no client %q; there are %s", name, strings.Join(clientNames, ","))
 		}

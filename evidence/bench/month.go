@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
@@ -126,9 +125,8 @@ func settled(ctx context.Context, groups []*shard.Group, partitions int) error {
 // and a counter of its own.
 func months(ctx context.Context, r *rig) error {
 	times := r.size.standing
-	setting := fmt.Sprintf("Tenure in the process of the benchmark; requests counted for %v, after a first lease; units by the size of each item, as it was at the end; "+
-		"KCL, the Kinesis Client Library, is arithmetic", r.size.counted)
-	var all findings
+	line := row{Step: "month", Kind: monthly, Setting: fmt.Sprintf("Tenure in the process of the benchmark; requests counted for %v, after a first lease; units by the size of each item, as it was at the end; "+
+		"KCL, the Kinesis Client Library, is arithmetic", r.size.counted)}
 	var order []string
 	n := len(standings)
 	what := func(i int) string {
@@ -137,23 +135,21 @@ func months(ctx context.Context, r *rig) error {
 	for i := range n * len(times) {
 		order = append(order, what(i))
 	}
-	err := wait.AtOnce(ctx, len(order), len(order), func(ctx context.Context, i int) error {
+	r.inOrder(line, order...)
+	return wait.AtOnce(ctx, len(order), len(order), func(ctx context.Context, i int) error {
 		what, t, standing := order[i], times[i/n], standings[i%n]
-		return r.staged(ctx, tenureClient, t, func(ctx context.Context, s *stage) error {
+		return r.staged(ctx, peers.Own(peers.Tenure), t, func(ctx context.Context, s *stage) error {
 			u, err := s.stand(ctx, standing, r.size.counted)
 			if err != nil {
 				return fmt.Errorf("%s: %w", what, err)
 			}
-			line := row{Step: "month", What: what, Setting: setting, Kind: monthly}
-			all.put(line, tenureName, perMonth(u.Over(r.size.counted.Seconds()), time.Second))
+			r.put(line, what, tenureName, perMonth(u.Over(r.size.counted.Seconds()), time.Second))
 			if standing.leases > 0 {
-				all.put(line, kclName, perMonth(peers.KCL(standing.leases, t.Lease), time.Second))
+				r.put(line, what, kclName, perMonth(peers.KCL(standing.leases, t.Lease), time.Second))
 			}
 			return nil
 		})
 	})
-	r.add(all.inOrder(order)...)
-	return err
 }
 
 // stand counts what something sends that goes on.
@@ -173,11 +169,7 @@ func (s *stage) stand(ctx context.Context, what standing, d time.Duration) (u ga
 	}()
 	err = what.begin(ctx, func() (*tenure.Client, error) {
 		db, _ := dynamo.ConnectWide(s.wire.Address())
-		store, err := dynamostore.New(db, s.table.Name, nil)
-		if err != nil {
-			return nil, err
-		}
-		c, err := tenure.New(store, &tenure.Options{LeaseDuration: s.Lease, HeartbeatPeriod: s.Heartbeat, RefreshPeriod: s.Refresh})
+		c, err := s.Tenure(db, s.table.Name, nil)
 		if err == nil {
 			clients = append(clients, c)
 		}

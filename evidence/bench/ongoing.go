@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
@@ -20,17 +21,15 @@ import (
 // hold counts what keeps locks alive, for so many of a process.
 func hold(ctx context.Context, r *rig) error {
 	t := r.size.everyday
-	setting := fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)
+	line := row{Step: "hold", Kind: counted, Setting: fmt.Sprintf("%v; requests in a heartbeat period, counted over %d of them", t, r.size.periods)}
 	what := func(n int) string { return fmt.Sprintf("hold locks in one process: %d", n) }
-	var all findings
-	var order []string
 	for _, n := range r.size.hold {
-		order = append(order, what(n))
+		r.inOrder(line, what(n))
 	}
 	// All numbers at once, but in a full run one client after the other: a thousand
 	// heartbeats in a burst are a load, and none is to suffer from another's.
 	sizes := len(r.size.hold)
-	err := wait.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.crowds, func(ctx context.Context, i int) error {
+	return wait.AtOnce(ctx, sizes*len(r.clients), sizes*r.size.crowds, func(ctx context.Context, i int) error {
 		c := r.clients[i/sizes]
 		n := r.size.hold[i%sizes]
 		return r.staged(ctx, c, t, func(ctx context.Context, s *stage) error {
@@ -61,23 +60,15 @@ func hold(ctx context.Context, r *rig) error {
 			}
 			v := perMonth(u.Over(float64(r.size.periods)), t.Heartbeat)
 			v.Lost = n - kept
-			all.put(row{Step: "hold", What: what(n), Setting: setting, Kind: counted}, s.name, v)
+			r.put(line, what(n), s.name, v)
 			return nil
 		})
 	})
-	r.add(all.inOrder(order)...)
-	return err
 }
 
 // countFor counts for a while.
 func (s *stage) countFor(ctx context.Context, d time.Duration) (gate.Usage, error) {
-	if _, err := s.wire.Take(); err != nil {
-		return gate.Usage{}, err
-	}
-	if err := wait.For(ctx, d); err != nil {
-		return gate.Usage{}, err
-	}
-	return s.wire.Take()
+	return s.wire.During(func() error { return wait.For(ctx, d) })
 }
 
 // waiters counts what many who wait in one process send.
@@ -101,9 +92,8 @@ func processes(ctx context.Context, r *rig) (err error) {
 func (r *rig) waiting(ctx context.Context, step, what string, processes, each, clientsAtOnce int) error {
 	t := r.size.everyday
 	window := time.Duration(r.size.periods) * t.Heartbeat
-	setting := fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; the holder's are not in it", t, window)
-	var all findings
-	err := wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
+	line := row{Step: step, Kind: counted, Setting: fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; the holder's are not in it", t, window)}
+	return wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
 		return r.staged(ctx, r.clients[i], t, func(ctx context.Context, s *stage) error {
 			holder, err := s.member(ctx, false)
 			if err != nil {
@@ -116,12 +106,10 @@ func (r *rig) waiting(ctx context.Context, step, what string, processes, each, c
 			if err != nil {
 				return err
 			}
-			all.put(row{Step: step, What: what, Setting: setting, Kind: counted}, s.name, perMonth(u.Over(window.Seconds()), time.Second))
+			r.put(line, what, s.name, perMonth(u.Over(window.Seconds()), time.Second))
 			return nil
 		})
 	})
-	r.add(all.rows...)
-	return err
 }
 
 // wait counts what waiters send once all of them wait.
@@ -163,4 +151,32 @@ func (s *stage) wait(ctx context.Context, processes, each int, window time.Durat
 	default:
 		return u, nil
 	}
+}
+
+// sessions holds many locks in one process: with one heartbeat in all, and with
+// one for each. One process at a time: none is to suffer from another's load.
+func sessions(ctx context.Context, r *rig) error {
+	size := r.size.crowd
+	line := row{Step: "session", Kind: crowded}
+	for _, c := range r.clients {
+		counts := map[string][]int{tenureName: size.tenure, dynamolockName: size.dynamolock}[string(c.Kind)]
+		for _, n := range counts {
+			err := r.staged(ctx, c, size.Timing, func(ctx context.Context, s *stage) error {
+				h, err := keepers.Hold(ctx, s.client.Kind, n, s.wire, s.table.Name, size.Size)
+				if err != nil {
+					return err
+				}
+				line.Setting = fmt.Sprintf("%v, %v added to each request by the proxy that counts them; held for %v, looked at each second; "+
+					"memory and goroutines are those of the client's process, which has no other work; Tenure has one session; dynamolock has its defaults, and says of a lock that it is lost by IsExpired",
+					s.Timing, size.Delay, size.Hold)
+				r.put(line, fmt.Sprintf("%d locks", n), s.name, value{Held: h})
+				r.say("session: %s with %d locks: %d lost, %.1f s to take them, %s requests a heartbeat period", s.name, n, h.Hold.Lost, h.Acquire.Took, page.Amount(h.Holding.Requests))
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -24,10 +24,7 @@ import (
 )
 
 // roles are what this program can be in place of the benchmark.
-var roles = map[string]proc.Role{tenureName: serve.Tenure.Role, keepers.RoleName: keepers.Role}
-
-// tenureClient is this program as it serves Tenure.
-var tenureClient = peers.Of(tenureName, proc.Command{Role: tenureName})
+var roles = map[string]proc.Role{tenureName: serve.Tenure.Role, dynamolockName: serve.Dynamolock.Role, keepers.RoleName: keepers.Role}
 
 // rig is what all steps share.
 type rig struct {
@@ -42,12 +39,6 @@ type rig struct {
 	report *report
 }
 
-func (r *rig) add(rows ...row) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report.Rows = append(r.report.Rows, rows...)
-}
-
 // stage is a table of one client, with the processes that use it, whose requests
 // are counted together.
 type stage struct {
@@ -59,8 +50,7 @@ type stage struct {
 	wire   *gate.HTTP
 	large  bool // the units are those of each item's size
 
-	mu      sync.Mutex
-	members []*member
+	members []*member // guarded by mu of the rig
 }
 
 func (r *rig) stage(ctx context.Context, c *peers.Program, t peers.Timing) (*stage, error) {
@@ -93,9 +83,9 @@ func (s *stage) checkItems(ctx context.Context) error {
 		return err
 	}
 	for _, n := range sizes {
-		s.rig.mu.Lock()
+		s.mu.Lock()
 		s.largest = max(s.largest, n)
-		s.rig.mu.Unlock()
+		s.mu.Unlock()
 		if n > gate.MaxItem && !s.large {
 			return fmt.Errorf("%s wrote an item of %d bytes: the rule for units is for %d at most", s.name, n, gate.MaxItem)
 		}
@@ -105,32 +95,25 @@ func (s *stage) checkItems(ctx context.Context) error {
 
 // member is a process with an open client.
 type member struct {
-	peers.Member
+	*peers.Member
 	stage *stage
 }
 
 // member starts a process. Unless it is counted, its requests go past the gate.
 func (s *stage) member(ctx context.Context, counted bool) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
-	defer cancel()
-	p, err := s.client.Start(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.name, err)
-	}
-	m := &member{peers.Member{Process: p, RefreshMs: peers.Milliseconds(s.Refresh)}, s}
-	s.mu.Lock()
-	s.members = append(s.members, m)
-	s.mu.Unlock()
-	s.rig.mu.Lock()
-	s.report.Clients[s.name] = p.Ready.Version + ", " + p.Ready.Runtime
-	s.rig.mu.Unlock()
 	endpoint := s.engine
 	if counted {
 		endpoint = s.wire.Address()
 	}
-	if _, err = m.Do(ctx, s.Open(endpoint, s.table.Name)); err != nil {
-		return nil, fmt.Errorf("open %s: %w", s.name, err)
+	p, err := s.client.Open(ctx, s.Open(endpoint, s.table.Name))
+	if err != nil {
+		return nil, err
 	}
+	m := &member{p, s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = append(s.members, m)
+	s.report.Clients[s.name] = p.Version()
 	return m, nil
 }
 

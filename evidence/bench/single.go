@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
+	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
 
@@ -35,9 +36,9 @@ const (
 
 // single counts the requests of what is done one at a time.
 func single(ctx context.Context, r *rig) error {
-	setting := fmt.Sprintf("%v; each client's own default at release: the Java client deletes the item, the others keep it", longTimes)
-	var all findings
-	err := r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) error {
+	line := row{Step: "single", Kind: counted, Setting: fmt.Sprintf("%v; each client's own default at release: the Java client deletes the item, the others keep it", longTimes)}
+	r.inOrder(line, takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne)
+	return r.eachClient(ctx, longTimes, func(ctx context.Context, s *stage) error {
 		holder, err := s.member(ctx, true)
 		if err != nil {
 			return err
@@ -59,53 +60,40 @@ func single(ctx context.Context, r *rig) error {
 			{releaseOne, release},
 			{takeReleased, acquire},
 		} {
-			if _, err := s.wire.Take(); err != nil {
-				return err
-			}
-			for _, name := range names {
-				if err := part.do(name); err != nil {
-					return fmt.Errorf("%s: %w", part.what, err)
+			u, err := s.wire.During(func() error {
+				for _, name := range names {
+					if err := part.do(name); err != nil {
+						return fmt.Errorf("%s: %w", part.what, err)
+					}
 				}
-			}
-			u, err := s.wire.Take()
+				return nil
+			})
 			if err != nil {
 				return err
 			}
-			all.put(row{Step: "single", What: part.what, Setting: setting, Kind: counted}, s.name, perMillion(u.Over(float64(len(names)))))
+			r.put(line, part.what, s.name, perMillion(u.Over(float64(len(names)))))
 		}
 		return nil
 	})
-	r.add(all.inOrder([]string{takeFree, takeReleased, tryHeld, oneHeartbeat, releaseOne})...)
-	return err
 }
 
 // variants counts what Tenure does for more, which the others have not.
 func variants(ctx context.Context, r *rig) error {
-	setting := fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)
-	return r.staged(ctx, tenureClient, longTimes, func(ctx context.Context, s *stage) error {
+	line := row{Step: "variants", Kind: counted, Setting: fmt.Sprintf("Tenure alone, in the process of the benchmark; %v; after a first round", longTimes)}
+	return r.staged(ctx, peers.Own(peers.Tenure), longTimes, func(ctx context.Context, s *stage) error {
 		rounds := func(name string, options *dynamostore.Options, acquire *tenure.AcquireOptions) (took, both gate.Usage, err error) {
-			store, err := dynamostore.New(dynamo.Connect(s.wire.Address()), s.table.Name, options)
-			if err != nil {
-				return took, both, err
-			}
-			client, err := tenure.New(store, &tenure.Options{LeaseDuration: s.Lease, HeartbeatPeriod: s.Heartbeat, RefreshPeriod: s.Refresh})
+			client, err := s.Tenure(dynamo.Connect(s.wire.Address()), s.table.Name, options)
 			if err != nil {
 				return took, both, err
 			}
 			defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
 			for i := range r.size.locks + 1 {
-				lease, err := client.Acquire(ctx, name, acquire)
+				var lease *tenure.Lease
+				acquired, err := s.wire.During(func() (err error) { lease, err = client.Acquire(ctx, name, acquire); return err })
 				if err != nil {
 					return took, both, err
 				}
-				acquired, err := s.wire.Take()
-				if err != nil {
-					return took, both, err
-				}
-				if err := lease.Release(ctx); err != nil {
-					return took, both, err
-				}
-				released, err := s.wire.Take()
+				released, err := s.wire.During(func() error { return lease.Release(ctx) })
 				if err != nil {
 					return took, both, err
 				}
@@ -126,10 +114,8 @@ func variants(ctx context.Context, r *rig) error {
 		if err != nil {
 			return err
 		}
-		var all findings
-		all.put(row{Step: "variants", What: takeHistory, Setting: setting, Kind: counted}, tenureName, perMillion(history.Over(n)))
-		all.put(row{Step: "variants", What: takeShared, Setting: setting, Kind: counted}, tenureName, perMillion(shared.Over(n)))
-		r.add(all.rows...)
+		r.put(line, takeHistory, tenureName, perMillion(history.Over(n)))
+		r.put(line, takeShared, tenureName, perMillion(shared.Over(n)))
 		return nil
 	})
 }
@@ -137,9 +123,8 @@ func variants(ctx context.Context, r *rig) error {
 // takeover counts what it takes to get the lock of a holder that was killed, from
 // the first request of a process that comes afterwards.
 func takeover(ctx context.Context, r *rig) error {
-	setting := fmt.Sprintf("%v; the holder was killed before; the requests of the successor, who comes afterwards and waits", r.size.takeover)
-	var all findings
-	err := r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) error {
+	line := row{Step: "takeover", Kind: counted, Setting: fmt.Sprintf("%v; the holder was killed before; the requests of the successor, who comes afterwards and waits", r.size.takeover)}
+	return r.eachClient(ctx, r.size.takeover, func(ctx context.Context, s *stage) error {
 		names := keepers.Names(r.size.locks)
 		if err := s.orphan(ctx, names); err != nil {
 			return err
@@ -156,11 +141,9 @@ func takeover(ctx context.Context, r *rig) error {
 		if err != nil {
 			return err
 		}
-		all.put(row{Step: "takeover", What: takeDead, Setting: setting, Kind: counted}, s.name, perMillion(u.Over(float64(len(names)))))
+		r.put(line, takeDead, s.name, perMillion(u.Over(float64(len(names)))))
 		return nil
 	})
-	r.add(all.rows...)
-	return err
 }
 
 // orphan leaves locks whose holder is dead.

@@ -45,17 +45,12 @@ var (
 	// nothing is set.
 	peersDefaults = timing(20*time.Second, 5*time.Second, time.Second)
 
-	// shortLease is one at which a heartbeat for each lock is a load.
-	shortLease = timing(2*time.Second, 400*time.Millisecond, 400*time.Millisecond)
-
 	full = size{
 		locks: 10, hold: []int{1, 100, 1000}, waiters: 50, crowds: 1, everyday: peersDefaults, takeover: peersDefaults, periods: 3,
 		handovers: 20, handover: peersDefaults,
 		kills: 14, pairs: 3, failover: timing(3*time.Second, 600*time.Millisecond, 600*time.Millisecond),
 		throughput: 1500 * time.Millisecond, loads: []workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, runs: 5,
-		crowd: crowdSize{
-			tenure: []int{1000, 10_000, 100_000}, dynamolock: []int{100, 400, 1000}, Size: keepers.Size{Timing: shortLease, Delay: 10 * time.Millisecond, Hold: 20 * time.Second},
-		},
+		crowd: crowdSize{tenure: []int{1000, 10_000, 100_000}, dynamolock: []int{100, 400, 1000}, Size: keepers.Ordinary.For(20 * time.Second)},
 		// The second is the failover time that the Kinesis Client Library has.
 		standing: []peers.Timing{peersDefaults, timing(10*time.Second, 2500*time.Millisecond, 500*time.Millisecond)}, counted: 30 * time.Second,
 	}
@@ -67,9 +62,7 @@ var (
 		handovers: 2, handover: timing(4*time.Second, time.Second, 200*time.Millisecond),
 		kills: 1, pairs: 1, failover: timing(time.Second, 200*time.Millisecond, 200*time.Millisecond),
 		throughput: 200 * time.Millisecond, loads: []workload{{4, 0}, {1, time.Millisecond}}, runs: 2,
-		crowd: crowdSize{
-			tenure: []int{20, 200}, dynamolock: []int{20}, Size: keepers.Size{Timing: timing(10*time.Second, 500*time.Millisecond, 200*time.Millisecond), Delay: time.Millisecond, Hold: 2 * time.Second},
-		},
+		crowd:    crowdSize{tenure: []int{20, 200}, dynamolock: []int{20}, Size: keepers.Lenient.For(2 * time.Second)},
 		standing: []peers.Timing{timing(4*time.Second, 500*time.Millisecond, 200*time.Millisecond)}, counted: 2 * time.Second,
 	}
 )

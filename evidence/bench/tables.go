@@ -22,15 +22,14 @@ func (r *report) crowds(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	b.WriteString("\n### Many locks in one process: Tenure under one session, dynamolock with a heartbeat for each\n\n" +
-		"| client | locks | lost | requests a heartbeat period | processor, s a minute | heap a lock, bytes | resident a lock, bytes | goroutines, at most | s to take them | requests to close |\n" +
-		"| --- |" + strings.Repeat(" ---: |", 9) + "\n")
+	b.WriteString("\n### Many locks in one process: Tenure under one session, dynamolock with a heartbeat for each\n\n")
 	locks := func(of row, name string) int {
 		if h := of.Values[name].Held; h != nil {
 			return h.Locks
 		}
 		return 0
 	}
+	var table [][]string
 	for _, name := range r.Order {
 		slices.SortStableFunc(rows, func(a, b row) int { return locks(a, name) - locks(b, name) })
 		for _, row := range rows {
@@ -38,10 +37,17 @@ func (r *report) crowds(b *strings.Builder) {
 			if h == nil {
 				continue
 			}
-			fmt.Fprintf(b, "| %s | %d | %d | %s | %.2f | %.0f | %.0f | %d | %.1f | %s |\n", titles[name], h.Locks, h.Hold.Lost, page.Amount(round(h.Holding.Requests)), h.CPUMinute(),
-				h.PerLock(h.Acquire.Heap), h.PerLock(h.Acquire.RSS), h.Hold.Goroutines, h.Acquire.Took, page.Amount(h.Closing.Requests))
+			table = append(table, []string{
+				titles[name], fmt.Sprint(h.Locks), fmt.Sprint(h.Hold.Lost), page.Amount(round(h.Holding.Requests)), fmt.Sprintf("%.2f", h.CPUMinute()),
+				fmt.Sprintf("%.0f", h.PerLock(h.Acquire.Heap)), fmt.Sprintf("%.0f", h.PerLock(h.Acquire.RSS)), fmt.Sprint(h.Hold.Goroutines),
+				fmt.Sprintf("%.1f", h.Acquire.Took), page.Amount(h.Closing.Requests),
+			})
 		}
 	}
+	page.Table(b, []string{
+		"client", "locks:", "lost:", "requests a heartbeat period:", "processor, s a minute:", "heap a lock, bytes:", "resident a lock, bytes:",
+		"goroutines, at most:", "s to take them:", "requests to close:",
+	}, table)
 	for _, row := range rows {
 		ours, theirs := row.Values[tenureName].Held, row.Values[dynamolockName].Held
 		if ours == nil || theirs == nil {
@@ -70,22 +76,20 @@ func (r *report) months(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	b.WriteString("\n### A month on DynamoDB, from counted requests, beside the arithmetic of the Kinesis Client Library\n\n" +
-		"| what goes on | requests a second | write units a second | read units a second | $ a month | KCL, write units a second | KCL, $ a month | Tenure to KCL |\n" +
-		"| --- |" + strings.Repeat(" ---: |", 7) + "\n")
+	b.WriteString("\n### A month on DynamoDB, from counted requests, beside the arithmetic of the Kinesis Client Library\n\n")
+	writes := func(v value) string { return page.Amount(v.Used.WriteUnits) }
+	price := func(v value) string { return dollars(v.Dollars) }
+	var table [][]string
 	for _, row := range rows {
-		v := row.Values[tenureName]
-		if v.Used == nil {
-			continue
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |", row.What, page.Amount(v.Used.Requests), page.Amount(v.Used.WriteUnits), page.Amount(v.Used.ReadUnits), dollars(v.Dollars))
-		kcl := row.Values[kclName]
-		if kcl.Used == nil {
-			b.WriteString(" - | - | - |\n")
-			continue
-		}
-		fmt.Fprintf(b, " %s | %s | %.4f |\n", page.Amount(kcl.Used.WriteUnits), dollars(kcl.Dollars), v.Dollars/kcl.Dollars)
+		v, kcl := row.Values[tenureName], row.Values[kclName]
+		table = append(table, []string{
+			row.What, page.Amount(v.Used.Requests), writes(v), page.Amount(v.Used.ReadUnits), price(v),
+			cell(kcl, writes), cell(kcl, price), cell(kcl, func(kcl value) string { return fmt.Sprintf("%.4f", v.Dollars/kcl.Dollars) }),
+		})
 	}
+	page.Table(b, []string{
+		"what goes on", "requests a second:", "write units a second:", "read units a second:", "$ a month:", "KCL, write units a second:", "KCL, $ a month:", "Tenure to KCL:",
+	}, table)
 	fmt.Fprintf(b, "\nKCL is not run. By the periods in its source a worker writes each lease in a third of the failover time less %v, its metrics each %v, and asks an index for its "+
 		"leases each failover time: half a read unit at least. The failover time is the lease of the row. What its leader reads is left out.\n", peers.KCLEpsilon, peers.KCLMetrics)
 }
@@ -102,72 +106,45 @@ var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock
 // markdown returns the tables.
 func (r *report) markdown() string {
 	var b strings.Builder
-	names := r.Order
 
 	fmt.Fprintf(&b, "Measured on %s, in %.0f s", r.Date, r.Took)
 	if r.Quick {
 		b.WriteString(", as a quick run, whose times mean nothing")
 	}
 	fmt.Fprintf(&b, ".\n\n| | |\n| --- | --- |\n%s| engine | %s |\n", r.Machine.Rows(), r.Engine)
-	for _, name := range names {
+	for _, name := range r.Order {
 		fmt.Fprintf(&b, "| %s | %s |\n", titles[name], r.Clients[name])
 	}
 
-	b.WriteString("\n### Requests, counted on the wire, and what they cost\n\n| step |")
-	for _, name := range names {
-		fmt.Fprintf(&b, " %s |", titles[name])
-	}
-	for _, name := range names {
-		fmt.Fprintf(&b, " %s, $ |", titles[name])
-	}
-	b.WriteString(" $ for |\n| --- |" + strings.Repeat(" ---: |", 2*len(names)) + " --- |\n")
-	for _, row := range r.of(counted) {
-		fmt.Fprintf(&b, "| %s |", row.What)
-		of := ""
-		for _, name := range names {
-			b.WriteString(cell(row.Values[name], func(v value) string {
-				of = v.For
-				if v.Lost > 0 {
-					return fmt.Sprintf("%s (lost %d locks)", page.Amount(v.Used.Requests), v.Lost)
-				}
-				return page.Amount(v.Used.Requests)
-			}))
+	b.WriteString("\n### Requests, counted on the wire, and what they cost\n\n")
+	requests := func(v value) string {
+		if v.Lost > 0 {
+			return fmt.Sprintf("%s (lost %d locks)", page.Amount(v.Used.Requests), v.Lost)
 		}
-		for _, name := range names {
-			b.WriteString(cell(row.Values[name], func(v value) string { return fmt.Sprintf("%.2f", v.Dollars) }))
-		}
-		fmt.Fprintf(&b, " %s |\n", of)
+		return page.Amount(v.Used.Requests)
 	}
+	price := func(v value) string { return fmt.Sprintf("%.2f", v.Dollars) }
+	r.table(&b, counted, slices.Concat(r.heads(":"), r.heads(", $:"), []string{"$ for"}), func(row row) []string {
+		return slices.Concat(r.each(row, requests), r.each(row, price), []string{dollarsFor(row)})
+	})
 
 	b.WriteString("\n### Times in milliseconds: median (range; p99) of how many\n\n")
-	head(&b, names)
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(names)) + "\n")
-	for _, row := range r.of(timed) {
-		fmt.Fprintf(&b, "| %s |", row.What)
-		for _, name := range names {
-			b.WriteString(cell(row.Values[name], func(v value) string {
-				return fmt.Sprintf("**%s** (%s to %s; %s) of %d", page.Amount(v.Spread.Median), page.Amount(v.Spread.Min), page.Amount(v.Spread.Max), page.Amount(v.Spread.P99), v.Spread.Runs)
-			}))
-		}
-		b.WriteString("\n")
+	spread := func(v value) string {
+		return fmt.Sprintf("**%s** (%s to %s; %s) of %d", page.Amount(v.Spread.Median), page.Amount(v.Spread.Min), page.Amount(v.Spread.Max), page.Amount(v.Spread.P99), v.Spread.Runs)
 	}
+	r.table(&b, timed, r.heads(""), func(row row) []string { return r.each(row, spread) })
 
 	b.WriteString("\n### Throughput in pairs of an acquire and a release a second: median (range) of how many runs\n\n")
-	head(&b, names)
-	b.WriteString(" Tenure to dynamolock, run by run |\n| --- |" + strings.Repeat(" --- |", len(names)+1) + "\n")
-	for _, row := range r.of(paced) {
-		fmt.Fprintf(&b, "| %s |", row.What)
-		for _, name := range names {
-			b.WriteString(cell(row.Values[name], func(v value) string {
-				return fmt.Sprintf("**%.0f** (%.0f to %.0f) of %d", v.Spread.Median, v.Spread.Min, v.Spread.Max, v.Spread.Runs)
-			}))
-		}
-		if row.Ratio == nil {
-			b.WriteString(" - |\n")
-			continue
-		}
-		fmt.Fprintf(&b, " **%.2f** (%.2f to %.2f) |\n", row.Ratio.Median, row.Ratio.Min, row.Ratio.Max)
+	pace := func(v value) string {
+		return fmt.Sprintf("**%.0f** (%.0f to %.0f) of %d", v.Spread.Median, v.Spread.Min, v.Spread.Max, v.Spread.Runs)
 	}
+	r.table(&b, paced, append(r.heads(""), "Tenure to dynamolock, run by run"), func(row row) []string {
+		ratio := "-"
+		if row.Ratio != nil {
+			ratio = fmt.Sprintf("**%.2f** (%.2f to %.2f)", row.Ratio.Median, row.Ratio.Min, row.Ratio.Max)
+		}
+		return append(r.each(row, pace), ratio)
+	})
 
 	r.crowds(&b)
 	r.months(&b)
@@ -180,11 +157,37 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-func head(b *strings.Builder, names []string) {
-	b.WriteString("| step |")
-	for _, name := range names {
-		fmt.Fprintf(b, " %s |", titles[name])
+// table writes the rows of a kind, after what each is about.
+func (r *report) table(b *strings.Builder, k kind, head []string, cells func(row) []string) {
+	var rows [][]string
+	for _, row := range r.of(k) {
+		rows = append(rows, append([]string{row.What}, cells(row)...))
 	}
+	page.Table(b, append([]string{"step"}, head...), rows)
+}
+
+// heads are those of a column for each client.
+func (r *report) heads(more string) (all []string) {
+	for _, name := range r.Order {
+		all = append(all, titles[name]+more)
+	}
+	return all
+}
+
+// each is a cell for each client.
+func (r *report) each(of row, text func(value) string) (all []string) {
+	for _, name := range r.Order {
+		all = append(all, cell(of.Values[name], text))
+	}
+	return all
+}
+
+// dollarsFor says what the dollars of a row are for.
+func dollarsFor(of row) string {
+	for _, v := range of.Values {
+		return v.For // all have the same
+	}
+	return ""
 }
 
 // settings returns the settings of the steps, each step once.
@@ -202,7 +205,7 @@ func (r *report) settings() (all []string) {
 // cell is empty for a client that has no such thing.
 func cell(v value, text func(value) string) string {
 	if v.Used == nil && v.Spread == nil {
-		return " - |"
+		return "-"
 	}
-	return " " + text(v) + " |"
+	return text(v)
 }

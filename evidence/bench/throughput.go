@@ -7,18 +7,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"cirello.io/dynamolock/v2"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -67,13 +65,10 @@ func (r *rig) pace(ctx context.Context, load workload) error {
 			rates[string(r.clients[i].Kind)] = append(rates[string(r.clients[i].Kind)], rate)
 		}
 	}
-	line := row{Step: "throughput", What: load.String(), Kind: paced, Values: map[string]value{}}
+	line := row{Step: "throughput", Kind: paced}
 	line.Setting = fmt.Sprintf("%v; runs of %v, the clients in turn, the next run beginning with another one; goroutines, or threads in Java, each with a lock of its own; "+
 		"straight to the engine, not counted; where a delay is added, through a proxy that adds it; "+
 		"both clients in Go in the process of the benchmark, with 256 idle connections each; the engine on the same cores", r.size.handover, r.size.throughput)
-	for name, rate := range rates {
-		line.Values[name] = value{Spread: newSpread(rate)}
-	}
 	var ratios []float64
 	for i, theirs := range rates[dynamolockName] {
 		if ours := rates[tenureName]; i < len(ours) {
@@ -83,7 +78,9 @@ func (r *rig) pace(ctx context.Context, load workload) error {
 	if len(ratios) > 0 {
 		line.Ratio = newSpread(ratios)
 	}
-	r.add(line)
+	for name, rate := range rates {
+		r.put(line, load.String(), name, value{Spread: newSpread(rate)})
+	}
 	return nil
 }
 
@@ -106,9 +103,9 @@ func (s *stage) pairs(ctx context.Context, delay time.Duration) (pairs, error) {
 	}
 	switch s.name {
 	case tenureName:
-		return s.tenurePairs(ctx, endpoint)
+		return s.libraryPairs(ctx, serve.OpenTenure, endpoint)
 	case dynamolockName:
-		return s.dynamolockPairs(ctx, endpoint)
+		return s.libraryPairs(ctx, serve.OpenDynamolock, endpoint)
 	default:
 		return s.processPairs(ctx, delay > 0)
 	}
@@ -131,46 +128,22 @@ func inGoroutines(ctx context.Context, n int, d time.Duration, pair func(ctx con
 	return float64(made.Load()) / time.Since(start).Seconds(), err
 }
 
-func (s *stage) tenurePairs(ctx context.Context, endpoint string) (pairs, error) {
+// libraryPairs has a library in Go work in this process.
+func (s *stage) libraryPairs(ctx context.Context, open func(*dynamodb.Client, *wire.Request) (serve.Client, error), endpoint string) (pairs, error) {
 	db, _ := dynamo.ConnectWide(endpoint)
-	store, err := dynamostore.New(db, s.table.Name, nil)
+	request := s.Open(endpoint, s.table.Name)
+	client, err := open(db, &request)
 	if err != nil {
 		return nil, err
 	}
-	client, err := tenure.New(store, &tenure.Options{LeaseDuration: s.Lease, HeartbeatPeriod: s.Heartbeat, RefreshPeriod: s.Refresh})
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { _ = client.Close(ctx) }) // it has nothing left to release
+	context.AfterFunc(ctx, func() { _ = client.Close() }) // it has nothing left to release
 	return func(ctx context.Context, n int, d time.Duration) (float64, error) {
 		return inGoroutines(ctx, n, d, func(ctx context.Context, name string) error {
-			lease, err := client.Acquire(ctx, name, nil)
+			lock, err := client.Acquire(ctx, &wire.Request{Name: name, RefreshMs: request.RefreshMs})
 			if err != nil {
 				return err
 			}
-			return lease.Release(ctx)
-		})
-	}, nil
-}
-
-func (s *stage) dynamolockPairs(ctx context.Context, endpoint string) (pairs, error) {
-	db, _ := dynamo.ConnectWide(endpoint)
-	client, err := dynamolock.New(db, s.table.Name, dynamolock.WithLeaseDuration(s.Lease), dynamolock.WithHeartbeatPeriod(s.Heartbeat))
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { _ = client.Close() }) // the same
-	return func(ctx context.Context, n int, d time.Duration) (float64, error) {
-		return inGoroutines(ctx, n, d, func(ctx context.Context, name string) error {
-			lock, err := client.AcquireLockWithContext(ctx, name, dynamolock.WithRefreshPeriod(s.Refresh))
-			if err != nil {
-				return err
-			}
-			released, err := client.ReleaseLockWithContext(ctx, lock)
-			if err == nil && !released {
-				return errors.New("the lock was lost")
-			}
-			return err
+			return lock.Release(&wire.Request{})
 		})
 	}, nil
 }

@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 )
 
@@ -96,23 +96,21 @@ func (d *dynoxide) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	answers := wait.Within(ctx, 10*time.Second, func() bool {
 		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", d.port), time.Second)
-		if err == nil {
-			return conn.Close()
-		}
-		if time.Now().After(end) || ctx.Err() != nil {
-			d.process.Kill()
-			return fmt.Errorf("dynoxide does not answer: %s", d.process.Stderr())
-		}
-		rest(ctx, 5*time.Millisecond)
+		return err == nil && conn.Close() == nil
+	})
+	if !answers {
+		d.process.Kill()
+		return fmt.Errorf("dynoxide does not answer: %s", d.process.Stderr())
 	}
+	return nil
 }
 
 // restart kills the engine, and starts it after down on the same data.
 func (d *dynoxide) restart(ctx context.Context, down time.Duration) error {
 	d.process.Kill()
-	rest(ctx, down)
+	wait.Rest(ctx, down)
 	return d.start(context.WithoutCancel(ctx))
 }
 
@@ -122,11 +120,16 @@ func (d *dynoxide) pause(ctx context.Context, length time.Duration) error {
 	if err := d.process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	rest(ctx, length)
+	wait.Rest(ctx, length)
 	return d.process.Continue()
 }
 
-func (d *dynoxide) store(replica int) string { return "dynamodb:http://" + d.gates[replica].Address() }
+func (d *dynoxide) store(replica int) string {
+	if replica < 0 {
+		return "dynamodb:" + d.url()
+	}
+	return "dynamodb:http://" + d.gates[replica].Address()
+}
 
 func (d *dynoxide) faults() []fault {
 	return []fault{
@@ -162,7 +165,7 @@ func (d *dynoxide) strike(ctx context.Context, f fault, length time.Duration, re
 			p.LoseReplies()
 		}
 	}
-	rest(ctx, length)
+	wait.Rest(ctx, length)
 	for _, p := range struck {
 		p.Heal()
 	}
@@ -182,14 +185,6 @@ func (d *dynoxide) lost() int {
 		n += p.Lost()
 	}
 	return n
-}
-
-func (d *dynoxide) last(ctx context.Context) (driver.Record, error) {
-	store, err := dynamostore.New(dynamo.Connect(d.url()), replica.Table, nil)
-	if err != nil {
-		return driver.Record{}, err
-	}
-	return store.Get(ctx, replica.LockName, driver.Strong)
 }
 
 func (d *dynoxide) close() error {

@@ -8,15 +8,12 @@ package main
 import (
 	"context"
 	"time"
-
-	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
 // engine is what the locks of a round are kept in.
 type engine interface {
-	// store returns the URL of the store for a replica, past its gate if there
-	// are gates.
+	// store returns the URL of the store for a replica, through its gate if there
+	// are gates; past all of them if that is negative.
 	store(replica int) string
 	// faults are those that this engine can have.
 	faults() []fault
@@ -26,10 +23,5 @@ type engine interface {
 	heal() error
 	// lost is how many pieces of bytes have vanished on the way.
 	lost() int
-	// last reads the record of the lock.
-	last(ctx context.Context) (driver.Record, error)
 	close() error
 }
-
-// rest waits for d, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) } // ctx is asked elsewhere

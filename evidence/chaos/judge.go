@@ -138,11 +138,11 @@ func (r *round) took(v *verdict, history []porcupine.Operation, begun replica.Li
 		v.Unknown++
 		// What its caller does not know, the register does: whether it let the
 		// operation in, and until when.
-		if !came || !seen.ran {
+		if !came || !seen.Ran {
 			return history
 		}
-		if end = r.ended; seen.to > 0 {
-			end = seen.to
+		if end = r.ended; seen.To > 0 {
+			end = seen.To
 		}
 	}
 	if op.Do == replica.Plain {
@@ -225,7 +225,7 @@ func (r *round) blind(p pass) bool {
 // late says that another had been granted the lock when an operation came.
 func (v *verdict) late(seen visit) bool {
 	for _, t := range v.Tenancies {
-		if t.To < seen.from && t.Token > seen.token {
+		if t.To < seen.From && t.Token > seen.Token {
 			return true
 		}
 	}
@@ -236,15 +236,16 @@ func (v *verdict) late(seen visit) bool {
 // other.
 func (r *round) measure(v *verdict) {
 	for id, seen := range r.registers.visits {
-		if v.late(seen) && r.blind(pass{process: owner(id), from: seen.from}) {
+		late := v.late(seen)
+		if late && r.blind(pass{process: owner(id), from: seen.From}) {
 			v.LateGap++
 		}
-		switch late := v.late(seen); {
-		case seen.refused:
+		switch {
+		case seen.Refused:
 			v.Refused++
-		case late && seen.ran && seen.do == replica.Plain:
+		case late && seen.Ran && seen.Do == replica.Plain:
 			v.LatePast++
-		case late && seen.ran:
+		case late && seen.Ran:
 			v.LateIn++
 		}
 	}

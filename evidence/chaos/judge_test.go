@@ -182,7 +182,7 @@ func TestFencedModel(t *testing.T) {
 // What a caller does not know of an operation, the register does.
 func TestTook(t *testing.T) {
 	r := &round{ended: 99, registers: &registers{visits: map[string]visit{
-		"in": {ran: true, to: 7}, "under way": {ran: true}, "out": {refused: true, to: 7},
+		"in": {Ran: true, To: 7}, "under way": {Ran: true}, "out": {Refused: true, To: 7},
 	}}}
 	for _, test := range []struct {
 		id     string

@@ -20,18 +20,7 @@ type record struct {
 	Event   *event        `json:"event,omitempty"`
 	Process string        `json:"process,omitempty"`
 	Line    *replica.Line `json:"line,omitempty"`
-	Visit   *arrival      `json:"visit,omitempty"`
-}
-
-// arrival is a visit with the id of its operation.
-type arrival struct {
-	ID      string     `json:"id"`
-	Do      replica.Do `json:"do"`
-	Token   uint64     `json:"token"`
-	From    int64      `json:"from"`
-	To      int64      `json:"to"`
-	Ran     bool       `json:"ran"`
-	Refused bool       `json:"refused"`
+	Visit   *visit        `json:"visit,omitempty"`
 }
 
 // save writes down all that was seen in a round, for anyone who looks into a
@@ -58,8 +47,8 @@ func (r *round) save(path string) (err error) {
 			}
 		}
 	}
-	for id, v := range r.registers.visits {
-		err = errors.Join(err, lines.Encode(record{Visit: &arrival{id, v.do, v.token, v.from, v.to, v.ran, v.refused}}))
+	for _, v := range r.registers.visits {
+		err = errors.Join(err, lines.Encode(record{Visit: &v}))
 	}
 	return errors.Join(err, w.Flush())
 }

@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -198,11 +197,11 @@ func tryNamespace(ctx context.Context) error {
 		return err
 	}
 	args = append(args[:len(args)-1], "cat", "/proc/self/timens_offsets")
-	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	text, err := proc.Run(ctx, "", args[0], args[1:]...)
 	if err != nil {
-		return fmt.Errorf("unshare: %w: %s", err, strings.TrimSpace(string(text)))
+		return err
 	}
-	if !strings.Contains(string(text), "2000") {
+	if !strings.Contains(text, "2000") {
 		return fmt.Errorf("unshare has no effect: %q", text)
 	}
 	return nil

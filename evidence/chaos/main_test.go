@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // The replicas of these tests are the test binary itself.
@@ -24,16 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const (
-	// required has a test fail, instead of being skipped, where something is
-	// missing.
-	required = "TENURE_REQUIRE_ENGINES"
-	// noNamespaces declares that this machine allows no time namespaces.
-	noNamespaces = "TENURE_NO_TIME_NAMESPACES"
-	// otherEngine names an endpoint to test DynamoDB on; the engines are not
-	// installed then.
-	otherEngine = "TENURE_TEST_DYNAMODB"
-)
+// noNamespaces declares that this machine allows no time namespaces.
+const noNamespaces = "TENURE_NO_TIME_NAMESPACES"
 
 // newPlan returns a short round. Namespaces are used where there are any.
 func newPlan(t *testing.T, engine string, length time.Duration) plan {
@@ -44,7 +37,7 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 		p.dynoxide, err = findDynoxide()
 		switch {
 		case err == nil:
-		case os.Getenv(required) == "" || os.Getenv(otherEngine) != "":
+		case os.Getenv(enginetest.Required) == "" || os.Getenv(enginetest.Other) != "":
 			t.Skip(err)
 		default:
 			t.Fatal(err)
@@ -53,7 +46,7 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	switch err = tryNamespace(t.Context()); {
 	case err == nil:
 		p.namespaces = true
-	case os.Getenv(required) != "" && os.Getenv(noNamespaces) == "":
+	case os.Getenv(enginetest.Required) != "" && os.Getenv(noNamespaces) == "":
 		t.Fatalf("no replica can be started in a time namespace: %v; set %s if that is as it should be", err, noNamespaces)
 	default:
 		t.Logf("without replicas in time namespaces: %v", err)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 )
 
@@ -39,7 +40,7 @@ func (r *round) nemesis(ctx context.Context, random *rand.Rand) {
 			// A fault that has begun ends in its own time.
 			r.strike(context.WithoutCancel(ctx), f, length, rand.New(rand.NewPCG(seeds[0], seeds[1])))
 		})
-		rest(ctx, after)
+		wait.Rest(ctx, after)
 	}
 	under.Wait()
 }
@@ -91,11 +92,11 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, le
 	switch f.kind {
 	case kill:
 		p.kill()
-		rest(ctx, length)
+		wait.Rest(ctx, length)
 		return s.fill(s.draw(random))
 	case namespace:
 		p.kill()
-		rest(ctx, length)
+		wait.Rest(ctx, length)
 		return s.fill(drawNamespace(random))
 	case stepDown:
 		_ = p.SendLine(replica.OrderStepDown) // it may have ended
@@ -105,7 +106,7 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, le
 		if err := p.stop(); err != nil {
 			return err
 		}
-		rest(ctx, length)
+		wait.Rest(ctx, length)
 		return p.Continue()
 	case wallOn, wallBack:
 		if f.kind == wallBack {
@@ -126,7 +127,7 @@ func (r *round) strikeSeat(ctx context.Context, s *seat, p *process, f fault, le
 		}
 		late := *e
 		e.Blind[0] = e.To
-		rest(ctx, time.Duration((0.05+0.2*random.Float64())*float64(r.Lease)))
+		wait.Rest(ctx, time.Duration((0.05+0.2*random.Float64())*float64(r.Lease)))
 		err = r.move(ctx, p, &late, 0, func(time.Duration) replica.Shift { return replica.Shift{WallOn: -e.Shift.WallOn} })
 		e.Blind[1] = late.To
 		return err
@@ -142,7 +143,7 @@ func (r *round) move(ctx context.Context, p *process, e *event, length time.Dura
 		return err
 	}
 	stands := r.watch.Now()
-	rest(ctx, length)
+	wait.Rest(ctx, length)
 	// What the process cannot have seen pass is what passed while it stood.
 	e.Shift = by(time.Duration(r.watch.Now() - stands))
 	p.page.Add(e.Shift)

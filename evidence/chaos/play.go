@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 )
 
@@ -81,7 +83,7 @@ func (r *round) run(ctx context.Context) error {
 	}
 
 	r.lastBlow(ctx, lateness)
-	rest(ctx, r.Lease/2)
+	wait.Rest(ctx, r.Lease/2)
 	var ending sync.WaitGroup
 	for _, s := range r.seats {
 		ending.Go(func() {
@@ -93,9 +95,12 @@ func (r *round) run(ctx context.Context) error {
 	ending.Wait()
 	r.ended = r.watch.Now()
 	r.lost = r.engine.lost()
-	var err error
-	r.record, err = r.engine.last(ctx)
-	return err
+	store, err := replica.OpenStore(r.engine.store(-1))
+	if err != nil {
+		return err
+	}
+	r.record, err = store.Get(ctx, replica.LockName, driver.Strong)
+	return errors.Join(err, store.Close())
 }
 
 // lastBlow waits for a leader, kills it, and measures how long it takes until

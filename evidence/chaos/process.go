@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 )
 
@@ -44,7 +45,7 @@ func (n *timespace) command() ([]string, error) {
 
 // process is one life of a replica.
 type process struct {
-	*proc.Process
+	proc.Process
 	name  string // of the replica and its life
 	where *timespace
 	rate  float64
@@ -75,18 +76,15 @@ func launch(dir string, c replica.Config, where *timespace, watch replica.Watch,
 		return nil, err
 	}
 	p.began = watch.Now()
-	known := make(chan struct{}) // to those that tell calls, as a process
-	p.Process, err = proc.Start(proc.Command{
+	return p, p.Start(proc.Command{
 		Args: args, Role: replica.RoleName, Env: []string{replica.Variable + "=" + string(text)},
-		Line: func(line []byte) { <-known; p.heard(line, watch, tell) },
+		Line: func(line []byte) { p.heard(line, watch, tell) },
 		Ended: func(*os.ProcessState) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.end = watch.Now()
 		},
 	})
-	close(known)
-	return p, err
 }
 
 // heard takes a line down.
@@ -107,18 +105,14 @@ func (p *process) heard(line []byte, watch replica.Watch, tell func(*process, re
 
 // sees waits until the process has said what its clocks show since a change.
 func (p *process) sees(ctx context.Context, change int64, patience time.Duration) bool {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	for ctx.Err() == nil && p.Alive() {
+	seen := false
+	wait.Within(ctx, patience, func() bool {
 		p.mu.Lock()
-		seen := p.seen
-		p.mu.Unlock()
-		if seen >= change {
-			return true
-		}
-		rest(ctx, 5*time.Millisecond)
-	}
-	return false
+		defer p.mu.Unlock()
+		seen = p.seen >= change
+		return seen || !p.Alive()
+	})
+	return seen
 }
 
 // kill ends it with SIGKILL, and waits until it has.

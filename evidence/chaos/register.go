@@ -35,11 +35,13 @@ type registers struct {
 
 // visit is an operation as the register saw it.
 type visit struct {
-	do       replica.Do
-	token    uint64
-	from, to int64 // it came, it was done
-	ran      bool  // it was let in
-	refused  bool
+	ID      string     `json:"id"` // of the operation
+	Do      replica.Do `json:"do"`
+	Token   uint64     `json:"token"`
+	From    int64      `json:"from"` // it came
+	To      int64      `json:"to"`   // it was done
+	Ran     bool       `json:"ran"`  // it was let in
+	Refused bool       `json:"refused"`
 }
 
 // openRegisters starts the server. Open says that the fence lets everybody in,
@@ -83,11 +85,11 @@ func (r *registers) close() error {
 // watched notes when an operation comes, and when it is done.
 func (r *registers) watched(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		v := visit{do: replica.Do(req.URL.Path[1:]), from: r.watch.Now()}
-		if grant, err := fence.ParseHeader(req.Header); err == nil {
-			v.token = grant.Token()
-		}
 		id := req.URL.Query().Get("id")
+		v := visit{ID: id, Do: replica.Do(req.URL.Path[1:]), From: r.watch.Now()}
+		if grant, err := fence.ParseHeader(req.Header); err == nil {
+			v.Token = grant.Token()
+		}
 		r.mu.Lock()
 		if _, twice := r.visits[id]; twice {
 			r.twice = append(r.twice, id)
@@ -98,7 +100,7 @@ func (r *registers) watched(next http.Handler) http.Handler {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		v = r.visits[id]
-		v.to, v.refused = r.watch.Now(), w.Header().Get(fence.RefusedHeader) == "stale"
+		v.To, v.Refused = r.watch.Now(), w.Header().Get(fence.RefusedHeader) == "stale"
 		r.visits[id] = v
 	})
 }
@@ -107,7 +109,7 @@ func (r *registers) watched(next http.Handler) http.Handler {
 func (r *registers) enter(req *http.Request) {
 	id := req.URL.Query().Get("id")
 	v := r.visits[id]
-	v.ran = true
+	v.Ran = true
 	r.visits[id] = v
 }
 

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -15,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/page"
 )
 
 // report is the whole of a run.
@@ -46,16 +49,16 @@ type result struct {
 }
 
 //go:embed report.html
-var page string
+var reportPage string
 
 func (r *report) write(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"ms":      shown,
 		"seconds": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },
 		"since":   func(at, began int64) string { return fmt.Sprintf("%.3f", time.Duration(at-began).Seconds()) },
-		"num":     number,
+		"num":     page.Thousands,
 		"plural":  plural,
-	}).Parse(page)
+	}).Parse(reportPage)
 	if err != nil {
 		return err
 	}
@@ -63,15 +66,11 @@ func (r *report) write(w io.Writer) error {
 }
 
 func (r *report) save(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
+	var b bytes.Buffer
+	if err := r.write(&b); err != nil {
 		return err
 	}
-	err = r.write(f)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 // Violations counts them over all rounds.
@@ -87,27 +86,22 @@ func (r *report) Violations() int {
 // they did: of a clock, that no replica saw them; of the way to an engine, that
 // nothing was lost on it. In a run of several rounds it is each that never came.
 func (r *report) unproved() []string {
-	struck, proved := r.Struck(), map[kind]int{}
-	for _, x := range r.Rounds {
-		for k, n := range x.Verdict.Proved {
-			proved[k] += n
-		}
-	}
+	total := r.Total()
 	var missing []string
 	for _, k := range []kind{suspend, pauseVM, lateVM, wallOn, wallBack} {
-		if struck[k] > 0 && proved[k] == 0 {
+		if total.Faults[k] > 0 && total.Proved[k] == 0 {
 			missing = append(missing, string(k))
 		}
 	}
 	if r.Whole && len(r.Rounds) >= 3*len(r.Engines()) {
-		for k := range meaning {
-			if r.possible(k) && struck[k] == 0 {
+		for _, k := range slices.Sorted(maps.Keys(meaning)) {
+			if r.possible(k) && total.Faults[k] == 0 {
 				missing = append(missing, string(k))
 			}
 		}
 	}
 	for _, k := range []kind{blackHole, loseReplies} {
-		if struck[k] > 0 && r.Total().Lost == 0 {
+		if total.Faults[k] > 0 && total.Lost == 0 {
 			missing = append(missing, string(k))
 		}
 	}
@@ -132,17 +126,6 @@ func (r *report) possible(k kind) bool {
 
 // Unproved says the same, for the page.
 func (r *report) Unproved() string { return strings.Join(r.unproved(), ", ") }
-
-// Struck counts the faults of each kind.
-func (r *report) Struck() map[kind]int {
-	all := map[kind]int{}
-	for _, x := range r.Rounds {
-		for k, n := range x.Verdict.Faults {
-			all[k] += n
-		}
-	}
-	return all
-}
 
 // Total adds the figures of all rounds.
 func (r *report) Total() counts {
@@ -209,13 +192,12 @@ func (c counts) AllFaults() int {
 // Table is a row for each kind of fault.
 func (r *report) Table() []faultRow {
 	var rows []faultRow
-	struck := r.Struck()
-	engines := r.Engines()
+	total, engines := r.Total(), r.Engines()
 	for _, k := range slices.SortedFunc(maps.Keys(meaning), func(a, b kind) int { return strings.Compare(meaning[a], meaning[b]) }) {
-		if k == start && struck[k] == 0 || k != start && !r.possible(k) {
+		if k == start && total.Faults[k] == 0 || k != start && !r.possible(k) {
 			continue
 		}
-		row := faultRow{Kind: k, Struck: struck[k] > 0, Wire: k == blackHole || k == loseReplies, Meaning: meaning[k], Proved: r.Total().Proved[k], Clock: k == suspend || k == pauseVM || k == lateVM || k == wallOn || k == wallBack}
+		row := faultRow{Kind: k, Struck: total.Faults[k] > 0, Wire: k == blackHole || k == loseReplies, Meaning: meaning[k], Proved: total.Proved[k], Clock: k == suspend || k == pauseVM || k == lateVM || k == wallOn || k == wallBack}
 		for _, e := range engines {
 			row.Counts = append(row.Counts, r.sum(func(x result) bool { return x.Plan.Engine == e }).Faults[k])
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 )
 
@@ -192,18 +193,17 @@ func (r *round) awaitGrant(ctx context.Context, above uint64, patience time.Dura
 
 // awaitLeader waits until somebody leads, and returns who, nil if nobody does.
 func (r *round) awaitLeader(ctx context.Context, patience time.Duration) *process {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	for ctx.Err() == nil {
+	var p *process
+	leads := wait.Within(ctx, patience, func() bool {
 		r.mu.Lock()
-		p := r.leading.process
-		r.mu.Unlock()
-		if p != nil && p.Alive() {
-			return p
-		}
-		rest(ctx, 10*time.Millisecond)
+		defer r.mu.Unlock()
+		p = r.leading.process
+		return p != nil && p.Alive()
+	})
+	if !leads {
+		return nil
 	}
-	return nil
+	return p
 }
 
 // measureLateness measures by how much a timer of this process is late at most:

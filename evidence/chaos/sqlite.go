@@ -8,14 +8,12 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"path/filepath"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver of the nemesis
 
-	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
@@ -64,16 +62,7 @@ func (s *sqlite) lock(ctx context.Context, d time.Duration) error {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	rest(ctx, d)
+	wait.Rest(ctx, d)
 	_, err = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	return err
-}
-
-func (s *sqlite) last(ctx context.Context) (rec driver.Record, err error) {
-	store, err := sqlitestore.Open(s.file, nil)
-	if err != nil {
-		return rec, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return store.Get(ctx, replica.LockName, driver.Strong)
 }

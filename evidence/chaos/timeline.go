@@ -146,10 +146,10 @@ func (r *round) drawSeat(t *timeline, v *verdict, s *seat) row {
 			continue
 		}
 		switch {
-		case seen.refused:
-			w.Marks = append(w.Marks, mark{t.x(seen.from), w.Y + 42, "refused", fmt.Sprintf("late: %s under token %d, refused by the fence at %s", seen.do, seen.token, t.at(seen.from)), "▴"})
-		case seen.do == replica.Plain && v.late(seen):
-			w.Marks = append(w.Marks, mark{t.x(seen.from), w.Y + 42, "past", fmt.Sprintf("late: write under token %d reached the unfenced register at %s", seen.token, t.at(seen.from)), "▴"})
+		case seen.Refused:
+			w.Marks = append(w.Marks, mark{t.x(seen.From), w.Y + 42, "refused", fmt.Sprintf("late: %s under token %d, refused by the fence at %s", seen.Do, seen.Token, t.at(seen.From)), "▴"})
+		case seen.Do == replica.Plain && v.late(seen):
+			w.Marks = append(w.Marks, mark{t.x(seen.From), w.Y + 42, "past", fmt.Sprintf("late: write under token %d reached the unfenced register at %s", seen.Token, t.at(seen.From)), "▴"})
 		}
 	}
 	slices.SortFunc(w.Marks, func(a, b mark) int { return int(a.X - b.X) })

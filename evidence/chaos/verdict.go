@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/page"
 )
 
 // sin is what a round must not show.
@@ -116,18 +118,9 @@ func shown(d time.Duration) string {
 	}
 }
 
-// number writes a number with its thousands apart.
-func number(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
 func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return number(n) + " " + one + "s"
+	return page.Thousands(n) + " " + one + "s"
 }

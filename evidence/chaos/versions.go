@@ -8,13 +8,13 @@ package main
 import (
 	"context"
 	"database/sql"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/tenurelock/tenure/evidence/bed/machine"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // versions names what took part.
@@ -25,11 +25,11 @@ func versions(ctx context.Context, engines []string, dynoxide string) []version 
 		all = append(all, version{"SQLite", sqliteVersion(ctx)})
 	}
 	if slices.Contains(engines, "dynoxide") {
-		text, err := exec.CommandContext(ctx, dynoxide, "--version").Output()
+		text, err := proc.Run(ctx, "", dynoxide, "--version")
 		if err != nil {
-			text = []byte(err.Error())
+			text = err.Error()
 		}
-		all = append(all, version{"dynoxide", strings.TrimPrefix(strings.TrimSpace(string(text)), "dynoxide ")})
+		all = append(all, version{"dynoxide", strings.TrimPrefix(strings.TrimSpace(text), "dynoxide ")})
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

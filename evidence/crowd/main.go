@@ -15,9 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,16 +35,6 @@ func main() {
 	proc.Main("crowd", run)
 }
 
-// ordinary is a lease at which a heartbeat for each lock would be a load.
-var ordinary = keepers.Size{
-	Timing: peers.Timing{Lease: 2 * time.Second, Heartbeat: 400 * time.Millisecond, Refresh: 400 * time.Millisecond}, Delay: 10 * time.Millisecond,
-}
-
-// lenient looks whether all of it works, on a machine that is busy.
-var lenient = keepers.Size{
-	Timing: peers.Timing{Lease: 10 * time.Second, Heartbeat: 500 * time.Millisecond, Refresh: 200 * time.Millisecond}, Delay: time.Millisecond,
-}
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("crowd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -54,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		locks  = flags.Int("locks", 100_000, "hold so many `locks`: exit with status 1 unless each heartbeat is one write, none is lost, and fewer than 50 goroutines are seen")
 		quick  = flags.Bool("quick", false, "look whether all of it works: with a long lease")
-		size   = ordinary
+		size   = keepers.Ordinary
 	)
 	flags.DurationVar(&size.Hold, "for", 5*time.Minute, "how long to hold them")
 	flags.StringVar(&size.Profiles, "profiles", "", "have the process write profiles into this `folder`")
@@ -65,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return dynamo.NoEngine("crowd")
 	}
 	if *quick {
-		size.Timing, size.Delay = lenient.Timing, lenient.Delay
+		size.Timing, size.Delay = keepers.Lenient.Timing, keepers.Lenient.Delay
 	}
 	table, err := dynamo.NewTable(ctx, dynamo.Connect(*engine), "tenure-crowd")
 	if err != nil {
@@ -101,7 +89,7 @@ func accept(ctx context.Context, table *dynamo.Table, counted *gate.HTTP, engine
 	if err != nil {
 		return err
 	}
-	h, err := keepers.Hold(ctx, keepers.Tenure, locks, counted, table.Name, size)
+	h, err := keepers.Hold(ctx, peers.Tenure, locks, counted, table.Name, size)
 	if h == nil || h.Hold.Took == 0 {
 		return err
 	}
@@ -128,7 +116,7 @@ func lines(h *keepers.Holding) [][2]string {
 		{"time to take them", fmt.Sprintf("%.1f s, %.0f a second, %s requests", h.Acquire.Took, float64(h.Locks)/h.Acquire.Took, page.Amount(h.Acquiring.Requests))},
 		{"held for", fmt.Sprintf("%.1f s, %.0f heartbeat periods", h.Hold.Took, h.Periods)},
 		{"heartbeats confirmed", fmt.Sprint(h.Hold.Renewed)},
-		{"requests meanwhile", fmt.Sprintf("%.0f: %s", h.Holding.Requests*h.Periods, operations(h.Holding, h.Periods))},
+		{"requests meanwhile", fmt.Sprintf("%.0f: %s", h.Holding.Requests*h.Periods, h.Holding.Over(1/h.Periods).Operations(0))},
 		{"writes a heartbeat period", fmt.Sprintf("%.3f", h.Holding.WriteUnits)},
 		{"locks lost", fmt.Sprint(h.Hold.Lost)},
 		{"events: in jeopardy, lost", fmt.Sprintf("%d, %d", h.Hold.Jeopardies, h.Hold.LostEvents)},
@@ -137,14 +125,6 @@ func lines(h *keepers.Holding) [][2]string {
 		{"goroutines, at most", fmt.Sprint(h.Hold.Goroutines)},
 		{"processor", fmt.Sprintf("%.2f s a minute", h.CPUMinute())},
 		{"memory a lock", fmt.Sprintf("%.0f bytes of heap, %.0f resident", h.PerLock(h.Acquire.Heap), h.PerLock(h.Acquire.RSS))},
-		{"closed with", fmt.Sprintf("%.0f requests: %s; in %.2f s", h.Closing.Requests, operations(h.Closing, 1), h.Close.Took)},
+		{"closed with", fmt.Sprintf("%.0f requests: %s; in %.2f s", h.Closing.Requests, h.Closing.Operations(0), h.Close.Took)},
 	}
-}
-
-func operations(u gate.Usage, times float64) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(u.ByOperation)) {
-		all = append(all, fmt.Sprintf("%.0f %s", u.ByOperation[name]*times, name))
-	}
-	return strings.Join(all, ", ")
 }

@@ -10,9 +10,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -24,17 +24,20 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
-// tickEnv makes this program a command for others to run: it lays its process id
-// down in the file named, and over and over the instant. SIGTERM ends it.
-const tickEnv = "TENURE_FAULTS_TICK"
+// tickRole is that of a command for others to run: it lays its process id down in
+// the file that tickEnv names, and over and over the instant. SIGTERM ends it.
+const (
+	tickRole = "tick"
+	tickEnv  = "TENURE_FAULTS_TICK"
+)
 
 // tickBound ends a command that nobody ends.
 const tickBound = time.Minute
 
-func tick(name string) error {
+func tick(io.Reader, io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(os.Getenv(tickEnv), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -77,9 +80,8 @@ var commands = map[string]struct {
 // buildCommands builds them.
 func (r *rig) buildCommands(ctx context.Context) error {
 	for name, c := range commands {
-		out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", filepath.Join(r.dir, "command-"+name), c.pkg).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("build %s: %w\n%s", c.name, err, out)
+		if _, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", filepath.Join(r.dir, "command-"+name), c.pkg); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -87,9 +89,8 @@ func (r *rig) buildCommands(ctx context.Context) error {
 
 // running is a program that runs a command under a lock.
 type running struct {
-	cmd   *exec.Cmd
+	*proc.Process
 	ticks string
-	ended chan struct{}
 }
 
 func (s *scene) command(address, lock string) (*running, error) {
@@ -98,19 +99,10 @@ func (s *scene) command(address, lock string) (*running, error) {
 		return nil, err
 	}
 	_ = file.Close() // nothing was written
-	c := commands[s.name]
-	r := &running{ticks: file.Name(), ended: make(chan struct{})}
-	r.cmd = exec.Command(filepath.Join(s.dir, "command-"+s.name), append(c.args(s, address, lock), s.program)...)
-	r.cmd.Env = append(os.Environ(), tickEnv+"="+r.ticks)
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := r.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		_ = r.cmd.Wait() // the status is in ProcessState
-		close(r.ended)
-	}()
-	return r, nil
+	args := append([]string{filepath.Join(s.dir, "command-"+s.name)}, commands[s.name].args(s, address, lock)...)
+	// The program hands the environment on to its command, which is this one again.
+	p, err := proc.Start(proc.Command{Args: append(args, s.program), Role: tickRole, Env: []string{tickEnv + "=" + file.Name()}})
+	return &running{p, file.Name()}, err
 }
 
 // begins waits for the first tick, and returns when that was.
@@ -128,16 +120,14 @@ func (r *running) end(ctx context.Context) error {
 	if pid, _ := ticks(r.ticks); pid > 0 {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // an error means that it has ended
 	}
-	bound, cancel := context.WithTimeout(ctx, endBound)
-	defer cancel()
 	select {
-	case <-r.ended:
+	case <-r.Exited():
 		return nil
-	case <-bound.Done():
-		_ = r.cmd.Process.Kill() // the same
-		<-r.ended
-		return errors.New("it did not end by itself")
+	case <-time.After(endBound):
+	case <-ctx.Done():
 	}
+	r.Kill()
+	return errors.New("it did not end by itself")
 }
 
 const endBound = 10 * time.Second
@@ -192,7 +182,7 @@ func childAfterLoss(ctx context.Context, s *scene) (cell, error) {
 	if err := first.end(ctx); err != nil {
 		s.say("%s: %v", c.name, err)
 	}
-	status := first.cmd.ProcessState.ExitCode()
+	status := first.State().ExitCode()
 	seen := fmt.Sprintf("`%s`: the command ended %s before its successor began; exit status %d", c.name, length(gap), status)
 	if gap <= 0 {
 		seen = fmt.Sprintf("`%s`: the command ran on beside its successor, for the %s that were looked at; exit status %d after it ended", c.name, length(-gap), status)

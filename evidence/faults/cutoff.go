@@ -30,10 +30,7 @@ type pair struct {
 func (s *scene) pair(ctx context.Context, how manner) (*pair, error) {
 	p := &pair{scene: s, name: s.lock()}
 	var err error
-	if p.holder, err = s.member(ctx, how); err != nil {
-		return nil, err
-	}
-	if p.waiter, err = s.member(ctx, eager); err != nil {
+	if p.holder, p.waiter, err = s.two(ctx, how, eager); err != nil {
 		return nil, err
 	}
 	if p.work, err = p.holder.work(ctx, p.name); err != nil {
@@ -41,6 +38,20 @@ func (s *scene) pair(ctx context.Context, how manner) (*pair, error) {
 	}
 	p.granted = p.waiter.Begin(p.waiter.Asking(wire.Acquire, p.name))
 	return p, wait.For(ctx, s.beat()+time.Duration(rand.Float64()*float64(s.beat())))
+}
+
+// pairs makes runs of a row with a pair each, and returns their figures.
+func (s *scene) pairs(ctx context.Context, n int, how manner, run func(ctx context.Context, p *pair, i int) (float64, error)) ([]float64, error) {
+	return s.repeat(ctx, n, func(ctx context.Context, i int) (float64, error) {
+		p, err := s.pair(ctx, how)
+		if err != nil {
+			return 0, err
+		}
+		// What comes later wants the machine for itself.
+		defer p.waiter.Kill()
+		defer p.holder.Kill()
+		return run(ctx, p, i)
+	})
 }
 
 // over is how a pair ended.
@@ -70,24 +81,13 @@ const cutRuns = 4
 
 // cutOff returns by how much holders knew before others had their locks.
 func (s *scene) cutOff(ctx context.Context, n int, how manner, cut func(context.Context, *pair, int) error) ([]float64, error) {
-	return s.repeat(ctx, n, func(ctx context.Context, i int) (float64, error) {
-		p, err := s.pair(ctx, how)
-		if err != nil {
-			return 0, err
-		}
-		defer p.end()
+	return s.pairs(ctx, n, how, func(ctx context.Context, p *pair, i int) (float64, error) {
 		if err := cut(ctx, p, i); err != nil {
 			return 0, err
 		}
 		o, err := p.passOn(ctx)
 		return o.margin(), err
 	})
-}
-
-// end ends both processes: what comes later wants the machine for itself.
-func (p *pair) end() {
-	p.holder.Kill()
-	p.waiter.Kill()
 }
 
 func blackHole(ctx context.Context, s *scene) (cell, error) {

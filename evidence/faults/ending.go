@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
@@ -26,16 +27,8 @@ const promptly = 500 * time.Millisecond
 // closeWaiting closes a client whose caller waits for a lock that another process
 // holds.
 func closeWaiting(ctx context.Context, s *scene) (cell, error) {
-	holder, err := s.member(ctx, ordinary)
+	_, waiter, name, err := s.held(ctx)
 	if err != nil {
-		return cell{}, err
-	}
-	waiter, err := s.member(ctx, ordinary)
-	if err != nil {
-		return cell{}, err
-	}
-	name := s.lock()
-	if _, err := holder.Acquire(ctx, name); err != nil {
 		return cell{}, err
 	}
 	ask := waiter.Asking(wire.Acquire, name)
@@ -49,26 +42,18 @@ func closeWaiting(ctx context.Context, s *scene) (cell, error) {
 	bound, cancel := context.WithTimeout(ctx, 10*s.lease)
 	defer cancel()
 	// Either may return an error, and that is an answer.
-	closed, waited := int64(0), int64(0)
-	for closed == 0 || waited == 0 {
+	figures := make([]float64, 2)
+	err = wait.AtOnce(ctx, 2, 2, func(ctx context.Context, i int) error {
 		select {
-		case <-closing:
-			closed, closing = proc.Monotonic(), nil
-		case <-waiting:
-			waited, waiting = proc.Monotonic(), nil
+		case <-[]<-chan struct{}{closing, waiting}[i]:
 		case <-bound.Done():
-			if ctx.Err() != nil {
-				return cell{}, context.Cause(ctx)
-			}
-			if closed == 0 {
-				closed = proc.Monotonic()
-			}
-			if waited == 0 {
-				waited = proc.Monotonic()
-			}
 		}
+		figures[i] = milliseconds(proc.Monotonic() - sent)
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		return cell{}, err
 	}
-	figures := []float64{milliseconds(closed - sent), milliseconds(waited - sent)}
 	within := milliseconds(int64(promptly))
 	return cell{
 		Verdict: judge(figures[0] <= within && figures[1] <= within), Figures: figures,
@@ -82,11 +67,7 @@ const drain = 1500 * time.Millisecond
 // endAtWork closes the client of a holder whose work needs a moment to stop, as a
 // program does that is told to end.
 func endAtWork(ctx context.Context, s *scene) (cell, error) {
-	holder, err := s.member(ctx, releasing)
-	if err != nil {
-		return cell{}, err
-	}
-	waiter, err := s.member(ctx, eager)
+	holder, waiter, err := s.two(ctx, releasing, eager)
 	if err != nil {
 		return cell{}, err
 	}
@@ -131,8 +112,6 @@ func endAtWork(ctx context.Context, s *scene) (cell, error) {
 		s.say("%s: Close: %v", s.name, err)
 	}
 	gap := milliseconds(a.GotNs - worked)
-	if gap < 0 {
-		return cell{Verdict: failed, Figures: []float64{gap}, Seen: fmt.Sprintf("the successor began %s before the work's end", length(-gap))}, nil
-	}
-	return cell{Verdict: passed, Figures: []float64{gap}, Seen: fmt.Sprintf("the successor began %s after the work's end", length(gap))}, nil
+	when := map[bool]string{true: "after", false: "before"}[gap >= 0]
+	return cell{Verdict: judge(gap >= 0), Figures: []float64{gap}, Seen: fmt.Sprintf("the successor began %s %s the work's end", length(math.Abs(gap)), when)}, nil
 }

@@ -29,7 +29,7 @@ func lostOnAcquire(ctx context.Context, s *scene) (cell, error) {
 		m.gate.LoseReply()
 		a, err := m.Acquire(ctx, s.lock())
 		if err == nil && m.gate.Struck().IsZero() {
-			err = errNotStruck
+			err = errors.New("the fault hit nothing")
 		}
 		return milliseconds(a.GotNs - a.SentNs), err
 	})
@@ -45,8 +45,6 @@ func lostOnAcquire(ctx context.Context, s *scene) (cell, error) {
 	}
 	return c, nil
 }
-
-var errNotStruck = errors.New("the fault hit nothing")
 
 // lostOnHeartbeat loses the reply to one heartbeat.
 func lostOnHeartbeat(ctx context.Context, s *scene) (cell, error) {

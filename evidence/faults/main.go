@@ -16,7 +16,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -29,18 +28,12 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 )
 
 func main() {
 	proc.Play(roles)
-	if name := os.Getenv(tickEnv); name != "" {
-		if err := tick(name); err != nil {
-			fmt.Fprintln(os.Stderr, "faults: tick:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	proc.Main("faults", run)
 }
 
@@ -48,11 +41,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		list   = flags.String("rows", rowNames(), "which faults")
-		names  = flags.String("libraries", subjectNames(), "at which libraries")
-		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
-		write  = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
-		page   = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
+		list      = flags.String("rows", names(rows, row.name), "which faults")
+		libraries = flags.String("libraries", names(subjects, subject.id), "at which libraries")
+		engine    = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
+		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
+		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -63,11 +56,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *engine == "" {
 		return dynamo.NoEngine("faults")
 	}
-	chosen, err := pick(subjects, *names, "library", subject.id)
+	chosen, err := pick(subjects, *libraries, "library", subject.id)
 	if err != nil {
 		return err
 	}
-	thrown, err := pick(rows, *list, "row", func(r row) string { return r.id })
+	thrown, err := pick(rows, *list, "row", row.name)
 	if err != nil {
 		return err
 	}
@@ -127,7 +120,7 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 		return err
 	}
 	if slices.ContainsFunc(chosen, func(s subject) bool { return s.name == javaName }) {
-		if r.java, err = peers.Build(ctx, peers.Java); err != nil {
+		if r.java, err = peers.BuildJava(ctx); err != nil {
 			return err
 		}
 	}
@@ -139,7 +132,7 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 			r.say("building with a runtime that can sleep")
 			r.suspendable, err = buildSuspendable(ctx, r.dir)
 			if err == nil && r.java != nil {
-				_, err = buildPreload(ctx, r.dir)
+				err = buildPreload(ctx, r.dir)
 			}
 		}
 		if err != nil {
@@ -155,30 +148,28 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]cell, error) {
 	groups := row.groups
 	if groups == nil {
-		groups = [][]string{strings.Split(subjectNames(), ",")}
+		groups = [][]string{strings.Split(names(subjects, subject.id), ",")}
 	}
 	var mu sync.Mutex
 	cells := map[string]cell{}
-	var errs []error
 	for _, group := range groups {
-		var wg sync.WaitGroup
-		for _, s := range chosen {
-			if !slices.Contains(group, s.name) {
-				continue
+		subjects := slices.DeleteFunc(slices.Clone(chosen), func(s subject) bool { return !slices.Contains(group, s.name) })
+		err := wait.AtOnce(ctx, len(subjects), max(1, len(subjects)), func(ctx context.Context, i int) error {
+			s := subjects[i]
+			c, err := r.cell(ctx, row, s)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", row.id, s.name, err)
 			}
-			wg.Go(func() {
-				c, err := r.cell(ctx, row, s)
-				mu.Lock()
-				defer mu.Unlock()
-				cells[s.name] = c
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s, %s: %w", row.id, s.name, err))
-				}
-			})
+			mu.Lock()
+			defer mu.Unlock()
+			cells[s.name] = c
+			return nil
+		})
+		if err != nil {
+			return cells, err
 		}
-		wg.Wait()
 	}
-	return cells, errors.Join(errs...)
+	return cells, nil
 }
 
 func (r *rig) cell(ctx context.Context, row row, s subject) (cell, error) {
@@ -194,18 +185,11 @@ func (r *rig) cell(ctx context.Context, row row, s subject) (cell, error) {
 	return row.try(ctx, c)
 }
 
-func rowNames() string {
+// names lists the names of all.
+func names[T any](all []T, name func(T) string) string {
 	var names []string
-	for _, r := range rows {
-		names = append(names, r.id)
-	}
-	return strings.Join(names, ",")
-}
-
-func subjectNames() string {
-	var names []string
-	for _, s := range subjects {
-		names = append(names, s.name)
+	for _, t := range all {
+		names = append(names, name(t))
 	}
 	return strings.Join(names, ",")
 }

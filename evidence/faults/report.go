@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // report is everything that a run found. The page is made from it, and from what
@@ -38,7 +39,7 @@ const (
 
 // write writes both files.
 func (r *report) write(ctx context.Context) error {
-	dir, err := moduleDir(ctx, thisModule)
+	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (r *report) write(ctx context.Context) error {
 
 // rewrite writes the page of the results that there are.
 func rewrite(ctx context.Context) error {
-	dir, err := moduleDir(ctx, thisModule)
+	dir, err := proc.ModuleDir(ctx, thisModule)
 	if err != nil {
 		return err
 	}
@@ -76,23 +77,23 @@ func (r *report) markdown() string {
 		fmt.Fprintf(&b, "| %s | %s |\n", s.title, r.Libraries[s.name])
 	}
 
-	b.WriteString("\n## The table\n\n| fault |")
+	b.WriteString("\n## The table\n\n")
+	head, table, settings := []string{"fault"}, [][]string{}, [][]string{}
 	for _, s := range subjects {
-		fmt.Fprintf(&b, " %s |", s.title)
+		head = append(head, s.title)
+		settings = append(settings, []string{s.title, s.lease.String(), s.settings(s.lease).said})
 	}
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(subjects)) + "\n")
 	for _, row := range rows {
-		fmt.Fprintf(&b, "| [%s](#%s) |", row.title, row.anchor())
+		cells := []string{fmt.Sprintf("[%s](#%s)", row.title, row.anchor())}
 		for _, s := range subjects {
 			c := r.Cells[row.id][s.name]
-			fmt.Fprintf(&b, " %s%s |", marks[c.Verdict], c.Seen)
+			cells = append(cells, marks[c.Verdict]+c.Seen)
 		}
-		b.WriteString("\n")
+		table = append(table, cells)
 	}
-	b.WriteString("\n" + r.counted() + "\n\n## Settings\n\n| library | lease | what else is set |\n| --- | --- | --- |\n")
-	for _, s := range subjects {
-		fmt.Fprintf(&b, "| %s | %v | %s |\n", s.title, s.lease, s.settings(s.lease).said)
-	}
+	page.Table(&b, head, table)
+	b.WriteString("\n" + r.counted() + "\n\n## Settings\n\n")
+	page.Table(&b, []string{"library", "lease", "what else is set"}, settings)
 	b.WriteString(after)
 	for _, row := range rows {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n**Pass:** %s\n", row.title, row.how, row.rule)

@@ -10,11 +10,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +42,15 @@ type rig struct {
 	mu       sync.Mutex
 	versions map[string]string
 }
+
+// The libraries there are.
+const (
+	tenureName     = "tenure"
+	dynamolockName = "dynamolock"
+	javaName       = "java"
+	etcdName       = "etcd"
+	kubeName       = "client-go"
+)
 
 // subject is a library that faults are thrown at.
 type subject struct {
@@ -98,7 +105,7 @@ type scene struct {
 
 	word string // of its locks' names
 
-	mu      sync.Mutex
+	// Guarded by mu of the rig.
 	members []*member
 	names   int
 }
@@ -135,18 +142,11 @@ func (s *scene) close(ctx context.Context) {
 
 // repeat makes runs of a row, some of them at the same time.
 func (s *scene) repeat(ctx context.Context, n int, run func(ctx context.Context, i int) (float64, error)) ([]float64, error) {
-	figures, errs := make([]float64, n), make([]error, n)
-	room := make(chan struct{}, s.together)
-	var wg sync.WaitGroup
-	for i := range n {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			figures[i], errs[i] = run(ctx, i)
-		})
-	}
-	wg.Wait()
-	return figures, errors.Join(errs...)
+	figures := make([]float64, n)
+	return figures, wait.AtOnce(ctx, n, s.together, func(ctx context.Context, i int) (err error) {
+		figures[i], err = run(ctx, i)
+		return err
+	})
 }
 
 // beat is the time between two heartbeats.
@@ -172,10 +172,10 @@ func (s *scene) newGate() (gate.Gate, error) {
 
 // member is a process with an open client, behind a gate of its own.
 type member struct {
-	peers.Member
+	*peers.Member
 	gate  gate.Gate
 	scene *scene
-	slept *os.File // of one that can be suspended
+	slept []byte // of one that can be suspended
 }
 
 // manner is how a member differs from the ordinary.
@@ -198,33 +198,22 @@ const (
 const eagerRefresh = 20 * time.Millisecond
 
 func (s *scene) member(ctx context.Context, how manner) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
-	defer cancel()
 	program := s.served()
-	var slept *os.File
+	var slept []byte
 	if how == suspendable {
 		var err error
 		if program, slept, err = s.sleeper(program); err != nil {
 			return nil, err
 		}
 	}
-	p, err := program.Start(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start: %w", err)
-	}
 	g, err := s.newGate()
 	if err != nil {
-		p.Kill()
 		return nil, err
 	}
 	set := s.settings(s.lease)
 	if how == eager && set.refresh > 0 {
 		set.refresh = eagerRefresh
 	}
-	m := &member{Member: peers.Member{Process: p}, gate: g, scene: s, slept: slept}
-	s.mu.Lock()
-	s.members = append(s.members, m)
-	s.mu.Unlock()
 	r := wire.Request{
 		Command: wire.Open, Endpoint: g.Address(), Region: dynamo.Region, LeaseMs: peers.Milliseconds(s.lease),
 		Notice: true, RequestTimeout: how != unbounded, ReleaseOnCancel: how == releasing,
@@ -237,15 +226,37 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 	}
 	if set.refresh > 0 {
 		r.RefreshMs = peers.Milliseconds(set.refresh)
-		m.RefreshMs = r.RefreshMs
 	}
-	if _, err := m.Do(ctx, r); err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+	p, err := program.Open(ctx, r)
+	if err != nil {
+		g.Close()
+		return nil, err
 	}
-	s.rig.mu.Lock()
-	s.versions[s.name] = p.Ready.Version + ", " + p.Ready.Runtime
-	s.rig.mu.Unlock()
+	m := &member{p, g, s, slept}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = append(s.members, m)
+	s.versions[s.name] = p.Version()
 	return m, nil
+}
+
+// two are members, one of each manner.
+func (s *scene) two(ctx context.Context, how, other manner) (one, two *member, err error) {
+	if one, err = s.member(ctx, how); err == nil {
+		two, err = s.member(ctx, other)
+	}
+	return one, two, err
+}
+
+// held are two members, of which the first one holds a lock.
+func (s *scene) held(ctx context.Context) (holder, other *member, name string, err error) {
+	holder, other, err = s.two(ctx, ordinary, ordinary)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	name = s.lock()
+	_, err = holder.Acquire(ctx, name)
+	return holder, other, name, err
 }
 
 // served is the program of the library.
@@ -253,7 +264,7 @@ func (s *scene) served() *peers.Program {
 	if s.name == javaName {
 		return s.java
 	}
-	return peers.Of(peers.Kind(s.name), proc.Command{Args: []string{s.program}, Role: s.name})
+	return peers.Own(peers.Kind(s.name))
 }
 
 // hold is work under a lock, as it stands in its log.
@@ -328,23 +339,19 @@ func (h *hold) read() (b belief, err error) {
 	defer func() { _ = file.Close() }() // it was only read
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 3 {
+		l, err := wire.ParseLog(lines.Text())
+		if err != nil {
 			continue // it is being written
 		}
-		ns, err := strconv.ParseInt(fields[2], 10, 64)
-		if err != nil {
-			return b, err
-		}
-		switch fields[0] {
+		switch l.What {
 		case wire.LogBegin:
-			b.begin = ns
+			b.begin = l.At
 		case wire.LogEnd:
-			b.end = ns
+			b.end = l.At
 		case "no":
-			b.no = ns
+			b.no = l.At
 		case "notice":
-			b.notice = ns
+			b.notice = l.At
 		}
 	}
 	return b, lines.Err()
@@ -371,31 +378,25 @@ func (h *hold) ended(ctx context.Context, bound time.Duration) (belief, error) {
 	}
 }
 
-// sleeper returns a program like this one that can be suspended, and the file where
-// it finds for how long it was.
-func (s *scene) sleeper(program *peers.Program) (*peers.Program, *os.File, error) {
-	file, err := os.CreateTemp(s.dir, "slept-")
+// sleeper returns a program like this one that can be suspended, and the memory
+// where it finds for how long it was.
+func (s *scene) sleeper(program *peers.Program) (*peers.Program, []byte, error) {
+	file := filepath.Join(s.dir, "slept-"+rand.Text())
+	slept, err := proc.Map(file, 8)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := file.WriteAt(make([]byte, 8), 0); err != nil {
-		return nil, nil, err
-	}
-	variable := suspendEnv + "=" + file.Name()
+	sleeps := *program
+	sleeps.Command.Env = []string{suspendEnv + "=" + file}
 	if s.name == javaName {
-		return program.With(variable, "LD_PRELOAD="+filepath.Join(s.dir, "slept.so")), file, nil
+		sleeps.Command.Env = append(sleeps.Command.Env, "LD_PRELOAD="+filepath.Join(s.dir, preloaded))
+	} else {
+		sleeps.Command.Args = []string{s.suspendable}
 	}
-	command := proc.Command{Args: []string{s.suspendable}, Role: s.name, Env: []string{variable}}
-	return peers.Of(program.Kind, command), file, nil
+	return &sleeps, slept, nil
 }
 
-// sleep has the monotonic clock stand for d more.
-func (m *member) sleep(d time.Duration) error {
-	var b [8]byte
-	if _, err := m.slept.ReadAt(b[:], 0); err != nil {
-		return err
-	}
-	binary.NativeEndian.PutUint64(b[:], binary.NativeEndian.Uint64(b[:])+uint64(d))
-	_, err := m.slept.WriteAt(b[:], 0)
-	return err
+// sleep has the monotonic clock of a process that is stopped stand for d more.
+func (m *member) sleep(d time.Duration) {
+	binary.NativeEndian.PutUint64(m.slept, binary.NativeEndian.Uint64(m.slept)+uint64(d))
 }

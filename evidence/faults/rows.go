@@ -135,3 +135,5 @@ type row struct {
 	// groups are the subjects that are looked at at the same time. Nil: all.
 	groups [][]string
 }
+
+func (r row) name() string { return r.id }

@@ -20,9 +20,10 @@ import (
 )
 
 // roles are what this program can be: a process that holds locks with one of the
-// libraries in Go.
+// libraries in Go, and a command that is run under a lock.
 var roles = map[string]proc.Role{
 	tenureName: serving(serve.Tenure), dynamolockName: serving(serve.Dynamolock), etcdName: serving(etcdLibrary), kubeName: serving(kubeLibrary),
+	tickRole: tick,
 }
 
 // worker is the work of a process: it is looked at more closely here than package
@@ -82,8 +83,9 @@ func (w *worker) work(ctx context.Context, s *serve.Server, r *wire.Request) (wi
 	if err != nil {
 		return wire.Answer{}, err
 	}
+	owner := fmt.Sprint(os.Getpid())
 	write := func(what string, ns int64) {
-		_, _ = fmt.Fprintf(log, "%s %d %d\n", what, os.Getpid(), ns) // who reads it misses it
+		_, _ = fmt.Fprintln(log, wire.LogLine{What: what, Owner: owner, At: ns}) // who reads it misses it
 	}
 	h, err := s.Acquire(ctx, r)
 	if err != nil {

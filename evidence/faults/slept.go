@@ -8,8 +8,9 @@ package main
 import (
 	"fmt"
 	"os"
-	"syscall"
 	"unsafe"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // suspended is the runtime's, of a program that was built to sleep.
@@ -22,22 +23,10 @@ func init() {
 	if name == "" {
 		return
 	}
-	if err := mapSlept(name); err != nil {
+	bytes, err := proc.Map(name, 8)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
 		os.Exit(1)
 	}
-}
-
-func mapSlept(name string) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }() // the mapping stays
-	bytes, err := syscall.Mmap(int(file.Fd()), 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		return err
-	}
 	suspended = (*int64)(unsafe.Pointer(&bytes[0])) // never unmapped
-	return nil
 }

@@ -22,16 +22,35 @@ const stopRuns = 6
 // stopAndContinue stops the holder until another one has had the lock for a
 // while.
 func stopAndContinue(ctx context.Context, s *scene) (cell, error) {
-	figures, err := s.repeat(ctx, stopRuns, func(ctx context.Context, _ int) (float64, error) {
-		p, err := s.pair(ctx, ordinary)
-		if err != nil {
-			return 0, err
-		}
-		defer p.end()
+	figures, err := s.pairs(ctx, stopRuns, ordinary, func(ctx context.Context, p *pair, _ int) (float64, error) {
 		if err := p.stop(ctx); err != nil {
 			return 0, err
 		}
-		return p.wake(ctx, func() (int64, error) { return 0, nil })
+		return p.wake(ctx, func() int64 { return 0 })
+	})
+	if err != nil {
+		return cell{}, err
+	}
+	return believed(figures), nil
+}
+
+const suspendRuns = 3
+
+// suspend suspends the holder until another one has had its lock for a while.
+func suspend(ctx context.Context, s *scene) (cell, error) {
+	figures, err := s.pairs(ctx, suspendRuns, suspendable, func(ctx context.Context, p *pair, _ int) (float64, error) {
+		if err := p.stop(ctx); err != nil {
+			return 0, err
+		}
+		stopped := proc.Monotonic()
+		return p.wake(ctx, func() int64 {
+			slept := proc.Monotonic() - stopped
+			p.holder.sleep(time.Duration(slept))
+			if s.name != javaName {
+				slept = 0 // its log is by the machine's own clock
+			}
+			return slept
+		})
 	})
 	if err != nil {
 		return cell{}, err
@@ -52,7 +71,7 @@ func (p *pair) stop(ctx context.Context) error {
 // wake continues a holder that was stopped when another one has had its lock for
 // a while, and returns for how long it believes. before is called just before, and
 // returns by how much the clock of its log is behind from then on.
-func (p *pair) wake(ctx context.Context, before func() (int64, error)) (float64, error) {
+func (p *pair) wake(ctx context.Context, before func() (behind int64)) (float64, error) {
 	bound, cancel := context.WithTimeout(ctx, 8*p.lease)
 	defer cancel()
 	if _, err := p.granted.Wait(bound); err != nil {
@@ -61,10 +80,7 @@ func (p *pair) wake(ctx context.Context, before func() (int64, error)) (float64,
 	if err := wait.For(ctx, p.beat()); err != nil {
 		return 0, err
 	}
-	behind, err := before()
-	if err != nil {
-		return 0, err
-	}
+	behind := before()
 	continued := proc.Monotonic()
 	if err := p.holder.Continue(); err != nil {
 		return 0, err
@@ -95,16 +111,8 @@ const tryEach = 100 * time.Millisecond
 // tryDead kills a holder, and has another process ask for the lock now and then
 // without waiting.
 func tryDead(ctx context.Context, s *scene) (cell, error) {
-	holder, err := s.member(ctx, ordinary)
+	holder, caller, name, err := s.held(ctx)
 	if err != nil {
-		return cell{}, err
-	}
-	caller, err := s.member(ctx, ordinary)
-	if err != nil {
-		return cell{}, err
-	}
-	name := s.lock()
-	if _, err := holder.Acquire(ctx, name); err != nil {
 		return cell{}, err
 	}
 	ask := caller.Asking(wire.Acquire, name)

@@ -11,9 +11,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // A suspend of the machine cannot be made for one process from outside: Go does
@@ -59,13 +60,13 @@ func time_now() (sec int64, nsec int32, mono int64) {
 // buildSuspendable builds this program with such a runtime, in a folder. The first time takes
 // minutes: all of it is compiled, the standard library included.
 func buildSuspendable(ctx context.Context, dir string) (string, error) {
-	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	root, err := proc.Run(ctx, "", "go", "env", "GOROOT")
 	if err != nil {
-		return "", fmt.Errorf("go env: %w", err)
+		return "", err
 	}
 	replaced := map[string]string{}
 	for _, e := range edits {
-		name := filepath.Join(strings.TrimSpace(string(root)), "src", "runtime", e.file)
+		name := filepath.Join(strings.TrimSpace(root), "src", "runtime", e.file)
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return "", err
@@ -87,11 +88,8 @@ func buildSuspendable(ctx context.Context, dir string) (string, error) {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", file, "-tags", suspendTag, "-o", program, thisModule)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build with a runtime that can sleep: %w\n%s", err, out)
-	}
-	return program, nil
+	_, err = proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-overlay", file, "-tags", suspendTag, "-o", program, thisModule)
+	return program, err
 }
 
 // preload lets the Java virtual machine's monotonic clock stand in the same way:
@@ -126,25 +124,16 @@ int clock_gettime(clockid_t id, struct timespec *ts) {
 }
 `
 
-func buildPreload(ctx context.Context, dir string) (string, error) {
-	source, library := filepath.Join(dir, "slept.c"), filepath.Join(dir, "slept.so")
+func buildPreload(ctx context.Context, dir string) error {
+	source := filepath.Join(dir, "slept.c")
 	if err := os.WriteFile(source, []byte(preload), 0o600); err != nil {
-		return "", err
+		return err
 	}
-	out, err := exec.CommandContext(ctx, "cc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("cc: %w\n%s", err, out)
-	}
-	return library, nil
+	_, err := proc.Run(ctx, "", "cc", "-O2", "-shared", "-fPIC", "-o", filepath.Join(dir, preloaded), source)
+	return err
 }
 
-// moduleDir is where a module is. The go command knows.
-func moduleDir(ctx context.Context, module string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return "", fmt.Errorf("go list: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
+// preloaded is the name of that library.
+const preloaded = "slept.so"
 
 const thisModule = "github.com/tenurelock/tenure/evidence/faults"

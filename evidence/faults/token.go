@@ -17,11 +17,7 @@ import (
 // tokens looks at the fencing token over releases, a takeover, and after the record
 // was deleted by hand.
 func tokens(ctx context.Context, s *scene) (cell, error) {
-	one, err := s.member(ctx, releasing)
-	if err != nil {
-		return cell{}, err
-	}
-	other, err := s.member(ctx, releasing)
+	one, other, err := s.two(ctx, releasing, releasing)
 	if err != nil {
 		return cell{}, err
 	}
@@ -34,11 +30,15 @@ func tokens(ctx context.Context, s *scene) (cell, error) {
 		}
 		return err
 	}
-	for range 2 {
-		if err := take(one); err != nil {
-			return cell{}, err
+	takeAndRelease := func() error {
+		err := take(one)
+		if err == nil {
+			_, err = one.Release(ctx, name)
 		}
-		if _, err := one.Release(ctx, name); err != nil {
+		return err
+	}
+	for range 2 {
+		if err := takeAndRelease(); err != nil {
 			return cell{}, err
 		}
 	}
@@ -46,10 +46,7 @@ func tokens(ctx context.Context, s *scene) (cell, error) {
 		return cell{}, err
 	}
 	other.Kill()
-	if err := take(one); err != nil {
-		return cell{}, err
-	}
-	if _, err := one.Release(ctx, name); err != nil {
+	if err := takeAndRelease(); err != nil {
 		return cell{}, err
 	}
 	if len(seen) == 0 {

@@ -18,7 +18,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/holds"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -68,7 +71,7 @@ type chaos struct {
 	log     string
 	end     time.Time
 	members []*member
-	deaths  map[string]death
+	deaths  map[string]holds.Death
 	choices int // of a victim
 }
 
@@ -85,7 +88,7 @@ func TestContention(t *testing.T) {
 		duration = d
 	}
 	eachPeer(t, func(t *testing.T, s *scene) {
-		c := &chaos{scene: s, log: filepath.Join(t.TempDir(), "holds"), deaths: map[string]death{}}
+		c := &chaos{scene: s, log: filepath.Join(t.TempDir(), "holds"), deaths: map[string]holds.Death{}}
 		for i := range theirMembers {
 			c.members = append(c.members, &member{name: fmt.Sprintf("%s-%c", s.kind, 'a'+i)})
 		}
@@ -118,15 +121,15 @@ func TestContention(t *testing.T) {
 func (c *chaos) contend(t *testing.T) {
 	t.Helper()
 	for c.join(t); time.Now().Before(c.end); c.join(t) {
-		rest(t.Context(), time.Second+rand.N(time.Second))
+		wait.Rest(t.Context(), time.Second+rand.N(time.Second))
 		if m := c.victim(t); m != nil {
 			c.kill(m)
-			rest(t.Context(), rand.N(300*time.Millisecond))
+			wait.Rest(t.Context(), rand.N(300*time.Millisecond))
 			c.begin(t, m)
 		}
 	}
 	c.finish(t)
-	for _, problem := range wrong(c.holds(t)) {
+	for _, problem := range holds.Wrong(c.holds(t)) {
 		t.Error(problem)
 	}
 }
@@ -174,7 +177,7 @@ func (c *chaos) join(t *testing.T) {
 			}
 			m.starting, m.process = nil, s.process
 			t.Cleanup(s.process.Kill)
-			peers.Must(t, m.process, c.openRequest(m.owner, chaosLease, chaosLease/5))
+			peertest.Must(t, m.process, c.Table.Open(m.owner, chaosLease, chaosLease/5))
 			m.call = c.work(m)
 		default: // it works, or starts yet, or is of ours
 		}
@@ -201,11 +204,11 @@ func (c *chaos) victim(t *testing.T) *member {
 	c.choices++
 	if c.choices%2 == 0 {
 		ours := c.choices%4 == 0
-		for end := time.Now().Add(time.Second); time.Now().Before(end); rest(t.Context(), time.Millisecond) {
-			r := c.row(t, lockName)
+		for end := time.Now().Add(time.Second); time.Now().Before(end); wait.Rest(t.Context(), time.Millisecond) {
+			r := c.Row(t, lockName)
 			for _, m := range c.members {
 				// Long holds are to come to their end, but by chance.
-				if m.ours == ours && m.hold == shortHold && m.starting == nil && m.owner == r.text("ownerName") && r.text("isReleased") == "" {
+				if m.ours == ours && m.hold == shortHold && m.starting == nil && m.owner == r.Text("ownerName") && r.Text("isReleased") == "" {
 					return m
 				}
 			}
@@ -219,7 +222,7 @@ func (c *chaos) victim(t *testing.T) *member {
 
 func (c *chaos) kill(m *member) {
 	// Before the signal: what the process did after it is not known to be gone.
-	d := death{at: proc.Monotonic(), holds: m.hold}
+	d := holds.Death{At: proc.Monotonic(), Holds: m.hold}
 	m.process.Kill()
 	c.deaths[m.owner] = d
 }
@@ -231,7 +234,7 @@ func (c *chaos) finish(t *testing.T) {
 		if m.call == nil {
 			continue
 		}
-		a, err := peers.Result(t, m.call)
+		a, err := peertest.Result(t, m.call)
 		if err != nil {
 			t.Fatalf("%s: %v", m.owner, err)
 		}
@@ -248,14 +251,14 @@ func (c *chaos) finish(t *testing.T) {
 }
 
 // holds returns what all have written of when they held the lock.
-func (c *chaos) holds(t *testing.T) []hold {
+func (c *chaos) holds(t *testing.T) []holds.Hold {
 	t.Helper()
 	file, err := os.Open(c.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	all, err := readHolds(file, c.deaths)
+	all, err := holds.Read(file, c.deaths)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,31 +269,31 @@ func (c *chaos) holds(t *testing.T) []hold {
 func (c *chaos) lacks(t *testing.T) []string {
 	t.Helper()
 	all := c.holds(t)
-	holds := map[string]int{}
+	held := map[string]int{}
 	sides, killed, long := map[bool]int{}, map[bool]int{}, map[bool]int{} // whether ours
 	changes := 0
 	for i, h := range all {
-		ours := h.token > 0
-		holds[h.owner[:strings.LastIndexByte(h.owner, '-')]]++
+		ours := h.Token > 0
+		held[h.Owner[:strings.LastIndexByte(h.Owner, '-')]]++
 		sides[ours]++
-		if h.killed {
+		if h.Killed {
 			killed[ours]++
 		}
-		if time.Duration(h.end-h.begin) > chaosLease {
+		if time.Duration(h.End-h.Begin) > chaosLease {
 			long[ours]++
 		}
-		if i > 0 && ours != (all[i-1].token > 0) {
+		if i > 0 && ours != (all[i-1].Token > 0) {
 			changes++
 		}
 	}
 	t.Logf("%d holds, %v; %d changes of side; %d processes killed, in a hold: %d of Tenure's, %d of %s; longer than a lease: %d of Tenure's, %d of %s",
-		len(all), holds, changes, len(c.deaths), killed[true], killed[false], c.kind, long[true], long[false], c.kind)
+		len(all), held, changes, len(c.deaths), killed[true], killed[false], c.kind, long[true], long[false], c.kind)
 
 	var lacks []string
 	lack := func(format string, args ...any) { lacks = append(lacks, fmt.Sprintf(format, args...)) }
 	const few = 3
 	for _, m := range c.members {
-		if holds[m.name] == 0 {
+		if held[m.name] == 0 {
 			lack("%s never held the lock", m.name)
 		}
 	}

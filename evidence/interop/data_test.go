@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -21,15 +22,15 @@ func TestDataAreHandedOn(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		them := s.openPeer(t, peerOwner, longLease, 0)
 		req := waiting(lockName)
-		req.Data, req.Attributes = binary("theirs"), map[string]string{"colour": "blue"}
-		peers.Must(t, them, req)
+		req.Data, req.Attributes = peertest.Binary("theirs"), map[string]string{"colour": "blue"}
+		peertest.Must(t, them, req)
 		c := s.open(t, timing(ourOwner, longLease))
 		if st := status(t, c, lockName); string(st.Data) != "theirs" {
 			t.Errorf("data of the peer while it holds: %q", st.Data)
 		}
 		afterRelease := s.releasing(lockName, false)
-		afterRelease.Data = binary("theirs at the end")
-		peers.Must(t, them, afterRelease)
+		afterRelease.Data = peertest.Binary("theirs at the end")
+		peertest.Must(t, them, afterRelease)
 
 		l := acquire(t, c, lockName, nil)
 		if p, ok := l.Previous(); !ok || p.Owner != peerOwner || string(p.Data) != "theirs at the end" {
@@ -37,7 +38,7 @@ func TestDataAreHandedOn(t *testing.T) {
 		}
 		colour := func(when string) {
 			t.Helper()
-			if r := s.row(t, lockName); r.text("colour") != "blue" {
+			if r := s.Row(t, lockName); r.Text("colour") != "blue" {
 				t.Errorf("the attribute of the peer is gone %s: %v", when, r)
 			}
 		}
@@ -45,7 +46,7 @@ func TestDataAreHandedOn(t *testing.T) {
 		if st := status(t, c, lockName); string(st.Data) != "theirs at the end" {
 			t.Errorf("data while we hold: %q", st.Data)
 		}
-		got := peers.Must(t, them, wire.Request{Command: wire.Get, Name: lockName})
+		got := peertest.Must(t, them, wire.Request{Command: wire.Get, Name: lockName})
 		if !aws.ToBool(got.Present) || got.Owner != ourOwner || got.Attributes["colour"] != "blue" || aws.ToBool(got.Released) {
 			t.Errorf("what the peer sees of our lock: %+v", got.Lock)
 		}
@@ -61,38 +62,38 @@ func TestDataAreHandedOn(t *testing.T) {
 		colour("after a release")
 
 		// The peer that keeps data gets ours.
-		a := peers.Must(t, them, waiting(lockName))
+		a := peertest.Must(t, them, waiting(lockName))
 		if a.Data == nil || string(*a.Data) != "ours" {
 			t.Errorf("the peer's lock after ours: %+v", a.Lock)
 		}
 		if s.kind == peers.Dynamolock && a.Attributes["colour"] != "blue" {
 			t.Errorf("the attribute of the peer does not come back to it: %+v", a.Lock)
 		}
-		peers.Must(t, them, s.releasing(lockName, false))
+		peertest.Must(t, them, s.releasing(lockName, false))
 		if s.kind == peers.Java {
 			// This way it updates the item, with all of our attributes in it.
 			req := waiting(lockName)
 			req.UpdateExisting = true
 			release(t, acquire(t, c, lockName, &tenure.AcquireOptions{Data: []byte("ours again")}))
-			if a := peers.Must(t, them, req); a.Data == nil || string(*a.Data) != "ours again" {
+			if a := peertest.Must(t, them, req); a.Data == nil || string(*a.Data) != "ours again" {
 				t.Errorf("the peer's lock, as an update of ours: %+v", a.Lock)
 			}
 			if st := status(t, c, lockName); st.Owner != peerOwner || st.End != "" || st.Host != "" {
 				t.Errorf("status shows what we left in the item: %+v", st)
 			}
-			peers.Must(t, them, s.releasing(lockName, false))
+			peertest.Must(t, them, s.releasing(lockName, false))
 		}
 
 		// And the one that replaces them leaves its own.
 		req = waiting(lockName)
-		req.Data, req.ReplaceData = binary("replaced"), aws.Bool(true)
-		peers.Must(t, them, req)
-		peers.Must(t, them, s.releasing(lockName, false))
+		req.Data, req.ReplaceData = peertest.Binary("replaced"), aws.Bool(true)
+		peertest.Must(t, them, req)
+		peertest.Must(t, them, s.releasing(lockName, false))
 		l = acquire(t, c, lockName, &tenure.AcquireOptions{Data: []byte("ours at last")})
 		if p, ok := l.Previous(); !ok || string(p.Data) != "replaced" {
 			t.Errorf("the tenure before: %+v, %v", p, ok)
 		}
-		if got := s.row(t, lockName).data(); got != "ours at last" {
+		if got := s.Row(t, lockName).Data(); got != "ours at last" {
 			t.Errorf("data in the row: %q", got)
 		}
 		release(t, l)

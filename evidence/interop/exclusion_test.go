@@ -14,7 +14,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -29,13 +31,13 @@ func TestLivingHolderIsRespected(t *testing.T) {
 		// sign of this holder's life. (Java must be told to leave it there.)
 		release(t, acquire(t, c, theirs, nil))
 		holder := s.openPeer(t, peerOwner, lease, heartbeat)
-		peers.Must(t, holder, wire.Request{Command: wire.Acquire, Name: theirs, UpdateExisting: s.kind == peers.Java})
-		if s.row(t, theirs)["tenure"] == nil {
+		peertest.Must(t, holder, wire.Request{Command: wire.Acquire, Name: theirs, UpdateExisting: s.kind == peers.Java})
+		if s.Row(t, theirs)["tenure"] == nil {
 			t.Error("the peer's row has nothing of ours")
 		}
 
 		contender := s.openPeer(t, "their-contender", lease, heartbeat)
-		peers.MustRefuse(t, contender, trying(ours), wire.Held)
+		peertest.MustRefuse(t, contender, trying(ours), wire.Held)
 		// The client waits for the lease of the row that it meets, and for this
 		// time besides.
 		req := waiting(ours)
@@ -54,7 +56,7 @@ func TestLivingHolderIsRespected(t *testing.T) {
 			waited <- err
 		}()
 		tries := 0
-		for ; ctx.Err() == nil; rest(ctx, refresh) {
+		for ; ctx.Err() == nil; wait.Rest(ctx, refresh) {
 			// A second look at the same sign of life would take it, after a lease.
 			_, err := c.TryAcquire(t.Context(), theirs, nil)
 			var held *tenure.HeldError
@@ -69,19 +71,19 @@ func TestLivingHolderIsRespected(t *testing.T) {
 		if err := <-waited; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire of the peer's lock for %v: %v, want that the time was up", 3*lease, err)
 		}
-		if a := peers.Must(t, holder, wire.Request{Command: wire.Holds, Name: theirs}); !aws.ToBool(a.Holds) {
+		if a := peertest.Must(t, holder, wire.Request{Command: wire.Holds, Name: theirs}); !aws.ToBool(a.Holds) {
 			t.Error("the peer has lost its lock")
 		}
-		peers.Must(t, holder, wire.Request{Command: wire.Heartbeat, Name: theirs})
+		peertest.Must(t, holder, wire.Request{Command: wire.Heartbeat, Name: theirs})
 
-		a, err := peers.Result(t, call)
+		a, err := peertest.Result(t, call)
 		if err == nil || a.Kind != wire.Timeout || a.ElapsedMs < float64((2*lease).Milliseconds()) {
 			t.Errorf("the peer's acquire of our lock: %+v, %v; want a timeout after %v at least", a, err, 2*lease)
 		}
 		if err := l.Check(); err != nil {
 			t.Errorf("our lease: %v", err)
 		}
-		if owner := s.row(t, ours).text("ownerName"); owner != ourOwner {
+		if owner := s.Row(t, ours).Text("ownerName"); owner != ourOwner {
 			t.Errorf("our lock is held by %q", owner)
 		}
 		release(t, l)

@@ -14,7 +14,9 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -35,7 +37,7 @@ func TestReleaseOfPeerIsSeen(t *testing.T) {
 		for _, remove := range []bool{false, true} {
 			req := waiting(lockName)
 			req.DeleteOnRelease = aws.Bool(remove)
-			peers.Must(t, holder, req)
+			peertest.Must(t, holder, req)
 			var held *tenure.HeldError
 			if _, err := c.TryAcquire(t.Context(), lockName, nil); !errors.As(err, &held) || held.Owner != peerOwner {
 				t.Fatalf("TryAcquire: %v", err)
@@ -51,7 +53,7 @@ func TestReleaseOfPeerIsSeen(t *testing.T) {
 				waited <- won{l, proc.Monotonic(), err}
 			}()
 			<-waits
-			released := peers.Must(t, holder, wire.Request{Command: wire.Release, Name: lockName}) // as it was acquired
+			released := peertest.Must(t, holder, wire.Request{Command: wire.Release, Name: lockName}) // as it was acquired
 			got := <-waited
 			if got.err != nil {
 				t.Fatal(got.err)
@@ -75,21 +77,21 @@ func TestReleaseOfTenureIsSeen(t *testing.T) {
 		c := s.open(t, timing(ourOwner, longLease))
 		for _, waits := range []bool{true, false} {
 			l := acquire(t, c, lockName, nil)
-			peers.MustRefuse(t, contender, trying(lockName), wire.Held)
+			peertest.MustRefuse(t, contender, trying(lockName), wire.Held)
 			var call *peers.Call
 			if waits {
 				call = contender.Begin(waiting(lockName))
-				rest(t.Context(), 3*refresh) // and looks
+				wait.Rest(t.Context(), 3*refresh) // and looks
 			}
 			sent := proc.Monotonic()
 			release(t, l)
-			if r := s.row(t, lockName); !waits && r.text("isReleased") != "1" {
+			if r := s.Row(t, lockName); !waits && r.Text("isReleased") != "1" {
 				t.Errorf("the row after our release: %v", r)
 			}
 			if !waits {
 				call = contender.Begin(trying(lockName))
 			}
-			a, err := peers.Result(t, call)
+			a, err := peertest.Result(t, call)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,10 +100,10 @@ func TestReleaseOfTenureIsSeen(t *testing.T) {
 			if a.Owner != peerOwner || took > promptly {
 				t.Errorf("the peer acquired %v after our release, of a lease of %v: %+v", took, longLease, a.Lock)
 			}
-			if _, released := s.row(t, lockName)["isReleased"]; released {
+			if _, released := s.Row(t, lockName)["isReleased"]; released {
 				t.Error("the row is marked as released while the peer holds it")
 			}
-			peers.Must(t, contender, s.releasing(lockName, false))
+			peertest.Must(t, contender, s.releasing(lockName, false))
 		}
 	})
 }

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -22,9 +24,9 @@ func TestRequestToPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		holder := s.openPeer(t, peerOwner, longLease, 0) // nothing else changes the row
 		req := waiting(lockName)
-		req.Data = binary("theirs")
-		peers.Must(t, holder, req)
-		before := s.row(t, lockName)
+		req.Data = peertest.Binary("theirs")
+		peertest.Must(t, holder, req)
+		before := s.Row(t, lockName)
 		c := s.open(t, timing(ourOwner, longLease))
 		for op, ask := range map[string]func() error{
 			"StepDown": func() error { return c.StepDown(t.Context(), lockName, "a test") },
@@ -34,7 +36,7 @@ func TestRequestToPeer(t *testing.T) {
 			if err := ask(); !errors.Is(err, tenure.ErrForeign) {
 				t.Errorf("%s: %v, want ErrForeign", op, err)
 			}
-			if now := s.row(t, lockName); !reflect.DeepEqual(now, before) {
+			if now := s.Row(t, lockName); !reflect.DeepEqual(now, before) {
 				t.Fatalf("%s changed the row from\n%v to\n%v", op, before, now)
 			}
 		}
@@ -42,7 +44,7 @@ func TestRequestToPeer(t *testing.T) {
 		if !st.Held || st.State != tenure.StateHeld || st.Owner != peerOwner || st.Lease != longLease || string(st.Data) != "theirs" || st.Request != nil {
 			t.Errorf("status: %+v", st)
 		}
-		peers.Must(t, holder, wire.Request{Command: wire.Heartbeat, Name: lockName})
+		peertest.Must(t, holder, wire.Request{Command: wire.Heartbeat, Name: lockName})
 	})
 }
 
@@ -77,24 +79,24 @@ func TestReservedLockIsNotTaken(t *testing.T) {
 		l := acquire(t, c, lockName, nil)
 		call := them.Begin(waiting(lockName)) // it has seen the lock held before
 		handOver(t, c, s.open(t, timing("our-asker", longLease)), l)
-		before := s.row(t, lockName)
+		before := s.Row(t, lockName)
 		// For longer than the lease that the peer itself has.
-		for end := time.Now().Add(2 * lease); time.Now().Before(end); rest(t.Context(), refresh) {
-			a := peers.MustRefuse(t, them, trying(lockName), wire.Held)
-			if now := s.row(t, lockName); !reflect.DeepEqual(now, before) {
+		for end := time.Now().Add(2 * lease); time.Now().Before(end); wait.Rest(t.Context(), refresh) {
+			a := peertest.MustRefuse(t, them, trying(lockName), wire.Held)
+			if now := s.Row(t, lockName); !reflect.DeepEqual(now, before) {
 				t.Fatalf("the peer, refused as %s: %s, changed the row from\n%v to\n%v", a.Class, a.Message, before, now)
 			}
 		}
 		if s.kind == peers.Java {
-			peers.Must(t, them, wire.Request{Command: wire.List})
+			peertest.Must(t, them, wire.Request{Command: wire.List})
 		}
 		heir := acquire(t, s.open(t, timing(ourHeir, longLease)), lockName, nil)
 		if heir.Token() <= l.Token() {
 			t.Errorf("token %d after %d", heir.Token(), l.Token())
 		}
-		peers.MustRefuse(t, them, trying(lockName), wire.Held)
+		peertest.MustRefuse(t, them, trying(lockName), wire.Held)
 		release(t, heir)
-		if a, err := peers.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
 			t.Errorf("the peer after the heir: %+v, %v", a, err)
 		}
 	})
@@ -116,10 +118,10 @@ func TestReservationLapses(t *testing.T) {
 		}
 		last, now := w.until(t, peerOwner)
 		checkTakeover(t, string(s.kind), last, now, rest, rest+2*refresh)
-		if a, err := peers.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
 			t.Fatalf("the peer after the reservation: %+v, %v", a, err)
 		}
-		peers.Must(t, them, s.releasing(lockName, false))
+		peertest.Must(t, them, s.releasing(lockName, false))
 		if next := acquire(t, c, lockName, nil); next.Token() <= l.Token()+1 {
 			t.Errorf("token %d after %d and a tenure of the peer", next.Token(), l.Token())
 		}
@@ -131,7 +133,7 @@ func TestReservationLapses(t *testing.T) {
 func TestRevokedLockIsNotTakenEarly(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		them := s.openPeer(t, peerOwner, longLease, time.Second)
-		peers.Must(t, s.openOurs(t, ourOwner, lease), wire.Request{Command: wire.Acquire, Name: lockName})
+		peertest.Must(t, s.openOurs(t, ourOwner, lease), wire.Request{Command: wire.Acquire, Name: lockName})
 		w := s.watch(t, lockName)
 		call := them.Begin(waiting(lockName))
 		w.beats(t, 2)
@@ -139,7 +141,7 @@ func TestRevokedLockIsNotTakenEarly(t *testing.T) {
 		if err := asker.Revoke(t.Context(), lockName, "a test"); err != nil {
 			t.Fatal(err)
 		}
-		if a, err := peers.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
 			t.Fatalf("the peer after the revocation: %+v, %v", a, err)
 		}
 		w.until(t, peerOwner)
@@ -164,7 +166,7 @@ func TestRequestedLockIsNotTaken(t *testing.T) {
 		call := them.Begin(req)
 		go func() { asked <- asker.StepDown(t.Context(), lockName, "a test") }()
 		<-l.Context().Done()
-		a, err := peers.Result(t, call)
+		a, err := peertest.Result(t, call)
 		if err == nil || a.Kind != wire.Timeout {
 			t.Errorf("the peer's acquire of a lock that drains: %+v, %v", a, err)
 		}
@@ -176,7 +178,7 @@ func TestRequestedLockIsNotTaken(t *testing.T) {
 		if err := <-asked; err != nil {
 			t.Errorf("StepDown: %v", err)
 		}
-		if a, err := peers.Result(t, call); err != nil || a.Owner != peerOwner {
+		if a, err := peertest.Result(t, call); err != nil || a.Owner != peerOwner {
 			t.Errorf("after the release: %+v, %v", a.Lock, err)
 		}
 	})

@@ -7,22 +7,17 @@ package interop_test
 
 import (
 	"context"
-	"crypto/rand"
-	"net/http"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
-	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -49,12 +44,10 @@ const (
 
 // scene is one table, shared by Tenure and one other client.
 type scene struct {
+	*peertest.Table
 	kind    peers.Kind
 	dialect dynamostore.Dialect
 	program *peers.Program
-	url     string
-	table   string
-	db      *dynamodb.Client
 }
 
 var dialects = map[peers.Kind]dynamostore.Dialect{
@@ -65,40 +58,23 @@ var dialects = map[peers.Kind]dynamostore.Dialect{
 // eachPeer runs a test with each client, on a table of its own.
 func eachPeer(t *testing.T, test func(*testing.T, *scene)) {
 	t.Helper()
+	eachInDialect(t, dialects, test)
+}
+
+func eachInDialect(t *testing.T, dialects map[peers.Kind]dynamostore.Dialect, test func(*testing.T, *scene)) {
+	t.Helper()
 	t.Parallel()
-	for _, kind := range []peers.Kind{peers.Java, peers.Dynamolock} {
+	for kind, dialect := range dialects {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			test(t, newScene(t, kind, dialects[kind]))
+			test(t, newScene(t, kind, dialect))
 		})
 	}
 }
 
 func newScene(t *testing.T, kind peers.Kind, dialect dynamostore.Dialect) *scene {
 	t.Helper()
-	engine := enginetest.FullDynamoDB(t)
-	s := &scene{
-		kind: kind, dialect: dialect, program: peers.Need(t, kind),
-		url: engine.URL, table: "interop-" + rand.Text(), db: connect(t, engine.URL),
-	}
-	if err := dynamostore.CreateTable(t.Context(), s.db, s.table, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in := &dynamodb.DeleteTableInput{TableName: &s.table}
-		if _, err := s.db.DeleteTable(context.WithoutCancel(t.Context()), in); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// connect returns a client with connections of its own.
-func connect(t *testing.T, url string) *dynamodb.Client {
-	t.Helper()
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	t.Cleanup(transport.CloseIdleConnections)
-	return dynamo.ConnectIn("local", url, &http.Client{Transport: transport})
+	return &scene{peertest.NewTable(t, enginetest.FullDynamoDB(t).URL), kind, dialect, peertest.Need(t, kind)}
 }
 
 // shared are the options of a table that the other client writes too.
@@ -108,7 +84,7 @@ func (s *scene) shared() *dynamostore.Options {
 
 func (s *scene) store(t *testing.T, options *dynamostore.Options) *dynamostore.Store {
 	t.Helper()
-	store, err := dynamostore.Open(t.Context(), s.db, s.table, options)
+	store, err := dynamostore.Open(t.Context(), s.DB, s.Name, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,39 +150,26 @@ func status(t *testing.T, c *tenure.Client, name string) tenure.Status {
 	return st
 }
 
-// Processes of Tenure, which can be killed, are this test binary, started again.
-const tenureRole = "tenure"
-
+// The processes of clients in Go are this test binary, started again.
 func TestMain(m *testing.M) {
-	proc.Play(map[string]proc.Role{tenureRole: serve.Tenure.Role})
+	proc.Play(serve.Roles)
 	os.Exit(m.Run())
 }
-
-var ourProgram = peers.Of(tenureRole, proc.Command{Role: tenureRole})
 
 // openOurs starts a process of Tenure.
 func (s *scene) openOurs(t *testing.T, owner string, lease time.Duration) *peers.Process {
 	t.Helper()
-	ps := peers.Run(t, ourProgram)
-	r := s.openRequest(owner, lease, lease/5)
+	ps := peertest.Run(t, peers.Own(peers.Tenure))
+	r := s.Table.Open(owner, lease, lease/5)
 	r.Shared, r.RefreshMs, r.CallTimeoutMs = string(s.kind), peers.Milliseconds(refresh), peers.Milliseconds(lease/5)
-	peers.Must(t, ps, r)
+	peertest.Must(t, ps, r)
 	return ps
 }
 
 // openPeer starts a process of the other client.
 func (s *scene) openPeer(t *testing.T, owner string, lease, heartbeat time.Duration) *peers.Process {
 	t.Helper()
-	ps := peers.Run(t, s.program)
-	peers.Must(t, ps, s.openRequest(owner, lease, heartbeat))
-	return ps
-}
-
-func (s *scene) openRequest(owner string, lease, heartbeat time.Duration) wire.Request {
-	return wire.Request{
-		Command: wire.Open, Endpoint: s.url, Region: "local", Table: s.table, Owner: owner,
-		LeaseMs: peers.Milliseconds(lease), HeartbeatMs: peers.Milliseconds(heartbeat),
-	}
+	return s.Start(t, s.program, owner, lease, heartbeat)
 }
 
 // waiting is an acquire of the other client that waits for as long as it takes.
@@ -227,49 +190,3 @@ func trying(name string) wire.Request {
 func (s *scene) releasing(name string, remove bool) wire.Request {
 	return wire.Request{Command: wire.Release, Name: name, Delete: aws.Bool(remove)}
 }
-
-func binary(s string) *[]byte {
-	b := []byte(s)
-	return &b
-}
-
-// row is an item of the table as it stands.
-type row map[string]types.AttributeValue
-
-// row returns an item, nil if there is none.
-func (s *scene) row(t *testing.T, name string) row {
-	t.Helper()
-	out, err := s.db.GetItem(t.Context(), s.getItem(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.Item
-}
-
-func (s *scene) getItem(name string) *dynamodb.GetItemInput {
-	return &dynamodb.GetItemInput{
-		TableName: &s.table, ConsistentRead: aws.Bool(true),
-		Key: map[string]types.AttributeValue{dynamostore.DefaultPartitionKey: &types.AttributeValueMemberS{Value: name}},
-	}
-}
-
-// text returns the string or number in an attribute, empty if there is none.
-func (r row) text(attribute string) string {
-	switch v := r[attribute].(type) {
-	case *types.AttributeValueMemberS:
-		return v.Value
-	case *types.AttributeValueMemberN:
-		return v.Value
-	}
-	return ""
-}
-
-func (r row) data() string {
-	if v, ok := r["data"].(*types.AttributeValueMemberB); ok {
-		return string(v.Value)
-	}
-	return ""
-}
-
-// rest waits for d, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) } // ctx is asked elsewhere

@@ -14,7 +14,9 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -68,7 +70,7 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		long.Lease = longLease
 		plain := claim(long)
 		call := earlier.Begin(waiting(lockName))
-		peers.MustRefuse(t, them, trying(lockName), wire.Held)
+		peertest.MustRefuse(t, them, trying(lockName), wire.Held)
 
 		session := claim(ours(driver.SessionPrefix+"s1", driver.Alive, ""))
 		closed := claim(ours(driver.SessionPrefix+"s2", driver.Alive, ""))
@@ -79,36 +81,36 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		lock.Token, lock.Prev = plain.Token+1, plain.Tenure(driver.EndExpired)
 		lock = swap(plain, lock)
 
-		a, err := peers.Result(t, call)
+		a, err := peertest.Result(t, call)
 		if err == nil {
 			t.Fatalf("the peer that waited has the lock: %+v", a.Lock)
 		}
 		s.wantUnparsed(t, "the acquire that waits", a)
 
-		before := map[string]row{}
+		before := map[string]peertest.Row{}
 		for _, key := range []string{lockName, closed.Key} {
-			before[key] = s.row(t, key)
+			before[key] = s.Row(t, key)
 		}
 		// For longer than any lease that is about.
-		for end := time.Now().Add(2 * lease); time.Now().Before(end); rest(t.Context(), refresh) {
+		for end := time.Now().Add(2 * lease); time.Now().Before(end); wait.Rest(t.Context(), refresh) {
 			beat := session
 			beat.Version = rand.Text()
 			beat.Beat = beat.Version
 			session = swap(session, beat)
 			for _, key := range []string{lockName, session.Key, closed.Key} {
-				s.wantUnparsed(t, "an acquire that does not wait", peers.MustRefuse(t, them, trying(key), wire.Other))
-				s.wantUnparsed(t, "an acquire that waits", peers.MustRefuse(t, them, waiting(key), wire.Other))
-				s.wantUnparsed(t, "a look", peers.MustRefuse(t, them, wire.Request{Command: wire.Get, Name: key}, wire.Other))
+				s.wantUnparsed(t, "an acquire that does not wait", peertest.MustRefuse(t, them, trying(key), wire.Other))
+				s.wantUnparsed(t, "an acquire that waits", peertest.MustRefuse(t, them, waiting(key), wire.Other))
+				s.wantUnparsed(t, "a look", peertest.MustRefuse(t, them, wire.Request{Command: wire.Get, Name: key}, wire.Other))
 			}
 			if s.kind == peers.Java {
-				s.wantUnparsed(t, "a list", peers.MustRefuse(t, them, wire.Request{Command: wire.List}, wire.Other))
+				s.wantUnparsed(t, "a list", peertest.MustRefuse(t, them, wire.Request{Command: wire.List}, wire.Other))
 			}
 			for key, was := range before {
-				if now := s.row(t, key); !reflect.DeepEqual(now, was) {
+				if now := s.Row(t, key); !reflect.DeepEqual(now, was) {
 					t.Fatalf("the peer changed the row of %q from\n%v to\n%v", key, was, now)
 				}
 			}
-			if now := s.row(t, session.Key); now.text("recordVersionNumber") != session.Version {
+			if now := s.Row(t, session.Key); now.Text("recordVersionNumber") != session.Version {
 				t.Fatalf("the peer changed the session to\n%v", now)
 			}
 		}
@@ -117,7 +119,7 @@ func TestRestingLockIsNotTaken(t *testing.T) {
 		free := lock
 		free.Version, free.State, free.Session, free.End = rand.Text(), driver.Released, "", driver.EndReleased
 		swap(lock, free)
-		if a := peers.Must(t, them, trying(lockName)); a.Owner != peerOwner {
+		if a := peertest.Must(t, them, trying(lockName)); a.Owner != peerOwner {
 			t.Errorf("after the release the lock is %+v", a.Lock)
 		}
 	})

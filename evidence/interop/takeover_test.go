@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -37,8 +37,8 @@ func TestTakeoverFromKilledPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		holder := s.openPeer(t, peerOwner, lease, heartbeat)
 		req := waiting(lockName)
-		req.Data, req.Attributes = binary("theirs"), map[string]string{"colour": "blue"}
-		peers.Must(t, holder, req)
+		req.Data, req.Attributes = peertest.Binary("theirs"), map[string]string{"colour": "blue"}
+		peertest.Must(t, holder, req)
 		w := s.watch(t, lockName)
 
 		c := s.open(t, timing(ourOwner, lease))
@@ -75,7 +75,7 @@ func TestTakeoverFromKilledPeer(t *testing.T) {
 		if st := status(t, c, lockName); string(st.Data) != "theirs" {
 			t.Errorf("data %q", st.Data)
 		}
-		if r := s.row(t, lockName); r.text("colour") != "blue" {
+		if r := s.Row(t, lockName); r.Text("colour") != "blue" {
 			t.Errorf("the attribute of the peer is gone: %v", r)
 		}
 		release(t, l)
@@ -85,7 +85,7 @@ func TestTakeoverFromKilledPeer(t *testing.T) {
 func TestTakeoverFromKilledTenure(t *testing.T) {
 	eachPeer(t, func(t *testing.T, s *scene) {
 		holder := s.openOurs(t, ourOwner, lease)
-		token := *peers.Must(t, holder, wire.Request{Command: wire.Acquire, Name: lockName, Data: binary("ours")}).Token
+		token := *peertest.Must(t, holder, wire.Request{Command: wire.Acquire, Name: lockName, Data: peertest.Binary("ours")}).Token
 		w := s.watch(t, lockName)
 		contender := s.openPeer(t, peerOwner, lease, heartbeat)
 		call := contender.Begin(waiting(lockName))
@@ -95,7 +95,7 @@ func TestTakeoverFromKilledTenure(t *testing.T) {
 		if last.owner != ourOwner || last.released {
 			t.Fatalf("before the takeover there was %+v", last)
 		}
-		a, err := peers.Result(t, call)
+		a, err := peertest.Result(t, call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestTakeoverFromKilledTenure(t *testing.T) {
 		}
 
 		// The token goes on where the dead process left it.
-		peers.Must(t, contender, s.releasing(lockName, false))
+		peertest.Must(t, contender, s.releasing(lockName, false))
 		l := acquire(t, s.open(t, timing("our-next", lease)), lockName, nil)
 		if l.Token() <= token+1 {
 			t.Errorf("token %d; want above that of the peer's tenure, which followed %d", l.Token(), token)

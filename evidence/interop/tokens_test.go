@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -34,7 +35,7 @@ func TestTokensRise(t *testing.T) {
 				t.Errorf("%s: token %d after %d", what, l.Token(), last)
 			}
 			last = l.Token()
-			if shown := s.row(t, lockName).text("fencingToken"); shown != strconv.FormatUint(last, 10) {
+			if shown := s.Row(t, lockName).Text("fencingToken"); shown != strconv.FormatUint(last, 10) {
 				t.Errorf("%s: the row shows token %q, the lease %d", what, shown, last)
 			}
 			release(t, l)
@@ -45,9 +46,9 @@ func TestTokensRise(t *testing.T) {
 			t.Helper()
 			req := trying(lockName)
 			req.UpdateExisting = update
-			existed := s.row(t, lockName) != nil
-			peers.Must(t, ps, req)
-			left := s.row(t, lockName).text("fencingToken")
+			existed := s.Row(t, lockName) != nil
+			peertest.Must(t, ps, req)
+			left := s.Row(t, lockName).Text("fencingToken")
 			switch carries := s.kind == peers.Dynamolock || update; {
 			case carries && existed && left == "":
 				t.Error("the peer has wiped our token; it was thought to carry it over")
@@ -58,7 +59,7 @@ func TestTokensRise(t *testing.T) {
 			if st.Token <= last || st.Owner == ourOwner {
 				t.Errorf("status during the peer's tenure, after ours under %d: %+v", last, st)
 			}
-			peers.Must(t, ps, s.releasing(lockName, remove))
+			peertest.Must(t, ps, s.releasing(lockName, remove))
 		}
 
 		theirs(them, false, false)
@@ -82,11 +83,11 @@ func TestTokensRise(t *testing.T) {
 		}
 
 		// A handle that is not the holder's any more cannot bring anything back.
-		peers.Must(t, them, trying(lockName))
-		peers.Must(t, them, s.releasing(lockName, false))
+		peertest.Must(t, them, trying(lockName))
+		peertest.Must(t, them, s.releasing(lockName, false))
 		l := acquire(t, c, lockName, nil)
-		peers.MustRefuse(t, them, wire.Request{Command: wire.Heartbeat, Name: lockName}, wire.Lost, wire.Other)
-		peers.MustRefuse(t, them, s.releasing(lockName, true), wire.Lost, wire.Other)
+		peertest.MustRefuse(t, them, wire.Request{Command: wire.Heartbeat, Name: lockName}, wire.Lost, wire.Other)
+		peertest.MustRefuse(t, them, s.releasing(lockName, true), wire.Lost, wire.Other)
 		if err := l.Renew(t.Context()); err != nil || l.Token() <= last {
 			t.Errorf("token %d after %d, heartbeat: %v", l.Token(), last, err)
 		}
@@ -101,7 +102,7 @@ func TestJavaListsTheTable(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, peers.Java, dialects[peers.Java])
 	them := s.openPeer(t, peerOwner, longLease, 0)
-	peers.Must(t, them, waiting("theirs"))
+	peertest.Must(t, them, waiting("theirs"))
 	c := s.open(t, timing(ourOwner, longLease))
 	held := acquire(t, c, "ours", &tenure.AcquireOptions{History: true, Data: []byte("d")})
 	freed := acquire(t, c, "ours-free", nil)
@@ -117,7 +118,7 @@ func TestJavaListsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a := peers.Must(t, them, wire.Request{Command: wire.List})
+	a := peertest.Must(t, them, wire.Request{Command: wire.List})
 	owners := map[string]string{}
 	for _, lock := range a.Locks {
 		owners[lock.Name] = lock.Owner
@@ -147,7 +148,7 @@ func TestJavaListsTheTable(t *testing.T) {
 		t.Errorf("Locks: %v", seen)
 	}
 	for _, name := range []string{"ours", "theirs"} {
-		if got := peers.Must(t, them, wire.Request{Command: wire.Get, Name: name}); !aws.ToBool(got.Present) || aws.ToBool(got.Released) {
+		if got := peertest.Must(t, them, wire.Request{Command: wire.Get, Name: name}); !aws.ToBool(got.Present) || aws.ToBool(got.Released) {
 			t.Errorf("the peer on %s: %+v", name, got.Lock)
 		}
 	}

@@ -7,12 +7,13 @@ package interop_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 )
 
 // change is a state of a lock's item, and when it came about, on the clock of
@@ -38,19 +39,19 @@ func (s *scene) watch(t *testing.T, name string) *watch {
 	const period = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	w := &watch{cancel: cancel, ended: make(chan struct{})}
-	db := connect(t, s.url)
+	db := peertest.Connect(t, s.URL)
 	go func() {
 		defer close(w.ended)
 		last := proc.Monotonic()
-		for ; ctx.Err() == nil; rest(ctx, period) {
+		for ; ctx.Err() == nil; wait.Rest(ctx, period) {
 			sent := proc.Monotonic()
-			out, err := db.GetItem(ctx, s.getItem(name))
+			out, err := db.GetItem(ctx, s.Get(name))
 			if err != nil {
 				continue // or it has ended; a gap only widens the bounds
 			}
-			r := row(out.Item)
+			r := peertest.Row(out.Item)
 			w.saw(change{
-				owner: r.text("ownerName"), version: r.text("recordVersionNumber"), released: r.text("isReleased") != "",
+				owner: r.Text("ownerName"), version: r.Text("recordVersionNumber"), released: r.Text("isReleased") != "",
 				after: last, before: proc.Monotonic(),
 			})
 			last = sent
@@ -81,17 +82,19 @@ func (w *watch) saw(c change) {
 // returns the last sign of life before it, and it.
 func (w *watch) until(t *testing.T, owner string) (last, taken change) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); rest(t.Context(), time.Millisecond) {
+	came := wait.Within(t.Context(), patience, func() bool {
 		w.mu.Lock()
-		changes := slices.Clone(w.changes)
-		w.mu.Unlock()
-		for i := 1; i < len(changes); i++ {
-			if changes[i].owner == owner && changes[i-1].owner != owner {
-				return changes[i-1], changes[i]
+		defer w.mu.Unlock()
+		for i := 1; i < len(w.changes); i++ {
+			if last, taken = w.changes[i-1], w.changes[i]; taken.owner == owner && last.owner != owner {
+				return true
 			}
 		}
+		return false
+	})
+	if !came {
+		t.Fatalf("%q does not come within %v: %+v", owner, patience, w.changes)
 	}
-	t.Fatalf("%q does not come within %v: %+v", owner, patience, w.changes)
 	return last, taken
 }
 
@@ -104,10 +107,8 @@ func (w *watch) beats(t *testing.T, n int) {
 		return len(w.changes)
 	}
 	want := count() + n
-	for end := time.Now().Add(patience); count() < want; rest(t.Context(), time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d heartbeats do not come within %v", n, patience)
-		}
+	if !wait.Within(t.Context(), patience, func() bool { return count() >= want }) {
+		t.Fatalf("%d heartbeats do not come within %v", n, patience)
 	}
 }
 

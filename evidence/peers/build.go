@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +27,7 @@ type Kind string
 
 // The clients there are.
 const (
+	Tenure     Kind = "tenure"
 	Dynamolock Kind = "dynamolock" // cirello.io/dynamolock/v2
 	Java       Kind = "java"       // com.amazonaws:dynamodb-lock-client
 )
@@ -35,83 +35,36 @@ const (
 // module is the one of this package.
 const module = "github.com/tenurelock/tenure/evidence"
 
-// ErrNoToolchain is returned by [Build] when Maven or a JDK is missing. The
+// ErrNoToolchain is returned by [BuildJava] when Maven or a JDK is missing. The
 // caller skips what needs the peer.
 var ErrNoToolchain = errors.New("no toolchain for this peer")
 
 // lockPoll is the time between two tries to get the lock of a build.
 const lockPoll = 50 * time.Millisecond
 
-// Program is a peer that was built. It may be used concurrently.
+// Program is a peer that can be started.
 type Program struct {
 	Kind    Kind
-	command proc.Command
+	Command proc.Command
 }
 
-// Of returns a program that was built elsewhere, and speaks the language of
-// package wire.
-func Of(kind Kind, command proc.Command) *Program { return &Program{kind, command} }
+// Own returns a library in Go that the calling program serves itself, in the role of
+// the library's name.
+func Own(kind Kind) *Program { return &Program{kind, proc.Command{Role: string(kind)}} }
 
-// With returns the same program with more variables in its environment.
-func (p *Program) With(env ...string) *Program {
-	other := *p
-	other.command.Env = append(slices.Clone(p.command.Env), env...)
-	return &other
-}
-
-// Build makes the program of a kind, or finds it built. It runs Maven only when
-// the sources are not those of the last build. The first build of the Java peer
-// fetches its dependencies and can take minutes: ctx bounds it, the wait for
-// another process's build included.
-func Build(ctx context.Context, kind Kind) (*Program, error) {
-	root, err := moduleRoot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	switch kind {
-	case Dynamolock:
-		return buildDynamolock(ctx, root)
-	case Java:
-		return buildJava(ctx, root)
-	default:
-		return nil, fmt.Errorf("no peer %q", kind)
-	}
-}
-
-// moduleRoot asks the go command, so that it is found from any module that
-// requires this one or shares a workspace with it.
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := run(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", module)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(out), nil
-}
-
-func buildDynamolock(ctx context.Context, root string) (*Program, error) {
-	dir := filepath.Join(root, "peers", ".bin")
-	unlock, err := lockDir(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	// The go command knows when the sources are newer. The rename leaves a
-	// process of an older build the file it runs from.
-	bin := filepath.Join(dir, "dynamolock")
-	if _, err := run(ctx, root, "go", "build", "-buildvcs=false", "-o", bin+".new", "./peers/dynamolock"); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(bin+".new", bin); err != nil {
-		return nil, err
-	}
-	return Of(Dynamolock, proc.Command{Args: []string{bin}}), nil
-}
-
-func buildJava(ctx context.Context, root string) (*Program, error) {
+// BuildJava makes the program of the Java client, or finds it built. It runs Maven
+// only when the sources are not those of the last build. The first build fetches
+// its dependencies and can take minutes: ctx bounds it, the wait for another
+// process's build included.
+func BuildJava(ctx context.Context) (*Program, error) {
 	for _, tool := range []string{"java", "javac", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoToolchain, err)
 		}
+	}
+	root, err := proc.ModuleDir(ctx, module)
+	if err != nil {
+		return nil, err
 	}
 	dir := filepath.Join(root, "peers", "java")
 	target := filepath.Join(dir, "target")
@@ -128,14 +81,14 @@ func buildJava(ctx context.Context, root string) (*Program, error) {
 	jar, built := filepath.Join(target, "lock-client-peer.jar"), filepath.Join(target, "built.sum")
 	old, err := os.ReadFile(built)
 	if _, missing := os.Stat(jar); err != nil || missing != nil || string(old) != sum {
-		if _, err := run(ctx, dir, "mvn", "-q", "-B", "package"); err != nil {
+		if _, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package"); err != nil {
 			return nil, err
 		}
 		if err := os.WriteFile(built, []byte(sum), 0o644); err != nil {
 			return nil, err
 		}
 	}
-	return Of(Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}), nil
+	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, nil
 }
 
 // lockDir makes the folder and holds a lock on a file in it until the returned
@@ -189,17 +142,4 @@ func sumSources(dir string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%x\n", sum.Sum(nil)), nil
-}
-
-// run runs a tool and returns its standard output.
-func run(ctx context.Context, dir, name string, args ...string) (string, error) {
-	var stdout, stderr strings.Builder
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
-	// Maven's child processes may hold the pipes after it was killed.
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, &stdout, &stderr)
-	}
-	return stdout.String(), nil
 }

@@ -5,10 +5,11 @@
 // a process of its own that speaks the language of package wire:
 // cirello.io/dynamolock/v2 in Go and com.amazonaws:dynamodb-lock-client in Java.
 //
-// A [Program] is built once: [Build] works under a file lock, so that test
-// binaries that run at the same time share one build. A [Process] is one run of
-// it. It answers requests, several at once, and can be killed, stopped and
-// continued as an operating system does it.
+// The clients in Go are roles of the program that starts them: see [Own]. The one
+// in Java is built once: [BuildJava] works under a file lock, so that test binaries
+// that run at the same time share one build. A [Process] is one run of a [Program].
+// It answers requests, several at once, and can be killed, stopped and continued as
+// an operating system does it.
 //
 // The rig runs on Linux, because only there the clocks of the processes are
 // known to be one: see [proc.Monotonic].

@@ -7,8 +7,10 @@ package peers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -18,6 +20,24 @@ type Member struct {
 	*Process
 	RefreshMs *int64 // between two looks at a held lock; nil: as the client does by itself
 }
+
+// Open starts a process and opens its client.
+func (p *Program) Open(ctx context.Context, r wire.Request) (*Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait.Bound)
+	defer cancel()
+	ps, err := p.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ps.Do(ctx, r); err != nil {
+		ps.Kill()
+		return nil, fmt.Errorf("%s: %w", p.Kind, err)
+	}
+	return &Member{ps, r.RefreshMs}, nil
+}
+
+// Version is that of the client, and of what it runs on.
+func (m *Member) Version() string { return m.Ready.Version + ", " + m.Ready.Runtime }
 
 // Asking is a request about a lock. To acquire it means to wait for as long as it
 // takes: some clients give up by default.

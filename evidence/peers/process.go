@@ -24,7 +24,7 @@ var ErrExited = errors.New("the peer's process has ended")
 // Process is one run of a program. It may be used concurrently. It must be
 // ended with Kill or Finish.
 type Process struct {
-	*proc.Process
+	proc.Process
 	// Ready is the event with which the process began: the client's version,
 	// the runtime, the process id.
 	Ready wire.Answer
@@ -49,16 +49,12 @@ func (r *Refused) Error() string {
 // until it is killed: ctx bounds only the start.
 func (p *Program) Start(ctx context.Context) (*Process, error) {
 	ps := &Process{begun: make(chan struct{}), pending: map[int64]*Call{}}
-	command := p.command
-	// A process that talks nonsense is killed: it has to be known by then.
-	started := make(chan struct{})
-	command.Line = func(line []byte) { <-started; ps.line(line) }
-	command.Ended = ps.ended
-	var err error
-	if ps.Process, err = proc.Start(command); err != nil {
+	command := p.Command
+	command.Line, command.Ended = ps.line, ps.ended
+	err := ps.Start(command)
+	if err != nil {
 		return nil, err
 	}
-	close(started)
 	select {
 	case <-ps.begun:
 		return ps, nil

@@ -9,6 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -18,6 +22,20 @@ type Timing struct{ Lease, Heartbeat, Refresh time.Duration }
 
 func (t Timing) String() string {
 	return fmt.Sprintf("lease %v, heartbeat %v, refresh %v", t.Lease, t.Heartbeat, t.Refresh)
+}
+
+// Tenure opens a client of Tenure, in the calling process. Options may be nil.
+func (t Timing) Tenure(db *dynamodb.Client, table string, options *dynamostore.Options) (*tenure.Client, error) {
+	store, err := dynamostore.New(db, table, options)
+	if err != nil {
+		return nil, err
+	}
+	return tenure.New(store, t.Options())
+}
+
+// Options are those of a client of Tenure.
+func (t Timing) Options() *tenure.Options {
+	return &tenure.Options{LeaseDuration: t.Lease, HeartbeatPeriod: t.Heartbeat, RefreshPeriod: t.Refresh}
 }
 
 // Open is the request to open a client.

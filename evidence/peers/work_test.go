@@ -6,8 +6,6 @@
 package peers_test
 
 import (
-	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/holds"
+	"github.com/tenurelock/tenure/evidence/peers/peertest"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -24,18 +24,18 @@ import (
 // must not overlap, which is also what the rig's larger test rests on.
 func TestWork(t *testing.T) {
 	const duration = 3 * time.Second
-	eachKind(t, func(t *testing.T, p *peers.Program, tb *table) {
+	eachKind(t, func(t *testing.T, p *peers.Program, tb *peertest.Table) {
 		log := filepath.Join(t.TempDir(), "holds")
 		var calls []*peers.Call
 		for _, owner := range []string{"first", "second"} {
-			calls = append(calls, tb.open(t, p, owner).Begin(wire.Request{
+			calls = append(calls, tb.Start(t, p, owner, lease, heartbeat).Begin(wire.Request{
 				Command: wire.Work, Name: "x", Log: log, DeleteOnRelease: aws.Bool(false),
 				DurationMs: duration.Milliseconds(), HoldMs: 50, PauseMs: 50, RefreshMs: aws.Int64(20),
 			}))
 		}
 		var acquired int64
 		for _, c := range calls {
-			a, err := peers.Result(t, c)
+			a, err := peertest.Result(t, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,60 +45,28 @@ func TestWork(t *testing.T) {
 			}
 			acquired += a.Counts.Acquired
 		}
-		if holds := readLog(t, log); int64(holds) != acquired {
-			t.Errorf("%d holds in the log, %d acquired", holds, acquired)
+		file, err := os.Open(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		all, err := holds.Read(file, nil)
+		if err != nil || int64(len(all)) != acquired {
+			t.Errorf("%d holds in the log, %d acquired, %v", len(all), acquired, err)
+		}
+		for _, problem := range holds.Wrong(all) {
+			t.Error(problem)
 		}
 	})
 }
 
-// readLog checks that the holds in a log do not overlap and counts them. The
-// lines of one lock come in the order of its holds: an end is written before the
-// release that lets the next begin.
-func readLog(t *testing.T, name string) (holds int) {
-	t.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	var (
-		holder string
-		last   int64
-	)
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		var (
-			what, owner string
-			ns          int64
-		)
-		if _, err := fmt.Sscanf(lines.Text(), "%s %s %d", &what, &owner, &ns); err != nil {
-			t.Fatalf("line %q: %v", lines.Text(), err)
-		}
-		switch {
-		case ns < last:
-			t.Errorf("%s: before the line above it, %d", lines.Text(), last)
-		case what == wire.LogBegin && holder == "":
-			holder = owner
-		case what == wire.LogEnd && holder == owner:
-			holder = ""
-			holds++
-		default:
-			t.Errorf("%s: while %q holds", lines.Text(), holder)
-		}
-		last = ns
-	}
-	if holder != "" {
-		t.Errorf("%s never ended", holder)
-	}
-	return holds
-}
-
 func TestBuildsAtOnce(t *testing.T) {
-	p := peers.Need(t, peers.Java)
+	p := peertest.Need(t, peers.Java)
 	began := time.Now()
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			again, err := peers.Build(t.Context(), peers.Java)
+			again, err := peers.BuildJava(t.Context())
 			if err != nil || again.Kind != p.Kind {
 				t.Errorf("build: %v", err)
 			}

@@ -12,7 +12,8 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // claimLog is where a worker notes when its handlers' Check passed, and when it
@@ -35,19 +36,8 @@ const (
 )
 
 func createLog(path string) (*claimLog, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // the mapping stays
-	if err := f.Truncate(logBytes); err != nil {
-		return nil, err
-	}
-	mem, err := syscall.Mmap(int(f.Fd()), 0, logBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", path, err)
-	}
-	return &claimLog{mem: mem}, nil
+	mem, err := proc.Map(path, logBytes)
+	return &claimLog{mem: mem}, err
 }
 
 // slot is the record of one tenure of a handler. The caller of its methods sees to

@@ -7,10 +7,9 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
-	"time"
 
 	"github.com/tenurelock/tenure/fence"
 )
@@ -19,9 +18,8 @@ import (
 // gate. It keeps an account of its own of what came through, so that the gate is
 // not believed.
 type guarded struct {
-	URL    string
-	gate   *fence.Gate
-	server *http.Server
+	*httptest.Server
+	gate *fence.Gate
 
 	mu       sync.Mutex
 	accepted int
@@ -29,18 +27,11 @@ type guarded struct {
 	late     []string // writes that came through after one with a higher token
 }
 
-func newGuarded() (*guarded, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	g := &guarded{URL: "http://" + listener.Addr().String(), gate: fence.NewGate(nil), highest: map[string]uint64{}}
-	g.server = &http.Server{Handler: fence.Handler(g.gate, http.HandlerFunc(g.write), nil), ReadHeaderTimeout: time.Minute}
-	go func() { _ = g.server.Serve(listener) }() // until close
-	return g, nil
+func newGuarded() *guarded {
+	g := &guarded{gate: fence.NewGate(nil), highest: map[string]uint64{}}
+	g.Server = httptest.NewServer(fence.Handler(g.gate, http.HandlerFunc(g.write), nil))
+	return g
 }
-
-func (g *guarded) close() { _ = g.server.Close() }
 
 // write is reached by what the gate lets through.
 func (g *guarded) write(rw http.ResponseWriter, r *http.Request) {

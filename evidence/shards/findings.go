@@ -113,6 +113,10 @@ type recovery struct {
 	First  float64 `json:"firstOwnedSeconds"`
 	// Others is how many partitions of others moved meanwhile.
 	Others int `json:"othersMoved"`
+
+	gone  *process
+	had   []int // its partitions
+	since int64 // when it was struck
 }
 
 // moving is what a change that was planned has moved.

@@ -56,7 +56,7 @@ type ending struct {
 // process is one life of a worker, or a probe.
 type process struct {
 	task
-	*proc.Process
+	proc.Process
 	g *group
 
 	// What follows is guarded by mu of the group.
@@ -96,8 +96,7 @@ func (g *group) start(ctx context.Context, change func(*task)) (*process, error)
 	// Nothing is taken down of one that is not known yet.
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var err error
-	if p.Process, err = proc.Start(command); err != nil {
+	if err := p.Start(command); err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, p.Kill)
@@ -268,21 +267,6 @@ func (g *group) reset() []begun {
 	was := g.begins
 	g.begins = nil
 	return was
-}
-
-// kill kills a worker, and returns what it had and when it was killed.
-func (g *group) kill(p *process) (had []int, at int64) {
-	g.mu.Lock()
-	for id, b := range g.owners {
-		if b.by == p {
-			had = append(had, id)
-		}
-	}
-	p.dead = true
-	g.mu.Unlock()
-	at = proc.Monotonic()
-	p.Kill()
-	return had, at
 }
 
 // count returns how many calls of the store all workers have made.

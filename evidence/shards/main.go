@@ -154,11 +154,8 @@ func (r *rig) onTable(ctx context.Context, dir string) (f *finding, err error) {
 
 // stage makes all scenes on one store.
 func (r *rig) stage(ctx context.Context, dir string, at, alone place, proxy *gate.HTTP, f *finding) (*finding, error) {
-	to, err := newGuarded()
-	if err != nil {
-		return nil, err
-	}
-	defer to.close()
+	to := newGuarded()
+	defer to.Close()
 	began := time.Now()
 	f.Date, f.LoadBefore = began.UTC().Format(time.DateTime)+" UTC", machine.Load()
 	say := func(format string, args ...any) { r.say(f.Store+": "+format, args...) }

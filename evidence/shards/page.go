@@ -8,12 +8,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/peers"
 )
@@ -56,25 +54,19 @@ func (r *results) markdown() string {
 
 // table writes a column for each store.
 func (r *results) table(b *strings.Builder) {
-	b.WriteString("| |")
-	for _, f := range r.Stores {
-		fmt.Fprintf(b, " %s |", f.Store)
-	}
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(r.Stores)) + "\n")
-	var names []string
-	cells := map[string][]string{}
+	head, rows := []string{""}, [][]string{}
 	for i, f := range r.Stores {
+		head = append(head, f.Store)
 		for _, line := range f.lines(r.Setting) {
-			if cells[line[0]] == nil {
-				names = append(names, line[0])
-				cells[line[0]] = make([]string, len(r.Stores))
+			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == line[0] })
+			if at < 0 {
+				at = len(rows)
+				rows = append(rows, append([]string{line[0]}, make([]string, len(r.Stores))...))
 			}
-			cells[line[0]][i] = line[1]
+			rows[at][i+1] = line[1]
 		}
 	}
-	for _, name := range names {
-		fmt.Fprintf(b, "| %s | %s |\n", name, strings.Join(cells[name], " | "))
-	}
+	page.Table(b, head, rows)
 }
 
 // lines returns what was found, each with a name.
@@ -131,17 +123,9 @@ func closedAfter(seconds float64) string {
 
 func (s steady) String() string {
 	if s.Wire != nil {
-		return fmt.Sprintf("%.1f, as counted on the wire: %s", s.Wire.Requests, perOperation(*s.Wire))
+		return fmt.Sprintf("%.1f, as counted on the wire: %s", s.Wire.Requests, s.Wire.Operations(1))
 	}
 	return fmt.Sprintf("%.1f reads and %.1f writes, as counted by the workers", s.Reads, s.Writes)
-}
-
-func perOperation(u gate.Usage) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(u.ByOperation)) {
-		all = append(all, fmt.Sprintf("%.1f %s", u.ByOperation[name], name))
-	}
-	return strings.Join(all, ", ")
 }
 
 func (s stretch) String() string {

@@ -72,21 +72,19 @@ func (f *finding) rest(ctx context.Context, g *group, proxy *gate.HTTP) error {
 	if err != nil {
 		return err
 	}
-	if proxy != nil {
-		if _, err := proxy.Take(); err != nil {
-			return err
-		}
-	}
+	rest := func() error { return wait.For(ctx, g.size.steady) }
 	began := time.Now()
-	if err := wait.For(ctx, g.size.steady); err != nil {
+	var u gate.Usage
+	if proxy == nil {
+		err = rest()
+	} else {
+		u, err = proxy.During(rest)
+	}
+	if err != nil {
 		return err
 	}
 	d := time.Since(began).Seconds()
 	if proxy != nil {
-		u, err := proxy.Take()
-		if err != nil {
-			return err
-		}
 		u = u.Over(d)
 		f.Steady.Wire = &u
 	}
@@ -130,34 +128,53 @@ func (f *finding) killings(ctx context.Context, g *group) error {
 
 // recover kills a worker, and waits until others have what it had.
 func (g *group) recover(ctx context.Context, what string, victim *process) (recovery, error) {
-	g.reset()
-	had, at := g.kill(victim)
-	_, beat, err := readLog(victim.Log, victim.Name)
+	g.mu.Lock()
+	victim.dead = true
+	g.mu.Unlock()
+	r, err := g.strike(what, victim, func() error { victim.Kill(); return nil })
 	if err != nil {
-		return recovery{}, err
+		return r, err
 	}
 	if err := g.until(ctx, "all partitions are owned after "+what, func() bool { return g.owned() == g.size.partitions }); err != nil {
-		return recovery{}, err
+		return r, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := recovery{What: what, Partitions: len(had), Lease: g.size.Lease.Seconds() - seconds(at-beat)}
-	r.Expected = r.Lease + g.size.Refresh.Seconds()
-	r.owned(g, g.begins, victim, had, at)
+	r.owned(g, g.reset())
 	return r, nil
 }
 
-// owned notes when others had the partitions of a worker that is gone since an
-// instant. The caller holds mu of the group.
-func (r *recovery) owned(g *group, begins []begun, gone *process, had []int, since int64) {
-	if at := g.closed[gone.Name]; at > 0 {
-		r.Closed = seconds(at - since)
+// strike takes a worker out by a blow, and notes what it had then.
+func (g *group) strike(what string, victim *process, blow func() error) (recovery, error) {
+	r := recovery{What: what, gone: victim}
+	g.mu.Lock()
+	for id, b := range g.owners {
+		if b.by == victim {
+			r.had = append(r.had, id)
+		}
+	}
+	g.mu.Unlock()
+	g.reset()
+	r.since = proc.Monotonic()
+	if err := blow(); err != nil {
+		return r, err
+	}
+	_, beat, err := readLog(victim.Log, victim.Name)
+	r.Partitions, r.Lease = len(r.had), g.size.Lease.Seconds()-seconds(r.since-beat)
+	r.Expected = r.Lease + g.size.Refresh.Seconds()
+	return r, err
+}
+
+// owned notes when others had the partitions of the worker that is gone.
+func (r *recovery) owned(g *group, begins []begun) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.closed[r.gone.Name]; at > 0 {
+		r.Closed = seconds(at - r.since)
 	}
 	for _, b := range begins {
-		took := seconds(b.at - since)
+		took := seconds(b.at - r.since)
 		switch {
-		case b.by == gone:
-		case !slices.Contains(had, b.partition):
+		case b.by == r.gone:
+		case !slices.Contains(r.had, b.partition):
 			r.Others++
 		default:
 			if r.First == 0 || took < r.First {
@@ -175,25 +192,14 @@ func (f *finding) pausing(ctx context.Context, g *group) error {
 	living := g.living()
 	victim := living[len(living)/2]
 	victim.paused = true
-	var had []int
-	for id, b := range g.owners {
-		if b.by == victim {
-			had = append(had, id)
-		}
-	}
 	g.mu.Unlock()
-	g.reset()
 	began := time.Now()
-	at := proc.Monotonic()
-	if err := victim.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	_, beat, err := readLog(victim.Log, victim.Name)
+	r, err := g.strike("SIGSTOP of a worker", victim, func() error { return victim.Signal(syscall.SIGSTOP) })
 	if err != nil {
 		return err
 	}
 	elsewhere := func() bool {
-		return !slices.ContainsFunc(had, func(id int) bool { b, ok := g.owners[id]; return !ok || b.by == victim })
+		return !slices.ContainsFunc(r.had, func(id int) bool { b, ok := g.owners[id]; return !ok || b.by == victim })
 	}
 	err = g.until(ctx, "all partitions of a paused worker are owned by others", elsewhere)
 	begins := g.reset() // before it goes on, and its partitions come back to it
@@ -203,11 +209,7 @@ func (f *finding) pausing(ctx context.Context, g *group) error {
 	if err := errors.Join(err, victim.Continue()); err != nil {
 		return err
 	}
-	r := recovery{What: "SIGSTOP of a worker", Partitions: len(had), Lease: g.size.Lease.Seconds() - seconds(at-beat)}
-	r.Expected = r.Lease + g.size.Refresh.Seconds()
-	g.mu.Lock()
-	r.owned(g, begins, victim, had, at)
-	g.mu.Unlock()
+	r.owned(g, begins)
 	f.Recoveries = append(f.Recoveries, r)
 	return g.untilSettled(ctx)
 }
@@ -219,17 +221,7 @@ func (f *finding) leaving(ctx context.Context, g *group) error {
 	leaver := living[len(living)/3]
 	share := g.held(leaver)
 	g.mu.Unlock()
-	g.reset()
-	began := time.Now()
-	if err := g.leave(ctx, leaver); err != nil {
-		return err
-	}
-	f.Leave.Took = time.Since(began).Seconds()
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	f.Leave.sum(g, float64(share))
-	return nil
+	return f.Leave.during(ctx, g, float64(share), func() error { return g.leave(ctx, leaver) })
 }
 
 // leave has a worker leave, and waits until it has.
@@ -248,17 +240,12 @@ func (g *group) leave(ctx context.Context, p *process) error {
 
 // joining has one worker come.
 func (f *finding) joining(ctx context.Context, g *group) error {
-	g.reset()
-	began := time.Now()
-	if _, err := g.start(ctx, nil); err != nil {
-		return err
-	}
-	if err := g.untilSettled(ctx); err != nil {
-		return err
-	}
-	f.Join.Took = time.Since(began).Seconds()
-	f.Join.sum(g, float64(g.size.partitions)/float64(g.size.workers))
-	return nil
+	return f.Join.during(ctx, g, g.share(), func() error {
+		if _, err := g.start(ctx, nil); err != nil {
+			return err
+		}
+		return g.untilSettled(ctx)
+	})
 }
 
 // rolling starts each worker again, one after the other, each when the one before
@@ -267,33 +254,46 @@ func (f *finding) rolling(ctx context.Context, g *group) error {
 	g.mu.Lock()
 	living := g.living()
 	g.mu.Unlock()
+	return f.Roll.during(ctx, g, g.share(), func() error {
+		for _, p := range living {
+			if err := g.leave(ctx, p); err != nil {
+				return err
+			}
+			next, err := g.start(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if err := g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined }); err != nil {
+				return err
+			}
+		}
+		return g.untilSettled(ctx)
+	})
+}
+
+// share is how many partitions a worker is to have.
+func (g *group) share() float64 { return float64(g.size.partitions) / float64(g.size.workers) }
+
+// during takes the time of a change, and tells of what it has moved once all is as
+// planned.
+func (m *moving) during(ctx context.Context, g *group, share float64, change func() error) error {
 	g.reset()
 	began := time.Now()
-	for _, p := range living {
-		if err := g.leave(ctx, p); err != nil {
-			return err
-		}
-		next, err := g.start(ctx, nil)
-		if err != nil {
-			return err
-		}
-		if err := g.until(ctx, "a worker that was started again has joined", func() bool { return next.stats.Joined }); err != nil {
-			return err
-		}
+	if err := change(); err != nil {
+		return err
 	}
+	m.Took, m.Share = time.Since(began).Seconds(), share
 	if err := g.untilSettled(ctx); err != nil {
 		return err
 	}
-	f.Roll.Took = time.Since(began).Seconds()
-	f.Roll.sum(g, float64(g.size.partitions)/float64(g.size.workers))
+	m.sum(g)
 	return nil
 }
 
 // sum tells of what has begun since the last reset, which handlers that ended in
 // order have made way for.
-func (m *moving) sum(g *group, share float64) {
+func (m *moving) sum(g *group) {
 	begins := g.reset()
-	m.Share = share
 	m.Most, m.Moves = times(begins)
 	m.Mean = float64(m.Moves) / float64(g.size.partitions)
 	g.mu.Lock()

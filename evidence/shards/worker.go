@@ -83,38 +83,39 @@ func serveWorker(in io.Reader, out io.Writer) error {
 	defer stop()
 	w.say(note{Kind: notedReady, Text: strconv.Itoa(os.Getpid())})
 	if w.Probe {
-		for {
-			var o order
-			if err := lines.Decode(&o); errors.Is(err, io.EOF) {
-				return nil // nobody is there any more
-			} else if err != nil {
-				return err
-			}
-			if err := probe(ctx, w.client, o, w.say); err != nil {
-				return err
-			}
+		return w.obey(lines, func(o order) error { return probe(ctx, w.client, o, w.say) })
+	}
+	go func() {
+		_ = w.obey(lines, func(order) error {
+			w.say(note{Kind: notedCount, At: proc.Monotonic(), Reads: w.calls.reads.Load(), Writes: w.calls.writes.Load()})
+			return nil
+		})
+		os.Exit(1) // nobody is there any more
+	}()
+	return w.work(ctx)
+}
+
+// obey carries out orders until there are no more.
+func (w *worker) obey(lines *json.Decoder, carryOut func(order) error) error {
+	for {
+		var o order
+		err := lines.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = carryOut(o)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	go w.listen(lines)
-	return w.work(ctx)
 }
 
 // say writes a line. When nobody reads any more, the process ends.
 func (w *worker) say(n note) {
 	if w.out.Say(n) != nil {
 		os.Exit(1)
-	}
-}
-
-func (w *worker) listen(lines *json.Decoder) {
-	for {
-		var o order
-		if lines.Decode(&o) != nil {
-			os.Exit(1) // nobody is there any more
-		}
-		if o.Do == sayCount {
-			w.say(note{Kind: notedCount, At: proc.Monotonic(), Reads: w.calls.reads.Load(), Writes: w.calls.writes.Load()})
-		}
 	}
 }
 
@@ -232,7 +233,7 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	timer.Stop()
 	tell(notedTold, proc.Monotonic())
 	if p.Check() == nil {
-		_ = wait.For(context.WithoutCancel(ctx), w.Drain)
+		wait.Rest(context.WithoutCancel(ctx), w.Drain)
 	}
 	w.mu.Lock()
 	t.check()
@@ -240,7 +241,7 @@ func (w *worker) handle(ctx context.Context, p *shard.Partition) error {
 	w.mu.Unlock()
 	late := fence.Fixed(p.Name(), p.Token())
 	w.late.Go(func() {
-		_ = wait.For(context.WithoutCancel(ctx), w.Write+w.Write/4) // by then its next owner has written, if there is one
+		wait.Rest(context.WithoutCancel(ctx), w.Write+w.Write/4) // by then its next owner has written, if there is one
 		w.write(context.WithoutCancel(ctx), late)
 	})
 	tell(notedEnd, proc.Monotonic())

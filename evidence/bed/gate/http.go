@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
 // HTTP is a gate of stores that are spoken to in HTTP, one request for each thing
@@ -115,7 +117,7 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		g.fault, g.hit = hole, time.Now()
 	}
 	g.state.mu.Unlock()
-	if !g.wait(r, delay) {
+	if !wait.Unless(delay, r.Context().Done(), g.over) {
 		return
 	}
 	switch f {
@@ -127,7 +129,7 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case holding:
 		answer := httptest.NewRecorder()
 		g.inner.ServeHTTP(answer, r)
-		if !g.wait(r, hold) {
+		if !wait.Unless(hold, r.Context().Done(), g.over) {
 			return
 		}
 		for name, values := range answer.Header() {
@@ -141,20 +143,4 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		case <-g.over:
 		}
 	}
-}
-
-// wait returns false if there is nobody to answer any more.
-func (g *HTTP) wait(r *http.Request, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.Context().Done():
-	case <-g.over:
-	}
-	return false
 }

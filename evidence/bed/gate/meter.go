@@ -5,7 +5,10 @@
 
 package gate
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
 
 // Meter adds up what requests use.
 type Meter struct {
@@ -29,13 +32,11 @@ func (m *Meter) note(operation string, body []byte) {
 	if !m.metered {
 		return
 	}
-	u, err := Price(operation, body)
+	u, used, err := Price(operation, body)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent.Add(u)
-	if m.weighed && err == nil {
-		var used []Touch
-		used, err = touches(operation, body)
+	if m.weighed {
 		m.used = append(m.used, used...)
 	}
 	if err != nil && m.err == nil {
@@ -48,6 +49,16 @@ func (m *Meter) note(operation string, body []byte) {
 func (m *Meter) Take() (Usage, error) {
 	u, _, err := m.TakeAll()
 	return u, err
+}
+
+// During returns what was used while f ran, also if it failed.
+func (m *Meter) During(f func() error) (Usage, error) {
+	if _, err := m.Take(); err != nil {
+		return Usage{}, err
+	}
+	err := f()
+	u, unpriced := m.Take()
+	return u, errors.Join(err, unpriced)
 }
 
 // TakeAll is Take, with the items that were used.

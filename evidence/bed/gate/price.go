@@ -6,8 +6,10 @@
 package gate
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,6 +63,15 @@ func (u Usage) Over(n float64) Usage {
 	return v
 }
 
+// Operations lists what was sent, with so many decimals.
+func (u Usage) Operations(decimals int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(u.ByOperation)) {
+		all = append(all, fmt.Sprintf("%.*f %s", decimals, u.ByOperation[name], name))
+	}
+	return strings.Join(all, ", ")
+}
+
 // DollarsMillion is the price of a million times the usage.
 func (u Usage) DollarsMillion() float64 {
 	return u.WriteUnits*writeUnitsMillion + u.ReadUnits*readUnitsMillion
@@ -72,40 +83,10 @@ func (u Usage) DollarsMonth(period time.Duration) float64 {
 	return u.DollarsMillion() / 1e6 * float64(month) / float64(period)
 }
 
-// Price returns what one request uses. An operation that the rule does not know
-// is counted, and an error.
-func Price(operation string, body []byte) (Usage, error) {
+// Price returns what one request uses: the units of its items, if they are of the
+// smallest size. An operation that the rule does not know is counted, and an error.
+func Price(operation string, body []byte) (Usage, []Touch, error) {
 	u := Usage{Requests: 1, ByOperation: map[string]float64{operation: 1}}
-	var in struct {
-		ConsistentRead bool
-		RequestItems   map[string]struct {
-			Keys           []json.RawMessage
-			ConsistentRead bool
-		}
-		TransactItems []json.RawMessage
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return u, fmt.Errorf("%s: %w", operation, err)
-	}
-	reads := func(n int, strong bool) {
-		u.ReadUnits += float64(n) / 2
-		if strong {
-			u.ReadUnits += float64(n) / 2
-		}
-	}
-	switch operation {
-	case "PutItem", "UpdateItem", "DeleteItem":
-		u.WriteUnits = 1
-	case "TransactWriteItems":
-		u.WriteUnits = float64(2 * len(in.TransactItems))
-	case "GetItem":
-		reads(1, in.ConsistentRead)
-	case "BatchGetItem":
-		for _, table := range in.RequestItems {
-			reads(len(table.Keys), table.ConsistentRead)
-		}
-	default:
-		return u, fmt.Errorf("the price list has no %s", operation)
-	}
-	return u, nil
+	all, err := touches(operation, body)
+	return u.Weighed(all, nil), all, err
 }

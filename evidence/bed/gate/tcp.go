@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
 // TCP is a gate of any store with a socket. It knows bytes alone, so that a piece
@@ -154,7 +156,7 @@ func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
 	out.Go(func() {
 		failed := false
 		for p := range pieces {
-			if !p.wait() && g.vanishes(l) {
+			if !wait.Unless(time.Until(p.due), p.changed, nil) && g.vanishes(l) {
 				continue
 			}
 			if _, err := to.Write(p.bytes); err != nil && !failed {
@@ -178,22 +180,6 @@ func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
 	}
 	close(pieces)
 	out.Wait()
-}
-
-// wait waits until the piece is due. It returns false if there was a change before.
-func (p *piece) wait() bool {
-	d := time.Until(p.due)
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.changed:
-		return false
-	}
 }
 
 // vanishes says that a piece that was on its way when something changed is lost.

@@ -79,7 +79,7 @@ func TestTCP(t *testing.T) {
 			}
 			ask(test.came, patience)
 			for end := time.Now().Add(30 * time.Second); test.came != nil && p.Lost() == 0 && time.Now().Before(end); {
-				_ = wait.For(t.Context(), time.Millisecond)
+				wait.Rest(t.Context(), time.Millisecond)
 			}
 			if asked := len(got) > 0; asked != test.asked {
 				t.Errorf("the engine was asked: %v", asked)

@@ -27,7 +27,7 @@ type attribute map[string]map[string]string
 // name returns the value of the table's key.
 func (a attribute) name() string { return a[dynamostore.DefaultPartitionKey]["S"] }
 
-// touches returns which items a request uses, for an operation that [Price] knows.
+// touches returns which items a request uses.
 func touches(operation string, body []byte) (all []Touch, err error) {
 	var in struct {
 		Key            attribute
@@ -71,6 +71,8 @@ func touches(operation string, body []byte) (all []Touch, err error) {
 				all = append(all, Touch{key: of(action.Key, action.Item), write: 2})
 			}
 		}
+	default:
+		return nil, fmt.Errorf("the price list has no %s", operation)
 	}
 	return all, err
 }

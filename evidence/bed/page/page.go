@@ -39,10 +39,13 @@ func Publish(found any, tables, command string, stdout io.Writer, toJSON, toPage
 	return os.WriteFile(toPage, []byte(before+BeginMark(command)+"\n"+tables+"\n"+endMark+after), 0o644)
 }
 
-// Part returns the part of a page that a command has made.
-func Part(file, command string) (string, error) {
+// Check returns an error unless the command's part of a page has these tables.
+func Check(file, tables, command string) error {
 	_, part, _, err := cut(file, command)
-	return part, err
+	if got, want := strings.TrimSpace(part), strings.TrimSpace(tables); err == nil && got != want {
+		err = fmt.Errorf("%s is not made of what was found. It has:\n%s\nwant:\n%s", file, got, want)
+	}
+	return err
 }
 
 func cut(file, command string) (before, part, after string, err error) {
@@ -75,6 +78,25 @@ func ReadJSON(file string, found any) error {
 		return err
 	}
 	return json.Unmarshal(text, found)
+}
+
+// Table writes a table. A head that ends in a colon is that of a column of figures.
+func Table(w io.Writer, head []string, rows [][]string) {
+	names, aligned := make([]string, len(head)), make([]string, len(head))
+	for i, name := range head {
+		var figures bool
+		names[i], figures = strings.CutSuffix(name, ":")
+		aligned[i] = "---"
+		if figures {
+			aligned[i] = "---:"
+		}
+	}
+	for _, row := range append([][]string{names, aligned}, rows...) {
+		for _, cell := range row {
+			fmt.Fprint(w, strings.TrimRight("| "+cell, " "), " ")
+		}
+		fmt.Fprintln(w, "|")
+	}
 }
 
 // Amount is short, and exact where it is whole.

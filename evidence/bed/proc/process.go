@@ -42,9 +42,9 @@ type Command struct {
 // stderrTail is how much of a process's standard error is kept.
 const stderrTail = 16 << 10
 
-// Process is a child process. It may be used concurrently. It must be ended with
-// [Process.Kill] or [Process.Finish]; the kernel kills it when this process ends
-// before.
+// Process is a child process once it was started, and may be used concurrently then.
+// It must be ended with [Process.Kill] or [Process.Finish]; the kernel kills it when
+// this process ends before.
 type Process struct {
 	cmd    *exec.Cmd
 	stderr *tail
@@ -56,11 +56,18 @@ type Process struct {
 
 // Start starts a process.
 func Start(c Command) (*Process, error) {
+	p := &Process{}
+	return p, p.Start(c)
+}
+
+// Start starts the process. It is for a process that is a part of what its lines are
+// told to: from the first one on it can be used there.
+func (p *Process) Start(c Command) error {
 	args := c.Args
 	if len(args) == 0 {
 		args = []string{Self}
 	}
-	p := &Process{cmd: exec.Command(args[0], args[1:]...), stderr: &tail{limit: stderrTail}, exited: make(chan struct{})}
+	p.cmd, p.stderr, p.exited = exec.Command(args[0], args[1:]...), &tail{limit: stderrTail}, make(chan struct{})
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	if c.Role != "" {
 		p.cmd.Env = append(p.cmd.Env, roleEnv+"="+c.Role, "GORACE=atexit_sleep_ms=0")
@@ -73,17 +80,17 @@ func Start(c Command) (*Process, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go p.read(stdout, c)
-	return p, nil
+	return nil
 }
 
 // read hands lines on, and waits for the process: it owns the process's end.
@@ -214,4 +221,38 @@ func (p *Process) stopped() (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// tail keeps the last bytes written to it. It may be used concurrently.
+type tail struct {
+	limit int
+
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.limit; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.kept)
+}
+
+// state is the state of a thread in /proc/<pid>/task/<tid>/stat. It follows the
+// name, which is in brackets and may hold brackets and spaces itself.
+func state(stat []byte) byte {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 || i+2 >= len(stat) {
+		return 0
+	}
+	return stat[i+2]
 }

@@ -16,26 +16,52 @@ const Bound = time.Minute
 
 // For waits for a time that belongs to a measurement.
 func For(ctx context.Context, d time.Duration) error {
+	if Unless(d, ctx.Done(), nil) {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// Unless waits for a time. It returns false if something is over before.
+func Unless(d time.Duration, over, other <-chan struct{}) bool {
+	if d <= 0 {
+		return true
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true
+	case <-over:
+	case <-other:
 	}
+	return false
+}
+
+// Rest is For where the end of ctx is asked elsewhere.
+func Rest(ctx context.Context, d time.Duration) { _ = For(ctx, d) }
+
+// Within waits for a condition, for a time at most, and says whether it came about.
+func Within(ctx context.Context, d time.Duration, holds func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for !holds() {
+		if For(ctx, 2*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Until waits for a condition, for [Bound] at most.
 func Until(ctx context.Context, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, Bound, errors.New("not so within a minute: "+what))
-	defer cancel()
-	for !holds() {
-		if err := For(ctx, 2*time.Millisecond); err != nil {
-			return err
-		}
+	if Within(ctx, Bound, holds) {
+		return nil
 	}
-	return nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.New("not so within a minute: " + what)
 }
 
 // AtOnce runs f for all of 0 to n-1, limit of them at a time, and ends the others

@@ -48,9 +48,9 @@ func (r *replica) run(in io.Reader) (err error) {
 	}
 	r.source = newShifted(page, r.config.Rate)
 	r.held = r.choose()
-	r.say(Line{Kind: Ready, RawBoot: raw(unix.CLOCK_BOOTTIME), RawMono: raw(unix.CLOCK_MONOTONIC), Clocks: r.look()})
+	r.say(Line{Kind: Ready, RawBoot: proc.Clock(unix.CLOCK_BOOTTIME), RawMono: proc.Clock(unix.CLOCK_MONOTONIC), Clocks: r.look()})
 
-	store, err := openStore(r.config.Store)
+	store, err := OpenStore(r.config.Store)
 	if err != nil {
 		return err
 	}

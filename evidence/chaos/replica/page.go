@@ -6,13 +6,13 @@
 package replica
 
 import (
-	"errors"
-	"os"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // Page is what the nemesis and one replica share: by how much the replica's
@@ -41,16 +41,8 @@ type Shift struct {
 
 // OpenPage maps the file, and makes it if it is not there.
 func OpenPage(path string) (*Page, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	memory, err := proc.Map(path, int(unsafe.Sizeof(words{})))
 	if err != nil {
-		return nil, err
-	}
-	size := int(unsafe.Sizeof(words{}))
-	if err := f.Truncate(int64(size)); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	memory, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	return &Page{memory, (*words)(unsafe.Pointer(&memory[0]))}, nil

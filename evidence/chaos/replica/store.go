@@ -15,9 +15,9 @@ import (
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
-// openStore opens the store without asking it anything: it may be out of reach
+// OpenStore opens the store without asking it anything: it may be out of reach
 // just now.
-func openStore(url string) (driver.Store, error) {
+func OpenStore(url string) (driver.Store, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "sqlite":

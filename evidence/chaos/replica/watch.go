@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
 // Watch reads one clock for all processes of the machine: CLOCK_BOOTTIME of the
@@ -47,17 +49,8 @@ func NewWatch() (Watch, error) {
 }
 
 // Now returns nanoseconds since the machine was started.
-func (w Watch) Now() int64 { return raw(unix.CLOCK_BOOTTIME) - w.offset }
+func (w Watch) Now() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - w.offset }
 
 // Slept returns by how much the boot clock of this process is ahead of its
 // monotonic clock: the suspends of the machine, where no time namespace is.
-func Slept() int64 { return raw(unix.CLOCK_BOOTTIME) - raw(unix.CLOCK_MONOTONIC) }
-
-// raw returns a clock as this process sees it.
-func raw(clock int32) int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(clock, &ts); err != nil {
-		panic("clock_gettime: " + err.Error()) //nolint:forbidigo // the kernel refuses a clock only to a caller that asks for none
-	}
-	return ts.Nano()
-}
+func Slept() int64 { return proc.Clock(unix.CLOCK_BOOTTIME) - proc.Clock(unix.CLOCK_MONOTONIC) }

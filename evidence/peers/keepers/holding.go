@@ -26,6 +26,19 @@ type Size struct {
 	Profiles string // a folder for them; empty: none are written
 }
 
+var (
+	// Ordinary has a lease at which a heartbeat for each lock is a load.
+	Ordinary = Size{Timing: peers.Timing{Lease: 2 * time.Second, Heartbeat: 400 * time.Millisecond, Refresh: 400 * time.Millisecond}, Delay: 10 * time.Millisecond}
+	// Lenient looks whether all of it works, on a machine that is busy.
+	Lenient = Size{Timing: peers.Timing{Lease: 10 * time.Second, Heartbeat: 500 * time.Millisecond, Refresh: 200 * time.Millisecond}, Delay: time.Millisecond}
+)
+
+// For is the same, held for a time.
+func (s Size) For(d time.Duration) Size {
+	s.Hold = d
+	return s
+}
+
 // Holding is what came of it.
 type Holding struct {
 	Locks     int        `json:"locks"`
@@ -46,7 +59,7 @@ func (h *Holding) CPUMinute() float64 { return h.Hold.CPU / h.Hold.Took * 60 }
 
 // Hold has a process take locks, hold them, and give them back, through a gate. With
 // an error it returns what was found before.
-func Hold(ctx context.Context, client string, locks int, g *gate.HTTP, table string, size Size) (h *Holding, err error) {
+func Hold(ctx context.Context, client peers.Kind, locks int, g *gate.HTTP, table string, size Size) (h *Holding, err error) {
 	answers := make(chan Figures, 1)
 	p, err := proc.Start(proc.Command{Role: RoleName, Stderr: os.Stderr, Line: func(line []byte) {
 		var f Figures
@@ -94,13 +107,7 @@ func Hold(ctx context.Context, client string, locks int, g *gate.HTTP, table str
 		{order{Do: toHold, For: size.Hold}, &h.Hold, &h.Holding},
 		{order{Do: toClose}, &h.Close, &h.Closing},
 	} {
-		if _, err := g.Take(); err != nil {
-			return h, err
-		}
-		found, failed := do(part.order)
-		used, err := g.Take()
-		*part.found, *part.used = found, used
-		if err := errors.Join(failed, err); err != nil {
+		if *part.used, err = g.During(func() (err error) { *part.found, err = do(part.order); return err }); err != nil {
 			return h, err
 		}
 		if part.Do == toHold {

@@ -20,7 +20,7 @@ type order struct {
 	Do string `json:"do"`
 
 	// Of open.
-	Client   string       `json:"client,omitempty"`
+	Client   peers.Kind   `json:"client,omitempty"`
 	Endpoint string       `json:"endpoint,omitempty"`
 	Table    string       `json:"table,omitempty"`
 	Timing   peers.Timing `json:"timing,omitzero"`
@@ -60,12 +60,6 @@ type Figures struct {
 	Jeopardies     int     `json:"jeopardies,omitempty"`
 	LostEvents     int     `json:"lostEvents,omitempty"`
 }
-
-// The clients that can hold many locks.
-const (
-	Tenure     = "tenure"
-	Dynamolock = "dynamolock"
-)
 
 // Names returns names for so many locks.
 func Names(n int) []string {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,24 +22,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/serve"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
-
-// keeper holds many locks with one client.
-type keeper interface {
-	// acquire takes a lock, and keeps it as the i-th one; with a negative number it
-	// gives it back.
-	acquire(ctx context.Context, i int, name string) error
-	// held says whether the client still has the i-th lock.
-	held(i int) bool
-	// close gives all of them back.
-	close(ctx context.Context) error
-	// CloseIdleConnections closes what was needed to take the locks.
-	CloseIdleConnections()
-	// tell fills in what the client itself tells of the last hold.
-	tell(f *Figures)
-}
 
 // Role carries out orders until the input ends.
 func Role(in io.Reader, out io.Writer) error {
@@ -57,10 +47,13 @@ func Role(in io.Reader, out io.Writer) error {
 }
 
 type server struct {
-	keeper keeper
-	locks  int
-	lost   map[int]bool
-	folder string // of the profiles
+	client      serve.Client
+	session     *session        // the same, if the locks are under one
+	connections *http.Transport // many at once to take the locks, next to none then
+	refresh     *int64
+	locks       []serve.Lock
+	lost        map[int]bool
+	folder      string // of the profiles
 }
 
 // Acquirers is how many locks a process takes at once.
@@ -69,47 +62,77 @@ const Acquirers = 16
 func (s *server) run(ctx context.Context, o *order, f *Figures) (err error) {
 	switch {
 	case o.Do == toOpen:
-		switch o.Client {
-		case Tenure:
-			s.keeper, err = openSession(ctx, o)
-		case Dynamolock:
-			s.keeper, err = openDynamolock(o)
-		default:
-			err = fmt.Errorf("no client %q holds many locks", o.Client)
-		}
-		if err == nil {
-			err = s.keeper.acquire(ctx, -1, "first")
-		}
+		return s.open(ctx, o)
 	case o.Do == toProfile:
-		err = s.profile(o.To)
-	case s.keeper == nil:
-		err = errors.New("not open")
+		return s.profile(o.To)
+	case s.client == nil:
+		return errors.New("not open")
 	case o.Do == toAcquire:
-		names := Names(o.Locks)
-		before := footprint()
-		if err = s.acquire(ctx, names); err != nil {
-			return err
-		}
-		s.keeper.CloseIdleConnections()
-		after := footprint()
-		f.Heap, f.RSS = after.heap-before.heap, after.rss-before.rss
-		err = s.profileHeap()
-		runtime.KeepAlive(names)
+		return s.acquire(ctx, Names(o.Locks), f)
 	case o.Do == toHold:
-		err = s.hold(ctx, o.For, f)
+		return s.hold(ctx, o.For, f)
 	case o.Do == toClose:
-		err = s.keeper.close(ctx)
-		pprof.StopCPUProfile()
-	default:
-		err = fmt.Errorf("no order %q", o.Do)
+		defer pprof.StopCPUProfile()
+		return s.close()
 	}
-	return err
+	return fmt.Errorf("no order %q", o.Do)
 }
 
-func (s *server) acquire(ctx context.Context, names []string) error {
-	err := wait.AtOnce(ctx, len(names), Acquirers, func(ctx context.Context, i int) error { return s.keeper.acquire(ctx, i, names[i]) })
-	s.locks = len(names)
-	return err
+func (s *server) open(ctx context.Context, o *order) error {
+	db, connections := dynamo.ConnectWide(o.Endpoint)
+	r := o.Timing.Open(o.Endpoint, o.Table)
+	s.connections, s.refresh = connections, r.RefreshMs
+	var err error
+	switch o.Client {
+	case peers.Tenure:
+		if s.session, err = openSession(ctx, db, o); err == nil {
+			s.client = s.session
+		}
+	case peers.Dynamolock:
+		s.client, err = serve.OpenDynamolock(db, &r)
+	default:
+		err = fmt.Errorf("no client %q holds many locks", o.Client)
+	}
+	if err != nil {
+		return err
+	}
+	first, err := s.take(ctx, "first")
+	if err != nil {
+		return err
+	}
+	return first.Release(&wire.Request{})
+}
+
+func (s *server) take(ctx context.Context, name string) (serve.Lock, error) {
+	return s.client.Acquire(ctx, &wire.Request{Name: name, RefreshMs: s.refresh})
+}
+
+func (s *server) acquire(ctx context.Context, names []string, f *Figures) error {
+	before := footprint()
+	s.locks = make([]serve.Lock, len(names))
+	err := wait.AtOnce(ctx, len(names), Acquirers, func(ctx context.Context, i int) (err error) {
+		s.locks[i], err = s.take(ctx, names[i])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.connections.CloseIdleConnections()
+	after := footprint()
+	f.Heap, f.RSS = after.heap-before.heap, after.rss-before.rss
+	runtime.KeepAlive(names)
+	return s.profileHeap()
+}
+
+// close does what users do: each one who holds a lock under a session returns from
+// the work when it is told to, and releases it.
+func (s *server) close() error {
+	for _, lock := range s.locks {
+		if l, ok := lock.(serve.TenureLock); ok {
+			context.AfterFunc(l.Context(), func() { _ = l.Release(nil) }) // a lease that was lost is counted elsewhere
+		}
+	}
+	return s.client.Close()
 }
 
 // Each of these is how often a process that holds looks at itself.
@@ -123,7 +146,7 @@ func (s *server) hold(ctx context.Context, d time.Duration, f *Figures) error {
 	runtime.LockOSThread() // so that its time can be told from the client's
 	defer runtime.UnlockOSThread()
 	before := cpuTime(syscall.RUSAGE_THREAD)
-	s.keeper.tell(&Figures{})
+	s.tell(&Figures{})
 	end := time.Now().Add(d)
 	var next time.Time
 	for {
@@ -140,14 +163,20 @@ func (s *server) hold(ctx context.Context, d time.Duration, f *Figures) error {
 		}
 	}
 	f.Lost, f.RSS = len(s.lost), rss()
-	s.keeper.tell(f)
+	s.tell(f)
 	f.CPU -= (cpuTime(syscall.RUSAGE_THREAD) - before).Seconds()
 	return nil
 }
 
+func (s *server) tell(f *Figures) {
+	if s.session != nil {
+		s.session.tell(f)
+	}
+}
+
 func (s *server) check() {
-	for i := range s.locks {
-		if !s.keeper.held(i) {
+	for i, lock := range s.locks {
+		if !lock.Check() {
 			s.lost[i] = true
 		}
 	}

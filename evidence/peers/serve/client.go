@@ -8,9 +8,13 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -53,6 +57,11 @@ var (
 	errUnsupported = errors.New("the library has no such thing")
 )
 
+// onDynamoDB opens a client with connections of its own, to where the request says.
+func onDynamoDB(open func(*dynamodb.Client, *wire.Request) (Client, error)) func(*wire.Request) (Client, error) {
+	return func(r *wire.Request) (Client, error) { return open(dynamo.ConnectIn(r.Region, r.Endpoint, nil), r) }
+}
+
 // Milliseconds is the time of a field that may be left out; zero, then.
 func Milliseconds(ms *int64) time.Duration {
 	if ms == nil {
@@ -74,4 +83,33 @@ func version(module string) string {
 		}
 	}
 	return "unknown"
+}
+
+// refusal is an error of a library whose kind is known.
+type refusal struct {
+	error
+	kind string
+}
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// Refuse returns the error as one of a kind, of those of package wire.
+func Refuse(kind string, err error) error { return &refusal{err, kind} }
+
+// kindOf is the kind of an error, Other if it has none.
+func kindOf(err error) string {
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		return r.kind
+	}
+	return wire.Other
+}
+
+// refused is the answer to a request that came to an error: it shows the library's
+// own.
+func refused(err error) wire.Answer {
+	kind := kindOf(err)
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		err = r.error
+	}
+	return wire.Answer{Kind: kind, Class: fmt.Sprintf("%T", err), Message: err.Error()}
 }

@@ -17,12 +17,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
 // Dynamolock is cirello.io/dynamolock/v2.
-var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: openDynamolock}
+var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: onDynamoDB(OpenDynamolock)}
 
 var errReleased = errors.New("ReleaseLock said false")
 
@@ -36,8 +35,8 @@ type dynamolockClient struct {
 	safe time.Duration
 }
 
-func openDynamolock(r *wire.Request) (Client, error) {
-	db := dynamo.ConnectIn(r.Region, r.Endpoint, nil)
+// OpenDynamolock opens a client over the given connections.
+func OpenDynamolock(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	var opts []dynamolock.ClientOption
 	table := []dynamolock.CreateTableOption{}
 	if r.Owner != "" {

@@ -29,6 +29,9 @@ type Library struct {
 	Commands map[string]Command
 }
 
+// Roles are those of a program that serves the libraries of this package.
+var Roles = map[string]proc.Role{Tenure.Name: Tenure.Role, Dynamolock.Name: Dynamolock.Role}
+
 // Command carries out a request.
 type Command func(context.Context, *Server, *wire.Request) (wire.Answer, error)
 

@@ -9,18 +9,20 @@ import (
 	"context"
 	"errors"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/dynamostore"
-	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
 // Tenure is this library.
-var Tenure = Library{Name: "tenure", Open: openTenure}
+var Tenure = Library{Name: "tenure", Open: onDynamoDB(OpenTenure)}
 
 type tenureClient struct{ *tenure.Client }
 
-func openTenure(r *wire.Request) (Client, error) {
+// OpenTenure opens a client over the given connections.
+func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	var options *dynamostore.Options
 	switch r.Shared {
 	case "":
@@ -29,7 +31,7 @@ func openTenure(r *wire.Request) (Client, error) {
 	default:
 		options = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Java}
 	}
-	store, err := dynamostore.New(dynamo.ConnectIn(r.Region, r.Endpoint, nil), r.Table, options)
+	store, err := dynamostore.New(db, r.Table, options)
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +61,25 @@ func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error
 	if err != nil {
 		return nil, err
 	}
-	return tenureLease{lease}, nil
+	return TenureLock{lease}, nil
 }
 
 func (c tenureClient) Close() error { return c.Client.Close(context.Background()) }
 
-type tenureLease struct{ *tenure.Lease }
+// TenureLock is a lock of Tenure, under a session or not.
+type TenureLock struct{ *tenure.Lease }
 
-func (l tenureLease) Check() bool                   { return l.Lease.Check() == nil }
-func (l tenureLease) Notice() <-chan struct{}       { return l.Context().Done() }
-func (l tenureLease) Token() (uint64, bool)         { return l.Lease.Token(), true }
-func (l tenureLease) Release(*wire.Request) error   { return l.Lease.Release(context.Background()) }
-func (l tenureLease) Heartbeat(*wire.Request) error { return l.Renew(context.Background()) }
+// Check asks the lease.
+func (l TenureLock) Check() bool { return l.Lease.Check() == nil }
+
+// Notice is the end of the lease's context.
+func (l TenureLock) Notice() <-chan struct{} { return l.Context().Done() }
+
+// Token is the lease's.
+func (l TenureLock) Token() (uint64, bool) { return l.Lease.Token(), true }
+
+// Release releases the lease.
+func (l TenureLock) Release(*wire.Request) error { return l.Lease.Release(context.Background()) }
+
+// Heartbeat sends one.
+func (l TenureLock) Heartbeat(*wire.Request) error { return l.Renew(context.Background()) }

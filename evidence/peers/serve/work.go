@@ -47,7 +47,7 @@ func (w *work) run(ctx context.Context) (wire.Answer, error) {
 		if err := w.round(ctx, log); err != nil {
 			return wire.Answer{}, err
 		}
-		_ = wait.For(ctx, Milliseconds(&w.request.PauseMs)) // the next acquire ends with ctx, too
+		wait.Rest(ctx, Milliseconds(&w.request.PauseMs)) // the next acquire ends with ctx, too
 	}
 	return wire.Answer{Counts: &w.counts}, nil
 }
@@ -82,7 +82,7 @@ func (w *work) round(ctx context.Context, log *os.File) error {
 			break
 		}
 		last = now
-		_ = wait.For(ctx, checkPeriod) // an end of ctx is seen by the next acquire
+		wait.Rest(ctx, checkPeriod) // an end of ctx is seen by the next acquire
 	}
 	if err := w.write(log, wire.LogEnd, last, nil); err != nil {
 		return err
@@ -102,16 +102,14 @@ func (w *work) round(ctx context.Context, log *os.File) error {
 func (w *work) failed(ctx context.Context, err error) {
 	w.counts.Errors++
 	w.counts.LastError = fmt.Sprintf("%T: %v", err, err)
-	_ = wait.For(ctx, errorPause) // the next acquire ends with ctx, too
+	wait.Rest(ctx, errorPause) // the next acquire ends with ctx, too
 }
 
 // write writes a line; with the lock's token, if there is one.
 func (w *work) write(log *os.File, what string, ns int64, lock Lock) error {
-	line := fmt.Sprintf("%s %s %d", what, w.owner, ns)
+	line := wire.LogLine{What: what, Owner: w.owner, At: ns}
 	if lock != nil {
-		if token, ok := lock.Token(); ok {
-			line += fmt.Sprintf(" %d", token)
-		}
+		line.Token, _ = lock.Token()
 	}
 	_, err := fmt.Fprintln(log, line)
 	return err

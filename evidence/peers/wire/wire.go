@@ -10,6 +10,8 @@
 // ends exits at once and releases nothing, as if it had crashed.
 package wire
 
+import "fmt"
+
 // The commands of a [Request].
 const (
 	Open      = "open"      // makes the client: once per process, or again after close
@@ -162,3 +164,26 @@ const (
 	LogBegin = "begin"
 	LogEnd   = "end"
 )
+
+// LogLine is such a line.
+type LogLine struct {
+	What, Owner string
+	At          int64
+	Token       uint64 // 0: there is none
+}
+
+func (l LogLine) String() string {
+	line := fmt.Sprintf("%s %s %d", l.What, l.Owner, l.At)
+	if l.Token > 0 {
+		line += fmt.Sprintf(" %d", l.Token)
+	}
+	return line
+}
+
+// ParseLog reads a line.
+func ParseLog(line string) (l LogLine, err error) {
+	if n, _ := fmt.Sscan(line, &l.What, &l.Owner, &l.At, &l.Token); n < 3 {
+		err = fmt.Errorf("line %q of a log of work", line)
+	}
+	return l, err
+}

@@ -3,7 +3,9 @@
 
 //go:build linux
 
-package peers
+// Package peertest has what tests need of peers: their programs and processes, and
+// the tables that they share.
+package peertest
 
 import (
 	"context"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
 
@@ -25,19 +28,22 @@ const (
 	startBound = 30 * time.Second
 )
 
-// RequireEnv is the environment variable that turns the skip of a test that
+// requireEnv is the environment variable that turns the skip of a test that
 // lacks an engine or a toolchain into a failure.
-const RequireEnv = "TENURE_REQUIRE_ENGINES"
+const requireEnv = "TENURE_REQUIRE_ENGINES"
 
-// Need returns the program of a kind. Without its toolchain the test is skipped,
-// or fails when [RequireEnv] is set.
-func Need(tb testing.TB, kind Kind) *Program {
+// Need returns the program of a kind; those in Go are roles of the test binary.
+// Without the toolchain of the Java client the test is skipped, or fails when TENURE_REQUIRE_ENGINES is set.
+func Need(tb testing.TB, kind peers.Kind) *peers.Program {
 	tb.Helper()
+	if kind != peers.Java {
+		return peers.Own(kind)
+	}
 	ctx, cancel := context.WithTimeout(tb.Context(), buildBound)
 	defer cancel()
-	p, err := Build(ctx, kind)
+	p, err := peers.BuildJava(ctx)
 	switch {
-	case errors.Is(err, ErrNoToolchain) && os.Getenv(RequireEnv) == "":
+	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(requireEnv) == "":
 		tb.Skipf("%v", err)
 	case err != nil:
 		tb.Fatalf("build the %s peer: %v", kind, err)
@@ -47,7 +53,7 @@ func Need(tb testing.TB, kind Kind) *Program {
 
 // Run starts a process that is killed when the test ends. The end of its
 // standard error is logged if the test has failed.
-func Run(tb testing.TB, p *Program) *Process {
+func Run(tb testing.TB, p *peers.Program) *peers.Process {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), startBound)
 	defer cancel()
@@ -65,7 +71,7 @@ func Run(tb testing.TB, p *Program) *Process {
 }
 
 // Result waits for the answer to a request.
-func Result(tb testing.TB, c *Call) (wire.Answer, error) {
+func Result(tb testing.TB, c *peers.Call) (wire.Answer, error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), wait.Bound)
 	defer cancel()
@@ -73,7 +79,7 @@ func Result(tb testing.TB, c *Call) (wire.Answer, error) {
 }
 
 // Must sends a request that is not refused.
-func Must(tb testing.TB, ps *Process, req wire.Request) wire.Answer {
+func Must(tb testing.TB, ps *peers.Process, req wire.Request) wire.Answer {
 	tb.Helper()
 	a, err := Result(tb, ps.Begin(req))
 	if err != nil {
@@ -83,10 +89,10 @@ func Must(tb testing.TB, ps *Process, req wire.Request) wire.Answer {
 }
 
 // MustRefuse sends one that is, as one of the kinds.
-func MustRefuse(tb testing.TB, ps *Process, req wire.Request, kinds ...string) wire.Answer {
+func MustRefuse(tb testing.TB, ps *peers.Process, req wire.Request, kinds ...string) wire.Answer {
 	tb.Helper()
 	a, err := Result(tb, ps.Begin(req))
-	if refused := (*Refused)(nil); !errors.As(err, &refused) || !slices.Contains(kinds, a.Kind) {
+	if refused := (*peers.Refused)(nil); !errors.As(err, &refused) || !slices.Contains(kinds, a.Kind) {
 		tb.Fatalf("%s by the peer: %+v, %v; want a refusal as %s", req.Command, a, err, strings.Join(kinds, " or "))
 	}
 	return a
