@@ -79,6 +79,7 @@ type Contender struct {
 	before    []*driver.Tenure // of own
 	replacing bool             // a grant of its own that came too late to be used
 	met       bool             // the session was looked at, by this acquire and strongly
+	lived     string           // the session that a strong reply to it has shown alive
 	hinted    bool             // the record may have changed: a strong look is due
 	doubts    bool             // a strong look must tell whether the session has shown life
 	id        string           // the beginning of all of its beats: see Env.beatOf
@@ -392,7 +393,7 @@ func (c *Contender) judge(now time.Duration) {
 	if found && (c.shown(rec) || c.mine(rec)) {
 		return // written by it, as its own look will tell; or reserved for it
 	}
-	if c.want.UnlessAlive && found && c.hasEnded(rec) {
+	if c.want.UnlessAlive && found && (c.hasEnded(rec) || c.hasClosed(rec)) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
 		return
 	}
