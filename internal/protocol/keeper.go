@@ -73,7 +73,7 @@ func (k *Keeper) ID() string { return k.id }
 // Locks returns how many locks are held under the session. A lock whose work is
 // still stopping counts.
 func (k *Keeper) Locks() int {
-	if k.over {
+	if k.Over() {
 		return 0
 	}
 	return len(k.locks)
@@ -85,7 +85,7 @@ func (k *Keeper) Open(now time.Duration) bool {
 	if Making(OnlyDeadline) {
 		return now < k.Deadline()
 	}
-	return k.cause == None && !k.done && !k.over && now < k.Deadline()
+	return k.phase < stopping && now < k.Deadline()
 }
 
 // Next returns the instant at which Step has something to do.

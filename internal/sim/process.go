@@ -49,6 +49,7 @@ type machine struct {
 	under   *machine // the session under which the lock is taken
 	c       *protocol.Contender
 	h       *protocol.Holder
+	was     protocol.Holder // h after the step before
 	k       *protocol.Asker
 	want    driver.Request // of an asker
 	wake    int            // number of the latest wake-up; older ones are void
@@ -263,6 +264,12 @@ func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.l.now) }
 // took does what a machine asks for.
 func (m *machine) took(a protocol.Action) {
 	l := m.p.l
+	if m.h != nil {
+		if err := m.h.Invariant(m.was); err != nil {
+			l.fail("%s: not so: %v", m, err)
+		}
+		m.was = *m.h
+	}
 	switch {
 	case m.k != nil:
 		m.told()
