@@ -565,11 +565,8 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false
 	}
-	if out.Kind == Release {
+	if out.Kind == Release && c.own != nil {
 		c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
-		if c.own == nil {
-			return // of a ghost: the record tells whether it is gone
-		}
 		if rec := r.Record; r.Outcome == Conflicted && r.Found && rec.State == driver.Held &&
 			rec.Token == c.own.Token && rec.Beat == c.own.Beat {
 			c.own = &rec // a request was written into it
@@ -595,7 +592,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	a, own := attempt{}, false
 	switch {
 	case !r.Found || r.Record.State != driver.Held:
-	case out.Kind == Look, out.Kind == Ask:
+	case out.Kind == Look, out.Kind == Ask, out.Kind == Release:
 		a, own = c.unknown.wrote(r.Record)
 	default:
 		a, own = c.unknown.add(c.attempt).wrote(r.Record)

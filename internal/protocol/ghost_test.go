@@ -194,3 +194,29 @@ func TestGhostThatIsAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestGhostThatMadeWay: the release of a ghost finds that the acquire's own claim, of
+// unknown outcome until then, was applied after another release of it.
+func TestGhostThatMadeWay(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	env, _ := seeing(timing)
+	session := NewKeeper(timing, env, Grant{Record: alive(timing, "s", "b")})
+	session.Step(0)
+	c := NewContender(timing, env, Want{Key: "k", Owner: "us", Under: session, Try: true}, NewSight(timing, env))
+	claim := c.Step(0).Call
+	c.Reply(1, Result{Outcome: Unknown, Err: errStore})
+	at, _ := c.Next()
+	if r := c.Step(at).Call; r == nil || r.Kind != Look {
+		t.Fatalf("want a look, got %+v", r)
+	}
+	ghost := under(timing, "s", "v", 7)
+	c.Reply(at, found(ghost))
+	at, _ = c.Next()
+	if r := c.Step(at).Call; r == nil || r.Kind != Release || r.Prev.Version != "v" {
+		t.Fatalf("want the ghost released, got %+v", r)
+	}
+	c.Reply(at, conflict(driver.Claimed(claim.Next, freed(ghost, "w", driver.EndAbandoned, nil), true)))
+	if g, ok := c.Granted(); !ok || g.Record.Token != 8 || g.Record.Version != claim.Next.Version {
+		t.Errorf("granted %v: %+v", ok, g.Record)
+	}
+}
