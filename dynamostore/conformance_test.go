@@ -4,6 +4,7 @@
 package dynamostore
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,17 @@ func TestConformance(t *testing.T) {
 							plantUnreadable(t, e.URL, table, &s.options, key)
 						},
 						Plant: func(t *testing.T, rec driver.Record) { plant(t, e.URL, table, &s.options, rec) },
+						PlantLater: func(t *testing.T, key string) {
+							it := readItem(t, e.URL, table, s.options.rowKey(t, key))
+							it[attrTenure] = text(strings.TrimSuffix(textOf(it, attrTenure), "}") + `,"later":[1.50]}`)
+							plantItem(t, e.URL, table, it)
+						},
+						HasLater: func(t *testing.T, key string) bool {
+							return strings.Contains(textOf(readItem(t, e.URL, table, s.options.rowKey(t, key)), attrTenure), `"later":[1.50]`)
+						},
+						OlderState: func(t *testing.T, key string) driver.State {
+							return olderState(readItem(t, e.URL, table, s.options.rowKey(t, key)))
+						},
 					}
 				})
 			})
@@ -67,4 +79,31 @@ func plantUnreadable(t *testing.T, url, table string, options *Options, key stri
 		it[o.SortKey] = text(o.SortValue)
 	}
 	plantItem(t, url, table, it)
+}
+
+// rowKey returns the key of an item.
+func (o *Options) rowKey(t *testing.T, key string) item {
+	t.Helper()
+	r, err := o.resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := item{r.PartitionKey: text(key)}
+	if r.SortKey != "" {
+		it[r.SortKey] = text(r.SortValue)
+	}
+	return it
+}
+
+// olderState returns the state in which a client that knows of no sessions reads an
+// item: it needs a lease, and takes an item for held unless another state says so.
+func olderState(it item) driver.State {
+	r := reader{it: it}
+	if r.lease(); r.err != nil {
+		return ""
+	}
+	if state := textOf(it, attrState); state != "" {
+		return driver.State(state)
+	}
+	return driver.Held
 }

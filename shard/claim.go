@@ -184,17 +184,30 @@ func (w *worker) note(id string, st looked) bool {
 		delete(w.known, id)
 		return true
 	}
+	if w.disowned(id, st) {
+		delete(w.known, id)
+		return true
+	}
 	k := sighting{session: st.Session, owner: st.Owner, until: time.Now().Add(w.jittered())}
 	switch {
 	case st.err != nil, st.State == tenure.StateReserved, st.Session == w.session.ID():
-		// Later: the store fails, or it is kept for another one, or it is a claim
-		// of this session that came late, which the session gives up by itself.
+		// Later: the store fails, or it is kept for another one, or it has come here
+		// since it was looked at.
 		k = sighting{until: k.until}
 	default:
 		k.lone = st.Session == ""
 	}
 	w.known[id] = k
 	return false
+}
+
+// disowned says that a partition is held in the name of the worker's own session, and
+// that the worker does not have it: a claim of the session was applied late. To claim
+// it is what has the session give it up; nobody else would, because the session lives.
+// The caller holds mu.
+func (w *worker) disowned(id string, st looked) bool {
+	return st.err == nil && st.State == tenure.StateHeld && st.Session == w.session.ID() &&
+		w.held[id] == nil && !w.claiming[id] && w.moves[id] == nil
 }
 
 // again has a partition looked at after a while.
@@ -301,6 +314,7 @@ func (w *worker) wants(c claim) (int, bool) {
 
 func (w *worker) tryClaim(c claim, index int) {
 	l, err := w.session.TryAcquire(w.ctx, LockName(w.g.name, c.id), nil)
+	var held *tenure.HeldError
 	switch {
 	case err == nil:
 		kind := EventAssigned
@@ -308,11 +322,13 @@ func (w *worker) tryClaim(c claim, index int) {
 			kind = EventAdopted
 		}
 		w.begin(c.id, index, l, Event{Kind: kind})
-	case errors.Is(err, tenure.ErrHeld):
+	case errors.As(err, &held) && !held.Own:
 		w.again(c.id, 0) // somebody was quicker
 	default:
 		w.again(c.id, w.jittered())
-		w.trouble(err)
+		if held == nil {
+			w.trouble(err)
+		}
 	}
 }
 

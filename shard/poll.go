@@ -24,11 +24,13 @@ func (w *worker) poll() {
 	w.lead = st.Session
 	w.mu.Lock()
 	v := w.view
+	// A claim of its own that came late: to stand is what has the session give it up.
+	disowned := st.State == tenure.StateHeld && st.Session == w.session.ID() && w.coordinator == nil
 	w.mu.Unlock()
 	if o.Epoch != v.roll.Epoch && o.Epoch > 0 {
 		w.readRoll(v)
 	}
-	if st.Held || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
+	if st.Held && !disowned || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
 		w.silent = time.Time{}
 		w.standBy()
 	} else {

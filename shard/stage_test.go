@@ -311,6 +311,18 @@ func (s *stage) dump() string {
 		}
 		w.mu.Unlock()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := shard.LockName(name, "")
+	page, err := s.records.List(context.Background(), at, "")
+	if err != nil {
+		fmt.Fprintf(&b, "the locks: %v\n", err)
+	}
+	for _, rec := range page.Records {
+		if s.at[strings.TrimPrefix(rec.Key, at)] == nil {
+			fmt.Fprintf(&b, "nobody is at work on %s: %s, owner %q, token %d, session %q\n", rec.Key, rec.State, rec.Owner, rec.Token, rec.Session)
+		}
+	}
 	return b.String()
 }
 

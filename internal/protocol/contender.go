@@ -78,7 +78,9 @@ type Contender struct {
 	own       *driver.Record
 	before    []*driver.Tenure // of own
 	replacing bool             // a grant of its own that came too late to be used
+	disowns   string           // the version of a ghost that a strong reply has shown to it
 	met       bool             // the session was looked at, by this acquire and strongly
+	lived     string           // the session that a strong reply to it has shown alive
 	hinted    bool             // the record may have changed: a strong look is due
 	doubts    bool             // a strong look must tell whether the session has shown life
 	id        string           // the beginning of all of its beats: see Env.beatOf
@@ -178,7 +180,7 @@ func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
 // move makes the next move, and leaves the session when it is the last.
 func (c *Contender) move(now time.Duration) Action {
 	u := c.want.Under
-	if u != nil && c.grant == nil && (u.cause != None || u.over) && !Making(OnlyDeadline) {
+	if u != nil && c.grant == nil && (u.cause != None || u.Over()) && !Making(OnlyDeadline) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}
@@ -233,6 +235,10 @@ func (c *Contender) plan() (Kind, time.Duration) {
 		return Takeover, c.retry
 	case !c.begun, !known, !found, rec.State == driver.Released:
 		return Claim, c.retry
+	case c.ghost(rec) && c.disowns == rec.Version:
+		return Release, c.retry
+	case c.ghost(rec):
+		return Look, c.retry
 	case c.mine(rec):
 		return Takeover, c.retry
 	case c.sight.doubt:
@@ -263,6 +269,21 @@ func (c *Contender) shown(rec driver.Record) bool {
 	return own && c.own == nil && rec.State == driver.Held
 }
 
+// ghost says that the lock is held in the name of the contender's own session, and
+// nothing under the session knows of it: a late duplicate of a claim was applied, or
+// a release was not. The session's heartbeats would keep it held for as long as the
+// session lives, and those who only try never ask about it. So the contender releases
+// it, as a [Disclaimer] does, and then claims it.
+//
+// It is never a lock that is held. What the session does not know of at this instant
+// no machine of it can come to hold: a version counts only for the acquire that wrote
+// it, and that is known to the session until its lock is. The release replaces just
+// the version that was seen.
+func (c *Contender) ghost(rec driver.Record) bool {
+	u := c.want.Under
+	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec) && !Making(GhostsOfItsOwn)
+}
+
 // mine says that the lock is reserved for this contender's owner.
 func (c *Contender) mine(rec driver.Record) bool {
 	return rec.State == driver.Reserved && rec.Owner == c.want.Owner && rec.Owner != ""
@@ -290,7 +311,7 @@ func (c *Contender) act(now time.Duration) *Call {
 	kind, at := c.plan()
 	waits := kind == Look || kind == Ask || kind == Peek || kind == Inquire
 	rec, _ := c.sight.Record()
-	resolves := c.ending || c.resolve || c.shown(rec)
+	resolves := c.ending || c.resolve || c.shown(rec) || c.ghost(rec)
 	if dead, ok := c.sight.DeadAt(); ok && waits && !resolves && now >= dead && c.sure() {
 		kind, at = c.sight.lastMove(), max(dead, c.retry)
 	}
@@ -325,8 +346,10 @@ func (c *Contender) act(now time.Duration) *Call {
 	case Ask:
 		c.prefer(r, rec, now)
 	case Release:
-		r.Prev = *c.own
-		r.Next = freed(*c.own, c.env.Fresh(), driver.EndAbandoned, nil)
+		if r.Prev = rec; c.own != nil {
+			r.Prev = *c.own
+		}
+		r.Next = freed(r.Prev, c.env.Fresh(), driver.EndAbandoned, nil)
 	}
 	c.out, c.sent = r, now
 	if kind == Claim || kind == Takeover {
@@ -389,10 +412,10 @@ func (c *Contender) judge(now time.Duration) {
 		return
 	}
 	dead, held := c.sight.DeadAt()
-	if found && (c.shown(rec) || c.mine(rec)) {
-		return // written by it, as its own look will tell; or reserved for it
+	if found && (c.shown(rec) || c.mine(rec) || c.ghost(rec)) {
+		return // written by it, as its own look will tell; or reserved for it; or nobody's
 	}
-	if c.want.UnlessAlive && found && c.hasEnded(rec) {
+	if c.want.UnlessAlive && found && (c.hasEnded(rec) || c.hasClosed(rec)) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
 		return
 	}
@@ -508,6 +531,8 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		c.notAsked(now, out)
 		if out.Kind == Claim || out.Kind == Takeover {
 			c.unknown = c.unknown.add(c.attempt)
+		}
+		if out.Kind == Claim || out.Kind == Takeover || out.Kind == Release {
 			c.resolve = !c.ending
 			c.unheard++
 		}
@@ -540,7 +565,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false
 	}
-	if out.Kind == Release {
+	if out.Kind == Release && c.own != nil {
 		c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 		if rec := r.Record; r.Outcome == Conflicted && r.Found && rec.State == driver.Held &&
 			rec.Token == c.own.Token && rec.Beat == c.own.Beat {
@@ -554,7 +579,10 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	}
 	c.own = nil
 	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
-	if dead, held := c.sight.DeadAt(); held && now < dead {
+	if out.fresh() == driver.Strong {
+		c.disowns = r.Record.Version
+	}
+	if dead, held := c.sight.DeadAt(); held && now < dead && !c.ghost(r.Record) {
 		c.unheard, c.mute, c.lastErr = 0, false, nil // it has nothing to write before then
 	}
 	if out.Kind == Ask && r.Outcome == Conflicted {
@@ -564,7 +592,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	a, own := attempt{}, false
 	switch {
 	case !r.Found || r.Record.State != driver.Held:
-	case out.Kind == Look, out.Kind == Ask:
+	case out.Kind == Look, out.Kind == Ask, out.Kind == Release:
 		a, own = c.unknown.wrote(r.Record)
 	default:
 		a, own = c.unknown.add(c.attempt).wrote(r.Record)
@@ -601,7 +629,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 // acquire must go on until the outcome is known.
 func (c *Contender) bound() bool {
 	u := c.want.Under
-	return u != nil && !u.over && !u.Quiet()
+	return u != nil && !u.Over() && !u.Quiet()
 }
 
 // before returns the tenures before the one that a grant names as Prev, as the

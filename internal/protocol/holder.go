@@ -17,6 +17,12 @@ import (
 // to act has ended, the heartbeats go on until the work is done or the stop timeout
 // has passed, so that no other holder starts beside work that is still stopping.
 // When the work is done, the holder releases the record.
+//
+// Where it stands is told by four things, each of which only goes forward: the phase
+// of the right and of the work; the cause for which the right has ended; the silence of
+// a holder whose work does not return; and how the record was left, which ends the
+// machine. Beside them are flags that hold in several phases, each with the condition
+// under which it can. [Holder.Invariant] has all of it.
 type Holder struct {
 	t   Timing
 	env Env
@@ -56,21 +62,17 @@ type Holder struct {
 	data, dataKept uint64
 	dataRisked     uint64
 
-	// The right to act. It has ended when cause is set; the first cause stays.
-	// expired says that the deadline passed before the work was done. It is final,
-	// whatever else ended the right first. by is the record that superseded the
-	// lease, zero if there was none; replaced says that other processes find another
-	// store: see Replace.
+	// The right to act, and the work. The first cause stays. expired says that the
+	// deadline passed before the work had returned. It is final, whatever else ended
+	// the right first. by is the record that superseded the lease, zero if there was
+	// none; replaced says that other processes find another store: see Replace. The
+	// work reports progress; unwanted says that none was ever done.
+	phase    phase
 	cause    Cause
 	expired  bool
 	by       driver.Record
 	replaced bool
-
-	// The work. It can begin at the machine's first step, and reports progress; it
-	// has returned when done is set. If unwanted is set, no work was ever done.
-	begun    bool
 	progress time.Duration
-	done     bool
 	unwanted bool
 
 	// What other processes are told. asked is the first request that was found, or
@@ -83,29 +85,14 @@ type Holder struct {
 	answered []string
 
 	// How the record is left. Once the right to act has ended, heartbeats go on
-	// until quietAt while the work is not done: see silence. When the work is done,
-	// the holder tries to release the record until freeBy; or, if waits is set, it
-	// leaves that to the closing of the session. A machine that is over sends nothing
-	// more, and freed says how it left the record.
+	// until quietAt while the work has not returned: see silence. When it has, the
+	// holder tries to release the record until freeBy, unless its session is to free
+	// it. A machine that is over sends nothing more: freed says how it left the record.
 	silence silence
 	quietAt time.Duration
-	waits   bool
 	freeBy  time.Duration
-	over    bool
 	freed   Freed
 }
-
-// silence is the stage that a holder has reached because its work did not return in
-// time. It only rises, and does not change once the work has returned.
-type silence int
-
-const (
-	beating  silence = iota // heartbeats go on
-	silent                  // they have stopped
-	told                    // and the record says why, or it is too late to say so
-	followed                // they have stopped with the session's, whose record says why
-	lapsed                  // they stopped a lease ago, and the session keeps the record alive: release it
-)
 
 // NewHolder returns the machine of a lease that was just granted.
 func NewHolder(t Timing, env Env, g Grant) *Holder {
@@ -157,7 +144,7 @@ func (h *Holder) Asked() *driver.Request { return h.asked }
 func (h *Holder) Quiet() bool { return h.silence > beating }
 
 // Over says that the holder sends nothing more.
-func (h *Holder) Over() bool { return h.over }
+func (h *Holder) Over() bool { return h.freed != NotFreed }
 
 // Freed says how the record was left, once the holder is over.
 func (h *Holder) Freed() Freed { return h.freed }
@@ -180,12 +167,12 @@ func (h *Holder) DataRisked(serial uint64) bool {
 // has carried them, or still may.
 func (h *Holder) Withdraw(serial uint64) bool {
 	switch {
-	case h.DataRisked(serial), h.done && !h.over:
+	case h.DataRisked(serial), h.done() && !h.Over():
 		return false
 	case h.data > h.dataKept && h.dataRisked <= h.dataKept && (h.out == nil || h.out.data <= h.dataKept):
 		h.data, h.want = h.dataKept, h.rec.Data
 	}
-	return h.over || h.data < serial
+	return h.Over() || h.data < serial
 }
 
 // DataKept returns the serial number of the newest data that the store is
@@ -195,7 +182,7 @@ func (h *Holder) DataKept() uint64 { return h.dataKept }
 // Next returns the instant at which Step has something to do, and false if it
 // has nothing to do until another event.
 func (h *Holder) Next() (time.Duration, bool) {
-	if h.over {
+	if h.Over() {
 		return 0, false
 	}
 	at, any := time.Duration(0), false
@@ -204,13 +191,13 @@ func (h *Holder) Next() (time.Duration, bool) {
 			at, any = t, true
 		}
 	}
-	if !h.expired && !h.done && h.watches() {
+	if !h.expired && !h.done() && h.watches() {
 		sooner(h.Deadline())
 	}
-	if h.cause == None && h.t.Progress > 0 && h.begun {
+	if h.phase == acting && h.t.Progress > 0 {
 		sooner(h.progress + h.t.Progress)
 	}
-	if h.cause != None && !h.Quiet() && !h.done && !h.draws() {
+	if h.phase == stopping && !h.Quiet() && !h.draws() {
 		sooner(h.quietAt)
 	}
 	if h.lapses() {
@@ -218,8 +205,8 @@ func (h *Holder) Next() (time.Duration, bool) {
 	}
 	if h.out == nil {
 		switch {
-		case h.done && h.leaves():
-		case h.done, h.silence == lapsed, h.silence == silent:
+		case h.done() && h.leaves():
+		case h.done(), h.silence == lapsed, h.silence == silent:
 			sooner(h.retry)
 		case h.Quiet():
 		case h.wanted():
@@ -263,11 +250,11 @@ func (h *Holder) Done(now time.Duration) Action {
 func (h *Holder) Leave(now time.Duration, data []byte, failed *driver.Request) (first bool, a Action) {
 	h.pass(now, &a)
 	h.end(now, Stopped, &a)
-	if first = !h.done; first {
+	if first = !h.done(); first {
 		if h.under != nil {
 			h.under.returned(&a)
 		}
-		h.done, h.freeBy = true, now+h.t.Lease
+		h.phase, h.freeBy = leaving, now+h.t.Lease
 		h.retry, h.failures = now, 0
 		if data != nil {
 			h.data++
@@ -293,7 +280,7 @@ func (h *Holder) GiveUp(now time.Duration) Action {
 // Progress notes a sign of progress of the work. It cannot revive a lease that
 // has ended.
 func (h *Holder) Progress(now time.Duration) {
-	if h.cause == None {
+	if h.phase < stopping {
 		h.progress = max(h.progress, now)
 	}
 }
@@ -334,12 +321,12 @@ func (h *Holder) Expire(now time.Duration) Action {
 // them away. The machine sends nothing more. Err says how the store knows.
 func (h *Holder) Replace(now time.Duration, err error) Action {
 	var a Action
-	if h.over {
+	if h.Over() {
 		return a
 	}
 	h.replaced, h.lastErr = true, err
 	h.end(now, Superseded, &a)
-	if h.done {
+	if h.done() {
 		h.finish(Uncertain, &a) // the work had returned in time
 	} else {
 		h.finish(Gone, &a)
@@ -356,7 +343,7 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	h.pass(now, &a)
 	out := *h.out
 	h.out = nil
-	if h.over {
+	if h.Over() {
 		return a
 	}
 	switch r.Outcome {
@@ -381,7 +368,7 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 		h.dataRisked = max(h.dataRisked, out.data)
 		h.fail(now, r.Err, &a)
 	}
-	if h.under != nil && !h.over {
+	if h.under != nil && !h.Over() {
 		h.follow(now, &a) // the call under way held that up, and nothing else will step h
 	}
 	a.Call = h.call(now)
@@ -390,29 +377,29 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 
 // pass does what the passing of time alone decides.
 func (h *Holder) pass(now time.Duration, a *Action) {
-	if h.over {
+	if h.Over() {
 		return
 	}
 	if h.under != nil && h.follow(now, a) {
 		return
 	}
 	h.receive(now, a)
-	if !h.begun {
+	if h.phase == granted {
 		// Progress counts from here, not from Sent: a grant whose reply was lost
 		// can come late, and the work begins only after it.
-		h.begun, h.progress = true, now
+		h.phase, h.progress = acting, now
 	}
 	if now >= h.Deadline() {
 		h.expire(now, a)
 	}
 	h.heed(now, a)
-	if h.cause == None && h.t.Progress > 0 && now >= h.progress+h.t.Progress {
+	if h.phase == acting && h.t.Progress > 0 && now >= h.progress+h.t.Progress {
 		h.end(now, Stalled, a)
 	}
 	if h.silence == silent && now >= h.quietAt+h.t.Lease {
 		h.silence = told // too late to matter
 	}
-	if h.cause != None && !h.Quiet() && !h.done && now >= h.quietAt {
+	if h.phase == stopping && !h.Quiet() && now >= h.quietAt {
 		h.silence, h.retry = silent, now
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
@@ -420,11 +407,11 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 		h.silence, h.retry, h.failures = lapsed, now, 0
 	}
 	switch {
-	case !h.done || h.out != nil:
+	case !h.done() || h.out != nil:
 	case h.leaves():
-		h.waits = true
-	case h.waits: // the session does not close in time, or would tell it wrongly
-		h.waits, h.freeBy, h.retry = false, now+h.t.Lease, now
+		h.phase = awaiting
+	case h.phase == awaiting: // the session does not close in time, or would tell it wrongly
+		h.phase, h.freeBy, h.retry = leaving, now+h.t.Lease, now
 	case now < h.freeBy:
 	case h.unknown.released():
 		h.finish(Uncertain, a)
@@ -434,7 +421,7 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 }
 
 func (h *Holder) expire(now time.Duration, a *Action) {
-	if h.done || h.over {
+	if h.done() || h.Over() {
 		return
 	}
 	h.expired = true
@@ -445,7 +432,7 @@ func (h *Holder) end(now time.Duration, c Cause, a *Action) {
 	if h.cause != None {
 		return
 	}
-	h.cause = c
+	h.cause, h.phase = c, max(h.phase, stopping)
 	h.quietAt = now + h.t.StopTimeout
 	if c == Stalled {
 		h.quietAt = now // heartbeats must not go on for work that is stuck
@@ -454,7 +441,7 @@ func (h *Holder) end(now time.Duration, c Cause, a *Action) {
 }
 
 func (h *Holder) finish(f Freed, a *Action) {
-	h.over, h.freed = true, f
+	h.freed = f
 	if h.under != nil {
 		h.under.leave(h)
 	}
@@ -515,7 +502,7 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	// It is ordinary that a busy engine refuses a write now and then. It becomes a
 	// danger when that lasts.
 	lasting := len(h.unknown) > 0 || now-h.failing >= h.t.RequestTimeout
-	if !h.jeopardy && !h.done && !h.Quiet() && lasting {
+	if !h.jeopardy && !h.done() && !h.Quiet() && lasting {
 		h.jeopardy = true
 		a.Notes = append(a.Notes, NoteJeopardy)
 	}
@@ -525,7 +512,7 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 // deadline, or a whole lease once that has passed; and for a release, until freeBy.
 func (h *Holder) time(now time.Duration) time.Duration {
 	switch {
-	case h.done:
+	case h.done():
 		return max(0, h.freeBy-now)
 	case h.expired:
 		return h.t.Lease
@@ -538,14 +525,14 @@ func (h *Holder) wanted() bool { return h.renewing || h.data > h.dataKept }
 
 // call returns what to send now, nil for nothing.
 func (h *Holder) call(now time.Duration) *Call {
-	if h.over || h.out != nil || now < h.retry {
+	if h.Over() || h.out != nil || now < h.retry {
 		return nil
 	}
 	kind := Heartbeat
 	switch {
-	case h.done && h.leaves():
+	case h.done() && h.leaves():
 		return nil
-	case h.done, h.silence == lapsed:
+	case h.done(), h.silence == lapsed:
 		kind = Release
 	case h.silence > silent, h.silence == beating && !h.wanted() && (!h.beats() || now < h.beat):
 		return nil

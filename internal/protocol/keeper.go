@@ -22,7 +22,9 @@ import (
 //     that is being acquired is kept for a lease: the lock may have been granted to
 //     an acquire that does not know it yet;
 //   - a lock that is held in the session's name, and of which the session does not
-//     know, is disclaimed: a claim of unknown outcome was applied. See [Disclaimer].
+//     know, is disclaimed when somebody asks about it, or asks for it: a claim of
+//     unknown outcome was applied. See [Disclaimer]. An acquire under the session
+//     that meets such a lock releases it itself.
 //
 // The Holders of the locks ([NewTied]) and the Contenders for them
 // ([Want.Under]) enter themselves and leave by themselves. All of them, and the
@@ -71,7 +73,7 @@ func (k *Keeper) ID() string { return k.id }
 // Locks returns how many locks are held under the session. A lock whose work is
 // still stopping counts.
 func (k *Keeper) Locks() int {
-	if k.over {
+	if k.Over() {
 		return 0
 	}
 	return len(k.locks)
@@ -83,7 +85,7 @@ func (k *Keeper) Open(now time.Duration) bool {
 	if Making(OnlyDeadline) {
 		return now < k.Deadline()
 	}
-	return k.cause == None && !k.done && !k.over && now < k.Deadline()
+	return k.phase < stopping && now < k.Deadline()
 }
 
 // Next returns the instant at which Step has something to do.
@@ -189,6 +191,8 @@ func (k *Keeper) deliver(now time.Duration, a *Action) {
 		case k.acquiring(q.Lock) && now < since+k.t.Lease:
 			k.kept[q.ID] = since // the lock may be granted already, unknown to its acquire
 			continue
+		default:
+			k.disclaim(q, a) // the asker has seen the lock held in the session's name
 		}
 		k.answer(q.ID)
 	}

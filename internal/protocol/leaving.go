@@ -67,7 +67,7 @@ func (h *Holder) heed(now time.Duration, a *Action) {
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
-	unkept := q.To == "" && !h.done
+	unkept := q.To == "" && !h.done()
 	switch {
 	case h.cause != None && unkept && h.asked == nil:
 		h.unkept = true

@@ -39,6 +39,7 @@ const (
 
 	RequestDropped // a session answers a request that it has not handed on
 	DisclaimedHeld // a session releases a lock that one of its leases holds
+	GhostsOfItsOwn // an acquire takes what its own session holds unknowingly for another's lock
 
 	NoWitness // one bad answer outweighs good answers of the same store
 
@@ -57,7 +58,7 @@ func (m Mistake) String() string {
 		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
 		"session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
 		"session deleted that was not closed", "session deleted at once", "lock disclaimed that an acquire has written",
-		"request to a session dropped", "lock disclaimed that is held",
+		"request to a session dropped", "lock disclaimed that is held", "ghost of its own session waited for",
 		"store given up for one bad answer",
 		"older state believed", "history entry lost without a crash",
 	}[m]

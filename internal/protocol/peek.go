@@ -9,7 +9,7 @@ func (s *Sight) Under() *Sight { return s.under() }
 
 // Left says that the work has returned, and that only the closing of the session is
 // left to do, which frees the lock.
-func (h *Holder) Left() bool { return h.done && h.out == nil && h.leaves() }
+func (h *Holder) Left() bool { return h.done() && h.out == nil && h.leaves() }
 
 // Closed says whether the lock is held under a session that its own process has closed,
 // so that no work goes on under it.

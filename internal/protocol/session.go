@@ -34,18 +34,18 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 			h.by, h.replaced = s.by, s.replaced
 		}
 		h.end(now, s.cause, a)
-		h.expired = h.expired || s.expired && !h.done
+		h.expired = h.expired || s.expired && !h.done()
 	}
-	if s.Quiet() && !h.Quiet() && !h.done && !h.over {
+	if s.Quiet() && !h.Quiet() && !h.done() && !h.Over() {
 		h.silence = followed
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
 	switch {
-	case !s.over:
+	case !s.Over():
 		return false
 	case h.out != nil:
 		return false // the answer to the call under way tells how the record is left
-	case h.done && h.tells() && now < h.freeBy:
+	case h.done() && h.tells() && now < h.freeBy:
 		return false // only this holder can write that; its swap overwrites no successor
 	}
 	h.unknown = nil
@@ -92,7 +92,7 @@ func (h *Holder) tells() bool { return h.data > h.dataKept || h.asked != nil || 
 // release replaces the version that the holder wrote last, so that it overwrites
 // nothing of another holder, and none of its own late writes can be applied.
 func (h *Holder) lapses() bool {
-	return h.under != nil && (h.silence == silent || h.silence == told) && !h.done && !h.over && !Making(NeverLapses)
+	return h.under != nil && (h.silence == silent || h.silence == told) && !h.done() && !h.Over() && !Making(NeverLapses)
 }
 
 // receive ends the right to act if a request for it came through the session's
@@ -101,7 +101,7 @@ func (h *Holder) lapses() bool {
 func (h *Holder) receive(now time.Duration, a *Action) {
 	for _, q := range h.mail {
 		meant := q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken)
-		if h.asked == nil && !h.over && meant && h.honours(q) {
+		if h.asked == nil && !h.Over() && meant && h.honours(q) {
 			h.asked = &q
 			h.end(now, Asked, a)
 		}

@@ -254,3 +254,39 @@ func TestTiedLooks(t *testing.T) {
 		t.Errorf("the session is silent, and the next look is due in %v", next)
 	}
 }
+
+// TestClosedAfterAnOvertakenReply: the strong reply that shows the session of a lock
+// alive is overtaken by a reply to another machine of the process. It shows all the
+// same that the holder lived when the acquire had begun. So a session that is closed
+// then, in order, is a sign of life.
+func TestClosedAfterAnOvertakenReply(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	for _, alone := range []bool{true, false} {
+		env, _ := seeing(timing)
+		u, lives := env.Session("s"), alive(timing, "s", "b")
+		u.Saw(0, 0, driver.Strong, lives, true)
+		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, NewSight(timing, env))
+		now := time.Second
+		c.Step(now)
+		r := c.Reply(now, conflict(under(timing, "s", "v", 7))).Call
+		if r == nil || r.Kind != Peek || r.Consistency != driver.Strong {
+			t.Fatalf("want a strong look at the session, got %+v", r)
+		}
+		if !alone {
+			u.Saw(now-1, now+1, driver.Eventual, lives, true)
+		}
+		r = c.Reply(now+2, found(lives)).Call
+		if overtaken := r != nil && r.Kind == Peek; overtaken == alone {
+			t.Fatalf("alone %v: sends %+v", alone, r)
+		}
+		if over := closed(lives, "w", driver.EndReleased); r == nil {
+			u.Saw(now+3, now+3, driver.Strong, over, true)
+			r = c.Step(now + 4).Call
+		} else {
+			r = c.Reply(now+4, found(over)).Call
+		}
+		if refused := c.Refused(); r != nil || refused == nil || !refused.Held {
+			t.Errorf("alone %v: sends %+v, and is refused: %+v", alone, r, refused)
+		}
+	}
+}

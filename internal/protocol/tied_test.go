@@ -127,7 +127,7 @@ func TestClosingFreesAll(t *testing.T) {
 		{"data", func(s *Keeper, l *Holder) { l.data = 1; s.Stop(time.Second) }, driver.EndReleased},
 		{"granted when the session was quiet", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(0); s.silence = silent }, driver.EndAbandoned},
 		{"abandoned", func(s *Keeper, l *Holder) { l.unwanted = true; s.Stop(time.Second) }, driver.EndAbandoned},
-		{"stopped before the session expired", func(s *Keeper, l *Holder) { l.done = true; s.Step(s.Deadline()) }, driver.EndReleased},
+		{"stopped before the session expired", func(s *Keeper, l *Holder) { l.phase = leaving; s.Step(s.Deadline()) }, driver.EndReleased},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			session, lock := tied(timing)
@@ -203,7 +203,7 @@ func TestOneThatDoesNotStopHoldsUpNoOther(t *testing.T) {
 	lock.ask(time.Second, driver.Request{ID: "q", Kind: driver.HandOver, To: "x", Lock: "k", Token: 7})
 	lock.Done(time.Second)
 	lock.Reply(time.Second, Result{Outcome: NotApplied, Err: errStore})
-	session.out, session.over, session.freed = nil, true, Released
+	session.out, session.freed = nil, Released
 	at, ok := lock.Next()
 	if r := lock.Step(at).Call; !ok || r == nil || r.Next.State != driver.Reserved {
 		t.Errorf("the hand-over is lost with the session: %+v", r)

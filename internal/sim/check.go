@@ -26,12 +26,14 @@ type checks struct {
 	beats    map[uint64]int           // how many the store has seen, by token
 	number   map[string]int           // of a beat, among those of its token
 	stored   map[string]time.Duration // when a beat was, in real time
+	first    map[string]time.Duration // the same, when it was stored the first time
 	beatOf   map[string]string        // by version
 	ids      map[*machine]string      // of the requests of askers
 	laid     map[string]time.Duration // when a request was, by its id
 	answered []protocol.Answer
 
-	again         bool       // it has been held since the faults ended
+	again         bool // it has been held since the faults ended
+	haunt         haunt
 	leaders       []*process // all processes that were granted the lock
 	ledSince      []time.Duration
 	firstTakeover time.Duration // when it was sent
@@ -63,7 +65,7 @@ type judged struct {
 
 func newChecks() checks {
 	return checks{
-		written: map[string]write{}, tenures: map[uint64]*tenure{}, debts: map[uint64][]*debt{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{},
+		written: map[string]write{}, tenures: map[uint64]*tenure{}, debts: map[uint64][]*debt{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{}, first: map[string]time.Duration{},
 		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{},
 	}
 }
@@ -137,8 +139,11 @@ func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driv
 	if l.store.rec.Token < before.Token {
 		l.fail("the stored token falls from %d to %d", before.Token, l.store.rec.Token)
 	}
-	if m.d != nil && r.Kind == protocol.Release {
+	if r.Kind == protocol.Release && m.d != nil {
 		l.tally.Ghosts++
+	}
+	if r.Kind == protocol.Release && m.c != nil && m.h == nil && !m.left {
+		l.tally.Disowned++
 	}
 	l.wrote(m, r, before, found)
 	if l.store.rec.Token != before.Token && found && !bytes.Equal(before.Data, l.store.rec.Data) {
@@ -227,6 +232,7 @@ func (l *lock) check() {
 	if l.final && holder != nil {
 		l.again = true
 	}
+	l.checkGhost()
 	l.checkRequests()
 	if len(l.store.rec.Data) > 0 || l.kept[1] > 0 {
 		have := l.lain

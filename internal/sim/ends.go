@@ -93,6 +93,9 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 		l.beats[is.Token]++
 		l.number[is.Beat] = l.beats[is.Token]
 		l.stored[is.Beat] = l.now
+		if _, again := l.first[is.Beat]; !again {
+			l.first[is.Beat] = l.now
+		}
 	}
 	l.beatOf[is.Version] = is.Beat
 }
@@ -139,10 +142,12 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 }
 
 // stood says that r was sent when the record had been unchanged for its lease, by the
-// clock of a correct observer.
+// clock of a correct observer. A claim that is doubled when the record was deleted
+// brings a beat back that an observer has seen before. That shows no life: whoever
+// sent it counts from the sending.
 func (l *lock) stood(m *machine, r *protocol.Call, was driver.Record) {
 	least := time.Duration(float64(was.Lease)/(1+l.cfg.Skew)) - time.Microsecond
-	if stood := l.written[r.Next.Version].at - l.stored[was.Beat]; stood < least {
+	if stood := l.written[r.Next.Version].at - l.first[was.Beat]; stood < least {
 		l.fail("%v of %s is early: %s for %q, token %d, has stood for %v", r.Kind, m, was.State, was.Owner, was.Token, stood)
 	}
 }

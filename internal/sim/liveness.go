@@ -32,8 +32,12 @@ func (w *World) heal() {
 		}
 		for _, p := range h.procs {
 			for _, m := range slices.Clone(p.machines) {
-				if m.k != nil && !crashed {
+				switch {
+				case crashed:
+				case m.k != nil:
 					m.forget()
+				case w.cfg.Trying && m.c != nil:
+					m.leave()
 				}
 			}
 		}

@@ -23,6 +23,8 @@ func TestMistakesWithSessions(t *testing.T) {
 	asked := func(c *Config) { c.Sessions, c.Requests, c.Length = true, true, 12*c.Timing.Lease }
 	swept := func(c *Config) { c.Sessions, c.Rough, c.Length = true, true, 12*c.Timing.Lease }
 	long := func(c *Config) { c.Sessions, c.Length = true, 12*c.Timing.Lease }
+	tried := func(c *Config) { c.Sessions, c.Doubled, c.Trying = true, true, true }
+	waited := func(c *Config) { c.Sessions, c.Doubled, c.Trying = true, true, false }
 	for _, tt := range []mistakeTest{
 		{protocol.TakenBeforeClosed, sessions, 500, "which is alive"},
 		{protocol.SessionAgain, long, 500, "a second time"},
@@ -31,7 +33,7 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.Unconfirmed, sessions, 500, "later than any applied write gives it"},
 		{protocol.AbsentFromStale, sessions, 500, "which is alive"},
 		{protocol.OpenOverClosed, rough, 500, "changes a closed session"},
-		{protocol.GhostsNeverAsked, rough, 2000, "nobody holds"},
+		{protocol.GhostsNeverAsked, waited, 2000, "nobody holds"},
 		{protocol.ClosedWhileWorking, sessions, 500, "while work goes on"},
 		{protocol.NeverLapses, calm, 500, "keeps the lock from others"},
 		{protocol.FormerToken, asked, 2000, "is meant for token"},
@@ -40,6 +42,7 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.DisclaimedUnasked, unheard, 1000, "both hold"},
 		{protocol.RequestDropped, calm, 500, "not honoured"},
 		{protocol.DisclaimedHeld, asked, 2000, "both hold"},
+		{protocol.GhostsOfItsOwn, tried, 500, "nothing under it knows of"},
 	} {
 		t.Run(tt.mistake.String(), tt.find)
 	}

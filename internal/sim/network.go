@@ -84,6 +84,9 @@ func (m *machine) send(r *protocol.Call) {
 		if !r.Kind.Reads() {
 			m.traceApply(number, res)
 		}
+		if r.Kind == protocol.Release && m.claims != nil && !l.final {
+			l.after(l.upTo(l.t.Lease/32), m.claims) // somebody else may be quicker
+		}
 		return res
 	}
 	// again has the write applied once more, after from and before from + to.
@@ -101,6 +104,14 @@ func (m *machine) send(r *protocol.Call) {
 		}
 		l.late = append(l.late, do)
 		l.after(from+l.upTo(to), do)
+	}
+	if r.Kind == protocol.Claim && l.cfg.Doubled && m.under != nil {
+		m.claims = func() {
+			l.tally.LateWrites++
+			if apply(); l.one(2) {
+				p.rests = l.now + 4*l.t.Lease // nobody but another process finds it then
+			}
+		}
 	}
 	timeout := func() {
 		p.after(m, p.t.RequestTimeout, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })

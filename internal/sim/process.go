@@ -25,6 +25,7 @@ type process struct {
 
 	observer *machine // of the lock, nil if nobody observes it
 
+	rests    time.Duration // its user does not want the lock until then
 	priority int
 	pauses   time.Duration // between two asks for priority
 	wished   int           // requests for priority
@@ -48,6 +49,7 @@ type machine struct {
 	under   *machine // the session under which the lock is taken
 	c       *protocol.Contender
 	h       *protocol.Holder
+	was     protocol.Holder // h after the step before
 	k       *protocol.Asker
 	want    driver.Request // of an asker
 	wake    int            // number of the latest wake-up; older ones are void
@@ -64,6 +66,7 @@ type machine struct {
 	offered  *driver.Request // of its own, by which it hands over, or steps down
 	unkept   bool            // it hands over to nobody any more
 	unwanted bool            // nothing is done under its lease, which was over before it began
+	claims   func()          // applies its claim again
 	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
 	unless   unless
 	done     bool // the work has returned
@@ -105,7 +108,8 @@ func (p *process) act() {
 	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done && !beside)
 	})
-	if p.up && l.now >= p.paused && !busy {
+	rests := !l.final && l.now < p.rests
+	if p.up && l.now >= p.paused && !busy && !rests {
 		if beside {
 			l.tally.Beside++
 		}
@@ -117,12 +121,12 @@ func (p *process) act() {
 func (p *process) acquire() {
 	l := p.l
 	p.acquires++
-	want := protocol.Want{Key: l.key, Owner: p.name, Try: !l.final && l.one(4), Behind: l.one(4), Priority: p.priority, PriorityPause: p.pauses}
+	want := protocol.Want{Key: l.key, Owner: p.name, Try: l.final && l.cfg.Trying || !l.final && l.one(4), Behind: l.one(4), Priority: p.priority, PriorityPause: p.pauses}
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
 	}
 	under := p.session
-	if under != nil && (under.s == nil || !under.s.Open(under.clock()) || l.one(4)) {
+	if under != nil && (under.s == nil || !under.s.Open(under.clock()) || !(l.final && l.cfg.Trying) && l.one(4)) {
 		under = nil
 	}
 	if under != nil {
@@ -260,6 +264,12 @@ func (m *machine) clock() time.Duration { return m.p.hold.at(m.p.l.now) }
 // took does what a machine asks for.
 func (m *machine) took(a protocol.Action) {
 	l := m.p.l
+	if m.h != nil {
+		if err := m.h.Invariant(m.was); err != nil {
+			l.fail("%s: not so: %v", m, err)
+		}
+		m.was = *m.h
+	}
 	switch {
 	case m.k != nil:
 		m.told()
@@ -279,6 +289,7 @@ func (m *machine) took(a protocol.Action) {
 		if m.c.Refused() != nil && !m.left {
 			l.note("%s is refused: %+v", m, m.c.Refused().Err)
 			l.judgeRefused(m)
+			l.judgeGhost(m)
 			m.traced(trace.Leave, trace.Event{})
 			m.left = true
 		}

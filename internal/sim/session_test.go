@@ -12,7 +12,7 @@ func TestSessions(t *testing.T) {
 	for seed := range uint64(900) {
 		shape := func(c *Config) {
 			c.Sessions, c.Faults, c.Requests = true, seed%3 > 0, seed%3 < 2
-			c.Rough = c.Rough || seed%3 == 1 // ghosts are writes that come late
+			c.Doubled = seed%3 == 1 // ghosts are writes that come late
 		}
 		tally, err := RunSeed(seed, shape, nil)
 		if err != nil {
@@ -57,5 +57,23 @@ func TestUnheard(t *testing.T) {
 			_, err = RunSeed(seed, shape, &Trace{})
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+	}
+}
+
+// TestTrying: where all only try, what a living session holds without knowing is found
+// by an acquire under it.
+func TestTrying(t *testing.T) {
+	disowned := 0
+	for seed := range uint64(300) {
+		shape := func(c *Config) { c.Sessions, c.Trying, c.Doubled = true, true, true }
+		tally, err := RunSeed(seed, shape, nil)
+		if err != nil {
+			_, err = RunSeed(seed, shape, &Trace{})
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		disowned += tally.Disowned
+	}
+	if t.Logf("%d ghosts", disowned); disowned < 10 {
+		t.Errorf("the schedules have hardly a ghost any more: %d", disowned)
 	}
 }

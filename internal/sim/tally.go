@@ -25,7 +25,8 @@ type Tally struct {
 	Refused     int // writes that the fence has refused
 	Sessions    int // that were opened
 	Closed      int // of these, by others
-	Ghosts      int // locks that a session did not know of
+	Ghosts      int // locks that a session did not know of, and released when it was asked
+	Disowned    int // such locks that an acquire under the session found
 	Swept       int // sessions that were deleted
 	Carried     int // requests in sessions' records
 	Delivered   int // of these, that a lease was told of
@@ -119,8 +120,8 @@ func (m *machine) phase() phase {
 // kindsOf are the requests that a machine makes in a phase, but for an operator's
 // that closes a session again after it got no answer: others are quicker.
 var kindsOf = [phases][]protocol.Kind{
-	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Peek, protocol.Close, protocol.Inquire},
-	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Peek, protocol.Close, protocol.Inquire},
+	waiting:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek, protocol.Close, protocol.Inquire},
+	resolving:   {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek, protocol.Close, protocol.Inquire},
 	leaving:     {protocol.Look, protocol.Claim, protocol.Takeover, protocol.Ask, protocol.Release, protocol.Peek},
 	working:     {protocol.Heartbeat},
 	jeopardy:    {protocol.Heartbeat},

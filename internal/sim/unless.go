@@ -120,10 +120,10 @@ func (l *lock) clear() {
 		}
 		l.life++
 		l.tally.Cleared++
-		written, beatOf, stored := l.written, l.beatOf, l.stored
+		written, beatOf, stored, first := l.written, l.beatOf, l.stored, l.first
 		l.former = append(l.former, l.tenures)
 		l.checks, l.resource = newChecks(), newResource()
-		l.written, l.beatOf, l.stored = written, beatOf, stored
+		l.written, l.beatOf, l.stored, l.first = written, beatOf, stored, first
 		again = l.t.Lease/2 + l.upTo(4*l.t.Lease)
 	}
 	l.after(time.Millisecond+again, l.clear)

@@ -44,6 +44,12 @@ type Config struct {
 	// process gets no answer to it for a lease or two, although the session's
 	// heartbeats are answered.
 	Unheard bool
+	// Doubled has claims under sessions applied a second time when their locks have been
+	// released.
+	Doubled bool
+	// Trying has nobody wait any more when the faults are over: all try again and again,
+	// under their sessions, where they have some.
+	Trying bool
 	// Mixed gives each process a timing of its own: longer and shorter leases,
 	// other looks, and bounds of the clocks' errors that are wider than need be.
 	Mixed bool
