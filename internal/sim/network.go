@@ -105,7 +105,7 @@ func (m *machine) send(r *protocol.Call) {
 		l.late = append(l.late, do)
 		l.after(from+l.upTo(to), do)
 	}
-	if r.Kind == protocol.Claim && l.cfg.Doubled && m.under != nil {
+	if r.Kind == protocol.Claim && l.cfg.Doubled && l.fails(Messages) && m.under != nil {
 		m.claims = func() {
 			l.tally.LateWrites++
 			if apply(); l.one(2) {
