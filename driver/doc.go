@@ -72,4 +72,6 @@
 //     unknown if the engine may still carry it out.
 //   - Keep fields that you do not know, where the engine can hold them: an
 //     older version of a program may renew a record of a newer one.
+//   - Where the engine keeps text or bytes, let package recordcodec make them of
+//     a record. The tests of drivertest have a store that needs nothing else.
 package driver

@@ -67,6 +67,17 @@ type Harness struct {
 	// what is checked with it is skipped.
 	Plant func(t *testing.T, rec driver.Record)
 
+	// PlantLater adds to the record under key what a later version of Tenure may have
+	// written there and this one does not understand, and HasLater reports whether it
+	// is still there. If one is nil, what is checked with them is skipped.
+	PlantLater func(t *testing.T, key string)
+	HasLater   func(t *testing.T, key string) bool
+
+	// OlderState returns the state in which a program that knows of no sessions, an
+	// older version or another client of the same table, would read the record under
+	// key; empty if it could not read it. If nil, what is checked with it is skipped.
+	OlderState func(t *testing.T, key string) driver.State
+
 	// Ops is how many operations each of the random and racing checks makes,
 	// 2000 if zero. Under -short it is a tenth of it.
 	Ops int
@@ -94,6 +105,7 @@ var checks = []struct {
 	{"Late", testLate},
 	{"Data", testData},
 	{"Fidelity", testFidelity},
+	{"Versions", testVersions},
 	{"Ownership", testOwnership},
 	{"Keys", testKeys},
 	{"Delete", testDelete},

@@ -155,6 +155,9 @@ var bugs = []struct{ name, check string }{
 	{"undeclared Watch", "Watch"},
 	{"coarse times", "Get"},
 	{"finer times", "Fidelity/Times"},
+	{"text without what is unknown", "Versions/LaterKept"},
+	{"text of a session as of any", "Versions/Resting"},
+	{"text that is damaged as zero", "Unreadable"},
 }
 
 // lies are what a harness may declare wrongly.
@@ -177,6 +180,9 @@ func TestBroken(t *testing.T) {
 	}
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		h := harness(bug)
+		if strings.HasPrefix(bug, "text ") {
+			h = texts(bug)
+		}
 		h.Patience = 300 * time.Millisecond
 		if lie := lies[bug]; lie != nil {
 			lie(&h)

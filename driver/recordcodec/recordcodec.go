@@ -15,6 +15,10 @@
 // or drift out of its bounds; text behind the object. Nothing comes back as zero
 // because it was damaged.
 //
+// A lock that is held under a session has the state "resting": its beat stands still,
+// and a program that knows of no sessions must not take it for a lock whose holder is
+// gone. Such a program finds a state that it does not know.
+//
 // Members of the object that this version does not know come back in
 // [driver.Record.Unknown], and go out again with the record. Those within a
 // request or a tenure are kept for as long as it is not written again.
@@ -52,6 +56,9 @@ func Encode(rec driver.Record) string {
 		w.value("drift", rec.Drift)
 	}
 	w.text("bell", rec.Bell)
+	if rec.State == driver.Held && rec.Session != "" {
+		rec.State = resting
+	}
 	w.text("state", string(rec.State))
 	if rec.Priority != 0 {
 		w.value("priority", rec.Priority)
@@ -80,6 +87,9 @@ func Encode(rec driver.Record) string {
 	w.unknown(rec.Unknown)
 	return w.end()
 }
+
+// resting is the state in the text of a lock that is held under a session.
+const resting driver.State = "resting"
 
 // EncodeTenure returns the text of a tenure; that of nil is "null".
 func EncodeTenure(t *driver.Tenure) string {
@@ -441,6 +451,14 @@ func (r *reader) record() driver.Record {
 		Lease: r.duration("lease"), Session: r.text("session"), Heartbeat: r.duration("heartbeat"), Bell: r.text("bell"),
 		State: driver.State(r.text("state")), Host: r.text("host"), Label: r.text("label"),
 		Since: r.time("since"), Until: r.time("until"), End: driver.EndReason(r.text("end")), Asked: r.asked(),
+	}
+	switch {
+	case rec.State == resting && rec.Session == "":
+		r.fail("state", "is %q without a session", resting)
+	case rec.State == resting:
+		rec.State = driver.Held
+	case rec.State == driver.Held && rec.Session != "":
+		r.fail("state", "is %q under a session, not %q", driver.Held, resting)
 	}
 	// Not a negative zero: it would be one that is written, and read as none.
 	if r.value("drift", &rec.Drift, "a number") && !(rec.Drift >= 0 && rec.Drift < 1 && !math.Signbit(rec.Drift)) {

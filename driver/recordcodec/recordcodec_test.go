@@ -91,6 +91,25 @@ func TestReleasedTextIsATenure(t *testing.T) {
 	}
 }
 
+// TestResting: what is held under a session cannot be read as held by who knows of no
+// session.
+func TestResting(t *testing.T) {
+	rec := full()
+	for _, state := range []driver.State{driver.Held, driver.Released, driver.Alive, "hibernating"} {
+		rec.State = state
+		text := recordcodec.Encode(rec)
+		older := strings.Replace(text, `"session":"S-1",`, "", 1) // as one that passes the member over
+		read, err := recordcodec.DecodePart(older)
+		if state == driver.Held {
+			if !errors.Is(err, driver.ErrUnreadable) || !strings.Contains(text, `"state":"resting"`) {
+				t.Errorf("%s is read as %q, %v", older, read.State, err)
+			}
+		} else if err != nil || read.State != state {
+			t.Errorf("%s is read as %q, %v; want %q", older, read.State, err, state)
+		}
+	}
+}
+
 // TestDamagedTexts: nothing that is damaged comes back as zero.
 func TestDamagedTexts(t *testing.T) {
 	for _, text := range []string{
@@ -99,6 +118,7 @@ func TestDamagedTexts(t *testing.T) {
 		`{"token":null}`, `{"token":"1"}`, `{"token":-1}`, `{"token":1.5}`, `{"token":1e3}`, `{"token":9223372036854775808}`,
 		`{"lease":15}`, `{"lease":"15"}`, `{"lease":"0s"}`, `{"lease":"-1s"}`, `{"lease":"soon"}`, `{"lease":""}`, `{"heartbeat":"0s"}`,
 		`{"drift":"0"}`, `{"drift":-0.1}`, `{"drift":-0}`, `{"drift":1}`, `{"drift":1e999}`, `{"priority":1.5}`, `{"priority":"1"}`, `{"priority":99999999999999999999}`,
+		`{"state":"resting"}`, `{"state":"held","session":"s"}`, `{"state":"resting","session":1}`,
 		`{"data":"?"}`, `{"data":1}`, `{"since":"today"}`, `{"since":""}`, `{"since":1}`, `{"until":"0001-01-01T00:00:00Z"}`,
 		`{"requests":{}}`, `{"requests":[1]}`, `{"requests":[null]}`, `{"requests":null}`, `{"requests":[{"token":-1}]}`, `{"requests":[{"at":"x"}]}`,
 		`{"asked":null}`, `{"asked":"x"}`, `{"asked":{"by":1}}`, `{"prev":null}`, `{"prev":[]}`, `{"prev":{"token":"1"}}`, `{"prev":{"asked":null}}`, `{"prev":{"owner":"a","owner":"b"}}`,
@@ -168,6 +188,8 @@ func FuzzDecode(f *testing.F) {
 	for line := range strings.Lines(string(golden)) {
 		f.Add(strings.TrimSpace(line))
 	}
+	f.Add(`{"state":"resting","session":"s"}`)
+	f.Add(`{"state":"released","session":"s"}`)
 	f.Add(`{"later":1,"owner":"\ud800","since":"2026-01-01T00:00:00.5+01:00","lease":"1h0.5s"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		rec, err := recordcodec.DecodePart(text)

@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "driver", "drivertest", "faultstore", "fence", "memstore", "semaphore", "shard", "tasks",
+	".", "driver", "driver/recordcodec", "drivertest", "faultstore", "fence", "memstore", "semaphore", "shard", "tasks",
 }
 
 // onEngines is what tests of stores are written with.
