@@ -128,8 +128,13 @@ type Watcher interface {
 	// Close ends all watches.
 	//
 	// A change after Watch returned is hinted, so that a caller that reads after
-	// that misses nothing.
-	Watch(key string, hint func()) (stop func(), err error)
+	// that misses nothing: Watch returns when the engine has said that it will tell,
+	// the first watch of a store as well.
+	//
+	// The context is for that set-up alone. If it is done before the watch stands,
+	// Watch returns soon, with an error that matches the context's, and nothing is
+	// left of the watch; once Watch has returned, its end means nothing.
+	Watch(ctx context.Context, key string, hint func()) (stop func(), err error)
 }
 
 // ReplacedNotifier is implemented by stores that notice without a call that

@@ -60,8 +60,8 @@ func (h *handle) List(ctx context.Context, prefix, cursor string) (driver.Page, 
 	return page, nil
 }
 
-func (h *handle) Watch(key string, hint func()) (stop func(), err error) {
-	if err := h.fail(context.Background()); err != nil {
+func (h *handle) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	if err := h.fail(ctx); err != nil {
 		return nil, err
 	}
 	h.db.mu.Lock()

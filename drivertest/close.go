@@ -39,7 +39,7 @@ func testClose(t *testing.T, e *env) {
 	_, err = store.List(ctx, "", "")
 	want("List", err)
 	if w, ok := store.(driver.Watcher); ok {
-		_, err := w.Watch(rec.Key, func() {})
+		_, err := w.Watch(ctx, rec.Key, func() {})
 		want("Watch", err)
 	}
 

@@ -198,7 +198,7 @@ type watch struct {
 func (e *env) watch(t *testing.T, c *client, key string) *watch {
 	t.Helper()
 	w := &watch{key: key, hints: make(chan struct{}, 1)}
-	stop, err := c.Store.(driver.Watcher).Watch(key, func() {
+	stop, err := c.Store.(driver.Watcher).Watch(t.Context(), key, func() {
 		w.count.Add(1)
 		select {
 		case w.hints <- struct{}{}:
