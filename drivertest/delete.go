@@ -4,6 +4,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -72,6 +73,34 @@ func testDelete(t *testing.T, e *env) {
 		e.wantStored(t, want)
 		if !reflect.DeepEqual(prev, driver.Record{}) {
 			t.Errorf("Claim after Delete replaced %s, want a zero record", brief(prev))
+		}
+	})
+
+	// Nothing of a key's former life reaches the next one, though both have come as
+	// far: what an engine counts for a key may begin again with it.
+	t.Run("NextLife", func(t *testing.T) {
+		for beats := range 4 {
+			t.Run(fmt.Sprintf("%dBeats", beats), func(t *testing.T) {
+				for what, send := range map[string]func(former driver.Record) error{
+					"Swap":    func(r driver.Record) error { _, err := a.Swap(t.Context(), r, e.beat(r)); return err },
+					"release": func(r driver.Record) error { _, err := a.Swap(t.Context(), r, e.released(r)); return err },
+					"Delete":  func(r driver.Record) error { return a.Delete(t.Context(), r) },
+				} {
+					live := func(c *client, key string) driver.Record {
+						rec := e.claim(t, c, e.held(key))
+						for range beats {
+							rec = e.swap(t, c, rec, e.beat(rec))
+						}
+						return rec
+					}
+					former := live(a, e.key())
+					if err := b.Delete(t.Context(), driver.Record{Key: former.Key, Version: former.Version, Token: former.Token}); err != nil {
+						t.Fatal(err)
+					}
+					now := live(b, former.Key)
+					e.wantConflict(t, "late "+what+" of the key's former life", send(former), now)
+				}
+			})
 		}
 	})
 
