@@ -55,7 +55,8 @@ func SessionKey(id string) string { return SessionPrefix + id }
 // if it is not that of a session.
 func SessionID(key string) string { return strings.TrimPrefix(key, SessionPrefix) }
 
-// State says what a record stands for.
+// State says what a record stands for. It is a word of lower-case letters and dashes,
+// in later versions too.
 type State string
 
 const (
@@ -333,6 +334,8 @@ func checkWrite(next Record) error {
 		return fmt.Errorf("write of %q with a heartbeat period of %v: it must not be negative", next.Key, next.Heartbeat)
 	case next.State == "":
 		return fmt.Errorf("write of %q without a state", next.Key)
+	case strings.Trim(string(next.State), "abcdefghijklmnopqrstuvwxyz-") != "":
+		return fmt.Errorf("write of %q in state %q: a state is a word of lower-case letters and dashes", next.Key, next.State)
 	case next.Session != "" && next.State != Held:
 		return fmt.Errorf("write of %q, which is %q, under session %q: it must be %q, or name none", next.Key, next.State, next.Session, Held)
 	case !isSession(next.Session):

@@ -61,6 +61,7 @@ func TestCheckClaim(t *testing.T) {
 		"HeldUnderASession": {with(held(), under(id)), ""},
 		"Past":              {with(held(), state(driver.Past)), ""},
 		"Alive":             {alive(), ""},
+		"NoWord":            {with(held(), state("fast asleep")), "a word of"},
 		"Released":          {with(held(), state(driver.Released)), "it must be"},
 		"Reserved":          {with(held(), state(driver.Reserved)), "it must be"},
 		"Closed":            {with(alive(), state(driver.Closed)), "it must be"},

@@ -5,7 +5,6 @@ package drivertest_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -48,7 +47,7 @@ func (db *database) answer(ctx context.Context, deaf bool) error {
 }
 
 // An engine may count the writes of each key, from its creation on, and a handle
-// remember at which count it saw a record.
+// remember of each key the last record that it saw, and at which count that was.
 
 func (h *handle) put(r driver.Record) {
 	h.db.records[h.id(r.Key)] = r
@@ -56,9 +55,15 @@ func (h *handle) put(r driver.Record) {
 	h.saw(r)
 }
 
-func (h *handle) saw(r driver.Record) { h.nodes[node(r)] = h.db.nodes[h.id(r.Key)] }
+func (h *handle) saw(r driver.Record) {
+	h.nodes[r.Key] = node{r.Version, r.Token, h.db.nodes[h.id(r.Key)]}
+}
 
-func node(r driver.Record) string { return fmt.Sprintf("%q %q %d", r.Key, r.Version, r.Token) }
+type node struct {
+	version string
+	token   uint64
+	count   int
+}
 
 // byNode reports whether the node stands at the count at which this handle has seen
 // prev, if it has, in the store that goes by that.
@@ -66,8 +71,9 @@ func (h *handle) byNode(prev driver.Record) (same, known bool) {
 	if !h.db.is("node's version alone") {
 		return false, false
 	}
-	n, known := h.nodes[node(prev)]
-	return n == h.db.nodes[h.id(prev.Key)], known
+	n, known := h.nodes[prev.Key]
+	known = known && n.version == prev.Version && n.token == prev.Token
+	return n.count == h.db.nodes[h.id(prev.Key)], known
 }
 
 // textOnly reports whether an error is of the check that a bug leaves out.

@@ -57,7 +57,7 @@ func (db *database) is(bug string) bool { return db.bug == bug }
 
 // open returns a handle. All have a Watch, but for one bug.
 func (db *database) open() driver.Store {
-	h := &handle{db: db, cache: map[string]driver.Record{}, nodes: map[string]int{}}
+	h := &handle{db: db, cache: map[string]driver.Record{}, nodes: map[string]node{}}
 	if db.is("no Watch") {
 		return struct{ driver.Store }{h}
 	}
@@ -70,7 +70,7 @@ type handle struct {
 	closed bool
 	dialed bool // what tells of changes is connected
 	cache  map[string]driver.Record
-	nodes  map[string]int // what this handle has seen, by node
+	nodes  map[string]node // what it has seen last, by key
 }
 
 func (h *handle) fail(ctx context.Context) error {

@@ -26,7 +26,7 @@ func harness(bug string) drivertest.Harness {
 		Plant: func(_ *testing.T, rec driver.Record) {
 			db.mu.Lock()
 			defer db.mu.Unlock()
-			h := &handle{db: db, nodes: map[string]int{}}
+			h := &handle{db: db, nodes: map[string]node{}}
 			h.put(h.keep(rec))
 		},
 		Hang: db.stop,

@@ -71,16 +71,6 @@ func testText(t *testing.T, e *env) {
 		}
 	})
 
-	t.Run("KeptInAState", func(t *testing.T) {
-		for _, s := range []string{"a\x01b", `a\u0000b`, "a\u2028b", "a'b\"c"} {
-			rec := e.claim(t, a, e.held(e.key()))
-			next := e.beat(rec)
-			next.State = driver.State(s)
-			e.swap(t, a, rec, next)
-			e.wantStored(t, next)
-		}
-	})
-
 	// Everywhere the same rule: what gets into a request is carried by each heartbeat.
 	t.Run("Refused", func(t *testing.T) {
 		for _, s := range []string{"a\x00b", "\x00", "a\xffb", "a\xe4\xb8", "\xed\xa0\x80"} {
