@@ -4,6 +4,8 @@
 package dynamostore
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,12 +34,18 @@ func TestConformance(t *testing.T) {
 				}
 				drivertest.Run(t, func(t *testing.T) drivertest.Harness {
 					table := newTable(t, e, &s.table)
+					url, hang := e.URL, (func(*testing.T) func())(nil)
+					if host, plain := strings.CutPrefix(e.URL, "http://"); plain {
+						relay := enginetest.NewRelay(t, strings.TrimSuffix(host, "/"))
+						url, hang = "http://"+relay.Addr, func(*testing.T) func() { return relay.Hold() }
+					}
 					return drivertest.Harness{
 						Open: func(t *testing.T) driver.Store {
-							store := open(t, e.URL, table, &s.options)
+							store := open(t, url, table, &s.options)
 							store.pageSize = 7
 							return store
 						},
+						Hang:                hang,
 						EventualReads:       true,
 						TokensOutliveDelete: s.options.SharedTable,
 						NoSessions:          s.options.SharedTable,
@@ -48,11 +56,38 @@ func TestConformance(t *testing.T) {
 							plantUnreadable(t, e.URL, table, &s.options, key)
 						},
 						Plant: func(t *testing.T, rec driver.Record) { plant(t, e.URL, table, &s.options, rec) },
+						PlantLater: func(t *testing.T, key string) {
+							it := readItem(t, e.URL, table, itemKey(&s.options, key))
+							it["later"] = text("kept")
+							it[attrTenure] = text(strings.TrimSuffix(stringOf(it[attrTenure]), "}") + `,"later":"kept"}`)
+							plantItem(t, e.URL, table, it)
+						},
+						HasLater: func(t *testing.T, key string) bool {
+							it := readItem(t, e.URL, table, itemKey(&s.options, key))
+							return stringOf(it["later"]) == "kept" && strings.Contains(stringOf(it[attrTenure]), `"later":"kept"`)
+						},
 					}
 				})
 			})
 		})
 	}
+}
+
+// itemKey returns the key of the item of a record.
+func itemKey(o *Options, key string) item {
+	it := item{cmp.Or(o.PartitionKey, DefaultPartitionKey): text(key)}
+	if o.SortKey != "" {
+		it[o.SortKey] = text(o.SortValue)
+	}
+	return it
+}
+
+func stringOf(v types.AttributeValue) string {
+	s, _ := v.(*types.AttributeValueMemberS)
+	if s == nil {
+		return ""
+	}
+	return s.Value
 }
 
 func plantUnreadable(t *testing.T, url, table string, options *Options, key string) {
