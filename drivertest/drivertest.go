@@ -14,9 +14,9 @@
 //		})
 //	}
 //
-// A store that passes needs no other tests of what package driver says; only
-// of what is its own, such as its schema and the sorting of its engine's
-// errors.
+// A store that passes, and for which nothing was skipped, needs no other tests of
+// what package driver says; only of what is its own, such as its schema and the
+// sorting of its engine's errors.
 //
 // What the suite cannot see on the engine that it is given is skipped, and says so:
 // stale reads need a cluster (Harness.Servers), calls that end with their contexts an
