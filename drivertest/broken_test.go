@@ -325,6 +325,7 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 	if same, known := h.byNode(prev); known && same {
 		// As at Swap.
 	} else if stored.Token != prev.Token && !h.db.is("delete ignores token") ||
+		stored.Owner != prev.Owner && h.db.is("delete compares owner") ||
 		stored.Version != prev.Version && !h.db.is("delete ignores version") {
 		defer h.db.mu.Unlock()
 		return h.conflict(stored, found, prev.Key)

@@ -25,6 +25,16 @@ func testDelete(t *testing.T, e *env) {
 		}
 	})
 
+	// Some records are deleted by a caller that has never read them.
+	t.Run("NamedAlone", func(t *testing.T) {
+		for _, rec := range []driver.Record{e.claim(t, a, e.held(e.key())), e.claim(t, a, e.past(e.key()))} {
+			if err := b.Delete(t.Context(), driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}); err != nil {
+				t.Errorf("Delete by key, version and token: %v", err)
+			}
+			e.wantAbsent(t, rec.Key)
+		}
+	})
+
 	t.Run("Absent", func(t *testing.T) {
 		rec := e.held(e.key())
 		for range 2 {

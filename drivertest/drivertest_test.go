@@ -130,6 +130,7 @@ var bugs = []struct{ name, check string }{
 	{"keys trimmed", "Keys/Distinct"},
 	{"delete ignores version", "Delete/StaleVersion"},
 	{"delete ignores token", "Delete/OldTokenSameVersion"},
+	{"delete compares owner", "Delete/NamedAlone"},
 	{"delete of absent fails", "Delete/Absent"},
 	{"delete takes the prefix", "Delete/LeavesOthers"},
 	{"prefix ignored", "List/OrderAndPrefix"},
