@@ -212,6 +212,9 @@ func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
+		if _, watches := b.faults.Driver().(driver.Watcher); !watches {
+			t.Skip("this engine does not tell of changes")
+		}
 		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.BlackHole()})
 		c, err := tenure.New(b.faults.Driver(), &tenure.Options{Owner: "c", MaxInFlight: 1, Clock: tenure.MonotonicClock()})
 		if err != nil {
