@@ -149,12 +149,12 @@ func (c *base) sendUnhurried(r *protocol.Call, to shell.Caller) {
 	c.send(shell.Unhurried, r, to)
 }
 
-// watch asks the store to hint.
-func (c *base) watch(key string, hint func()) (unwatch func(), err error) {
+// watch asks the store to hint. The context bounds the set-up alone.
+func (c *base) watch(ctx context.Context, key string, hint func()) (unwatch func(), err error) {
 	if err := c.store.before(); err != nil {
 		return nil, err
 	}
-	unwatch, err = c.watcher.Watch(key, hint)
+	unwatch, err = c.watcher.Watch(ctx, key, hint)
 	if err != nil {
 		err = c.store.judge(err)
 	}

@@ -22,8 +22,8 @@ func (l *Lease) watchRequests() {
 	}
 	l.hint.Run = l.hinted
 	c.calls.Send(shell.Unhurried, shell.Call{
-		Make: func(context.Context) (none, also driver.Record, err error) {
-			unwatch, err := c.watch(l.key, func() { c.beats.Set(&l.hint, 0) })
+		Make: func(ctx context.Context) (none, also driver.Record, err error) {
+			unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
 			if err != nil {
 				return none, also, err // heartbeats go on without it
 			}

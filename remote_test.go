@@ -392,11 +392,17 @@ func (s *remoteStore) Get(ctx context.Context, key string, c driver.Consistency)
 }
 
 func (s *remoteStore) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	if err := driver.CheckClaim(next); err != nil {
+		return now, prev, err // JSON would change what is not UTF-8
+	}
 	reply, err := s.call(ctx, remoteCall{Op: "claim", Next: next})
 	return reply.Now, reply.Prev, err
 }
 
 func (s *remoteStore) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
 	reply, err := s.call(ctx, remoteCall{Op: "swap", Prev: prev, Next: next})
 	return reply.Now, err
 }

@@ -219,8 +219,8 @@ func (k *tracker) watch() {
 		return
 	}
 	k.watching = true
-	c.calls.Send(shell.Unhurried, shell.Call{Make: func(context.Context) (none, also driver.Record, err error) {
-		unwatch, err := c.watch(k.key, k.hint)
+	c.calls.Send(shell.Unhurried, shell.Call{Make: func(ctx context.Context) (none, also driver.Record, err error) {
+		unwatch, err := c.watch(ctx, k.key, k.hint)
 		k.watched(unwatch, err)
 		return none, also, err
 	}})

@@ -22,8 +22,8 @@ type watchCounter struct {
 	on atomic.Int64
 }
 
-func (s *watchCounter) Watch(key string, hint func()) (func(), error) {
-	stop, err := s.Store.Watch(key, hint)
+func (s *watchCounter) Watch(ctx context.Context, key string, hint func()) (func(), error) {
+	stop, err := s.Store.Watch(ctx, key, hint)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func TestStormOfHints(t *testing.T) {
 // stormy is a store that hints every millisecond.
 type stormy struct{ driver.Store }
 
-func (s *stormy) Watch(_ string, hint func()) (func(), error) {
+func (s *stormy) Watch(_ context.Context, _ string, hint func()) (func(), error) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		for ctx.Err() == nil {
@@ -171,9 +171,9 @@ type slowWatch struct {
 	delay time.Duration
 }
 
-func (s *slowWatch) Watch(key string, hint func()) (func(), error) {
+func (s *slowWatch) Watch(ctx context.Context, key string, hint func()) (func(), error) {
 	time.Sleep(s.delay)
-	return s.Store.(driver.Watcher).Watch(key, hint)
+	return s.Store.(driver.Watcher).Watch(ctx, key, hint)
 }
 
 // Who comes next in the queue of a process knows what the one before it saw: it
@@ -202,5 +202,41 @@ func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 		}
 		a.mustRelease(l)
 		want(t, <-second, nil)
+	})
+}
+
+// A watch that the engine does not set up ends with its timeout, and gives its place
+// among the calls to the next one.
+func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		if _, watches := b.faults.Driver().(driver.Watcher); !watches {
+			t.Skip("this engine does not tell of changes")
+		}
+		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.BlackHole()})
+		c, err := tenure.New(b.faults.Driver(), &tenure.Options{Owner: "c", MaxInFlight: 1, Clock: tenure.MonotonicClock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(t.Context()) }()
+		got := started(func() error {
+			l, err := c.Acquire(t.Context(), "x", nil)
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			return err
+		})
+		time.Sleep(time.Second)
+		begun := time.Now()
+		a.mustRelease(l)
+		want(t, <-got, nil)
+		if took := time.Since(begun); took > 15*time.Second {
+			t.Errorf("granted %v after the release", took)
+		}
+		if b.faults.Count(faultstore.OpWatch) == 0 {
+			t.Error("nothing was watched")
+		}
 	})
 }

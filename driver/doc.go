@@ -7,17 +7,17 @@
 //
 // A store is a linearizable map from key to a small [Record] with
 // compare-and-swap on the record's version and token. That is all a store has
-// to be: it keeps no time, runs nothing in the background, and knows nothing
-// of leases. Everything about time, retry, jitter and renewal lives above it,
-// in one place, so that all stores behave alike.
+// to be: it keeps no time, runs nothing in the background but what keeps a watch
+// alive, and knows nothing of leases. Everything about time, retry, jitter and
+// renewal lives above it, in one place, so that all stores behave alike.
 //
 // # Invariants
 //
 // Package drivertest checks these on every store:
 //
 //  1. A key has at most one live holder.
-//  2. The token of a key strictly rises with every change of holder, for the
-//     life of the key, across release, expiry and takeover.
+//  2. The token of a key rises by one with every change of holder, for the
+//     life of the key, across release, expiry and takeover: it leaves no gap.
 //  3. Renewing and releasing name the exact version and token, and fail
 //     otherwise.
 //  4. Once another holder is granted, the former term can never be renewed.
@@ -60,18 +60,31 @@
 // optional interfaces, such as [Watcher], that the engine makes cheap.
 //
 //   - Decide conditions on the engine, in one atomic step, never by reading
-//     first and writing after.
+//     first and writing after. On an engine that compares a revision of its own a
+//     store may remember which revision a version and token had: that is a guess,
+//     which the engine decides. After an answer that the guess was wrong a call may
+//     read and try again, a bounded number of times; after an outcome that is unknown
+//     never.
+//   - A counter that the engine keeps for a key, and that begins again with the key's
+//     next life, does not stand for version and token: a late heartbeat of a record
+//     that was deleted would be applied to its successor.
 //   - Sort every error. A mismatch is a [*ConflictError]. An error after which
 //     the write has certainly not happened, and never will, is wrapped with
 //     [NotApplied]. Any other error of a write means that the outcome is
 //     unknown: that is always a safe answer, and a wrong "not applied" never is.
 //   - Never sleep, retry, log, or read a clock; switch off the retries of
 //     writes that an engine's client library makes by itself. A hidden retry
-//     of a write that had been applied looks like a lost race.
+//     of a write that had been applied looks like a lost race. What keeps a watch
+//     alive is the exception: it may connect again, with pauses, for as long as there
+//     is a watch. Then it calls all hints, since nobody knows what has changed
+//     meanwhile.
 //   - Return soon after the context of a call is done, with the outcome
-//     unknown if the engine may still carry it out.
+//     unknown if the engine may still carry it out. Do not have the
+//     engine cancel a write where that could show to others what is not yet safe.
 //   - Keep fields that you do not know, where the engine can hold them: an
-//     older version of a program may renew a record of a newer one.
+//     older version of a program may renew a record of a newer one. The heartbeats,
+//     data, requests and the release of a tenure keep them; the next tenure, and a
+//     reservation, may be without.
 //   - Where the engine keeps text or bytes, let package recordcodec make them of
 //     a record. The tests of drivertest have a store that needs nothing else.
 package driver

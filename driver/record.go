@@ -55,7 +55,8 @@ func SessionKey(id string) string { return SessionPrefix + id }
 // if it is not that of a session.
 func SessionID(key string) string { return strings.TrimPrefix(key, SessionPrefix) }
 
-// State says what a record stands for.
+// State says what a record stands for. It is a word of lower-case letters and dashes,
+// in later versions too.
 type State string
 
 const (
@@ -89,16 +90,25 @@ func (s State) OfSession() bool { return s == Alive || s == Closed }
 
 // Record is what a store keeps for one lock, or for one session, which keeps
 // many locks alive by one heartbeat.
+//
+// All text in it, that of its requests and tenures as well, is valid UTF-8 without
+// U+0000, which some engines cannot keep: [CheckClaim] and [CheckSwap] refuse any
+// other. Every other character comes back as it went in, control characters and those
+// that stand for nothing (U+FFFE) too. What Tenure itself writes for people to read
+// can be printed, rune by rune (unicode.IsPrint); what others write need not. A store
+// that reads U+0000 in what another client has written, but in a key or a version,
+// returns U+FFFD in its place: else nobody could take that lock over.
 type Record struct {
-	// Key names the lock. It is not empty, valid UTF-8, and at most MaxKeyLen
-	// bytes long. The same holds for Owner, Host and Label, which may be empty
-	// but for Owner, with MaxOwnerLen. What Tenure writes there can be printed,
-	// rune by rune (unicode.IsPrint); what others write need not.
+	// Key names the lock. It is not empty, and at most MaxKeyLen bytes long. Owner,
+	// Host and Label, which may be empty but for Owner, have at most MaxOwnerLen.
 	Key string
 
 	// Version is an opaque string of at most 64 letters, digits and dashes, new
-	// with every write of the record. Foreign clients may write longer ones
-	// with other characters.
+	// with every write of the record. The caller makes it, and the store keeps it as
+	// it is: Tenure writes some records under a version that all its processes know
+	// beforehand. So it cannot be the engine's own revision. A store compares it, or
+	// something of the engine's that stands for it. Foreign clients may write longer
+	// ones with other characters.
 	Version string
 
 	// Beat is an opaque string, new with every grant and every heartbeat. It
@@ -111,7 +121,9 @@ type Record struct {
 	Owner string
 
 	// Token is the fencing token: one higher with every change of holder,
-	// never lower again. A granted record has a token of 1 or more.
+	// never lower again. A granted record has a token of 1 or more. There are no
+	// gaps: the history of a lock is kept under keys that are made of its tokens, and
+	// read downwards from the last. So it cannot be the engine's own revision either.
 	Token uint64
 
 	// Lease is how long an unchanged Beat proves that the holder may still be
@@ -145,7 +157,9 @@ type Record struct {
 	Bell string
 
 	// State is Held, Reserved or Released. A record in any other state is
-	// neither claimed nor taken over as a lock.
+	// neither claimed nor taken over as a lock. One in a state that the store does
+	// not know is a record as any other, of a later version: it is read and kept as it
+	// is, and is not unreadable.
 	State State
 
 	// Priority is how much this holder is preferred to others, as it says
@@ -189,7 +203,9 @@ type Record struct {
 	// not understand: fields of a newer one, as text that is the store's own. A
 	// write of the same tenure leaves it as it is, so that they are kept; a new
 	// tenure begins without. It is empty in a store that keeps such fields by
-	// itself.
+	// itself, such as one with columns: there a new tenure may find what the former one
+	// has left. So a field that a later version adds says itself to which token it
+	// belongs, or means the same for all holders.
 	Unknown string
 }
 
@@ -243,8 +259,17 @@ func bare(times ...*time.Time) {
 // Claimed returns the record that [Store.Claim] writes when the key holds
 // prev, or nothing if found is false. Stores that read and write inside a
 // transaction call it; stores that claim with one expression of their engine
-// do the same in that expression. The session is next's: what was released
-// names none.
+// do the same in that expression. It is next in all but these fields:
+//
+//   - Token is 1 if nothing was found, else one more than that of prev.
+//   - Prev is nil if nothing was found. Else its Owner, Token, Host, Label, Since,
+//     Until and Asked are those of prev, and its End is that of prev, or
+//     [EndReleased] if prev has none. The reason in Asked is cut to
+//     [MaxPrevReasonLen], as [Tenure.Brief] does it.
+//   - Data is that of prev if next.Data is nil. Data that is empty and not nil
+//     replaces it.
+//
+// The session is next's: what was released names none.
 func Claimed(next, prev Record, found bool) Record {
 	if !found {
 		next.Token, next.Prev = 1, nil
@@ -291,6 +316,9 @@ func CheckSwap(prev, next Record) error {
 }
 
 func checkWrite(next Record) error {
+	if err := next.checkText(); err != nil {
+		return err
+	}
 	switch {
 	case next.Key == "":
 		return fmt.Errorf("write of a record without a key")
@@ -306,6 +334,8 @@ func checkWrite(next Record) error {
 		return fmt.Errorf("write of %q with a heartbeat period of %v: it must not be negative", next.Key, next.Heartbeat)
 	case next.State == "":
 		return fmt.Errorf("write of %q without a state", next.Key)
+	case strings.Trim(string(next.State), "abcdefghijklmnopqrstuvwxyz-") != "":
+		return fmt.Errorf("write of %q in state %q: a state is a word of lower-case letters and dashes", next.Key, next.State)
 	case next.Session != "" && next.State != Held:
 		return fmt.Errorf("write of %q, which is %q, under session %q: it must be %q, or name none", next.Key, next.State, next.Session, Held)
 	case !isSession(next.Session):

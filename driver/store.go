@@ -68,8 +68,9 @@ type Store interface {
 	// Session of a lock that is released is gone.
 	Swap(ctx context.Context, prev, next Record) (Record, error)
 
-	// Delete removes the record if its version and token are those of prev. It
-	// returns a *ConflictError if one differs, and nil if the key is absent.
+	// Delete removes the record if its version and token are those of prev, which
+	// may be all of prev that is filled in, beside the key: the caller need not have
+	// read the record. The same holds for the prev of a Swap. It returns a *ConflictError if one differs, and nil if the key is absent.
 	// The token of a deleted key starts again at 1, unless the store keeps it
 	// elsewhere, and says so as a [TokenKeeper]: locks that are in use are not
 	// deleted, they are released.
@@ -84,7 +85,10 @@ type Store interface {
 
 	// Close frees what the store itself holds. A client or connection that
 	// the caller brought stays open. Calls after Close return an error that
-	// matches ErrClosed, and closing again returns nil.
+	// matches ErrClosed, and closing again returns nil. Of calls that are under way
+	// Close waits for the end, for which their contexts see, or it ends them: then
+	// they return an error, and a write among them says that it was not applied only
+	// if that is certain.
 	Close() error
 }
 
@@ -123,13 +127,19 @@ type Watcher interface {
 	// which contenders wait; or they lay a request, which its holder would else
 	// find only at its next heartbeat. Changes made by other processes count as
 	// well. Calls may come twice, come without reason, and come concurrently; when
-	// the engine fails they may be missed. hint must not block. stop ends the
+	// the engine fails they may be missed, but a watch that was interrupted calls
+	// hint once it stands again. hint must not block. stop ends the
 	// watch, and may be called again; hint may still be running when it returns.
 	// Close ends all watches.
 	//
 	// A change after Watch returned is hinted, so that a caller that reads after
-	// that misses nothing.
-	Watch(key string, hint func()) (stop func(), err error)
+	// that misses nothing: Watch returns when the engine has said that it will tell,
+	// the first watch of a store as well.
+	//
+	// The context is for that set-up alone. If it is done before the watch stands,
+	// Watch returns soon, with an error that matches the context's, and nothing is
+	// left of the watch; once Watch has returned, its end means nothing.
+	Watch(ctx context.Context, key string, hint func()) (stop func(), err error)
 }
 
 // ReplacedNotifier is implemented by stores that notice without a call that

@@ -130,7 +130,8 @@ const (
 // Request is a message for the holder of a lock, laid into its record, or into
 // that of its session, by somebody else. It changes the version and leaves the
 // beat alone, so that it cannot prolong the life of a dead holder; the holder's
-// next heartbeat conflicts, and so it is delivered.
+// next heartbeat conflicts, and so it is delivered. For its text the rule of [Record]
+// holds.
 type Request struct {
 	ID     string // opaque, never used again; letters, digits and dashes
 	Kind   RequestKind

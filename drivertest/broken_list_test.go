@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -60,8 +61,9 @@ func (h *handle) List(ctx context.Context, prefix, cursor string) (driver.Page, 
 	return page, nil
 }
 
-func (h *handle) Watch(key string, hint func()) (stop func(), err error) {
-	if err := h.fail(context.Background()); err != nil {
+func (h *handle) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	cold, err := h.beginWatch(ctx)
+	if err != nil {
 		return nil, err
 	}
 	h.db.mu.Lock()
@@ -75,7 +77,19 @@ func (h *handle) Watch(key string, hint func()) (stop func(), err error) {
 			}
 		}
 	}
-	h.db.watches[n] = watch{key: key, owner: h, hint: hint}
+	w := watch{key: key, owner: h, hint: hint}
+	if cold && h.db.is("watch armed late") {
+		w.armed = time.Now().Add(20 * time.Millisecond)
+	}
+	h.db.watches[n] = w
+	if h.db.is("watch ends with its context") {
+		context.AfterFunc(ctx, func() {
+			h.db.mu.Lock()
+			defer h.db.mu.Unlock()
+			delete(h.db.watches, n)
+		})
+		<-time.After(time.Millisecond) // for a context that is done already
+	}
 	return func() {
 		h.db.mu.Lock()
 		defer h.db.mu.Unlock()
@@ -89,7 +103,8 @@ func (h *handle) hint(key string) {
 	h.db.mu.Lock()
 	var hints []func()
 	for n, w := range h.db.watches {
-		if w.key != key || h.db.is("no hint of others") && w.owner != h {
+		if w.key != key || h.db.is("no hint of others") && w.owner != h ||
+			h.db.is("watch armed by the next call") && !w.owner.isDialed() || time.Now().Before(w.armed) {
 			continue
 		}
 		hints = append(hints, w.hint)
@@ -108,6 +123,9 @@ func (h *handle) Close() error {
 	defer h.mu.Unlock()
 	if h.closed && h.db.is("second Close fails") {
 		return driver.ErrClosed
+	}
+	if h.db.is("Close waits for the engine") {
+		_ = h.db.answer(context.Background(), true)
 	}
 	h.closed = true
 	return nil

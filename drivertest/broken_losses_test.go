@@ -43,8 +43,16 @@ func (h *handle) keep(r driver.Record) driver.Record {
 
 // losses are what a store may fail to keep.
 var losses = map[string]func(r *driver.Record){
-	"lease in seconds":      func(r *driver.Record) { r.Lease = r.Lease.Truncate(time.Second) },
-	"times in seconds":      func(r *driver.Record) { r.Since = r.Since.Truncate(time.Second) },
+	"lease in seconds": func(r *driver.Record) { r.Lease = r.Lease.Truncate(time.Second) },
+	"times in seconds": func(r *driver.Record) { r.Since = r.Since.Truncate(time.Second) },
+	"text cut":         func(r *driver.Record) { r.Host, _, _ = strings.Cut(r.Host, "\x1a") },
+	"text unescaped":   func(r *driver.Record) { r.Label = strings.ReplaceAll(r.Label, `\n`, "\n") },
+	"text folded":      func(r *driver.Record) { r.Owner = strings.ReplaceAll(r.Owner, "\u212b", "\u00c5") },
+	"text of a request without what is no character": func(r *driver.Record) {
+		for i, request := range r.Requests {
+			r.Requests[i].Reason = strings.ReplaceAll(request.Reason, "\uffff", "\ufffd")
+		}
+	},
 	"label dropped":         func(r *driver.Record) { r.Label = "" },
 	"priority dropped":      func(r *driver.Record) { r.Priority = 0 },
 	"priority a byte":       func(r *driver.Record) { r.Priority = int(int8(r.Priority)) },

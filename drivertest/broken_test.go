@@ -23,6 +23,8 @@ type database struct {
 
 	mu      sync.Mutex
 	records map[string]driver.Record
+	nodes   map[string]int // how many writes the life of each key has had
+	hang    chan struct{}  // closed when the engine answers again; nil if it does
 	watches map[int]watch
 	serial  int
 	aside   chan struct{}
@@ -31,11 +33,12 @@ type database struct {
 type watch struct {
 	key   string
 	owner *handle
+	armed time.Time
 	hint  func()
 }
 
 func newDatabase(bug string) *database {
-	return &database{bug: bug, records: map[string]driver.Record{}, watches: map[int]watch{}, aside: make(chan struct{})}
+	return &database{bug: bug, records: map[string]driver.Record{}, nodes: map[string]int{}, watches: map[int]watch{}, aside: make(chan struct{})}
 }
 
 // stepAside gives up db.mu until another call has given it up in the same place, so
@@ -54,7 +57,7 @@ func (db *database) is(bug string) bool { return db.bug == bug }
 
 // open returns a handle. All have a Watch, but for one bug.
 func (db *database) open() driver.Store {
-	h := &handle{db: db, cache: map[string]driver.Record{}}
+	h := &handle{db: db, cache: map[string]driver.Record{}, nodes: map[string]node{}}
 	if db.is("no Watch") {
 		return struct{ driver.Store }{h}
 	}
@@ -65,7 +68,9 @@ type handle struct {
 	db     *database
 	mu     sync.Mutex
 	closed bool
+	dialed bool // what tells of changes is connected
 	cache  map[string]driver.Record
+	nodes  map[string]node // what it has seen last, by key
 }
 
 func (h *handle) fail(ctx context.Context) error {
@@ -77,7 +82,10 @@ func (h *handle) fail(ctx context.Context) error {
 	if h.db.is("context ignored") {
 		return nil
 	}
-	return ctx.Err()
+	h.dialed = true
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	return h.db.answer(ctx, false)
 }
 
 func (h *handle) id(key string) string {
@@ -91,6 +99,9 @@ func (h *handle) id(key string) string {
 }
 
 func (h *handle) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
+	if h.db.is("read hangs past its context") {
+		_ = h.db.answer(ctx, true)
+	}
 	if err := h.fail(ctx); err != nil {
 		return driver.Record{}, err
 	}
@@ -110,6 +121,7 @@ func (h *handle) Get(ctx context.Context, key string, _ driver.Consistency) (dri
 		return driver.Record{}, driver.ErrUnreadable
 	}
 	h.cache[key] = r
+	h.saw(r)
 	return h.copy(r), nil
 }
 
@@ -120,7 +132,7 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	if err := h.fail(ctx); err != nil {
 		return now, prev, driver.NotApplied(err)
 	}
-	if err := driver.CheckClaim(next); err != nil && !h.db.is("writes unchecked") {
+	if err := driver.CheckClaim(next); err != nil && !h.db.is("writes unchecked") && !h.textOnly(err) {
 		return now, prev, err
 	}
 	if err := h.refuse(next); err != nil {
@@ -162,7 +174,7 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	case "memory of a claim shared":
 		if now.Prev != nil && prev.Asked != nil {
 			now.Prev.Asked = prev.Asked
-			h.db.records[h.id(next.Key)] = h.keep(now)
+			h.put(h.keep(now))
 			return now, prev, nil
 		}
 	case "Prev always released":
@@ -171,7 +183,7 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 		}
 	}
 	now = h.keep(now)
-	h.db.records[h.id(next.Key)] = now
+	h.put(now)
 	if h.db.is("claim returns no prev") {
 		prev = driver.Record{}
 	}
@@ -223,7 +235,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	if err := h.fail(ctx); err != nil {
 		return driver.Record{}, driver.NotApplied(err)
 	}
-	if err := driver.CheckSwap(prev, next); err != nil && !h.db.is("writes unchecked") &&
+	if err := driver.CheckSwap(prev, next); err != nil && !h.db.is("writes unchecked") && !h.textOnly(err) &&
 		!(h.db.is("sessions unchecked") && prev.State == driver.Closed) {
 		return driver.Record{}, err
 	}
@@ -235,7 +247,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	if h.db.is("swap not atomic") {
 		h.db.stepAside()
 	}
-	if !found && !h.db.is("swap creates") && !(h.db.is("closed by anybody") && next.State == driver.Closed) ||
+	if same, known := h.byNode(prev); known && found && same {
+		// This store asks no more.
+	} else if !found && !h.db.is("swap creates") && !(h.db.is("closed by anybody") && next.State == driver.Closed) ||
 		found && stored.Version != prev.Version && !h.db.is("swap ignores version") &&
 			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.Laid(prev, next)) &&
 			!(h.db.is("closed renewed") && stored.State == driver.Closed) &&
@@ -262,7 +276,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		next.Requests = append(slices.Clone(stored.Requests), next.Requests...)
 	}
 	next = h.keep(next)
-	h.db.records[h.id(next.Key)] = next
+	h.put(next)
 	if h.db.is("release deletes") && next.State == driver.Released {
 		delete(h.db.records, h.id(next.Key))
 	}
@@ -273,6 +287,14 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		!(h.db.is("no hint of a request") && next.State == driver.Held) &&
 		!(h.db.is("hint of the first request alone") && len(stored.Requests) > 0) {
 		h.hint(next.Key)
+	}
+	if h.db.is("applied said to be not at Close") {
+		<-time.After(200 * time.Microsecond)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.closed {
+			return driver.Record{}, driver.NotApplied(driver.ErrClosed)
+		}
 	}
 	if h.db.is("applied said to be not") {
 		runtime.Gosched()
@@ -300,12 +322,16 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 		h.db.mu.Unlock()
 		return driver.NotApplied(driver.Permanent(errors.New("history is for ever")))
 	}
-	if stored.Token != prev.Token && !h.db.is("delete ignores token") ||
+	if same, known := h.byNode(prev); known && same {
+		// As at Swap.
+	} else if stored.Token != prev.Token && !h.db.is("delete ignores token") ||
+		stored.Owner != prev.Owner && h.db.is("delete compares owner") ||
 		stored.Version != prev.Version && !h.db.is("delete ignores version") {
 		defer h.db.mu.Unlock()
 		return h.conflict(stored, found, prev.Key)
 	}
 	delete(h.db.records, h.id(prev.Key))
+	delete(h.db.nodes, h.id(prev.Key))
 	if h.db.is("delete takes the prefix") {
 		for key := range h.db.records {
 			if strings.HasPrefix(key, prev.Key) {

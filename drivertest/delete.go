@@ -4,6 +4,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -19,6 +20,16 @@ func testDelete(t *testing.T, e *env) {
 		for _, rec := range []driver.Record{held, free} {
 			if err := b.Delete(t.Context(), rec); err != nil {
 				t.Errorf("Delete(%s): %v", brief(rec), err)
+			}
+			e.wantAbsent(t, rec.Key)
+		}
+	})
+
+	// Some records are deleted by a caller that has never read them.
+	t.Run("NamedAlone", func(t *testing.T) {
+		for _, rec := range []driver.Record{e.claim(t, a, e.held(e.key())), e.claim(t, a, e.past(e.key()))} {
+			if err := b.Delete(t.Context(), driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}); err != nil {
+				t.Errorf("Delete by key, version and token: %v", err)
 			}
 			e.wantAbsent(t, rec.Key)
 		}
@@ -72,6 +83,34 @@ func testDelete(t *testing.T, e *env) {
 		e.wantStored(t, want)
 		if !reflect.DeepEqual(prev, driver.Record{}) {
 			t.Errorf("Claim after Delete replaced %s, want a zero record", brief(prev))
+		}
+	})
+
+	// Nothing of a key's former life reaches the next one, though both have come as
+	// far: what an engine counts for a key may begin again with it.
+	t.Run("NextLife", func(t *testing.T) {
+		for beats := range 4 {
+			t.Run(fmt.Sprintf("%dBeats", beats), func(t *testing.T) {
+				for what, send := range map[string]func(former driver.Record) error{
+					"Swap":    func(r driver.Record) error { _, err := a.Swap(t.Context(), r, e.beat(r)); return err },
+					"release": func(r driver.Record) error { _, err := a.Swap(t.Context(), r, e.released(r)); return err },
+					"Delete":  func(r driver.Record) error { return a.Delete(t.Context(), r) },
+				} {
+					live := func(c *client, key string) driver.Record {
+						rec := e.claim(t, c, e.held(key))
+						for range beats {
+							rec = e.swap(t, c, rec, e.beat(rec))
+						}
+						return rec
+					}
+					former := live(a, e.key())
+					if err := b.Delete(t.Context(), driver.Record{Key: former.Key, Version: former.Version, Token: former.Token}); err != nil {
+						t.Fatal(err)
+					}
+					now := live(b, former.Key)
+					e.wantConflict(t, "late "+what+" of the key's former life", send(former), now)
+				}
+			})
 		}
 	})
 

@@ -14,9 +14,14 @@
 //		})
 //	}
 //
-// A store that passes needs no other tests of what package driver says; only
-// of what is its own, such as its schema and the sorting of its engine's
-// errors.
+// A store that passes, and for which nothing was skipped, needs no other tests of
+// what package driver says; only of what is its own, such as its schema and the
+// sorting of its engine's errors.
+//
+// What the suite cannot see on the engine that it is given is skipped, and says so:
+// stale reads need a cluster (Harness.Servers), calls that end with their contexts an
+// engine that can be stopped (Harness.Hang), and what other versions have written
+// something that plants it.
 package drivertest
 
 import (
@@ -35,6 +40,18 @@ type Harness struct {
 	// wherever that can be. The suite closes it. It is called from the
 	// goroutine of the test.
 	Open func(t *testing.T) driver.Store
+
+	// Servers open clients as Open does, each onto another server of the database's
+	// cluster, past which nothing balances them. The suite uses them in turn, in place
+	// of Open, so that what is written through one is read through another: a strong
+	// read that a server answers by itself cannot be told from a sound one otherwise.
+	// Give three to a store whose engine runs as a cluster.
+	Servers []func(t *testing.T) driver.Store
+
+	// Hang makes the engine answer nothing, on any connection, until resume is called,
+	// as if its processes were stopped. What was sent to it meanwhile it may carry out
+	// afterwards. If nil, what is checked with it is skipped.
+	Hang func(t *testing.T) (resume func())
 
 	// Watches says that the stores implement driver.Watcher.
 	Watches bool
@@ -84,7 +101,8 @@ type Harness struct {
 
 	// Patience is how long the suite waits for what must come, such as a hint
 	// or the end of ErrNotApplied; 30 seconds if zero. A store that passes
-	// never waits that long, so more of it costs nothing.
+	// never waits that long, so more of it costs nothing. After the first hint that
+	// did not come it waits for 2 seconds at most for each of the others.
 	Patience time.Duration
 }
 
@@ -105,6 +123,7 @@ var checks = []struct {
 	{"Late", testLate},
 	{"Data", testData},
 	{"Fidelity", testFidelity},
+	{"Text", testText},
 	{"Versions", testVersions},
 	{"Ownership", testOwnership},
 	{"Keys", testKeys},
@@ -114,6 +133,8 @@ var checks = []struct {
 	{"Unreadable", testUnreadable},
 	{"Context", testContext},
 	{"Close", testClose},
+	{"Hang", testHang},
+	{"Servers", testServers},
 	{"Watch", testWatch},
 	{"Random", testRandom},
 	{"Race", testRace},

@@ -26,8 +26,10 @@ func harness(bug string) drivertest.Harness {
 		Plant: func(_ *testing.T, rec driver.Record) {
 			db.mu.Lock()
 			defer db.mu.Unlock()
-			db.records[rec.Key] = (&handle{db: db}).keep(rec)
+			h := &handle{db: db, nodes: map[string]node{}}
+			h.put(h.keep(rec))
 		},
+		Hang: db.stop,
 		PlantUnreadable: func(_ *testing.T, key string) {
 			db.mu.Lock()
 			defer db.mu.Unlock()
@@ -128,6 +130,7 @@ var bugs = []struct{ name, check string }{
 	{"keys trimmed", "Keys/Distinct"},
 	{"delete ignores version", "Delete/StaleVersion"},
 	{"delete ignores token", "Delete/OldTokenSameVersion"},
+	{"delete compares owner", "Delete/NamedAlone"},
 	{"delete of absent fails", "Delete/Absent"},
 	{"delete takes the prefix", "Delete/LeavesOthers"},
 	{"prefix ignored", "List/OrderAndPrefix"},
@@ -141,8 +144,8 @@ var bugs = []struct{ name, check string }{
 	{"unreadable not listed", "Unreadable"},
 	{"context ignored", "Context/DoneBefore"},
 	{"applied said to be not", "Context/DoneDuring"},
-	{"usable after Close", "Close"},
-	{"second Close fails", "Close"},
+	{"usable after Close", "Close/CallsAfter"},
+	{"second Close fails", "Close/CallsAfter"},
 	{"no Watch", "Watch"},
 	{"no hint of others", "Watch/Release/OtherHandle"},
 	{"no hint of delete", "Watch/Delete/SameHandle"},
@@ -155,6 +158,23 @@ var bugs = []struct{ name, check string }{
 	{"undeclared Watch", "Watch"},
 	{"coarse times", "Get"},
 	{"finer times", "Fidelity/Times"},
+	{"node's version alone", "Delete/NextLife"},
+	{"text cut", "Text/Kept"},
+	{"text unescaped", "Text/Kept"},
+	{"text folded", "Text/Kept"},
+	{"text of a request without what is no character", "Text/Kept"},
+	{"text unchecked", "Text/Refused"},
+	{"watch armed by the next call", "Watch/AtOnce"},
+	{"watch armed late", "Watch/AtOnce"},
+	{"watch ignores its context", "Watch/Context/DoneBefore"},
+	{"watch ends with its context", "Watch/Context/Outlived"},
+	{"watch hangs past its context", "Hang/Watch"},
+	{"read hangs past its context", "Hang/Get"},
+	{"Close waits for the engine", "Hang/Close"},
+	{"applied said to be not at Close", "Close/CallsMeanwhile"},
+	{"cluster with strong reads that lag", "Servers/Strong"},
+	{"cluster with conflicts that lag", "Servers/Conflict"},
+	{"cluster with undeclared lag", "Servers/Eventual"},
 	{"text without what is unknown", "Versions/LaterKept"},
 	{"text of a session as of any", "Versions/Resting"},
 	{"text that is damaged as zero", "Unreadable"},
@@ -162,14 +182,21 @@ var bugs = []struct{ name, check string }{
 
 // lies are what a harness may declare wrongly.
 var lies = map[string]func(*drivertest.Harness){
-	"undeclared Watch":    func(h *drivertest.Harness) { h.Watches = false },
-	"undeclared sessions": func(h *drivertest.Harness) { h.NoSessions = true },
-	"coarse times":        func(h *drivertest.Harness) { h.TimePrecision = time.Second },
-	"finer times":         func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
+	"cluster with undeclared lag": func(h *drivertest.Harness) { h.EventualReads = false },
+	"undeclared Watch":            func(h *drivertest.Harness) { h.Watches = false },
+	"undeclared sessions":         func(h *drivertest.Harness) { h.NoSessions = true },
+	"coarse times":                func(h *drivertest.Harness) { h.TimePrecision = time.Second },
+	"finer times":                 func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
 }
+
+// ofTexts are the bugs of the store of texts.
+var ofTexts = map[string]bool{"text without what is unknown": true, "text of a session as of any": true, "text that is damaged as zero": true}
 
 // envBug names the bug in a process that TestBugsAreFound started.
 const envBug = "DRIVERTEST_BUG"
+
+// envPatience is another patience for it.
+const envPatience = "DRIVERTEST_PATIENCE"
 
 // TestBroken runs the suite on a broken store, and so fails, in a process that
 // expects that.
@@ -180,10 +207,16 @@ func TestBroken(t *testing.T) {
 	}
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		h := harness(bug)
-		if strings.HasPrefix(bug, "text ") {
+		switch {
+		case ofTexts[bug]:
 			h = texts(bug)
+		case strings.HasPrefix(bug, "cluster "):
+			h = newCluster(bug).harness()
 		}
 		h.Patience = 300 * time.Millisecond
+		if text := os.Getenv(envPatience); text != "" {
+			h.Patience, _ = time.ParseDuration(text)
+		}
 		if lie := lies[bug]; lie != nil {
 			lie(&h)
 		}
@@ -203,15 +236,38 @@ func TestBugsAreFound(t *testing.T) {
 	}
 }
 
+// TestPatienceRunsOut: the first hint that does not come costs the whole patience, and
+// each further one 2 seconds. A store that never hints fails in good time.
+func TestPatienceRunsOut(t *testing.T) {
+	if os.Getenv(envBug) != "" {
+		t.Skip("this is a process of TestBugsAreFound")
+	}
+	t.Setenv(envPatience, "3s")
+	out := fails(t, "no hint of a request", "Watch")
+	if strings.Count(out, "within 3s") != 1 || strings.Count(out, "within 2s") < 1 {
+		t.Errorf("it did not wait for 3 s once, and then for 2 s:\n%s", out)
+	}
+}
+
 // wantFailure runs TestBroken with a bug in a process of its own, and fails
 // unless the given check does.
 func wantFailure(t *testing.T, bug, check string) {
+	t.Helper()
+	concern, _, _ := strings.Cut(check, "/")
+	out := fails(t, bug, concern)
+	if want := "--- FAIL: TestBroken/" + check + " "; !strings.Contains(out, want) {
+		t.Errorf("%q did not fail:\n%s", check, out)
+	}
+}
+
+// fails runs a concern of TestBroken with a bug in a process of its own, and returns what
+// that says.
+func fails(t *testing.T, bug, concern string) string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	concern, _, _ := strings.Cut(check, "/")
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestBroken$/^"+concern+"$", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), envBug+"="+bug)
 	out, err := cmd.CombinedOutput()
@@ -219,7 +275,5 @@ func wantFailure(t *testing.T, bug, check string) {
 	if !errors.As(err, &exit) {
 		t.Fatalf("the suite passed a store with this bug (%v):\n%s", err, out)
 	}
-	if want := "--- FAIL: TestBroken/" + check + " "; !strings.Contains(string(out), want) {
-		t.Errorf("%q did not fail:\n%s", check, out)
-	}
+	return string(out)
 }

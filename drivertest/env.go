@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// handles is how many clients onto the database each concern has. Two tell
+// handles is how many clients onto the database each concern has at least. Two tell
 // whether writes travel; three, whether a conflict is always answered with the
 // last of them.
 const handles = 3
@@ -24,12 +24,14 @@ const handles = 3
 type env struct {
 	h       Harness
 	clients []*client
+	handles int // opened so far: they go round the servers
 	serial  atomic.Int64
+	missed  atomic.Bool // a hint has not come
 }
 
 func newEnv(t *testing.T, h Harness) *env {
 	t.Helper()
-	if h.Open == nil {
+	if h.Open == nil && len(h.Servers) == 0 {
 		t.Fatal("the harness has no Open")
 	}
 	h.TimePrecision = precision(t, "TimePrecision", h.TimePrecision)
@@ -44,7 +46,7 @@ func newEnv(t *testing.T, h Harness) *env {
 		h.Patience = 30 * time.Second
 	}
 	e := &env{h: h}
-	for range handles {
+	for range max(handles, len(h.Servers)) {
 		e.clients = append(e.clients, e.open(t))
 	}
 	return e
@@ -64,7 +66,12 @@ func precision(t *testing.T, name string, d time.Duration) time.Duration {
 // open returns a further client, which is closed when the test ends.
 func (e *env) open(t *testing.T) *client {
 	t.Helper()
-	store := e.h.Open(t)
+	open := e.h.Open
+	if n := len(e.h.Servers); n > 0 {
+		open = e.h.Servers[e.handles%n]
+	}
+	e.handles++
+	store := open(t)
 	if store == nil {
 		t.Fatal("the harness opened a nil store")
 	}

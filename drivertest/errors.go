@@ -28,6 +28,7 @@ func testErrors(t *testing.T, e *env) {
 		{"NegativeLease", func(r *driver.Record) { r.Lease = -time.Second }},
 		{"TooManyRequests", func(r *driver.Record) { r.Requests = make([]driver.Request, driver.MaxRequests+1) }},
 		{"NoState", func(r *driver.Record) { r.State = "" }},
+		{"StateNoWord", func(r *driver.Record) { r.State = "fast asleep" }},
 		{"NoSessionID", func(r *driver.Record) { r.Session = "no/id" }},
 		{"SessionIDTooLong", func(r *driver.Record) { r.Session = strings.Repeat("a", driver.MaxSessionLen+1) }},
 		{"TokenOfRequestTooHigh", func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Token: driver.MaxToken + 1}} }},

@@ -44,6 +44,17 @@ func testVersions(t *testing.T, e *env) {
 			want(step.name)
 			e.wantStored(t, next)
 		}
+		// Whether the next tenures have it is up to the store; they lack nothing by it.
+		free := e.get(t, b, rec.Key)
+		claim := e.held(rec.Key)
+		now := e.claim(t, b, claim)
+		e.wantEqual(t, "record after the next claim", now, driver.Claimed(claim, free, true))
+		e.wantStored(t, driver.Claimed(claim, free, true))
+		e.h.PlantLater(t, rec.Key)
+		now = e.get(t, a, rec.Key)
+		taken := e.taken(now)
+		e.wantEqual(t, "record after a takeover", e.swap(t, a, now, taken), taken)
+		e.wantStored(t, taken)
 	})
 
 	// The beat of what is held under a session stands still. A program that does not

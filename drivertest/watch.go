@@ -4,6 +4,8 @@
 package drivertest
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -135,6 +137,8 @@ func testWatch(t *testing.T, e *env) {
 	})
 
 	t.Run("Stop", e.watchStop)
+	t.Run("AtOnce", e.watchAtOnce)
+	t.Run("Context", e.watchContext)
 
 	// The release may overtake whatever Watch set up, unless Watch waited for
 	// it.
@@ -158,6 +162,86 @@ func (e *env) watchSecondRequest(t *testing.T, by *client, rec driver.Record) {
 	next.Requests = append(rec.Clone().Requests, next.Requests...)
 	e.swap(t, by, rec, next)
 	w.want(t, e)
+}
+
+// watchAtOnce watches by handles that have done nothing else so far. What tells of
+// changes is set up with the first watch of many a store: Watch waits for it.
+func (e *env) watchAtOnce(t *testing.T) {
+	for range 20 {
+		rec := e.claim(t, e.clients[1], e.held(e.key()))
+		next := e.released(rec)
+		cold := e.open(t)
+		w := e.watch(t, cold, rec.Key)
+		e.swap(t, e.clients[1], rec, next)
+		w.want(t, e)
+		w.stop()
+		if err := cold.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// watchContext checks that a context is for the setting up of a watch, and for no more.
+func (e *env) watchContext(t *testing.T) {
+	watcher := e.clients[0].Store.(driver.Watcher)
+
+	t.Run("DoneBefore", func(t *testing.T) {
+		rec := e.claim(t, e.clients[1], e.held(e.key()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var hints atomic.Int64
+		if stop, err := watcher.Watch(ctx, rec.Key, func() { hints.Add(1) }); !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch: error %v does not match %v", err, ctx.Err())
+			if err == nil {
+				stop()
+			}
+		}
+		other := e.watch(t, e.clients[0], rec.Key)
+		e.swap(t, e.clients[1], rec, e.released(rec))
+		other.want(t, e)
+		if n := hints.Load(); n > 0 {
+			t.Errorf("%d hints of a watch that failed", n)
+		}
+	})
+
+	t.Run("Outlived", func(t *testing.T) {
+		rec := e.claim(t, e.clients[1], e.held(e.key()))
+		ctx, cancel := context.WithCancel(t.Context())
+		w := e.watchUnder(ctx, t, e.clients[0], rec.Key)
+		cancel()
+		for range 10 { // what its end leads to may take a moment
+			rec = e.swap(t, e.clients[1], rec, e.released(rec))
+			w.want(t, e)
+			<-time.After(10 * time.Millisecond)
+			w.drain()
+			rec = e.claim(t, e.clients[1], e.held(rec.Key))
+		}
+	})
+
+	// At each place where the store looks at it: the watch stands, or it failed.
+	t.Run("DoneDuring", func(t *testing.T) {
+		for i := range looks {
+			rec := e.claim(t, e.clients[1], e.held(e.key()))
+			inner, cancel := context.WithCancel(t.Context())
+			hints := make(chan struct{}, 1)
+			stop, err := watcher.Watch(&countdown{Context: inner, cancel: cancel, left: i}, rec.Key, func() {
+				select {
+				case hints <- struct{}{}:
+				default:
+				}
+			})
+			cancel()
+			if err != nil {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("Watch: error %v does not match %v", err, context.Canceled)
+				}
+				continue
+			}
+			e.swap(t, e.clients[1], rec, e.released(rec))
+			(&watch{key: rec.Key, hints: hints}).want(t, e)
+			stop()
+		}
+	})
 }
 
 // watchStop checks that a stopped watch falls silent, and others do not. Hints
@@ -197,8 +281,13 @@ type watch struct {
 
 func (e *env) watch(t *testing.T, c *client, key string) *watch {
 	t.Helper()
+	return e.watchUnder(t.Context(), t, c, key)
+}
+
+func (e *env) watchUnder(ctx context.Context, t *testing.T, c *client, key string) *watch {
+	t.Helper()
 	w := &watch{key: key, hints: make(chan struct{}, 1)}
-	stop, err := c.Store.(driver.Watcher).Watch(key, func() {
+	stop, err := c.Store.(driver.Watcher).Watch(ctx, key, func() {
 		w.count.Add(1)
 		select {
 		case w.hints <- struct{}{}:
@@ -215,10 +304,15 @@ func (e *env) watch(t *testing.T, c *client, key string) *watch {
 
 func (w *watch) want(t *testing.T, e *env) {
 	t.Helper()
+	patience := e.h.Patience
+	if e.missed.Load() {
+		patience = min(patience, 2*time.Second)
+	}
 	select {
 	case <-w.hints:
-	case <-time.After(e.h.Patience):
-		t.Fatalf("no hint for %q within %v", w.key, e.h.Patience)
+	case <-time.After(patience):
+		e.missed.Store(true)
+		t.Fatalf("no hint for %q within %v", w.key, patience)
 	}
 }
 

@@ -193,7 +193,8 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 		r.fail(fmt.Errorf("%s is not %q: no client agrees on what that means; remove it", attrReleased, released))
 	}
 	if foreign {
-		rec.Owner = r.text(attrOwner, true)
+		// What a record may not hold would make every write of it fail.
+		rec.Owner = strings.ReplaceAll(r.text(attrOwner, true), "\x00", "\ufffd")
 		rec.Lease = r.foreignLease()
 		return rec, true, r.err
 	}

@@ -190,6 +190,27 @@ func wantRefused(t *testing.T, store *Store, rec driver.Record, may bool) {
 	}
 }
 
+// TestForeignOwnerWithZero: a lock whose holder has a name that no record of ours may
+// have is taken over as any other, and remembers its holder.
+func TestForeignOwnerWithZero(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	table := newTable(t, e, nil)
+	store := open(t, e.URL, table, &Options{SharedTable: true})
+	it := row(item{attrOwner: text("java\x00-1")})
+	it["key"] = text("k")
+	plantItem(t, e.URL, table, it)
+	rec, err := store.Get(t.Context(), "k", driver.Strong)
+	if err != nil || rec.Owner != "java\ufffd-1" {
+		t.Fatalf("the owner is %q, %v", rec.Owner, err)
+	}
+	next := held("k")
+	next.Token, next.Prev = rec.Token+1, rec.Tenure(driver.EndExpired)
+	now, err := store.Swap(t.Context(), rec, next)
+	if err != nil || now.Prev == nil || now.Prev.Owner != rec.Owner {
+		t.Errorf("the takeover stores %+v, %v", now, err)
+	}
+}
+
 // TestOthersKeepTheirAttributes checks that what another client put into a row
 // survives all that Tenure does with it.
 func TestOthersKeepTheirAttributes(t *testing.T) {

@@ -13,12 +13,27 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// Without a fault, the store in between is not noticed.
+// Without a fault, the store in between is not noticed; and as a black hole it keeps
+// each call until its context is done.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		s := memstore.New()
+		var all []*faultstore.Store
+		hole := func(on bool) {
+			for _, f := range all {
+				f.SetBlackHole(on)
+			}
+		}
 		return drivertest.Harness{
-			Open:           func(*testing.T) driver.Store { return faultstore.New(s.Open(), nil).Driver() },
+			Open: func(*testing.T) driver.Store {
+				f := faultstore.New(s.Open(), nil)
+				all = append(all, f)
+				return f.Driver()
+			},
+			Hang: func(*testing.T) func() {
+				hole(true)
+				return func() { hole(false) }
+			},
 			Watches:        true,
 			TimePrecision:  time.Nanosecond,
 			LeasePrecision: time.Nanosecond,

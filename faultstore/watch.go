@@ -3,7 +3,11 @@
 
 package faultstore
 
-import "github.com/tenurelock/tenure/driver"
+import (
+	"context"
+
+	"github.com/tenurelock/tenure/driver"
+)
 
 // watching is a Store whose inner store is a Watcher. It is a type of its own
 // so that a type assertion tells the truth about either.
@@ -13,17 +17,27 @@ type watching struct {
 }
 
 // Watch passes the watch on to the inner store, and its hints back, unless a
-// fault or the black hole swallows them.
-func (w *watching) Watch(key string, hint func()) (stop func(), err error) {
+// fault or the black hole swallows them. As with any call, Before, Deaf and Hang of
+// the fault say how long it takes.
+func (w *watching) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	if err := ctx.Err(); err != nil && !w.isClosed() {
+		return nil, err
+	}
 	entry, err := w.begin(Call{Op: OpWatch, Key: key})
 	if err != nil {
 		return nil, err
 	}
 	fault := w.decide(entry.Call)
-	if fault.Effect == Applied {
-		stop, err = w.inner.Watch(key, func() { w.hint(key, hint) })
-	} else {
-		err = fault.err()
+	waits := waiter{ctx: ctx, closing: w.ctx.Done(), deaf: entry.Begin.Add(fault.Deaf)}
+	if fault.Before > 0 {
+		err = waits.wait(fault.Before)
+	}
+	switch {
+	case err != nil:
+	case fault.Effect == Applied:
+		stop, err = w.inner.Watch(ctx, key, func() { w.hint(key, hint) })
+	default:
+		err = fault.lost(waits)
 	}
 	w.end(entry, fault, reply{}, err)
 	return stop, err

@@ -131,9 +131,12 @@ func (s *Store) pageSize() int {
 // [driver.Watcher] names: releases, reservations, closings, requests and
 // deletions. It is called in the goroutine of that write and before it returns.
 // No mutex is held then: hint may call the store. A nil hint panics.
-func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
+func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	if hint == nil {
 		panic("memstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
 	}
 	return s.db.watch(s, key, hint)
 }

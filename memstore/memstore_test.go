@@ -49,10 +49,10 @@ func TestCloseEndsOwnWatchesOnly(t *testing.T) {
 	a := memstore.New()
 	b := a.Open()
 	var ofA, ofB int
-	if _, err := a.Watch("k", func() { ofA++ }); err != nil {
+	if _, err := a.Watch(t.Context(), "k", func() { ofA++ }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Watch("k", func() { ofB++ }); err != nil {
+	if _, err := b.Watch(t.Context(), "k", func() { ofB++ }); err != nil {
 		t.Fatal(err)
 	}
 	a.Close()
@@ -77,7 +77,7 @@ func TestHintMayCallStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen driver.State
-	if _, err := s.Watch("k", func() {
+	if _, err := s.Watch(t.Context(), "k", func() {
 		rec, _ := s.Get(ctx, "k", driver.Strong)
 		seen = rec.State
 	}); err != nil {
@@ -98,7 +98,7 @@ func TestNoHintOfHeartbeats(t *testing.T) {
 	ctx := t.Context()
 	s := memstore.New()
 	hints := 0
-	if _, err := s.Watch("k", func() { hints++ }); err != nil {
+	if _, err := s.Watch(t.Context(), "k", func() { hints++ }); err != nil {
 		t.Fatal(err)
 	}
 	now, _, err := s.Claim(ctx, held("k", "v1"))

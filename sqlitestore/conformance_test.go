@@ -29,6 +29,15 @@ func TestConformance(t *testing.T) {
 				shell(t, file, "UPDATE tenure_records SET lease_ns = 0 WHERE key = ?", key)
 			},
 			Plant: func(t *testing.T, rec driver.Record) { plant(t, file, rec) },
+			PlantLater: func(t *testing.T, key string) {
+				if ask(t, file, "SELECT count(*) FROM pragma_table_info('tenure_records') WHERE name = 'later'") == int64(0) {
+					shell(t, file, "ALTER TABLE tenure_records ADD COLUMN later TEXT")
+				}
+				shell(t, file, "UPDATE tenure_records SET later = 'kept' WHERE key = ?", key)
+			},
+			HasLater: func(t *testing.T, key string) bool {
+				return ask(t, file, "SELECT later FROM tenure_records WHERE key = '"+key+"'") == "kept"
+			},
 		}
 	})
 }

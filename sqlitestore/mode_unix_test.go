@@ -44,7 +44,7 @@ func childMode(file string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Watch("k", func() {}); err != nil {
+	if _, err := s.Watch(context.Background(), "k", func() {}); err != nil {
 		return err
 	}
 	ctx := context.Background()

@@ -128,7 +128,7 @@ func TestNewLeavesAlone(t *testing.T) {
 	}
 	rec := mustClaim(t, s, held("k", "a"))
 	mustSwap(t, s, rec, next(rec))
-	if _, err := s.Watch("k", func() {}); err != nil {
+	if _, err := s.Watch(t.Context(), "k", func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

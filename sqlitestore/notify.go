@@ -4,6 +4,7 @@
 package sqlitestore
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -75,23 +76,50 @@ func (w *watches) begin() {
 // On Linux the kernel tells of it. Elsewhere, and if that fails, the file is
 // looked at every [Options.PollPeriod]; any change of any record is taken for
 // one of key then.
-func (s *Store) Watch(key string, hint func()) (stop func(), err error) {
-	w := &s.watches
+func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	// In a goroutine, so that a disk that does not answer holds up nobody for longer
+	// than ctx.
+	this := &watch{hint: hint}
+	done := make(chan error, 1)
+	go func() { done <- s.watches.add(ctx, key, this) }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+		go func() {
+			if <-done == nil {
+				s.watches.remove(key, this)
+			}
+		}()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { s.watches.remove(key, this) }, nil
+}
+
+// add returns when hints come.
+func (w *watches) add(ctx context.Context, key string, this *watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return nil, driver.ErrClosed
+		return driver.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err // it has waited for another one's set-up
 	}
 	if !w.hears && w.poll == nil {
 		if w.hears = w.kernel != nil && !w.noEvents && w.kernel.listen() == nil; !w.hears {
 			if err := w.beginPoll(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	this := &watch{hint: hint}
 	w.hints[key] = append(w.hints[key], this)
-	return func() { w.remove(key, this) }, nil
+	return nil
 }
 
 func (w *watches) remove(key string, this *watch) {

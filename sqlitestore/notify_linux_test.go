@@ -26,7 +26,7 @@ func TestHintLatency(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
 	hints := make(chan time.Time, 100)
-	if _, err := s.Watch("k", func() { hints <- time.Now() }); err != nil {
+	if _, err := s.Watch(t.Context(), "k", func() { hints <- time.Now() }); err != nil {
 		t.Fatal(err)
 	}
 	ringer := start(t, "ring", file, nil)
@@ -89,7 +89,7 @@ func TestNotifyLost(t *testing.T) {
 	notify := file + notifySuffix
 	watcher, writer := mustOpen(t, file), mustOpen(t, file)
 	hints := make(chan struct{}, 1000)
-	if _, err := watcher.Watch("k", func() { hints <- struct{}{} }); err != nil {
+	if _, err := watcher.Watch(t.Context(), "k", func() { hints <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	must := func(err error) {
@@ -183,7 +183,7 @@ func TestEventsFail(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
 	s.watches.period = leastPollPeriod
 	hints := make(chan struct{}, 1000)
-	if _, err := s.Watch("k", func() { hints <- struct{}{} }); err != nil {
+	if _, err := s.Watch(t.Context(), "k", func() { hints <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	s.watches.mu.Lock()
@@ -210,7 +210,7 @@ func childFree(file string) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		close(ended)
 	}()
-	if _, err := s.Watch("k0", func() {}); err != nil {
+	if _, err := s.Watch(context.Background(), "k0", func() {}); err != nil {
 		return err
 	}
 	ctx := context.Background()

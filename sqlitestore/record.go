@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -133,8 +134,11 @@ func (r *row) take() sqldriver.Value {
 func (r *row) text() string {
 	v := r.take()
 	s, ok := v.(string)
-	if !ok {
+	switch {
+	case !ok:
 		r.bad(v, "a text")
+	case !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0:
+		r.bad(s, "a text that a record may hold: UTF-8 without U+0000")
 	}
 	return s
 }

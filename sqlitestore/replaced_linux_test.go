@@ -25,7 +25,7 @@ func TestNotReplaced(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "locks.db")
 	s := mustOpen(t, file)
-	if _, err := s.Watch("k", func() {}); err != nil {
+	if _, err := s.Watch(t.Context(), "k", func() {}); err != nil {
 		t.Fatal(err)
 	}
 	rec := mustClaim(t, s, held("k", "a"))
@@ -140,7 +140,7 @@ func childBeat(file string) error {
 		return err
 	}
 	// What needs an inotify instance goes on without.
-	if _, err := s.Watch("k", func() {}); err != nil {
+	if _, err := s.Watch(context.Background(), "k", func() {}); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "held")

@@ -8,11 +8,9 @@ import (
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -37,10 +35,7 @@ func encodeRequests(list []driver.Request) (sqldriver.Value, error) {
 	}
 	out := make([]request, len(list))
 	for i, q := range list {
-		var err error
-		if out[i], err = toJSON(q); err != nil {
-			return nil, err
-		}
+		out[i] = toJSON(q)
 	}
 	return encodeJSON(out)
 }
@@ -50,24 +45,15 @@ func encodeRequest(q *driver.Request) (sqldriver.Value, error) {
 	if q == nil {
 		return nil, nil
 	}
-	out, err := toJSON(*q)
-	if err != nil {
-		return nil, err
-	}
-	return encodeJSON(out)
+	return encodeJSON(toJSON(*q))
 }
 
-func toJSON(q driver.Request) (request, error) {
-	for _, s := range []string{q.ID, string(q.Kind), q.Lock, q.By, q.Reason, q.To} {
-		if !utf8.ValidString(s) { // JSON would replace what is not
-			return request{}, fmt.Errorf("request %q: %q is not UTF-8", q.ID, s)
-		}
-	}
+func toJSON(q driver.Request) request {
 	out := request{ID: &q.ID, Kind: (*string)(&q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To}
 	if !q.At.IsZero() {
 		out.At = q.At.UTC().Format(timeLayout)
 	}
-	return out, nil
+	return out
 }
 
 func encodeJSON(v any) (sqldriver.Value, error) {
@@ -132,6 +118,10 @@ func (r *row) json(v any, want string) bool {
 func (r *row) fromJSON(q *request, want string) *driver.Request {
 	if q == nil || q.ID == nil || q.Kind == nil {
 		r.bad(r.values[r.next-1], want+", each with its id and kind")
+		return nil
+	}
+	if strings.ContainsRune(*q.ID+*q.Kind+q.Lock+q.By+q.Reason+q.To, 0) {
+		r.bad(r.values[r.next-1], want+" without U+0000")
 		return nil
 	}
 	out := driver.Request{

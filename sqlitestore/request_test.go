@@ -57,6 +57,6 @@ func TestNotUTF8(t *testing.T) {
 		after := next(rec)
 		change(&after)
 		_, err := s.Swap(t.Context(), rec, after)
-		wantError(t, err, permanent, "is not UTF-8")
+		wantError(t, err, permanent, "valid UTF-8")
 	}
 }

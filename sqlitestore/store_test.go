@@ -4,6 +4,7 @@
 package sqlitestore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -139,13 +140,13 @@ func TestNoGoroutineLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.watches.noEvents = noEvents
-		stop, err := s.Watch("a", func() {})
+		stop, err := s.Watch(t.Context(), "a", func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop()
 		stop()
-		if _, err := s.Watch("b", func() {}); err != nil {
+		if _, err := s.Watch(t.Context(), "b", func() {}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
@@ -159,6 +160,32 @@ func TestNoGoroutineLeft(t *testing.T) {
 		if now := runtime.NumGoroutine(); now > before {
 			buf := make([]byte, 1<<16)
 			return fmt.Errorf("%d goroutines, %d before:\n%s", now, before, buf[:runtime.Stack(buf, true)])
+		}
+		return nil
+	})
+}
+
+// TestWatchHasItsContext has the setting up of a watch take too long, as on a disk
+// that does not answer: Watch returns, and nothing is left of it.
+func TestWatchHasItsContext(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
+	s.watches.mu.Lock()
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Watch(ctx, "k", func() {})
+		got <- err
+	}()
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("Watch returned %v", err)
+	}
+	s.watches.mu.Unlock()
+	eventually(t, func() error {
+		s.watches.mu.Lock()
+		defer s.watches.mu.Unlock()
+		if n := len(s.watches.hints); n > 0 {
+			return fmt.Errorf("%d keys are watched", n)
 		}
 		return nil
 	})

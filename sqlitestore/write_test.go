@@ -308,12 +308,13 @@ func TestUnreadableColumns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
 	for _, set := range []string{
-		"state = 'Held'", "state = ''", "state = 'held '", "token = 0", "token = -1", "version = ''", "lease_ns = 0",
+		"state = 'Held'", "state = ''", "state = 'held '", "owner = 'a' || char(0)", "host = CAST(x'ff' AS TEXT)", "token = 0", "token = -1", "version = ''", "lease_ns = 0",
 		"lease_ns = -1", "heartbeat_ns = -1", "session = ''", "drift = -0.1", "drift = 1.0", "bell = ''", "since = 'yesterday'", "until = ''", "prev_token = 1",
 		"prev_token = -1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",
 		"requests = ''", "requests = 'null'", "requests = '{}'", "requests = '[{}]'", "requests = '[null]'", "requests = '[] []'",
 		`requests = '[{"id":"q","kind":1}]'`, `requests = '[{"id":"q","kind":"step_down"}'`, "requests = 'step down'",
 		`requests = '[{"id":"q","kind":"step_down"},{"id":"q"}]'`, `requests = '[{"id":"q","kind":"step_down","at":"now"}]'`,
+		`requests = '[{"id":"q","kind":"step_down","reason":"\u0000"}]'`,
 		"asked = ''", "asked = 'null'", "asked = '{}'", "asked = '[]'", `asked = '{"id":"q"}'`, `asked = '{"kind":"free"}'`,
 		`asked = '{"id":7,"kind":"free"}'`, `asked = '{"id":"q","kind":"free","at":3}'`, `asked = '{"id":"q","kind":"free"}x'`,
 		"prev_asked = 'x', prev_token = 1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",

@@ -11,7 +11,7 @@
 // reader of JSON can say. Data are base64.
 //
 // What cannot be understood is an error that matches [driver.ErrUnreadable]: a
-// member that is null, of another type, or there twice; a time, duration, token
+// member that is null, of another type, or there twice; U+0000 in a string; a time, duration, token
 // or drift out of its bounds; text behind the object. Nothing comes back as zero
 // because it was damaged.
 //
@@ -34,6 +34,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -406,7 +407,10 @@ func (r *reader) value(member string, v any, want string) bool {
 }
 
 func (r *reader) text(member string) (s string) {
-	r.value(member, &s, "a string")
+	if r.value(member, &s, "a string") && strings.IndexByte(s, 0) >= 0 {
+		r.fail(member, "has U+0000, which no store may keep")
+		return ""
+	}
 	return s
 }
 

@@ -114,7 +114,7 @@ func TestResting(t *testing.T) {
 func TestDamagedTexts(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "x", "null", "[]", `"s"`, "{", "{}}", "{} {}", `{"owner":"a"}x`, `{"owner":}`, `{"owner":"a",}`, "{\"owner\":\"\xff\"}",
-		`{"owner":null}`, `{"owner":1}`, `{"owner":"a","owner":"a"}`, `{"x":1,"x":1}`,
+		`{"owner":null}`, `{"owner":1}`, `{"owner":"a","owner":"a"}`, `{"owner":"\u0000"}`, `{"asked":{"reason":"a\u0000"}}`, `{"x":1,"x":1}`,
 		`{"token":null}`, `{"token":"1"}`, `{"token":-1}`, `{"token":1.5}`, `{"token":1e3}`, `{"token":9223372036854775808}`,
 		`{"lease":15}`, `{"lease":"15"}`, `{"lease":"0s"}`, `{"lease":"-1s"}`, `{"lease":"soon"}`, `{"lease":""}`, `{"heartbeat":"0s"}`,
 		`{"drift":"0"}`, `{"drift":-0.1}`, `{"drift":-0}`, `{"drift":1}`, `{"drift":1e999}`, `{"priority":1.5}`, `{"priority":"1"}`, `{"priority":99999999999999999999}`,

@@ -135,7 +135,7 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 		return rec
 	}
 	hinted := make(chan struct{}, 1)
-	stop, err := watcher.Watch(rec.Key, func() {
+	stop, err := watcher.Watch(ctx, rec.Key, func() {
 		select {
 		case hinted <- struct{}{}:
 		default:

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package enginetest
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// Relay passes bytes between clients and an engine, whatever they speak, and can stop
+// doing so: to its clients that is an engine whose process is stopped.
+type Relay struct {
+	// Addr is where it listens: host and port.
+	Addr string
+
+	target string
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	held  chan struct{} // closed when bytes flow again; nil if they do
+	ended bool
+	conns []net.Conn
+}
+
+// NewRelay starts a relay to target, a host and port. It ends with the test.
+func NewRelay(t testing.TB, target string) *Relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Relay{Addr: listener.Addr().String(), target: target}
+	r.wg.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r.wg.Go(func() { r.serve(client) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		r.end()
+		r.wg.Wait()
+	})
+	return r
+}
+
+// Hold passes nothing on until resume is called. What clients send meanwhile reaches the
+// engine then, theirs too that have gone away.
+func (r *Relay) Hold() (resume func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil {
+		r.held = make(chan struct{})
+	}
+	return r.flow
+}
+
+func (r *Relay) flow() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held != nil {
+		close(r.held)
+		r.held = nil
+	}
+}
+
+func (r *Relay) end() {
+	r.flow()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	for _, conn := range r.conns {
+		_ = conn.Close()
+	}
+}
+
+// keep has the connection closed at the end.
+func (r *Relay) keep(conn net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = append(r.conns, conn)
+	if r.ended {
+		_ = conn.Close()
+	}
+}
+
+func (r *Relay) serve(client net.Conn) {
+	r.keep(client)
+	engine, err := net.Dial("tcp", r.target)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	r.keep(engine)
+	r.wg.Go(func() { r.pass(engine, client) })
+	r.pass(client, engine)
+}
+
+// pass hands on what comes, until nothing does.
+func (r *Relay) pass(to, from net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		r.mu.Lock()
+		held := r.held
+		r.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				_ = from.Close()
+				return
+			}
+		}
+		if err != nil {
+			_ = to.(*net.TCPConn).CloseWrite()
+			return
+		}
+	}
+}
