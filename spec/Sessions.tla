@@ -286,6 +286,14 @@ Acquire(p, k) ==
        \/ p \in Alone /\ Turns(p, [m EXCEPT !.on[k].at = "wait"])
     /\ UNCHANGED net /\ Still
 
+\* An acquire that meets such a lock of its own session does so by itself: Contender.ghost.
+Disown(p, k) ==
+    LET m == proc[p]  l == m.on[k] IN
+    /\ l.at = "wait" /\ l.under # None /\ l.under = m.id /\ m.up = "open"
+    /\ lock[k].st = "held" /\ lock[k].ses = m.id /\ ("disowns its own" \in Wrong \/ ~Mine(m, k))
+    /\ net' = net \cup {Write("free", k, p, None, Old)}
+    /\ UNCHANGED proc /\ Still
+
 \* An acquire has one claim on the way that it remembers.
 Take(what, p, k) ==
     LET m == proc[p]  l == m.on[k] IN
@@ -444,7 +452,7 @@ Acts(p) ==
     \/ Begin(p) \/ Confirm(p) \/ Leave(p) \/ Renew(p) \/ Renewed(p) \/ Expire(p)
     \/ Stop(p) \/ Done(p) \/ Close(p) \/ Disclaim(p)
     \/ \E k \in Keys :
-        \/ Acquire(p, k) \/ Claim(p, k) \/ Look(p, k) \/ Takeover(p, k) \/ Grant(p, k) \/ GiveUp(p, k)
+        \/ Acquire(p, k) \/ Claim(p, k) \/ Disown(p, k) \/ Look(p, k) \/ Takeover(p, k) \/ Grant(p, k) \/ GiveUp(p, k)
         \/ Heartbeat(p, k) \/ Beaten(p, k) \/ ExpireLock(p, k) \/ Return(p, k) \/ Release(p, k) \/ Rest(p, k)
         \/ \E s \in Ids : Inquire(p, k, s)
     \/ \E s \in Ids : Peek(p, s) \/ Stale(p, s) \/ CloseDead(p, s)
