@@ -72,7 +72,7 @@ func setForEveryStore(env *testscript.Env) {
 	env.Setenv("LONG", strings.Repeat("n", 10<<10))
 	env.Setenv("CONTROL", "a\nb")
 	env.Setenv("HIDDEN", "a\u200bb")
-	env.Setenv("HOSTILE", hostileKey)
+	env.Setenv("HOSTILE", hostile)
 }
 
 // onStore returns the condition that has the name of the store on which a

@@ -21,12 +21,9 @@ import (
 
 // hostile is what another client, or somebody with an editor, may have written
 // for an owner: codes that colour, name and clear a terminal, lines that look as
-// if they were ours, text that runs backwards, what cannot be seen, and bytes that
-// are no text.
-const hostile = "\x1b[31mPWN\x1b]0;title\a\x1b[2J\nfake  held  root\rover\u202eback\u2028\u2029\u200b\ufeff\u009b31m\xff\xfe"
-
-// hostileKey is the part of it that a name on the command line may have.
-var hostileKey = strings.ToValidUTF8(hostile, "")
+// if they were ours, text that runs backwards, and what cannot be seen. (Bytes that are
+// no text are for package printable: no record may hold them.)
+const hostile = "\x1b[31mPWN\x1b]0;title\a\x1b[2J\nfake  held  root\rover\u202eback\u2028\u2029\u200b\ufeff\u009b31m"
 
 // deface writes hostile text wherever the records of the store have the word
 // EVIL, in a key as well:
@@ -84,7 +81,7 @@ func deface() error {
 		if rec.Prev != nil {
 			prev := *rec.Prev
 			prev.Asked = defaced(prev.Asked)
-			prev.Owner, prev.Host, prev.Label = hostileKey, hostileKey, hostileKey
+			prev.Owner, prev.Host, prev.Label = hostile, hostile, hostile
 			rec.Prev = &prev
 		}
 		if *lease > 0 && rec.State == driver.Held {
@@ -97,7 +94,7 @@ func deface() error {
 			rec.Drift = 0.001
 		}
 		rec.Version = rand.Text()
-		if rec.Key = strings.ReplaceAll(rec.Key, "EVIL", hostileKey); rec.Key != old.Key || rec.State == driver.Past {
+		if rec.Key = strings.ReplaceAll(rec.Key, "EVIL", hostile); rec.Key != old.Key || rec.State == driver.Past {
 			if err := store.Delete(ctx, old); err != nil {
 				return fmt.Errorf("delete %q: %w", old.Key, err)
 			}
@@ -121,9 +118,9 @@ func defaced(q *driver.Request) *driver.Request {
 		return nil
 	}
 	other := *q
-	other.By, other.Reason, other.At = hostileKey, hostileKey, time.Now()
+	other.By, other.Reason, other.At = hostile, hostile, time.Now()
 	if other.To != "" {
-		other.To = hostileKey
+		other.To = hostile
 	}
 	return &other
 }
