@@ -228,6 +228,13 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 		a := w.machine("a")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "job")
+		busy := a.mustAcquire("busy", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() {
+			_, err := a.Acquire(ctx, "busy", nil)
+			waited <- err
+		}()
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close(t.Context()) }()
 		<-l.Context().Done()
@@ -235,6 +242,17 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 			t.Errorf("cause %v", cause)
 		}
 		time.Sleep(stopTimeout / 2)
+		// An acquire under it is refused now, and not when its turn comes.
+		soon, cancel := context.WithTimeout(t.Context(), lease/2)
+		defer cancel()
+		if _, err := s.Acquire(soon, "busy", nil); !errors.Is(err, tenure.ErrSessionClosed) {
+			t.Errorf("an acquire behind another one: %v", err)
+		}
+		stop()
+		if err := <-waited; !errors.Is(err, context.Canceled) {
+			t.Errorf("the one in front: %v", err)
+		}
+		a.mustRelease(busy)
 		if err := l.Check(); err != nil {
 			t.Errorf("check while it drains: %v", err)
 		}
