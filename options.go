@@ -255,7 +255,7 @@ func checkHeir(to string) error {
 
 func checkReason(reason string) error {
 	if reason == "" {
-		return refused("the reason is empty: say why, for who reads the history")
+		return refused("the reason is empty: say why, for those who read the history")
 	}
 	return checkText("reason", reason)
 }

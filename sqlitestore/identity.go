@@ -157,10 +157,10 @@ func refuseOtherNames(file string) (os.FileInfo, error) {
 			<-time.After(linkPause)
 			continue
 		case n > 1:
-			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it has %d names (hard links), and who opens it by another one has locks of"+
+			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it has %d names (hard links), and a process that opens it by another one has locks of"+
 				" its own, beside these; remove the others, which find -samefile finds", file, n))
 		case isMount(file):
-			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it is a mount by itself, and who opens it where it comes from has locks of its own,"+
+			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it is a mount by itself, and a process that opens it where it comes from has locks of its own,"+
 				" beside these; mount its folder (docker run -v FOLDER:FOLDER), never the file", file))
 		}
 		return info, nil
