@@ -41,11 +41,15 @@ QUICK := ./cmd/... ./sqlitestore/... ./...
 # which makes them five times slower. Those of the root module are tested by
 # `make test`, as a whole.
 SEQUENTIAL := ./internal/sim ./shard/internal/plan/... $(ITEST)/protocol
-# Packages that `make verify` runs in a way of their own.
-APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(ITEST)/spec $(ITEST)/schedules
+# The store whose engine takes long to build: more than 5 minutes on two cores.
+KUBERNETES := ./k8sstore
+# Packages that are run in a way of their own, by `make verify` or `make evidence`.
+APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
+# Stores whose engine is a server. The one that takes longest comes first.
+STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
 # as much. The store has others.
-WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$
+WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$|^Test(Etcd|ZooKeeper|Postgres)Scripts$$
 
 # Three packages at a time on two cores: the tests start processes and engines of
 # their own, and wait for three quarters of their time.
@@ -69,11 +73,11 @@ REQUIRED := TENURE_REQUIRE_ENGINES=$(TENURE_REQUIRE_ENGINES)
 # The engines of the tests, started for a command and stopped after it. With
 # TENURE_TEST_DYNAMODB=URL the tests of DynamoDB run on that endpoint instead.
 TENURE_TEST_DYNAMODB ?=
+ENGINES := etcd zookeeper postgres
 ifeq ($(TENURE_TEST_DYNAMODB),)
-WITH_ENGINES := $(REQUIRED) scripts/engines run dynoxide dynalite --
-else
-WITH_ENGINES := $(REQUIRED) TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB)
+ENGINES := dynoxide dynalite $(ENGINES)
 endif
+WITH_ENGINES := $(REQUIRED) TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB) scripts/engines run $(ENGINES) --
 
 # No stamp of the revision: nothing reads it from a test's binary, and git
 # refuses to give it in a checkout that belongs to another user, as in containers.
@@ -139,9 +143,9 @@ plain: ## Of verify: what is tested without the race detector
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 
 .PHONY: api
-api: setup ## Of verify: all tests of the library on DynamoDB's engines
+api: setup ## Of verify: all tests of the library, and the command's scripts, on each engine
 	$(call part,api)
-	$(WITH_ENGINES) $(GOTEST) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) ./dynamostore
+	$(WITH_ENGINES) $(GOTEST) -p $(TEST_PARALLEL) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) $(STORES) ./cmd/internal/cli
 
 # What measures is not tested beside the others. And the fault table's clients are large: etcd and
 # Kubernetes, with the race detector, take minutes to build. The simulator takes what they leave of
@@ -171,7 +175,7 @@ wrong: ## Of verify: each deliberate mistake is found
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults bench shards sessions ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos faults bench shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -219,11 +223,15 @@ spec: setup ## Check the model, its wrong variants, and traces of the code again
 
 .PHONY: faults
 faults: setup ## Throw the same faults at Tenure and at other clients, and write docs/evidence/faults.md
-	scripts/engines run dynoxide -- $(GO) run $(FAULTS) -write
+	scripts/engines run dynoxide postgres -- $(GO) run $(FAULTS) -write
+
+.PHONY: kubernetes
+kubernetes: setup ## Test the store on Kubernetes, on an API server that is built first
+	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 $(TESTFLAGS) $(KUBERNETES)
 
 .PHONY: chaos
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
-	scripts/engines install dynoxide
+	scripts/engines install dynoxide etcd postgres zookeeper
 	$(GO) run $(CHAOS) -duration $(DURATION) -report chaos.html
 
 .PHONY: bench
@@ -248,7 +256,7 @@ engines-test: ## Test the script that starts the engines (Linux)
 
 .PHONY: engines
 engines: ## Install the engines of the tests; scripts/engines starts and stops them
-	scripts/engines install dynoxide dynalite
+	scripts/engines install $(ENGINES)
 
 .PHONY: demo
 demo: ## Show a crash and a polite end on this machine

@@ -209,15 +209,12 @@ func (a *acquire) giveUp() {
 // knows what was seen until now, and begins with waiting.
 func (a *acquire) unqueue() {
 	k := a.k
-	for i, q := range k.queue {
-		if q != a {
-			continue
-		}
-		k.queue = append(k.queue[:i], k.queue[i+1:]...)
-		if i == 0 && len(k.queue) > 0 {
-			k.queue[0].act()
-		}
-		break
+	i := slices.Index(k.queue, waiter(a))
+	if i >= 0 {
+		k.queue = slices.Delete(k.queue, i, i+1) // no tracker keeps an acquire that has ended
+	}
+	if i == 0 && len(k.queue) > 0 {
+		k.queue[0].act()
 	}
 	k.rest()
 }

@@ -9,17 +9,34 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
 )
 
 func (k *tracker) observe() *observer {
 	o := &observer{changed: make(chan struct{}, 1), begun: k.c.clock.Contender()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.follow()
 	k.observers[o] = struct{}{}
-	k.c.seen.observing[k.seer] = &k.observing
+	k.c.seen.observing[k.seer.Observer] = &k.seer.run
 	k.seer.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
 	return o
+}
+
+// follow makes what looks for observers. Most locks never have one.
+func (k *tracker) follow() {
+	if k.seer != nil {
+		return
+	}
+	c := k.c
+	k.seer = &seer{Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
+	k.seer.run = shell.Run{
+		Machine: k.seer.Observer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Stepped: k.looked, Wake: c.seen.wake,
+	}
+	k.observers = map[*observer]struct{}{}
 }
 
 func (k *tracker) unobserve(o *observer) {
@@ -27,8 +44,8 @@ func (k *tracker) unobserve(o *observer) {
 	defer k.mu.Unlock()
 	delete(k.observers, o)
 	if len(k.observers) == 0 {
-		k.observing.Act(k.seer.GiveUp)
-		delete(k.c.seen.observing, k.seer)
+		k.seer.run.Act(k.seer.GiveUp)
+		delete(k.c.seen.observing, k.seer.Observer)
 	}
 	k.rest()
 }

@@ -344,16 +344,22 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 		w := newWorld(t)
 		a := w.machine("a")
 		s := a.mustOpen(nil)
-		l := a.mustTake(s, "job")
-		go func() {
-			<-l.Context().Done()
-			_ = l.Release(context.WithoutCancel(t.Context()))
-		}()
+		var leases []*tenure.Lease
+		for i := range 150 { // more than follow their session in one step
+			l := a.mustTake(s, fmt.Sprint("job-", i))
+			go func() {
+				<-l.Context().Done()
+				_ = l.Release(context.WithoutCancel(t.Context()))
+			}()
+			leases = append(leases, l)
+		}
 		if err := a.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrClosed) {
-			t.Errorf("cause %v", cause)
+		for _, l := range leases {
+			if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrClosed) {
+				t.Errorf("cause %v", cause)
+			}
 		}
 		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
 			t.Errorf("the session is %s", rec.State)

@@ -31,11 +31,9 @@ type tracker struct {
 	queue     []waiter            // the first one acts
 	waiters   map[waiter]struct{} // all that have not ended
 	observers map[*observer]struct{}
-	seer      *protocol.Observer // looks for them, when nobody waits
-	observing shell.Run          // of that
-	looks     int                // of it that were noticed
-	watching  bool               // asked the store to watch
-	unwatch   func()             // ends that
+	seer      *seer  // looks for them, when nobody waits; nil before the first one
+	watching  bool   // asked the store to watch
+	unwatch   func() // ends that
 
 	of   *trackers
 	refs int           // guarded by the client
@@ -70,6 +68,13 @@ type observer struct {
 	told    bool          // guarded by the tracker; of an error since the last answer
 }
 
+// seer is what looks for the observers of a lock.
+type seer struct {
+	*protocol.Observer
+	run   shell.Run
+	looks int // that were noticed
+}
+
 // sighting is a snapshot of what a client saw of a record.
 type sighting struct {
 	rec    driver.Record
@@ -102,12 +107,7 @@ func (ts *trackers) tracker(key string) (*tracker, error) {
 	if k == nil {
 		k = &tracker{
 			c: c, of: ts, key: key, mu: &c.seeing, sight: protocol.NewSight(c.timing, c.env),
-			waiters: map[waiter]struct{}{}, observers: map[*observer]struct{}{},
-		}
-		k.seer = protocol.NewObserver(c.timing, c.env, key, k.sight)
-		k.observing = shell.Run{
-			Machine: k.seer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
-			Stepped: k.looked, Wake: c.seen.wake,
+			waiters: map[waiter]struct{}{},
 		}
 		k.hinting.Run = k.hintDue
 		ts.all[key] = k
@@ -189,15 +189,15 @@ func (k *tracker) hintDue(time.Duration) {
 	case len(k.queue) > 0:
 		k.queue[0].look()
 	case len(k.observers) > 0:
-		k.observing.Act(k.seer.Hint)
+		k.seer.run.Act(k.seer.Hint)
 	}
 }
 
 // looked carries out what a step of the observer has led to.
 func (k *tracker) looked(time.Duration, protocol.Action) {
 	n, err := k.seer.Looks()
-	if n != k.looks {
-		k.looks = n
+	if n != k.seer.looks {
+		k.seer.looks = n
 		k.fail(err)
 		if len(k.observers) > 0 {
 			k.watch()
@@ -208,8 +208,11 @@ func (k *tracker) looked(time.Duration, protocol.Action) {
 
 // look has the observer poll when an observer wants to know, and no acquire waits.
 func (k *tracker) look() {
+	if k.seer == nil {
+		return
+	}
 	k.seer.Want(len(k.observers) > 0 && len(k.queue) == 0)
-	k.observing.Set()
+	k.seer.run.Set()
 }
 
 // watch asks the store to hint when the record changes, if it can.

@@ -111,6 +111,7 @@ var bugs = []struct{ name, check string }{
 	{"asked shared", "Ownership/Given"},
 	{"asked of the former tenure shared", "Ownership/Given"},
 	{"memory of a claim shared", "Ownership/NowAndPrev"},
+	{"memory of a look shared", "Ownership/Remembered"},
 	{"lease in seconds", "Fidelity/Durations"},
 	{"times in seconds", "Fidelity/Times"},
 	{"label dropped", "Fidelity/EveryField"},

@@ -90,6 +90,20 @@ func testOwnership(t *testing.T, e *env) {
 		e.wantStored(t, next)
 	})
 
+	// A store may remember what it has read, to write upon it without another look.
+	t.Run("Remembered", func(t *testing.T) {
+		free, next := full(t)
+		next.Data = nil
+		want := driver.Claimed(next, free, true)
+		scribble(t, e.get(t, a, free.Key))
+		_, prev, err := a.Claim(t.Context(), deepCopy(next))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.wantEqual(t, "record that Claim replaced, after what was read before was written to", prev, free)
+		e.wantStored(t, want)
+	})
+
 	// The two records of a claim have the former tenure, and perhaps the data,
 	// in common; they share no memory.
 	t.Run("NowAndPrev", func(t *testing.T) {

@@ -4,22 +4,10 @@
 package dynamostore
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -28,20 +16,10 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// leastAPITests is how many tests of the root module run on a store at least.
-const leastAPITests = 155
-
 // TestAPI runs the tests of package tenure, with their faults, on tables: each
 // of their worlds has a table for itself.
 func TestAPI(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "tenure.test")
-	build := sync.OnceValue(func() error {
-		out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "github.com/tenurelock/tenure").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
-		return nil
-	})
+	build := sync.OnceValue(func() string { return enginetest.BuildAPI(t) })
 	for _, s := range []struct {
 		name    string
 		options *Options
@@ -53,290 +31,44 @@ func TestAPI(t *testing.T) {
 				if s.options != nil && e.NoTransactions {
 					t.Skipf("%s has no transactions: see TestSharedNeedsTransactions", e.Name)
 				}
-				if err := build(); err != nil {
-					t.Fatal("go test -c: ", err)
-				}
-				runAPITests(t, program, newAPIServer(t, e, s.options))
+				enginetest.RunAPI(t, build(), worldsOn(connect(t, e.URL), s.options))
 			})
 		})
 	}
 }
 
-// runAPITests runs the program with all tests of package tenure on the stores
-// of the server.
-func runAPITests(t *testing.T, program string, s *apiServer) {
-	t.Helper()
-	run := exec.CommandContext(t.Context(), program, "-test.run=^Test", "-test.v", "-test.timeout=12m")
-	run.Dir = ".." // as `go test` does
-	run.Env = append(os.Environ(), "TENURE_TEST_STORE="+s.listener.Addr().String())
-	out, err := run.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", run, err, out)
-	}
-	passed, onStore, leftOut := readAPITests(out)
-	for _, line := range leftOut {
-		t.Log(line)
-	}
-	for _, name := range passed {
-		if !onStore[name] {
-			t.Errorf("%s passed without a remote store: let it make its world by newWorld, or say in localTests why it cannot", name)
-		}
-	}
-	for _, match := range skippedLine.FindAllSubmatch(out, -1) {
-		if name := string(match[1]); !strings.HasPrefix(name, "TestRemoteStore/") { // what drivertest skips
-			t.Errorf("%s was skipped; say in localTests why", name)
-		}
-	}
-	if n := len(passed); n < leastAPITests {
-		t.Errorf("%d tests passed, fewer than %d\n%s", n, leastAPITests, out)
-	}
-	counts := s.finish()
-	for _, op := range []string{"world", "open", "get", "claim", "swap", "delete", "list", "close", "end"} {
-		if counts[op] == 0 {
-			t.Errorf("no call %q reached the store", op)
-		}
-	}
-	t.Logf("%d tests passed; calls: %v", len(passed), counts)
-}
-
-var (
-	skippedLine = regexp.MustCompile(`(?m)^ *--- SKIP: (\S+)`)
-	passedLine  = regexp.MustCompile(`^--- PASS: (\w+) `)
-	onStoreLine = regexp.MustCompile(`^=== ATTR +(\w+)\S* store remote$`)
-)
-
-// readAPITests finds in the output of a run which tests passed, which of them
-// had a world on the store, and the lines that say what was left out.
-func readAPITests(out []byte) (passed []string, onStore map[string]bool, leftOut []string) {
-	onStore = map[string]bool{}
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		line := lines.Text()
-		if match := passedLine.FindStringSubmatch(line); match != nil {
-			passed = append(passed, match[1])
-		} else if match := onStoreLine.FindStringSubmatch(line); match != nil {
-			onStore[match[1]] = true
-		} else if strings.HasPrefix(line, "left out: ") {
-			leftOut = append(leftOut, line)
-		}
-	}
-	return passed, onStore, leftOut
-}
-
-// apiServer serves stores to the tests of package tenure, whose remote_test.go
-// has the other end.
-type apiServer struct {
-	listener net.Listener
-	client   *dynamodb.Client
-	options  *Options
-	running  sync.WaitGroup
-
-	mu     sync.Mutex
-	conns  []net.Conn
-	stores []*apiStore // by handle
-	tables map[string]bool
-	counts map[string]int
-}
-
-// apiStore is a handle onto a table.
-type apiStore struct {
-	*Store
-	pageSize int
-}
-
-// apiCall, apiReply and apiError are remoteCall, remoteReply and remoteError
-// there.
-type apiCall struct {
-	Op          string
-	Store       int
-	Key, Cursor string
-	Consistency driver.Consistency
-	PageSize    int
-	Prev, Next  driver.Record
-}
-
-type apiReply struct {
-	Store      int
-	Now, Prev  driver.Record
-	Page       driver.Page
-	Unreadable map[string]*apiError
-	Err        *apiError
-
-	TokensOutliveDelete, NoSessions bool
-}
-
-type apiError struct {
-	Text     string
-	Is       []string
-	Conflict *driver.ConflictError
-}
-
-func toAPI(err error) *apiError {
-	if err == nil {
-		return nil
-	}
-	e := &apiError{Text: err.Error()}
-	for _, meaning := range []error{driver.ErrNotFound, driver.ErrNotApplied, driver.ErrPermanent, driver.ErrUnreadable, driver.ErrClosed} {
-		if errors.Is(err, meaning) {
-			e.Is = append(e.Is, meaning.Error())
-		}
-	}
-	errors.As(err, &e.Conflict)
-	return e
-}
-
-// newAPIServer starts a server, which ends with the test.
-func newAPIServer(t *testing.T, e enginetest.DynamoDB, options *Options) *apiServer {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &apiServer{
-		listener: listener, client: connect(t, e.URL), options: options,
-		tables: map[string]bool{}, counts: map[string]int{},
-	}
-	s.running.Go(s.accept)
-	t.Cleanup(func() {
-		s.finish()
-		for table := range s.tables { // after a run that was broken off
-			if err := s.deleteTable(context.WithoutCancel(t.Context()), table); err != nil {
-				t.Error(err)
+// worldsOn are tables. [CreateTable] would wait for a tenth of a second where an engine
+// takes a moment, four hundred times.
+func worldsOn(client *dynamodb.Client, options *Options) enginetest.Worlds {
+	shared := options != nil && options.SharedTable
+	return enginetest.Worlds{
+		TokensOutliveDelete: shared, NoSessions: shared,
+		New: func(ctx context.Context) (string, error) {
+			table := "tenure-api-" + rand.Text()
+			o := TableOptions{PartitionKey: DefaultPartitionKey}
+			if _, err := client.CreateTable(ctx, o.input(table)); err != nil {
+				return "", err
 			}
-		}
-	})
-	return s
-}
-
-func (s *apiServer) accept() {
-	for {
-		conn, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		s.mu.Lock()
-		s.conns = append(s.conns, conn)
-		s.mu.Unlock()
-		s.running.Go(func() {
-			in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 			for {
-				var call apiCall
-				if err := in.Decode(&call); err != nil {
-					return
-				}
-				if err := out.Encode(s.serve(call)); err != nil {
-					return
+				out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+				if err != nil || out.Table.TableStatus == types.TableStatusActive {
+					return table, err
 				}
 			}
-		})
+		},
+		End: func(ctx context.Context, table string) error {
+			_, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table})
+			return err
+		},
+		Open: func(table string, pageSize int) (driver.Store, error) {
+			store, err := New(client, table, options)
+			if err != nil {
+				return nil, err
+			}
+			if pageSize > 0 {
+				store.pageSize = pageSize
+			}
+			return store, nil
+		},
 	}
-}
-
-// finish ends the service and returns how many calls of each kind came.
-func (s *apiServer) finish() map[string]int {
-	_ = s.listener.Close()
-	s.mu.Lock()
-	for _, conn := range s.conns {
-		_ = conn.Close()
-	}
-	s.mu.Unlock()
-	s.running.Wait()
-	return s.counts
-}
-
-func (s *apiServer) serve(call apiCall) apiReply {
-	ctx := context.Background() // none comes with a call: the caller's belongs to its bubble
-	var reply apiReply
-	var err error
-	store := s.handle(call)
-	switch call.Op {
-	case "hello":
-		shared := s.options != nil && s.options.SharedTable
-		reply.TokensOutliveDelete, reply.NoSessions = shared, shared
-	case "world":
-		reply.Store, err = s.newTable(ctx, call.PageSize)
-	case "open":
-		reply.Store, err = s.open(store.table, store.pageSize)
-	case "end":
-		err = s.deleteTable(ctx, store.table)
-	case "get":
-		reply.Now, err = store.Get(ctx, call.Key, call.Consistency)
-	case "claim":
-		reply.Now, reply.Prev, err = store.Claim(ctx, call.Next)
-	case "swap":
-		reply.Now, err = store.Swap(ctx, call.Prev, call.Next)
-	case "delete":
-		err = store.Delete(ctx, call.Prev)
-	case "list":
-		reply.Page, err = store.List(ctx, call.Key, call.Cursor)
-		reply.Unreadable = map[string]*apiError{}
-		for key, err := range reply.Page.Unreadable {
-			reply.Unreadable[key] = toAPI(err)
-		}
-		reply.Page.Unreadable = nil
-	case "close":
-		err = store.Close()
-	default:
-		err = errors.New("no such call: " + call.Op)
-	}
-	reply.Err = toAPI(err)
-	return reply
-}
-
-// handle counts the call and returns the store that it names.
-func (s *apiServer) handle(call apiCall) *apiStore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[call.Op]++
-	if call.Op == "hello" || call.Op == "world" {
-		return nil
-	}
-	return s.stores[call.Store]
-}
-
-// newTable makes a table. [CreateTable] would wait for a tenth of a second where
-// an engine takes a moment, four hundred times.
-func (s *apiServer) newTable(ctx context.Context, pageSize int) (handle int, err error) {
-	ctx, stop := context.WithTimeout(ctx, time.Minute)
-	defer stop()
-	table := "tenure-api-" + rand.Text()
-	o := TableOptions{PartitionKey: DefaultPartitionKey}
-	if _, err := s.client.CreateTable(ctx, o.input(table)); err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	s.tables[table] = true
-	s.mu.Unlock()
-	for {
-		out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-		if err != nil {
-			return 0, err
-		}
-		if out.Table.TableStatus == types.TableStatusActive {
-			return s.open(table, pageSize)
-		}
-	}
-}
-
-func (s *apiServer) open(table string, pageSize int) (handle int, err error) {
-	store, err := New(s.client, table, s.options)
-	if err != nil {
-		return 0, err
-	}
-	if pageSize > 0 {
-		store.pageSize = pageSize
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stores = append(s.stores, &apiStore{store, pageSize})
-	return len(s.stores) - 1, nil
-}
-
-func (s *apiServer) deleteTable(ctx context.Context, table string) error {
-	_, err := s.client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table})
-	if err == nil {
-		s.mu.Lock()
-		delete(s.tables, table)
-		s.mu.Unlock()
-	}
-	return err
 }

@@ -29,8 +29,7 @@ import (
 // PostgreSQL locks the row, also when its token stays as it is, and keeps the
 // lock to the end of the transaction. Another guard of the same resource waits
 // for that, and compares with what was committed. Above READ COMMITTED it gets
-// a serialization failure (SQLSTATE 40001) instead, and begins again. The tests
-// of this repository run on SQLite alone.
+// a serialization failure (SQLSTATE 40001) instead, and begins again.
 type SQL struct {
 	table string
 	refuser

@@ -66,11 +66,7 @@ func Encode(rec driver.Record) string {
 	}
 	if len(rec.Requests) > 0 {
 		w.name("requests")
-		for i := range rec.Requests {
-			w.separator(i, '[')
-			w.request(&rec.Requests[i])
-		}
-		w.WriteByte(']')
+		w.requests(rec.Requests)
 	}
 	if len(rec.Data) > 0 {
 		w.value("data", rec.Data)
@@ -100,6 +96,55 @@ func EncodeTenure(t *driver.Tenure) string {
 	w := &writer{}
 	w.tenure(t)
 	return w.String()
+}
+
+// EncodeRequests returns the text of requests, a list; that of none is "[]". It is for
+// stores that keep them apart from the rest of the record, as is [EncodeRequest].
+func EncodeRequests(list []driver.Request) string {
+	w := &writer{}
+	w.requests(list)
+	return w.String()
+}
+
+// EncodeRequest returns the text of a request; that of nil is "null".
+func EncodeRequest(q *driver.Request) string {
+	if q == nil {
+		return "null"
+	}
+	w := &writer{}
+	w.request(q)
+	return w.String()
+}
+
+// DecodeRequests returns the requests of a text of [EncodeRequests], nil for none.
+func DecodeRequests(text string) ([]driver.Request, error) {
+	r, err := open(`{"requests":`+text+"}", "")
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	list := r.requests()
+	if len(r.order) != 1 {
+		r.fail("requests", "is not a list alone")
+	}
+	if r.err != nil {
+		return nil, unreadable(r.err)
+	}
+	return list, nil
+}
+
+// DecodeRequest returns the request of a text of [EncodeRequest], nil for "null".
+func DecodeRequest(text string) (*driver.Request, error) {
+	if text == "null" {
+		return nil, nil //nolint:nilnil // as above
+	}
+	list, err := DecodeRequests("[" + text + "]")
+	if err == nil && len(list) != 1 {
+		err = unreadable(errors.New("it is not one request"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
 }
 
 // Decode returns the record whose text is whole: it has all that every record has.
@@ -271,6 +316,17 @@ func (w *writer) asked(q *driver.Request) {
 		w.name("asked")
 		w.request(q)
 	}
+}
+
+func (w *writer) requests(list []driver.Request) {
+	w.WriteByte('[')
+	for i := range list {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		w.request(&list[i])
+	}
+	w.WriteByte(']')
 }
 
 func (w *writer) request(q *driver.Request) {
@@ -470,13 +526,7 @@ func (r *reader) record() driver.Record {
 	}
 	r.value("priority", &rec.Priority, "a whole number")
 	r.value("data", &rec.Data, "base64")
-	var list []json.RawMessage
-	r.value("requests", &list, "a list")
-	for _, raw := range list {
-		if q := r.request("requests", raw); q != nil {
-			rec.Requests = append(rec.Requests, *q)
-		}
-	}
+	rec.Requests = r.requests()
 	if inner := r.object("prev", r.members["prev"]); inner != nil {
 		rec.Prev = inner.tenure()
 		r.from(inner)
@@ -528,6 +578,17 @@ func (r *reader) asked() *driver.Request {
 		return nil
 	}
 	return r.request("asked", raw)
+}
+
+func (r *reader) requests() (out []driver.Request) {
+	var list []json.RawMessage
+	r.value("requests", &list, "a list")
+	for _, raw := range list {
+		if q := r.request("requests", raw); q != nil {
+			out = append(out, *q)
+		}
+	}
+	return out
 }
 
 func (r *reader) request(member string, raw json.RawMessage) *driver.Request {

@@ -6,9 +6,9 @@
 // suspended, cut off from the engine, started in time namespaces; their clocks
 // are moved; the engine is stopped, locked, or killed and started again. It
 // judges what they did, and writes a page with the timeline of each round. It
-// needs Linux.
+// needs Linux, and the engines that it runs on: scripts/engines install NAME.
 //
-//	go run ./evidence/chaos -duration 10m -engines sqlite,dynoxide -seed 1 -report chaos.html
+//	go run ./evidence/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1 -report chaos.html
 //
 // How to read the page, and what is judged, is told in docs/evidence/chaos.md.
 //

@@ -42,7 +42,7 @@ const drift = 0.085
 func parse(args []string) (*settings, error) {
 	s := &settings{}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	engines := flags.String("engines", "sqlite,dynoxide", "`engines` to run on, in turn")
+	engines := flags.String("engines", strings.Join(engineNames(), ","), "`engines` to run on, in turn")
 	wrong := flags.String("wrong", "", "a `mistake` to make on purpose: no-check, slow-clock, go-clock, or open-fence")
 	flags.DurationVar(&s.duration, "duration", 2*time.Minute, "how long all rounds together take at least")
 	flags.DurationVar(&s.Length, "round", 30*time.Second, "how long a round is under faults")
@@ -61,7 +61,6 @@ func parse(args []string) (*settings, error) {
 		}
 		return nil
 	})
-	flags.StringVar(&s.dynoxide, "dynoxide", "", "`program` of the engine; that of scripts/engines if empty")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -75,8 +74,8 @@ func parse(args []string) (*settings, error) {
 		return nil, fmt.Errorf("-wrong %s is not known", w)
 	}
 	for _, engine := range s.engines {
-		if engine != "sqlite" && engine != "dynoxide" {
-			return nil, fmt.Errorf("-engines: %q is not known: name sqlite, dynoxide, or both with a comma between", engine)
+		if err := checkEngine(engine); err != nil {
+			return nil, fmt.Errorf("-engines: %w", err)
 		}
 	}
 	switch {
@@ -91,11 +90,7 @@ func parse(args []string) (*settings, error) {
 	case s.Length < s.Lease || s.duration <= 0:
 		return nil, fmt.Errorf("-round %v, -duration %v: a round takes a lease at least", s.Length, s.duration)
 	}
-	var err error
-	if s.dynoxide == "" && slices.Contains(s.engines, "dynoxide") {
-		s.dynoxide, err = findDynoxide()
-	}
-	return s, err
+	return s, nil
 }
 
 // kinds names the faults that can be chosen.
@@ -117,7 +112,7 @@ func run(ctx context.Context, args []string, out, _ io.Writer) error {
 	}
 	rep := &report{
 		Command: strings.Join(append([]string{"go run ./evidence/chaos"}, args...), " "), Began: time.Now(),
-		Versions: versions(ctx, s.engines, s.dynoxide), Whole: len(s.Only) == 0,
+		Versions: versions(ctx, s.engines), Whole: len(s.Only) == 0,
 	}
 	if err := tryNamespace(ctx); err != nil {
 		rep.Missing = append(rep.Missing, fmt.Sprintf("replicas in time namespaces of their own: %v", err))

@@ -7,8 +7,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,18 +34,14 @@ const noNamespaces = "TENURE_NO_TIME_NAMESPACES"
 func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	t.Helper()
 	p := plan{Engine: engine, Seed: 1, Replicas: 4, Lease: 1500 * time.Millisecond, Length: length, Drift: drift}
-	var err error
-	if engine == "dynoxide" {
-		p.dynoxide, err = findDynoxide()
-		switch {
-		case err == nil:
-		case os.Getenv(enginetest.Required) == "" || os.Getenv(enginetest.Other) != "":
-			t.Skip(err)
-		default:
-			t.Fatal(err)
-		}
+	switch err := checkEngine(engine); {
+	case err == nil:
+	case os.Getenv(enginetest.Required) == "" || os.Getenv(enginetest.Other) != "":
+		t.Skip(err)
+	default:
+		t.Fatal(err)
 	}
-	switch err = tryNamespace(t.Context()); {
+	switch err := tryNamespace(t.Context()); {
 	case err == nil:
 		p.namespaces = true
 	case os.Getenv(enginetest.Required) != "" && os.Getenv(noNamespaces) == "":
@@ -56,13 +54,33 @@ func newPlan(t *testing.T, engine string, length time.Duration) plan {
 
 // A round that cannot begin is an error, whatever was opened until then.
 func TestRoundThatCannotBegin(t *testing.T) {
-	for _, p := range []plan{{Engine: "paper"}, {Engine: "dynoxide", dynoxide: "/no/such/program"}} {
-		if r, err := p.play(t.Context()); r != nil || err == nil {
-			t.Errorf("%s: round %v, error %v", p.Engine, r, err)
-		}
+	if r, err := (plan{Engine: "paper"}).play(t.Context()); r != nil || err == nil {
+		t.Errorf("round %v, error %v", r, err)
+	}
+	broken := server{name: "true", command: func(int) []string { return []string{"true"} }, ready: connects}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if s, err := openServed(ctx, broken, 1); s != nil || err == nil {
+		t.Errorf("an engine that ends at once: %v, error %v", s, err)
 	}
 	if _, err := parse([]string{"-engines", "paper"}); err == nil || !strings.Contains(err.Error(), `"paper"`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The page says which version of each engine took part.
+func TestVersions(t *testing.T) {
+	var names []string
+	for _, name := range engineNames() {
+		if checkEngine(name) == nil {
+			names = append(names, name)
+		}
+	}
+	number := regexp.MustCompile(`^[0-9]+\.[0-9]+`)
+	for _, v := range versions(t.Context(), names) {
+		if v.Name != "machine" && v.Name != "porcupine" && !number.MatchString(v.Version) {
+			t.Errorf("%s: %q", v.Name, v.Version)
+		}
 	}
 }
 
@@ -83,7 +101,7 @@ func (p plan) mustPlay(t *testing.T) result {
 // one likes.
 func TestChaosShort(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{"sqlite", "dynoxide"} {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			p := newPlan(t, engine, 12*time.Second)

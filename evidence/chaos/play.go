@@ -31,15 +31,7 @@ func (p plan) play(ctx context.Context) (_ *round, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
-	switch p.Engine {
-	case "sqlite":
-		r.engine, err = openSQLite(r.dir)
-	case "dynoxide":
-		r.engine, err = openDynoxide(ctx, p.dynoxide, r.dir, p.Replicas)
-	default:
-		err = fmt.Errorf("engine %q: known are sqlite and dynoxide", p.Engine)
-	}
-	if err != nil {
+	if r.engine, err = p.open(ctx, r.dir); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.engine.close()) }()
@@ -50,6 +42,25 @@ func (p plan) play(ctx context.Context) (_ *round, err error) {
 
 	defer r.killAll()
 	return r, r.run(ctx)
+}
+
+// open makes a fresh engine, with its data below dir.
+func (p plan) open(ctx context.Context, dir string) (engine, error) {
+	if err := checkEngine(p.Engine); err != nil {
+		return nil, err
+	}
+	if p.Engine == fileEngine {
+		return openSQLite(dir)
+	}
+	kind, err := servers[p.Engine](dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openServed(ctx, kind, p.Replicas)
+	if err != nil {
+		return nil, err // not the nil *served in an interface
+	}
+	return s, nil
 }
 
 func (r *round) run(ctx context.Context) error {

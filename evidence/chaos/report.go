@@ -116,9 +116,9 @@ func (r *report) possible(k kind) bool {
 	case namespace:
 		return len(r.Missing) == 0
 	case lockFile:
-		return slices.Contains(r.Engines(), "sqlite")
+		return slices.Contains(r.Engines(), fileEngine)
 	case blackHole, delay, loseReplies, stopEngine, restartEngine:
-		return slices.Contains(r.Engines(), "dynoxide")
+		return slices.ContainsFunc(r.Engines(), func(name string) bool { return name != fileEngine })
 	default:
 		return true
 	}

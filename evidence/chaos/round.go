@@ -32,8 +32,7 @@ type plan struct {
 	// Only has the nemesis deal no other faults, if it is not empty.
 	Only []kind
 
-	dynoxide   string // the program
-	namespaces bool   // processes may be started in time namespaces
+	namespaces bool // processes may be started in time namespaces
 }
 
 // round is one run of a few replicas on a fresh engine, under one nemesis.

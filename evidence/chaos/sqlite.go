@@ -17,6 +17,9 @@ import (
 	"github.com/tenurelock/tenure/sqlitestore"
 )
 
+// fileEngine is the name of the engine that is a file.
+const fileEngine = "sqlite"
+
 // sqlite is a file that all replicas open. It has no process and no socket.
 type sqlite struct {
 	file string

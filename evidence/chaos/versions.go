@@ -18,18 +18,30 @@ import (
 )
 
 // versions names what took part.
-func versions(ctx context.Context, engines []string, dynoxide string) []version {
+func versions(ctx context.Context, engines []string) []version {
 	here := machine.Here()
 	all := []version{{"Go", strings.TrimPrefix(runtime.Version(), "go")}, {"machine", here.CPU + "; " + here.System}}
-	if slices.Contains(engines, "sqlite") {
+	if slices.Contains(engines, fileEngine) {
 		all = append(all, version{"SQLite", sqliteVersion(ctx)})
 	}
-	if slices.Contains(engines, "dynoxide") {
-		text, err := proc.Run(ctx, "", dynoxide, "--version")
+	for _, name := range engines {
+		kind, ok := servers[name]
+		if !ok {
+			continue
+		}
+		s, err := kind("")
+		text := s.version
+		if err == nil && text == "" {
+			text, err = proc.Run(ctx, "", s.program, s.versionFlag)
+		}
 		if err != nil {
 			text = err.Error()
 		}
-		all = append(all, version{"dynoxide", strings.TrimPrefix(strings.TrimSpace(text), "dynoxide ")})
+		if err == nil {
+			text = numberIn(text)
+		}
+		first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+		all = append(all, version{name, first})
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -39,6 +51,17 @@ func versions(ctx context.Context, engines []string, dynoxide string) []version 
 		}
 	}
 	return all
+}
+
+// numberIn returns the first word that begins with a digit, of what a program says of its
+// version.
+func numberIn(text string) string {
+	for _, word := range strings.Fields(text) {
+		if word[0] >= '0' && word[0] <= '9' {
+			return word
+		}
+	}
+	return text
 }
 
 func sqliteVersion(ctx context.Context) string {

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -89,10 +90,14 @@ func TestPage(t *testing.T) {
 }
 
 func TestComplete(t *testing.T) {
-	r := &report{Cells: map[string]map[string]cell{}}
+	r := &report{Cells: map[string]map[string]cell{}, Libraries: map[string]string{}}
+	if err := r.complete(); err == nil {
+		t.Error("nothing is complete")
+	}
 	for _, row := range rows {
 		r.Cells[row.id] = map[string]cell{}
 		for _, s := range subjects {
+			r.Libraries[s.name] = "v1"
 			r.Cells[row.id][s.name] = cell{Verdict: passed, Seen: "something"}
 		}
 	}
@@ -163,5 +168,73 @@ func TestMargins(t *testing.T) {
 	}
 	if c := believed([]float64{0, 0.5}); c.Verdict != failed {
 		t.Errorf("one believed: %+v", c)
+	}
+}
+
+// TestRiver throws faults at River, one that it passes and one that it does not.
+func TestRiver(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := newRiverDatabase(t.Context(), enginetest.PostgreSQL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := &rig{river: db, versions: map[string]string{}, program: program, dir: t.TempDir(), say: t.Logf}
+	chosen, err := pick(subjects, riverName, "library", subject.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]verdict{"lost-acquire": failed, "close-waiting": passed, "tokens": passed, manyRow: none, endAtWorkRow: none, "dead-try": none}
+	var wg sync.WaitGroup
+	for _, row := range rows {
+		verdict, looked := want[row.id]
+		if !looked {
+			continue
+		}
+		delete(want, row.id)
+		wg.Go(func() {
+			cells, err := r.row(t.Context(), row, chosen)
+			if c := cells[riverName]; err != nil || c.Verdict != verdict {
+				t.Errorf("%s: %s, %s, %v; want %s", row.id, c.Verdict, c.Seen, err, verdict)
+			}
+		})
+	}
+	wg.Wait()
+	for id := range want {
+		t.Errorf("there is no row %s", id)
+	}
+}
+
+// TestRiverWrites: the commit of a bid and a renewal are writes, and nothing else is.
+func TestRiverWrites(t *testing.T) {
+	isWrite := riverWrites()
+	for _, piece := range []struct {
+		text string
+		want bool
+	}{
+		{"begin", false},
+		{"-- name: JobGetAvailable :many", false},
+		{"commit", false},
+		{"begin", false},
+		{"-- name: LeaderDeleteExpired :execrows", false},
+		{"-- name: LeaderAttemptElect :one", false},
+		{"commit", true},
+		{"commit", false},
+		{"-- name: LeaderAttemptElect :one", false},
+		{"rollback", false},
+		{"commit", false},
+		{"-- name: LeaderAttemptReelect :one", true},
+	} {
+		if got := isWrite([]byte(piece.text)); got != piece.want {
+			t.Errorf("%s is a write: %v", piece.text, got)
+		}
 	}
 }

@@ -5,10 +5,11 @@
 
 // Command faults throws the same faults at Tenure and at other lock libraries,
 // all in one run: cirello.io/dynamolock and com.amazonaws:dynamodb-lock-client
-// on one DynamoDB engine, etcd's concurrency package on an embedded etcd, and
-// client-go's leaderelection on leases of an API server of its own.
+// on one DynamoDB engine, etcd's concurrency package on an embedded etcd,
+// client-go's leaderelection on leases of an API server of its own, and the election
+// among the clients of River on PostgreSQL.
 //
-//	scripts/engines run dynoxide -- go run ./evidence/faults -write
+//	scripts/engines run dynoxide postgres -- go run ./evidence/faults -write
 //
 // The libraries run as processes, each behind a gate that makes the faults. What
 // was seen goes to results.json, and from there to docs/evidence/faults.md.
@@ -43,6 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var (
 		list      = flags.String("rows", names(rows, row.name), "which faults")
 		libraries = flags.String("libraries", names(subjects, subject.id), "at which libraries")
+		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River")
 		engine    = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
 		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
@@ -70,6 +72,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
+	if slices.ContainsFunc(chosen, func(s subject) bool { return s.name == riverName }) {
+		if *postgres == "" {
+			return fmt.Errorf("faults: no PostgreSQL for River: start it with scripts/engines up postgres, or name one in %s", postgresEnv)
+		}
+		if r.river, err = newRiverDatabase(ctx, *postgres); err != nil {
+			return err
+		}
+		defer func() { _ = r.river.close(context.WithoutCancel(ctx)) }() // the server is ended soon
+	}
 	if err := r.prepare(ctx, thrown, chosen); err != nil {
 		return err
 	}
@@ -94,6 +105,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	found.Machine.LoadAfter, found.Took = machine.Load(), time.Since(began).Seconds()
 	if !*write {
 		return nil
+	}
+	if len(chosen) < len(subjects) {
+		return fmt.Errorf("nothing is written: not all libraries were looked at")
 	}
 	if err := found.complete(); err != nil {
 		return fmt.Errorf("nothing is written: %w", err)
@@ -173,6 +187,9 @@ func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]ce
 }
 
 func (r *rig) cell(ctx context.Context, row row, s subject) (cell, error) {
+	if why := s.lacks[row.id]; why != "" {
+		return cell{Verdict: none, Seen: why}, nil
+	}
 	lease := row.lease
 	if lease == 0 {
 		lease = s.lease

@@ -14,14 +14,15 @@ This page answers: what does a holder of a lock learn, and when, if a reply is l
 does not answer, the process is stopped or the machine sleeps; and how do other lock libraries
 do under the same faults.
 
-    scripts/engines run dynoxide -- go run ./evidence/faults -write
+    scripts/engines run dynoxide postgres -- go run ./evidence/faults -write
 
 throws the faults again and writes this page: at Tenure, at
 [dynamolock](https://github.com/cirello-io/dynamolock) and the
 [Amazon DynamoDB Lock Client](https://github.com/awslabs/amazon-dynamodb-lock-client) for Java,
-at [etcd's concurrency package](https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency) and at
+at [etcd's concurrency package](https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency), at
 [client-go's leaderelection](https://pkg.go.dev/k8s.io/client-go/tools/leaderelection) with its
-lease lock. All cells are of one run, and none is written by hand.
+lease lock, and at the election among the clients of
+[River](https://github.com/riverqueue/river), a job queue on PostgreSQL. All cells are of one run, and none is written by hand.
 `
 
 const after = `
@@ -30,17 +31,27 @@ thumb would be one heartbeat here, and fires when nothing is wrong. The Java cli
 not set; its check is asked each millisecond. client-go has its default lease: who waits sees of
 a renewal the second alone, so that a shorter lease would make it look worse than it is.
 
+River elects a client for the work of its own that one is to do: to enqueue periodic jobs, to
+rescue stuck ones. Programs are not offered that election for work of theirs, and neither the
+lease nor the periods can be set. Rows that are about a program's own work are left out. No call
+says who leads. The instant of the grant is that of the client's log, "Gained leadership". The
+check is the context that ` + "`HookPeriodicJobsStart`" + ` is called in: it is that of a leader's service, and
+ends when that is to stop. Each lock is a schema of its own. The other process runs eight clients
+for a lock, so that one of them bids within a second or so of the instant at which it can win.
+
 ## How it is done
 
 **The libraries are the real ones**, each in processes of its own. Tenure, dynamolock and the Java
-client work on one DynamoDB engine, etcd's on a real etcd of one member, and client-go on an API
-server for leases that checks resource versions as Kubernetes does.
+client work on one DynamoDB engine, etcd's on a real etcd of one member, client-go on an API
+server for leases that checks resource versions as Kubernetes does, and River on a PostgreSQL.
 
 **Faults are made by a gate** between one process and its store. The other processes have gates of
-their own, and nothing happens to them. The gate of etcd carries bytes, the others requests.
+their own, and nothing happens to them. The gates of etcd and PostgreSQL carry bytes, the others
+requests. That of PostgreSQL knows a renewal and the commit of a bid by the text of River's
+statements, which pgx is told to send each time.
 
 **The truth is another process.** It waits for the lock through the same library, and looks each
-20 ms where looking is all it can do; Tenure and etcd need no telling. The instant at which its
+20 ms where looking is all it can do; Tenure and etcd need no telling, and River cannot be told. The instant at which its
 acquire returns is the instant at which there are two holders, if the first one has not stopped.
 
 **A holder is told** when its check says no for the first time, or when the library tells it by

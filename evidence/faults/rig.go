@@ -32,6 +32,7 @@ type rig struct {
 	engine  string // of DynamoDB
 	db      *dynamodb.Client
 	etcd    *etcdServer
+	river   *riverDatabase // nil if River is not looked at
 	java    *peers.Program
 	program string // this one, by its path: it serves the libraries in Go
 	// suspendable is the same, with a runtime that can be told to sleep.
@@ -50,6 +51,7 @@ const (
 	javaName       = "java"
 	etcdName       = "etcd"
 	kubeName       = "client-go"
+	riverName      = "river"
 )
 
 // subject is a library that faults are thrown at.
@@ -61,6 +63,8 @@ type subject struct {
 	beats time.Duration
 	// together is how many runs of a row go on at the same time.
 	together int
+	// lacks says of rows, by their ids, why they cannot be tried.
+	lacks map[string]string
 }
 
 func (s subject) id() string { return s.name }
@@ -72,6 +76,10 @@ const (
 	// waits sees of a renewal the second alone, and so may count up to a second
 	// less than the lease.
 	kubeLease = 15 * time.Second
+	// riverLease cannot be set.
+	riverLease = 15 * time.Second
+	// riverBid is how often a client of River bids, and renews, at least.
+	riverBid = 5 * time.Second
 )
 
 // settings are what a library is given. Each has the proportions of its own
@@ -82,13 +90,19 @@ type settings struct {
 }
 
 var subjects = []subject{
-	{tenureName, "Tenure", usualLease, func(time.Duration) settings { return settings{said: "all follows from the lease"} }, 5, 8},
-	{dynamolockName, "dynamolock", usualLease, fieldSettings, 4, 8},
-	{javaName, "Java lock client", usualLease, fieldSettings, 4, 2},
-	{etcdName, "etcd concurrency", usualLease, func(time.Duration) settings { return settings{said: "a session whose TTL is the lease"} }, 3, 8},
+	{tenureName, "Tenure", usualLease, func(time.Duration) settings { return settings{said: "all follows from the lease"} }, 5, 8, nil},
+	{dynamolockName, "dynamolock", usualLease, fieldSettings, 4, 8, nil},
+	{javaName, "Java lock client", usualLease, fieldSettings, 4, 2, nil},
+	{etcdName, "etcd concurrency", usualLease, func(time.Duration) settings { return settings{said: "a session whose TTL is the lease"} }, 3, 8, nil},
 	{kubeName, "client-go", kubeLease, func(lease time.Duration) settings {
 		return settings{refresh: lease * 2 / 15, said: "renew deadline 2/3 and retry period 2/15 of the lease; a time-out for requests as NewFromKubeconfig sets it"}
-	}, 7, 8},
+	}, 7, 8, nil},
+	{riverName, "River", riverLease, func(time.Duration) settings {
+		return settings{refresh: riverBid, said: "all is fixed: a TTL of 15 s, a renewal every 5 s, a bid every 5 to 6 s"}
+	}, 3, 8, map[string]string{
+		manyRow:      "has one election in a schema of a database",
+		endAtWorkRow: "its leader does River's own work alone",
+	}},
 }
 
 func fieldSettings(lease time.Duration) settings {
@@ -116,6 +130,13 @@ func (r *rig) scene(ctx context.Context, s subject, lease time.Duration) (*scene
 		var err error
 		if c.table, err = dynamo.NewTable(ctx, r.db, "tenure-faults"); err != nil {
 			return nil, err
+		}
+	}
+	if s.name == riverName {
+		for n := range riverLocks {
+			if err := r.river.prepare(ctx, c.named(n+1)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return c, nil
@@ -157,8 +178,14 @@ func (s *scene) lock() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names++
-	return fmt.Sprintf("tenure-faults-%s-%d", s.word, s.names)
+	return s.named(s.names)
 }
+
+func (s *scene) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
+
+// riverLocks is how many locks of a scene have tables in River's database: those rows
+// that are tried there take no more.
+const riverLocks = 6
 
 func (s *scene) newGate() (gate.Gate, error) {
 	switch s.name {
@@ -166,6 +193,12 @@ func (s *scene) newGate() (gate.Gate, error) {
 		return gate.NewTCP(s.etcd.address())
 	case kubeName:
 		return gate.NewHTTP(s.kube, leaseWrite), nil
+	case riverName:
+		address, err := s.river.address()
+		if err != nil {
+			return nil, err
+		}
+		return gate.NewTCPWrites(address, riverWrites)
 	}
 	return gate.NewDynamoDB(s.engine)
 }
@@ -220,6 +253,12 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 	}
 	if s.table != nil {
 		r.Table = s.table.Name
+	}
+	if s.name == riverName {
+		if r.Endpoint, err = s.river.url(g.Address()); err != nil {
+			g.Close()
+			return nil, err
+		}
 	}
 	if set.heartbeat > 0 {
 		r.HeartbeatMs = peers.Milliseconds(set.heartbeat)

@@ -16,6 +16,12 @@ const (
 	childRow   = "child"
 )
 
+// Rows that not every library can be tried in.
+const (
+	manyRow      = "many"
+	endAtWorkRow = "end-at-work"
+)
+
 // rows are the faults, in the order of the table.
 var rows = []row{
 	{
@@ -23,6 +29,8 @@ var rows = []row{
 		how: `A process asks for a free lock. The write that takes it reaches the store, and in the place of
 its reply the connection ends. The time is from the call until the caller has the lock. etcd's
 client returns the error; its caller here calls again at once, on the same session.`,
+		note: `River bids again about a second later, by the same name, and an insert that finds a record does
+nothing, whosever that is.`,
 		rule: "the lock is got before a lease has passed: the record that the lost reply was about is the caller's own.",
 	},
 	{
@@ -36,6 +44,9 @@ lock. All else goes on as before.`,
 		how: `As before, and once the reply is lost, nothing reaches the store any more. The heartbeat has
 prolonged the lease in the store, and the holder does not know.`,
 		rule: "the holder is told before the other process has the lock, in every run. What telling is stands above.",
+		note: `River's elector gives up in time, a second before the record runs out. It tells the store before it
+tells its own services: it tries to resign, up to three times, which takes seconds when the store
+does not answer.`,
 	},
 	{
 		id: "slow-reply", title: "Slow reply just inside the lease", try: slowReply,
@@ -80,8 +91,8 @@ have no Close, their context ends.`,
 		rule: "Close and the waiting call both return within 0.5 s.",
 	},
 	{
-		id: "many", title: "1,000 locks at 10 ms", try: holdMany, lease: manyLease,
-		groups: [][]string{{tenureName}, {dynamolockName, javaName, etcdName}, {kubeName}},
+		id: manyRow, title: "1,000 locks at 10 ms", try: holdMany, lease: manyLease,
+		groups: [][]string{{tenureName}, {dynamolockName, javaName, etcdName}, {kubeName}, {riverName}},
 		how: `One process takes 1,000 locks, each request taking 10 ms longer than the store needs, and holds
 them for 20 s. The lease is 5 s for all. Requests are those of the 20 s; of etcd they are
 packets that the client wrote.`,
@@ -97,7 +108,7 @@ goes on asking.`,
 		rule: "it gets the lock within two leases of the death.",
 	},
 	{
-		id: "end-at-work", title: "Release while work still runs", try: endAtWork,
+		id: endAtWorkRow, title: "Release while work still runs", try: endAtWork,
 		how: `A program that holds a lock is told to end: it closes its client (of client-go, it ends the
 context, with ReleaseOnCancel), tells its work to stop, which takes 1.5 s, and then releases
 the lock, if it still has it. Another process waits for the lock.`,
@@ -121,7 +132,8 @@ the lock is taken once more.`,
 		rule: "there is a number that rises with each of the four grants. What a deletion by hand does is shown, and not judged.",
 		note: `etcd's number is the revision that made the lock's key. client-go's is the count of transitions in
 the record, which the work is not given, and of which its documentation says that it does not
-fence.`,
+fence. River's is the instant of the election in its record, by the database's clock, in
+microseconds; the work is not given that either.`,
 	},
 }
 

@@ -22,6 +22,7 @@ type Relay struct {
 	held  chan struct{} // closed when bytes flow again; nil if they do
 	ended bool
 	conns []net.Conn
+	trips int
 }
 
 // NewRelay starts a relay to target, a host and port. It ends with the test.
@@ -58,6 +59,26 @@ func (r *Relay) Hold() (resume func()) {
 		r.held = make(chan struct{})
 	}
 	return r.flow
+}
+
+// Trips returns how many round trips were begun since the last call: how often a
+// connection has carried something to the engine, where it had carried an answer before.
+func (r *Relay) Trips() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.trips
+	r.trips = 0
+	return n
+}
+
+// Cut closes all connections.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, conn := range r.conns {
+		_ = conn.Close()
+	}
+	r.conns = nil
 }
 
 func (r *Relay) flow() {
@@ -97,17 +118,25 @@ func (r *Relay) serve(client net.Conn) {
 		return
 	}
 	r.keep(engine)
-	r.wg.Go(func() { r.pass(engine, client) })
-	r.pass(client, engine)
+	asked := false
+	r.wg.Go(func() { r.pass(engine, client, true, &asked) })
+	r.pass(client, engine, false, &asked)
 }
 
-// pass hands on what comes, until nothing does.
-func (r *Relay) pass(to, from net.Conn) {
+// pass hands on what comes, until nothing does. Asked says that the last to come on the
+// connection was for the engine.
+func (r *Relay) pass(to, from net.Conn, asking bool, asked *bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		r.mu.Lock()
 		held := r.held
+		if n > 0 {
+			if asking && !*asked {
+				r.trips++
+			}
+			*asked = asking
+		}
 		r.mu.Unlock()
 		if held != nil {
 			<-held

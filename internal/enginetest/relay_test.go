@@ -54,6 +54,9 @@ func TestRelay(t *testing.T) {
 	}
 	say("one\n")
 	hear("one\n")
+	if n := relay.Trips(); n != 1 {
+		t.Errorf("%d round trips, want 1", n)
+	}
 	resume := relay.Hold()
 	say("two\n")
 	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
@@ -63,6 +66,9 @@ func TestRelay(t *testing.T) {
 	_ = conn.SetReadDeadline(time.Time{})
 	resume()
 	hear("two\n")
+	if n := relay.Trips(); n != 1 {
+		t.Errorf("%d round trips, want 1", n)
+	}
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}

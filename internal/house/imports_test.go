@@ -38,7 +38,7 @@ var zones = []zone{
 	{dir: "driver/recordcodec", may: []string{"driver"}},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
-	{dir: "internal/enginetest"},
+	{dir: "internal/enginetest", may: []string{"driver"}},
 	{dir: "internal/trace", may: []string{"driver"}},
 	// The simulator has the core's machines work behind a real fence.
 	{dir: "internal/sim", may: []string{"driver", "internal/protocol", "internal/trace", "fence"}},
@@ -53,10 +53,11 @@ var zones = []zone{
 	{dir: "faultstore", may: []string{"driver"}, inTests: public},
 	{dir: "memstore", may: []string{"driver"}, inTests: public},
 	{dir: "dynamostore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
-	{dir: "etcdstore", may: []string{"driver"}, inTests: onEngines, others: true},
-	{dir: "pgstore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "etcdstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
+	{dir: "k8sstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
+	{dir: "pgstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 	{dir: "sqlitestore", may: []string{"driver"}, inTests: onEngines, others: true},
-	{dir: "zkstore", may: []string{"driver"}, inTests: onEngines, others: true},
+	{dir: "zkstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 
 	// What any user could have written shows that the public API is enough.
 	{dir: "fence", may: []string{"."}, inTests: public},

@@ -180,7 +180,7 @@ func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
 // move makes the next move, and leaves the session when it is the last.
 func (c *Contender) move(now time.Duration) Action {
 	u := c.want.Under
-	if u != nil && c.grant == nil && (u.cause != None || u.Over()) && !Making(OnlyDeadline) {
+	if u != nil && c.grant == nil && (u.cause != None || u.Holder.Over()) && !Making(OnlyDeadline) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}
@@ -629,7 +629,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 // acquire must go on until the outcome is known.
 func (c *Contender) bound() bool {
 	u := c.want.Under
-	return u != nil && !u.Over() && !u.Quiet()
+	return u != nil && !u.Holder.Over() && !u.Quiet()
 }
 
 // before returns the tenures before the one that a grant names as Prev, as the

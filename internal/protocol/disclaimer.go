@@ -42,7 +42,7 @@ func (d *Disclaimer) Key() string { return d.key }
 // under the token, or it is held rightly, or the session itself is over.
 func (d *Disclaimer) Over() bool { return d.out == nil && d.ended() }
 
-func (d *Disclaimer) ended() bool { return d.over || d.of.Over() }
+func (d *Disclaimer) ended() bool { return d.over || d.of.Holder.Over() }
 
 // GiveUp ends it from outside.
 func (d *Disclaimer) GiveUp(time.Duration) Action {

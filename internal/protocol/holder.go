@@ -64,13 +64,13 @@ type Holder struct {
 
 	// The right to act, and the work. The first cause stays. expired says that the
 	// deadline passed before the work had returned. It is final, whatever else ended
-	// the right first. by is the record that superseded the lease, zero if there was
+	// the right first. by is the record that superseded the lease, nil if there was
 	// none; replaced says that other processes find another store: see Replace. The
 	// work reports progress; unwanted says that none was ever done.
 	phase    phase
 	cause    Cause
 	expired  bool
-	by       driver.Record
+	by       *driver.Record
 	replaced bool
 	progress time.Duration
 	unwanted bool
@@ -133,7 +133,12 @@ func (h *Holder) Expired() bool { return h.expired }
 
 // By returns the record that superseded this lease, and false if there was
 // none.
-func (h *Holder) By() (driver.Record, bool) { return h.by, h.by.Key != "" }
+func (h *Holder) By() (driver.Record, bool) {
+	if h.by == nil {
+		return driver.Record{}, false
+	}
+	return *h.by, true
+}
 
 // Asked returns the request that was found in the record, or that of HandOver;
 // nil if there was none.
@@ -449,7 +454,7 @@ func (h *Holder) finish(f Freed, a *Action) {
 }
 
 func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
-	h.by = r.Record
+	h.by = &r.Record
 	h.lastErr = nil
 	if h.unknown.released() {
 		// Either our release was applied and let the next holder in, or the lease had

@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -73,7 +74,7 @@ func (k *Keeper) ID() string { return k.id }
 // Locks returns how many locks are held under the session. A lock whose work is
 // still stopping counts.
 func (k *Keeper) Locks() int {
-	if k.Over() {
+	if k.Holder.Over() {
 		return 0
 	}
 	return len(k.locks)
@@ -86,6 +87,12 @@ func (k *Keeper) Open(now time.Duration) bool {
 		return now < k.Deadline()
 	}
 	return k.phase < stopping && now < k.Deadline()
+}
+
+// Over says that there is nothing left to do: the session's own record is left as it
+// stays, and all locks have followed.
+func (k *Keeper) Over() bool {
+	return k.Holder.Over() && (len(k.behind) == 0 || Making(LeftBehind))
 }
 
 // Next returns the instant at which Step has something to do.
@@ -132,7 +139,7 @@ func (k *Keeper) SetData(now time.Duration, data []byte) (uint64, Action) {
 }
 
 // followAtOnce is how many locks follow their session in one step, before other
-// things have their turn: a heartbeat, or the release of a lock.
+// things have their turn: a heartbeat, or the release of a lock. See [Env.Follow].
 const followAtOnce = 64
 
 // lead adds what follows for the locks to the action of the session's own record.
@@ -148,7 +155,7 @@ func (k *Keeper) lead(now time.Duration, a Action) Action {
 		break
 	}
 	k.moved = now
-	rest := k.behind[:max(0, len(k.behind)-followAtOnce)]
+	rest := k.behind[:max(0, len(k.behind)-cmp.Or(k.env.Follow, followAtOnce))]
 	for _, h := range k.behind[len(rest):] {
 		a.Wake = append(a.Wake, h)
 	}

@@ -30,6 +30,7 @@ const (
 	AbsentFromStale    // a cheap read that finds no session is believed
 	OpenOverClosed     // the store lets a session be opened where one was closed
 	GhostsNeverAsked   // no contender asks a session whether it holds what is held in its name
+	LeftBehind         // a session that is over leaves locks that have yet to follow it
 	ClosedWhileWorking // a session is closed while work goes on under it
 	NeverLapses        // a lock whose work outlasts its time stays held for as long as its session lives
 	FormerToken        // a request is honoured by a later tenure than it was meant for
@@ -56,7 +57,7 @@ func (m Mistake) String() string {
 		"lock taken before its session is closed", "session id used again", "lock under a session with a deadline of its own",
 		"only the deadline asked after, not the session", "lock claimed before the session is confirmed",
 		"absent believed from a stale read", "session opened over a closed one", "ghosts never asked after",
-		"session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
+		"locks that have not followed their session left behind", "session closed while work goes on", "stopped lock kept alive by its session", "request of a former tenure honoured",
 		"session deleted that was not closed", "session deleted at once", "lock disclaimed that an acquire has written",
 		"request to a session dropped", "lock disclaimed that is held", "ghost of its own session waited for",
 		"store given up for one bad answer",

@@ -57,7 +57,7 @@ func (h *Holder) Invariant(was Holder) error {
 		{"what nobody wants may not act", !h.unwanted || ended},
 		{"later requests go unkept only when the right to act has ended, and then none hands over", !h.unkept || ended && !handsOver},
 		{"a lease in a replaced store is over", !h.replaced || h.Over() || tied},
-		{"a superseded lease is over", h.by.Key == "" || h.Over() || tied},
+		{"a superseded lease is over", h.by == nil || h.Over() || tied},
 		{"a request is found once, and ends the right to act", h.asked == nil || ended},
 		{"the work fails when it returns", h.failed == nil || h.done()},
 		{"the store has no data that were not laid down", h.dataKept <= h.data && h.dataRisked <= h.data},

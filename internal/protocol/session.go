@@ -41,7 +41,7 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 		a.Notes = append(a.Notes, NoteQuiet)
 	}
 	switch {
-	case !s.Over():
+	case !s.Holder.Over():
 		return false
 	case h.out != nil:
 		return false // the answer to the call under way tells how the record is left

@@ -167,6 +167,8 @@ type Env struct {
 	// Differs is told of a holder whose bound of the drift is not this process's, at
 	// least once for each of its tenures that a sight is shown. It may be nil.
 	Differs func(rec driver.Record)
+	// Follow is how many locks follow their session in one step: 64 if zero.
+	Follow int
 }
 
 // lease returns the instant on the clock by which leases count; now is the instant

@@ -61,6 +61,7 @@ type judged struct {
 	deadline time.Duration // once expired
 
 	quietSince time.Duration
+	overSince  time.Duration
 }
 
 func newChecks() checks {
@@ -254,8 +255,21 @@ func (l *lock) checkLapse(m *machine) {
 	}
 }
 
+// checkFollows sees, where nothing fails, that a lock is soon over when its session
+// is.
+func (l *lock) checkFollows(m *machine) {
+	if l.cfg.Faults || m.h.Over() || m.under == nil || !m.under.h.Over() {
+		return
+	}
+	most := time.Duration(float64(m.p.t.Lease+4*m.p.t.RequestTimeout) / (1 - l.cfg.Skew))
+	if over := l.now - m.under.overSince; over > most {
+		l.fail("%s is not over, though its session is for %v", m, over)
+	}
+}
+
 func (l *lock) checkLease(m *machine) {
 	l.checkLapse(m)
+	l.checkFollows(m)
 	rec := m.h.Record()
 	latest := m.applied[rec.Token]
 	if m.under != nil {

@@ -20,6 +20,10 @@ func TestMistakesWithSessions(t *testing.T) {
 		c.Timing.Progress, c.Timing.StopTimeout = c.Timing.Lease/2, c.Timing.Lease/4
 		c.Length = 12 * c.Timing.Lease
 	}
+	many := func(c *Config) {
+		calm(c)
+		c.Locks = 2
+	}
 	asked := func(c *Config) { c.Sessions, c.Requests, c.Length = true, true, 12*c.Timing.Lease }
 	swept := func(c *Config) { c.Sessions, c.Rough, c.Length = true, true, 12*c.Timing.Lease }
 	long := func(c *Config) { c.Sessions, c.Length = true, 12*c.Timing.Lease }
@@ -34,6 +38,7 @@ func TestMistakesWithSessions(t *testing.T) {
 		{protocol.AbsentFromStale, sessions, 500, "which is alive"},
 		{protocol.OpenOverClosed, rough, 500, "changes a closed session"},
 		{protocol.GhostsNeverAsked, waited, 2000, "nobody holds"},
+		{protocol.LeftBehind, many, 2000, "though its session is for"},
 		{protocol.ClosedWhileWorking, sessions, 500, "while work goes on"},
 		{protocol.NeverLapses, calm, 500, "keeps the lock from others"},
 		{protocol.FormerToken, asked, 2000, "is meant for token"},

@@ -309,6 +309,8 @@ func (m *machine) took(a protocol.Action) {
 		case protocol.NoteQuiet:
 			m.traced(trace.Quiet, trace.Event{})
 			m.quietSince = l.now
+		case protocol.NoteOver:
+			m.overSince = l.now
 		}
 	}
 	if a.Call != nil {

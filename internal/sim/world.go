@@ -279,6 +279,7 @@ func (w *World) env(h *host) protocol.Env {
 		Session: h.sessionSight,
 		Fresh:   func() string { w.count++; return fmt.Sprintf("v%d", w.count) },
 		Random:  func() float64 { return float64(h.source().Intn(16)) / 16 },
+		Follow:  1, // of the few locks that there are
 	}
 }
 

@@ -255,9 +255,15 @@ func TestLinesAreWrittenAtTheEnd(t *testing.T) {
 }
 
 func TestOneLine(t *testing.T) {
-	err := usage("tenure: lease is bad\ngrace is bad, too")
-	if got, want := oneLine(err), "lease is bad; grace is bad, too"; got != want {
-		t.Errorf("oneLine = %q, want %q", got, want)
+	for text, want := range map[string]string{
+		"tenure: lease is bad\ngrace is bad, too": "lease is bad; grace is bad, too",
+		"a\r\n\r\nb":               "a; b",
+		"no server:\n\ta: x\n\tb:": "no server: a: x; b:",
+		"\n":                       "",
+	} {
+		if got := oneLine(usage("%s", text)); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
 	}
 }
 

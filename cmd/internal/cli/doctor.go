@@ -13,6 +13,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -50,19 +51,15 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	}
 	if at.File() != "" {
 		if _, err := os.Stat(at.File()); errors.Is(err, fs.ErrNotExist) {
-			return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.URL()))
+			return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.Shown()))
 		}
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
 	var failed error
 	count := map[doctor.Level]int{}
-	var table *doctor.DynamoDB
-	if url, ok := at.DynamoDB(); ok {
-		table = &doctor.DynamoDB{Table: url.Table, Options: url.Options, Connect: at.Connect}
-	}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		File: at.File(), DynamoDB: table, Open: at.Open, Options: whole,
+		File: at.File(), Engine: engineOf(at), Open: at.Open, Options: whole,
 		Tell: func(finding doctor.Finding) {
 			count[finding.Level]++
 			if f.Quiet && finding.Level == doctor.OK {
@@ -84,6 +81,24 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 		return ended(statusStore) // it was told
 	case bad:
 		return ended(statusBad)
+	}
+	return nil
+}
+
+// engineOf returns what the doctor examines beside the store, nil if there is
+// nothing.
+func engineOf(at storeurl.Location) doctor.Engine {
+	if url, ok := at.DynamoDB(); ok {
+		return doctor.DynamoDB{Table: url.Table, Options: url.Options, Connect: at.Connect}
+	}
+	if url, ok := at.Etcd(); ok {
+		return doctor.Etcd{Options: url.Options, Config: url.Config}
+	}
+	if url, ok := at.ZooKeeper(); ok {
+		return doctor.ZooKeeper{Hosts: url.Hosts, Options: url.Options}
+	}
+	if url, ok := at.Postgres(); ok {
+		return doctor.Postgres{Options: url.Options, Pool: url.Pool}
 	}
 	return nil
 }

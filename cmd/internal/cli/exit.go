@@ -97,5 +97,16 @@ func (c *console) fail(err error, hint string) int {
 // oneLine returns the text of an error, several joined ones in a row.
 func oneLine(err error) string {
 	text := strings.TrimPrefix(err.Error(), "tenure: ")
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	var row string
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		switch part = strings.TrimSpace(part); {
+		case row == "" || part == "":
+			row += part
+		case strings.HasSuffix(row, ":"):
+			row += " " + part
+		default:
+			row += "; " + part
+		}
+	}
+	return row
 }

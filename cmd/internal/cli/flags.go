@@ -154,11 +154,11 @@ func (f *storeFlags) location(c *console, env func(string) string) (storeurl.Loc
 	}
 	if l.Preset() {
 		if err := storeurl.MakeFolder(l); err != nil {
-			return l, storeFailed(fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.URL(), err))
+			return l, storeFailed(fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.Shown(), err))
 		}
 	}
 	if !named {
-		c.warn("no store is named (--store, TENURE_STORE): using %s", l.URL())
+		c.warn("no store is named (--store, TENURE_STORE): using %s", l.Shown())
 	}
 	return l, nil
 }

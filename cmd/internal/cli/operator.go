@@ -109,7 +109,7 @@ func mustExist(at storeurl.Location) error {
 	if _, err := os.Stat(at.File()); !errors.Is(err, fs.ErrNotExist) {
 		return nil // Open says what else is wrong
 	}
-	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.URL()))
+	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.Shown()))
 }
 
 // operatorName is the name of the caller, without --by.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func setForEveryStore(env *testscript.Env) {
 // script runs.
 func onStore(store string) func(string) (bool, error) {
 	return func(name string) (bool, error) {
-		if name != "sqlite" && name != "dynamodb" {
+		if !slices.Contains([]string{"sqlite", "dynamodb", "etcd", "postgres", "zookeeper"}, name) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		}
 		return name == store, nil

@@ -95,7 +95,7 @@ func (f *storeFlags) missing(at storeurl.Location) (bool, error) {
 	if at.Preset() {
 		return true, nil
 	}
-	return false, storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.URL()))
+	return false, storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.Shown()))
 }
 
 // States of a lock, as people see them.

@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 )
 
 // Cmd is `tenure demo`: three processes campaign for one lock on a fresh SQLite
-// file. The leader is killed by SIGKILL, and one of the others takes over; that
+// file, or on a store that is named. The leader is killed by SIGKILL, and one of the others takes over; that
 // one is asked to step down, and the third takes over; at the end the history of
 // the lock is shown. The demo times both, and fails if two led at once, if the tokens did not rise, or if a lease was
 // not respected. It takes about three leases, and leaves nothing behind.
@@ -29,7 +31,8 @@ const (
 // besides.
 type Cmd struct {
 	Lease time.Duration `default:"3s" placeholder:"DUR" help:"Lease duration: how long a dead leader's lock stays taken, 1s to 1m (default: 3s)."`
-	Keep  bool          `help:"Keep the folder with the SQLite file."`
+	Store *string       `placeholder:"URL" help:"Where the lock is (default: a fresh SQLite file)."`
+	Keep  bool          `help:"Keep the folder with the SQLite file, or the records of the lock."`
 	JSON  bool          `name:"json" help:"Write what happens as JSON, one object a line."`
 }
 
@@ -41,7 +44,14 @@ func (c *Cmd) Validate() error {
 	if c.Lease%time.Millisecond != 0 {
 		return fmt.Errorf("lease %v: it must be a whole number of milliseconds", c.Lease)
 	}
-	return nil
+	if c.Store == nil {
+		return nil
+	}
+	at, err := storeurl.Parse(*c.Store)
+	if err == nil && at.Private() {
+		err = errors.New("three processes cannot share a store in memory: name another one, or leave --store out")
+	}
+	return err
 }
 
 // Run runs the demo on standard output. The error of a demo that a signal
@@ -49,7 +59,11 @@ func (c *Cmd) Validate() error {
 func (c *Cmd) Run() error {
 	ctx, stop := interruptible()
 	defer stop()
-	err := run(ctx, c.Lease, c.Keep, c.output())
+	url := ""
+	if c.Store != nil {
+		url = *c.Store
+	}
+	err := run(ctx, url, c.Lease, c.Keep, c.output())
 	var i *InterruptedError
 	if err != nil && !errors.As(err, &i) {
 		return fmt.Errorf("demo: %w", err)

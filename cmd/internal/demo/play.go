@@ -6,7 +6,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 )
 
@@ -21,7 +20,7 @@ const (
 
 // play has the three replicas lead one after the other.
 func (d *demo) play(ctx context.Context) error {
-	d.say("Three processes, one lock, a fresh SQLite file. The lease is %s.", exactly(d.lease))
+	d.say("Three processes, one lock, %s. The lease is %s.", d.place, exactly(d.lease))
 	d.later("one of the three wins the election", time.Time{})
 	for i := range replicaCount {
 		if err := d.start(fmt.Sprintf("replica-%d", i+1)); err != nil {
@@ -98,7 +97,7 @@ func (d *demo) play(ctx context.Context) error {
 }
 
 func (d *demo) start(name string) error {
-	p, err := d.company.start(name, filepath.Join(d.folder, storeFile), d.lease)
+	p, err := d.company.start(name, d.place, d.lease)
 	if err != nil {
 		return err
 	}
@@ -144,7 +143,7 @@ func (d *demo) stepDown(ctx context.Context, r *replica) <-chan error {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, patience+d.lease)
 		defer cancel()
-		if err := d.operator.StepDown(ctx, election, reason); err != nil {
+		if err := d.operator.StepDown(ctx, d.place.lock, reason); err != nil {
 			answer <- fmt.Errorf("ask %s to step down: %w", r.name, err)
 			return
 		}

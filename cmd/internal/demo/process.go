@@ -45,8 +45,9 @@ func newCompany() (*company, error) {
 
 // start starts a replica. Its reports, and at last that of its exit, come on
 // the channel.
-func (c *company) start(name, file string, lease time.Duration) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(c.program, ReplicaCommand, name, file, lease.String())}
+func (c *company) start(name string, at place, lease time.Duration) (*process, error) {
+	p := &process{name: name, cmd: exec.Command(c.program, ReplicaCommand, name, at.lock, lease.String())}
+	p.cmd.Env = append(os.Environ(), "TENURE_STORE="+at.at.URL())
 	said := &head{limit: stderrLimit}
 	p.cmd.Stderr = said
 	p.cmd.SysProcAttr = detached()

@@ -24,6 +24,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
 // testLimit is how long a test waits for what takes a few seconds.
@@ -176,6 +178,69 @@ func TestDemoKeepsFolder(t *testing.T) {
 	}
 }
 
+// On a store that is named the demo has a lock of its own, and takes all of its
+// records away.
+func TestDemoOnAStore(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
+			t.Parallel()
+			url := "sqlite:" + filepath.Join(t.TempDir(), "shared.db")
+			args := []string{"demo", "--lease", "2s", "--store", url}
+			if keep {
+				args = append(args, "--keep")
+			}
+			cmd, tmp := command(t, args...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			if !strings.Contains(string(out), " on "+url) {
+				t.Errorf("the output does not tell the store:\n%s", out)
+			}
+			if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+				t.Errorf("left in the folder for temporary files: %v, %v", left, err)
+			}
+			at, err := storeurl.Parse(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			store, err := at.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			page, err := store.List(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The lock, and the two tenures before its last one.
+			if want := map[bool]int{false: 0, true: 3}[keep]; len(page.Records) != want {
+				t.Errorf("%d records are left, want %d: %v", len(page.Records), want, page.Records)
+			}
+		})
+	}
+}
+
+func TestDemoOnNoStore(t *testing.T) {
+	t.Parallel()
+	for store, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"memory:":                   {64, "three processes cannot share a store in memory"},
+		"nothing:":                  {64, `store scheme "nothing" is unknown`},
+		"sqlite:/no/such/folder/db": {69, "/no/such/folder"},
+	} {
+		cmd, _ := command(t, "demo", "--store", store)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != want.status || !strings.Contains(string(out), want.says) {
+			t.Errorf("%s: %v, want status %d and %q, in:\n%s", store, err, want.status, want.says, out)
+		}
+	}
+}
+
 // stopAt starts the demo, and sends it the signal when it has told the kind.
 // It returns what it had told at its end, and how it ended.
 func stopAt(t *testing.T, k kind, stop os.Signal) (out []byte, stderr, tmp string, err error) {
@@ -240,7 +305,8 @@ func TestReplicasEndWithTheDemo(t *testing.T) {
 // standard input does.
 func TestReplicaEndsWithItsInput(t *testing.T) {
 	t.Parallel()
-	cmd, tmp := command(t, ReplicaCommand, "replica-1", filepath.Join(t.TempDir(), storeFile), "30s")
+	cmd, tmp := command(t, ReplicaCommand, "replica-1", freshLock, "30s")
+	cmd.Env = append(cmd.Env, "TENURE_STORE=sqlite:"+filepath.Join(t.TempDir(), storeFile))
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -331,7 +397,7 @@ func TestDemoCleansUpAfterPanic(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_ = run(t.Context(), 2*time.Second, false, s)
+		_ = run(t.Context(), "", 2*time.Second, false, s)
 	}()
 	checkClean(t, tmp, s.pids)
 }
@@ -346,7 +412,7 @@ func TestDemoFailsWhenAReplicaDies(t *testing.T) {
 		}
 		_ = p.Kill()
 	}}
-	err := run(t.Context(), 2*time.Second, false, s)
+	err := run(t.Context(), "", 2*time.Second, false, s)
 	if want := "ended by itself: signal: killed"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}

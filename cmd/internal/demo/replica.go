@@ -16,24 +16,22 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/sqlitestore"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
 // ReplicaCommand is the name under which the command line must offer
 // [ReplicaCmd], hidden: the demo starts this program again with it.
 const ReplicaCommand = "demo-replica"
 
-// election is the name of the lock.
-const election = "demo"
-
 // closeTimeout bounds the end of a replica, and its life after the demo's.
 const closeTimeout = 2 * time.Second
 
 // ReplicaCmd is one of the processes of the demo. It ends on SIGTERM, and when
-// its standard input ends: then whoever started it is gone.
+// its standard input ends: then whoever started it is gone. The store is the one of
+// TENURE_STORE, not of an argument, which others can see.
 type ReplicaCmd struct {
 	Name  string        `arg:"" help:"The replica's name as an owner."`
-	File  string        `arg:"" help:"The SQLite file."`
+	Lock  string        `arg:"" help:"The lock."`
 	Lease time.Duration `arg:"" help:"The lease duration."`
 }
 
@@ -49,7 +47,11 @@ func (c *ReplicaCmd) Run() (err error) {
 		}
 		tell.report(r)
 	}()
-	store, err := sqlitestore.Open(c.File, nil)
+	at, err := storeurl.Parse(os.Getenv("TENURE_STORE"))
+	if err != nil {
+		return err
+	}
+	store, err := at.Open()
 	if err != nil {
 		return err
 	}
@@ -69,13 +71,13 @@ func (c *ReplicaCmd) Run() (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go obey(os.Stdin, cancel) // lives as long as the process: nothing ends a read of standard input
-	return campaign(ctx, client, tell)
+	return campaign(ctx, client, c.Lock, tell)
 }
 
 // campaign campaigns until ctx ends, and leads for as long as it may.
-func campaign(ctx context.Context, client *tenure.Client, tell *teller) error {
+func campaign(ctx context.Context, client *tenure.Client, lock string, tell *teller) error {
 	tell.report(report{Kind: campaigning})
-	err := client.Election(election, nil).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+	err := client.Election(lock, nil).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
 		r := report{Kind: leading, Token: l.Token()}
 		if p, ok := l.Previous(); ok {
 			r.Previous = &previous{Owner: p.Owner, Token: p.Token, End: p.End}

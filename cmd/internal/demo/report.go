@@ -29,7 +29,7 @@ const (
 
 // What the demo tells of itself and of a replica.
 const (
-	began   kind = "began"        // in Folder, with Lease
+	began   kind = "began"        // in Store, and Folder if that is its own, on Lock with Lease
 	started kind = "started"      // the process was started
 	killed  kind = "killed"       // SIGKILL was sent
 	asked   kind = "asked_to_end" // SIGTERM was sent
@@ -55,6 +55,8 @@ type report struct {
 	Took     seconds   `json:"took_seconds,omitempty"`
 	Previous *previous `json:"previous,omitempty"`
 	Folder   string    `json:"folder,omitempty"`
+	Store    string    `json:"store,omitempty"`
+	Lock     string    `json:"lock,omitempty"`
 	Lease    seconds   `json:"lease_seconds,omitempty"`
 	From     seconds   `json:"from_elapsed_seconds,omitempty"`
 	To       seconds   `json:"to_elapsed_seconds,omitempty"`

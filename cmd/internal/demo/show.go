@@ -7,19 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/sqlitestore"
 )
 
-const (
-	storeFile = "demo.db"
-	// frame is the time between two pictures of the live view.
-	frame = 50 * time.Millisecond
-)
+// frame is the time between two pictures of the live view.
+const frame = 50 * time.Millisecond
 
 // output shows a demo. Its methods are called by one goroutine.
 type output interface {
@@ -42,7 +36,7 @@ type scene struct {
 // reports over.
 type demo struct {
 	lease   time.Duration
-	folder  string
+	place   place
 	begin   time.Time
 	company *company
 	// operator asks for a step-down, and reads the history.
@@ -55,45 +49,42 @@ type demo struct {
 }
 
 // run plays the demo, checks what was seen, and clears up in any case.
-func run(ctx context.Context, lease time.Duration, keep bool, out output) (err error) {
+func run(ctx context.Context, url string, lease time.Duration, keep bool, out output) (err error) {
 	defer out.close()
-	folder, err := os.MkdirTemp("", "tenure-demo-")
+	at, err := newPlace(url)
 	if err != nil {
-		return fmt.Errorf("make a folder for the demo: %w", err)
+		return err
 	}
 	defer func() {
-		if keep {
-			if err != nil {
-				err = fmt.Errorf("%w (kept: %s)", err, folder)
-			}
-			return
-		}
-		if left := os.RemoveAll(folder); left != nil {
-			err = errors.Join(err, left)
+		switch {
+		case !keep:
+			err = errors.Join(err, at.clear())
+		case at.folder != "" && err != nil:
+			err = fmt.Errorf("%w (kept: %s)", err, at.folder)
 		}
 	}()
 	company, err := newCompany()
 	if err != nil {
 		return err
 	}
-	operator, closeOperator, err := newOperator(filepath.Join(folder, storeFile), lease)
+	operator, closeOperator, err := newOperator(at, lease)
 	if err != nil {
 		company.close()
 		return err
 	}
 	d := &demo{
-		lease: lease, folder: folder, begin: time.Now(), company: company, operator: operator, out: out, stage: stage{lease: lease},
+		lease: lease, place: at, begin: time.Now(), company: company, operator: operator, out: out, stage: stage{lease: lease},
 	}
 	defer closeOperator()
 	defer company.close()
 
-	d.out.report(report{Kind: began, Time: d.begin, Folder: folder, Lease: seconds(lease)})
+	d.out.report(report{Kind: began, Time: d.begin, Folder: at.folder, Store: at.at.Shown(), Lock: at.lock, Lease: seconds(lease)})
 	if err := d.play(ctx); err != nil {
 		d.out.report(d.stamped(report{Kind: failed, Time: time.Now(), Error: err.Error()}))
 		return err
 	}
 	tenures, err := check(lease, d.log)
-	history, historyErr := operator.History(ctx, election)
+	history, historyErr := operator.History(ctx, at.lock)
 	if historyErr == nil {
 		historyErr = checkHistory(tenures, history)
 	}
@@ -116,14 +107,14 @@ func run(ctx context.Context, lease time.Duration, keep bool, out output) (err e
 	d.out.close()
 	d.out.tell(table(history, tenures, d.begin))
 	if err == nil {
-		d.out.tell(moral(folder, keep))
+		d.out.tell(moral(at, keep))
 	}
 	return err
 }
 
 // newOperator returns a client that holds nothing, and what closes it.
-func newOperator(file string, lease time.Duration) (*tenure.Client, func(), error) {
-	store, err := sqlitestore.Open(file, nil)
+func newOperator(at place, lease time.Duration) (*tenure.Client, func(), error) {
+	store, err := at.open()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,7 +5,6 @@ package demo
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func table(history []tenure.Tenure, seen []tenureSeen, begin time.Time) []string
 }
 
 // moral says what was seen and where to go on.
-func moral(folder string, kept bool) []string {
+func moral(at place, kept bool) []string {
 	lines := []string{
 		"",
 		"There were never two leaders at once, and each tenure had a higher token.",
@@ -71,8 +70,7 @@ func moral(folder string, kept bool) []string {
 		"  docs/reference/guarantees.md what is guaranteed, and what is not",
 	}
 	if kept {
-		file := filepath.Join(folder, storeFile)
-		lines = append(lines, "  tenure history demo --store sqlite:"+file)
+		lines = append(lines, "  tenure history "+at.lock+" --store "+printable.Text(at.at.Shown()))
 	}
 	return lines
 }

@@ -36,14 +36,22 @@ type Finding struct {
 type Patient struct {
 	// File is the database file, if the store is one.
 	File string
-	// DynamoDB is the table, if the store is one.
-	DynamoDB *DynamoDB
+	// Engine is what the store is kept in, if it is no file.
+	Engine Engine
 	// Open opens the store; it is called twice.
 	Open func() (driver.Store, error)
 	// Options are a client's, with their defaults.
 	Options tenure.Options
 	// Tell is called with each finding.
 	Tell func(Finding)
+}
+
+// Engine is a database elsewhere, which is examined past the store: that may not
+// even open. What the store says of itself is not told twice.
+type Engine interface {
+	examine(ctx context.Context, p *Patient)
+	// eventualReads says that driver.Eventual is another read than driver.Strong.
+	eventualReads() bool
 }
 
 // ErrNoStore is returned when the store could not be reached at all.
@@ -69,8 +77,8 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	if p.File != "" {
 		p.file()
 	}
-	if p.DynamoDB != nil {
-		p.table(ctx)
+	if p.Engine != nil {
+		p.Engine.examine(ctx, &p)
 	}
 	store, err := p.open(ctx)
 	if err != nil {

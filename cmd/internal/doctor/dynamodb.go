@@ -33,42 +33,45 @@ type DynamoDB struct {
 // tablePatience bounds the questions about a table, all of them together.
 const tablePatience = 15 * time.Second
 
-// table looks at the table past the store, which may not even open.
-func (p *Patient) table(ctx context.Context) {
+// examine looks at the table.
+func (d DynamoDB) examine(ctx context.Context, p *Patient) {
 	ctx, cancel := context.WithTimeout(ctx, tablePatience)
 	defer cancel()
-	client, err := p.DynamoDB.Connect(ctx)
+	client, err := d.Connect(ctx)
 	if err != nil {
 		return // the store says so, too
 	}
 	asked, stop := context.WithTimeout(ctx, openPatience)
 	defer stop()
-	described, err := dynamostore.Describe(asked, client, p.DynamoDB.Table)
+	described, err := dynamostore.Describe(asked, client, d.Table)
 	answered := smithy.APIError(nil)
 	if gone := (*types.ResourceNotFoundException)(nil); errors.As(err, &gone) || err != nil && !errors.As(err, &answered) {
 		return // so it does here
 	}
 	if err == nil {
-		for _, f := range Table(described, p.DynamoDB.Options, p.Options.HeartbeatPeriod) {
+		for _, f := range Table(described, d.Options, p.Options.HeartbeatPeriod) {
 			p.Tell(f)
 		}
 	}
 	// One attempt of each request: what fails is reported, not fixed.
 	client = dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	key := map[string]types.AttributeValue{p.partitionKey(): &types.AttributeValueMemberS{Value: driver.OwnPrefix + "doctor/" + rand.Text()}}
-	if p.DynamoDB.Options.SortKey != "" {
-		key[p.DynamoDB.Options.SortKey] = &types.AttributeValueMemberS{Value: p.DynamoDB.Options.SortValue}
+	key := map[string]types.AttributeValue{d.partitionKey(): &types.AttributeValueMemberS{Value: driver.OwnPrefix + "doctor/" + rand.Text()}}
+	if d.Options.SortKey != "" {
+		key[d.Options.SortKey] = &types.AttributeValueMemberS{Value: d.Options.SortValue}
 	}
-	p.permissions(ctx, client, key)
-	p.serverTime(ctx, client, key)
-	p.strangers(ctx, client)
+	d.permissions(ctx, p, client, key)
+	d.serverTime(ctx, p, client, key)
+	d.strangers(ctx, p, client)
 }
 
-func (p *Patient) partitionKey() string {
-	if p.DynamoDB.Options.PartitionKey == "" {
+// eventualReads says that looks are cheaper than strong reads.
+func (d DynamoDB) eventualReads() bool { return true }
+
+func (d DynamoDB) partitionKey() string {
+	if d.Options.PartitionKey == "" {
 		return dynamostore.DefaultPartitionKey
 	}
-	return p.DynamoDB.Options.PartitionKey
+	return d.Options.PartitionKey
 }
 
 // trial is an operation that is tried, and what it is for.
@@ -82,9 +85,9 @@ type trial struct {
 // permissions tries every operation that a store makes. Writes have a condition
 // that cannot hold: nothing is left behind, and a caller that may not write learns so
 // before the condition is looked at.
-func (p *Patient) permissions(ctx context.Context, client *dynamodb.Client, key map[string]types.AttributeValue) {
-	table := &p.DynamoDB.Table
-	names, never := map[string]string{"#k": p.partitionKey()}, aws.String("attribute_exists(#k)")
+func (d DynamoDB) permissions(ctx context.Context, p *Patient, client *dynamodb.Client, key map[string]types.AttributeValue) {
+	table := &d.Table
+	names, never := map[string]string{"#k": d.partitionKey()}, aws.String("attribute_exists(#k)")
 	trials := []trial{
 		{"UpdateItem", Bad, "no lock can be taken, renewed or released", func() error {
 			_, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: table, Key: key, ConditionExpression: never, ExpressionAttributeNames: names})
@@ -111,7 +114,7 @@ func (p *Patient) permissions(ctx context.Context, client *dynamodb.Client, key 
 			return err
 		}},
 	}
-	if p.DynamoDB.Options.SharedTable {
+	if d.Options.SharedTable {
 		for i := range trials {
 			if trials[i].operation == "BatchGetItem" {
 				trials[i].without, trials[i].what = Bad, "no lock of a shared table can be taken"
@@ -122,7 +125,7 @@ func (p *Patient) permissions(ctx context.Context, client *dynamodb.Client, key 
 			_, err := client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{{
 				Update: &types.Update{
 					TableName: table, Key: key, ConditionExpression: never, UpdateExpression: aws.String("SET #s = :s"),
-					ExpressionAttributeNames:  map[string]string{"#k": p.partitionKey(), "#s": "stamp"},
+					ExpressionAttributeNames:  map[string]string{"#k": d.partitionKey(), "#s": "stamp"},
 					ExpressionAttributeValues: map[string]types.AttributeValue{":s": &types.AttributeValueMemberS{Value: "doctor"}},
 				},
 			}}})
@@ -177,9 +180,9 @@ func refused(t trial, err error) (f Finding, further bool) {
 }
 
 // serverTime compares clocks, since they explain odd times in a history.
-func (p *Patient) serverTime(ctx context.Context, client *dynamodb.Client, key map[string]types.AttributeValue) {
+func (d DynamoDB) serverTime(ctx context.Context, p *Patient, client *dynamodb.Client, key map[string]types.AttributeValue) {
 	sent := time.Now()
-	out, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &p.DynamoDB.Table, Key: key})
+	out, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &d.Table, Key: key})
 	if err != nil {
 		return // it was told
 	}
@@ -214,14 +217,14 @@ const mostLooked = 5000
 
 // strangers looks for items that Tenure did not write. Its own, below
 // driver.OwnPrefix, are no locks.
-func (p *Patient) strangers(ctx context.Context, client *dynamodb.Client) {
+func (d DynamoDB) strangers(ctx context.Context, p *Patient, client *dynamodb.Client) {
 	in := &dynamodb.ScanInput{
-		TableName: &p.DynamoDB.Table, Limit: aws.Int32(1000), // whole items: they are weighed, and cost the same
+		TableName: &d.Table, Limit: aws.Int32(1000), // whole items: they are weighed, and cost the same
 	}
-	if sort := p.DynamoDB.Options.SortKey; sort != "" {
+	if sort := d.Options.SortKey; sort != "" {
 		in.FilterExpression = aws.String("#sort = :sort")
 		in.ExpressionAttributeNames = map[string]string{"#sort": sort}
-		in.ExpressionAttributeValues = map[string]types.AttributeValue{":sort": &types.AttributeValueMemberS{Value: p.DynamoDB.Options.SortValue}}
+		in.ExpressionAttributeValues = map[string]types.AttributeValue{":sort": &types.AttributeValueMemberS{Value: d.Options.SortValue}}
 	}
 	var found census
 	for looked := 0; looked < mostLooked; {
@@ -230,14 +233,14 @@ func (p *Patient) strangers(ctx context.Context, client *dynamodb.Client) {
 			return // it was told
 		}
 		for _, item := range out.Items {
-			found.count(item, p.partitionKey())
+			found.count(item, d.partitionKey())
 		}
 		looked += int(out.ScannedCount)
 		if in.ExclusiveStartKey = out.LastEvaluatedKey; len(in.ExclusiveStartKey) == 0 {
 			break
 		}
 	}
-	for _, f := range found.judge(p.DynamoDB.Options) {
+	for _, f := range found.judge(d.Options) {
 		p.Tell(f)
 	}
 }

@@ -56,7 +56,7 @@ func newWard(t *testing.T, change func(*dynamodb.CreateTableInput)) ward {
 func (w ward) examine(t *testing.T, o dynamostore.Options) (lines string, bad bool, err error) {
 	t.Helper()
 	return examine(t, Patient{
-		DynamoDB: &DynamoDB{Table: w.table, Options: o, Connect: func(context.Context) (*dynamodb.Client, error) { return w.client, nil }},
+		Engine: DynamoDB{Table: w.table, Options: o, Connect: func(context.Context) (*dynamodb.Client, error) { return w.client, nil }},
 		Open: func() (driver.Store, error) {
 			s, err := dynamostore.Open(t.Context(), w.client, w.table, &o)
 			if err != nil {

@@ -35,7 +35,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	for cursor := ""; seen < mostRecords; {
 		page, err := store.List(ctx, "", cursor)
 		if err != nil {
-			if p.DynamoDB == nil { // of a table the permissions have told it
+			if p.Engine == nil { // an engine's permissions have told it
 				p.Tell(Finding{"records", Warn, "cannot be listed: " + err.Error(), "tenure status without a name does not work"})
 			}
 			return

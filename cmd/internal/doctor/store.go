@@ -91,7 +91,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 }
 
 func (p *Patient) writeAdvice() string {
-	if p.DynamoDB != nil {
+	if p.Engine != nil {
 		return "fix that first"
 	}
 	return "see who blocks it below, and its permissions"
@@ -100,7 +100,7 @@ func (p *Patient) writeAdvice() string {
 // looks measures the reads that may be a little behind, where they are not as
 // the others.
 func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
-	if p.DynamoDB == nil {
+	if p.Engine == nil || !p.Engine.eventualReads() {
 		return
 	}
 	var looks []time.Duration
@@ -141,6 +141,10 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 		default:
 		}
 	})
+	if errors.Is(err, errors.ErrUnsupported) {
+		p.Tell(Finding{"watch", OK, fmt.Sprintf("this store has none: a waiter sees a release within %v", p.Options.RefreshPeriod), ""})
+		return rec
+	}
 	if err != nil {
 		p.Tell(Finding{"watch", Warn, "a release cannot be watched for: " + err.Error(), "waiters poll instead"})
 		return rec

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -27,13 +26,15 @@ type Location struct {
 	private bool
 	preset  bool    // the file is that of who names none
 	dynamo  *opener // of a store on DynamoDB
+	engine  any     // what the URL says of a store on another engine: its own type
+	shown   string  // the URL for people, if it has a password
 	open    func() (driver.Store, error)
 }
 
 // scheme makes a location of what follows the colon of a URL.
 type scheme struct {
 	name  string
-	usage string // how its URLs look, for messages
+	usage string // how its URLs look, for messages; "": as those of another one
 	parse func(rest string) (Location, error)
 }
 
@@ -42,13 +43,15 @@ func schemes() []scheme {
 	return []scheme{
 		{"sqlite", "sqlite:PATH", parseSQLite},
 		{"dynamodb", "dynamodb://TABLE?region=REGION", parseDynamoDB},
+		{"etcd", "etcd://HOST:2379/PREFIX", parseEtcd},
+		{"etcds", "", parseEtcds},
+		{"zookeeper", "zookeeper://HOST:2181/ROOT", parseZooKeeper},
+		{"postgres", "postgres://USER@HOST/DATABASE", parsePostgres},
+		{"postgresql", "", parsePostgres},
 		{"memory", "memory:", parseMemory},
 		{"default", "default:", parseDefault},
 	}
 }
-
-// planned are schemes that have a name already.
-var planned = []string{"postgres", "etcd", "zookeeper"}
 
 // Parse returns the location that a URL names. It looks at nothing but the
 // text; an error is the fault of whoever wrote it. Errors never quote what may
@@ -71,17 +74,15 @@ func Parse(url string) (Location, error) {
 			return l, nil
 		}
 	}
-	if slices.Contains(planned, name) || name == "postgresql" {
-		return Location{}, fmt.Errorf("store scheme %q is not in this build yet: write %s", name, usage())
-	}
-	return Location{}, fmt.Errorf("store scheme %q is unknown: write %s (not in this build yet: %s)",
-		name, usage(), strings.Join(planned, ", "))
+	return Location{}, fmt.Errorf("store scheme %q is unknown: write %s", name, usage())
 }
 
 func usage() string {
 	var all []string
 	for _, s := range schemes() {
-		all = append(all, s.usage)
+		if s.usage != "" {
+			all = append(all, s.usage)
+		}
 	}
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
@@ -139,12 +140,21 @@ func parseMemory(rest string) (Location, error) {
 // URL returns the URL of the location, with an absolute path: it means the
 // same to a process in another folder. Once a store on DynamoDB was opened, it
 // has the region and the endpoint, too, that the environment has named: a
-// command may have another environment, and a table elsewhere has other locks.
+// command may have another environment, and a table elsewhere has other locks. It
+// may have a password in it: see [Location.Shown].
 func (l Location) URL() string {
 	if l.dynamo != nil {
 		return l.dynamo.url()
 	}
 	return l.url
+}
+
+// Shown returns the URL for people and for logs: a password in it is left out.
+func (l Location) Shown() string {
+	if l.shown != "" {
+		return l.shown
+	}
+	return l.URL()
 }
 
 // Private says that no other process can come to the store.

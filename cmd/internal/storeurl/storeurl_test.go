@@ -43,8 +43,8 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
-		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION, memory: or default:"},
-		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION, memory: or default:`},
+		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, memory: or default:"},
+		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, memory: or default:`},
 		{"/tmp/locks.db", `store URL "/tmp/locks.db" has no scheme`},
 		{"./a:b", `store URL "./a:…" has no scheme`},
 		{"default:x", "nothing follows the colon"},
@@ -72,11 +72,8 @@ func TestParseRefuses(t *testing.T) {
 		{"sqlite:a.db?mode=rw", `mode "rw" is none of a database`},
 		{"sqlite:a.db?cache=shared", `parameter "cache" is unknown`},
 		{"memory:x", "nothing follows the colon"},
-		{"postgres://u:secret@h/d", `store scheme "postgres" is not in this build yet`},
-		{"postgresql://u:secret@h/d", `store scheme "postgresql" is not in this build yet`},
-		{"etcd://h:1,g:2", `store scheme "etcd" is not in this build yet`},
-		{"zookeeper://h:1/p", `store scheme "zookeeper" is not in this build yet`},
-		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, memory: or default: (not in this build yet: postgres, etcd, zookeeper)`},
+		{"zk://h:1/p", `store scheme "zk" is unknown`},
+		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, memory: or default:`},
 	} {
 		_, err := storeurl.Parse(tc.url)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -152,6 +149,17 @@ func FuzzErrorsTellNoPassword(f *testing.F) {
 		{"dynamodb://locks?dialect=u:", ""},
 		{"dynamodb://locks?partition-key=u:", "&sort-key=x"},
 		{"postgres://u:", "@h"},
+		{"postgres://u:", ""},
+		{"postgres://u:1/", "@h/d"},
+		{"postgres://u:1?a=", "@h/d"},
+		{"postgres://u:1?table=", "@h/d"},
+		{"postgres://[u:", "]/d"},
+		{"postgres://h/d?password=a&password=:", ""},
+		{"postgres://h/d?commit=:", ""},
+		{"postgres://h/d?table=:", ""},
+		{"postgres://h/d?listen=:", ""},
+		{"postgres://h/d?listen=postgres://u:", "@h%zz"},
+		{"postgresql://u@h/d?listen=postgres://u:", "@h,:x/d"},
 		{"memory:", ""},
 		{"default:u:", ""},
 		{"PG://u:", "@h"},

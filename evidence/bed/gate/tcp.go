@@ -16,21 +16,24 @@ import (
 // TCP is a gate of any store with a socket. It knows bytes alone, so that a piece
 // of what is sent stands for a request.
 type TCP struct {
-	state // of which mu guards the last four fields, too
+	state // of which mu guards the last five fields, too
 
 	target   string
+	writes   func() func([]byte) bool
 	listener net.Listener
 	running  sync.WaitGroup
 
 	next  chan struct{} // closed with the next change
 	lost  int
 	links map[*link]struct{}
+	hurt  *link // whose request the last fault has hit
 	over  bool
 }
 
 // link is a client's connection and the one to the store that belongs to it.
 type link struct {
 	client, store net.Conn
+	isWrite       func([]byte) bool
 	broken        bool // a piece is missing: it is of no more use
 }
 
@@ -50,13 +53,19 @@ const (
 	dialBound = time.Second
 )
 
-// NewTCP returns a gate in front of a host and port.
+// NewTCP returns a gate in front of a host and port. All that is sent counts as a write.
 func NewTCP(target string) (*TCP, error) {
+	return NewTCPWrites(target, func() func([]byte) bool { return func([]byte) bool { return true } })
+}
+
+// NewTCPWrites is NewTCP with a function for each connection, which is told all pieces
+// that are sent there, in their order, and says which are writes. It must not keep them.
+func NewTCPWrites(target string, writes func() func([]byte) bool) (*TCP, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	g := &TCP{target: target, listener: listener, next: make(chan struct{}), links: map[*link]struct{}{}}
+	g := &TCP{target: target, writes: writes, listener: listener, next: make(chan struct{}), links: map[*link]struct{}{}}
 	g.changed = g.change
 	g.running.Go(func() {
 		for {
@@ -120,7 +129,7 @@ func (g *TCP) serve(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := &link{client: client, store: store}
+	l := &link{client: client, store: store, isWrite: g.writes()}
 	defer l.end()
 	g.mu.Lock()
 	over := g.over
@@ -169,8 +178,7 @@ func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
 		buffer := make([]byte, chunk)
 		n, err := from.Read(buffer)
 		if n > 0 {
-			if p, ok := g.judge(l, replies); ok {
-				p.bytes = buffer[:n]
+			if p, ok := g.judge(l, buffer[:n], replies); ok {
 				pieces <- p
 			}
 		}
@@ -200,10 +208,11 @@ func (g *TCP) lose(l *link) {
 }
 
 // judge says when a piece that came now may go on, and whether it may.
-func (g *TCP) judge(l *link, reply bool) (piece, bool) {
+func (g *TCP) judge(l *link, bytes []byte, reply bool) (piece, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := piece{due: time.Now().Add(g.delay / 2), changed: g.next}
+	p := piece{bytes: bytes, due: time.Now().Add(g.delay / 2), changed: g.next}
+	write := !reply && l.isWrite(bytes)
 	since := time.Since(g.hit)
 	switch {
 	case g.fault == hole, g.fault == holding && !g.hit.IsZero() && since > settled:
@@ -214,19 +223,19 @@ func (g *TCP) judge(l *link, reply bool) (piece, bool) {
 		l.end()
 		return p, false
 	case !reply:
-		if (g.fault == losing || g.fault == holding) && g.hit.IsZero() {
-			g.hit = time.Now()
+		if write && (g.fault == losing || g.fault == holding) && g.hit.IsZero() {
+			g.hit, g.hurt = time.Now(), l
 		}
 		g.count++
-	case g.fault == losing && !g.hit.IsZero():
+	case g.fault == losing && !g.hit.IsZero() && l == g.hurt:
 		g.fault = swallowing
 		g.lose(l)
 		time.AfterFunc(swallow, l.end)
 		return p, false
-	case g.fault == swallowing && since < swallow:
+	case g.fault == swallowing && since < swallow && l == g.hurt:
 		g.lose(l)
 		return p, false
-	case g.fault == swallowing:
+	case g.fault == swallowing && since >= swallow:
 		g.fault = pass
 	case g.fault == holding && !g.hit.IsZero():
 		p.due = time.Now().Add(g.hold)

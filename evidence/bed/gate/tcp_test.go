@@ -95,3 +95,89 @@ func TestTCP(t *testing.T) {
 		})
 	}
 }
+
+// TestTCPWrites: what is no write is answered, and so is what another connection asks.
+func TestTCPWrites(t *testing.T) {
+	engine, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	slow := make(chan struct{}) // an answer waits for it that the gate is to lose
+	go func() {
+		for {
+			conn, err := engine.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				armed := false
+				for piece := make([]byte, 1); ; {
+					if _, err := conn.Read(piece); err != nil {
+						return
+					}
+					if armed && piece[0] == 'w' {
+						<-slow
+					}
+					armed = piece[0] == 'a'
+					_, _ = conn.Write(piece)
+				}
+			}()
+		}
+	}()
+	g, err := NewTCPWrites(engine.Addr().String(), func() func([]byte) bool {
+		armed := false
+		return func(piece []byte) bool {
+			write := armed && string(piece) == "w"
+			armed = string(piece) == "a"
+			return write
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var conns [2]net.Conn
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", g.Address()); err != nil {
+			t.Fatal(err)
+		}
+		defer conns[i].Close()
+		if err := conns[i].SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(i int, piece string, want error) {
+		t.Helper()
+		if _, err := io.WriteString(conns[i], piece); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conns[i], make([]byte, 1)); !errors.Is(err, want) {
+			t.Errorf("%s on connection %d: %v; want %v", piece, i, err, want)
+		}
+	}
+	g.LoseReply()
+	ask(0, "x", nil)
+	ask(0, "w", nil) // "a" was not before it
+	ask(1, "a", nil)
+	ask(0, "w", nil) // before it, but on the other one
+	if !g.Struck().IsZero() {
+		t.Error("the fault has hit something that is no write")
+	}
+	if _, err := io.WriteString(conns[1], "w"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); g.Struck().IsZero() && time.Now().Before(end); {
+		wait.Rest(t.Context(), time.Millisecond)
+	}
+	if g.Struck().IsZero() {
+		t.Error("the fault has hit nothing")
+	}
+	ask(0, "x", nil) // before the answer to the write
+	close(slow)
+	if _, err := io.ReadFull(conns[1], make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the write's connection says %v", err)
+	}
+	ask(0, "x", nil)
+}

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -255,4 +256,38 @@ func state(stat []byte) byte {
 		return 0
 	}
 	return stat[i+2]
+}
+
+// Family is the process, and those that it and its children have started and that
+// are there.
+func (p *Process) Family() ([]int, error) {
+	parents := map[int]int{}
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var pid, parent int
+		if _, err := fmt.Sscan(string(stat), &pid); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		// State and parent follow the name, which may have blanks and brackets in it.
+		if _, err := fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d", new(rune), &parent); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		parents[pid] = parent
+	}
+	all := []int{p.PID()}
+	for i := 0; i < len(all); i++ {
+		for pid, parent := range parents {
+			if parent == all[i] {
+				all = append(all, pid)
+			}
+		}
+	}
+	return all, nil
 }

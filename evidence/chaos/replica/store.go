@@ -6,13 +6,23 @@
 package replica
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/sqlitestore"
+	"github.com/tenurelock/tenure/zkstore"
 )
 
 // OpenStore opens the store without asking it anything: it may be out of reach
@@ -24,7 +34,55 @@ func OpenStore(url string) (driver.Store, error) {
 		return sqlitestore.Open(rest, nil)
 	case "dynamodb":
 		return dynamostore.New(dynamo.Connect(rest), Table, nil)
+	case "etcd":
+		return openEtcd(rest)
+	case "zookeeper":
+		// A server that does not answer is given up within half of the shortest lease.
+		return zkstore.New([]string{rest}, &zkstore.Options{Session: zooKeeperSession})
+	case "postgres":
+		return openPostgres(url)
 	default:
-		return nil, fmt.Errorf("store %q: want sqlite:PATH or dynamodb:URL", url)
+		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, etcd:URL, postgres:URL or zookeeper:HOST:PORT", url)
 	}
 }
+
+// zooKeeperSession is the shortest that there is.
+const zooKeeperSession = time.Second
+
+func openEtcd(address string) (driver.Store, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	store, err := etcdstore.New(client, nil)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &ownEtcd{store, client}, nil
+}
+
+func openPostgres(url string) (driver.Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	pgstore.Configure(config)
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, err
+	}
+	store, err := pgstore.New(pool, nil)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return store, nil // the pool ends with the process
+}
+
+// ownEtcd is a store that ends its client.
+type ownEtcd struct {
+	*etcdstore.Store
+	client *clientv3.Client
+}
+
+func (s *ownEtcd) Close() error { return errors.Join(s.Store.Close(), s.client.Close()) }

@@ -34,6 +34,7 @@ type world struct {
 	ctx      context.Context
 	resource string
 	lock     uint64 // the token of its holder
+	writes   int    // of each holder
 	refused  int
 	busied   int
 }
@@ -41,7 +42,7 @@ type world struct {
 // newWorld returns a world in which the lock has been held often before, so
 // that a few resources serve all worlds, and the table stays small.
 func newWorld(ctx context.Context, seed uint64) *world {
-	return &world{ctx: ctx, resource: fmt.Sprint("ledger ", seed%20), lock: seed * tokensEach}
+	return &world{ctx: ctx, resource: fmt.Sprint("ledger ", seed%20), lock: seed * tokensEach, writes: 1}
 }
 
 type actor struct {
@@ -55,7 +56,7 @@ type actor struct {
 // write is one transaction of an actor, or several.
 type write func(*actor) error
 
-// run is the life of a holder: take the token, check, and write.
+// run is the life of a holder: take the token, check, and write, once or more.
 func (a *actor) run(write write) {
 	a.pause()
 	a.w.lock++
@@ -64,11 +65,11 @@ func (a *actor) run(write write) {
 	if a.w.lock != a.token {
 		return // its lease says so
 	}
-	for {
+	for left := a.w.writes; left > 0; {
 		a.pause()
 		switch err := write(a); {
 		case err == nil:
-			return
+			left--
 		case busy(err):
 			a.w.busied++
 		case errors.Is(err, fence.ErrStale):
@@ -130,6 +131,20 @@ func guarded(guard *fence.SQL) write {
 	}
 }
 
+// late has read something before the guard, so that an engine with snapshots has an old one.
+func late(guard *fence.SQL) write {
+	return func(a *actor) error {
+		return transaction(a, func(tx *sql.Tx) error {
+			var writes int
+			if err := a.ready.in(tx).QueryRowContext(a.w.ctx, "SELECT count(*) FROM write WHERE seq < 0").Scan(&writes); err != nil {
+				return err
+			}
+			a.pause()
+			return guard.Guard(a.w.ctx, a.ready.in(tx), a.w.resource, a.token)
+		})
+	}
+}
+
 // apart asks the guard in a transaction of its own, before that of the write.
 func apart(guard *fence.SQL) write {
 	return func(a *actor) error {
@@ -149,20 +164,36 @@ func apart(guard *fence.SQL) write {
 }
 
 func TestInterleavings(t *testing.T) {
+	interleave(t, interleavings{
+		unsound: 500, sound: 10_000, writes: 1,
+		open: func(t *testing.T) *sql.DB { return open(t, "0") },
+	})
+}
+
+// interleavings are the schedules of a database.
+type interleavings struct {
+	unsound, sound uint64 // how many without a guard, and with one
+	writes         int    // of each holder
+	options        *fence.SQLOptions
+	open           func(*testing.T) *sql.DB
+}
+
+func interleave(t *testing.T, i interleavings) {
 	for _, c := range []struct {
 		name          string
 		interleavings uint64 // from the same seeds
 		sound         bool
 		way           func(*fence.SQL) write
 	}{
-		{"no guard", 500, false, func(*fence.SQL) write { return unguarded }},
-		{"guard in another transaction", 500, false, apart},
-		{"guard in the transaction", 10_000, true, guarded},
+		{"no guard", i.unsound, false, func(*fence.SQL) write { return unguarded }},
+		{"guard in another transaction", i.unsound, false, apart},
+		{"guard in the transaction", i.sound, true, guarded},
+		{"guard after a read", i.sound / 4, true, late},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			db := open(t, "0")
-			way := c.way(newSQL(t, db, nil))
+			db := i.open(t)
+			way := c.way(newSQL(t, db, i.options))
 			ctx := context.WithoutCancel(t.Context()) // one that ends costs a goroutine for each statement
 			conns := make([]*sql.Conn, actorsOf(0))
 			for i := range conns {
@@ -176,6 +207,7 @@ func TestInterleavings(t *testing.T) {
 			refused, busied := 0, 0
 			for seed := range c.interleavings {
 				w := newWorld(ctx, seed)
+				w.writes = i.writes
 				w.schedule(seed, conns[:actorsOf(seed)], ready, way)
 				refused += w.refused
 				busied += w.busied
@@ -184,7 +216,7 @@ func TestInterleavings(t *testing.T) {
 			t.Logf("%d schedules: %d with a stale write; %d writes were committed, %d refused, %d found the database busy",
 				c.interleavings, stale, writes, refused, busied)
 			judge(t, c.sound, stale, refused)
-			if busied == 0 {
+			if busied == 0 && c.sound { // on PostgreSQL writes without a guard meet nobody
 				t.Error("no two transactions met")
 			}
 		})

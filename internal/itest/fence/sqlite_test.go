@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -50,7 +51,7 @@ func newSQL(t *testing.T, db *sql.DB, options *fence.SQLOptions) *fence.SQL {
 
 // note is a write of the work.
 func note(ctx context.Context, tx fence.Conn, resource string, token uint64) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO write (resource, token) VALUES (?, ?)", resource, int64(token))
+	_, err := tx.ExecContext(ctx, "INSERT INTO write (resource, token) VALUES ($1, $2)", resource, int64(token))
 	return err
 }
 
@@ -62,19 +63,22 @@ const tokensEach = 10
 func tally(t *testing.T, db *sql.DB) (writes, stale int) {
 	t.Helper()
 	err := db.QueryRowContext(t.Context(), `
-		SELECT count(*), count(DISTINCT CASE WHEN token < highest THEN token / ? END) FROM (
-			SELECT resource, token, max(token) OVER (PARTITION BY resource ORDER BY seq) AS highest FROM write)`, tokensEach).Scan(&writes, &stale)
+		SELECT count(*), count(DISTINCT CASE WHEN token < highest THEN token / $1 END) FROM (
+			SELECT resource, token, max(token) OVER (PARTITION BY resource ORDER BY seq) AS highest FROM write) AS writes`, tokensEach).Scan(&writes, &stale)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return writes, stale
 }
 
-// busy reports whether another transaction has the write lock, or has written
-// since this one began to read. The whole transaction is begun again then.
+// busy reports whether another transaction has the write lock, or that of a row, or has
+// written since this one began to read. The whole transaction is begun again then.
 func busy(err error) bool {
-	var e *sqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) {
+		return e.Code()&0xff == sqlite3.SQLITE_BUSY
+	}
+	e := (*pgconn.PgError)(nil)
+	return errors.As(err, &e) && (e.Code == lockNotAvailable || e.Code == serializationFailure)
 }
 
 // prepared keeps the statements of a database, because to read one takes

@@ -5,19 +5,11 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/dynamostore"
 )
-
-// policyCmd is tenure table policy.
-type policyCmd struct {
-	tableFlags
-	ReadOnly bool `name:"read-only"`
-	Offline  bool `name:"offline"`
-}
 
 // policy is an IAM policy.
 type policy struct {
@@ -38,13 +30,8 @@ const (
 	placeAccount = "ACCOUNT"
 )
 
-// Run prints the least policy.
-func (f *policyCmd) Run(c *console, rest operands) error {
-	a, err := f.open(c, rest, false)
-	if err != nil {
-		return err
-	}
-	defer a.stop()
+// onDynamoDB prints the least policy.
+func (f *policyCmd) onDynamoDB(a atTable) error {
 	arn, err := f.arn(a)
 	if err != nil {
 		return err
@@ -53,10 +40,7 @@ func (f *policyCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err // a policy of strings can always be written
 	}
-	if _, err := c.stdout.Write(append(printable.JSON(text), '\n')); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return a.print(append(printable.JSON(text), '\n'))
 }
 
 // leastPolicy has a statement for each purpose, so that one can be left out.
@@ -81,7 +65,7 @@ func leastPolicy(arn string, readOnly bool) policy {
 
 // arn returns the name of the table among all of AWS: its own if it can be
 // asked, and one with placeholders otherwise, which is said.
-func (f *policyCmd) arn(a *atTable) (string, error) {
+func (f *policyCmd) arn(a atTable) (string, error) {
 	why := "nobody was asked"
 	region := a.url.Region
 	if !f.Offline {

@@ -5,30 +5,17 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
-	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
-// describeTableCmd is tenure table describe.
-type describeTableCmd struct {
-	tableFlags
-	JSON bool `name:"json"`
-}
-
-// Run shows the table.
-func (f *describeTableCmd) Run(c *console, rest operands) error {
-	a, err := f.open(c, rest, f.JSON)
-	if err != nil {
-		return err
-	}
-	defer a.stop()
+// onDynamoDB shows the table.
+func (f *describeTableCmd) onDynamoDB(a atTable) error {
 	options, err := withDefaults(tenure.Options{})
 	if err != nil {
 		return err
@@ -42,35 +29,14 @@ func (f *describeTableCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	findings := doctor.Table(d, a.url.Options, options.HeartbeatPeriod)
-	if f.JSON {
-		err = writeJSON(c.stdout, tableJSONOf(d, findings))
-	} else {
-		_, err = fmt.Fprint(c.stdout, tableText(d, findings))
-	}
-	if err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level == doctor.Bad }) {
-		return ended(statusBad)
-	}
-	return nil
+	return f.show(a.console, tableJSONOf(d, findings), tableText(d, findings), findings)
 }
 
 // tableText lays a description out, a value on each line, and behind it what
 // is wrong with it.
 func tableText(d dynamostore.Description, findings []doctor.Finding) string {
-	var b strings.Builder
-	line := func(name, value, check string) {
-		if value == "" {
-			value = "none"
-		}
-		fmt.Fprintf(&b, "%-24s%s\n", name, printable.Text(value))
-		for _, f := range findings {
-			if f.Check == check && f.Level != doctor.OK {
-				fmt.Fprintf(&b, "  %s\n", printable.Text(fmt.Sprintf("%s: %s; %s", f.Level, f.Finding, f.Advice)))
-			}
-		}
-	}
+	t := tableLines{findings: findings}
+	line := t.line
 	onOff := func(on, unknown bool) string {
 		switch {
 		case unknown:
@@ -112,7 +78,7 @@ func tableText(d dynamostore.Description, findings []doctor.Finding) string {
 	line("point-in-time recovery", onOff(d.PointInTimeRecovery, d.RecoveryUnknown), "recovery")
 	line("stream", onOff(d.StreamActive, false), "")
 	line("items", fmt.Sprintf("%d, %d kB (some hours ago)", d.Items, (d.Bytes+1023)>>10), "")
-	return b.String()
+	return t.String()
 }
 
 // tableJSON is a description as --json has it.

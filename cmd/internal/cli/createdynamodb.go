@@ -18,23 +18,8 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
-// createTableCmd is tenure table create.
-type createTableCmd struct {
-	tableFlags
-	PartitionKey       *string `placeholder:"NAME"`
-	SortKey            *string `placeholder:"NAME"`
-	DeletionProtection bool
-	Recovery           bool
-	Tag                []string `sep:"none" placeholder:"NAME=VALUE"`
-}
-
-// Run makes the table, or sees that there is one as it is asked for.
-func (f *createTableCmd) Run(c *console, rest operands) error {
-	a, err := f.open(c, rest, false)
-	if err != nil {
-		return err
-	}
-	defer a.stop()
+// onDynamoDB makes the table, or sees that there is one as it is asked for.
+func (f *createTableCmd) onDynamoDB(a atTable) error {
 	options, err := f.options(a.url)
 	if err != nil {
 		return err
@@ -46,7 +31,7 @@ func (f *createTableCmd) Run(c *console, rest operands) error {
 	err = dynamostore.CreateTable(a.ctx, client, a.url.Table, &options)
 	switch {
 	case err == nil:
-		c.say("table %q was created in %s%s", a.url.Table, client.Options().Region, f.hint(a.url, options))
+		a.console.say("table %q was created in %s%s", a.url.Table, client.Options().Region, f.hint(a.url, options))
 		return nil
 	case !errors.Is(err, dynamostore.ErrTableExists):
 		return a.failed(err)
@@ -120,7 +105,7 @@ const (
 )
 
 // compare says whether the table that there is is the one that was asked for.
-func (f *createTableCmd) compare(a *atTable, client *dynamodb.Client, o dynamostore.TableOptions) error {
+func (f *createTableCmd) compare(a atTable, client *dynamodb.Client, o dynamostore.TableOptions) error {
 	d, err := a.describe(client)
 	for end := time.Now().Add(readyPatience); err == nil && d.Status == string(types.TableStatusCreating) && time.Now().Before(end); {
 		if err = sleep(a.ctx, readyPause); err != nil {

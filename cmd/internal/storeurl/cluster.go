@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Cluster is what the URLs of engines with several servers have in common:
+//
+//	//USER@HOST:PORT,HOST:PORT/PATH?ca=FILE&cert=FILE&key=FILE&password_file=FILE
+type Cluster struct {
+	Hosts    []string // with their ports
+	User     string
+	password string // "": that of the file, or of TENURE_STORE_PASSWORD
+	// PasswordFile has the password.
+	PasswordFile string
+	// CA, Cert and Key are PEM files. CA "": those that the system trusts.
+	CA, Cert, Key string
+}
+
+// PasswordVariable is the environment variable with the password of a store whose URL
+// has a user and none.
+const PasswordVariable = "TENURE_STORE_PASSWORD"
+
+// clusterParameters are those of every cluster, in the order in which they are written.
+var clusterParameters = []string{"ca", "cert", "key", "password_file"}
+
+// readCluster reads what follows the colon. Write says how such a URL looks, port is that
+// of a host that has none, and own are the engine's own parameters. Errors quote nothing
+// that may be a password.
+func readCluster(rest, write, port string, own ...string) (c Cluster, path string, values url.Values, err error) {
+	rest, slashes := strings.CutPrefix(rest, "//")
+	if !slashes {
+		return c, "", nil, errors.New("the hosts are missing: " + write)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(rest+query, "#") {
+		return c, "", nil, errors.New(`it has a "#": write %23 in its place`)
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	hosts := authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		hosts = authority[at+1:]
+		user, password, has := strings.Cut(authority[:at], ":")
+		if c.User, err = url.PathUnescape(user); err == nil {
+			c.password, err = url.PathUnescape(password)
+		}
+		if err != nil || c.User == "" || has && c.password == "" {
+			return c, "", nil, errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as "/", "@" and "%" written as %2F, %40 and %25`)
+		}
+	}
+	for _, host := range strings.Split(hosts, ",") {
+		whole, err := hostPort(host, port)
+		if err != nil {
+			return c, "", nil, fmt.Errorf("%w: %s", err, write)
+		}
+		c.Hosts = append(c.Hosts, whole)
+	}
+	if path, err = url.PathUnescape(path); err != nil {
+		return c, "", nil, errors.New(`the path cannot be read: write %25 for "%"`)
+	}
+	if values, err = readParameters(query, append(slices.Clone(clusterParameters), own...)); err != nil {
+		return c, "", nil, err
+	}
+	c.CA, c.Cert, c.Key, c.PasswordFile = values.Get("ca"), values.Get("cert"), values.Get("key"), values.Get("password_file")
+	switch {
+	case (c.Cert == "") != (c.Key == ""):
+		err = errors.New("cert= and key= go together: the client's certificate, and its key")
+	case c.PasswordFile != "" && c.User == "":
+		err = errors.New("password_file= is there, and no user: write USER@ before the hosts")
+	case c.PasswordFile != "" && c.password != "":
+		err = errors.New("there are two passwords: leave out that in the URL, or password_file=")
+	}
+	return c, path, values, err
+}
+
+// hostPort returns a host with its port.
+func hostPort(text, port string) (string, error) {
+	host, own, err := net.SplitHostPort(text)
+	if err != nil {
+		if host, own = strings.Trim(text, "[]"), port; strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", errors.New("a host cannot be read")
+		}
+	}
+	if host == "" || own == "" || strings.ContainsAny(host, " /?%") || strings.ContainsAny(own, " /?%") {
+		return "", errors.New("a host is missing, or cannot be read")
+	}
+	return net.JoinHostPort(host, own), nil
+}
+
+// readParameters reads what follows the question mark: each parameter once, and none that
+// is not known.
+func readParameters(query string, known []string) (url.Values, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New(`what follows "?" cannot be read: write NAME=VALUE&NAME=VALUE, with %25 for "%" and %3B for ";"`)
+	}
+	for name, all := range values {
+		switch {
+		case !slices.Contains(known, name):
+			if !parameterName.MatchString(name) {
+				return nil, errors.New("a parameter is unknown: the parameters are " + strings.Join(known, ", "))
+			}
+			return nil, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(known, ", "))
+		case len(all) > 1:
+			return nil, fmt.Errorf("%s= is there %d times: write it once", name, len(all))
+		case all[0] == "":
+			return nil, fmt.Errorf("%s= has no value: write one, or leave it out", name)
+		}
+	}
+	return values, nil
+}
+
+// text returns the URL with the password, or without one. More are the engine's own
+// parameters.
+func (c Cluster) text(scheme, path, password string, more ...string) string {
+	var b strings.Builder
+	b.WriteString(scheme + "://")
+	if c.User != "" {
+		b.WriteString(url.PathEscape(c.User))
+		if password != "" {
+			b.WriteString(":" + url.PathEscape(password))
+		}
+		b.WriteString("@")
+	}
+	b.WriteString(strings.Join(c.Hosts, ","))
+	if path = strings.Trim(path, "/"); path != "" {
+		b.WriteString("/" + strings.ReplaceAll(url.PathEscape(path), "%2F", "/"))
+	}
+	var query []string
+	for i, value := range []string{c.CA, c.Cert, c.Key, c.PasswordFile} {
+		if value != "" {
+			query = append(query, clusterParameters[i]+"="+strings.ReplaceAll(url.QueryEscape(value), "%2F", "/"))
+		}
+	}
+	if query = append(query, more...); len(query) > 0 {
+		b.WriteString("?" + strings.Join(query, "&"))
+	}
+	return b.String()
+}
+
+// dialed returns why no host takes a connection. The clients of some engines try on and
+// on, and do not tell.
+func dialed(ctx context.Context, hosts []string) error {
+	var first error
+	for _, host := range hosts {
+		c, err := (&net.Dialer{Timeout: openPatience / time.Duration(len(hosts)+1)}).DialContext(ctx, "tcp", host)
+		if err == nil {
+			return c.Close()
+		}
+		first = errors.Join(first, err)
+	}
+	if len(hosts) > 1 {
+		return fmt.Errorf("none of the hosts can be reached: see that the engine runs, and that the addresses are right: %w", first)
+	}
+	return fmt.Errorf("%s cannot be reached: see that the engine runs, and that the address is right: %w", hosts[0], first)
+}
+
+// Password returns that of the user: of the URL, of the file, or of the environment.
+func (c Cluster) Password() (string, error) {
+	switch {
+	case c.User == "" || c.password != "":
+		return c.password, nil
+	case c.PasswordFile == "":
+		return os.Getenv(PasswordVariable), nil
+	}
+	return passwordIn(c.PasswordFile)
+}
+
+// passwordIn returns the password that a file has.
+func passwordIn(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", driver.Permanent(fmt.Errorf("password_file=: %w", err))
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// Encryption returns how the client checks the servers, and shows who it is itself; nil if
+// neither the scheme nor a file asks for that.
+func (c Cluster) Encryption(asked bool) (*tls.Config, error) {
+	if !asked && c.CA == "" && c.Cert == "" {
+		return nil, nil //nolint:nilnil // as in the configurations of the engines
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CA != "" {
+		text, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, driver.Permanent(fmt.Errorf("ca=: %w", err))
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, driver.Permanent(fmt.Errorf("ca=%s has no certificate in the form of PEM", c.CA))
+		}
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, driver.Permanent(fmt.Errorf("cert=, key=: %w", err))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/etcdstore"
+)
+
+// Etcd is what the URL of a store in etcd says: etcd: and a [Cluster], whose path is the
+// prefix. etcds: asks for encryption, and so does ca= or cert=.
+type Etcd struct {
+	Cluster
+	Secure  bool
+	Options etcdstore.Options
+}
+
+func parseEtcd(rest string) (Location, error)  { return etcdAt(rest, "etcd") }
+func parseEtcds(rest string) (Location, error) { return etcdAt(rest, "etcds") }
+
+func etcdAt(rest, scheme string) (Location, error) {
+	e, err := readEtcd(rest)
+	if err != nil {
+		return Location{}, err
+	}
+	e.Secure = scheme == "etcds"
+	at := Location{url: e.text(scheme, e.Options.Prefix, e.password), shown: e.text(scheme, e.Options.Prefix, ""), engine: e}
+	at.open = func() (driver.Store, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+		defer cancel()
+		config, err := e.Config()
+		if err != nil {
+			return nil, err
+		}
+		if err := dialed(ctx, e.Hosts); err != nil {
+			return nil, err
+		}
+		store, err := etcdstore.Open(ctx, config, &e.Options)
+		if err != nil {
+			return nil, fmt.Errorf("etcd at %s: %w", strings.Join(e.Hosts, ","), err)
+		}
+		return store, nil
+	}
+	return at, nil
+}
+
+// Etcd returns what the URL says of a store in etcd, and whether it is one.
+func (l Location) Etcd() (Etcd, bool) {
+	e, ok := l.engine.(Etcd)
+	return e, ok
+}
+
+func readEtcd(rest string) (e Etcd, err error) {
+	const write = "write etcd://HOST:2379/PREFIX, or etcd://HOST:2379,HOST:2379,HOST:2379/PREFIX"
+	if e.Cluster, e.Options.Prefix, _, err = readCluster(rest, write, "2379"); err != nil {
+		return e, err
+	}
+	if prefix := e.Options.Prefix; prefix != "" && !strings.HasSuffix(prefix, "/") {
+		e.Options.Prefix += "/"
+	}
+	if _, err := etcdstore.New(clientv3.NewCtxClient(context.Background()), &e.Options); err != nil {
+		return e, errors.New(strings.TrimPrefix(err.Error(), "etcdstore: "))
+	}
+	return e, nil
+}
+
+// Config returns what a client is made of. It reads the files that the URL names.
+func (e Etcd) Config() (config clientv3.Config, err error) {
+	config = clientv3.Config{Username: e.User, DialTimeout: openPatience}
+	if config.Password, err = e.Password(); err != nil {
+		return config, err
+	}
+	if config.TLS, err = e.Encryption(e.Secure); err != nil {
+		return config, err
+	}
+	scheme := "http://"
+	if config.TLS != nil {
+		scheme = "https://"
+	}
+	for _, host := range e.Hosts {
+		config.Endpoints = append(config.Endpoints, scheme+host)
+	}
+	return config, nil
+}

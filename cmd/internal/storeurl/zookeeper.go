@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/zkstore"
+)
+
+// ZooKeeper is what the URL of a store in ZooKeeper says: zookeeper: and a [Cluster],
+// whose path is the root. ca= or cert= asks for encryption.
+type ZooKeeper struct {
+	Cluster
+	Root    string
+	Session time.Duration // 0: the default
+}
+
+func parseZooKeeper(rest string) (Location, error) {
+	const write = "write zookeeper://HOST:2181/ROOT, or zookeeper://HOST:2181,HOST:2181,HOST:2181/ROOT"
+	cluster, path, values, err := readCluster(rest, write, "2181", "session")
+	if err != nil {
+		return Location{}, err
+	}
+	z := ZooKeeper{Cluster: cluster}
+	if path = strings.TrimSuffix(path, "/"); path != "" {
+		z.Root = "/" + path
+	}
+	var more []string
+	if text := values.Get("session"); text != "" {
+		if z.Session, err = time.ParseDuration(text); err != nil {
+			return Location{}, fmt.Errorf("session=%.20s is no duration: write one such as 10s", shown(text))
+		}
+		more = append(more, "session="+z.Session.String())
+	}
+	// It is made without a password, and is closed again: it says which options there
+	// cannot be.
+	store, err := zkstore.New(z.Hosts, &zkstore.Options{Root: z.Root, Session: z.Session, User: z.User})
+	if err != nil {
+		return Location{}, errors.New(strings.TrimPrefix(err.Error(), "zkstore: "))
+	}
+	if err := store.Close(); err != nil {
+		return Location{}, err
+	}
+	at := Location{url: z.text("zookeeper", path, z.password, more...), shown: z.text("zookeeper", path, "", more...), engine: z}
+	at.open = func() (driver.Store, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+		defer cancel()
+		options, err := z.Options()
+		if err != nil {
+			return nil, err
+		}
+		if err := dialed(ctx, z.Hosts); err != nil {
+			return nil, err
+		}
+		store, err := zkstore.Open(ctx, z.Hosts, &options)
+		if err != nil {
+			return nil, fmt.Errorf("zookeeper at %s: %w", strings.Join(z.Hosts, ","), err)
+		}
+		return store, nil
+	}
+	return at, nil
+}
+
+// ZooKeeper returns what the URL says of a store in ZooKeeper, and whether it is one.
+func (l Location) ZooKeeper() (ZooKeeper, bool) {
+	z, ok := l.engine.(ZooKeeper)
+	return z, ok
+}
+
+// Options returns those of the store. It reads the files that the URL names.
+func (z ZooKeeper) Options() (o zkstore.Options, err error) {
+	o = zkstore.Options{Root: z.Root, Session: z.Session, User: z.User}
+	if o.Password, err = z.Password(); err != nil {
+		return o, err
+	}
+	o.TLS, err = z.Encryption(false)
+	return o, err
+}

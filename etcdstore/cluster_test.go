@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// patience bounds what must come.
+const patience = time.Minute
+
+// TestServers runs the suite on a cluster of three, each client at a member of its own.
+func TestServers(t *testing.T) {
+	members := enginetest.StartEtcd(t, 3, "--unsafe-no-fsync")
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		prefix := prefixOf(t)
+		h := harness(t, prefix, members[0].URL)
+		h.Ops = 100
+		for _, m := range members {
+			h.Servers = append(h.Servers, func(t *testing.T) driver.Store { return mustOpen(t, prefix, m.URL) })
+		}
+		return h
+	})
+}
+
+// A member that is stopped, and goes on behind the others, must not answer a strong read
+// from what it has.
+func TestStoppedMemberIsNotBelieved(t *testing.T) {
+	members := enginetest.StartEtcd(t, 3)
+	prefix := prefixOf(t)
+	behind, others := mustOpen(t, prefix, members[0].URL), mustOpen(t, prefix, members[1].URL, members[2].URL)
+	rec := mustClaim(t, others, "lock")
+	if _, err := behind.Get(t.Context(), "lock", driver.Strong); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 5 {
+		members[0].Stop()
+		next := rec
+		next.Version, next.Beat = fmt.Sprint("beat-", round), fmt.Sprint("beat-", round)
+		eventually(t, "a write without the member", func(ctx context.Context) (err error) {
+			now, err := others.Swap(ctx, rec, next)
+			if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current.Version == next.Version {
+				now, err = conflict.Current, nil
+			}
+			if err == nil {
+				rec = now
+			}
+			return err
+		})
+		members[0].Continue()
+		eventually(t, "a strong read", func(ctx context.Context) error {
+			got, err := behind.Get(ctx, "lock", driver.Strong)
+			if err == nil && got.Version != rec.Version {
+				t.Fatalf("a strong read shows version %s after %s", got.Version, rec.Version)
+			}
+			return err
+		})
+	}
+}
+
+// TestLeaderKilledUnderLoad kills the leader again and again. No lock has two holders,
+// and no token is given twice.
+func TestLeaderKilledUnderLoad(t *testing.T) {
+	members := enginetest.StartEtcd(t, 3)
+	var urls []string
+	for _, m := range members {
+		urls = append(urls, m.URL)
+	}
+	prefix := prefixOf(t)
+	admin := mustOpen(t, prefix, urls...)
+	var book enginetest.Ledger
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	for i := range 6 {
+		store := mustOpen(t, prefix, urls...)
+		client, err := tenure.New(store, &tenure.Options{Owner: fmt.Sprint("w", i), LeaseDuration: 4 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		working.Go(func() {
+			defer client.Close(context.WithoutCancel(ctx))
+			for ctx.Err() == nil {
+				lease, err := client.Acquire(ctx, "lock", &tenure.AcquireOptions{StoreTimeout: -1})
+				if err != nil {
+					continue
+				}
+				book.Enter(t, lease)                          // it works until the next one comes, or it releases the lock
+				_ = lease.Release(context.WithoutCancel(ctx)) // it runs out otherwise
+			}
+		})
+	}
+	for range 3 {
+		before := book.Count()
+		eventually(t, "tenures", func(context.Context) error {
+			if book.Count() < before+5 {
+				return errors.New("too few")
+			}
+			return nil
+		})
+		killed := leader(t, admin, members)
+		killed.Kill()
+		killed.Start()
+		killed.Await()
+	}
+	stop()
+	working.Wait()
+	t.Logf("%d tenures", book.Count())
+}
+
+// leader returns the member that leads.
+func leader(t *testing.T, s *Store, members []*enginetest.EtcdMember) *enginetest.EtcdMember {
+	t.Helper()
+	var found *enginetest.EtcdMember
+	eventually(t, "a leader", func(ctx context.Context) error {
+		for _, m := range members {
+			status, err := s.client.Status(ctx, m.URL)
+			if err != nil {
+				return err
+			}
+			if status.Leader == status.Header.MemberId {
+				found = m
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	return found
+}
+
+// eventually tries until there is no error.
+func eventually(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err = try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	t.Fatalf("%s did not come: %v", what, err)
+}
+
+func mustClaim(t *testing.T, s *Store, key string) driver.Record {
+	t.Helper()
+	now, _, err := s.Claim(t.Context(), held(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func held(key string) driver.Record {
+	version := "v" + strings.ReplaceAll(time.Now().Format("150405.000000000"), ".", "-")
+	return driver.Record{Key: key, Version: version, Beat: version, Owner: "o", Lease: time.Second, State: driver.Held}
+}

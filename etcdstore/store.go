@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// DefaultPrefix begins the keys of a store whose options name no other prefix.
+const DefaultPrefix = "tenure/"
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Prefix begins all keys of the store in etcd: "tenure/" if empty. Stores with
+	// different prefixes know nothing of each other's locks. It ends with a slash, is
+	// at most 512 bytes of valid UTF-8, and no other program may write below it.
+	Prefix string
+}
+
+// maxPrefixLen is the longest prefix in bytes.
+const maxPrefixLen = 512
+
+func (o *Options) prefix() (string, error) {
+	if o == nil || o.Prefix == "" {
+		return DefaultPrefix, nil
+	}
+	if p := o.Prefix; !strings.HasSuffix(p, "/") || len(p) > maxPrefixLen || !utf8.ValidString(p) {
+		return "", fmt.Errorf("etcdstore: prefix %.60q: it must end with a slash, and be at most %d bytes of UTF-8", p, maxPrefixLen)
+	}
+	return o.Prefix, nil
+}
+
+// Store keeps records in etcd. All methods may be called concurrently.
+type Store struct {
+	client *clientv3.Client
+	own    bool // the client was made by Open
+	prefix string
+	known  *memory
+	page   int64 // how many records List returns at once
+
+	ctx      context.Context // ends with the store
+	cancel   context.CancelFunc
+	closing  sync.Mutex
+	closed   bool
+	watchers sync.WaitGroup
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Watcher     = (*Store)(nil)
+	_ driver.BatchGetter = (*Store)(nil)
+)
+
+// New returns a store on a client of the program's own, which must outlive it. It sends
+// nothing. Options may be nil.
+//
+// No setting of the client matters to the store's guarantees, its retries included: a
+// transaction is sent again by it only if it had not left. DialKeepAliveTime should be
+// set, or a member that has died is noticed after minutes.
+func New(client *clientv3.Client, options *Options) (*Store, error) {
+	if client == nil {
+		return nil, errors.New("etcdstore: the client is nil")
+	}
+	prefix, err := options.prefix()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, prefix: prefix, known: newMemory(), page: pageSize}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+const (
+	// keepAliveTime is how long a connection may be silent before it is tested. The
+	// client raises less to this, and the server refuses who asks more often than each
+	// 5 s.
+	keepAliveTime = 10 * time.Second
+	// keepAliveTimeout is how long the test may take.
+	keepAliveTimeout = 3 * time.Second
+)
+
+// Open returns a store on a client that it makes by the config, and that [Store.Close]
+// closes. Where the config says nothing it tests silent connections after 10 s, and logs
+// nothing. It reads once, so that a wrong address, a wrong password and a missing
+// permission are told here. Options may be nil.
+func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store, error) {
+	if config.Logger == nil && config.LogConfig == nil {
+		config.Logger = zap.NewNop()
+	}
+	if config.DialKeepAliveTime == 0 {
+		config.DialKeepAliveTime, config.DialKeepAliveTimeout = keepAliveTime, keepAliveTimeout
+	}
+	if _, err := options.prefix(); err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", driver.NotApplied(sorted(err)))
+	}
+	s, err := New(client, options)
+	if err == nil {
+		s.own = true
+		_, err = s.Get(ctx, driver.OwnPrefix+"open", driver.Strong)
+	}
+	if err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// Close ends the watches of the store, and the client if [Open] has made it. Calls that
+// are under way end with their contexts, or with an unknown outcome.
+func (s *Store) Close() error {
+	s.closing.Lock()
+	closed := s.closed
+	s.closed = true
+	s.closing.Unlock()
+	if closed {
+		return nil
+	}
+	s.cancel()
+	s.watchers.Wait()
+	if !s.own {
+		return nil
+	}
+	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("etcdstore: close: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// bound returns a context that ends with the store as well: the client would go on
+// trying for as long as the caller's lasts.
+func (s *Store) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
+	}
+}
+
+// String names the store by its prefix.
+func (s *Store) String() string { return "etcd prefix " + s.prefix }

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tenurelock/tenure/evidence/peers/serve"
+	"github.com/tenurelock/tenure/evidence/peers/wire"
+)
+
+// riverLibrary is the election among River's clients.
+var riverLibrary = serve.Library{Name: riverName, Module: "github.com/riverqueue/river", Open: openRiver}
+
+const (
+	// riverConns is how many connections to the database a process may have: each
+	// client keeps one to listen on.
+	riverConns = 40
+	// riverEager is how many clients bid for an eager member: each does so every 5 to
+	// 6 s, beginning at a random instant, and that cannot be set.
+	riverEager = 8
+)
+
+// riverProcess has clients of River for each lock.
+type riverProcess struct {
+	pool    *pgxpool.Pool
+	bidders int
+
+	mu     sync.Mutex
+	closed bool
+	locks  map[*riverLeader]struct{}
+}
+
+func openRiver(r *wire.Request) (serve.Client, error) {
+	config, err := pgxpool.ParseConfig(r.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = riverConns
+	// So that each request has the text of its statement, by which the gate knows it.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, err
+	}
+	p := &riverProcess{pool: pool, bidders: 1, locks: map[*riverLeader]struct{}{}}
+	if serve.Milliseconds(r.RefreshMs) == eagerRefresh {
+		p.bidders = riverEager
+	}
+	return p, nil
+}
+
+// riverIdle is a job that nobody inserts: a client that works on none does not take part
+// in the election.
+type riverIdle struct{}
+
+func (riverIdle) Kind() string { return "idle" }
+
+type riverIdler struct {
+	river.WorkerDefaults[riverIdle]
+}
+
+func (riverIdler) Work(context.Context, *river.Job[riverIdle]) error { return nil }
+
+// Acquire has clients bid, and returns when one of them leads.
+func (p *riverProcess) Acquire(ctx context.Context, r *wire.Request) (serve.Lock, error) {
+	if r.TryOnly {
+		return nil, serve.Refuse(wire.Unsupported, errNoTry)
+	}
+	l := &riverLeader{
+		process: p, schema: riverSchema(r.Name),
+		leads: make(chan struct{}), over: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	p.mu.Lock()
+	closed := p.closed
+	p.locks[l] = struct{}{}
+	p.mu.Unlock()
+	if closed {
+		return nil, context.Canceled
+	}
+	for range p.bidders {
+		if err := l.bid(); err != nil {
+			return nil, errors.Join(err, l.Release(nil))
+		}
+	}
+	select {
+	case <-l.leads:
+		return l, nil
+	case <-l.stopped:
+		return nil, context.Canceled
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close stops all clients, as a program does that ends.
+func (p *riverProcess) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	locks := p.locks
+	p.locks = nil
+	p.mu.Unlock()
+	var errs []error
+	for l := range locks {
+		errs = append(errs, l.Release(nil))
+	}
+	p.pool.Close()
+	return errors.Join(errs...)
+}
+
+// riverLeader is the leadership in a schema. River tells nobody by a call of its API that
+// a client leads. What it does do: it logs that it has gained leadership; and about a
+// second later it calls a hook, in the context of the service that enqueues periodic
+// jobs, which is a leader's work, and ends when that is to stop.
+type riverLeader struct {
+	process *riverProcess
+	schema  string
+	leads   chan struct{} // closed when a client leads
+	over    chan struct{} // closed when that client is to stop what a leader does
+	stopped chan struct{} // closed when the clients are to stop
+
+	mu      sync.Mutex
+	clients []*river.Client[pgx.Tx]
+	leader  string // the client's id
+	once    sync.Once
+}
+
+// bid starts a client.
+func (l *riverLeader) bid() error {
+	id := strings.ToLower(rand.Text())
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &riverIdler{})
+	client, err := river.NewClient(riverpgxv5.New(l.process.pool), &river.Config{
+		ID: id, Schema: l.schema, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
+		Logger: slog.New(&riverLog{slog.DiscardHandler, func() { l.gained(id) }}),
+		Hooks: []rivertype.Hook{river.HookPeriodicJobsStartFunc(func(ctx context.Context, _ *rivertype.HookPeriodicJobsStartParams) error {
+			context.AfterFunc(ctx, func() { l.lost(id) })
+			return nil
+		})},
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.clients = append(l.clients, client)
+	l.mu.Unlock()
+	return client.Start(context.Background())
+}
+
+func (l *riverLeader) gained(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leader == "" {
+		l.leader = id
+		close(l.leads)
+	}
+}
+
+func (l *riverLeader) lost(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leader == id {
+		l.leader = "nobody"
+		close(l.over)
+	}
+}
+
+func (l *riverLeader) Check() bool {
+	select {
+	case <-l.over:
+		return false
+	default:
+		return true
+	}
+}
+
+func (l *riverLeader) Notice() <-chan struct{} { return l.over }
+
+// Token is the instant of the election in the record, in microseconds: by it a client
+// renews no other's leadership.
+func (l *riverLeader) Token() (uint64, bool) {
+	var elected int64
+	err := l.process.pool.QueryRow(context.Background(),
+		"SELECT (extract(epoch FROM elected_at) * 1000000)::bigint FROM "+l.schema+".river_leader").Scan(&elected)
+	return uint64(elected), err == nil
+}
+
+// Release stops the clients, by which the leader resigns. There is a call that asks the
+// leader to, whoever that is, but this client would bid again.
+func (l *riverLeader) Release(*wire.Request) error {
+	l.mu.Lock()
+	clients := l.clients
+	l.mu.Unlock()
+	l.once.Do(func() { close(l.stopped) })
+	var all sync.WaitGroup
+	errs := make([]error, len(clients))
+	for i, client := range clients {
+		all.Go(func() { errs[i] = client.Stop(context.Background()) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// riverLog looks for a message in a client's log.
+type riverLog struct {
+	slog.Handler
+	gained func()
+}
+
+func (h *riverLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *riverLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasSuffix(r.Message, "Gained leadership") {
+		h.gained()
+	}
+	return nil
+}
+
+func (h *riverLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h *riverLog) WithGroup(string) slog.Handler      { return h }

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package enginetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Counted is a number that a process has written under a lock, with its token.
+type Counted struct {
+	N, PID int
+	Token  uint64
+}
+
+const (
+	counters    = 20
+	deaths      = 25
+	countedTo   = 100
+	countingFor = 2 * time.Minute // at most
+)
+
+// CountUnderKills runs the test's program twenty times, with more variables in its
+// environment, and kills one after the other by SIGKILL. Each of them adds to one counter
+// under one lock, again and again: it reads and writes it in two steps, as a program does
+// whose resource knows no transactions, so that two holders would write the same number.
+// Read returns the counter, and what was written, in order. No number may be missing or be
+// there twice, and the tokens rise.
+func CountUnderKills(t *testing.T, env []string, read func(ctx context.Context) (n int, log []Counted, err error)) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long: make verify runs it")
+	}
+	start := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), env...)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	end := func(cmd *exec.Cmd) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	all := make([]*exec.Cmd, counters)
+	for i := range all {
+		all[i] = start()
+		defer func() { end(all[i]) }()
+	}
+	killed, holders := 0, 0
+	for deadline := time.Now().Add(countingFor); time.Now().Before(deadline); {
+		n, log, err := read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if killed >= deaths && holders > 0 && n >= countedTo {
+			break
+		}
+		i := rand.IntN(len(all))
+		for j, cmd := range all { // as often as not the latest holder
+			if len(log) > 0 && rand.IntN(2) == 0 && cmd.Process.Pid == log[len(log)-1].PID {
+				i = j
+				holders++
+			}
+		}
+		end(all[i])
+		all[i] = start()
+		killed++
+		<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond)
+	}
+	n, log, err := read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d processes were killed, %d of them just after they had counted; the counter is at %d", killed, holders, n)
+	if killed < deaths || n < countedTo {
+		t.Errorf("too little has happened: %d deaths, counted to %d", killed, n)
+	}
+	if n != len(log) {
+		t.Errorf("the counter is at %d after %d writes", n, len(log))
+	}
+	for i, e := range log {
+		if e.N != i+1 {
+			t.Errorf("number %d is there where %d should be: two have counted at once", e.N, i+1)
+		}
+		if i > 0 && e.Token <= log[i-1].Token {
+			t.Errorf("number %d under token %d, after token %d", e.N, e.Token, log[i-1].Token)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// PostgreSQLServer is a server that a test has for itself, on Linux. Its user tenure may do
+// everything, and has no password. It ends with the test, with all its processes. Its
+// methods are for one goroutine at a time.
+type PostgreSQLServer struct {
+	*Engine
+	// URL is that of database postgres; Addr is its host and port.
+	URL, Addr string
+	// Name is what a standby calls itself; synchronous_standby_names can have it.
+	Name string
+	// Data is the folder with its data.
+	Data string
+
+	t        testing.TB
+	settings []string
+	standbys int
+}
+
+// StartPostgreSQL starts a server, and waits until it answers. Settings are lines of its
+// configuration, such as "fsync=on": without that one, a power loss would lose data, but
+// the death of the server's processes loses nothing.
+func StartPostgreSQL(t testing.TB, settings ...string) *PostgreSQLServer {
+	t.Helper()
+	s := newPostgreSQL(t, settings)
+	s.as("initdb", "-D", s.Data, "-A", "trust", "-U", "tenure", "--no-locale", "-E", "UTF8", "--no-sync")
+	s.Start()
+	s.Await()
+	return s
+}
+
+func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the processes of a PostgreSQL are found on Linux alone")
+	}
+	port := strconv.Itoa(FreePort(t))
+	s := &PostgreSQLServer{
+		URL:  "postgres://tenure@127.0.0.1:" + port + "/postgres?sslmode=disable",
+		Addr: "127.0.0.1:" + port, Data: postgresFolder(t), t: t, settings: settings,
+	}
+	args := asPostgres(s.Data, postgresProgram(t, "postgres"), "-D", s.Data, "-p", port)
+	for _, setting := range append([]string{
+		"listen_addresses=127.0.0.1", "unix_socket_directories=", "shared_buffers=32MB", "wal_keep_size=256MB",
+		"fsync=off", "full_page_writes=off",
+	}, settings...) {
+		args = append(args, "-c", setting) // the last one of a name is the one
+	}
+	s.Engine = NewEngine(t, args, nil, s.answers)
+	t.Cleanup(s.Kill) // before that of the engine, which knows one process
+	return s
+}
+
+func (s *PostgreSQLServer) answers() error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Minute)
+	defer stop()
+	_, err := psqlTry(ctx, s.t, s.URL, "SELECT 1")
+	return err
+}
+
+// postgresFolder returns a folder that goes with the test, which belongs to the user of
+// the servers. A folder of [testing.T.TempDir] is in one that root alone can enter.
+func postgresFolder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tenure-postgres-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if os.Geteuid() == 0 {
+		own, err := user.Lookup("postgres")
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(own.Uid)
+		gid, _ := strconv.Atoi(own.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// asPostgres returns the command that runs a program in a folder. PostgreSQL and PgBouncer
+// refuse to be root.
+func asPostgres(dir string, args ...string) []string {
+	if os.Geteuid() != 0 {
+		return args
+	}
+	return append([]string{"env", "--chdir=" + dir, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
+}
+
+// as runs one of PostgreSQL's programs on the data.
+func (s *PostgreSQLServer) as(name string, more ...string) {
+	s.t.Helper()
+	args := asPostgres(s.Data, append([]string{postgresProgram(s.t, name)}, more...)...)
+	if out, err := exec.CommandContext(s.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		s.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// Configure has the server take a setting from now on, unless it was started with it.
+func (s *PostgreSQLServer) Configure(name, value string) {
+	s.t.Helper()
+	const loaded = "SELECT pg_conf_load_time()"
+	before := psql(s.t, s.URL, loaded)
+	psql(s.t, s.URL, "ALTER SYSTEM SET "+name+" = '"+value+"'")
+	psql(s.t, s.URL, "SELECT pg_reload_conf()")
+	s.until("the configuration is read", func() bool { return psql(s.t, s.URL, loaded) != before })
+}
+
+// Standby starts a server that follows this one by streaming, and waits until it does.
+// It has the settings of this one, but none for synchronous_standby_names. Its Name is
+// standby1, standby2, and so on.
+func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
+	s.t.Helper()
+	var settings []string
+	for _, setting := range s.settings {
+		if !strings.HasPrefix(setting, "synchronous_standby_names") {
+			settings = append(settings, setting)
+		}
+	}
+	f := newPostgreSQL(s.t, settings)
+	s.standbys++
+	f.Name = fmt.Sprint("standby", s.standbys)
+	f.as("pg_basebackup", "-d", s.URL+"&application_name="+f.Name, "-D", f.Data,
+		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	f.Start()
+	f.Await()
+	s.until(f.Name+" follows", func() bool {
+		return psql(s.t, s.URL, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '"+f.Name+"'") == "1"
+	})
+	return f
+}
+
+// Promote has a standby be a server that writes, and returns when it is one.
+func (s *PostgreSQLServer) Promote() {
+	s.t.Helper()
+	if got := psql(s.t, s.URL, "SELECT pg_promote()"); got != "t" {
+		s.t.Fatalf("pg_promote says %s", got)
+	}
+}
+
+// Stop has all processes of the server hang, by SIGSTOP, and returns when all do.
+func (s *PostgreSQLServer) Stop() {
+	s.t.Helper()
+
+	s.until("all processes are stopped", func() bool {
+		var going []string
+		for pid, state := range s.processes() {
+			if state != "T" {
+				going = append(going, pid)
+			}
+		}
+		send("STOP", going)
+		return len(going) == 0
+	})
+}
+
+// Continue ends a Stop.
+func (s *PostgreSQLServer) Continue() { send("CONT", s.pids()) }
+
+// Kill ends all processes of the server by SIGKILL at one instant, and returns when all
+// have ended.
+func (s *PostgreSQLServer) Kill() {
+	s.t.Helper()
+	if s.Running() {
+		s.Stop() // so that none does anything once another has ended
+	}
+	send("KILL", s.pids())
+	s.Engine.Kill()
+	s.until("all processes have ended", func() bool { return len(s.pids()) == 0 })
+}
+
+// Restart starts it again, and waits until it answers. If it runs, it ends politely
+// before, without waiting for its clients.
+func (s *PostgreSQLServer) Restart() {
+	s.t.Helper()
+	s.End(syscall.SIGINT)
+	s.Start()
+	s.Await()
+}
+
+// processes returns the server's processes, and the state of each: T if it is stopped.
+// Its first one alone has no other's number; the others have sessions of their own. All
+// are in the folder of the data, and nobody else is.
+func (s *PostgreSQLServer) processes() map[string]string {
+	found := map[string]string{}
+	all, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is a good one
+	for _, cwd := range all {
+		if dir, err := os.Readlink(cwd); err != nil || dir != s.Data {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(filepath.Dir(cwd), "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		found[filepath.Base(filepath.Dir(cwd))], _, _ = strings.Cut(rest, " ")
+	}
+	return found
+}
+
+func (s *PostgreSQLServer) pids() (pids []string) {
+	for pid := range s.processes() {
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// send sends a signal to processes. Those that have ended meanwhile do not matter.
+func send(signal string, pids []string) {
+	if len(pids) > 0 {
+		_ = exec.Command("kill", append([]string{"-s", signal}, pids...)...).Run()
+	}
+}
+
+// until waits for something that the server does.
+func (s *PostgreSQLServer) until(what string, is func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(enginePatience); !is(); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // processes of their own
+		if time.Now().After(end) {
+			s.t.Fatalf("%s: not within %v: %s", s.Addr, enginePatience, what)
+		}
+	}
+}
+
+// PgBouncer is a pooler that a test has for itself.
+type PgBouncer struct {
+	*Engine
+	// URL is that of the server, by way of the pooler.
+	URL string
+}
+
+// StartPgBouncer starts a pooler of the server of a URL, which gives out a connection to
+// it for a transaction, not for a session, and waits until it answers. Settings are lines
+// of its configuration, such as "default_pool_size=1".
+func StartPgBouncer(t testing.TB, server string, settings ...string) *PgBouncer {
+	t.Helper()
+	program := systemProgram(t, "pgbouncer", "/usr/sbin/pgbouncer")
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(FreePort(t))
+	lines := append([]string{
+		"[databases]", fmt.Sprintf("* = host=%s port=%s user=%s", u.Hostname(), u.Port(), u.User.Username()),
+		"[pgbouncer]", "pool_mode=transaction", "auth_type=any", "listen_addr=127.0.0.1", "listen_port=" + port,
+		"unix_socket_dir=", "max_client_conn=1000",
+	}, settings...)
+	dir := postgresFolder(t)
+	config := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil { // for another user
+		t.Fatal(err)
+	}
+	u.Host = "127.0.0.1:" + port
+	p := &PgBouncer{URL: u.String()}
+	p.Engine = NewEngine(t, asPostgres(dir, program, config), nil, func() error {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		defer stop()
+		_, err := psqlTry(ctx, t, p.URL, "SELECT 1")
+		return err
+	})
+	p.Start()
+	p.Await()
+	return p
+}

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package k8sstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// TestServers runs the suite on two API servers of one cluster, whose memories are not
+// the same.
+func TestServers(t *testing.T) {
+	one := enginetest.StartKubernetes(t)
+	two := one.Beside(t)
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		options := &Options{Prefix: prefixOf(t)}
+		h := harness(t, one.Kubeconfig, options)
+		namespace := h.Open(t).(*Store).namespace
+		h.Ops, h.Hang = 100, nil // the servers are asked past the relay
+		for _, server := range []*enginetest.KubernetesServer{one, two} {
+			config := mustConfig(t, server.Kubeconfig, "admin")
+			h.Servers = append(h.Servers, func(t *testing.T) driver.Store { return mustOpen(t, config, namespace, options) })
+		}
+		return h
+	})
+}
+
+// compact has etcd forget all that was before, by its gateway for JSON.
+func compact(t *testing.T, url string) {
+	t.Helper()
+	ask := func(path, body string) (answer struct{ Header struct{ Revision string } }) {
+		got, err := http.Post(url+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		text, err := io.ReadAll(got.Body)
+		if err != nil || got.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", path, text, err)
+		}
+		if err := json.NewDecoder(bytes.NewReader(text)).Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	now := ask("/v3/kv/range", `{"key":"AA=="}`).Header.Revision
+	ask("/v3/kv/compaction", fmt.Sprintf(`{"revision":%q,"physical":true}`, now))
+}
+
+// TestRestartUnderAWatch kills the API server of a watch, has the record released through
+// another one and etcd forget that, and starts it again. The watch stands again, and
+// hints.
+func TestRestartUnderAWatch(t *testing.T) {
+	one := enginetest.StartKubernetes(t)
+	two := one.Beside(t)
+	namespace := newNamespace(t, one.Kubeconfig)
+	watcher := mustOpen(t, mustConfig(t, one.Kubeconfig, "admin"), namespace, nil)
+	other := mustOpen(t, mustConfig(t, two.Kubeconfig, "admin"), namespace, nil)
+	rec := mustClaim(t, watcher, "lock")
+	hints := watched(t, watcher, "lock")
+	one.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	if _, err := watcher.Swap(ctx, rec, beat(rec)); err == nil || errors.Is(err, driver.ErrPermanent) {
+		t.Errorf("heartbeat without an API server: %v", err)
+	}
+	cancel()
+	_, err := other.Swap(t.Context(), rec, released(rec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compact(t, one.Etcd.URL)
+	one.Start()
+	one.Await()
+	wantHint(t, hints, "a release while the API server was away")
+	rec, _, err = other.Claim(t.Context(), held("lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(hints) > 0 {
+		<-hints
+	}
+	if _, err := other.Swap(t.Context(), rec, released(rec)); err != nil {
+		t.Fatal(err)
+	}
+	wantHint(t, hints, "a release after that")
+	eventually(t, "a look by the API server that is back", func(ctx context.Context) error {
+		got, err := watcher.Get(ctx, "lock", driver.Strong)
+		if err == nil && got.State != driver.Released {
+			t.Fatalf("it shows %+v", got)
+		}
+		return err
+	})
+}
+
+// TestHeartbeatsCallNoHint: what a watch sees in order tells that nothing was hinted
+// before.
+func TestHeartbeatsCallNoHint(t *testing.T) {
+	s, other, _ := rig(t, nil)
+	rec := mustClaim(t, other, "lock")
+	hints := watched(t, s, "lock")
+	for i := range 5 {
+		next := beat(rec)
+		if i == 3 { // a takeover is no news for a waiter either
+			next.Token++
+		}
+		var err error
+		if rec, err = other.Swap(t.Context(), rec, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := beat(rec)
+	asked.Beat, asked.Requests = rec.Beat, []driver.Request{{ID: "q", Kind: driver.StepDown}}
+	if _, err := other.Swap(t.Context(), rec, asked); err != nil {
+		t.Fatal(err)
+	}
+	wantHint(t, hints, "a request")
+	if n := len(hints); n > 0 {
+		t.Errorf("%d more hints", n)
+	}
+}
+
+// TestWatchStands: Watch returns when the API server has said that it will tell, and
+// misses nothing that has happened since it began.
+func TestWatchStands(t *testing.T) {
+	s, other, w := rig(t, nil)
+	rec := mustClaim(t, other, "lock")
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	w.set(func(r *http.Request) fault {
+		if r.URL.Query().Get("watch") != "" {
+			close(asked)
+			<-goOn
+		}
+		return pass
+	})
+	resume := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(resume) // before the store is closed, which waits
+	hints, stands := make(chan struct{}, 10), make(chan error, 1)
+	var stop func()
+	go func() {
+		var err error
+		stop, err = s.Watch(t.Context(), "lock", func() { hints <- struct{}{} })
+		stands <- err
+	}()
+	await(t, asked, "the request for the watch")
+	if _, err := other.Swap(t.Context(), rec, released(rec)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-stands:
+		t.Fatalf("Watch has returned before the watch stood: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	resume()
+	if err := <-stands; err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	wantHint(t, hints, "a release while the watch was set up")
+}
+
+// TestCutUnderAWatch ends the connections of a watch while the record is released and
+// deleted: the watch hints when it stands again, although nothing is there any more.
+func TestCutUnderAWatch(t *testing.T) {
+	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
+	config, namespace := mustConfig(t, file, "admin"), newNamespace(t, file)
+	away := make(chan struct{})
+	w := &wire{}
+	cuts := w.on(config)
+	var conns connections
+	cuts.Dial = conns.dial
+	s, other := mustOpen(t, cuts, namespace, nil), mustOpen(t, config, namespace, nil)
+	rec := mustClaim(t, other, "lock")
+	hints := watched(t, s, "lock")
+	w.set(func(*http.Request) fault {
+		select {
+		case <-away:
+			return pass
+		default:
+			return refuse
+		}
+	})
+	conns.cut()
+	if err := other.Delete(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	w.requests()
+	eventually(t, "an attempt to watch again", func(context.Context) error {
+		if len(w.requests()) == 0 {
+			return errors.New("there was none")
+		}
+		return nil
+	})
+	if n := len(hints); n > 0 {
+		t.Errorf("%d hints while it was cut off", n)
+	}
+	close(away)
+	wantHint(t, hints, "what has happened meanwhile")
+	rec = mustClaim(t, other, "lock")
+	for len(hints) > 0 {
+		<-hints
+	}
+	if _, err := other.Swap(t.Context(), rec, released(rec)); err != nil {
+		t.Fatal(err)
+	}
+	wantHint(t, hints, "a release after that")
+}
+
+// connections can be cut.
+type connections struct {
+	mu  sync.Mutex
+	all []net.Conn
+}
+
+func (c *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err == nil {
+		c.mu.Lock()
+		c.all = append(c.all, conn)
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+func (c *connections) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.all {
+		_ = conn.Close()
+	}
+	c.all = nil
+}

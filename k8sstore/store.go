@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package k8sstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// DefaultPrefix begins the names of the objects of a store whose options name no other
+// prefix.
+const DefaultPrefix = "tenure."
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Prefix begins the names of all objects of the store: "tenure." if empty. Stores
+	// with different prefixes know nothing of each other's locks. It consists of
+	// lower-case letters, digits and dashes, in parts that end with a dot, and is at most
+	// 60 bytes long.
+	Prefix string
+
+	// SharedLease has the name of a lock be the name of its Lease, so that electors of
+	// client-go contend for the same one, while a fleet moves for example. It applies to
+	// locks whose name is a DNS-1123 subdomain and does not begin with the prefix; no
+	// elector can name the others, which are kept as without SharedLease.
+	//
+	// A Lease that another client has written is read as a lock of that client: held for
+	// its own duration, or free. Electors see the locks of Tenure in the same way, each
+	// with its duration in whole seconds, rounded up. Set it in all processes of Tenure
+	// that use these locks.
+	//
+	// Sessions, and locks under them, are refused: nobody renews such a lock, and an
+	// elector would take it. List shows all Leases of the namespace that no other store
+	// has written.
+	SharedLease bool
+}
+
+// maxPrefixLen is the longest prefix in bytes: a label has room for 63.
+const maxPrefixLen = 60
+
+var prefixForm = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+$`)
+
+func (o *Options) resolve() (Options, error) {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	if r.Prefix == "" {
+		r.Prefix = DefaultPrefix
+	}
+	if p := r.Prefix; len(p) > maxPrefixLen || !prefixForm.MatchString(p) {
+		return r, fmt.Errorf("k8sstore: prefix %.80q: it must end with a dot, and be at most %d lower-case letters, digits, dashes and dots, as in %q", p, maxPrefixLen, DefaultPrefix)
+	}
+	return r, nil
+}
+
+// Config returns how to reach a cluster, and the namespace that goes with it: by the file
+// kubeconfig, or, if it is empty, as kubectl does, by $KUBECONFIG, ~/.kube/config, and
+// else by the service account of the pod that the process runs in. The context is one of
+// the file's, its current one if empty.
+func Config(kubeconfig, context string) (config *rest.Config, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	from := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	if config, err = from.ClientConfig(); err == nil {
+		namespace, _, err = from.Namespace()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("k8sstore: %w", driver.NotApplied(driver.Permanent(err)))
+	}
+	return config, namespace, nil
+}
+
+// Store keeps records in Leases. It implements [driver.Store] and [driver.Watcher]. All
+// methods may be called concurrently.
+type Store struct {
+	calls     *client // by HTTP/1.1, each on a connection that no other waits for
+	watches   *client
+	namespace string
+	options   Options
+	known     *memory
+	page      int // how many records List returns at once
+
+	ctx      context.Context // ends with the store
+	cancel   context.CancelFunc
+	closing  sync.Mutex
+	closed   bool
+	watchers sync.WaitGroup
+}
+
+var (
+	_ driver.Store   = (*Store)(nil)
+	_ driver.Watcher = (*Store)(nil)
+)
+
+// New returns a store in a namespace, and sends nothing. Options may be nil.
+//
+// The config is copied. Of its settings those that delay, repeat or end a request are not
+// used: the limit of requests a second, the time-out, and the retries of client-go. The
+// contexts of the calls bound them. Unless it brings a Transport of its own, calls are
+// made by HTTP/1.1: when a connection has died, no other call waits for it.
+func New(config *rest.Config, namespace string, options *Options) (*Store, error) {
+	if config == nil {
+		return nil, errors.New("k8sstore: the config is nil")
+	}
+	if namespace == "" {
+		return nil, errors.New("k8sstore: the namespace has no name")
+	}
+	o, err := options.resolve()
+	if err != nil {
+		return nil, err
+	}
+	watches := rest.CopyConfig(config)
+	watches.Timeout, watches.QPS, watches.RateLimiter = 0, -1, nil
+	watches.WarningHandler, watches.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	calls := rest.CopyConfig(watches)
+	if calls.Transport == nil {
+		calls.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	}
+	s := &Store{namespace: namespace, options: o, known: newMemory(), page: pageSize}
+	if s.calls, err = newClient(calls); err == nil {
+		s.watches, err = newClient(watches)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("k8sstore: %w", driver.NotApplied(driver.Permanent(err)))
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Open is [New] for a cluster that must be there: it reads once, so that a wrong address,
+// wrong credentials and a missing permission are told here. Options may be nil.
+func Open(ctx context.Context, config *rest.Config, namespace string, options *Options) (*Store, error) {
+	s, err := New(config, namespace, options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Get(ctx, driver.OwnPrefix+"open", driver.Strong); err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close ends the watches of the store. Calls that are under way end with their contexts,
+// or with an unknown outcome.
+func (s *Store) Close() error {
+	s.closing.Lock()
+	closed := s.closed
+	s.closed = true
+	s.closing.Unlock()
+	if closed {
+		return nil
+	}
+	s.cancel()
+	s.watchers.Wait()
+	s.calls.drop()
+	s.watches.drop()
+	return nil
+}
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// bound returns a context that ends with the store as well.
+func (s *Store) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
+	}
+}
+
+// String names the store by its namespace and prefix.
+func (s *Store) String() string {
+	return "Kubernetes namespace " + s.namespace + " prefix " + s.options.Prefix
+}

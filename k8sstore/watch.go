@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package k8sstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/api/coordination/v1"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// The pause before a watch that has ended is made again grows from the first to the
+// last.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// setUpPatience bounds how long a watch may take to stand: a connection that has died says
+// nothing.
+const setUpPatience = 15 * time.Second
+
+// watchSeconds is how long the API server keeps a watch. It ends one by itself after half
+// an hour or more, but not one whose client it has lost.
+const watchSeconds = 1800
+
+// Watch has hint called after each change of key that [driver.Watcher] names. It watches
+// the Lease of the key alone. The API server sends all changes of it, and the heartbeats
+// among them end here.
+func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	if hint == nil {
+		panic("k8sstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.closing.Lock()
+	if s.closed {
+		s.closing.Unlock()
+		return nil, driver.ErrClosed
+	}
+	watching, cancel := context.WithCancel(s.ctx)
+	stands := make(chan error, 1)
+	s.watchers.Go(func() { s.keepWatching(watching, key, hint, stands) })
+	s.closing.Unlock()
+	select {
+	case err = <-stands:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return cancel, nil
+}
+
+// keepWatching watches until ctx ends. It tells once whether the first watch stands.
+func (s *Store) keepWatching(ctx context.Context, key string, hint func(), stands chan<- error) {
+	stood, pause := false, firstPause
+	for {
+		once, end := context.WithCancel(ctx)
+		late := time.AfterFunc(setUpPatience, end)
+		err := s.watchOnce(once, key, hint, func() {
+			late.Stop()
+			if stood {
+				hint() // what has changed meanwhile is unknown
+			} else {
+				stands <- nil
+			}
+			stood, pause = true, firstPause
+		})
+		late.Stop()
+		end()
+		switch {
+		case ctx.Err() != nil:
+			if !stood {
+				stands <- driver.ErrClosed
+			}
+			return
+		case !stood:
+			stands <- s.failed(err)
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// watchEvent is what a watch tells.
+type watchEvent struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// watchOnce watches until the API server ends the watch, or the connection. It begins
+// with a list, which says from which state of the namespace on there is something to be
+// told, also where there is no Lease yet.
+func (s *Store) watchOnce(ctx context.Context, key string, hint, standing func()) error {
+	only := "metadata.name=" + s.object(key)
+	var list leaseList
+	if err := s.calls.get(ctx, leases, s.namespace, "", url.Values{"fieldSelector": {only}}, &list); err != nil {
+		return err
+	}
+	var mark string
+	for i := range list.Items {
+		mark = markOf(&list.Items[i])
+	}
+	stream, err := s.watches.stream(ctx, leases, s.namespace, url.Values{
+		"watch": {"true"}, "fieldSelector": {only}, "resourceVersion": {list.Metadata.ResourceVersion},
+		"timeoutSeconds": {strconv.Itoa(watchSeconds)},
+	})
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	standing()
+	for events := json.NewDecoder(stream); ; {
+		var event watchEvent
+		if err := events.Decode(&event); err != nil {
+			return fmt.Errorf("the watch has ended: %w", err)
+		}
+		switch event.Type {
+		case "ADDED", "MODIFIED":
+			var o v1.Lease
+			if err := json.Unmarshal(event.Object, &o); err != nil {
+				return err
+			}
+			if is := markOf(&o); is != mark {
+				mark = is
+				hint()
+			}
+		case "DELETED":
+			mark = ""
+			hint()
+		case "BOOKMARK":
+		default:
+			return errors.New("the watch has ended: " + string(event.Object)) // the state is compacted, for example
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// TestAPI runs the tests of package tenure on this store, each world in a schema of its own.
+func TestAPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long: make verify runs it")
+	}
+	database := enginetest.Database(t, enginetest.PostgreSQL(t))
+	config, err := pgxpool.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Configure(config)
+	config.MaxConns = 32
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	worlds := 0
+	enginetest.RunAPI(t, enginetest.BuildAPI(t), enginetest.Worlds{
+		New: func(ctx context.Context) (string, error) {
+			worlds++
+			name := fmt.Sprint("world_", worlds)
+			if _, err := pool.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
+				return "", err
+			}
+			return name, CreateTable(ctx, pool, name+"."+DefaultTable)
+		},
+		End: func(ctx context.Context, name string) error {
+			_, err := pool.Exec(ctx, "DROP SCHEMA "+name+" CASCADE")
+			return err
+		},
+		Open: func(name string, pageSize int) (driver.Store, error) {
+			s, err := New(pool, &Options{Table: name + "." + DefaultTable})
+			if err == nil && pageSize > 0 {
+				s.page = pageSize
+			}
+			return s, err
+		},
+	})
+}
+
+func TestTableNames(t *testing.T) {
+	database := enginetest.Database(t, enginetest.PostgreSQL(t))
+	pool := connect(t, database)
+	defer pool.Close()
+	mustExec(t, database, `CREATE SCHEMA "Apps"`)
+	for _, table := range []string{"locks", "Locks", "Apps.locks", "a_" + strings.Repeat("x", 53)} {
+		for range 2 { // again, it is there
+			if err := CreateTable(t.Context(), pool, table); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := mustOpenWith(t, database, &Options{Table: table})
+		if rec := mustClaim(t, s, held("lock")); rec.Token != 1 {
+			t.Errorf("%s: token %d: the table is not its own", table, rec.Token)
+		}
+		stop, err := s.Watch(t.Context(), "lock", func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+	}
+	// Two names of one table are one store, and tell each other.
+	bare, full := mustOpenWith(t, database, &Options{Table: "locks"}), mustOpenWith(t, database, &Options{Table: "public.locks"})
+	rec := mustClaim(t, full, held("both"))
+	if _, _, err := bare.Claim(t.Context(), held("both")); err == nil {
+		t.Error("a lock was taken by two names of its table")
+	}
+	hints := make(chan struct{}, 10)
+	stop, err := bare.Watch(t.Context(), "both", func() { hints <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	mustSwap(t, full, rec, released(rec))
+	select {
+	case <-hints:
+	case <-time.After(patience):
+		t.Error("no hint of a release by the table's other name")
+	}
+	for _, table := range []string{"a b", `x"`, "a.b.c", "1a", "", ".", strings.Repeat("x", 56), "a;DROP"} {
+		if _, err := New(pool, &Options{Table: table}); (err == nil) != (table == "") {
+			t.Errorf("%q: %v", table, err)
+		}
+	}
+	if _, err := New(pool, &Options{Commit: "off"}); err == nil || !strings.Contains(err.Error(), "on or remote_apply") {
+		t.Errorf("commit off: %v", err)
+	}
+	if _, err := New(pool, &Options{Listen: "postgres://a:b:c"}); err == nil {
+		t.Error("a listen URL that is none is taken")
+	}
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// What a connection remembers, by these names in its custom data.
+const (
+	preparedKey    = "tenure.prepared"    // map[string]bool: statements by name
+	unconfirmedKey = "tenure.unconfirmed" // true: a standby has not confirmed a commit
+)
+
+// answer is what a statement returned.
+type answer struct {
+	rows []row
+	err  error
+}
+
+// run runs a statement and returns its rows. After it the change of a key is told, if there
+// is one: in the same trip to the server, but in a transaction of its own, since NOTIFY has
+// all commits of a cluster wait for each other.
+//
+// The statement does not end with the context: the engine is never asked to cancel. While a
+// commit waits for a standby, a cancel would make it visible on the primary, and a fail-over
+// would then lose a lock that somebody has been seen to hold. So what the caller leaves
+// behind goes on, and keeps its connection.
+func (s *Store) run(ctx context.Context, st *statement, args []any, changed string) ([]row, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, driver.NotApplied(err)
+	}
+	conn, err := s.pool.Acquire(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, driver.NotApplied(fmt.Errorf("postgres: no connection: %w", errors.Join(ctx.Err(), noContext(err))))
+	case err != nil:
+		return nil, driver.NotApplied(s.failed(err))
+	}
+	values, err := encoded(conn.Conn().TypeMap(), st.oids, args)
+	if err == nil && !s.begin(conn) {
+		err = driver.ErrClosed
+	}
+	if err != nil {
+		conn.Release()
+		return nil, driver.NotApplied(err)
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		defer s.end(conn)
+		s.exchange(conn.Conn(), st, values, changed, answered)
+	}()
+	select {
+	case a := <-answered:
+		return a.rows, s.failed(a.err)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("postgres: no answer: %w", ctx.Err())
+	case <-s.ctx.Done():
+		return nil, driver.ErrClosed
+	}
+}
+
+// noContext drops an error that says no more than that a context is done.
+func noContext(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// begin notes a statement under way, unless the store is closed.
+func (s *Store) begin(conn *pgxpool.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.running[conn.Conn().PgConn()] = true
+	}
+	return !s.closed
+}
+
+func (s *Store) end(conn *pgxpool.Conn) {
+	s.mu.Lock()
+	delete(s.running, conn.Conn().PgConn())
+	s.mu.Unlock()
+	conn.Release()
+}
+
+// renew has the pool of the store connect anew, if a connection broke or leads to a
+// standby: the others are likely to be no better. Those that break at the same time count
+// once.
+func (s *Store) renew(pg *pgconn.PgConn, err error) {
+	var e *pgconn.PgError
+	standby := errors.As(err, &e) && e.Code == "25006"
+	if !s.own || !pg.IsClosed() && !standby {
+		return
+	}
+	s.mu.Lock()
+	known := s.closed || s.lost[pg]
+	if !known {
+		s.lost = maps.Clone(s.running)
+	}
+	s.mu.Unlock()
+	if !known {
+		s.pool.Reset()
+	}
+}
+
+// binary is the format of all values, so that no setting of the session matters to it.
+var binary = []int16{pgtype.BinaryFormatCode}
+
+func encoded(types *pgtype.Map, oids []uint32, args []any) ([][]byte, error) {
+	values := make([][]byte, len(args))
+	for i, arg := range args {
+		if arg == nil {
+			continue
+		}
+		value, err := types.Encode(oids[i], pgtype.BinaryFormatCode, arg, []byte{})
+		if err != nil {
+			return nil, driver.Permanent(fmt.Errorf("postgres: value %d: %w", i+1, err))
+		}
+		values[i] = value
+	}
+	return values, nil
+}
+
+// exchange sends the statement and hands its answer on as soon as it is committed.
+func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed string, answered chan<- answer) {
+	pg := conn.PgConn()
+	data := pg.CustomData()
+	delete(data, unconfirmedKey)
+	p := pg.StartPipeline(context.Background())
+	preparing := false
+	prepared, _ := data[preparedKey].(map[string]bool)
+	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		if prepared == nil {
+			prepared = map[string]bool{}
+			data[preparedKey] = prepared
+		}
+		if preparing = !prepared[st.name]; preparing {
+			p.SendPrepare(st.name, st.sql, st.oids)
+		}
+		p.SendQueryPrepared(st.name, values, binary, binary)
+	} else {
+		p.SendQueryParams(st.sql, values, st.oids, binary, binary)
+	}
+	p.SendPipelineSync()
+	if changed != "" {
+		n := s.sql.notify
+		p.SendQueryParams(n.sql, [][]byte{[]byte(channelOf(s.table)), []byte(changed)}, n.oids, binary, binary)
+		p.SendPipelineSync()
+	}
+	var a answer
+	if a.err = p.Flush(); a.err == nil {
+		a.rows, a.err = collect(p, conn.TypeMap(), preparing, func() { prepared[st.name] = true })
+	}
+	var e *pgconn.PgError
+	switch {
+	case errors.As(a.err, &e) && (e.Code == "26000" || e.Code == "0A000"):
+		delete(prepared, st.name) // it is gone, or of a table that has changed
+	case a.err == nil && data[unconfirmedKey] == true:
+		a.err = errUnconfirmed
+	}
+	if a.err != nil {
+		s.renew(pg, a.err)
+	}
+	answered <- a
+	_ = p.Close() // a hint may be lost
+}
+
+// collect reads until the transaction has ended. Before that nothing is certain, rows that
+// have come included.
+func collect(p *pgconn.Pipeline, types *pgtype.Map, preparing bool, prepared func()) (rows []row, first error) {
+	for {
+		result, err := p.GetResults()
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			if e := (*pgconn.PgError)(nil); !errors.As(err, &e) {
+				return nil, first // the connection is broken
+			}
+			continue
+		}
+		switch result := result.(type) {
+		case nil:
+			if first == nil {
+				first = errors.New("the connection ended without an answer")
+			}
+			return nil, first
+		case *pgconn.StatementDescription:
+			if preparing {
+				prepared()
+			}
+		case *pgconn.PipelineSync:
+			return rows, first
+		case *pgconn.ResultReader:
+			list := pgx.RowsFromResultReader(types, result)
+			for list.Next() {
+				var r row
+				if err := list.Scan(r.targets()...); err != nil && first == nil {
+					first = driver.Permanent(fmt.Errorf("a row cannot be understood: %w", err))
+				}
+				rows = append(rows, r)
+			}
+			list.Close()
+			if err := list.Err(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+}

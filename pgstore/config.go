@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// How soon a connection whose peer has gone away is found: it is tested after so long a
+// silence, so often, before it is given up. What was sent and is not acknowledged for the
+// sum of these ends it as well, on Linux.
+const (
+	keepAlive      = 5 * time.Second
+	keepAliveCount = 3
+)
+
+// connectTimeout bounds a connection attempt to one host, if the URL does not.
+const connectTimeout = 10 * time.Second
+
+// Configure sets in a pool's config what the store relies on, for a pool that is then
+// given to [New]:
+//
+//   - The engine is never asked to cancel a statement. A commit that waits for a
+//     synchronous standby would become visible without it. So the config is for
+//     connections whose statements may go on after their context; have a pool of its own
+//     for other work, unless that is welcome there.
+//   - No ping before a statement on a connection that was idle: it would double the trips
+//     of a heartbeat. Connections whose peer is gone are found by TCP, within 20 s.
+//   - A warning that a standby has not confirmed a commit is seen.
+//   - Of several hosts the primary is taken, unless target_session_attrs says otherwise.
+//   - An attempt to connect takes 10 s at most, unless connect_timeout says otherwise.
+func Configure(config *pgxpool.Config) {
+	c := config.ConnConfig
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	if c.ValidateConnect == nil && slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port }) {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	c.DialFunc = dial
+	notice := c.OnNotice
+	c.OnNotice = func(pg *pgconn.PgConn, n *pgconn.Notice) {
+		if n.Routine == "SyncRepWaitForLSN" {
+			pg.CustomData()[unconfirmedKey] = true
+		}
+		if notice != nil {
+			notice(pg, n)
+		}
+	}
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	before := config.BeforeConnect
+	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+		if before != nil {
+			if err := before(ctx, c); err != nil {
+				return err
+			}
+		}
+		neverCancel(&c.Config)
+		return nil
+	}
+}
+
+var errNoCancel = errors.New("pgstore: a statement is never cancelled")
+
+// neverCancel has a connection dial no more once it stands: what pgx would dial for is a
+// request to cancel, when the connection breaks.
+func neverCancel(c *pgconn.Config) {
+	var stands atomic.Bool
+	dial, after := c.DialFunc, c.AfterConnect
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if stands.Load() {
+			return nil, errNoCancel
+		}
+		return dial(ctx, network, address)
+	}
+	c.AfterConnect = func(ctx context.Context, pg *pgconn.PgConn) error {
+		stands.Store(true)
+		if after == nil {
+			return nil
+		}
+		return after(ctx, pg)
+	}
+}
+
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount},
+		Control:         limitUnacknowledged,
+	}
+	return d.DialContext(ctx, network, address)
+}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pgstore keeps Tenure's records in a table of PostgreSQL, 12 or later.
+//
+//	store, err := pgstore.Open(ctx, "postgres://app@db-1,db-2/app?sslmode=verify-full", nil)
+//	client, err := tenure.New(store, &tenure.Options{})
+//
+// The table must be there: [CreateTable], [Schema], or `tenure table create`.
+//
+// # Cost
+//
+// Every call is one statement and one round trip: a claim, whether the lock is free, held
+// or unknown; a heartbeat, a release, a look, any number of looks at once. A second one is
+// needed only when two meet in the same millisecond. A heartbeat writes one small row, and
+// not the data of the record.
+//
+// A connection is a process of the server. [Open] makes at most 16, and one more listens if
+// something is watched. A process with many locks holds them under a session: one heartbeat
+// for all.
+//
+// # Safety
+//
+// Every write waits until it is safe (synchronous_commit is set in its statement), whatever
+// the role and the server have set. With a synchronous standby that means: on two machines.
+// Without one a fail-over loses what was answered last, and with it tokens: a lock can be
+// granted twice within one lease, under one token. So have automatic fail-over with
+// synchronous replication alone, or treat a fail-over like a restored backup: see
+// docs/guides/postgres.md.
+//
+// While a commit waits for a standby nobody sees it. If the wait is broken off, everybody
+// sees it, though a fail-over would lose it. So the store never asks the server to cancel:
+// a call whose context ends leaves its statement behind, and the connection serves again
+// when the server has answered.
+//
+// The user's own writes can be guarded in their transaction: [Store.Guard].
+//
+// # Poolers
+//
+// Behind a pooler that pools transactions add default_query_exec_mode=exec to the URL, for
+// prepared statements are of a connection, and say by [Options] where the store listens:
+// at the server itself, or not at all. The store says so if it finds LISTEN deaf.
+package pgstore

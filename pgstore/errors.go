@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// failed returns the error of a request, marked for what is certain about it.
+func (s *Store) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
+	}
+	return fmt.Errorf("postgres: %w", s.sorted(err))
+}
+
+// advice is what to do about an error, by its SQLSTATE.
+func (s *Store) advice(code string) string {
+	switch code {
+	case "28P01", "28000":
+		return "see the user, its password and pg_hba.conf"
+	case "3D000":
+		return "the database does not exist: name another one, or create it"
+	case "42P01":
+		return "table " + s.table + " does not exist: create it with tenure table create, or by the statement of pgstore.Schema"
+	case "42703":
+		return "table " + s.table + " lacks a column: it was made by another program, or another version of Tenure"
+	case "42501":
+		return "grant the role what tenure table policy prints"
+	case "42P05", "26000":
+		return "prepared statements do not work here: behind a pooler add default_query_exec_mode=exec to the URL"
+	case "08P01":
+		return "a pooler may refuse a start-up parameter: leave it out of the URL"
+	case "25006":
+		return "the server is a standby, or read-only: name the primary, or all servers of the cluster"
+	case "53300":
+		return "the server has no connection left: raise max_connections, or lower pool_max_conns"
+	case "53100":
+		return "the server's disk is full"
+	case "57P03":
+		return "the server is starting or shutting down"
+	}
+	return ""
+}
+
+// sorted marks an error of pgx. An error of the engine's with severity ERROR has rolled
+// the statement back. FATAL may come while a commit waits for a standby, and whatever
+// else may have been carried out.
+func (s *Store) sorted(err error) error {
+	var connect *pgconn.ConnectError
+	unsent := errors.As(err, &connect) || pgconn.SafeToRetry(err)
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		if unsent {
+			return driver.NotApplied(err)
+		}
+		return err
+	}
+	if do := s.advice(e.Code); do != "" {
+		err = fmt.Errorf("%s: %w", do, err)
+	}
+	severity := e.SeverityUnlocalized
+	if severity == "" {
+		severity = e.Severity
+	}
+	class := e.Code[:min(2, len(e.Code))]
+	if !unsent && (severity != "ERROR" || class == "08" || class == "XX" || e.Code == "40003") {
+		return err
+	}
+	switch {
+	case strings.HasPrefix(e.Code, "53"):
+		err = driver.Throttled(err)
+	case e.Code == "42P05", e.Code == "26000":
+	case class == "28", class == "3D", class == "3F", class == "42":
+		err = driver.Permanent(err)
+	}
+	return driver.NotApplied(err)
+}
+
+// errUnconfirmed is the answer of a commit whose wait for the standby was broken off, by an
+// operator or a shutdown: it is on the primary's disk alone.
+var errUnconfirmed = errors.New("the commit was not confirmed by a synchronous standby: a fail-over may lose it")
+
+// errStandby refuses what a standby answers: it may be of some time ago.
+var errStandby = errors.New("the server is a standby, whose answers may be old: name the primary, or all servers of the cluster")

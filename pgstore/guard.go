@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+var (
+	// ErrStale is matched by the error of [Store.Guard] when the tenure of the token has
+	// ended. Roll back, and stop the work: the token never passes again. See [StaleError].
+	ErrStale = errors.New("stale token")
+
+	// ErrUnknownToken is matched by the error of [Store.Guard] when the table does not know
+	// the lock, or not yet the token: the lock is in another table or database, or its
+	// record was deleted, or put back to an older state. Roll back, and see whether the
+	// transaction is one of the database in which the lock is.
+	ErrUnknownToken = errors.New("unknown token")
+)
+
+// StaleError is the refusal of [Store.Guard]. It matches [ErrStale].
+type StaleError struct {
+	// Lock is the name of the lock.
+	Lock string
+	// Token is the one that was refused, and Highest that of the lock's record.
+	// They are the same if the tenure has ended and no other has begun.
+	Token, Highest uint64
+	// State is that of the lock's record.
+	State driver.State
+}
+
+func (e *StaleError) Error() string {
+	if e.Highest == e.Token {
+		return fmt.Sprintf("guard %q: token %d is stale: its tenure has ended, the lock is %s under token %d; stop",
+			e.Lock, e.Token, e.State, e.Highest)
+	}
+	return fmt.Sprintf("guard %q: token %d is stale, token %d was granted: another holder has begun, stop", e.Lock, e.Token, e.Highest)
+}
+
+// Is reports whether target is [ErrStale].
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// Guard returns nil if, and only if, the lock is held under token, and stays so until tx
+// ends: nobody can take the lock over before. So what tx writes is written by the holder
+// of the lock, however long the holder was paused between its last heartbeat and this
+// call, or is paused between this call and the commit.
+//
+//	tx, err := pool.Begin(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer tx.Rollback(ctx)
+//	if err := store.Guard(ctx, tx, "reports", lease.Token()); err != nil {
+//		return err
+//	}
+//	// the writes of the holder
+//	return tx.Commit(ctx)
+//
+// tx must be of the database in which the store has its table. Call Guard first in it, and
+// roll back if it returns an error.
+//
+// Guard shares the lock of the record's row: guards of one token pass beside each other,
+// and a takeover waits for their transactions. So do the heartbeats of the holder, which
+// fail by their time-out and are tried again: keep tx much shorter than the lease. A lock
+// under a session has none, and does not feel it. The role needs the right to update the
+// table.
+//
+// A transaction above READ COMMITTED that began before the last heartbeat gets a
+// serialization failure (SQLSTATE 40001): begin again.
+//
+// Errors match ErrStale, as a [*StaleError] with both tokens; or ErrUnknownToken; or
+// [driver.ErrUnreadable]; or they are the engine's.
+func (s *Store) Guard(ctx context.Context, tx pgx.Tx, lock string, token uint64) error {
+	return s.guarded(lock, token, pgx.ErrNoRows, tx.QueryRow(ctx, s.sql.guard, lock))
+}
+
+// GuardSQL is [Store.Guard] for a transaction of database/sql, with any driver of
+// PostgreSQL.
+func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx, lock string, token uint64) error {
+	return s.guarded(lock, token, sql.ErrNoRows, tx.QueryRowContext(ctx, s.sql.guard, lock))
+}
+
+func (s *Store) guarded(lock string, token uint64, none error, row interface{ Scan(...any) error }) error {
+	var format, highest int64
+	var state string
+	err := row.Scan(&format, &highest, &state)
+	stands := driver.State(state)
+	if stands == resting {
+		stands = driver.Held
+	}
+	switch {
+	case errors.Is(err, none):
+		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, s.table)
+	case noTable(err):
+		return fmt.Errorf("guard %q: %w: token %d, in a database without table %s: %w", lock, ErrUnknownToken, token, s.table, err)
+	case err != nil:
+		return fmt.Errorf("guard %q: %w", lock, err)
+	case format != tableFormat:
+		return fmt.Errorf("guard %q: %w: the row has format %d, of another version of Tenure", lock, driver.ErrUnreadable, format)
+	case highest < 1:
+		return fmt.Errorf("guard %q: %w: token %d is none", lock, driver.ErrUnreadable, highest)
+	case uint64(highest) < token:
+		return fmt.Errorf("guard %q: %w: token %d, of a lock whose record in table %s has token %d", lock, ErrUnknownToken, token, s.table, highest)
+	case uint64(highest) > token, stands != driver.Held:
+		return &StaleError{Lock: lock, Token: token, Highest: uint64(highest), State: stands}
+	}
+	return nil
+}
+
+func noTable(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "42P01"
+}

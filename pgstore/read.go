@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// pageSize is how many records List returns at once.
+const pageSize = 500
+
+// Get returns the record of key. Both kinds of reads are the same: one request to the
+// primary.
+func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
+	r, err := s.look(ctx, key)
+	switch {
+	case err != nil:
+		return driver.Record{}, err
+	case r.absent():
+		return driver.Record{}, fmt.Errorf("%w: %q", driver.ErrNotFound, key)
+	}
+	return r.record()
+}
+
+func (s *Store) look(ctx context.Context, key string) (row, error) {
+	if !isKey(key) {
+		return row{}, nil
+	}
+	rows, err := s.read(ctx, s.sql.get, key)
+	if err == nil && len(rows) != 1 {
+		err = fmt.Errorf("postgres: %d rows for one key", len(rows))
+	}
+	if err != nil {
+		return row{}, err
+	}
+	return rows[0], nil
+}
+
+// GetBatch returns what Get would return for each of the keys, in one request.
+func (s *Store) GetBatch(ctx context.Context, keys []string, _ driver.Consistency) ([]driver.Lookup, error) {
+	asked := make([]string, len(keys))
+	for i, key := range keys {
+		if isKey(key) {
+			asked[i] = key // no record has the empty one
+		}
+	}
+	rows, err := s.read(ctx, s.sql.getBatch, asked)
+	if err == nil && len(rows) != len(keys) {
+		err = fmt.Errorf("postgres: %d rows for %d keys", len(rows), len(keys))
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]driver.Lookup, len(keys))
+	for i := range rows {
+		if rows[i].absent() {
+			out[i].Err = fmt.Errorf("%w: %q", driver.ErrNotFound, keys[i])
+			continue
+		}
+		out[i].Record, out[i].Err = rows[i].record()
+	}
+	return out, nil
+}
+
+// List returns 500 records at once. The cursor is the last key.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	if prefix != "" && !isKey(prefix) || cursor != "" && !isKey(cursor) {
+		return driver.Page{}, nil
+	}
+	rows, err := s.read(ctx, s.sql.list, prefix, cursor, int64(s.page))
+	if err != nil {
+		return driver.Page{}, err
+	}
+	var page driver.Page
+	for i := range rows {
+		if rows[i].absent() {
+			break // there is none at all
+		}
+		rec, err := rows[i].record()
+		if err != nil {
+			if page.Unreadable == nil {
+				page.Unreadable = map[string]error{}
+			}
+			page.Unreadable[rec.Key] = err
+			continue
+		}
+		page.Records = append(page.Records, rec)
+	}
+	if len(rows) == s.page {
+		page.Cursor = rows[len(rows)-1].key.String
+	}
+	return page, nil
+}
+
+// isKey reports whether a key can be in the table: PostgreSQL takes no other text.
+func isKey(key string) bool {
+	return driver.CheckClaim(driver.Record{Key: key, Version: "v", Owner: "o", Lease: 1e9, State: driver.Held}) == nil
+}
+
+// read runs a statement whose rows begin with whether the server is a standby.
+func (s *Store) read(ctx context.Context, st *statement, args ...any) ([]row, error) {
+	rows, err := s.run(ctx, st, args, "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		if rows[i].flag {
+			if s.own {
+				s.pool.Reset()
+			}
+			return nil, fmt.Errorf("postgres: %w", errStandby)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	return rows, nil
+}
+
+// examine reads the table once. What is wrong with it is permanent.
+func (s *Store) examine(ctx context.Context) error {
+	d, err := s.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	return driver.NotApplied(driver.Permanent(errors.Join(d.Problems()...)))
+}

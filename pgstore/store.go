@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Table has the records: "tenure_records" if empty. Letters, digits and underscores,
+	// with a schema and a dot before it if need be; capitals stay what they are.
+	Table string
+
+	// Commit is CommitOn if empty.
+	Commit Commit
+
+	// Listen is where the store listens for changes: the URL of the server itself, if the
+	// pool goes through a pooler, since LISTEN is deaf behind one that pools transactions;
+	// "off" for no listening, so that contenders see a release at their next look. If
+	// empty, it is the pool's own address, on one connection more.
+	Listen string
+}
+
+// ListenOff is the value of Options.Listen that has nothing listened for.
+const ListenOff = "off"
+
+// MaxConns is the size of the pool that [Open] makes if its URL has no pool_max_conns.
+const MaxConns = 16
+
+// Store keeps records in a table of PostgreSQL. All methods may be called concurrently.
+type Store struct {
+	pool   *pgxpool.Pool
+	own    bool // the pool was made by Open
+	table  string
+	sql    statements
+	listen *listener
+	page   int // how many records List returns at once
+
+	ctx    context.Context // ends with the store
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	running map[*pgconn.PgConn]bool // connections with a statement under way
+	lost    map[*pgconn.PgConn]bool // those at the time of the last reset
+	closed  bool
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Watcher     = (*Store)(nil)
+	_ driver.BatchGetter = (*Store)(nil)
+)
+
+// New returns a store on a pool of the program's own, which must outlive it. It sends
+// nothing. Options may be nil. The config that the pool was made of should have gone
+// through [Configure].
+func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
+	if pool == nil {
+		return nil, errors.New("pgstore: the pool is nil")
+	}
+	o, err := options.filled()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		pool: pool, table: o.Table, sql: newStatements(o.Table, string(o.Commit)), page: pageSize,
+		running: map[*pgconn.PgConn]bool{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if s.listen, err = newListener(s, o.Listen); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o *Options) filled() (Options, error) {
+	var filled Options
+	if o != nil {
+		filled = *o
+	}
+	if filled.Table == "" {
+		filled.Table = DefaultTable
+	}
+	if filled.Commit == "" {
+		filled.Commit = CommitOn
+	}
+	return filled, errors.Join(checkTable(filled.Table), filled.Commit.check())
+}
+
+// Open returns a store on a pool that it makes, and that [Store.Close] closes. The URL is
+// one of pgx: postgres://USER:PASSWORD@HOST,HOST/DATABASE?sslmode=verify-full, or empty;
+// what it does not say comes from the environment, PGHOST and so on. Open looks once at
+// the table, so that a wrong address, a wrong password, a missing table and a missing
+// right are told here. Options may be nil.
+func Open(ctx context.Context, url string, options *Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", driver.NotApplied(driver.Permanent(err)))
+	}
+	if !strings.Contains(url, "pool_max_conns=") {
+		config.MaxConns = MaxConns
+	}
+	Configure(config)
+	if _, err := options.filled(); err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", driver.NotApplied(err))
+	}
+	s, err := New(pool, options)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.own = true
+	if err := s.examine(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close ends the watches of the store, and the pool if [Open] has made it. A call that is
+// under way ends with an unknown outcome.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.cancel()
+	if s.own {
+		for c := range s.running {
+			// Its statement goes on at the server. Nothing asks the server to cancel it.
+			_ = c.Conn().Close()
+		}
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.listen.end()
+	if s.own {
+		s.pool.Close()
+	}
+	return nil
+}
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// String names the store by its table.
+func (s *Store) String() string { return "postgres table " + s.table }

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// leastVersion is the oldest server that has all that the statements use.
+const leastVersion = 120000
+
+// Rights are what a role needs on the table.
+var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+
+// Schema returns the statement that makes the table: [DefaultTable] if the name is empty.
+// The error says that the name is none.
+func Schema(table string) (string, error) {
+	if table == "" {
+		table = DefaultTable
+	}
+	return fmt.Sprintf(schema, quoted(table)), checkTable(table)
+}
+
+// Policy returns the statement that gives a role what it needs on the table, and no more:
+// [DefaultTable] if the name is empty.
+func Policy(table, role string) (string, error) {
+	if table == "" {
+		table = DefaultTable
+	}
+	text := "GRANT " + strings.Join(Rights, ", ") + " ON " + quoted(table) + " TO " + pgx.Identifier{role}.Sanitize()
+	if schema, _, ok := strings.Cut(table, "."); ok {
+		text = "GRANT USAGE ON SCHEMA " + pgx.Identifier{schema}.Sanitize() + " TO " + pgx.Identifier{role}.Sanitize() + ";\n" + text
+	}
+	return text, checkTable(table)
+}
+
+// DB is a pool, a connection or a transaction of pgx.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// CreateTable makes the table: [DefaultTable] if the name is empty. A table that is there
+// is left as it is, whoever has made it.
+func CreateTable(ctx context.Context, db DB, table string) error {
+	text, err := Schema(table)
+	if err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
+	var e *pgconn.PgError
+	if errors.As(err, &e) && (e.Code == "42P07" || e.Code == "23505") { // two at once meet in the catalog
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: create table: %w", err)
+	}
+	return nil
+}
+
+// Description is what [Store.Describe] has found. Numbers are those of the moment.
+type Description struct {
+	Table string
+	// Version is that of the server, such as 150018 for 15.18.
+	Version int
+	// Encoding is that of the database.
+	Encoding string
+	// Standby says that the server is one, or is recovering.
+	Standby bool
+	// Exists says that the table is there, and MayRead, MayWrite what the role may do.
+	Exists            bool
+	MayRead, MayWrite bool
+	// Unlogged says that the table is empty after a crash.
+	Unlogged bool
+	// Missing are columns that the table lacks.
+	Missing []string
+	// Fsync and FullPageWrites are settings of the server without which a crash loses what
+	// was answered.
+	Fsync, FullPageWrites bool
+	// Standbys are how many are connected, and Synchronous how many of them a commit may
+	// wait for. These, and the transactions and connections below, are as many as the role
+	// may see: all of them if it is a member of pg_read_all_stats.
+	Standbys, Synchronous int
+	// SynchronousNames is the setting synchronous_standby_names.
+	SynchronousNames string
+	// CheckInterval is the setting client_connection_check_interval, 0 if it is off.
+	CheckInterval time.Duration
+	// OldestTransaction is the age of the oldest one in the database. Until it ends, no
+	// vacuum takes away what heartbeats leave behind.
+	OldestTransaction time.Duration
+	// Autovacuum says that it is on.
+	Autovacuum bool
+	// Connections are how many there are, and MaxConnections how many there may be.
+	Connections, MaxConnections int
+}
+
+// One statement, at any isolation level. What a role may not see is left out.
+const describe = `
+SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_is_in_recovery(),
+	t.oid IS NOT NULL, COALESCE(has_table_privilege(t.oid, 'SELECT'), false),
+	COALESCE(has_table_privilege(t.oid, 'INSERT') AND has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'), false),
+	COALESCE((SELECT relpersistence <> 'p' FROM pg_class WHERE oid = t.oid), false),
+	COALESCE((SELECT array_agg(attname::text) FROM pg_attribute WHERE attrelid = t.oid AND attnum > 0 AND NOT attisdropped), '{}'),
+	current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
+	(SELECT count(*) FROM pg_stat_replication)::int, (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::int,
+	current_setting('synchronous_standby_names'),
+	COALESCE((SELECT setting::bigint FROM pg_settings WHERE name = 'client_connection_check_interval'), 0),
+	COALESCE((SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()), 0)::float8,
+	current_setting('autovacuum')::bool,
+	(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int, current_setting('max_connections')::int
+FROM (SELECT to_regclass($1)::oid AS oid) AS t`
+
+// Describe returns what the table and its server are like.
+func (s *Store) Describe(ctx context.Context) (*Description, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	d := &Description{Table: s.table}
+	var there []string
+	var check int64
+	var oldest float64
+	err := s.pool.QueryRow(ctx, describe, pgx.QueryExecModeExec, quoted(s.table)).Scan(
+		&d.Version, &d.Encoding, &d.Standby, &d.Exists, &d.MayRead, &d.MayWrite, &d.Unlogged, &there, &d.Fsync, &d.FullPageWrites,
+		&d.Standbys, &d.Synchronous, &d.SynchronousNames, &check, &oldest, &d.Autovacuum, &d.Connections, &d.MaxConnections)
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	d.CheckInterval = time.Duration(check) * time.Millisecond
+	d.OldestTransaction = time.Duration(oldest * float64(time.Second))
+	for _, c := range columns {
+		if d.Exists && !slices.Contains(there, c.name) {
+			d.Missing = append(d.Missing, c.name)
+		}
+	}
+	return d, nil
+}
+
+// Problems are what makes the table unusable, each with what to do. [Open] returns them.
+func (d *Description) Problems() []error {
+	var out []error
+	problem := func(is bool, text string, args ...any) {
+		if is {
+			out = append(out, fmt.Errorf("postgres: "+text, args...))
+		}
+	}
+	problem(d.Version < leastVersion, "the server's version is %d.%d: the store needs 12 or later", d.Version/10000, d.Version%10000)
+	problem(d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
+	problem(d.Standby, "%w", errStandby)
+	switch {
+	case !d.Exists:
+		problem(true, "table %s does not exist: create it with tenure table create, or by the statement of pgstore.Schema", d.Table)
+	case !d.MayRead || !d.MayWrite:
+		problem(true, "the role may not read and write table %s: grant it what tenure table policy prints", d.Table)
+	case len(d.Missing) > 0:
+		problem(true, "table %s lacks the column %s: it was made by another program, or another version of Tenure", d.Table, d.Missing[0])
+	}
+	problem(d.Unlogged, "table %s is unlogged: it would be empty after a crash, and tokens would be given twice: ALTER TABLE %[1]s SET LOGGED", d.Table)
+	return out
+}

@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+const (
+	// The pause before the listener connects again grows from the first to the last.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+	// testPeriod is how often a silent listener asks whether it still listens at the
+	// primary.
+	testPeriod = 30 * time.Second
+	// echoPatience is how long a notification of the store's own may take to arrive. If
+	// none does, LISTEN is deaf: something pools transactions.
+	echoPatience = 2 * time.Second
+	// deafPeriod is how long a listener that is deaf is not tried again.
+	deafPeriod = time.Minute
+	// echoMark begins the payload of a notification that tells of no key.
+	echoMark = "\x01echo "
+)
+
+// errListenOff is the answer of Watch to a store that was told not to listen.
+var errListenOff = driver.Unsupported(errors.New("postgres: listen=off: changes are not told"))
+
+var errDeaf = errors.New("LISTEN is deaf here, as behind a pooler of transactions: give the server's own URL in listen=, or listen=off")
+
+// listener is the one connection on which a store hears of changes. It is there from the
+// first watch on.
+type listener struct {
+	store  *Store
+	config *pgx.ConnConfig // nil: that of the pool
+	off    bool
+	wake   chan struct{} // a watch has come
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	started bool
+	stands  bool
+	watches map[string]map[*watch]bool // by key
+	ended   bool
+}
+
+// watch is one caller's.
+type watch struct {
+	hint   func()
+	stands chan error // how the set-up has ended; it is told once
+	told   bool
+}
+
+func newListener(s *Store, where string) (*listener, error) {
+	l := &listener{store: s, wake: make(chan struct{}, 1), watches: map[string]map[*watch]bool{}}
+	switch where {
+	case "":
+	case ListenOff:
+		l.off = true
+	default:
+		config, err := pgx.ParseConfig(where)
+		if err != nil {
+			return nil, fmt.Errorf("pgstore: listen: %w", err)
+		}
+		config.DialFunc = dial
+		if config.ConnectTimeout == 0 {
+			config.ConnectTimeout = connectTimeout
+		}
+		l.config = config
+	}
+	return l, nil
+}
+
+// Watch has hint called after each change of key that [driver.Watcher] names. All watches
+// of a store share one connection, which is made with the first.
+func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	if hint == nil {
+		panic("pgstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	l := s.listen
+	if l.off {
+		return nil, errListenOff
+	}
+	w := &watch{hint: hint, stands: make(chan error, 1)}
+	if !l.add(key, w) {
+		return nil, driver.ErrClosed
+	}
+	select {
+	case err = <-w.stands:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	stop = func() { l.remove(key, w) }
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+func (l *listener) add(key string, w *watch) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	if l.watches[key] == nil {
+		l.watches[key] = map[*watch]bool{}
+	}
+	l.watches[key][w] = true
+	if l.stands {
+		w.told = true
+		w.stands <- nil
+		return true
+	}
+	if !l.started {
+		l.started = true
+		l.done.Go(l.keep)
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (l *listener) remove(key string, w *watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.watches[key], w)
+	if len(l.watches[key]) == 0 {
+		delete(l.watches, key)
+	}
+}
+
+func (l *listener) end() {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.done.Wait()
+	l.fell(driver.ErrClosed)
+}
+
+// stood tells those that set a watch up that it stands, and hints the others: what has
+// changed meanwhile is unknown.
+func (l *listener) stood() {
+	l.mu.Lock()
+	var hints []func()
+	l.stands = true
+	for _, watches := range l.watches {
+		for w := range watches {
+			if w.told {
+				hints = append(hints, w.hint)
+			} else {
+				w.told = true
+				w.stands <- nil
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, hint := range hints {
+		hint()
+	}
+}
+
+// fell tells those that set a watch up that none is to be had.
+func (l *listener) fell(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stands = false
+	for _, watches := range l.watches {
+		for w := range watches {
+			if !w.told {
+				w.told = true
+				w.stands <- err
+			}
+		}
+	}
+}
+
+// hear hints the watches of a key.
+func (l *listener) hear(key string) {
+	l.mu.Lock()
+	hints := make([]func(), 0, len(l.watches[key]))
+	for w := range l.watches[key] {
+		hints = append(hints, w.hint)
+	}
+	l.mu.Unlock()
+	for _, hint := range hints {
+		hint()
+	}
+}
+
+func (l *listener) wanted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.watches) > 0
+}
+
+// keep listens until the store ends, and connects again as long as there is a watch.
+func (l *listener) keep() {
+	ctx := l.store.ctx
+	pause := firstPause
+	for ctx.Err() == nil {
+		if !l.wanted() {
+			select {
+			case <-l.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		err := l.listenOnce(ctx, func() {
+			pause = firstPause
+			l.stood()
+		})
+		if ctx.Err() != nil {
+			return // end tells
+		}
+		rest := pause
+		if errors.Is(err, errDeaf) {
+			rest = deafPeriod
+		}
+		l.fell(l.store.failed(err))
+		pause = min(2*pause, lastPause)
+		l.rest(ctx, rest, err)
+	}
+}
+
+// rest waits before the next attempt. Watches that come meanwhile are told at once why the
+// last one has failed, if that was a matter of the set-up.
+func (l *listener) rest(ctx context.Context, rest time.Duration, why error) {
+	over := time.NewTimer(rest)
+	defer over.Stop()
+	for {
+		select {
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+			if !errors.Is(why, errDeaf) {
+				return // somebody waits for an attempt
+			}
+			l.fell(l.store.failed(why))
+		}
+	}
+}
+
+// listenOnce listens until the connection ends. It calls standing when the server has said
+// that it will tell, and has done so once.
+func (l *listener) listenOnce(ctx context.Context, standing func()) error {
+	// The context ends with the store alone; and nothing that waits for a standby runs here.
+	conn, err := l.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	channel := channelOf(l.store.table)
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	if err := l.echo(ctx, conn, channel); err != nil {
+		return err
+	}
+	standing()
+	for {
+		waiting, cancel := context.WithTimeout(ctx, testPeriod)
+		n, err := conn.WaitForNotification(waiting)
+		cancel()
+		switch {
+		case err == nil:
+			l.hear(n.Payload)
+		case ctx.Err() != nil:
+			return err
+		case pgconn.Timeout(err):
+			if err := test(ctx, conn); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
+	config := l.config
+	if config == nil {
+		pool := l.store.pool.Config()
+		config = pool.ConnConfig.Copy()
+		if pool.BeforeConnect != nil {
+			if err := pool.BeforeConnect(ctx, config); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.Copy())
+}
+
+// echo has another connection notify this one. If one does not hear the other, something
+// that pools transactions is between, or they lead to different databases.
+func (l *listener) echo(ctx context.Context, conn *pgx.Conn, channel string) error {
+	payload := echoMark + rand.Text()
+	hearing, cancel := context.WithTimeout(ctx, echoPatience)
+	defer cancel()
+	n := l.store.sql.notify
+	if _, err := l.store.pool.Exec(hearing, n.sql, pgx.QueryExecModeExec, channel, payload); err != nil {
+		return err
+	}
+	for {
+		heard, err := conn.WaitForNotification(hearing)
+		switch {
+		case err != nil && hearing.Err() != nil && ctx.Err() == nil:
+			return errDeaf
+		case err != nil:
+			return err
+		case heard.Payload == payload:
+			return nil
+		}
+	}
+}
+
+// test returns an error if the server of a listener does not answer, or is a standby by
+// now: then nothing is told here any more.
+func test(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, testPeriod)
+	defer cancel()
+	var standby bool
+	err := conn.QueryRow(ctx, "SELECT pg_is_in_recovery()", pgx.QueryExecModeSimpleProtocol).Scan(&standby)
+	if err == nil && standby {
+		err = errStandby
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// maxTries bounds how often a claim is made in one call, each time after the engine has
+// said that the row has changed while it was claimed.
+const maxTries = 3
+
+// Claim writes next if its key is absent or released, in one request.
+func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	if err := driver.CheckClaim(next); err != nil {
+		return now, prev, err
+	}
+	next = stored(next)
+	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
+	args, err := encode(next)
+	if err != nil {
+		return now, prev, err
+	}
+	for try := 1; ; try++ {
+		rows, err := s.run(ctx, s.sql.claim, args, "")
+		if err != nil {
+			return now, prev, err
+		}
+		var done, seen *row
+		for i := range rows {
+			if rows[i].flag {
+				done = &rows[i]
+			} else {
+				seen = &rows[i]
+			}
+		}
+		if seen != nil {
+			if prev, err = seen.record(); err != nil {
+				return now, driver.Record{}, driver.NotApplied(err)
+			}
+		}
+		if done != nil {
+			now, err = done.record()
+			return now, prev, err
+		}
+		switch {
+		case seen != nil && prev.State != driver.Released:
+			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
+		case seen != nil && prev.Token >= driver.MaxToken:
+			return now, driver.Record{}, driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", next.Key, prev.Token))
+		case try == maxTries && seen != nil:
+			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
+		case try == maxTries:
+			return now, driver.Record{}, s.conflict(ctx, next.Key)
+		}
+		prev = driver.Record{} // it has changed under way
+	}
+}
+
+// Swap replaces prev by next if the stored version and token are those of prev, in one
+// request.
+func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if err := driver.CheckSwap(prev, next); err != nil {
+		return driver.Record{}, err
+	}
+	next = stored(next)
+	args, err := encode(next)
+	if err != nil {
+		return driver.Record{}, err
+	}
+	st := s.sql.swap
+	// Data that stay are not sent again, nor written: a heartbeat is small, whatever the
+	// record holds. A prev without a state was not read, and its data mean nothing.
+	if prev.State != "" && bytes.Equal(prev.Data, next.Data) {
+		st = s.sql.swapKeepingData
+		args[len(columns)-1] = nil
+	}
+	changed := ""
+	if driver.Wakes(prev, next) {
+		changed = next.Key
+	}
+	if err := s.replace(ctx, st, prev, append(args, prev.Version, int64(prev.Token)), changed); err != nil {
+		return driver.Record{}, err
+	}
+	return next, nil
+}
+
+// Delete removes the record of prev's key if its version and token are those of prev, in
+// one request.
+func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
+	if !isKey(prev.Key) {
+		return nil
+	}
+	err := s.replace(ctx, s.sql.remove, prev, []any{prev.Key, prev.Version, int64(prev.Token)}, prev.Key)
+	if conflict, ok := err.(*driver.ConflictError); ok && conflict.Absent { //nolint:errorlint // it is not wrapped
+		return nil
+	}
+	return err
+}
+
+// replace runs a statement that replaces the version and token of prev, and returns a
+// conflict if they are not there.
+func (s *Store) replace(ctx context.Context, st *statement, prev driver.Record, args []any, changed string) error {
+	if prev.Token > driver.MaxToken {
+		return s.conflict(ctx, prev.Key)
+	}
+	rows, err := s.run(ctx, st, args, changed)
+	switch {
+	case err != nil:
+		return err
+	case len(rows) == 0:
+		return &driver.ConflictError{Key: prev.Key, Absent: true}
+	case rows[0].flag:
+		return nil
+	}
+	current, err := rows[0].record()
+	switch {
+	case err != nil:
+		return driver.NotApplied(err)
+	case current.Version == prev.Version && current.Token == prev.Token:
+		// It was there when the statement began, and not when its turn came.
+		return s.conflict(ctx, prev.Key)
+	}
+	return &driver.ConflictError{Key: prev.Key, Current: current}
+}
+
+// conflict returns the conflict of a write that has not been applied, with what is there
+// by now.
+func (s *Store) conflict(ctx context.Context, key string) error {
+	r, err := s.look(ctx, key)
+	switch {
+	case err != nil:
+		return driver.NotApplied(err)
+	case r.absent():
+		return &driver.ConflictError{Key: key, Absent: true}
+	}
+	current, err := r.record()
+	if err != nil {
+		return driver.NotApplied(err)
+	}
+	return &driver.ConflictError{Key: key, Current: current}
+}

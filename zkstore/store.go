@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/zkstore/internal/wire"
+)
+
+const (
+	// DefaultRoot is the root of a store whose options name no other one.
+	DefaultRoot = "/tenure"
+	// DefaultSession is the session timeout of a store whose options name no other one.
+	DefaultSession = 10 * time.Second
+)
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Root is the node below which the records are: "/tenure" if empty. It is made if it
+	// is not there. Stores with different roots know nothing of each other's locks. No
+	// other program may write below it.
+	Root string
+
+	// Session is after how long without an answer a connection is given up, nearly: it is
+	// tested at a third of it, and given up at two thirds. If zero, it is 10 s. The server
+	// may raise or lower it. No lease depends on it.
+	Session time.Duration
+
+	// User and Password are those of ZooKeeper's digest scheme. With a user, nodes are
+	// made for this user alone; without one, for all the world.
+	User, Password string
+
+	// TLS encrypts the connections, if it is not nil. If it names no server, the
+	// certificate of each host must be for that host.
+	TLS *tls.Config
+}
+
+func (o *Options) resolve() (Options, error) {
+	out := Options{}
+	if o != nil {
+		out = *o
+	}
+	if out.Root == "" {
+		out.Root = DefaultRoot
+	}
+	if out.Session == 0 {
+		out.Session = DefaultSession
+	}
+	switch {
+	case !strings.HasPrefix(out.Root, "/") || strings.HasSuffix(out.Root, "/") || strings.Contains(out.Root, "//") ||
+		strings.ContainsFunc(out.Root, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return out, fmt.Errorf("zkstore: root %.60q: it must begin with a slash, such as /tenure, and not end with one", out.Root)
+	case out.Session < time.Second || out.Session > time.Hour:
+		return out, fmt.Errorf("zkstore: session timeout %v: it must be from 1s to 1h", out.Session)
+	case out.User == "" && out.Password != "":
+		return out, errors.New("zkstore: there is a password, and no user")
+	case strings.Contains(out.User, ":"):
+		return out, errors.New("zkstore: the user has a colon: ZooKeeper takes what follows it for the password")
+	}
+	return out, nil
+}
+
+// Store keeps records in ZooKeeper. All methods may be called concurrently.
+type Store struct {
+	client *wire.Client
+	root   string
+	acl    wire.ACL
+	known  *memory
+	page   int // how many records List returns at once
+
+	ctx    context.Context // ends with the store
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	watches map[string]*watch // by path
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Watcher     = (*Store)(nil)
+	_ driver.BatchGetter = (*Store)(nil)
+)
+
+// New returns a store on the servers, "HOST:PORT" each, which connects by itself, now and
+// whenever it has to. Options may be nil.
+func New(hosts []string, options *Options) (*Store, error) {
+	o, err := options.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if len(hosts) == 0 {
+		return nil, errors.New("zkstore: no server is named")
+	}
+	for _, host := range hosts {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			return nil, fmt.Errorf("zkstore: server %.60q: write HOST:PORT", host)
+		}
+	}
+	s := &Store{root: o.Root, acl: wire.ACL{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}, known: newMemory(), page: pageSize, watches: map[string]*watch{}}
+	digest := ""
+	if o.User != "" {
+		digest = o.User + ":" + o.Password
+		s.acl = wire.ACL{Perms: wire.PermAll, Scheme: "auth"}
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	// The client calls back from its first connection on.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client = wire.NewClient(wire.Options{
+		Hosts: hosts, Session: o.Session, TLS: o.TLS, Digest: digest, Event: s.fired, Connected: s.connected,
+	})
+	return s, nil
+}
+
+// Open is [New] for a program that wants to know at once whether that works. It reads
+// once, so that a wrong address and a missing permission are told here.
+func Open(ctx context.Context, hosts []string, options *Options) (*Store, error) {
+	s, err := New(hosts, options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.List(ctx, driver.OwnPrefix+"open", ""); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close ends the watches of the store, and its connection. Calls that are under way end
+// with an unknown outcome, unless they were not sent.
+func (s *Store) Close() error {
+	s.cancel()
+	s.client.Close()
+	return nil
+}
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// String names the store by its root.
+func (s *Store) String() string { return "zookeeper root " + s.root }
