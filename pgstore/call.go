@@ -29,9 +29,8 @@ type answer struct {
 	err  error
 }
 
-// run runs a statement and returns its rows. After it the change of a key is told, if there
-// is one: in the same trip to the server, but in a transaction of its own, since NOTIFY has
-// all commits of a cluster wait for each other.
+// run runs a statement and returns its rows. After it others are told that a key has
+// changed, if it names one.
 //
 // The statement does not end with the context: the engine is never asked to cancel. While a
 // commit waits for a standby, a cancel would make it visible on the primary, and a fail-over
@@ -135,6 +134,10 @@ func encoded(types *pgtype.Map, oids []uint32, args []any) ([][]byte, error) {
 }
 
 // exchange sends the statement and hands its answer on as soon as it is committed.
+//
+// It is one transaction, and nothing follows it before its answer has come: PgBouncer 1.18
+// gives a server's connection to the next client when one goes away between the answers of
+// two transactions, and from then on each client gets the answer meant for another.
 func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed string, answered chan<- answer) {
 	pg := conn.PgConn()
 	data := pg.CustomData()
@@ -155,11 +158,6 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 		p.SendQueryParams(st.sql, values, st.oids, binary, binary)
 	}
 	p.SendPipelineSync()
-	if changed != "" {
-		n := s.sql.notify
-		p.SendQueryParams(n.sql, [][]byte{[]byte(channelOf(s.table)), []byte(changed)}, n.oids, binary, binary)
-		p.SendPipelineSync()
-	}
 	var a answer
 	if a.err = p.Flush(); a.err == nil {
 		a.rows, a.err = collect(p, conn.TypeMap(), preparing, func() { prepared[st.name] = true })
@@ -174,8 +172,11 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 	if a.err != nil {
 		s.renew(pg, a.err)
 	}
+	if changed != "" {
+		s.tell.tell(changed) // even if nobody knows what has become of it
+	}
 	answered <- a
-	_ = p.Close() // a hint may be lost
+	_ = p.Close() // all of it has been read, or the connection is broken
 }
 
 // collect reads until the transaction has ended. Before that nothing is certain, rows that

@@ -12,8 +12,9 @@
 //
 // Every call is one statement and one round trip: a claim, whether the lock is free, held
 // or unknown; a heartbeat, a release, a look, any number of looks at once. A second one is
-// needed only when two meet in the same millisecond. A heartbeat writes one small row, and
-// not the data of the record.
+// needed only when two meet in the same millisecond. After a release a statement tells
+// others, for which nobody waits. A heartbeat writes one small row, and not the data of the
+// record.
 //
 // A connection is a process of the server. [Open] makes at most 16, and one more listens if
 // something is watched. A process with many locks holds them under a session: one heartbeat

@@ -185,8 +185,12 @@ func newStatements(table, commit string) statements {
 		swapKeepingData: swap(sets[:len(sets)-1]),
 		remove: newStatement(replaced("DELETE FROM "+t+fmt.Sprintf(" AS t USING settings WHERE t.key = $1 AND t.format = %d AND t.version = $2 AND t.token = $3", tableFormat)),
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
-		notify: newStatement("SELECT pg_notify($1, $2)", pgtype.TextOID, pgtype.TextOID),
-		guard:  "SELECT format, token, state FROM " + t + " WHERE key = $1 FOR SHARE",
+		// It has a transaction of its own, since all that notify commit one after the other,
+		// in the whole cluster. It waits for no disk and no standby: a hint may be lost. It
+		// returns no row.
+		notify: newStatement("WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"+
+			" SELECT FROM settings, unnest($2) AS payload HAVING count(pg_notify($1, payload)) < 0", pgtype.TextOID, pgtype.TextArrayOID),
+		guard: "SELECT format, token, state FROM " + t + " WHERE key = $1 FOR SHARE",
 	}
 }
 

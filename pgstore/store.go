@@ -45,6 +45,7 @@ type Store struct {
 	table  string
 	sql    statements
 	listen *listener
+	tell   teller
 	page   int // how many records List returns at once
 
 	ctx    context.Context // ends with the store
@@ -78,6 +79,7 @@ func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 		running: map[*pgconn.PgConn]bool{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.tell.store = s
 	if s.listen, err = newListener(s, o.Listen); err != nil {
 		return nil, err
 	}
@@ -132,8 +134,10 @@ func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 }
 
 // Close ends the watches of the store, and the pool if [Open] has made it. A call that is
-// under way ends with an unknown outcome.
+// under way ends with an unknown outcome. What has changed is told first, for a second at
+// most.
 func (s *Store) Close() error {
+	s.tell.await()
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +94,7 @@ func TestRoundTrips(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", what, err)
 				}
+				s.tell.await()
 				if n := relay.Trips(); n != want {
 					t.Errorf("%s: %d round trips, want %d", what, n, want)
 				}
@@ -110,7 +113,7 @@ func TestRoundTrips(t *testing.T) {
 			rec, err = s.Swap(ctx, rec, beat(rec))
 			costs("heartbeat after a pause", 1, err)
 			rec, err = s.Swap(ctx, rec, released(rec))
-			costs("release", 1, err)
+			costs("release, and the hint, for which nobody waits", 2, err)
 			rec, _, err = s.Claim(ctx, held(name))
 			costs("claim of a lock that was released here", 1, err)
 			old := rec
@@ -133,7 +136,7 @@ func TestRoundTrips(t *testing.T) {
 			}
 			_, err = s.GetBatch(ctx, keys, driver.Strong)
 			costs("64 looks", 1, err)
-			costs("delete", 1, s.Delete(ctx, rec))
+			costs("delete, and the hint", 2, s.Delete(ctx, rec))
 		})
 	}
 }
@@ -298,6 +301,81 @@ func TestPoolerOfTransactions(t *testing.T) {
 			t.Errorf("%v: want what to do, and no permanent error", failed)
 		}
 	})
+}
+
+// TestOneTransactionAtATime watches what the store sends: nothing follows a transaction
+// before its answer has come, which is what poolers count on when a client goes away.
+func TestOneTransactionAtATime(t *testing.T) {
+	config, err := pgxpool.ParseConfig(newDatabase(t, enginetest.PostgreSQL(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Configure(config)
+	var syncs, early atomic.Int64
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		c := &syncCounter{Conn: conn, syncs: &syncs, early: &early}
+		c.open.Store(1) // the server says that it is ready when a connection stands
+		return c, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s, err := New(pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		rec := mustClaim(t, s, held(fmt.Sprint("lock-", i%10)))
+		rec = mustSwap(t, s, rec, beat(rec))
+		rec = mustSwap(t, s, rec, released(rec))
+		if i >= 10 {
+			if err := s.Delete(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := syncs.Load(); n < 70 {
+		t.Errorf("%d transactions were seen", n)
+	}
+	if n := early.Load(); n > 0 {
+		t.Errorf("%d transactions followed another whose answer had not come", n)
+	}
+}
+
+// syncCounter counts the ends of transactions that are sent, and those among them that
+// are sent together with another one or before its answer has come.
+type syncCounter struct {
+	net.Conn
+	syncs, early *atomic.Int64
+	open         atomic.Int64
+}
+
+var (
+	syncMessage  = []byte{'S', 0, 0, 0, 4}
+	readyMessage = []byte{'Z', 0, 0, 0, 5}
+)
+
+func (c *syncCounter) Write(b []byte) (int, error) {
+	for range bytes.Count(b, syncMessage) {
+		c.syncs.Add(1)
+		if c.open.Add(1) > 1 {
+			c.early.Add(1)
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *syncCounter) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.open.Add(-int64(bytes.Count(b[:n], readyMessage)))
+	return n, err
 }
 
 // TestStandbyIsNotBelieved reads at a standby, and by a URL that names it first.

@@ -319,8 +319,7 @@ func (l *listener) echo(ctx context.Context, conn *pgx.Conn, channel string) err
 	payload := echoMark + rand.Text()
 	hearing, cancel := context.WithTimeout(ctx, echoPatience)
 	defer cancel()
-	n := l.store.sql.notify
-	if _, err := l.store.pool.Exec(hearing, n.sql, pgx.QueryExecModeExec, channel, payload); err != nil {
+	if _, err := l.store.notify(hearing, []string{payload}); err != nil {
 		return err
 	}
 	for {
