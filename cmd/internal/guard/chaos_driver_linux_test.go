@@ -60,7 +60,7 @@ type report struct {
 // and ends with the command's status, or 73. Until the scripts have written the files that
 // -ready names the limits are of minutes, and neither beats nor the time of -stop count: on a
 // busy machine nobody knows how long a family takes to begin. The file "counting" says that
-// they do now.
+// they do now, and that the guardian has been sent such limits.
 func driver(args []string) int {
 	flags := flag.NewFlagSet("driver", flag.ExitOnError)
 	term := flags.Duration("term", time.Minute, "from each beat to Term")
@@ -143,9 +143,18 @@ func driver(args []string) int {
 		}
 	}
 	askLater()
+	// The writer takes orders one after the other: when it has taken others since those that
+	// count first, these are in the pipe.
+	taken := 0
 	for done := false; !done; {
 		select {
 		case <-ticker.C:
+			if g.mu.Lock(); counts && !g.newOrders {
+				if taken++; taken == 2 {
+					note("counting")
+				}
+			}
+			g.mu.Unlock()
 			switch {
 			case *beats == 0:
 			case counts:
@@ -156,7 +165,6 @@ func driver(args []string) int {
 				*beats--
 				g.Extend(limits())
 				askLater()
-				note("counting")
 			default:
 				g.Extend(limits())
 			}
