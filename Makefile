@@ -43,6 +43,8 @@ QUICK := ./cmd/... ./sqlitestore/... ./...
 SEQUENTIAL := ./internal/sim ./shard/internal/plan/... $(ITEST)/protocol
 # The store whose engine takes long to build: more than 5 minutes on two cores.
 KUBERNETES := ./k8sstore
+# What takes longest with the race detector, so that nothing is left to run alone at the end.
+LONGEST := ./cmd/internal/cli ./shard ./dynamostore ./sqlitestore ./pgstore
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
 APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
@@ -129,8 +131,8 @@ race: setup ## Of verify: build, vet and test all modules with the race detector
 	$(call part,race)
 	$(GO) build work
 	$(GO) vet work
-	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL))"); \
-	$(WITH_ENGINES) $(GOTEST) -race -p $(TEST_PARALLEL) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $$packages
+	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(LONGEST))"); \
+	$(WITH_ENGINES) $(GOTEST) -race -p $(TEST_PARALLEL) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(LONGEST) $$packages
 
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
