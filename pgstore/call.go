@@ -19,7 +19,7 @@ import (
 
 // What a connection remembers, by these names in its custom data.
 const (
-	preparedKey    = "tenure.prepared"    // map[string]bool: statements by name
+	preparedKey    = "tenure.prepared"    // map[string]*pgconn.StatementDescription, by name
 	unconfirmedKey = "tenure.unconfirmed" // true: a standby has not confirmed a commit
 )
 
@@ -143,29 +143,34 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 	data := pg.CustomData()
 	delete(data, unconfirmedKey)
 	p := pg.StartPipeline(context.Background())
-	preparing := false
-	prepared, _ := data[preparedKey].(map[string]bool)
-	if conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		if prepared == nil {
-			prepared = map[string]bool{}
-			data[preparedKey] = prepared
-		}
-		if preparing = !prepared[st.name]; preparing {
-			p.SendPrepare(st.name, st.sql, st.oids)
-		}
-		p.SendQueryPrepared(st.name, values, binary, binary)
-	} else {
+	prepared, _ := data[preparedKey].(map[string]*pgconn.StatementDescription)
+	if prepared == nil {
+		prepared = map[string]*pgconn.StatementDescription{}
+		data[preparedKey] = prepared
+	}
+	switch {
+	case conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement:
 		p.SendQueryParams(st.sql, values, st.oids, binary, binary)
+	case prepared[st.name] == nil:
+		p.SendPrepare(st.name, st.sql, st.oids)
+		p.SendQueryPrepared(st.name, values, binary, binary)
+	default:
+		p.SendQueryStatement(prepared[st.name], values, binary, binary)
 	}
 	p.SendPipelineSync()
 	var a answer
 	if a.err = p.Flush(); a.err == nil {
-		a.rows, a.err = collect(p, conn.TypeMap(), preparing, func() { prepared[st.name] = true })
+		a.rows, a.err = collect(p, conn.TypeMap(), func(d *pgconn.StatementDescription) {
+			d.Name = st.name
+			prepared[st.name] = d
+		})
 	}
 	var e *pgconn.PgError
 	switch {
-	case errors.As(a.err, &e) && (e.Code == "26000" || e.Code == "0A000"):
-		delete(prepared, st.name) // it is gone, or of a table that has changed
+	case errors.As(a.err, &e) && e.Code == "26000":
+		delete(prepared, st.name) // it is gone
+	case e != nil && (e.Code == "0A000" || e.Code == "42P05"):
+		defer conn.Close(context.Background()) //nolint:errcheck // it is of a table that has changed, and in the way of another
 	case a.err == nil && data[unconfirmedKey] == true:
 		a.err = errUnconfirmed
 	}
@@ -181,7 +186,7 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 
 // collect reads until the transaction has ended. Before that nothing is certain, rows that
 // have come included.
-func collect(p *pgconn.Pipeline, types *pgtype.Map, preparing bool, prepared func()) (rows []row, first error) {
+func collect(p *pgconn.Pipeline, types *pgtype.Map, prepared func(*pgconn.StatementDescription)) (rows []row, first error) {
 	for {
 		result, err := p.GetResults()
 		if err != nil {
@@ -200,9 +205,7 @@ func collect(p *pgconn.Pipeline, types *pgtype.Map, preparing bool, prepared fun
 			}
 			return nil, first
 		case *pgconn.StatementDescription:
-			if preparing {
-				prepared()
-			}
+			prepared(result)
 		case *pgconn.PipelineSync:
 			return rows, first
 		case *pgconn.ResultReader:

@@ -303,6 +303,26 @@ func TestPoolerOfTransactions(t *testing.T) {
 	})
 }
 
+// TestTableChangesType has the type of a column change under statements that are prepared.
+func TestTableChangesType(t *testing.T) {
+	s := mustOpen(t, with(t, newDatabase(t, enginetest.PostgreSQL(t)), "pool_max_conns", "1"))
+	rec := mustClaim(t, s, held("lock"))
+	for _, kind := range []string{"varchar(300)", "text"} {
+		rec = mustSwap(t, s, rec, beat(rec))
+		rec = mustSwap(t, s, rec, beat(rec))
+		if _, err := s.pool.Exec(t.Context(), "ALTER TABLE tenure_records ALTER COLUMN label TYPE "+kind); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a heartbeat after the change", func(ctx context.Context) error {
+			next, err := s.Swap(ctx, rec, beat(rec))
+			if err == nil {
+				rec = next
+			}
+			return err
+		})
+	}
+}
+
 // TestOneTransactionAtATime watches what the store sends: nothing follows a transaction
 // before its answer has come, which is what poolers count on when a client goes away.
 func TestOneTransactionAtATime(t *testing.T) {

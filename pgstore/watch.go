@@ -272,11 +272,10 @@ func (l *listener) listenOnce(ctx context.Context, standing func()) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	channel := channelOf(l.store.table)
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channelOf(l.store.table)}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
-	if err := l.echo(ctx, conn, channel); err != nil {
+	if err := l.echo(ctx, conn); err != nil {
 		return err
 	}
 	standing()
@@ -315,7 +314,7 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // echo has another connection notify this one. If one does not hear the other, something
 // that pools transactions is between, or they lead to different databases.
-func (l *listener) echo(ctx context.Context, conn *pgx.Conn, channel string) error {
+func (l *listener) echo(ctx context.Context, conn *pgx.Conn) error {
 	payload := echoMark + rand.Text()
 	hearing, cancel := context.WithTimeout(ctx, echoPatience)
 	defer cancel()
