@@ -57,7 +57,7 @@ func TestRoundThatCannotBegin(t *testing.T) {
 	if r, err := (plan{Engine: "paper"}).play(t.Context()); r != nil || err == nil {
 		t.Errorf("round %v, error %v", r, err)
 	}
-	broken := server{name: "true", command: func(int) []string { return []string{"true"} }, ready: connects}
+	broken := server{name: "true", command: func(int, []int) []string { return []string{"true"} }, ready: connects}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if s, err := openServed(ctx, broken, 1); s != nil || err == nil {
@@ -65,6 +65,44 @@ func TestRoundThatCannotBegin(t *testing.T) {
 	}
 	if _, err := parse([]string{"-engines", "paper"}); err == nil || !strings.Contains(err.Error(), `"paper"`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestLeaderIsKilled shows that the crash of a cluster is one of its leader, and that
+// another one leads then.
+func TestLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"etcd-cluster", "postgres-standby", "zookeeper-cluster"} {
+		t.Run(name, func(t *testing.T) {
+			newPlan(t, name, time.Second)
+			kind, err := servers[name](t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := openServed(t.Context(), kind, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close() //nolint:errcheck // the test is over
+			leading := func() (leaders []int) {
+				for i, m := range s.members {
+					if s.leads(t.Context(), i, m.address()) {
+						leaders = append(leaders, i)
+					}
+				}
+				return leaders
+			}
+			first := leading()
+			if len(first) != 1 || s.leader(t.Context()) != first[0] {
+				t.Fatalf("%v lead", first)
+			}
+			if err := s.restart(t.Context(), 4*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if then := leading(); len(then) != 1 || then[0] == first[0] {
+				t.Errorf("after the crash of %v lead %v", first, then)
+			}
+		})
 	}
 }
 

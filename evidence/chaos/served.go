@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,29 +20,47 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
-// served is an engine that is a server, whose data outlive it. Each replica reaches
-// it through a gate of its own.
+// served is an engine that is a server, or several that act as one, whose data outlive
+// them. Each replica reaches each server through a gate of its own.
 type served struct {
 	server
-	port    int
-	process *proc.Process
-	gates   []*gate.TCP
+	members []*member
+	pauses  int
 }
 
-// server is what differs from one engine to another.
+// member is one of the servers.
+type member struct {
+	port    int
+	process *proc.Process
+	gates   []*gate.TCP // of each replica
+}
+
+func (m *member) address() string { return fmt.Sprintf("127.0.0.1:%d", m.port) }
+
+// server is what differs from one engine to another. Addresses are those of the members,
+// in their order.
 type server struct {
 	name string
 	// program is the file that is run, or that what is run needs. It names its version by
 	// versionFlag, unless version does.
 	program, versionFlag, version string
-	// command runs the server in the foreground, on a port of the loopback interface.
-	command func(port int) []string
-	// begin makes, on the first start, what the locks need. It may be nil.
-	begin func(ctx context.Context, address string) error
-	// ready says that the server answers: it may take connections long before.
+	// members are how many servers there are; 0 means 1.
+	members int
+	// prepare makes, before its first start, what a member needs. It may be nil.
+	prepare func(ctx context.Context, member int, ports []int) error
+	// command runs a member in the foreground, on its port of the loopback interface.
+	command func(member int, ports []int) []string
+	// begin makes, after the first start of all, what the locks need. It may be nil.
+	begin func(ctx context.Context, addresses []string) error
+	// ready says that a server answers: it may take connections long before.
 	ready func(ctx context.Context, address string) error
+	// leads says that a member is the one that decides. One that is alone does.
+	leads func(ctx context.Context, member int, address string) bool
+	// replace has another member take the place of the one that leads, which was killed,
+	// and makes that one a follower. If it is nil the members see to that themselves.
+	replace func(ctx context.Context, s *served, killed int) error
 	// url is the store's, as a replica opens it.
-	url func(address string) string
+	url func(addresses []string) string
 	// remove removes the data, if they are elsewhere than in the round's folder. It
 	// may be nil.
 	remove func() error
@@ -56,23 +76,39 @@ func openServed(ctx context.Context, kind server, replicas int) (_ *served, err 
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.port, err = freePort(); err != nil {
-		return nil, err
+	for range max(1, kind.members) {
+		m := &member{}
+		if m.port, err = freePort(); err != nil {
+			return nil, err
+		}
+		s.members = append(s.members, m)
 	}
-	if err := s.start(ctx); err != nil {
+	if s.prepare == nil {
+		err = s.start(ctx, s.members...)
+	}
+	for i, m := range s.members {
+		if err == nil && s.prepare != nil { // it may need those before
+			if err = s.prepare(ctx, i, s.ports()); err == nil {
+				err = s.start(ctx, m)
+			}
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	if s.begin != nil {
-		if err := s.begin(ctx, s.address()); err != nil {
+		if err := s.begin(ctx, s.addresses()); err != nil {
 			return nil, err
 		}
 	}
-	for range replicas {
-		p, err := gate.NewTCP(s.address())
-		if err != nil {
-			return nil, err
+	for _, m := range s.members {
+		for range replicas {
+			p, err := gate.NewTCP(m.address())
+			if err != nil {
+				return nil, err
+			}
+			m.gates = append(m.gates, p)
 		}
-		s.gates = append(s.gates, p)
 	}
 	return s, nil
 }
@@ -87,44 +123,87 @@ func freePort() (int, error) {
 	return addr.Port, listener.Close()
 }
 
-func (s *served) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+func (s *served) ports() []int {
+	var all []int
+	for _, m := range s.members {
+		all = append(all, m.port)
+	}
+	return all
+}
 
-// start starts the engine on its data, and waits until it answers. What is left of a
+func (s *served) addresses() []string {
+	var all []string
+	for _, m := range s.members {
+		all = append(all, m.address())
+	}
+	return all
+}
+
+// start starts members on their data, and waits until they answer. What is left of a
 // killed one, such as its memory, may have it end at once: then it is started again.
-func (s *served) start(ctx context.Context) error {
+func (s *served) start(ctx context.Context, members ...*member) error {
 	var last error
 	answers := wait.Within(ctx, startPatience, func() bool {
-		if s.process == nil || !s.process.Alive() {
-			if s.process, last = proc.Start(proc.Command{Args: s.command(s.port)}); last != nil {
-				s.process = nil
+		for _, m := range members {
+			if m.process == nil || !m.process.Alive() {
+				if m.process, last = proc.Start(proc.Command{Args: s.command(slices.Index(s.members, m), s.ports())}); last != nil {
+					m.process = nil
+					return false
+				}
+			}
+		}
+		for _, m := range members {
+			if last = s.ready(ctx, m.address()); last != nil {
 				return false
 			}
 		}
-		last = s.ready(ctx, s.address())
-		return last == nil
+		return true
 	})
 	if answers {
 		return nil
 	}
-	said := ""
-	if s.process != nil {
-		s.process.Kill()
-		said = s.process.Stderr()
+	var said []string
+	for _, m := range members {
+		if m.process != nil {
+			m.process.Kill()
+			said = append(said, m.process.Stderr())
+		}
 	}
-	return fmt.Errorf("%s does not answer: %w: %s", s.name, last, said)
+	return fmt.Errorf("%s does not answer: %w: %s", s.name, last, strings.Join(said, "\n"))
 }
 
-// restart kills the engine, and starts it after down on the same data.
+// leader returns the member that decides: the first one if none says that it does.
+func (s *served) leader(ctx context.Context) int {
+	for i, m := range s.members {
+		if len(s.members) > 1 && s.leads(ctx, i, m.address()) {
+			return i
+		}
+	}
+	return 0
+}
+
+// restart kills the member that leads, and starts it after down on the same data, unless
+// another one takes its place.
 func (s *served) restart(ctx context.Context, down time.Duration) error {
-	s.process.Kill()
+	ctx = context.WithoutCancel(ctx)
+	killed := s.leader(ctx)
+	s.members[killed].process.Kill()
 	wait.Rest(ctx, down)
-	return s.start(context.WithoutCancel(ctx))
+	if s.replace != nil {
+		return s.replace(ctx, s, killed)
+	}
+	return s.start(ctx, s.members[killed])
 }
 
-// pause stops the engine for a while, with the processes that it has started; what
-// comes meanwhile waits in its sockets, and is done late.
+// pause stops a member for a while, with the processes that it has started; what
+// comes meanwhile waits in its sockets, and is done late. Of three pauses two are of the
+// one that leads.
 func (s *served) pause(ctx context.Context, length time.Duration) error {
-	stopped, err := s.process.Family()
+	paused := s.leader(ctx)
+	if s.pauses++; s.pauses%3 == 0 {
+		paused = (paused + 1) % len(s.members)
+	}
+	stopped, err := s.members[paused].process.Family()
 	if err != nil {
 		return err
 	}
@@ -140,9 +219,26 @@ func (s *served) pause(ctx context.Context, length time.Duration) error {
 
 func (s *served) store(replica int) string {
 	if replica < 0 {
-		return s.url(s.address())
+		return s.url(s.addresses())
 	}
-	return s.url(s.gates[replica].Address())
+	var gates []string
+	for _, m := range s.members {
+		gates = append(gates, m.gates[replica].Address())
+	}
+	return s.url(gates)
+}
+
+// gates are those of a replica, or of all if it is negative.
+func (s *served) gates(replica int) []*gate.TCP {
+	var all []*gate.TCP
+	for _, m := range s.members {
+		if replica >= 0 {
+			all = append(all, m.gates[replica])
+		} else {
+			all = append(all, m.gates...)
+		}
+	}
+	return all
 }
 
 func (s *served) faults() []fault {
@@ -165,10 +261,7 @@ func (s *served) strike(ctx context.Context, f fault, length time.Duration, repl
 	case restartEngine:
 		return s.restart(ctx, length)
 	}
-	struck := s.gates
-	if replica >= 0 {
-		struck = struck[replica : replica+1]
-	}
+	struck := s.gates(replica)
 	for _, p := range struck {
 		switch f.kind {
 		case blackHole:
@@ -187,7 +280,7 @@ func (s *served) strike(ctx context.Context, f fault, length time.Duration, repl
 }
 
 func (s *served) heal() error {
-	for _, p := range s.gates {
+	for _, p := range s.gates(-1) {
 		p.Heal()
 	}
 	return nil
@@ -195,18 +288,20 @@ func (s *served) heal() error {
 
 func (s *served) lost() int {
 	n := 0
-	for _, p := range s.gates {
+	for _, p := range s.gates(-1) {
 		n += p.Lost()
 	}
 	return n
 }
 
 func (s *served) close() error {
-	for _, p := range s.gates {
-		p.Close()
-	}
-	if s.process != nil {
-		s.process.Kill()
+	for _, m := range s.members {
+		for _, p := range m.gates {
+			p.Close()
+		}
+		if m.process != nil {
+			m.process.Kill()
+		}
 	}
 	if s.remove == nil {
 		return nil

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,21 +15,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
-	"github.com/tenurelock/tenure/pgstore"
 )
 
 // servers are the engines that are servers, by the names that -engines takes. Each
@@ -36,11 +30,17 @@ import (
 // not there. A further one is a line here, a case of replica.OpenStore, an engine of
 // `make chaos`, and a word in docs/evidence/chaos.md.
 var servers = map[string]func(dir string) (server, error){
-	"dynoxide":  newDynoxide,
-	"etcd":      newEtcd,
-	"postgres":  newPostgres,
-	"zookeeper": newZooKeeper,
+	"dynoxide":          newDynoxide,
+	"etcd":              func(dir string) (server, error) { return newEtcd(dir, 1) },
+	"etcd-cluster":      func(dir string) (server, error) { return newEtcd(dir, clusterSize) },
+	"postgres":          newPostgres,
+	"postgres-standby":  newPostgresStandby,
+	"zookeeper":         func(dir string) (server, error) { return newZooKeeper(dir, 1) },
+	"zookeeper-cluster": func(dir string) (server, error) { return newZooKeeper(dir, clusterSize) },
 }
+
+// clusterSize is how many servers a cluster has: one may be missing.
+const clusterSize = 3
 
 // engineNames are all that -engines takes.
 func engineNames() []string {
@@ -99,156 +99,158 @@ func newDynoxide(dir string) (server, error) {
 	program, err := installed("dynoxide", "dynoxide-*/node_modules/@dynoxide/*/dynoxide")
 	return server{
 		name: "dynoxide", program: program, versionFlag: "--version",
-		command: func(port int) []string {
-			return []string{program, "serve", "--host", "127.0.0.1", "--port", fmt.Sprint(port), "--db-path", filepath.Join(dir, "dynoxide.db")}
+		command: func(_ int, ports []int) []string {
+			return []string{program, "serve", "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0]), "--db-path", filepath.Join(dir, "dynoxide.db")}
 		},
 		ready: connects,
-		begin: func(ctx context.Context, address string) error {
-			return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+address), replica.Table, nil)
+		begin: func(ctx context.Context, addresses []string) error {
+			return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+addresses[0]), replica.Table, nil)
 		},
-		url: func(address string) string { return "dynamodb:http://" + address },
+		url: func(addresses []string) string { return "dynamodb:http://" + addresses[0] },
 	}, err
 }
 
-// newEtcd is a cluster of one member.
-func newEtcd(dir string) (server, error) {
+// morePorts are ports by which members talk to each other.
+func morePorts(n int) (ports []int, err error) {
+	for len(ports) < n && err == nil {
+		var port int
+		port, err = freePort()
+		ports = append(ports, port)
+	}
+	return ports, err
+}
+
+// newEtcd is a cluster of so many members.
+func newEtcd(dir string, members int) (server, error) {
 	program, err := installed("etcd", "etcd-*/etcd")
 	if err != nil {
 		return server{name: "etcd"}, err
 	}
-	peer, err := freePort()
+	peers, err := morePorts(members)
+	peer := func(member int) string { return fmt.Sprintf("http://127.0.0.1:%d", peers[member]) }
+	var cluster []string
+	for i := range peers {
+		cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peer(i)))
+	}
 	return server{
-		name: "etcd", program: program, versionFlag: "--version",
-		command: func(port int) []string {
-			here, peers := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peer)
+		name: "etcd", program: program, versionFlag: "--version", members: members,
+		command: func(member int, ports []int) []string {
+			here, name := fmt.Sprintf("http://127.0.0.1:%d", ports[member]), fmt.Sprint("m", member)
 			return []string{
-				program, "--name", "one", "--data-dir", filepath.Join(dir, "etcd"), "--log-level", "error",
+				program, "--name", name, "--data-dir", filepath.Join(dir, "etcd-"+name), "--log-level", "error",
 				"--listen-client-urls", here, "--advertise-client-urls", here,
-				"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "one=" + peers,
+				"--listen-peer-urls", peer(member), "--initial-advertise-peer-urls", peer(member), "--initial-cluster", strings.Join(cluster, ","),
+				"--heartbeat-interval", "50", "--election-timeout", "500",
 			}
 		},
 		ready: func(ctx context.Context, address string) error {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/health", nil)
-			if err != nil {
-				return err
-			}
-			answer, err := http.DefaultClient.Do(request)
-			if err != nil {
-				return err
-			}
-			defer answer.Body.Close()
-			return says(answer.Body, `"true"`)
+			return answersHTTP(ctx, http.MethodGet, "http://"+address+"/health", func(body []byte) error {
+				return says(body, `"true"`)
+			})
 		},
-		url: func(address string) string { return "etcd:http://" + address },
+		leads: func(ctx context.Context, _ int, address string) bool {
+			return nil == answersHTTP(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status", func(body []byte) error {
+				var status struct {
+					Header struct {
+						Member string `json:"member_id"`
+					} `json:"header"`
+					Leader string `json:"leader"`
+				}
+				if err := json.Unmarshal(body, &status); err != nil {
+					return err
+				}
+				if status.Leader != status.Header.Member {
+					return errors.New("another one leads")
+				}
+				return nil
+			})
+		},
+		url: func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") },
 	}, err
 }
 
-// newZooKeeper is one server of ZooKeeper, which stands alone.
-func newZooKeeper(dir string) (server, error) {
+// answersHTTP asks a server something, and has the answer judged.
+func answersHTTP(ctx context.Context, method, url string, judge func(body []byte) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	return judge(body)
+}
+
+// newZooKeeper is an ensemble of so many servers. One stands alone.
+func newZooKeeper(dir string, members int) (server, error) {
 	jar, err := installed("zookeeper", "zookeeper-*/zookeeper-3*.jar")
+	if err != nil {
+		return server{name: "zookeeper"}, err
+	}
+	peers, err := morePorts(2 * members)
+	ensemble, program := "", "server.ZooKeeperServerMain"
+	if members > 1 {
+		program = "server.quorum.QuorumPeerMain"
+		for i := range members {
+			ensemble += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, peers[2*i], peers[2*i+1])
+		}
+	}
 	return server{
-		name: "zookeeper", program: jar,
+		name: "zookeeper", program: jar, members: members,
 		version: strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar"),
-		command: func(port int) []string {
-			config := filepath.Join(dir, "zoo.cfg")
-			// Without the file the server says so, and ends.
+		command: func(member int, ports []int) []string {
+			data := filepath.Join(dir, fmt.Sprint("zookeeper-", member))
+			config := data + ".cfg"
+			// Without these files the server says so, and ends.
+			_ = os.MkdirAll(data, 0o700)
+			_ = os.WriteFile(filepath.Join(data, "myid"), fmt.Append(nil, member+1), 0o600)
 			_ = os.WriteFile(config, fmt.Appendf(nil,
-				"tickTime=500\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n", filepath.Join(dir, "zookeeper"), port), 0o600)
+				"tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n%s",
+				data, ports[member], ensemble), 0o600)
 			return []string{
 				"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
 				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", filepath.Join(filepath.Dir(jar), "*"),
-				"org.apache.zookeeper.server.ZooKeeperServerMain", config,
+				"org.apache.zookeeper." + program, config,
 			}
 		},
-		ready: func(ctx context.Context, address string) error {
-			conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-			if _, err := io.WriteString(conn, "srvr"); err != nil {
-				return err
-			}
-			return says(conn, "Mode: ")
+		ready: func(ctx context.Context, address string) error { return zooKeeperSays(ctx, address, "Mode: ") },
+		leads: func(ctx context.Context, _ int, address string) bool {
+			return zooKeeperSays(ctx, address, "Mode: leader") == nil
 		},
-		url: func(address string) string { return "zookeeper:" + address },
+		url: func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") },
 	}, err
 }
 
-// newPostgres is one server of PostgreSQL, of the system's package. It refuses to be root,
-// and its data are where its user can come.
-func newPostgres(dir string) (server, error) {
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if err != nil || len(found) == 0 {
-		return server{name: "postgres"}, errors.Join(err, errors.New("postgres is not installed: run scripts/setup"))
-	}
-	program := found[len(found)-1]
-	s := server{
-		name: "postgres", program: program, versionFlag: "--version",
-		begin: func(ctx context.Context, address string) error {
-			pool, err := pgxpool.New(ctx, postgresURL(address))
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			return pgstore.CreateTable(ctx, pool, "")
-		},
-		ready: func(ctx context.Context, address string) error {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			conn, err := pgx.Connect(ctx, postgresURL(address))
-			if err != nil {
-				return err
-			}
-			return conn.Close(ctx)
-		},
-		url: postgresURL,
-	}
-	if dir == "" {
-		return s, nil
-	}
-	data, err := os.MkdirTemp("", "tenure-chaos-postgres-")
+// zooKeeperSays asks a server what it is.
+func zooKeeperSays(ctx context.Context, address, text string) error {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return s, err
+		return err
 	}
-	s.remove = func() error { return os.RemoveAll(data) }
-	as := func(args ...string) []string { return args }
-	if os.Geteuid() == 0 {
-		own, err := user.Lookup("postgres")
-		if err != nil {
-			return s, errors.Join(err, s.remove())
-		}
-		uid, uidErr := strconv.Atoi(own.Uid)
-		gid, gidErr := strconv.Atoi(own.Gid)
-		if err := errors.Join(uidErr, gidErr, os.Chown(data, uid, gid)); err != nil {
-			return s, errors.Join(err, s.remove())
-		}
-		as = func(args ...string) []string {
-			return append([]string{"env", "--chdir=" + data, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
-		}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return err
 	}
-	made := as(filepath.Join(filepath.Dir(program), "initdb"), "-D", data, "-A", "trust", "-U", "tenure", "--no-locale", "-E", "UTF8", "--no-sync")
-	if out, err := exec.Command(made[0], made[1:]...).CombinedOutput(); err != nil {
-		return s, errors.Join(fmt.Errorf("initdb: %w: %s", err, out), s.remove())
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return err
 	}
-	s.command = func(port int) []string {
-		return as(program, "-D", data, "-p", fmt.Sprint(port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "log_min_messages=panic")
-	}
-	return s, nil
-}
-
-func postgresURL(address string) string {
-	return "postgres://tenure@" + address + "/postgres?sslmode=disable"
+	return says(answer, text)
 }
 
 // says returns an error unless the answer has the text.
-func says(answer io.Reader, text string) error {
-	all, err := io.ReadAll(answer)
-	if err == nil && !strings.Contains(string(all), text) {
-		err = fmt.Errorf("it says %.200q", all)
+func says(answer []byte, text string) error {
+	if !strings.Contains(string(answer), text) {
+		return fmt.Errorf("it says %.200q", answer)
 	}
-	return err
+	return nil
 }

@@ -38,19 +38,19 @@ func OpenStore(url string) (driver.Store, error) {
 		return openEtcd(rest)
 	case "zookeeper":
 		// A server that does not answer is given up within half of the shortest lease.
-		return zkstore.New([]string{rest}, &zkstore.Options{Session: zooKeeperSession})
+		return zkstore.New(strings.Split(rest, ","), &zkstore.Options{Session: zooKeeperSession})
 	case "postgres":
 		return openPostgres(url)
 	default:
-		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, etcd:URL, postgres:URL or zookeeper:HOST:PORT", url)
+		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, with commas between several", url)
 	}
 }
 
 // zooKeeperSession is the shortest that there is.
 const zooKeeperSession = time.Second
 
-func openEtcd(address string) (driver.Store, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+func openEtcd(addresses string) (driver.Store, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(addresses, ","), Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}
