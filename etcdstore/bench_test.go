@@ -4,77 +4,37 @@
 package etcdstore
 
 import (
-	"context"
-	"fmt"
-	"sync"
-	"sync/atomic"
+	"crypto/rand"
 	"testing"
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/locks"
 )
 
-// BenchmarkAcquireRelease takes and releases locks, each goroutine one of its own, through
-// the whole of the library and by etcd's own mutex, whose session stands before. An
-// operation is a pair.
-func BenchmarkAcquireRelease(b *testing.B) {
-	address := enginetest.Shared(b, enginetest.Etcd, "etcd")
-	for _, goroutines := range []int{1, 32} {
-		b.Run(fmt.Sprintf("tenure/goroutines=%d", goroutines), func(b *testing.B) {
-			c, err := tenure.New(mustOpen(b, fmt.Sprintf("bench/%d/%d/", goroutines, b.N), address), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close(context.WithoutCancel(b.Context()))
-			pairs(b, goroutines, func(i int) func() error {
-				name := fmt.Sprint("lock-", i)
-				return func() error {
-					l, err := c.Acquire(b.Context(), name, nil)
-					if err != nil {
-						return err
-					}
-					return l.Release(b.Context())
-				}
-			})
-		})
-		b.Run(fmt.Sprintf("mutex/goroutines=%d", goroutines), func(b *testing.B) {
-			client := mustOpen(b, "bench/", address).client
-			session, err := concurrency.NewSession(client)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer session.Close()
-			pairs(b, goroutines, func(i int) func() error {
-				m := concurrency.NewMutex(session, fmt.Sprint("bench/mutex/", i))
-				return func() error {
-					if err := m.Lock(b.Context()); err != nil {
-						return err
-					}
-					return m.Unlock(b.Context())
-				}
-			})
-		})
-	}
+// ways are the library, the store alone, and etcd's own mutex, whose session stands before.
+func ways(b *testing.B) []locks.Way {
+	address, prefix := enginetest.Shared(b, enginetest.Etcd, "etcd"), "bench/"+rand.Text()+"/"
+	open := func(b *testing.B) driver.Store { return mustOpen(b, prefix, address) }
+	mutex := locks.Way{Name: "mutex", Client: func(b *testing.B) func(string) locks.Lock {
+		session, err := concurrency.NewSession(mustOpen(b, prefix, address).client)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = session.Close() })
+		return func(name string) locks.Lock {
+			m := concurrency.NewMutex(session, prefix+name)
+			return locks.Lock{Take: m.Lock, Release: m.Unlock}
+		}
+	}}
+	return []locks.Way{locks.Tenure(open), locks.Store(open), mutex}
 }
 
-// pairs has goroutines make b.N pairs together.
-func pairs(b *testing.B, goroutines int, of func(i int) func() error) {
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for i := range goroutines {
-		pair := of(i)
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := pair(); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
+func BenchmarkAcquireRelease(b *testing.B) { locks.Pairs(b, ways(b)...) }
+
+func BenchmarkHandOver(b *testing.B) {
+	all := ways(b)
+	locks.HandOver(b, all[0], all[2]) // a store alone does not wait
 }

@@ -5,114 +5,80 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
-	"sync"
-	"sync/atomic"
+	"hash/fnv"
 	"testing"
 
-	"github.com/tenurelock/tenure"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/locks"
 )
 
-// BenchmarkAcquireRelease takes and releases locks, each goroutine one of its own: through
-// the whole of the library, by the store alone, by two plain updates that are as durable,
-// and by PostgreSQL's advisory locks, which are not: they have no token, and end with their
-// connection. An operation is a pair. The server flushes, as an engine in use does.
-func BenchmarkAcquireRelease(b *testing.B) {
+// The server flushes, as an engine in use does.
+func benched(b *testing.B) (database string, open func(b *testing.B) driver.Store) {
+	b.Helper()
 	server := enginetest.StartPostgreSQL(b, "fsync=on", "full_page_writes=on")
 	schema, _ := Schema("")
 	mustExec(b, server.URL, schema)
-	mustExec(b, server.URL, "CREATE TABLE plain (key text PRIMARY KEY, owner text) WITH (fillfactor = 50)")
-	for _, goroutines := range []int{1, 32} {
-		url := with(b, server.URL, "pool_max_conns", fmt.Sprint(goroutines))
-		name := func(i int) string { return fmt.Sprintf("lock-%d-%d", goroutines, i) }
-		b.Run(fmt.Sprintf("tenure/goroutines=%d", goroutines), func(b *testing.B) {
-			c, err := tenure.New(mustOpen(b, url), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer c.Close(context.WithoutCancel(b.Context()))
-			pairs(b, goroutines, func(i int) func() error {
-				return func() error {
-					l, err := c.Acquire(b.Context(), name(i), nil)
-					if err != nil {
-						return err
-					}
-					return l.Release(b.Context())
-				}
-			})
-		})
-		b.Run(fmt.Sprintf("store/goroutines=%d", goroutines), func(b *testing.B) {
-			s := mustOpen(b, url)
-			pairs(b, goroutines, func(i int) func() error {
-				n := 0
-				return func() error {
-					n++
-					rec := held("store-" + name(i))
-					rec.Version = fmt.Sprintf("%s-%d", rec.Version, n)
-					rec, _, err := s.Claim(b.Context(), rec)
-					if err != nil {
-						return err
-					}
-					next := released(rec)
-					next.Version = fmt.Sprintf("%s-%d-r", next.Version, n)
-					_, err = s.Swap(b.Context(), rec, next)
-					return err
-				}
-			})
-		})
-		b.Run(fmt.Sprintf("updates/goroutines=%d", goroutines), func(b *testing.B) {
-			pool := mustOpen(b, url).pool
-			pairs(b, goroutines, func(i int) func() error {
-				if _, err := pool.Exec(b.Context(), "INSERT INTO plain VALUES ($1, '') ON CONFLICT DO NOTHING", name(i)); err != nil {
-					return func() error { return err }
-				}
-				return func() error {
-					for _, owner := range []string{"me", ""} {
-						if _, err := pool.Exec(b.Context(), "UPDATE plain SET owner = $2 WHERE key = $1", name(i), owner); err != nil {
-							return err
-						}
-					}
-					return nil
-				}
-			})
-		})
-		b.Run(fmt.Sprintf("advisory/goroutines=%d", goroutines), func(b *testing.B) {
-			pool := mustOpen(b, url).pool
-			pairs(b, goroutines, func(i int) func() error {
-				return func() error {
-					conn, err := pool.Acquire(b.Context())
-					if err != nil {
-						return err
-					}
-					defer conn.Release()
-					if _, err := conn.Exec(b.Context(), "SELECT pg_advisory_lock($1)", i); err != nil {
-						return err
-					}
-					_, err = conn.Exec(b.Context(), "SELECT pg_advisory_unlock($1)", i)
-					return err
-				}
-			})
-		})
-	}
+	database = with(b, server.URL, "pool_max_conns", "32")
+	return database, func(b *testing.B) driver.Store { return mustOpen(b, database) }
 }
 
-// pairs has goroutines make b.N pairs together.
-func pairs(b *testing.B, goroutines int, of func(i int) func() error) {
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for i := range goroutines {
-		pair := of(i)
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := pair(); err != nil {
-					b.Error(err)
-					return
+// BenchmarkAcquireRelease measures the library, the store alone, two plain updates that
+// are as durable, and PostgreSQL's advisory locks, which are not: they have no token, and
+// end with their connection.
+func BenchmarkAcquireRelease(b *testing.B) {
+	database, open := benched(b)
+	mustExec(b, database, "CREATE TABLE plain (key text PRIMARY KEY, owner text) WITH (fillfactor = 50)")
+	locks.Pairs(b, locks.Tenure(open), locks.Store(open), updates(database), advisory(database))
+}
+
+// BenchmarkHandOver measures the library and the advisory locks.
+func BenchmarkHandOver(b *testing.B) {
+	database, open := benched(b)
+	locks.HandOver(b, locks.Tenure(open), advisory(database))
+}
+
+func updates(database string) locks.Way {
+	return locks.Way{Name: "updates", Client: func(b *testing.B) func(string) locks.Lock {
+		pool := mustOpen(b, database).pool
+		return func(name string) locks.Lock {
+			if _, err := pool.Exec(b.Context(), "INSERT INTO plain VALUES ($1, '') ON CONFLICT DO NOTHING", name); err != nil {
+				b.Fatal(err)
+			}
+			by := func(owner string) func(context.Context) error {
+				return func(ctx context.Context) error {
+					_, err := pool.Exec(ctx, "UPDATE plain SET owner = $2 WHERE key = $1", name, owner)
+					return err
 				}
 			}
-		})
-	}
-	wg.Wait()
+			return locks.Lock{Take: by("me"), Release: by("")}
+		}
+	}}
+}
+
+func advisory(database string) locks.Way {
+	return locks.Way{Name: "advisory", Client: func(b *testing.B) func(string) locks.Lock {
+		pool := mustOpen(b, database).pool
+		return func(name string) locks.Lock {
+			sum := fnv.New64a()
+			_, _ = sum.Write([]byte(name))
+			id := int64(sum.Sum64())
+			var conn *pgxpool.Conn
+			return locks.Lock{
+				Take: func(ctx context.Context) (err error) {
+					if conn, err = pool.Acquire(ctx); err == nil {
+						_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", id)
+					}
+					return err
+				},
+				Release: func(ctx context.Context) error {
+					defer conn.Release()
+					_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", id)
+					return err
+				},
+			}
+		}
+	}}
 }

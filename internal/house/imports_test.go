@@ -26,7 +26,7 @@ var public = []string{
 }
 
 // onEngines is what tests of stores are written with.
-var onEngines = append(slices.Clone(public), "internal/enginetest")
+var onEngines = append(slices.Clone(public), "internal/enginetest", "internal/enginetest/locks")
 
 // zones says who may import whom: the dependencies point inwards, to driver.
 // A directory without a zone is reported, so that a new package gets its rule
@@ -39,6 +39,7 @@ var zones = []zone{
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest", may: []string{"driver"}},
+	{dir: "internal/enginetest/locks", may: []string{".", "driver"}},
 	{dir: "internal/trace", may: []string{"driver"}},
 	// The simulator has the core's machines work behind a real fence.
 	{dir: "internal/sim", may: []string{"driver", "internal/protocol", "internal/trace", "fence"}},
