@@ -177,7 +177,7 @@ wrong: ## Of verify: each deliberate mistake is found
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults bench shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos faults bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -239,6 +239,10 @@ chaos: setup ## Kill, stop and cut off real processes that contend for a lock (L
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run
 	scripts/engines run dynoxide -- $(GO) run $(BENCH) -json $(BENCH)/results.json -markdown docs/evidence/performance.md
+
+.PHONY: native
+native: setup ## Measure beside the locks that the engines bring, and write docs/evidence/native.md
+	scripts/engines run etcd zookeeper postgres kubernetes -- $(GO) run $(EVIDENCE)/native -json $(EVIDENCE)/native/results.json -markdown docs/evidence/native.md
 
 .PHONY: sessions
 sessions: setup ## Hold 100,000 locks under one session for five minutes; fail if that takes more than one write a heartbeat

@@ -76,6 +76,7 @@ var zones = []zone{
 	{dir: "evidence/crowd", any: true, others: true},
 	{dir: "evidence/faults", any: true, others: true},
 	{dir: "evidence/interop", any: true, others: true},
+	{dir: "evidence/native", any: true, others: true},
 	{dir: "evidence/shards", any: true, others: true},
 
 	// The ends of the graph.
@@ -86,7 +87,7 @@ var zones = []zone{
 
 // closed directories are imported by nobody from outside of them.
 var closed = []string{
-	"cmd", "evidence", "evidence/bench", "evidence/chaos", "evidence/crowd", "evidence/faults", "evidence/interop", "evidence/shards",
+	"cmd", "evidence", "evidence/bench", "evidence/chaos", "evidence/crowd", "evidence/faults", "evidence/interop", "evidence/native", "evidence/shards",
 	"internal/house", "internal/itest",
 }
 

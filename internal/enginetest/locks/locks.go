@@ -122,8 +122,9 @@ func Together(b *testing.B, goroutines int, of func(i int) func() error) {
 	done.Wait()
 }
 
-// settled is how long a waiter has until it waits.
-const settled = 30 * time.Millisecond
+// settled is how long a waiter has until it waits. A watch of etcd may tell nothing in its
+// first tenth of a second.
+const settled = 150 * time.Millisecond
 
 // HandOver measures from a release to the grant at another client, which waits. The
 // metric is the median.
