@@ -106,8 +106,13 @@ var (
 	ErrForeign = errors.New("held by a client that does not understand requests")
 
 	// ErrAlive is returned by [Client.ReleaseDead] when the holder shows life.
-	// Ask it to step down, or see [Client.Revoke].
+	// Ask it to step down, or see [Client.Revoke]. It is returned by
+	// [Client.RaiseTokens] when any program does: stop them all.
 	ErrAlive = errors.New("the holder is alive")
+
+	// ErrTokenLimit is matched by the error of [Client.RaiseTokens] if a token would
+	// be higher than the highest. Nothing was written: raise by less.
+	ErrTokenLimit = errors.New("no token is so high")
 )
 
 // Errors of calls on a lease.
