@@ -145,7 +145,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	key := e.Key
-	if key == "" && e.Op == "list" { // of all there are
+	if key == "" && (e.Op == "list" || e.Op == opRaise) { // of all there are
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
 	}
 	if len(key) > maxShown {
@@ -153,6 +153,9 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s %q: %v", e.Op, key, e.Err)
 }
+
+// opRaise is what [Client.RaiseTokens] does.
+const opRaise = "raise tokens"
 
 // maxShown is how many bytes of a name an error shows.
 const maxShown = 200

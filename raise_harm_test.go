@@ -96,6 +96,7 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 				dead := l.machine("dead")
 				dead.mustAcquire("dead", nil)
 				dead.mustRelease(dead.mustAcquire("free", nil))
+				dead.mustOpen(nil)
 				dead.crash()
 				m := l.machine("alive")
 				tc.live(t, l, m)

@@ -567,6 +567,18 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 		}()
 		_, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
+		// So is one that rises.
+		k.kept["more"] = 5
+		go func() {
+			time.Sleep(lease / 2)
+			k.kept["more"] = 6
+		}()
+		n, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+		want(t, err, tenure.ErrAlive)
+		contains(t, err, `lock "more"`)
+		if n != (tenure.RaisedTokens{}) {
+			t.Errorf("%+v was done", n)
+		}
 	})
 }
 

@@ -102,7 +102,7 @@ func (c *Client) RaiseTokens(ctx context.Context, prefix string, by uint64, opti
 		err = r.leftAlone()
 	}
 	if err != nil {
-		return r.done, wrap("raise tokens", prefix, err)
+		return r.done, wrap(opRaise, prefix, err)
 	}
 	return r.done, nil
 }
@@ -503,5 +503,8 @@ func alive(rec driver.Record, how string) error {
 	if id, session := strings.CutPrefix(rec.Key, driver.SessionPrefix); session {
 		what = "session " + id
 	}
-	return refused("%w: %s, of %q under token %d, %s it was watched: stop all programs that use the store first, and then repeat", ErrAlive, what, rec.Owner, rec.Token, how)
+	if rec.Owner != "" {
+		what += fmt.Sprintf(", of %q under token %d,", rec.Owner, rec.Token)
+	}
+	return refused("%w: %s %s it was watched: stop all programs that use the store first, and then repeat", ErrAlive, what, how)
 }
