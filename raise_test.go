@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -562,16 +563,16 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 		// One that is taken meanwhile is a sign of life.
 		go func() {
 			time.Sleep(lease / 2)
-			delete(k.kept, "other")
+			k.keep("other", 0)
 			l.plant(driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
 		}()
 		_, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
 		// So is one that rises.
-		k.kept["more"] = 5
+		k.keep("more", 5)
 		go func() {
 			time.Sleep(lease / 2)
-			k.kept["more"] = 6
+			k.keep("more", 6)
 		}()
 		n, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
 		want(t, err, tenure.ErrAlive)
@@ -585,12 +586,24 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 // keeping is a store that keeps tokens of deleted locks.
 type keeping struct {
 	failover
+	mu   sync.Mutex
 	kept map[string]uint64
+}
+
+// keep keeps a token of a lock, or with 0 none.
+func (k *keeping) keep(key string, token uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept[key] = token; token == 0 {
+		delete(k.kept, key)
+	}
 }
 
 func (k *keeping) KeepsTokens() bool { return true }
 
 func (k *keeping) ListTokens(_ context.Context, prefix, cursor string) (page driver.Page, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	var keys []string
 	for key := range k.kept {
 		if strings.HasPrefix(key, prefix) && key > cursor {
@@ -611,10 +624,13 @@ func (k *keeping) Raise(ctx context.Context, prev, next driver.Record) (driver.R
 	if prev.Version != "" {
 		return k.failover.Raise(ctx, prev, next)
 	}
-	if k.kept[prev.Key] != prev.Token {
+	k.mu.Lock()
+	is := k.kept[prev.Key]
+	k.mu.Unlock()
+	if is != prev.Token {
 		return driver.Record{}, &driver.ConflictError{Key: prev.Key, Absent: true}
 	}
-	delete(k.kept, prev.Key)
+	k.keep(prev.Key, 0)
 	claim := next
 	claim.State = driver.Held
 	now, _, err := k.Claim(ctx, claim)

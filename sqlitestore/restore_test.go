@@ -56,7 +56,9 @@ func TestRestoredCopy(t *testing.T) {
 		gate := fence.NewGate(nil)
 		var dead string
 		use(t, file, func(c *tenure.Client) {
-			hold(t, c, gate, "x")
+			if _, err := hold(t, c, gate, "x"); err != nil {
+				t.Error(err)
+			}
 			s, err := c.OpenSession(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -71,10 +73,11 @@ func TestRestoredCopy(t *testing.T) {
 				t.Error(err)
 			}
 			for range 3 { // in the lost time
-				if _, err := hold(t, c, gate, "x"); err != nil {
-					t.Error(err)
+				for _, name := range []string{"x", "new"} {
+					if _, err := hold(t, c, gate, name); err != nil {
+						t.Error(err)
+					}
 				}
-				hold(t, c, gate, "new")
 			}
 		})
 		for _, part := range []string{"", "-wal", "-shm"} {
