@@ -60,30 +60,31 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 		"a session without a lock": {func(_ *testing.T, _ *lossy, m *machine) { m.mustOpen(nil) }, `, of "alive"`},
 		"one that comes": {func(_ *testing.T, _ *lossy, m *machine) {
 			go func() {
-				time.Sleep(lease / 2)
+				time.Sleep(mid)
 				m.mustRelease(m.mustAcquire("free", nil))
 			}()
 		}, `lock "free", of "alive"`},
 		"one that makes a lock": {func(_ *testing.T, _ *lossy, m *machine) {
 			go func() {
-				time.Sleep(lease / 2)
+				time.Sleep(mid)
 				m.mustRelease(m.mustAcquire("new", nil))
 			}()
 		}, `lock "new", of "alive"`},
 		"a contender that takes over from the dead": {func(_ *testing.T, _ *lossy, m *machine) {
 			go func() { m.mustAcquire("dead", nil) }()
+			time.Sleep(mid) // it takes it before the end of the wait
 		}, `lock "dead", of "`},
 		"one that asks the dead": {func(t *testing.T, _ *lossy, m *machine) {
 			t.Helper()
 			go func() {
-				time.Sleep(lease / 2)
+				time.Sleep(mid)
 				_ = m.StepDown(t.Context(), "dead", "hurry") // nobody answers
 			}()
 		}, `lock "dead", of "dead"`},
 		"one that deletes": {func(t *testing.T, l *lossy, _ *machine) {
 			t.Helper()
 			go func() {
-				time.Sleep(lease / 2)
+				time.Sleep(mid)
 				if err := l.current().Delete(t.Context(), l.record("free")); err != nil {
 					t.Error(err)
 				}

@@ -13,6 +13,9 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
+// mid is an instant in the time of the wait at which nothing is looked at.
+const mid = lease/2 + lease/40
+
 // lossy is a world whose records can be restored from a backup, under clients that are
 // connected and notice nothing, as behind a failover.
 type lossy struct {
