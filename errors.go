@@ -106,8 +106,13 @@ var (
 	ErrForeign = errors.New("held by a client that does not understand requests")
 
 	// ErrAlive is returned by [Client.ReleaseDead] when the holder shows life.
-	// Ask it to step down, or see [Client.Revoke].
+	// Ask it to step down, or see [Client.Revoke]. It is returned by
+	// [Client.RaiseTokens] when any program does: stop them all.
 	ErrAlive = errors.New("the holder is alive")
+
+	// ErrTokenLimit is matched by the error of [Client.RaiseTokens] if a token would
+	// be higher than the highest. Nothing was written: raise by less.
+	ErrTokenLimit = errors.New("no token is so high")
 )
 
 // Errors of calls on a lease.
@@ -140,7 +145,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	key := e.Key
-	if key == "" && e.Op == "list" { // of all there are
+	if key == "" && (e.Op == "list" || e.Op == opRaise) { // of all there are
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
 	}
 	if len(key) > maxShown {
@@ -148,6 +153,9 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s %q: %v", e.Op, key, e.Err)
 }
+
+// opRaise is what [Client.RaiseTokens] does.
+const opRaise = "raise tokens"
 
 // maxShown is how many bytes of a name an error shows.
 const maxShown = 200

@@ -18,7 +18,8 @@ import (
 //
 // Tenures are in the order of their tokens, whatever the wall clocks of their
 // holders say. Without a history, only the latest two are known. A tenure that is
-// missing between others is Unknown.
+// missing between others is Unknown. Where a token was raised after a loss of the
+// store ([EndRaised]), the next one is that of the tenure which the store knew last.
 func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 	if err := checkKey(name); err != nil {
 		return nil, wrap("history", name, err)
@@ -31,7 +32,8 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 		return nil, nil
 	}
 	list := protocol.Present(s.rec)
-	from, to := protocol.Older(list, uint64(max(0, c.options.HistoryLimit)))
+	limit := uint64(max(0, c.options.HistoryLimit))
+	from, to := protocol.Older(list, limit)
 	if prev := s.rec.Prev; protocol.Shortened(prev) {
 		whole, err := c.past(ctx, name, prev.Token, prev.Token-1)
 		if err != nil {
@@ -40,6 +42,14 @@ func (c *Client) History(ctx context.Context, name string) ([]Tenure, error) {
 		protocol.Lengthen(list, whole[0])
 	}
 	past, err := c.past(ctx, name, from, to)
+	for cut := true; err == nil && cut; {
+		var dense []protocol.Entry
+		if dense, cut = protocol.Dense(past); cut {
+			list = protocol.Whole(list, dense)
+			from, to = protocol.Older(list, limit)
+			past, err = c.past(ctx, name, from, to)
+		}
+	}
 	if err != nil {
 		return nil, wrap("history", name, err)
 	}
@@ -64,7 +74,7 @@ func HolderAt(history []Tenure, at time.Time) (t Tenure, ok, certain bool) {
 			continue
 		}
 		if t.Since.After(at) {
-			hole = false
+			hole = t.End == EndRaised // what was lost with the store, and was before that, nobody knows
 			continue
 		}
 		switch {

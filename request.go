@@ -19,6 +19,7 @@ const (
 	RequestReleaseDead RequestKind = RequestKind(driver.ReleaseDead) // an operator's release of a dead holder's lock
 	RequestRevoke      RequestKind = RequestKind(driver.Revoke)      // an operator's taking of the lock
 	RequestFail        RequestKind = RequestKind(driver.Fail)        // what a holder says of itself whose work has failed
+	RequestRaise       RequestKind = RequestKind(driver.Raise)       // an operator's raising of the token, after a loss of the store
 )
 
 // Request is what somebody asked of the holder of a lock.

@@ -223,11 +223,19 @@ const pastAtOnce = 25
 // is not known.
 func (s *releasedSweep) past(ctx context.Context, rec driver.Record) ([]driver.Record, error) {
 	var all []driver.Record
+	below := map[uint64]uint64{} // tokens that were raised, and those from which
+	for _, e := range protocol.Present(rec) {
+		below[e.Token] = e.Below()
+	}
 	for from := rec.Token; from > 0; {
-		n := min(from, pastAtOnce)
-		keys := make([]string, n)
-		for i := range keys {
-			keys[i] = protocol.HistoryKey(rec.Key, from-uint64(i))
+		var keys []string
+		for from > 0 && len(keys) < pastAtOnce {
+			keys = append(keys, protocol.HistoryKey(rec.Key, from))
+			if b, known := below[from]; known {
+				from = b
+			} else {
+				from--
+			}
 		}
 		found, err := s.c.readAll(ctx, keys)
 		if err != nil {
@@ -241,12 +249,14 @@ func (s *releasedSweep) past(ctx context.Context, rec driver.Record) ([]driver.R
 				return nil, f.Err
 			case f.Record.State == driver.Past:
 				all = append(all, f.Record)
+				if t := f.Record.Tenure(f.Record.End); t.End == driver.EndRaised && t.Asked != nil {
+					from = min(from, t.Asked.Token) // there is nothing between the two
+				}
 			}
 		}
 		if len(all) == before {
 			break
 		}
-		from -= n
 	}
 	return all, nil
 }

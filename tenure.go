@@ -23,6 +23,7 @@ const (
 	EndRevoked      = string(driver.EndRevoked)      // taken from it by an operator
 	EndFailed       = string(driver.EndFailed)       // released by its holder, whose work had failed
 	EndCrashed      = string(driver.EndCrashed)      // its process had ended for certain
+	EndRaised       = string(driver.EndRaised)       // no holder's: an operator raised the token, after a loss of the store
 )
 
 // Tenure is one holder's time with a lock, from grant to end.

@@ -28,6 +28,8 @@ import (
 type witness struct {
 	store    driver.Store
 	batch    driver.BatchGetter // nil if the store cannot read many at once
+	raiser   driver.Raiser      // nil if it cannot raise tokens
+	lister   driver.TokenLister // nil if it keeps none of deleted locks
 	answered atomic.Bool
 	replaced atomic.Pointer[replacement]
 	end      func(error) // ends all that rests on the store
@@ -39,6 +41,8 @@ type replacement struct{ err error }
 func newWitness(store driver.Store, end func(error)) *witness {
 	w := &witness{store: store, end: end}
 	w.batch, _ = store.(driver.BatchGetter)
+	w.raiser, _ = store.(driver.Raiser)
+	w.lister, _ = store.(driver.TokenLister)
 	return w
 }
 
@@ -115,6 +119,22 @@ func (w *witness) Swap(ctx context.Context, prev, next driver.Record) (now drive
 		err = w.judge(err)
 	}
 	return now, err
+}
+
+func (w *witness) Raise(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
+	if err = w.before(); err == nil {
+		now, err = w.raiser.Raise(ctx, prev, next)
+		err = w.judge(err)
+	}
+	return now, err
+}
+
+func (w *witness) ListTokens(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
+	if err = w.before(); err == nil {
+		page, err = w.lister.ListTokens(ctx, prefix, cursor)
+		err = w.judge(err)
+	}
+	return page, err
 }
 
 func (w *witness) Delete(ctx context.Context, prev driver.Record) (err error) {

@@ -17,7 +17,8 @@
 //
 //  1. A key has at most one live holder.
 //  2. The token of a key rises by one with every change of holder, for the
-//     life of the key, across release, expiry and takeover: it leaves no gap.
+//     life of the key, across release, expiry and takeover: it leaves no gap, but
+//     by a [Raiser], when all programs are stopped.
 //  3. Renewing and releasing name the exact version and token, and fail
 //     otherwise.
 //  4. Once another holder is granted, the former term can never be renewed.
@@ -57,7 +58,8 @@
 // # Writing a store
 //
 // Implement [Store]; call drivertest.Run from a test of yours; add the
-// optional interfaces, such as [Watcher], that the engine makes cheap.
+// optional interfaces, such as [Watcher], that the engine makes cheap, and [Raiser] if
+// the engine can be restored from a backup.
 //
 //   - Decide conditions on the engine, in one atomic step, never by reading
 //     first and writing after. On an engine that compares a revision of its own a

@@ -47,7 +47,7 @@ var (
 	ErrClosed = errors.New("store closed")
 )
 
-// ConflictError is returned by [Store.Claim], [Store.Swap] and [Store.Delete]
+// ConflictError is returned by [Store.Claim], [Store.Swap], [Store.Delete] and [Raiser.Raise]
 // when the condition of the write did not hold, so that nothing was written.
 type ConflictError struct {
 	// Key is the key of the write.

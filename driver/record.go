@@ -92,8 +92,8 @@ func (s State) OfSession() bool { return s == Alive || s == Closed }
 // many locks alive by one heartbeat.
 //
 // All text in it, that of its requests and tenures as well, is valid UTF-8 without
-// U+0000, which some engines cannot keep: [CheckClaim] and [CheckSwap] refuse any
-// other. Every other character comes back as it went in, control characters and those
+// U+0000, which some engines cannot keep: [CheckClaim], [CheckSwap] and [CheckRaise] refuse
+// any other. Every other character comes back as it went in, control characters and those
 // that stand for nothing (U+FFFE) too. What Tenure itself writes for people to read
 // can be printed, rune by rune (unicode.IsPrint); what others write need not. A store
 // that reads U+0000 in what another client has written, but in a key or a version,
@@ -124,6 +124,8 @@ type Record struct {
 	// never lower again. A granted record has a token of 1 or more. There are no
 	// gaps: the history of a lock is kept under keys that are made of its tokens, and
 	// read downwards from the last. So it cannot be the engine's own revision either.
+	// Only a [Raiser] leaves one, and a record that ended with [EndRaised] says where
+	// the tokens go on below it.
 	Token uint64
 
 	// Lease is how long an unchanged Beat proves that the holder may still be
@@ -311,6 +313,29 @@ func CheckSwap(prev, next Record) error {
 		err = fmt.Errorf("swap of %q from state %q to %q: a session's record is never a lock's", next.Key, prev.State, next.State)
 	case next.State.OfSession() && next.Token != prev.Token:
 		err = fmt.Errorf("swap of %q, a session, from token %d to %d: it has one holder, and keeps its token", next.Key, prev.Token, next.Token)
+	}
+	return Unsupported(err)
+}
+
+// CheckRaise returns an error if prev and next are not a step that [Raiser.Raise] may
+// take, marked by [Unsupported]. A prev that names no more than key, version and token
+// passes for any record of a lock.
+func CheckRaise(prev, next Record) error {
+	err := checkWrite(next)
+	switch {
+	case err != nil:
+	case prev.Key != next.Key:
+		err = fmt.Errorf("raise of %q with a record of %q: the keys must be the same", prev.Key, next.Key)
+	case next.Version == prev.Version:
+		err = fmt.Errorf("raise of %q keeps version %q: every write needs a new one", next.Key, next.Version)
+	case prev.State.OfSession():
+		err = fmt.Errorf("raise of %q, a session that is %q: it has one holder, and keeps its token; close it by a swap", next.Key, prev.State)
+	case prev.State == Past:
+		err = fmt.Errorf("raise of %q, which is history: it is of one tenure, and carries no token to be raised", next.Key)
+	case next.State != Released:
+		err = fmt.Errorf("raise of %q to state %q: it must be %q, for no process was granted the token", next.Key, next.State, Released)
+	case next.Token <= prev.Token:
+		err = fmt.Errorf("raise of %q from token %d to %d: it must rise", next.Key, prev.Token, next.Token)
 	}
 	return Unsupported(err)
 }

@@ -57,7 +57,8 @@ type Store interface {
 	// compared; the version alone is not enough, because a late duplicate of a
 	// Claim can bring a version back, under a higher token.
 	//
-	// next.Token is prev.Token, or one more when the holder changes.
+	// next.Token is prev.Token, or one more when the holder changes. (Only a
+	// [Raiser] raises it further.)
 	//
 	// It returns the record as stored. If the stored version or token differ,
 	// or the key is absent, it changes nothing and returns a *ConflictError
@@ -163,6 +164,41 @@ type TokenKeeper interface {
 	// locks and for the life of the store. Keys that begin with [OwnPrefix] are no
 	// locks.
 	KeepsTokens() bool
+}
+
+// TokenLister is implemented by a [TokenKeeper] that can say which tokens it keeps of
+// deleted locks. A Raiser that keeps some must be one: they go back with the engine, too.
+type TokenLister interface {
+	TokenKeeper
+	// ListTokens returns the tokens that are kept of locks without a record whose keys
+	// begin with prefix, in the order and in pages as List does. Each Record has its
+	// Key and Token alone. It may be as slow as List, and as eventually consistent.
+	ListTokens(ctx context.Context, prefix, cursor string) (Page, error)
+}
+
+// Raiser is implemented by stores that can raise the token of a lock by more than
+// one, for the procedure after a loss: the engine was restored from a backup, or
+// failed over without the last writes. Tokens that were given are given again then,
+// and no fence tells their holders apart. When all programs are stopped, and their
+// leases over, the procedure raises each token above all that were ever given.
+//
+// Nothing else may call it. A token that rises while a program works costs the
+// history its order, and the lock its place: see [Record.Token].
+type Raiser interface {
+	// Raise replaces the record prev of a lock by next if the stored version and
+	// token are those of prev, in one atomic step, as a Swap does. Next is
+	// [Released], has a new version, and a token that is higher than that of prev by
+	// any amount, [MaxToken] at most: see [CheckRaise]. Sessions are closed by a Swap:
+	// their tokens stay.
+	//
+	// A prev without a Version stands for a lock that has no record, and of which the
+	// store keeps the token that prev names: see [TokenLister]. With any other store
+	// it is in conflict with whatever stands there, or does not.
+	//
+	// What it returns, its errors and unknown outcomes are those of Swap, watches are
+	// hinted as at a release, and the token outlives a failure of the engine as that
+	// of a takeover does.
+	Raise(ctx context.Context, prev, next Record) (Record, error)
 }
 
 // Wakes reports whether a Swap from prev to next is one that watches hint: to

@@ -40,6 +40,15 @@ func (r Record) Tenure(end EndReason) *Tenure {
 	return t.clone()
 }
 
+// Below returns the token of the tenure before this one: one lower, but for one
+// that ended with [EndRaised].
+func (t *Tenure) Below() uint64 {
+	if t.End == EndRaised && t.Asked != nil && t.Asked.Kind == Raise && t.Asked.Token < t.Token {
+		return t.Asked.Token
+	}
+	return t.Token - min(t.Token, 1)
+}
+
 // Brief returns the tenure as the record of the next holder keeps it: with a
 // reason of at most [MaxPrevReasonLen]. It returns nil for nil.
 func (t *Tenure) Brief() *Tenure {
@@ -105,6 +114,9 @@ const (
 	// that it had started, as somebody saw for certain who released the lock
 	// then.
 	EndCrashed EndReason = "crashed"
+	// EndRaised: nobody held the lock under this token. An operator raised it after
+	// a loss of the store. Asked names the token of the tenure before.
+	EndRaised EndReason = "raised"
 )
 
 // RequestKind says what a request asks for.
@@ -125,6 +137,9 @@ const (
 	// Fail is never laid into a held record either: it tells why a holder called
 	// its own tenure [EndFailed].
 	Fail RequestKind = "fail"
+	// Raise is neither: it tells who raised the token of a lock, and why, and its
+	// Token is the one that the lock had before. See [EndRaised].
+	Raise RequestKind = "raise"
 )
 
 // Request is a message for the holder of a lock, laid into its record, or into

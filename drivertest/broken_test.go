@@ -23,8 +23,9 @@ type database struct {
 
 	mu      sync.Mutex
 	records map[string]driver.Record
-	nodes   map[string]int // how many writes the life of each key has had
-	hang    chan struct{}  // closed when the engine answers again; nil if it does
+	nodes   map[string]int    // how many writes the life of each key has had
+	kept    map[string]uint64 // the tokens of deleted keys, where they are kept
+	hang    chan struct{}     // closed when the engine answers again; nil if it does
 	watches map[int]watch
 	serial  int
 	aside   chan struct{}
@@ -38,7 +39,7 @@ type watch struct {
 }
 
 func newDatabase(bug string) *database {
-	return &database{bug: bug, records: map[string]driver.Record{}, nodes: map[string]int{}, watches: map[int]watch{}, aside: make(chan struct{})}
+	return &database{bug: bug, records: map[string]driver.Record{}, nodes: map[string]int{}, kept: map[string]uint64{}, watches: map[int]watch{}, aside: make(chan struct{})}
 }
 
 // stepAside gives up db.mu until another call has given it up in the same place, so
@@ -55,11 +56,19 @@ func (db *database) stepAside() {
 
 func (db *database) is(bug string) bool { return db.bug == bug }
 
-// open returns a handle. All have a Watch, but for one bug.
+// open returns a handle. All have a Watch and a Raise, but for one bug each.
 func (db *database) open() driver.Store {
 	h := &handle{db: db, cache: map[string]driver.Record{}, nodes: map[string]node{}}
-	if db.is("no Watch") {
+	switch {
+	case db.is("no Watch"):
 		return struct{ driver.Store }{h}
+	case db.is("no Raise"):
+		return struct {
+			driver.Store
+			driver.Watcher
+		}{h, h}
+	case db.keeping() && !db.is("keeping, not listed"):
+		return keeper{h}
 	}
 	return h
 }
@@ -161,6 +170,10 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 		return driver.Record{}, driver.Record{}, errors.New("no more tokens")
 	}
 	now = driver.Claimed(next, prev, found)
+	if !found {
+		now.Token += h.db.kept[next.Key]
+		delete(h.db.kept, next.Key)
+	}
 	switch h.db.bug {
 	case "token not raised":
 		now.Token = max(prev.Token, 1)
@@ -339,6 +352,9 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 	}
 	delete(h.db.records, h.id(prev.Key))
 	delete(h.db.nodes, h.id(prev.Key))
+	if h.db.keeping() {
+		h.db.kept[prev.Key] = stored.Token
+	}
 	if h.db.is("delete takes the prefix") {
 		for key := range h.db.records {
 			if strings.HasPrefix(key, prev.Key) {

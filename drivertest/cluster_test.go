@@ -44,7 +44,7 @@ func newCluster(bug string) *cluster {
 }
 
 func (c *cluster) harness() drivertest.Harness {
-	h := drivertest.Harness{Watches: true, EventualReads: true, TimePrecision: time.Nanosecond, LeasePrecision: time.Nanosecond, Ops: 400}
+	h := drivertest.Harness{Watches: true, Raises: true, EventualReads: true, TimePrecision: time.Nanosecond, LeasePrecision: time.Nanosecond, Ops: 400}
 	for _, s := range c.servers {
 		h.Servers = append(h.Servers, func(*testing.T) driver.Store { return &member{Store: c.leader.Open(), server: s} })
 	}
@@ -98,6 +98,13 @@ func (m *member) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
 	now, err := m.Store.Swap(ctx, prev, next)
+	return now, m.server.wrote(next.Key, now.Clone(), err)
+}
+
+func (m *member) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	m.server.mu.Lock()
+	defer m.server.mu.Unlock()
+	now, err := m.Store.Raise(ctx, prev, next)
 	return now, m.server.wrote(next.Key, now.Clone(), err)
 }
 

@@ -47,6 +47,7 @@ func texts(bug string) drivertest.Harness {
 	}
 	return drivertest.Harness{
 		Open:           func(*testing.T) driver.Store { return &store{shelf: s} },
+		Raises:         true,
 		TimePrecision:  time.Nanosecond,
 		LeasePrecision: time.Nanosecond,
 		Ops:            400,
@@ -78,6 +79,10 @@ func (s *shelf) encode(rec driver.Record) string {
 	switch s.bug {
 	case "text without what is unknown":
 		rec.Unknown = ""
+	case "text drops what is unknown at a raise":
+		if rec.End == driver.EndRaised {
+			rec.Unknown = ""
+		}
 	case "text of a session as of any":
 		return strings.Replace(recordcodec.Encode(rec), `"state":"resting"`, `"state":"held"`, 1)
 	}
@@ -155,8 +160,16 @@ func (s *store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 }
 
 func (s *store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	if err := driver.CheckSwap(prev, next); err != nil {
-		return driver.Record{}, err
+	return s.swap(ctx, prev, next, driver.CheckSwap(prev, next))
+}
+
+func (s *store) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return s.swap(ctx, prev, next, driver.CheckRaise(prev, next))
+}
+
+func (s *store) swap(ctx context.Context, prev, next driver.Record, refused error) (driver.Record, error) {
+	if refused != nil {
+		return driver.Record{}, refused
 	}
 	end, err := s.begin(ctx)
 	if err != nil {

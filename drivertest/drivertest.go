@@ -56,6 +56,10 @@ type Harness struct {
 	// Watches says that the stores implement driver.Watcher.
 	Watches bool
 
+	// Raises says that the stores implement driver.Raiser. If TokensOutliveDelete is set
+	// as well, they must implement driver.TokenLister.
+	Raises bool
+
 	// EventualReads says that Get with driver.Eventual, and List, may see an
 	// older state. The suite then waits for them to catch up, for Patience.
 	EventualReads bool
@@ -120,6 +124,7 @@ var checks = []struct {
 	{"Past", testPast},
 	{"Session", testSession},
 	{"Token", testToken},
+	{"Raise", testRaise},
 	{"Late", testLate},
 	{"Data", testData},
 	{"Fidelity", testFidelity},

@@ -19,10 +19,12 @@ import (
 func harness(bug string) drivertest.Harness {
 	db := newDatabase(bug)
 	return drivertest.Harness{
-		Open:           func(*testing.T) driver.Store { return db.open() },
-		Watches:        true,
-		LeasePrecision: time.Nanosecond,
-		Ops:            400,
+		Open:                func(*testing.T) driver.Store { return db.open() },
+		TokensOutliveDelete: db.keeping(),
+		Watches:             true,
+		Raises:              true,
+		LeasePrecision:      time.Nanosecond,
+		Ops:                 400,
 		Plant: func(_ *testing.T, rec driver.Record) {
 			db.mu.Lock()
 			defer db.mu.Unlock()
@@ -185,13 +187,15 @@ var bugs = []struct{ name, check string }{
 var lies = map[string]func(*drivertest.Harness){
 	"cluster with undeclared lag": func(h *drivertest.Harness) { h.EventualReads = false },
 	"undeclared Watch":            func(h *drivertest.Harness) { h.Watches = false },
+	"undeclared Raise":            func(h *drivertest.Harness) { h.Raises = false },
+	"keeping, undeclared":         func(h *drivertest.Harness) { h.TokensOutliveDelete = false },
 	"undeclared sessions":         func(h *drivertest.Harness) { h.NoSessions = true },
 	"coarse times":                func(h *drivertest.Harness) { h.TimePrecision = time.Second },
 	"finer times":                 func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
 }
 
 // ofTexts are the bugs of the store of texts.
-var ofTexts = map[string]bool{"text without what is unknown": true, "text of a session as of any": true, "text that is damaged as zero": true}
+var ofTexts = map[string]bool{"text without what is unknown": true, "text of a session as of any": true, "text that is damaged as zero": true, "text drops what is unknown at a raise": true}
 
 // envBug names the bug in a process that TestBugsAreFound started.
 const envBug = "DRIVERTEST_BUG"
@@ -229,7 +233,7 @@ func TestBugsAreFound(t *testing.T) {
 	if os.Getenv(envBug) != "" {
 		t.Skip("this is a process of TestBugsAreFound")
 	}
-	for _, bug := range bugs {
+	for _, bug := range append(bugs, bugsOfRaises...) {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			wantFailure(t, bug.name, bug.check)

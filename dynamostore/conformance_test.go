@@ -45,6 +45,7 @@ func TestConformance(t *testing.T) {
 							return store
 						},
 						Hang:                hang,
+						Raises:              true,
 						EventualReads:       true,
 						TokensOutliveDelete: s.options.SharedTable,
 						NoSessions:          s.options.SharedTable,

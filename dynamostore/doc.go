@@ -40,7 +40,8 @@
 //     refuses such tables. Replicas with multi-region strong consistency are one
 //     table.
 //   - Tokens, if another client writes the table and SharedTable is not set, or
-//     if the table is restored from a backup, which has older tokens.
+//     if the table is restored from a backup, which has older tokens, until they
+//     are raised by the client's RaiseTokens, or "tenure tokens raise".
 //   - Locks, if the table has a time to live on an attribute of theirs.
 //   - A hint that a lock was released: DynamoDB has none, so a waiter sees it
 //     at its next poll, within the client's RefreshPeriod.

@@ -26,15 +26,28 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	if err := s.ready(ctx); err != nil {
 		return driver.Page{}, err
 	}
-	var kept []item // in order of their keys, pageSize and one at most
+	items, err := s.gather(ctx, prefix, cursor, func(key string) bool {
+		return !strings.HasPrefix(key, tokenPrefix) && !strings.HasPrefix(key, fencePrefix)
+	})
+	if err != nil {
+		return driver.Page{}, err
+	}
+	return s.page(ctx, items)
+}
+
+// gather returns the items that a page needs, in the order of their keys: those that
+// begin with prefix, come after cursor and are wanted, pageSize of them and one at
+// most. It scans the whole table.
+func (s *Store) gather(ctx context.Context, prefix, cursor string, wanted func(key string) bool) ([]item, error) {
+	var kept []item
 	var start item
 	for {
 		out, err := call(ctx, s, s.client.Scan, s.scan(prefix, start))
 		if err != nil {
-			return driver.Page{}, s.fault(ctx, err)
+			return nil, s.fault(ctx, err)
 		}
 		for _, it := range out.Items {
-			if key := s.keyOf(it); key > cursor && !strings.HasPrefix(key, tokenPrefix) && !strings.HasPrefix(key, fencePrefix) {
+			if key := s.keyOf(it); key > cursor && wanted(key) {
 				kept = append(kept, it)
 			}
 		}
@@ -43,7 +56,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 			kept = kept[:min(len(kept), s.pageSize+1)]
 		}
 		if len(start) == 0 {
-			return s.page(ctx, kept)
+			return kept, nil
 		}
 	}
 }
@@ -81,10 +94,7 @@ func (s *Store) keyOf(it item) string {
 
 func (s *Store) page(ctx context.Context, items []item) (driver.Page, error) {
 	var page driver.Page
-	if len(items) > s.pageSize {
-		items = items[:s.pageSize]
-		page.Cursor = s.keyOf(items[s.pageSize-1])
-	}
+	items, page.Cursor = s.cut(items)
 	var foreign []string
 	for _, it := range items {
 		key := s.keyOf(it)
@@ -102,6 +112,15 @@ func (s *Store) page(ctx context.Context, items []item) (driver.Page, error) {
 		}
 	}
 	return page, s.countTokens(ctx, page.Records, foreign)
+}
+
+// cut returns the items that fit on a page, and the cursor that goes on behind them.
+func (s *Store) cut(items []item) ([]item, string) {
+	if len(items) <= s.pageSize {
+		return items, ""
+	}
+	items = items[:s.pageSize]
+	return items, s.keyOf(items[s.pageSize-1])
 }
 
 // countTokens gives the records of other clients the token after the one beside.

@@ -113,11 +113,12 @@ func (s *Store) update(key string, e *expression) types.TransactWriteItem {
 // writeBoth makes an update of the lock's item and raises the token beside it
 // to that of rec, or does neither.
 func (s *Store) writeBoth(ctx context.Context, rec driver.Record, e *expression) error {
-	_, err := call(ctx, s, s.client.TransactWriteItems, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{
-			s.update(rec.Key, e), s.beside(rec, "attribute_not_exists(#tk) OR #tk < :tk"),
-		},
-	})
+	return s.together(ctx, s.update(rec.Key, e), s.beside(rec, "attribute_not_exists(#tk) OR #tk < :tk"))
+}
+
+// together makes all of the writes, or none.
+func (s *Store) together(ctx context.Context, writes ...types.TransactWriteItem) error {
+	_, err := call(ctx, s, s.client.TransactWriteItems, &dynamodb.TransactWriteItemsInput{TransactItems: writes})
 	return err
 }
 
@@ -126,16 +127,11 @@ func (s *Store) writeBoth(ctx context.Context, rec driver.Record, e *expression)
 // before the table was shared. Higher says that it was not done because the token
 // beside is a higher one, which is as good.
 func (s *Store) removeKeeping(ctx context.Context, prev driver.Record, e *expression) (higher bool, _ error) {
-	_, err := call(ctx, s, s.client.TransactWriteItems, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{
-			{Delete: &types.Delete{
-				TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
-				ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
-				ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-			}},
-			s.beside(prev, "attribute_not_exists(#tk) OR #tk <= :tk"),
-		},
-	})
+	err := s.together(ctx, types.TransactWriteItem{Delete: &types.Delete{
+		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
+		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}, s.beside(prev, "attribute_not_exists(#tk) OR #tk <= :tk"))
 	cancelled := (*types.TransactionCanceledException)(nil)
 	if errors.As(err, &cancelled) && len(cancelled.CancellationReasons) == 2 {
 		reasons := cancelled.CancellationReasons

@@ -18,8 +18,8 @@ import (
 )
 
 // Store keeps records in a table. It implements [driver.Store],
-// [driver.BatchGetter] and [driver.TokenKeeper]. All methods may be called
-// concurrently.
+// [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper] and
+// [driver.TokenLister]. All methods may be called concurrently.
 type Store struct {
 	client   *dynamodb.Client
 	table    string
@@ -292,10 +292,14 @@ func (s *Store) foreign(key string, rec driver.Record) error {
 // prev: one request, which is a transaction of two items when the holder
 // changes in a table that is shared.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return s.swap(ctx, prev, next, driver.CheckSwap)
+}
+
+func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(prev, next driver.Record) error) (driver.Record, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.Record{}, driver.NotApplied(err)
 	}
-	if err := driver.CheckSwap(prev, next); err != nil {
+	if err := check(prev, next); err != nil {
 		return driver.Record{}, err
 	}
 	if err := s.refuseSession(next); err != nil {
@@ -404,11 +408,16 @@ func (s *Store) conflict(ctx context.Context, key string, err error) (stands fin
 	if len(it) == 0 || stands.foreign && s.sharesToken(key) {
 		stands, err = s.look(ctx, key, driver.Strong)
 	}
+	return stands, conflictWith(key, stands, err)
+}
+
+// conflictWith returns the conflict of a write with what was found under its key.
+func conflictWith(key string, stands finding, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
-		return stands, &driver.ConflictError{Key: key, Absent: true}
+		return &driver.ConflictError{Key: key, Absent: true}
 	case err != nil:
-		return stands, driver.NotApplied(err)
+		return driver.NotApplied(err)
 	}
-	return stands, &driver.ConflictError{Key: key, Current: stands.rec}
+	return &driver.ConflictError{Key: key, Current: stands.rec}
 }

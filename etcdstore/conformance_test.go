@@ -54,6 +54,7 @@ func harness(t *testing.T, prefix, address string) drivertest.Harness {
 	return drivertest.Harness{
 		Open:           func(t *testing.T) driver.Store { return mustOpen(t, prefix, address) },
 		Watches:        true,
+		Raises:         true,
 		EventualReads:  true,
 		TimePrecision:  time.Nanosecond,
 		LeasePrecision: time.Nanosecond,

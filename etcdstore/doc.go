@@ -26,8 +26,8 @@
 // # What is not guaranteed
 //
 //   - Anything that the cluster has lost. After a restore from a snapshot, tokens that
-//     were given are given again. Stop all holders first, and wait for the longest
-//     lease.
+//     were given are given again: stop all programs, and raise the tokens by the
+//     client's RaiseTokens, or "tenure tokens raise".
 //   - Writes when the quota is full. etcd keeps every write until it is compacted, and
 //     by default it compacts nothing: a lock that is held writes 1 kB each heartbeat,
 //     29 MB a day at 3 s. When the quota (2 GB by default) is used up, the cluster

@@ -61,6 +61,7 @@ var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Watcher     = (*Store)(nil)
 	_ driver.BatchGetter = (*Store)(nil)
+	_ driver.Raiser      = (*Store)(nil)
 )
 
 // New returns a store on a client of the program's own, which must outlive it. It sends

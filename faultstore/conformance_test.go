@@ -35,6 +35,7 @@ func TestConformance(t *testing.T) {
 				return func() { hole(false) }
 			},
 			Watches:        true,
+			Raises:         true,
 			TimePrecision:  time.Nanosecond,
 			LeasePrecision: time.Nanosecond,
 		}
@@ -56,6 +57,7 @@ func TestConformanceWithRefusals(t *testing.T) {
 				return f.Driver()
 			},
 			Watches: true,
+			Raises:  true,
 		}
 	})
 }

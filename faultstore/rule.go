@@ -24,6 +24,7 @@ const (
 	OpRelease   Op = "release"   // a Swap to Released
 	OpClose     Op = "close"     // a Swap to Closed
 	OpTakeover  Op = "takeover"  // a Swap to another token
+	OpRaise     Op = "raise"     // a Raise
 	OpDelete    Op = "delete"
 	OpList      Op = "list"
 	// OpWatch is a call of Watch, and OpHint a hint that the inner store gives.

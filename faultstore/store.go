@@ -21,8 +21,8 @@ type Options struct {
 // Store is a store with faults. It implements [driver.Store]. All methods may
 // be called concurrently.
 //
-// Store has no Watch, whatever the inner store has: hand [Store.Driver] to the
-// program under test if it may watch.
+// Store has no Watch and no Raise, whatever the inner store has: hand [Store.Driver]
+// to the program under test if it may use them.
 type Store struct {
 	inner driver.Store
 
@@ -61,10 +61,18 @@ func New(inner driver.Store, opts *Options) *Store {
 }
 
 // Driver returns s as the program under test should see it: the result
-// implements [driver.Watcher] if, and only if, the inner store does.
+// implements [driver.Watcher] if, and only if, the inner store does, and so with
+// [driver.Raiser].
 func (s *Store) Driver() driver.Store {
-	if inner, ok := s.inner.(driver.Watcher); ok {
-		return &watching{Store: s, inner: inner}
+	watcher, watches := s.inner.(driver.Watcher)
+	_, raises := s.inner.(driver.Raiser)
+	switch {
+	case watches && raises:
+		return &watchingRaising{watching{s, watcher}}
+	case watches:
+		return &watching{s, watcher}
+	case raises:
+		return &raising{s}
 	}
 	return s
 }
@@ -181,6 +189,8 @@ func (s *Store) send(ctx context.Context, call Call, stale int) (reply, error) {
 		r.now, r.prev, err = s.inner.Claim(ctx, next)
 	case OpHeartbeat, OpSetData, OpRequest, OpReserve, OpRelease, OpClose, OpTakeover:
 		r.now, err = s.inner.Swap(ctx, prev, next)
+	case OpRaise:
+		r.now, err = s.inner.(driver.Raiser).Raise(ctx, prev, next)
 	case OpDelete:
 		err = s.inner.Delete(ctx, prev)
 	case OpList:

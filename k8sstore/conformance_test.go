@@ -59,6 +59,7 @@ func harness(t *testing.T, file string, options *Options) drivertest.Harness {
 		},
 		Hang:           func(*testing.T) func() { return relay.Hold() },
 		Watches:        true,
+		Raises:         true,
 		EventualReads:  true,
 		TimePrecision:  time.Nanosecond,
 		LeasePrecision: time.Nanosecond,

@@ -483,3 +483,75 @@ func TestSharedRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestRaiseOverElectors: tokens are raised over what an elector has left, once it has
+// shown no life for its own duration; and not beside one that lives, nor over one under
+// whose name Tenure has never given a token.
+func TestRaiseOverElectors(t *testing.T) {
+	s, other, _ := rig(t, &Options{SharedLease: true})
+	ops := newClientOf(t, s, "ops", time.Second)
+	for _, name := range []string{"lock", "free", "own"} {
+		rec := mustClaim(t, other, name)
+		if _, err := other.Swap(t.Context(), rec, released(rec)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Those that follow were written by electors since.
+	plantSpec(t, other, "lock", specBy("elector", 2, time.Now()), nil)
+	plantSpec(t, other, "free", specBy("", 1, time.Now()), nil)
+	plantSpec(t, other, "never", specBy("controller", 3600, time.Now()), nil)
+
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for at := time.Now(); ; at = at.Add(time.Second) {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				plantSpec(t, other, "lock", specBy("elector", 2, at), nil)
+			}
+		}
+	}()
+	n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+	if !errors.Is(err, tenure.ErrAlive) || !strings.Contains(err.Error(), `lock "lock", of "elector"`) || n.Locks != 0 {
+		t.Errorf("beside a living elector: %+v, %v", n, err)
+	}
+	close(stop)
+	<-over
+
+	begun := time.Now()
+	n, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+	if err != nil || n != (tenure.RaisedTokens{Locks: 3, Foreign: 1}) || time.Since(begun) < 2*time.Second {
+		t.Errorf("%+v, %v, after %v", n, err, time.Since(begun))
+	}
+	for name, want := range map[string]uint64{"lock": 1002, "free": 1002, "own": 1001} {
+		rec, err := other.Get(t.Context(), name, driver.Strong)
+		if err != nil || rec.Token != want || rec.State != driver.Released {
+			t.Errorf("%q: %+v, %v", name, rec, err)
+		}
+		if spec := mustLease(t, s, name).Spec; *spec.HolderIdentity != "" {
+			t.Errorf("electors see %q with the holder %q", name, *spec.HolderIdentity)
+		}
+	}
+	if spec := mustLease(t, s, "never").Spec; *spec.HolderIdentity != "controller" {
+		t.Errorf("the Lease of another program was taken: %+v", spec)
+	}
+
+	// Where names are not shared, what an elector has written over a record of Tenure is
+	// left alone, and named.
+	plain, err := New(mustConfig(t, enginetest.Shared(t, enginetest.Kubernetes, "kubernetes"), "admin"), s.namespace, &Options{Prefix: prefixOf(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	rec := mustClaim(t, plain, "lock")
+	if _, err := plain.Swap(t.Context(), rec, released(rec)); err != nil {
+		t.Fatal(err)
+	}
+	plantSpec(t, plain, "lock", specBy("elector", 1, time.Now()), nil)
+	n, err = newClientOf(t, plain, "ops", time.Second).RaiseTokens(t.Context(), "", 1000, nil)
+	if !errors.Is(err, errors.ErrUnsupported) || n != (tenure.RaisedTokens{Unreadable: 1}) || !strings.Contains(err.Error(), "another client has written Lease") {
+		t.Errorf("%+v, %v", n, err)
+	}
+}

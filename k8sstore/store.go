@@ -80,8 +80,8 @@ func Config(kubeconfig, context string) (config *rest.Config, namespace string, 
 	return config, namespace, nil
 }
 
-// Store keeps records in Leases. It implements [driver.Store] and [driver.Watcher]. All
-// methods may be called concurrently.
+// Store keeps records in Leases. It implements [driver.Store], [driver.Watcher] and
+// [driver.Raiser]. All methods may be called concurrently.
 type Store struct {
 	calls     *client // by HTTP/1.1, each on a connection that no other waits for
 	watches   *client
@@ -100,6 +100,7 @@ type Store struct {
 var (
 	_ driver.Store   = (*Store)(nil)
 	_ driver.Watcher = (*Store)(nil)
+	_ driver.Raiser  = (*Store)(nil)
 )
 
 // New returns a store in a namespace, and sends nothing. Options may be nil.

@@ -19,6 +19,7 @@ func TestConformance(t *testing.T) {
 		return drivertest.Harness{
 			Open:           func(*testing.T) driver.Store { return s.Open() },
 			Watches:        true,
+			Raises:         true,
 			TimePrecision:  time.Nanosecond,
 			LeasePrecision: time.Nanosecond,
 			Plant:          func(_ *testing.T, rec driver.Record) { s.Plant(rec) },

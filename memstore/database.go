@@ -41,6 +41,16 @@ func newDatabase() *database {
 	return &database{records: map[string]driver.Record{}, watches: map[string][]*watch{}, past: map[string][]state{}}
 }
 
+// copy returns a database with the same records, and neither watches nor former
+// states.
+func (db *database) copy() *database {
+	next := newDatabase()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	next.records = maps.Clone(db.records)
+	return next
+}
+
 // get returns the record of key as it was before its last ago writes.
 func (db *database) get(key string, ago int) (driver.Record, error) {
 	db.mu.Lock()

@@ -20,8 +20,8 @@ import (
 // if Store.PageSize is not set.
 const DefaultPageSize = 1000
 
-// Store is a handle onto a set of records. It implements [driver.Store] and
-// [driver.Watcher]. All methods may be called concurrently.
+// Store is a handle onto a set of records. It implements [driver.Store],
+// [driver.Watcher] and [driver.Raiser]. All methods may be called concurrently.
 //
 // An operation takes effect at once and never waits for anything but the
 // other operations under way. One whose context is done before it begins
@@ -43,6 +43,11 @@ func New() *Store { return &Store{db: newDatabase()} }
 // would open the same database. Each handle is closed by itself; Open works
 // on a closed handle too, since the records outlive every Close.
 func (s *Store) Open() *Store { return &Store{PageSize: s.PageSize, db: s.db} }
+
+// Copy returns a handle onto a further set of records: those of s as they are now,
+// as from a backup that is restored elsewhere. What is written to one of the two
+// sets is not seen in the other. It works on a closed handle too.
+func (s *Store) Copy() *Store { return &Store{PageSize: s.PageSize, db: s.db.copy()} }
 
 // Get returns the record of key. Every read is strong.
 func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
@@ -66,10 +71,19 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 // Swap replaces prev by next if the stored version and token are those of
 // prev.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return s.swap(ctx, prev, next, driver.CheckSwap)
+}
+
+// Raise is Swap to a token that is higher by any amount: see [driver.Raiser].
+func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return s.swap(ctx, prev, next, driver.CheckRaise)
+}
+
+func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(prev, next driver.Record) error) (driver.Record, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.Record{}, driver.NotApplied(err)
 	}
-	if err := driver.CheckSwap(prev, next); err != nil {
+	if err := check(prev, next); err != nil {
 		return driver.Record{}, err
 	}
 	return s.db.swap(prev, next)
@@ -163,4 +177,5 @@ func (s *Store) ready(ctx context.Context) error {
 var (
 	_ driver.Store   = (*Store)(nil)
 	_ driver.Watcher = (*Store)(nil)
+	_ driver.Raiser  = (*Store)(nil)
 )

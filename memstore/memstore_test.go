@@ -191,3 +191,39 @@ func claimAndRelease(b *testing.B, s *memstore.Store, key string, left *atomic.I
 		}
 	}
 }
+
+// A copy has what was there, and nothing of what comes after, in either direction.
+func TestCopyIsABackup(t *testing.T) {
+	ctx := t.Context()
+	a := memstore.New()
+	rec, _, err := a.Claim(ctx, held("k", "v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints := 0
+	if _, err := a.Watch(ctx, "k", func() { hints++ }); err != nil {
+		t.Fatal(err)
+	}
+	b := a.Copy()
+	release := func(s *memstore.Store, version string) {
+		next := rec
+		next.Version, next.State = version, driver.Released
+		if _, err := s.Swap(ctx, rec, next); err != nil {
+			t.Error(err)
+		}
+	}
+	release(b, "v2")
+	if _, _, err := b.Claim(ctx, held("new", "n1")); err != nil {
+		t.Error(err)
+	}
+	if is, err := a.Get(ctx, "k", driver.Strong); err != nil || is.Version != "v1" || hints != 0 {
+		t.Errorf("%+v, %v; %d hints", is, err, hints)
+	}
+	if page, err := a.List(ctx, "", ""); err != nil || len(page.Records) != 1 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	release(a, "v3")
+	if is, err := b.Get(ctx, "k", driver.Strong); err != nil || is.Version != "v2" || hints != 1 {
+		t.Errorf("%+v, %v; %d hints", is, err, hints)
+	}
+}

@@ -41,6 +41,7 @@ func harness(t *testing.T, database string) drivertest.Harness {
 	return drivertest.Harness{
 		Open:           func(t *testing.T) driver.Store { return mustOpen(t, database) },
 		Watches:        true,
+		Raises:         true,
 		TimePrecision:  precision,
 		LeasePrecision: time.Nanosecond,
 		Plant: func(t *testing.T, rec driver.Record) {

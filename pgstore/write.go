@@ -65,7 +65,16 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 // Swap replaces prev by next if the stored version and token are those of prev, in one
 // request.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	if err := driver.CheckSwap(prev, next); err != nil {
+	return s.swap(ctx, prev, next, driver.CheckSwap)
+}
+
+// Raise is Swap to a token that is higher by any amount: see [driver.Raiser].
+func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return s.swap(ctx, prev, next, driver.CheckRaise)
+}
+
+func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(prev, next driver.Record) error) (driver.Record, error) {
+	if err := check(prev, next); err != nil {
 		return driver.Record{}, err
 	}
 	next = stored(next)

@@ -22,6 +22,7 @@ func TestConformance(t *testing.T) {
 				return s
 			},
 			Watches:        true,
+			Raises:         true,
 			TimePrecision:  time.Nanosecond,
 			LeasePrecision: time.Nanosecond,
 			PlantUnreadable: func(t *testing.T, key string) {
@@ -55,6 +56,7 @@ func TestConformancePolling(t *testing.T) {
 				return s
 			},
 			Watches: true,
+			Raises:  true,
 			Ops:     200,
 		}
 	})

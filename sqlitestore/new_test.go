@@ -76,6 +76,7 @@ func TestConformanceNew(t *testing.T) {
 						return s
 					},
 					Watches: true,
+					Raises:  true,
 					Ops:     400,
 					PlantUnreadable: func(t *testing.T, key string) {
 						plant(t, file, held(key, "planted"))

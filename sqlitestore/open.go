@@ -57,8 +57,8 @@ type Options struct {
 }
 
 // Store keeps records in a table of an SQLite file. It implements
-// [driver.Store], [driver.Watcher] and [driver.ReplacedNotifier]. All methods may
-// be called concurrently.
+// [driver.Store], [driver.Watcher], [driver.Raiser] and [driver.ReplacedNotifier].
+// All methods may be called concurrently.
 type Store struct {
 	file     string // absolute, without symbolic links
 	files    identity
@@ -80,6 +80,7 @@ type Store struct {
 var (
 	_ driver.Store            = (*Store)(nil)
 	_ driver.Watcher          = (*Store)(nil)
+	_ driver.Raiser           = (*Store)(nil)
 	_ driver.ReplacedNotifier = (*Store)(nil)
 )
 

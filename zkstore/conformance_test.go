@@ -62,6 +62,7 @@ func harness(t *testing.T, root, address string) drivertest.Harness {
 	return drivertest.Harness{
 		Open:           func(t *testing.T) driver.Store { return mustOpen(t, root, address) },
 		Watches:        true,
+		Raises:         true,
 		EventualReads:  true,
 		TimePrecision:  time.Nanosecond,
 		LeasePrecision: time.Nanosecond,

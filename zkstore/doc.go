@@ -26,8 +26,8 @@
 // # What is not guaranteed
 //
 //   - Anything that the ensemble has lost. After a restore of its data, or if they were
-//     wiped, tokens that were given are given again. Stop all holders first, and wait for
-//     the longest lease.
+//     wiped, tokens that were given are given again. After a restore, stop all programs,
+//     and raise the tokens by the client's RaiseTokens, or "tenure tokens raise".
 //
 // # Layout
 //

@@ -89,6 +89,7 @@ var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Watcher     = (*Store)(nil)
 	_ driver.BatchGetter = (*Store)(nil)
+	_ driver.Raiser      = (*Store)(nil)
 )
 
 // New returns a store on the servers, "HOST:PORT" each, which connects by itself, now and

@@ -57,11 +57,23 @@ func Lengthen(list []Entry, whole Entry) {
 	}
 }
 
-// Older returns which tokens of a history to read after the list from the lock's own
-// record: from, from-1, ... down to to+1, so that there are limit tenures in all.
+// Older returns which tokens of a history to read after the list that is known: from,
+// from-1, ... down to to+1, so that there are limit tenures in all.
 func Older(list []Entry, limit uint64) (from, to uint64) {
-	from = list[len(list)-1].Token - 1
+	from = list[len(list)-1].Below()
 	return from, from - min(from, limit-min(limit, uint64(len(list))))
+}
+
+// Dense returns the entries of past that stand for tokens which were given, and
+// whether that is not all of them: what follows upon a token that was raised is read
+// from the token below it, and nothing was ever held under those between the two.
+func Dense(past []Entry) (dense []Entry, cut bool) {
+	for i, e := range past {
+		if e.Below()+1 < e.Token {
+			return past[:i+1], true
+		}
+	}
+	return past, false
 }
 
 // EntryOf returns what the history's record says of a token. A tenure without such a

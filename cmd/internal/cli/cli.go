@@ -34,8 +34,9 @@ type grammar struct {
 	StepDown stepDownCmd `cmd:""`
 	Release  releaseCmd  `cmd:""`
 
-	Shard shardCmd `cmd:""`
-	Sweep sweepCmd `cmd:""`
+	Shard  shardCmd  `cmd:""`
+	Sweep  sweepCmd  `cmd:""`
+	Tokens tokensCmd `cmd:""`
 
 	Table  tableCmd  `cmd:""`
 	Doctor doctorCmd `cmd:""`
@@ -149,7 +150,7 @@ func explained(err error) error {
 		return fmt.Errorf("unknown command %.20q: want one such as run, lead or status", word)
 	case selected != nil && len(selected.Children) > 0 && unexpected:
 		return fmt.Errorf("unknown word %.20q: want %s", word, parts(selected))
-	case selected != nil && len(selected.Children) > 0 && strings.HasPrefix(parse.Error(), "expected one of "):
+	case selected != nil && len(selected.Children) > 0 && strings.HasPrefix(parse.Error(), "expected "):
 		return fmt.Errorf("a word is missing: want %s", parts(selected))
 	case selected != nil && unexpected && len(selected.Positional) == 0:
 		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, strings.TrimPrefix(selected.FullPath(), "tenure "))
@@ -174,6 +175,9 @@ func parts(command *kong.Node) string {
 	var all []string
 	for _, part := range command.Children {
 		all = append(all, part.FullPath())
+	}
+	if len(all) == 1 {
+		return all[0]
 	}
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }

@@ -207,6 +207,7 @@ func TestFieldsOfObjectsAreDocumented(t *testing.T) {
 		{reflect.TypeFor[unowned](), []string{"shard"}},
 		{reflect.TypeFor[resized](), []string{"shard"}},
 		{reflect.TypeFor[swept](), []string{"sweep"}},
+		{reflect.TypeFor[raisedTokens](), []string{"tokens"}},
 	} {
 		for _, topic := range o.topics {
 			text, _ := helpOf(topic)

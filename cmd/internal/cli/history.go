@@ -166,6 +166,8 @@ func endText(t tenure.Tenure) string {
 		return "stalled: no progress"
 	case tenure.EndStopTimeout:
 		return "did not stop in time"
+	case tenure.EndRaised:
+		return "token raised, held by nobody"
 	}
 	return strings.ReplaceAll(t.End, "_", " ")
 }

@@ -214,6 +214,8 @@ func requestText(q tenure.Request) string {
 		return "released as dead"
 	case tenure.RequestRevoke:
 		return "revoked"
+	case tenure.RequestRaise:
+		return "raised its token"
 	}
 	return string(q.Kind)
 }

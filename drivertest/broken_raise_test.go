@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/drivertest"
+)
+
+// Raise is that of a handle, in which one thing can be broken.
+func (h *handle) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if h.db.is("raise ignores its context") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := h.fail(ctx); err != nil && !h.db.is("raise after Close") {
+		return driver.Record{}, driver.NotApplied(err)
+	}
+	if err := driver.CheckRaise(prev, next); err != nil && !h.unchecked(prev, next) {
+		return driver.Record{}, err
+	}
+	h.db.mu.Lock()
+	stored, found := h.db.records[h.id(next.Key)]
+	if h.db.is("raise not atomic") {
+		h.db.stepAside()
+	}
+	switch {
+	case prev.Version == "" && !found && h.db.raisesKept(prev):
+		if !h.db.is("keeping, raised and kept") {
+			delete(h.db.kept, prev.Key)
+		}
+	case prev.Version == "" && found && h.db.is("raise from nothing over a record"):
+	case stored.State == unreadable && h.db.is("raise of what is unreadable"):
+	case !found && !h.db.is("raise creates"),
+		found && stored.Version != prev.Version && !h.db.is("raise ignores version"),
+		found && stored.Token != prev.Token && !h.db.is("raise ignores token"),
+		found && stored.Owner != prev.Owner && h.db.is("raise compares owner"),
+		found && stored.State == driver.Reserved && h.db.is("raise of reserved refused"):
+		defer h.db.mu.Unlock()
+		return driver.Record{}, h.conflict(stored, found, next.Key)
+	}
+	switch h.db.bug {
+	case "raise by one":
+		next.Token = stored.Token + 1
+	case "raise keeps data":
+		next.Data = stored.Data
+	case "raise loses data":
+		next.Data = nil
+	case "raise forgets Prev":
+		next.Prev = nil
+	case "raise keeps version":
+		next.Version = stored.Version
+	case "raise of the highest wraps":
+		next.Token &= driver.MaxToken >> 1
+	}
+	next = h.keep(next)
+	h.put(next)
+	h.db.mu.Unlock()
+	if !h.db.is("no hint of a raise") {
+		h.hint(next.Key)
+	}
+	return h.copy(next), nil
+}
+
+// unchecked reports whether a bug lets a raise go that the check refuses.
+func (h *handle) unchecked(prev, next driver.Record) bool {
+	switch h.db.bug {
+	case "raises unchecked":
+		return true
+	case "raise may stay":
+		return next.Token == prev.Token
+	case "raise may fall":
+		return next.Token < prev.Token
+	case "raise to held":
+		return next.State == driver.Held
+	case "raise of a session":
+		return prev.State == driver.Alive
+	}
+	return false
+}
+
+// A database may keep the tokens of deleted locks.
+
+// keeping reports whether it does.
+func (db *database) keeping() bool { return strings.HasPrefix(db.bug, "keeping") }
+
+func (db *database) raisesKept(prev driver.Record) bool {
+	token, kept := db.kept[prev.Key]
+	return kept && (token == prev.Token || db.is("keeping, raised from any token"))
+}
+
+// keeper is a handle of such a database.
+type keeper struct{ *handle }
+
+func (k keeper) KeepsTokens() bool { return true }
+
+func (k keeper) ListTokens(_ context.Context, prefix, cursor string) (driver.Page, error) {
+	const size = 2
+	k.db.mu.Lock()
+	defer k.db.mu.Unlock()
+	var page driver.Page
+	var keys []string
+	for key := range k.db.kept {
+		if key > cursor && strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	if k.db.is("keeping, records listed") {
+		for key := range k.db.records {
+			if key > cursor && strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	if len(keys) > size {
+		keys = keys[:size]
+		if page.Cursor = keys[size-1]; k.db.is("keeping, one page listed") {
+			page.Cursor = ""
+		}
+	}
+	for _, key := range keys {
+		page.Records = append(page.Records, driver.Record{Key: key, Token: max(k.db.kept[key], k.db.records[key].Token)})
+	}
+	return page, nil
+}
+
+// bugsOfRaises are what can be broken in a raise, and the check that must find it.
+var bugsOfRaises = []struct{ name, check string }{
+	{"no Raise", "Raise"},
+	{"undeclared Raise", "Raise"},
+	{"raise by one", "Raise/Raises/Held"},
+	{"raise of reserved refused", "Raise/Raises/Reserved"},
+	{"raise forgets Prev", "Raise/Raises/Held"},
+	{"raise keeps version", "Raise/Raises/Released"},
+	{"raise of the highest wraps", "Raise/ToHighest"},
+	{"raise keeps data", "Raise/Data/None"},
+	{"raise loses data", "Raise/Data/Short"},
+	{"raise ignores version", "Raise/Stale/Version"},
+	{"raise ignores token", "Raise/Stale/OldTokenSameVersion"},
+	{"raise creates", "Raise/Stale/Absent"},
+	{"raise from nothing over a record", "Raise/Stale/NoVersion"},
+	{"raise compares owner", "Raise/ComparesVersionAndTokenOnly"},
+	{"raise not atomic", "Raise/Once"},
+	{"raises unchecked", "Raise/Refused/NoLease"},
+	{"raise may stay", "Raise/Refused/SameToken"},
+	{"raise may fall", "Raise/Refused/LowerToken"},
+	{"raise to held", "Raise/Refused/Held"},
+	{"raise of a session", "Raise/Refused/Session"},
+	{"raise of what is unreadable", "Raise/Unreadable"},
+	{"no hint of a raise", "Raise/Hints/OtherHandle"},
+	{"raise ignores its context", "Raise/ContextDoneBefore"},
+	{"raise after Close", "Raise/AfterClose"},
+	{"text drops what is unknown at a raise", "Raise/LaterKept"},
+	{"keeping, not listed", "Raise/Kept"},
+	{"keeping, undeclared", "Raise/Kept"},
+	{"keeping, one page listed", "Raise/Kept"},
+	{"keeping, records listed", "Raise/Kept"},
+	{"keeping, raised from any token", "Raise/Kept"},
+	{"keeping, raised and kept", "Raise/Kept"},
+}
+
+func TestSoundStoreThatKeepsTokensPasses(t *testing.T) {
+	drivertest.Run(t, func(*testing.T) drivertest.Harness { return harness("keeping") })
+}

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// TestStandstillWaits: for the longest that a contender would wait for any record, from
+// the reply that showed it first, and at least for a lease of this process.
+func TestStandstillWaits(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	s := NewStandstill(timing)
+	if s.Until() != 0 {
+		t.Errorf("until %v with nothing seen", s.Until())
+	}
+	s.Look()
+	see := func(now time.Duration, rec driver.Record, until time.Duration) {
+		t.Helper()
+		rec.Version = rec.Key
+		if !s.Saw(now, rec) || s.Until() != until {
+			t.Errorf("%q at %v: until %v, want %v", rec.Key, now, s.Until(), until)
+		}
+	}
+	l := timing.Lease
+	see(1, driver.Record{Key: "short", Beat: "b", State: driver.Held, Lease: l / 10}, 1+l)
+	see(5, driver.Record{Key: "kept"}, 5+l)
+	see(7, driver.Record{Key: "free", Beat: "b", State: driver.Released, Lease: 2 * l}, 7+2*l)
+	see(9, driver.Record{Key: "later, and shorter", Beat: "b", State: driver.Held, Lease: l}, 7+2*l)
+	foreign := driver.Record{Key: "foreign", State: driver.Held, Lease: 3 * l}
+	see(9, foreign, 9+timing.wait(foreign))
+	if _, gone := s.Gone(); gone {
+		t.Error("one is gone at the first look")
+	}
+	s.Look()
+	see(time.Hour, foreign, 9+timing.wait(foreign)) // another look puts nothing off
+}
+
+// TestStandstillSees each change.
+func TestStandstillSees(t *testing.T) {
+	was := driver.Record{Key: "k", Version: "v", Token: 3, Owner: "o", State: driver.Held, Lease: time.Second}
+	other := was
+	other.Key = "l"
+	for name, tc := range map[string]struct {
+		change func(*driver.Record)
+		still  bool
+	}{
+		"nothing": {func(*driver.Record) {}, true},
+		"version": {func(r *driver.Record) { r.Version = "w" }, false},
+		"token":   {func(r *driver.Record) { r.Token++ }, false},
+		"key":     {func(r *driver.Record) { r.Key = "new" }, false},
+	} {
+		s := NewStandstill(Timing{}.WithDefaults())
+		s.Look()
+		s.Saw(0, was)
+		s.Saw(0, other)
+		s.Look()
+		now := was
+		tc.change(&now)
+		if still := s.Saw(time.Second, now); still != tc.still || s.Stands(now) != tc.still {
+			t.Errorf("%s: still %v, stands %v", name, still, s.Stands(now))
+		}
+		gone, ok := s.Gone()
+		want := map[bool]string{true: "l", false: "k"}[tc.still]
+		if !ok || gone.Key != want || gone.Owner != "o" || gone.Token != 3 {
+			t.Errorf("%s: %+v is gone, %v; want %q", name, gone, ok, want)
+		}
+	}
+}

@@ -1,0 +1,635 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// mustRaise raises by 1000, and fails the test unless it takes from a lease to little
+// more.
+func (m *machine) mustRaise(prefix string) tenure.RaisedTokens {
+	m.t.Helper()
+	var n tenure.RaisedTokens
+	want(m.t, within(m.t, lease, lease+10*time.Second, func() (err error) {
+		n, err = m.RaiseTokens(m.t.Context(), prefix, 1000, &tenure.RaiseOptions{Reason: "restored"})
+		return err
+	}), nil)
+	return n
+}
+
+// Every lock gets a higher token, whatever state it was in, and is free; its data stay,
+// and its history goes on.
+func TestRaiseTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		a := l.machine("a")
+		data := &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}
+		a.mustAcquire("held", data)
+		for range 3 {
+			a.mustRelease(a.mustAcquire("free", data))
+		}
+		s := a.mustOpen(nil)
+		a.mustTake(s, "tied")
+		closed := a.mustOpen(nil)
+		a.mustClose(closed)
+		heir := l.machine("heir")
+		to := a.mustAcquire("kept", nil)
+		want(t, to.HandOver("heir", "moves"), nil)
+		a.mustRelease(to)
+		a.crash()
+		heir.crash()
+		for i := range 40 { // more than are written at once
+			name := fmt.Sprintf("many/%02d", i)
+			rec := driver.Record{Key: name, Version: name, Beat: name, Owner: "a", Lease: lease, State: driver.Held}
+			if _, _, err := l.records.Claim(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rec := l.record("kept"); rec.State != driver.Reserved {
+			t.Fatalf("%q: the test has lost its point", rec.State)
+		}
+		before := map[string]driver.Record{}
+		for _, name := range []string{"held", "free", "tied", "kept", "many/07"} {
+			before[name] = l.record(name)
+		}
+		history := len(l.keys())
+
+		ops := l.machine("ops")
+		var seen []tenure.RaiseProgress
+		var n tenure.RaisedTokens
+		want(t, within(t, lease, lease+5*time.Second, func() (err error) {
+			n, err = ops.RaiseTokens(t.Context(), "", 1000, &tenure.RaiseOptions{
+				Reason: "restored", OnProgress: func(p tenure.RaiseProgress) { seen = append(seen, p) },
+			})
+			return err
+		}), nil)
+		if want := (tenure.RaisedTokens{Locks: 44, Sessions: 1}); n != want {
+			t.Errorf("%+v, want %+v", n, want)
+		}
+		first, last := seen[0], seen[len(seen)-1]
+		if first.Locks != 44 || first.Remaining != lease || last.Remaining != 0 || last.Done != n || len(seen) < 8 {
+			t.Errorf("%d times progress, from %+v to %+v", len(seen), first, last)
+		}
+		if now := len(l.keys()); now != history {
+			t.Errorf("%d records, and there were %d", now, history)
+		}
+		for name, was := range before {
+			rec := l.record(name)
+			if rec.State != driver.Released || rec.Token != was.Token+1000 || rec.Owner != "ops" || string(rec.Data) != string(was.Data) ||
+				rec.Session != "" || rec.End != driver.EndRaised || rec.Version == was.Version || rec.Beat == was.Beat || rec.Until.IsZero() {
+				t.Errorf("%q is %+v", name, rec)
+			}
+			prev := was.Tenure(driver.EndExpired)
+			if rec.Prev == nil || rec.Prev.Token != was.Token || rec.Prev.Owner != prev.Owner || rec.Prev.End != prev.End || rec.Asked.Token != was.Token {
+				t.Errorf("%q: the tenure before is %+v, want %+v", name, rec.Prev, prev)
+			}
+		}
+		if rec := l.record(driver.SessionKey(s.ID())); rec.State != driver.Closed || rec.Token != 1 {
+			t.Errorf("the session is %+v", rec)
+		}
+		b := l.machine("b")
+		for name, was := range before {
+			next := b.mustAcquire(name, recorded)
+			if next.Token() != was.Token+1001 {
+				t.Errorf("%q: token %d, want %d", name, next.Token(), was.Token+1001)
+			}
+			if former, ok := next.Previous(); !ok || string(former.Data) != string(was.Data) || former.End != tenure.EndRaised {
+				t.Errorf("%q: before it was %+v", name, former)
+			}
+			b.mustRelease(next)
+		}
+		expectHistory(t, b.history("free"), "1004 b released", "1003 ops raised (raise by ops: restored)",
+			"3 a released", "2 a released", "1 a released")
+		expectHistory(t, b.history("held"), "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+		expectHistory(t, b.history("tied"), "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+	})
+}
+
+// A lock of a session that was closed in order ended with it.
+func TestRaiseTokensUnderAClosedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		a := l.machine("a")
+		s := a.mustOpen(nil)
+		under := a.mustTake(s, "x")
+		a.mustClose(s, under)
+		if rec := l.record("x"); rec.State != driver.Held {
+			t.Skip("the lock was released by itself")
+		}
+		l.machine("ops").mustRaise("")
+		if rec := l.record("x"); rec.Prev == nil || rec.Prev.End != driver.EndReleased || rec.Prev.Until.IsZero() {
+			t.Errorf("the tenure before is %+v", rec.Prev)
+		}
+	})
+}
+
+// A prefix bounds the locks that are watched and raised, and not the sessions.
+func TestRaiseTokensBelowAPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		a, alive := l.machine("a"), l.machine("alive")
+		for _, name := range []string{"job/1", "job/2", "other"} {
+			a.mustRelease(a.mustAcquire(name, nil))
+		}
+		a.mustOpen(nil)
+		a.crash()
+		held := alive.mustAcquire("living", nil)
+		if n := l.machine("ops").mustRaise("job/"); n != (tenure.RaisedTokens{Locks: 2, Sessions: 1}) {
+			t.Errorf("%+v", n)
+		}
+		if one, other := l.record("job/1").Token, l.record("other").Token; one != 1001 || other != 1 {
+			t.Errorf("tokens %d and %d", one, other)
+		}
+		want(t, held.Check(), nil)
+		alive.mustRelease(held)
+	})
+}
+
+// The longest lease is waited for, that of a lock which is free as well: it may have been
+// taken in the lost time.
+func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rec  driver.Record
+		want time.Duration
+	}{
+		"nothing is there":  {driver.Record{}, 0},
+		"shorter":           {driver.Record{Lease: lease / 2, State: driver.Held}, lease},
+		"longer, held":      {driver.Record{Lease: time.Minute, State: driver.Held}, time.Minute},
+		"longer, free":      {driver.Record{Lease: time.Minute, State: driver.Released}, time.Minute},
+		"longer, reserved":  {driver.Record{Lease: time.Minute, State: driver.Reserved}, time.Minute},
+		"longer, a session": {driver.Record{Key: driver.SessionKey("s"), Lease: time.Minute, State: driver.Alive}, time.Minute},
+		// A holder that keeps less of a margin than this process is waited for longer.
+		"less of a margin":     {driver.Record{Lease: lease, State: driver.Held, Drift: 0.01}, lease * 117 / 100},
+		"of another client":    {driver.Record{Lease: lease, State: driver.Held, Beat: "none", Token: 2}, lease * 119 / 100},
+		"of another, and free": {driver.Record{Lease: lease, State: driver.Released, Beat: "none", Token: 2}, lease * 119 / 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLossyWorld(t)
+				l.plant(tc.rec)
+				ops := l.machine("ops")
+				want(t, within(t, tc.want, tc.want+lease/2, func() error {
+					_, err := ops.RaiseTokens(t.Context(), "", 1, nil)
+					return err
+				}), nil)
+			})
+		})
+	}
+}
+
+// plant puts a record in its place, whatever it was before. What is not filled in is.
+func (l *lossy) plant(rec driver.Record) {
+	l.t.Helper()
+	if rec.State == "" {
+		return
+	}
+	if rec.Key == "" {
+		rec.Key = "x"
+	}
+	want, beat := rec, "planted"
+	if rec.Beat == "none" {
+		beat = ""
+	}
+	claim := driver.Record{Key: rec.Key, Version: "claimed", Beat: "b", Owner: "planted", Lease: lease, State: driver.Held}
+	if rec.State.OfSession() {
+		claim.State = driver.Alive
+	}
+	now, _, err := l.current().Claim(l.t.Context(), claim)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	want.Version, want.Beat, want.Owner, want.Token = "planted", beat, "planted", max(rec.Token, 1)
+	if want.Token > now.Token+1 {
+		up := now
+		up.Version, up.State, up.Token = "up", driver.Released, want.Token-1
+		if now, err = l.current().Raise(l.t.Context(), now, up); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	if _, err := l.current().Swap(l.t.Context(), now, want); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// Locks of another client are left alone if Tenure has never given a token for them, and
+// no program of that client is in the way then.
+func TestRaiseTokensOfAnotherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		l.plant(driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
+		l.plant(driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
+		go func() {
+			time.Sleep(mid)
+			rec := l.record("never")
+			next := rec
+			next.Version = "renewed"
+			if _, err := l.current().Swap(t.Context(), rec, next); err != nil {
+				t.Error(err)
+			}
+		}()
+		n, err := l.machine("ops").RaiseTokens(t.Context(), "", 1000, nil)
+		if err != nil || n != (tenure.RaisedTokens{Locks: 1, Foreign: 1}) {
+			t.Errorf("%+v, %v", n, err)
+		}
+		if never, once := l.record("never"), l.record("once"); never.Token != 1 || never.State != driver.Held || once.Token != 1004 || once.State != driver.Released {
+			t.Errorf("%+v, %+v", never, once)
+		}
+	})
+}
+
+// What cannot be understood is left alone, the rest is done, and the error says so.
+func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		l.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
+		l.plant(driver.Record{Key: "b", State: "hibernating", Lease: lease})
+		l.plant(driver.Record{Key: "c", State: driver.Released, Lease: lease})
+		l.plant(driver.Record{Key: "d", State: driver.Released, Lease: lease})
+		was := l.record("b")
+		ops, err := tenure.New(&refusing{failover: failover{l}, key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ops.Close(t.Context())
+		for round := range uint64(2) {
+			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			want(t, err, tenure.ErrUnreadable)
+			contains(t, err, `2 records were left alone`)
+			contains(t, err, `"b": `)
+			contains(t, err, `"d": `)
+			if n != (tenure.RaisedTokens{Locks: 2, Unreadable: 2}) {
+				t.Errorf("%+v", n)
+			}
+			if a, b, c := l.record("a"), l.record("b"), l.record("c"); a.Token != 1001+round*1000 || b.Version != was.Version || c.Token != a.Token {
+				t.Errorf("%+v, %+v, %+v", a, b, c)
+			}
+		}
+	})
+}
+
+// refusing is a store that never writes over one of its records.
+type refusing struct {
+	failover
+	key string
+}
+
+func (r *refusing) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if prev.Key == r.key {
+		return driver.Record{}, driver.Unsupported(errors.New("written by another client"))
+	}
+	return r.failover.Raise(ctx, prev, next)
+}
+
+// What is wrong is told before anything is written.
+func TestRaiseTokensRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		l.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
+		l.plant(driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
+		ops := l.machine("ops")
+		for _, tc := range []struct {
+			prefix, reason string
+			by             uint64
+			is             error
+			says           string
+		}{
+			{"", "", 0, nil, "by 0 raises nothing"},
+			{"", "", driver.MaxToken + 1, tenure.ErrTokenLimit, "the highest token is"},
+			{"tenure/", "", 1, nil, "names are for records of Tenure itself"},
+			{"", "\x00", 1, nil, "reason"},
+			{"", "", 6, tenure.ErrTokenLimit, `"high" has token`},
+		} {
+			n, err := ops.RaiseTokens(t.Context(), tc.prefix, tc.by, &tenure.RaiseOptions{Reason: tc.reason})
+			contains(t, err, tc.says)
+			if n != (tenure.RaisedTokens{}) || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%+v, %v", n, err)
+			}
+		}
+		if ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 || l.record("a").Token != 1 {
+			t.Error("something was written")
+		}
+		if n, err := ops.RaiseTokens(t.Context(), "", 5, nil); err != nil || n.Locks != 2 || l.record("high").Token != driver.MaxToken {
+			t.Errorf("by as much as there is: %+v, %v", n, err)
+		}
+		// The highest is the last: nobody gets the lock any more, and nobody a lower token.
+		if _, err := ops.TryAcquire(t.Context(), "high", nil); err == nil {
+			t.Error("a token beyond the highest was granted")
+		}
+
+		simple, err := tenure.New(struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = simple.RaiseTokens(t.Context(), "", 1, nil)
+		want(t, err, errors.ErrUnsupported)
+		simple.Close(t.Context())
+		_, err = ops.RaiseTokens(canceled(t), "", 1, nil)
+		want(t, err, context.Canceled)
+		ops.Close(t.Context())
+		_, err = ops.RaiseTokens(t.Context(), "", 1, nil)
+		want(t, err, tenure.ErrClosed)
+	})
+}
+
+func canceled(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// A raise that was interrupted is repeated as a whole. It ends in order wherever that was,
+// and what was raised twice has a higher token, and no other history.
+func TestRaiseTokensIsRepeated(t *testing.T) {
+	for at := range 8 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLossyWorld(t)
+			a := l.machine("a")
+			s := a.mustOpen(nil)
+			a.mustTake(s, "x/tied")
+			names := []string{"x/tied"}
+			for i := range 20 {
+				name := fmt.Sprintf("x/%02d", i)
+				names = append(names, name)
+				a.mustRelease(a.mustAcquire(name, nil))
+			}
+			a.crash()
+			ops := l.machine("ops")
+			// It ends in the middle of its writes: all that come later fail.
+			ops.faults.Inject(faultstore.Rule{
+				Ops: []faultstore.Op{faultstore.OpClose, faultstore.OpRaise}, Skip: 3 * at, Fault: faultstore.LoseRequest(),
+			})
+			_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			want(t, err, faultstore.ErrInjected)
+			raised := 0
+			for _, name := range names {
+				if l.record(name).Token > 1000 {
+					raised++
+				}
+			}
+			if want := max(0, 3*at-1); raised != min(want, len(names)) {
+				t.Errorf("%d were raised before the end, want %d", raised, want)
+			}
+			again := l.machine("again")
+			n := again.mustRaise("")
+			if n.Locks != len(names) {
+				t.Errorf("%+v", n)
+			}
+			for _, name := range names {
+				rec := l.record(name)
+				if rec.State != driver.Released || rec.Token != 1001 && rec.Token != 2001 || rec.Asked.Token != 1 || rec.Prev == nil || rec.Prev.Token != 1 || rec.Prev.Owner != "a" {
+					t.Errorf("%q is %+v, after %+v", name, rec, rec.Prev)
+				}
+			}
+			if rec := l.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+				t.Errorf("the session is %q", rec.State)
+			}
+		})
+	}
+}
+
+// Replies that are lost, refusals, and a store that is away for less than a lease cost
+// time alone: each token is raised once.
+func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{
+		"lost replies": faultstore.LoseReply(), "lost replies that hang": faultstore.LoseReplyHang(), "lost requests": faultstore.LoseRequest(),
+		"refusals": faultstore.Refuse(), "duplicates": faultstore.Duplicate(requestTimeout), "late": faultstore.LateAfterError(requestTimeout / 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLossyWorld(t)
+				a := l.machine("a")
+				s := a.mustOpen(nil)
+				a.mustTake(s, "tied")
+				for i := range 5 {
+					a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
+				}
+				a.crash()
+				ops := l.machine("ops")
+				reads := []faultstore.Op{faultstore.OpGet}
+				if !f.Hang { // a list may take as long as it does
+					reads = append(reads, faultstore.OpList)
+				}
+				ops.faults.Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
+				for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
+					ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
+				}
+				n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+				if err != nil || n != (tenure.RaisedTokens{Locks: 6, Sessions: 1}) {
+					t.Errorf("%+v, %v", n, err)
+				}
+				ops.faults.Wait()
+				for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
+					if rec := l.record(name); rec.Token != 1001 || rec.State != driver.Released {
+						t.Errorf("%q is %+v", name, rec)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A store that is away for longer ends it.
+func TestRaiseTokensGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		l.plant(driver.Record{State: driver.Released, Lease: lease})
+		ops := l.machine("ops")
+		ops.fault(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
+		want(t, within(t, 2*lease, 2*lease+10*time.Second, func() error {
+			_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			return err
+		}), faultstore.ErrInjected)
+	})
+}
+
+// A list may be behind: what stands there is read strongly.
+func TestRaiseTokensOverStaleLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.machine("a")
+		a.mustRelease(a.mustAcquire("x", nil))
+		a.mustAcquire("y", nil)
+		time.Sleep(2 * heartbeat)
+		a.crash()
+		ops := w.machine("ops")
+		ops.fault(faultstore.OpList, 0, 0, faultstore.Stale(1))
+		if n, err := ops.RaiseTokens(t.Context(), "", 1000, nil); err != nil || n.Locks != 2 {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+}
+
+// The history goes on below a token that was raised, however often, and says that what
+// was lost in between is not known.
+func TestHistoryGoesOnBelowARaise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		a := l.machine("a")
+		hold := func(n int) {
+			for range n {
+				held := a.mustAcquire("x", recorded)
+				time.Sleep(time.Minute)
+				a.mustRelease(held)
+			}
+		}
+		begun := time.Now()
+		hold(3)
+		lost := time.Now()
+		time.Sleep(time.Hour)
+		a.mustRaise("")
+		a.mustRaise("") // repeated
+		hold(2)
+		time.Sleep(time.Hour)
+		a.mustRaise("")
+		expectHistory(t, a.history("x"), "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
+			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
+		hold(2)
+		expectHistory(t, a.history("x"), "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released",
+			"2003 a raised (raise by a: restored)", "3 a released", "2 a released", "1 a released")
+		short := l.machine("short", func(o *tenure.Options) { o.HistoryLimit = 5 })
+		expectHistory(t, short.history("x"), "3007 a released", "3006 a released", "3005 a raised (raise by a: restored)", "2005 a released", "2004 a released")
+		if _, ok, certain := tenure.HolderAt(a.history("x"), lost.Add(time.Minute)); ok || certain {
+			t.Errorf("it is said to be known who held the lock in the lost time: %v", certain)
+		}
+		if h, ok, _ := tenure.HolderAt(a.history("x"), begun); !ok || h.Token != 1 {
+			t.Errorf("at first %+v held it, %v", h, ok)
+		}
+
+		// A sweep takes all of it.
+		time.Sleep(aged)
+		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(l.keys()) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, l.keys())
+		}
+		// So it does when the raise is the last that there was.
+		hold(3)
+		a.mustRaise("")
+		time.Sleep(aged)
+		if n, err := a.SweepReleased(t.Context(), "", restart); err != nil || n.Locks != 1 || len(l.keys()) != 0 {
+			t.Errorf("swept %+v, %v; left %q", n, err, l.keys())
+		}
+	})
+}
+
+// Tokens that a store keeps of deleted locks go back with it, too, and are raised.
+func TestRaiseTokensThatAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLossyWorld(t)
+		l.plant(driver.Record{Key: "there", State: driver.Released, Lease: lease})
+		k := &keeping{failover: failover{l}, kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
+		ops, err := tenure.New(k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ops.Close(t.Context())
+		_, err = ops.RaiseTokens(t.Context(), "job/", 1000, nil)
+		want(t, err, tenure.ErrTokenLimit)
+		delete(k.kept, "job/high")
+		n, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)
+		if rec := l.record("job/gone"); err != nil || n.Locks != 1 || rec.Token != 1007 || rec.State != driver.Released || rec.Prev != nil {
+			t.Errorf("%+v, %v: %+v", n, err, rec)
+		}
+		if len(k.kept) != 1 || l.record("there").Token != 1 {
+			t.Errorf("others were raised: %v", k.kept)
+		}
+		next, err := ops.Acquire(t.Context(), "job/gone", nil)
+		if err != nil || next.Token() != 1008 {
+			t.Errorf("%v, %v", next, err)
+		}
+		want(t, next.Release(t.Context()), nil)
+		// One that is taken meanwhile is a sign of life.
+		go func() {
+			time.Sleep(mid)
+			k.keep("other", 0)
+			l.plant(driver.Record{Key: "other", State: driver.Released, Lease: lease, Token: 4})
+		}()
+		_, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+		want(t, err, tenure.ErrAlive)
+		// So is one that rises.
+		k.keep("more", 5)
+		go func() {
+			time.Sleep(mid)
+			k.keep("more", 6)
+		}()
+		n, err = ops.RaiseTokens(t.Context(), "", 1000, nil)
+		want(t, err, tenure.ErrAlive)
+		contains(t, err, `lock "more"`)
+		if n != (tenure.RaisedTokens{}) {
+			t.Errorf("%+v was done", n)
+		}
+	})
+}
+
+// keeping is a store that keeps tokens of deleted locks.
+type keeping struct {
+	failover
+	mu   sync.Mutex
+	kept map[string]uint64
+}
+
+// keep keeps a token of a lock, or with 0 none.
+func (k *keeping) keep(key string, token uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept[key] = token; token == 0 {
+		delete(k.kept, key)
+	}
+}
+
+func (k *keeping) KeepsTokens() bool { return true }
+
+func (k *keeping) ListTokens(_ context.Context, prefix, cursor string) (page driver.Page, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var keys []string
+	for key := range k.kept {
+		if strings.HasPrefix(key, prefix) && key > cursor {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	if len(keys) > 1 {
+		keys, page.Cursor = keys[:1], keys[0]
+	}
+	for _, key := range keys {
+		page.Records = append(page.Records, driver.Record{Key: key, Token: k.kept[key]})
+	}
+	return page, nil
+}
+
+func (k *keeping) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if prev.Version != "" {
+		return k.failover.Raise(ctx, prev, next)
+	}
+	k.mu.Lock()
+	is := k.kept[prev.Key]
+	k.mu.Unlock()
+	if is != prev.Token {
+		return driver.Record{}, &driver.ConflictError{Key: prev.Key, Absent: true}
+	}
+	k.keep(prev.Key, 0)
+	claim := next
+	claim.State = driver.Held
+	now, _, err := k.Claim(ctx, claim)
+	if err != nil {
+		return now, err
+	}
+	next.Version += "-"
+	_, err = k.failover.Raise(ctx, now, next)
+	return next, err
+}
