@@ -41,8 +41,11 @@ QUICK := ./cmd/... ./sqlitestore/... ./...
 # which makes them five times slower. Those of the root module are tested by
 # `make test`, as a whole.
 SEQUENTIAL := ./internal/sim ./shard/internal/plan/... $(ITEST)/protocol
-# The store whose engine takes long to build: more than 5 minutes on two cores.
+# The store whose engine takes long to build: more than 5 minutes on two cores; and the
+# tests of other packages that want that engine, by their names.
 KUBERNETES := ./k8sstore
+ON_KUBERNETES := ^TestKubernetes
+ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./shard ./dynamostore ./sqlitestore ./pgstore
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
@@ -132,7 +135,7 @@ race: setup ## Of verify: build, vet and test all modules with the race detector
 	$(GO) build work
 	$(GO) vet work
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(LONGEST))"); \
-	$(WITH_ENGINES) $(GOTEST) -race -p $(TEST_PARALLEL) -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(LONGEST) $$packages
+	$(WITH_ENGINES) $(GOTEST) -race -p $(TEST_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)' $(TESTFLAGS) $(LONGEST) $$packages
 
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
@@ -228,8 +231,9 @@ faults: setup ## Throw the same faults at Tenure and at other clients, and write
 	scripts/engines run dynoxide postgres -- $(GO) run $(FAULTS) -write
 
 .PHONY: kubernetes
-kubernetes: setup ## Test the store on Kubernetes, on an API server that is built first
+kubernetes: setup ## Test the store on Kubernetes, and the command with it, on an API server that is built first
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 $(TESTFLAGS) $(KUBERNETES)
+	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_IN)
 
 .PHONY: chaos
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)

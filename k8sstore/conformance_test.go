@@ -5,27 +5,18 @@ package k8sstore
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
-
-func TestMain(m *testing.M) {
-	enginetest.DefaultSignals()
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // electors of client-go tell what they do
-	os.Exit(m.Run())
-}
 
 func TestConformance(t *testing.T) {
 	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")

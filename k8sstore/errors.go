@@ -40,7 +40,7 @@ func (s *Store) sorted(err error) error {
 		return refused("the API server does not know these credentials: log in again, or give the pod a service account", err)
 	case http.StatusForbidden:
 		if strings.Contains(err.Error(), " cannot ") { // RBAC says so; others forbid for reasons of their own
-			err = fmt.Errorf("grant the role that k8sstore.Policy prints, in namespace %s: %w", s.namespace, err)
+			err = fmt.Errorf("grant the role that k8sstore.Policy and tenure table policy print, in namespace %s: %w", s.namespace, err)
 		}
 		return driver.NotApplied(driver.Permanent(err))
 	case http.StatusNotFound:

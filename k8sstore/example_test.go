@@ -75,8 +75,8 @@ func ExamplePolicy() {
 	// apiVersion: rbac.authorization.k8s.io/v1
 	// kind: Role
 	// metadata:
-	//   name: tenure
-	//   namespace: jobs
+	//   name: "tenure"
+	//   namespace: "jobs"
 	// rules:
 	// - apiGroups: ["coordination.k8s.io"]
 	//   resources: ["leases"]

@@ -36,6 +36,9 @@ func (s *Store) shared(key string) bool {
 	return s.options.SharedLease && len(key) <= maxObjectName && subdomainForm.MatchString(key) && !strings.HasPrefix(key, s.options.Prefix)
 }
 
+// LeaseName returns the name of the Lease of a key, for kubectl.
+func (s *Store) LeaseName(key string) string { return s.object(key) }
+
 // object returns the name of the Lease for a key.
 func (s *Store) object(key string) string {
 	if s.shared(key) {

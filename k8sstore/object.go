@@ -176,8 +176,15 @@ func stamp(spec *v1.LeaseSpec) string {
 		all.WriteString(*spec.HolderIdentity)
 	}
 	sum := sha256.Sum256([]byte(all.String()))
-	return "lease-" + hex.EncodeToString(sum[:16])
+	return stampBegin + hex.EncodeToString(sum[:16])
 }
+
+// stampBegin begins every stamp, and no version that Tenure makes.
+const stampBegin = "lease-"
+
+// Foreign reports whether a record that the store has returned is that of a Lease which
+// another client wrote last, such as an elector of client-go.
+func Foreign(rec driver.Record) bool { return strings.HasPrefix(rec.Version, stampBegin) }
 
 // decode returns the state of a Lease. What stands in parts is not in its record yet: see
 // [Store.complete].

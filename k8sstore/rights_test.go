@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,6 +117,33 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestPolicyText: names are strings, whatever they look like, and who may only look may
+// write nothing.
+func TestPolicyText(t *testing.T) {
+	text := Policy("123", "true")
+	for _, want := range []string{"\n  name: \"true\"\n", "\n  namespace: \"123\"\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in:\n%s", want, text)
+		}
+	}
+	for _, r := range Rights() {
+		for _, verb := range r.Verbs {
+			if want := `"` + verb + `"`; !strings.Contains(text, want) {
+				t.Errorf("no %s in:\n%s", want, text)
+			}
+		}
+	}
+	look := ReadOnlyPolicy("jobs", "look")
+	for _, verb := range []string{"create", "patch", "update", "delete", "*"} {
+		if strings.Contains(look, `"`+verb+`"`) {
+			t.Errorf("%s is in:\n%s", verb, look)
+		}
+	}
+	if n := strings.Count(look, `verbs: ["get", "list"`); n != 2 {
+		t.Errorf("%d resources can be read:\n%s", n, look)
+	}
+}
+
 // TestRefusals: what is wrong with a cluster is told in time, and for good only if it is.
 func TestRefusals(t *testing.T) {
 	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
@@ -158,6 +186,13 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, _, err := Config(file, "absent"); !errors.Is(err, driver.ErrPermanent) || !strings.Contains(fmt.Sprint(err), "absent") {
 		t.Errorf("no such context: %v", err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Config(empty, ""); !errors.Is(err, driver.ErrPermanent) || !strings.Contains(fmt.Sprint(err), empty+" names no cluster") {
+		t.Errorf("an empty kubeconfig: %v", err)
 	}
 	if got, namespace, err := Config(file, ""); err != nil || namespace != "default" || got.Host != config.Host {
 		t.Errorf("%v, %q, %v", got, namespace, err)

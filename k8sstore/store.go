@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -61,23 +60,6 @@ func (o *Options) resolve() (Options, error) {
 		return r, fmt.Errorf("k8sstore: prefix %.80q: it must end with a dot, and be at most %d lower-case letters, digits, dashes and dots, as in %q", p, maxPrefixLen, DefaultPrefix)
 	}
 	return r, nil
-}
-
-// Config returns how to reach a cluster, and the namespace that goes with it: by the file
-// kubeconfig, or, if it is empty, as kubectl does, by $KUBECONFIG, ~/.kube/config, and
-// else by the service account of the pod that the process runs in. The context is one of
-// the file's, its current one if empty.
-func Config(kubeconfig, context string) (config *rest.Config, namespace string, err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	from := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
-	if config, err = from.ClientConfig(); err == nil {
-		namespace, _, err = from.Namespace()
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("k8sstore: %w", driver.NotApplied(driver.Permanent(err)))
-	}
-	return config, namespace, nil
 }
 
 // Store keeps records in Leases. It implements [driver.Store], [driver.Watcher] and

@@ -5,10 +5,16 @@ package enginetest
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -50,21 +56,99 @@ func (k *KubernetesServer) Beside(t testing.TB) *KubernetesServer {
 
 // kubernetesReady says that an API server serves.
 func kubernetesReady(addr string) error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is asked for nothing else
+	_, err := askKubernetes(addr, "admin", "/readyz", "")
+	return err
+}
+
+// askKubernetes makes a request as a user, a POST if there is something to send, and
+// returns the answer.
+func askKubernetes(addr, user, path, body string) (string, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is a server of this machine, and of the tests
 	defer transport.CloseIdleConnections()
 	client := http.Client{Timeout: 5 * time.Second, Transport: transport}
-	request, err := http.NewRequest(http.MethodGet, "https://"+addr+"/readyz", http.NoBody)
-	if err != nil {
-		return err
+	method := http.MethodGet
+	if body != "" {
+		method = http.MethodPost
 	}
-	request.Header.Set("Authorization", "Bearer admin")
+	request, err := http.NewRequest(method, "https://"+addr+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+user)
+	request.Header.Set("Content-Type", "application/yaml") // JSON is some
+	request.Header.Set("Accept", "application/json, */*")
 	answer, err := client.Do(request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it is not ready: %s", answer.Status)
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode >= http.StatusMultipleChoices {
+		err = fmt.Errorf("%s: %s: %s", path, answer.Status, text)
 	}
-	return err
+	return string(text), err
+}
+
+var serverInKubeconfig = regexp.MustCompile(`https://([^"/]+)`)
+
+// addrInKubeconfig returns where the server of a kubeconfig listens.
+func addrInKubeconfig(t testing.TB, kubeconfig string) string {
+	t.Helper()
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := serverInKubeconfig.FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s names no server", kubeconfig)
+	}
+	return string(found[1])
+}
+
+// CreateInKubernetes makes an object, in YAML, at a path of the API server whose
+// kubeconfig is as that of [Kubernetes].
+func CreateInKubernetes(t testing.TB, kubeconfig, path, object string) {
+	t.Helper()
+	if _, err := askKubernetes(addrInKubeconfig(t, kubeconfig), "admin", path, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// namespaces counts those of this process, for their names.
+var namespaces atomic.Uint64
+
+// KubernetesNamespace makes a namespace, and returns its name.
+func KubernetesNamespace(t testing.TB, kubeconfig string) string {
+	t.Helper()
+	name := fmt.Sprintf("test-%d-%d", os.Getpid(), namespaces.Add(1))
+	CreateInKubernetes(t, kubeconfig, "/api/v1/namespaces", `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+name+`"}}`)
+	return name
+}
+
+// GrantInKubernetes gives the user "app" a Role, which is in YAML and has the name, and
+// waits until it may get Leases.
+func GrantInKubernetes(t testing.TB, kubeconfig, namespace, name, role string) {
+	t.Helper()
+	path := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
+	CreateInKubernetes(t, kubeconfig, path+"/roles", role)
+	CreateInKubernetes(t, kubeconfig, path+"/rolebindings", `{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "`+name+`"},
+		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "`+name+`"},
+		"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "app"}]}`)
+	var is struct{ Status struct{ Allowed bool } }
+	addr := addrInKubeconfig(t, kubeconfig)
+	for end := time.Now().Add(enginePatience); !is.Status.Allowed && time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+		text, err := askKubernetes(addr, "app", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
+			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+			"spec": {"resourceAttributes": {"namespace": "`+namespace+`", "verb": "get", "group": "coordination.k8s.io", "resource": "leases"}}}`)
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &is)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !is.Status.Allowed {
+		t.Fatalf("app has no rights in namespace %s after %v", namespace, enginePatience)
+	}
 }

@@ -176,7 +176,7 @@ func flagOf(command *kong.Node, word string) *kong.Flag {
 // values are those that a flag can begin with. A store is a path, mostly.
 func values(f *kong.Flag, word string) []string {
 	if f.Name == "store" {
-		return fitting([]string{"sqlite:", "dynamodb://", "etcd://", "postgres://", "zookeeper://", "memory:", "default:"}, word)
+		return fitting([]string{"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:", "default:"}, word)
 	}
 	return nil
 }

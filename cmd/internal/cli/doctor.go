@@ -100,6 +100,9 @@ func engineOf(at storeurl.Location) doctor.Engine {
 	if url, ok := at.Postgres(); ok {
 		return doctor.Postgres{Options: url.Options, Pool: url.Pool}
 	}
+	if url, ok := at.Kubernetes(); ok {
+		return doctor.Kubernetes{Options: url.Options, Config: url.Config}
+	}
 	return nil
 }
 

@@ -36,12 +36,13 @@ var parameters = []string{
 }
 
 // What the parts of a URL may be made of. Those of a table are DynamoDB's own
-// rule; those of a region would make a host of it.
+// rule; those of a region would make a host of it. Regular expressions that count far
+// take time at every start of the command.
 var (
-	tableName     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	tableName     = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 	parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
 	regionName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
-	tableARN      = regexp.MustCompile(`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]{3,255})$`)
+	tableARN      = regexp.MustCompile(`^arn:aws[a-z-]*:dynamodb:([a-z]+(?:-[a-z]+)+-[0-9]):[0-9]{12}:table/([A-Za-z0-9_.-]+)$`)
 )
 
 func parseDynamoDB(rest string) (Location, error) {
@@ -50,7 +51,7 @@ func parseDynamoDB(rest string) (Location, error) {
 		return Location{}, err
 	}
 	at := &opener{d: d}
-	return Location{dynamo: at, open: func() (driver.Store, error) {
+	return Location{dynamo: at, current: at.url, open: func() (driver.Store, error) {
 		store, err := at.open()
 		if err != nil {
 			return nil, err // not the nil *Store in an interface
@@ -80,7 +81,7 @@ func readDynamoDB(rest string) (DynamoDB, error) {
 		return d, errors.New("a path follows the table's name: leave it out, and " + write)
 	case strings.Contains(rest, "#"):
 		return d, errors.New(`it has a "#": write %23 in its place`)
-	case !tableName.MatchString(table):
+	case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
 		return d, fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
 	}
 	values, err := url.ParseQuery(query)

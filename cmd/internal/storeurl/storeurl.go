@@ -24,10 +24,11 @@ type Location struct {
 	url     string
 	file    string // of an SQLite store
 	private bool
-	preset  bool    // the file is that of who names none
-	dynamo  *opener // of a store on DynamoDB
-	engine  any     // what the URL says of a store on another engine: its own type
-	shown   string  // the URL for people, if it has a password
+	preset  bool          // the file is that of who names none
+	dynamo  *opener       // of a store on DynamoDB
+	engine  any           // what the URL says of a store on another engine: its own type
+	shown   string        // the URL for people, if it has a password
+	current func() string // the URL, if opening the store adds to it
 	open    func() (driver.Store, error)
 }
 
@@ -47,6 +48,7 @@ func schemes() []scheme {
 		{"etcds", "", parseEtcds},
 		{"zookeeper", "zookeeper://HOST:2181/ROOT", parseZooKeeper},
 		{"postgres", "postgres://USER@HOST/DATABASE", parsePostgres},
+		{"kubernetes", "kubernetes://NAMESPACE", parseKubernetes},
 		{"postgresql", "", parsePostgres},
 		{"memory", "memory:", parseMemory},
 		{"default", "default:", parseDefault},
@@ -140,11 +142,12 @@ func parseMemory(rest string) (Location, error) {
 // URL returns the URL of the location, with an absolute path: it means the
 // same to a process in another folder. Once a store on DynamoDB was opened, it
 // has the region and the endpoint, too, that the environment has named: a
-// command may have another environment, and a table elsewhere has other locks. It
+// command may have another environment, and a table elsewhere has other locks.
+// Likewise it has the namespace and the context of a cluster of Kubernetes. It
 // may have a password in it: see [Location.Shown].
 func (l Location) URL() string {
-	if l.dynamo != nil {
-		return l.dynamo.url()
+	if l.current != nil {
+		return l.current()
 	}
 	return l.url
 }

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+)
+
+func TestParseKubernetes(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := filepath.ToSlash(filepath.Join(dir, "sub", "config"))
+	for _, tc := range []struct{ url, want string }{
+		{"kubernetes:", "kubernetes:"},
+		{"kubernetes://", "kubernetes:"},
+		{"kubernetes://jobs", "kubernetes://jobs"},
+		{"kubernetes://123", "kubernetes://123"},
+		{"kubernetes://a--b", "kubernetes://a--b"},
+		{"kubernetes://" + strings.Repeat("x", 63), "kubernetes://" + strings.Repeat("x", 63)},
+		{"kubernetes:?context=prod", "kubernetes:?context=prod"},
+		{"kubernetes://jobs?context=arn:aws:eks:eu-central-1:1:cluster/x%26y", "kubernetes://jobs?context=arn:aws:eks:eu-central-1:1:cluster/x%26y"},
+		{"kubernetes://jobs?kubeconfig=sub/config", "kubernetes://jobs?kubeconfig=" + file},
+		{"kubernetes://jobs?prefix=locks", "kubernetes://jobs?prefix=locks"},
+		{"kubernetes://jobs?prefix=a.locks.", "kubernetes://jobs?prefix=a.locks"},
+		{"kubernetes://jobs?prefix=tenure", "kubernetes://jobs"},
+		{"kubernetes://jobs?shared=false", "kubernetes://jobs"},
+		{"kubernetes://jobs?shared=true&prefix=x&context=c", "kubernetes://jobs?context=c&prefix=x&shared=true"},
+	} {
+		l, err := storeurl.Parse(tc.url)
+		if err != nil {
+			t.Errorf("%s: %v", tc.url, err)
+			continue
+		}
+		again, err := storeurl.Parse(l.URL())
+		if got := filepath.ToSlash(l.URL()); got != tc.want || l.Shown() != l.URL() || err != nil || again.URL() != l.URL() || l.Private() {
+			t.Errorf("%s: %q, shown %q, want %q; read again: %q, %v", tc.url, got, l.Shown(), tc.want, again.URL(), err)
+		}
+	}
+}
+
+func TestParseKubernetesRefuses(t *testing.T) {
+	for _, tc := range []struct{ url, want string }{
+		{"kubernetes:jobs", "the two slashes are missing"},
+		{"kubernetes://Jobs", `namespace "Jobs": it must have at most 63 lower-case letters`},
+		{"kubernetes://-a", "no dash at an end"},
+		{"kubernetes://a-", "no dash at an end"},
+		{"kubernetes://a.b", "namespace"},
+		{"kubernetes://" + strings.Repeat("x", 64), "at most 63"},
+		{"kubernetes://u:secret@host", "a user or a password stands in it"},
+		{"kubernetes://secret@host", "a user or a password stands in it"},
+		{"kubernetes://10.0.0.1:6443", "a host or a port stands where the namespace belongs"},
+		{"kubernetes://jobs/locks", "a path follows the namespace"},
+		{"kubernetes://jobs#x", "write %23"},
+		{"kubernetes://jobs?token=secret", `parameter "token" is unknown: the parameters are kubeconfig, context, prefix, shared`},
+		{"kubernetes://jobs?sec@ret=x", "a parameter is unknown"},
+		{"kubernetes://jobs?context=", "context= has no value"},
+		{"kubernetes://jobs?context=a&context=b", "context= is there 2 times"},
+		{"kubernetes://jobs?a;b=secret", "cannot be read"},
+		{"kubernetes://jobs?kubeconfig=~/config", `begins with a "~"`},
+		{"kubernetes://jobs?kubeconfig=$HOME/config", "nobody has put in the value"},
+		{"kubernetes://jobs?kubeconfig=%00", "zero byte"},
+		{"kubernetes://jobs?prefix=Locks", "prefix=Locks: it must have at most 59 lower-case letters"},
+		{"kubernetes://jobs?prefix=a..b", "prefix=a..b: it must have"},
+		{"kubernetes://jobs?prefix=.", "prefix=: it must have"},
+		{"kubernetes://jobs?prefix=" + strings.Repeat("x", 60), "at most 59"},
+		{"kubernetes://jobs?prefix=u:secret", "prefix=u:…"},
+		{"kubernetes://jobs?shared=secret", "shared= is neither true nor false"},
+	} {
+		_, err := storeurl.Parse(tc.url)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v; want an error with %q", tc.url, err, tc.want)
+			continue
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: it is told: %v", tc.url, err)
+		}
+	}
+}
+
+const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "https://a:1"}}, {name: b, cluster: {server: "https://b:1"}}]
+users: [{name: u, user: {token: sesame}}]
+contexts:
+- {name: one, context: {cluster: a, user: u, namespace: jobs}}
+- {name: two, context: {cluster: b, user: u}}
+- {name: bad, context: {cluster: a, user: u, namespace: a/b}}
+current-context: one
+`
+
+// What kubectl would use at this moment is found once, and stands in the URL from then on.
+func TestKubernetesIsPinned(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("HOME", dir)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // tests may run in a pod
+	write := func(name, text string) string {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	config := write("config", kubeconfig)
+	write("contexts", strings.NewReplacer("clusters: [", "no: [", "users: [", "none: [").Replace(kubeconfig))
+	write("clusters", "apiVersion: v1\nkind: Config\n"+kubeconfig[strings.Index(kubeconfig, "clusters:"):strings.Index(kubeconfig, "contexts:")])
+	for _, tc := range []struct{ env, url, want, host string }{
+		{"config", "kubernetes:", "kubernetes://jobs?kubeconfig=" + config + "&context=one", "https://a:1"},
+		{"config", "kubernetes://other", "kubernetes://other?kubeconfig=" + config + "&context=one", "https://a:1"},
+		{"config", "kubernetes:?context=two", "kubernetes://default?kubeconfig=" + config + "&context=two", "https://b:1"},
+		{"nowhere" + string(os.PathListSeparator) + "config", "kubernetes:", "kubernetes://jobs?kubeconfig=" + config + "&context=one", "https://a:1"},
+		{"", "kubernetes:?kubeconfig=config&shared=true", "kubernetes://jobs?kubeconfig=" + config + "&context=one&shared=true", "https://a:1"},
+		// No one file says it all.
+		{"contexts" + string(os.PathListSeparator) + "clusters", "kubernetes:", "kubernetes://jobs?context=one", "https://a:1"},
+	} {
+		t.Setenv("KUBECONFIG", tc.env)
+		l, err := storeurl.Parse(tc.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k, ok := l.Kubernetes(); !ok {
+			t.Fatal("it is none")
+		} else if c, namespace, err := k.Config(); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+namespace+"?") {
+			t.Errorf("%s with %s: %v, %q, %v", tc.url, tc.env, c, namespace, err)
+		}
+		if l.URL() != tc.want || l.Shown() != tc.want {
+			t.Errorf("%s with %s: %q, want %q", tc.url, tc.env, l.URL(), tc.want)
+		}
+		// Kubectl is told to use another context.
+		write("config", strings.Replace(kubeconfig, "current-context: one", "current-context: two", 1))
+		again, err := storeurl.Parse(l.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, _ := again.Kubernetes()
+		if c, _, err := k.Config(); err != nil || c.Host != tc.host {
+			t.Errorf("%s: %v, %v", l.URL(), c, err)
+		}
+		write("config", kubeconfig)
+	}
+	t.Setenv("KUBECONFIG", "config")
+	for url, want := range map[string]string{
+		"kubernetes:?context=bad":        "the namespace of the kubeconfig's context is none",
+		"kubernetes:?context=three":      `there is no context "three"`,
+		"kubernetes:?kubeconfig=nowhere": "there is no such kubeconfig",
+	} {
+		l, err := storeurl.Parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Open(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v; want an error with %q", url, err, want)
+		}
+	}
+}
+
+// A plugin that hands out credentials must not read what is the command's to read.
+func TestKubernetesPluginHasNoInput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	text := strings.Replace(kubeconfig, "token: sesame", "exec: {apiVersion: client.authentication.k8s.io/v1, command: plugin, interactiveMode: IfAvailable}", 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := storeurl.Parse("kubernetes:?kubeconfig=" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, _ := l.Kubernetes()
+	if config, _, err := k.Config(); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
