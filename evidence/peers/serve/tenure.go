@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -35,6 +36,11 @@ func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return TenureOn(store, r)
+}
+
+// TenureOn opens a client over a store. The store stays open when the client is closed.
+func TenureOn(store driver.Store, r *wire.Request) (Client, error) {
 	client, err := tenure.New(store, &tenure.Options{
 		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs), RefreshPeriod: Milliseconds(r.RefreshMs),
 		RequestTimeout: Milliseconds(r.CallTimeoutMs),
