@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/peers/serve"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -23,18 +24,18 @@ func tenureOn(name string) serve.Library {
 		if err != nil {
 			return nil, err
 		}
-		client, err := serve.TenureOn(store, r)
+		client, err := tenure.New(store, serve.TenureOptions(r))
 		if err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
-		return &storeClient{client, store}, nil
+		return &storeClient{serve.TenureClient{Client: client}, store}, nil
 	}}
 }
 
 // storeClient closes its store as well.
 type storeClient struct {
-	serve.Client
+	serve.TenureClient
 	store driver.Store
 }
 
-func (c *storeClient) Close() error { return errors.Join(c.Client.Close(), c.store.Close()) }
+func (c *storeClient) Close() error { return errors.Join(c.TenureClient.Close(), c.store.Close()) }
