@@ -228,7 +228,7 @@ spec: setup ## Check the model, its wrong variants, and traces of the code again
 
 .PHONY: faults
 faults: setup ## Throw the same faults at Tenure and at other clients, and write docs/evidence/faults.md
-	scripts/engines run dynoxide postgres -- $(GO) run $(FAULTS) -write
+	scripts/engines run dynoxide postgres zookeeper -- $(GO) run $(FAULTS) -write
 
 .PHONY: kubernetes
 kubernetes: setup ## Test the store on Kubernetes, and the command with it, on an API server that is built first

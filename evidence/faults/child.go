@@ -66,15 +66,30 @@ func ticks(name string) (pid int, at int64) {
 // commands are the programs that run a command under a lock.
 var commands = map[string]struct {
 	name, pkg string
-	args      func(s *scene, address, lock string) []string
+	args      func(s *scene, endpoint, lock string) []string
 }{
-	tenureName: {"tenure run", "github.com/tenurelock/tenure/cmd/tenure", func(s *scene, address, lock string) []string {
-		store := "dynamodb://" + s.table.Name + "?region=" + dynamo.Region + "&endpoint=" + url.QueryEscape(address)
-		return []string{"run", "--quiet", "--store", store, "--lease", s.lease.String(), lock, "--"}
+	tenureName: {"tenure run", "github.com/tenurelock/tenure/cmd/tenure", func(s *scene, endpoint, lock string) []string {
+		return []string{"run", "--quiet", "--store", s.storeURL(endpoint), "--lease", s.lease.String(), lock, "--"}
 	}},
-	etcdName: {"etcdctl lock", "go.etcd.io/etcd/etcdctl/v3", func(s *scene, address, lock string) []string {
-		return []string{"--endpoints", address, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
+	etcdName: {"etcdctl lock", "go.etcd.io/etcd/etcdctl/v3", func(s *scene, endpoint, lock string) []string {
+		return []string{"--endpoints", endpoint, "lock", "--ttl", strconv.Itoa(int(s.lease / time.Second)), lock, "--"}
 	}},
+}
+
+// programName is the name of the library whose program it is: Tenure's is one for all stores.
+func (s *scene) programName() string {
+	if s.isTenure() {
+		return tenureName
+	}
+	return s.name
+}
+
+// storeURL is how Tenure's command names the store of the scene, by way of an endpoint.
+func (s *scene) storeURL(endpoint string) string {
+	if s.elsewhere() {
+		return tenureStores[s.name].url(endpoint, s.place)
+	}
+	return "dynamodb://" + s.table.Name + "?region=" + dynamo.Region + "&endpoint=" + url.QueryEscape(endpoint)
 }
 
 // buildCommands builds them.
@@ -99,7 +114,12 @@ func (s *scene) command(address, lock string) (*running, error) {
 		return nil, err
 	}
 	_ = file.Close() // nothing was written
-	args := append([]string{filepath.Join(s.dir, "command-"+s.name)}, commands[s.name].args(s, address, lock)...)
+	endpoint, err := s.endpoint(address)
+	if err != nil {
+		return nil, err
+	}
+	program := s.programName()
+	args := append([]string{filepath.Join(s.dir, "command-"+program)}, commands[program].args(s, endpoint, lock)...)
 	// The program hands the environment on to its command, which is this one again.
 	p, err := proc.Start(proc.Command{Args: append(args, s.program), Role: tickRole, Env: []string{tickEnv + "=" + file.Name()}})
 	return &running{p, file.Name()}, err
@@ -138,7 +158,7 @@ const beside = 3 * time.Second
 
 // childAfterLoss cuts off a program that runs a command under a lock.
 func childAfterLoss(ctx context.Context, s *scene) (cell, error) {
-	c, found := commands[s.name]
+	c, found := commands[s.programName()]
 	if !found {
 		return cell{Verdict: none, Seen: "has no program that runs a command"}, nil
 	}
@@ -147,9 +167,9 @@ func childAfterLoss(ctx context.Context, s *scene) (cell, error) {
 		return cell{}, err
 	}
 	defer g.Close()
-	direct := s.engine
-	if s.name == etcdName {
-		direct = s.etcd.address()
+	direct, err := s.direct()
+	if err != nil {
+		return cell{}, err
 	}
 	name := s.lock()
 	first, err := s.command(g.Address(), name)

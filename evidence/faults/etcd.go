@@ -11,8 +11,12 @@ import (
 	"net/url"
 	"os"
 
+	etcdmodule "go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/server/v3/embed"
 )
+
+// etcdVersion is that of the server, which is linked in.
+var etcdVersion = etcdmodule.Version
 
 // etcdServer is a real etcd of one member, in this process.
 type etcdServer struct {

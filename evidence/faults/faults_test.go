@@ -89,18 +89,27 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestComplete(t *testing.T) {
-	r := &report{Cells: map[string]map[string]cell{}, Libraries: map[string]string{}}
-	if err := r.complete(); err == nil {
-		t.Error("nothing is complete")
+// fullReport is a report in which all pass everything.
+func fullReport() *report {
+	r := &report{
+		Cells: map[string]map[string]cell{}, Libraries: map[string]string{},
+		Engines: map[engine]string{postgreSQL: "v2", etcdEngine: "v3", zooKeeper: "v4"},
 	}
 	for _, row := range rows {
 		r.Cells[row.id] = map[string]cell{}
 		for _, s := range subjects {
 			r.Libraries[s.name] = "v1"
-			r.Cells[row.id][s.name] = cell{Verdict: passed, Seen: "something"}
+			r.Cells[row.id][s.name] = cell{Verdict: passed, Seen: s.name + " did something"}
 		}
 	}
+	return r
+}
+
+func TestComplete(t *testing.T) {
+	if err := (&report{}).complete(); err == nil {
+		t.Error("nothing is complete")
+	}
+	r := fullReport()
 	if err := r.complete(); err != nil {
 		t.Error(err)
 	}
@@ -109,13 +118,62 @@ func TestComplete(t *testing.T) {
 		t.Error(err)
 	}
 	r.Cells["stopped"][tenureName] = cell{Verdict: failed, Seen: "believed"}
+	r.Cells["suspend"][onZooKeeperName] = cell{Verdict: failed, Seen: "believed, too"}
+	r.Cells[manyRow][onPostgresName] = cell{Verdict: none, Seen: "has no such thing"}
 	delete(r.Cells["tokens"], kubeName)
+	delete(r.Cells["tokens"], onEtcdName)
+	delete(r.Engines, etcdEngine)
 	r.Cells["former"] = nil
 	err := r.complete()
-	for _, want := range []string{"Tenure does not pass stopped: believed", "tokens was not looked at for client-go", "no row former"} {
+	for _, want := range []string{
+		"Tenure does not pass stopped: believed", "Tenure on ZooKeeper does not pass suspend: believed, too",
+		"Tenure on PostgreSQL does not pass many: has no such thing", "tokens was not looked at for client-go",
+		"tokens was not looked at for tenure-etcd", "the version of etcd is missing", "no row former",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
+	}
+}
+
+// TestTables: Tenure is in the table of the libraries once, and in one of its own once for
+// each store. A store that a run has left out is not shown as if it had passed or failed.
+func TestTables(t *testing.T) {
+	const second = "\n## Tenure on its stores\n"
+	r := fullReport()
+	libraries, stores, found := strings.Cut(r.markdown(), second)
+	if !found || strings.Contains(libraries, "tenure-postgres did") || !strings.Contains(libraries, "river did") {
+		t.Errorf("the first table is\n%s", libraries)
+	}
+	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | etcd | ZooKeeper |", "tenure did something", "tenure-postgres did", "tenure-etcd did", "tenure-zookeeper did", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, etcd 13 of 13, ZooKeeper 13 of 13."} {
+		if !strings.Contains(stores, want) {
+			t.Errorf("the second table has no %q", want)
+		}
+	}
+	if strings.Contains(stores, "river did") {
+		t.Error("River is in the second table")
+	}
+
+	for row := range r.Cells {
+		delete(r.Cells[row], onEtcdName)
+	}
+	delete(r.Libraries, onEtcdName)
+	delete(r.Engines, etcdEngine)
+	if err := r.complete(); err != nil {
+		t.Error(err)
+	}
+	_, stores, _ = strings.Cut(r.markdown(), second)
+	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | ZooKeeper |", "Tenure on etcd: not looked at in this run.", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, ZooKeeper 13 of 13."} {
+		if !strings.Contains(stores, want) {
+			t.Errorf("without etcd the second table has no %q", want)
+		}
+	}
+
+	r.Libraries = map[string]string{tenureName: "v1"}
+	_, stores, _ = strings.Cut(r.markdown(), second)
+	stores, _, _ = strings.Cut(stores, "\n## ")
+	if strings.Contains(stores, "| fault |") || strings.Count(stores, notLooked) != len(tenureStores) {
+		t.Errorf("with DynamoDB alone the second table is\n%s", stores)
 	}
 }
 
@@ -178,7 +236,7 @@ func TestRiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := newRiverDatabase(t.Context(), enginetest.PostgreSQL(t))
+	db, err := newDatabase(t.Context(), enginetest.PostgreSQL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +245,7 @@ func TestRiver(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r := &rig{river: db, versions: map[string]string{}, program: program, dir: t.TempDir(), say: t.Logf}
+	r := &rig{database: db, versions: map[string]string{}, program: program, dir: t.TempDir(), say: t.Logf}
 	chosen, err := pick(subjects, riverName, "library", subject.id)
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,10 @@
 // all in one run: cirello.io/dynamolock and com.amazonaws:dynamodb-lock-client
 // on one DynamoDB engine, etcd's concurrency package on an embedded etcd,
 // client-go's leaderelection on leases of an API server of its own, and the election
-// among the clients of River on PostgreSQL.
+// among the clients of River on PostgreSQL. Then it throws them at Tenure on PostgreSQL, on
+// that etcd and on ZooKeeper.
 //
-//	scripts/engines run dynoxide postgres -- go run ./evidence/faults -write
+//	scripts/engines run dynoxide postgres zookeeper -- go run ./evidence/faults -write
 //
 // The libraries run as processes, each behind a gate that makes the faults. What
 // was seen goes to results.json, and from there to docs/evidence/faults.md.
@@ -44,7 +45,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var (
 		list      = flags.String("rows", names(rows, row.name), "which faults")
 		libraries = flags.String("libraries", names(subjects, subject.id), "at which libraries")
-		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River")
+		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River and Tenure")
+		zookeeper = flags.String("zookeeper", os.Getenv(zooKeeperEnv), "the `address` of a ZooKeeper, HOST:PORT, for Tenure")
 		engine    = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
 		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
@@ -66,20 +68,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := &rig{engine: *engine, db: dynamo.Connect(*engine), versions: map[string]string{}}
+	r := &rig{engine: *engine, db: dynamo.Connect(*engine), zookeeper: *zookeeper, versions: map[string]string{}}
 	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }
 	if r.dir, err = os.MkdirTemp("", "tenure-faults-"); err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
-	if slices.ContainsFunc(chosen, func(s subject) bool { return s.name == riverName }) {
+	if using(chosen, zooKeeper) && *zookeeper == "" {
+		return fmt.Errorf("faults: no ZooKeeper for Tenure: start it with scripts/engines up zookeeper, or name one in %s", zooKeeperEnv)
+	}
+	if using(chosen, postgreSQL) {
 		if *postgres == "" {
-			return fmt.Errorf("faults: no PostgreSQL for River: start it with scripts/engines up postgres, or name one in %s", postgresEnv)
+			return fmt.Errorf("faults: no PostgreSQL for River and Tenure: start it with scripts/engines up postgres, or name one in %s", postgresEnv)
 		}
-		if r.river, err = newRiverDatabase(ctx, *postgres); err != nil {
+		if r.database, err = newDatabase(ctx, *postgres); err != nil {
 			return err
 		}
-		defer func() { _ = r.river.close(context.WithoutCancel(ctx)) }() // the server is ended soon
+		defer func() { _ = r.database.close(context.WithoutCancel(ctx)) }() // the server is ended soon
 	}
 	if err := r.prepare(ctx, thrown, chosen); err != nil {
 		return err
@@ -89,6 +94,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	began := time.Now()
 	found := &report{Date: now(), Machine: machine.Here(), Libraries: r.versions, Cells: map[string]map[string]cell{}}
 	if found.Engine, err = machine.Engine(ctx, *engine); err != nil {
+		return err
+	}
+	if found.Engines, err = r.engines(ctx, chosen); err != nil {
 		return err
 	}
 	for _, row := range thrown {
@@ -113,6 +121,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("nothing is written: %w", err)
 	}
 	return found.write(ctx)
+}
+
+// using says whether one of the subjects is on an engine.
+func using(chosen []subject, on engine) bool {
+	return slices.ContainsFunc(chosen, func(s subject) bool { return s.on == on })
+}
+
+// engines are the versions of the engines that are in use beside DynamoDB's, and what is
+// not as it is by default.
+func (r *rig) engines(ctx context.Context, chosen []subject) (map[engine]string, error) {
+	all := map[engine]string{}
+	if using(chosen, postgreSQL) {
+		version, err := r.database.version(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all[postgreSQL] = version + ", on loopback"
+	}
+	if using(chosen, etcdEngine) {
+		all[etcdEngine] = etcdVersion + ", one member, in a process with the gates, on loopback"
+	}
+	if using(chosen, zooKeeper) {
+		version, err := zooKeeperVersion(ctx, r.zookeeper)
+		if err != nil {
+			return nil, err
+		}
+		all[zooKeeper] = version + ", one server, on loopback"
+	}
+	return all, nil
 }
 
 // pick returns the elements of a list of names.
@@ -157,12 +194,26 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 	return err
 }
 
+// usualGroups are the libraries, and then Tenure on its other stores: all at once would be
+// too much for a machine with two cores.
+func usualGroups() [][]string {
+	groups := make([][]string, 2)
+	for _, s := range subjects {
+		i := 0
+		if s.elsewhere() {
+			i = 1
+		}
+		groups[i] = append(groups[i], s.name)
+	}
+	return groups
+}
+
 // row looks at one row, at subjects of a group at the same time: they wait for
 // most of it.
 func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]cell, error) {
 	groups := row.groups
 	if groups == nil {
-		groups = [][]string{strings.Split(names(subjects, subject.id), ",")}
+		groups = usualGroups()
 	}
 	var mu sync.Mutex
 	cells := map[string]cell{}

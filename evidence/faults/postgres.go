@@ -6,32 +6,27 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
 )
 
 // postgresEnv names the URL of a PostgreSQL whose user may make databases.
 const postgresEnv = "TENURE_TEST_POSTGRES"
 
-// riverDatabase is a database for River's tables, which have a schema for each lock.
-type riverDatabase struct {
+// database is one on a PostgreSQL, for the tables of a run.
+type database struct {
 	server string // its URL
 	name   string
 	pool   *pgxpool.Pool
 }
 
-func newRiverDatabase(ctx context.Context, server string) (*riverDatabase, error) {
-	d := &riverDatabase{server: server, name: "tenure_faults_" + strings.ToLower(rand.Text())}
+func newDatabase(ctx context.Context, server string) (*database, error) {
+	d := &database{server: server, name: "tenure_faults_" + strings.ToLower(rand.Text())}
 	if err := d.onServer(ctx, "CREATE DATABASE "+d.name); err != nil {
 		return nil, err
 	}
@@ -42,7 +37,7 @@ func newRiverDatabase(ctx context.Context, server string) (*riverDatabase, error
 	return d, err
 }
 
-func (d *riverDatabase) onServer(ctx context.Context, statement string) error {
+func (d *database) onServer(ctx context.Context, statement string) error {
 	pool, err := pgxpool.New(ctx, d.server)
 	if err != nil {
 		return err
@@ -53,7 +48,7 @@ func (d *riverDatabase) onServer(ctx context.Context, statement string) error {
 }
 
 // url returns the URL of the database, by way of a host and port if that is not empty.
-func (d *riverDatabase) url(address string) (string, error) {
+func (d *database) url(address string) (string, error) {
 	u, err := url.Parse(d.server)
 	if err != nil {
 		return "", err
@@ -66,7 +61,7 @@ func (d *riverDatabase) url(address string) (string, error) {
 }
 
 // address is the server's host and port.
-func (d *riverDatabase) address() (string, error) {
+func (d *database) address() (string, error) {
 	u, err := url.Parse(d.server)
 	if err != nil {
 		return "", err
@@ -78,42 +73,13 @@ func (d *riverDatabase) address() (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-func (d *riverDatabase) close(ctx context.Context) error {
+// version is the server's.
+func (d *database) version(ctx context.Context) (version string, err error) {
+	err = d.pool.QueryRow(ctx, "SHOW server_version").Scan(&version)
+	return version, err
+}
+
+func (d *database) close(ctx context.Context) error {
 	d.pool.Close()
 	return d.onServer(ctx, "DROP DATABASE "+d.name+" WITH (FORCE)")
-}
-
-// riverSchema is where River has the tables of a lock.
-func riverSchema(lock string) string { return strings.ReplaceAll(lock, "-", "_") }
-
-// prepare makes the tables of a lock.
-func (d *riverDatabase) prepare(ctx context.Context, lock string) error {
-	if _, err := d.pool.Exec(ctx, "CREATE SCHEMA "+riverSchema(lock)); err != nil {
-		return err
-	}
-	migrator, err := rivermigrate.New(riverpgxv5.New(d.pool), &rivermigrate.Config{Schema: riverSchema(lock), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-	if err != nil {
-		return fmt.Errorf("tables of River: %w", err)
-	}
-	return nil
-}
-
-// riverWrites tells a gate what River's writes of its election are: the commit of a bid,
-// and a renewal. Each of River's statements has its name in a comment.
-func riverWrites() func([]byte) bool {
-	bidding := false
-	return func(piece []byte) bool {
-		switch {
-		case bytes.Contains(piece, []byte("LeaderAttemptElect")):
-			bidding = true
-		case bidding && (bytes.Contains(piece, []byte("commit")) || bytes.Contains(piece, []byte("rollback"))):
-			bidding = false
-			return bytes.Contains(piece, []byte("commit"))
-		}
-		return bytes.Contains(piece, []byte("LeaderAttemptReelect"))
-	}
 }

@@ -14,7 +14,7 @@ This page answers: what does a holder of a lock learn, and when, if a reply is l
 does not answer, the process is stopped or the machine sleeps; and how do other lock libraries
 do under the same faults.
 
-    scripts/engines run dynoxide postgres -- go run ./evidence/faults -write
+    scripts/engines run dynoxide postgres zookeeper -- go run ./evidence/faults -write
 
 throws the faults again and writes this page: at Tenure, at
 [dynamolock](https://github.com/cirello-io/dynamolock) and the
@@ -22,7 +22,18 @@ throws the faults again and writes this page: at Tenure, at
 at [etcd's concurrency package](https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency), at
 [client-go's leaderelection](https://pkg.go.dev/k8s.io/client-go/tools/leaderelection) with its
 lease lock, and at the election among the clients of
-[River](https://github.com/riverqueue/river), a job queue on PostgreSQL. All cells are of one run, and none is written by hand.
+[River](https://github.com/riverqueue/river), a job queue on PostgreSQL. Then it throws them at
+Tenure on PostgreSQL, on etcd and on ZooKeeper. All cells are of one run, and none is written by
+hand.
+`
+
+// aboutStores is what stands over the second table.
+const aboutStores = `
+## Tenure on its stores
+
+In the table above Tenure is on DynamoDB, as two of the clients are that it is compared with. Here
+it is on PostgreSQL, on etcd and on ZooKeeper as well, under the same faults and by the same rules.
+Its store on Kubernetes is not among them.
 `
 
 const after = `
@@ -30,6 +41,10 @@ dynamolock's session monitor, which tells the holder, is set to half of the leas
 thumb would be one heartbeat here, and fires when nothing is wrong. The Java client's monitor is
 not set; its check is asked each millisecond. client-go has its default lease: who waits sees of
 a renewal the second alone, so that a shorter lease would make it look worse than it is.
+
+On PostgreSQL Tenure sends the text of its statements each time, as behind a pooler of transactions,
+since that is by what the gate knows a write. By default it prepares them. It may have more
+connections than by default, which would hardly be enough for 1,000 heartbeats a second.
 
 River elects a client for the work of its own that one is to do: to enqueue periodic jobs, to
 rescue stuck ones. Programs are not offered that election for work of theirs, and neither the
@@ -43,12 +58,16 @@ for a lock, so that one of them bids within a second or so of the instant at whi
 
 **The libraries are the real ones**, each in processes of its own. Tenure, dynamolock and the Java
 client work on one DynamoDB engine, etcd's on a real etcd of one member, client-go on an API
-server for leases that checks resource versions as Kubernetes does, and River on a PostgreSQL.
+server for leases that checks resource versions as Kubernetes does, and River on a PostgreSQL. On
+its other stores Tenure is on that PostgreSQL, on that etcd, and on a ZooKeeper of one server.
 
 **Faults are made by a gate** between one process and its store. The other processes have gates of
-their own, and nothing happens to them. The gates of etcd and PostgreSQL carry bytes, the others
-requests. That of PostgreSQL knows a renewal and the commit of a bid by the text of River's
-statements, which pgx is told to send each time.
+their own, and nothing happens to them. The gates of etcd, PostgreSQL and ZooKeeper carry bytes, the
+others requests. That of River knows a renewal and the commit of a bid by the text of River's
+statements, which pgx is told to send each time. Those of Tenure's stores know the write of a record
+in the engine's protocol: a statement that inserts, updates or deletes, a transaction of etcd that
+puts or deletes, a transaction of ZooKeeper that does more than check. etcd's own package has all
+that it sends counted as a write.
 
 **The truth is another process.** It waits for the lock through the same library, and looks each
 20 ms where looking is all it can do; Tenure and etcd need no telling, and River cannot be told. The instant at which its

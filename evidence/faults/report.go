@@ -25,7 +25,8 @@ import (
 type report struct {
 	Date      string                     `json:"date"` // of the run's start, UTC
 	Machine   machine.Machine            `json:"machine"`
-	Engine    string                     `json:"engine"`
+	Engine    string                     `json:"engine"`            // of DynamoDB
+	Engines   map[engine]string          `json:"engines,omitempty"` // the versions of the others
 	Took      float64                    `json:"tookSeconds"`
 	Libraries map[string]string          `json:"libraries"` // version and runtime
 	Cells     map[string]map[string]cell `json:"cells"`     // by row and library
@@ -73,31 +74,38 @@ func (r *report) markdown() string {
 	b.WriteString(before)
 	fmt.Fprintf(&b, "\nMade on %s, in %.0f s.\n\n| | |\n| --- | --- |\n%s| DynamoDB engine | %s |\n",
 		r.Date, r.Took, r.Machine.Rows(), r.Engine)
+	for _, on := range slices.Sorted(maps.Keys(r.Engines)) {
+		fmt.Fprintf(&b, "| %s engine | %s |\n", on, r.Engines[on])
+	}
 	for _, s := range r.looked() {
 		fmt.Fprintf(&b, "| %s | %s |\n", s.title, r.Libraries[s.name])
 	}
 	for _, s := range subjects {
 		if r.Libraries[s.name] == "" {
-			fmt.Fprintf(&b, "| %s | not looked at in this run |\n", s.title)
+			fmt.Fprintf(&b, "| %s | %s |\n", s.title, notLooked)
 		}
 	}
 
+	libraries := slices.DeleteFunc(r.looked(), subject.elsewhere)
 	b.WriteString("\n## The table\n\n")
-	head, table, settings := []string{"fault"}, [][]string{}, [][]string{}
+	r.table(&b, libraries, func(s subject) string { return s.title })
+	b.WriteString(aboutStores)
+	onStores := slices.DeleteFunc(r.looked(), func(s subject) bool { return !s.isTenure() })
+	if len(onStores) > 1 {
+		b.WriteString("\n")
+		r.table(&b, onStores, func(s subject) string { return string(s.on) })
+	}
+	for _, s := range subjects {
+		if s.elsewhere() && r.Libraries[s.name] == "" {
+			fmt.Fprintf(&b, "\n%s: %s.\n", s.title, notLooked)
+		}
+	}
+
+	b.WriteString("\n## Settings\n\n")
+	settings := [][]string{}
 	for _, s := range r.looked() {
-		head = append(head, s.title)
 		settings = append(settings, []string{s.title, s.lease.String(), s.settings(s.lease).said})
 	}
-	for _, row := range rows {
-		cells := []string{fmt.Sprintf("[%s](#%s)", row.title, row.anchor())}
-		for _, s := range r.looked() {
-			c := r.Cells[row.id][s.name]
-			cells = append(cells, marks[c.Verdict]+c.Seen)
-		}
-		table = append(table, cells)
-	}
-	page.Table(&b, head, table)
-	b.WriteString("\n" + r.counted() + "\n\n## Settings\n\n")
 	page.Table(&b, []string{"library", "lease", "what else is set"}, settings)
 	b.WriteString(after)
 	for _, row := range rows {
@@ -107,6 +115,28 @@ func (r *report) markdown() string {
 		}
 	}
 	return b.String()
+}
+
+// notLooked stands in the place of what a run has left out.
+const notLooked = "not looked at in this run"
+
+// table writes the cells of some subjects, under the name that each has there, and how
+// many of them are passed.
+func (r *report) table(b *strings.Builder, of []subject, name func(subject) string) {
+	head, table := []string{"fault"}, [][]string{}
+	for _, s := range of {
+		head = append(head, name(s))
+	}
+	for _, row := range rows {
+		cells := []string{fmt.Sprintf("[%s](#%s)", row.title, row.anchor())}
+		for _, s := range of {
+			c := r.Cells[row.id][s.name]
+			cells = append(cells, marks[c.Verdict]+c.Seen)
+		}
+		table = append(table, cells)
+	}
+	page.Table(b, head, table)
+	b.WriteString("\n" + r.counted(of, name) + "\n")
 }
 
 // marks begin a cell.
@@ -125,22 +155,21 @@ func (r row) anchor() string {
 	}, strings.ToLower(r.title))
 }
 
-// counted says how many rows each library passes.
-func (r *report) counted() string {
-	all := r.looked()
-	texts := make([]string, len(all))
-	for i, s := range all {
-		ok, of := 0, 0
+// counted says how many rows each of some subjects passes.
+func (r *report) counted(of []subject, name func(subject) string) string {
+	texts := make([]string, len(of))
+	for i, s := range of {
+		ok, all := 0, 0
 		for _, cells := range r.Cells {
 			switch cells[s.name].Verdict {
 			case passed:
 				ok++
-				of++
+				all++
 			case failed:
-				of++
+				all++
 			}
 		}
-		texts[i] = fmt.Sprintf("%s %d of %d", s.title, ok, of)
+		texts[i] = fmt.Sprintf("%s %d of %d", name(s), ok, all)
 	}
 	return "Passed: " + strings.Join(texts, ", ") + "."
 }
@@ -151,7 +180,8 @@ func (r *report) looked() []subject {
 }
 
 // complete returns an error if something of the libraries that were looked at is missing,
-// or a row is not passed by Tenure: such a page is not for others to read.
+// or a row is not passed by Tenure, on whatever store: such a page is not for others to
+// read.
 func (r *report) complete() error {
 	var wrong []string
 	if r.Libraries[tenureName] == "" {
@@ -162,9 +192,14 @@ func (r *report) complete() error {
 			switch c, found := r.Cells[row.id][s.name]; {
 			case !found || c.Seen == "":
 				wrong = append(wrong, fmt.Sprintf("%s was not looked at for %s", row.id, s.name))
-			case s.name == tenureName && c.Verdict != passed:
+			case s.isTenure() && c.Verdict != passed:
 				wrong = append(wrong, fmt.Sprintf("%s does not pass %s: %s", s.title, row.id, c.Seen))
 			}
+		}
+	}
+	for _, s := range r.looked() {
+		if s.elsewhere() && r.Engines[s.on] == "" {
+			wrong = append(wrong, fmt.Sprintf("the version of %s is missing", s.on))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.Cells)) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
@@ -29,12 +30,13 @@ import (
 
 // rig is what all rows share.
 type rig struct {
-	engine  string // of DynamoDB
-	db      *dynamodb.Client
-	etcd    *etcdServer
-	river   *riverDatabase // nil if River is not looked at
-	java    *peers.Program
-	program string // this one, by its path: it serves the libraries in Go
+	engine    string // of DynamoDB
+	db        *dynamodb.Client
+	etcd      *etcdServer
+	database  *database // nil if nothing is looked at on PostgreSQL
+	zookeeper string    // host and port
+	java      *peers.Program
+	program   string // this one, by its path: it serves the libraries in Go
 	// suspendable is the same, with a runtime that can be told to sleep.
 	suspendable string
 	dir         string // for logs
@@ -44,19 +46,35 @@ type rig struct {
 	versions map[string]string
 }
 
-// The libraries there are.
+// The libraries there are. Tenure is on DynamoDB, as two of the others are; and then on
+// PostgreSQL, etcd and ZooKeeper.
 const (
-	tenureName     = "tenure"
-	dynamolockName = "dynamolock"
-	javaName       = "java"
-	etcdName       = "etcd"
-	kubeName       = "client-go"
-	riverName      = "river"
+	tenureName      = "tenure"
+	dynamolockName  = "dynamolock"
+	javaName        = "java"
+	etcdName        = "etcd"
+	kubeName        = "client-go"
+	riverName       = "river"
+	onPostgresName  = "tenure-postgres"
+	onEtcdName      = "tenure-etcd"
+	onZooKeeperName = "tenure-zookeeper"
+)
+
+// engine is what a library keeps its locks in.
+type engine string
+
+const (
+	dynamoDB   engine = "DynamoDB"
+	postgreSQL engine = "PostgreSQL"
+	etcdEngine engine = "etcd"
+	zooKeeper  engine = "ZooKeeper"
+	apiServer  engine = "Kubernetes"
 )
 
 // subject is a library that faults are thrown at.
 type subject struct {
 	name, title string
+	on          engine
 	lease       time.Duration // where the row does not say
 	settings    func(lease time.Duration) settings
 	// beats is how many heartbeats there are in a lease.
@@ -68,6 +86,15 @@ type subject struct {
 }
 
 func (s subject) id() string { return s.name }
+
+// elsewhere says that it is Tenure on another store than in the table of the libraries.
+func (s subject) elsewhere() bool {
+	_, is := tenureStores[s.name]
+	return is
+}
+
+// isTenure says that it is Tenure, on whatever store.
+func (s subject) isTenure() bool { return s.name == tenureName || s.elsewhere() }
 
 const (
 	// usualLease is long enough for a busy machine, and as short as etcd allows it.
@@ -90,20 +117,27 @@ type settings struct {
 }
 
 var subjects = []subject{
-	{tenureName, "Tenure", usualLease, func(time.Duration) settings { return settings{said: "all follows from the lease"} }, 5, 8, nil},
-	{dynamolockName, "dynamolock", usualLease, fieldSettings, 4, 8, nil},
-	{javaName, "Java lock client", usualLease, fieldSettings, 4, 2, nil},
-	{etcdName, "etcd concurrency", usualLease, func(time.Duration) settings { return settings{said: "a session whose TTL is the lease"} }, 3, 8, nil},
-	{kubeName, "client-go", kubeLease, func(lease time.Duration) settings {
+	{tenureName, "Tenure", dynamoDB, usualLease, func(time.Duration) settings { return settings{said: tenureSettings} }, 5, 8, nil},
+	{dynamolockName, "dynamolock", dynamoDB, usualLease, fieldSettings, 4, 8, nil},
+	{javaName, "Java lock client", dynamoDB, usualLease, fieldSettings, 4, 2, nil},
+	{etcdName, "etcd concurrency", etcdEngine, usualLease, func(time.Duration) settings { return settings{said: "a session whose TTL is the lease"} }, 3, 8, nil},
+	{kubeName, "client-go", apiServer, kubeLease, func(lease time.Duration) settings {
 		return settings{refresh: lease * 2 / 15, said: "renew deadline 2/3 and retry period 2/15 of the lease; a time-out for requests as NewFromKubeconfig sets it"}
 	}, 7, 8, nil},
-	{riverName, "River", riverLease, func(time.Duration) settings {
+	{riverName, "River", postgreSQL, riverLease, func(time.Duration) settings {
 		return settings{refresh: riverBid, said: "all is fixed: a TTL of 15 s, a renewal every 5 s, a bid every 5 to 6 s"}
 	}, 3, 8, map[string]string{
 		manyRow:      "has one election in a schema of a database",
 		endAtWorkRow: "its leader does River's own work alone",
 	}},
+	{onPostgresName, "Tenure on PostgreSQL", postgreSQL, usualLease, func(time.Duration) settings {
+		return settings{said: fmt.Sprintf("%s; %d connections at most, and statements that are not prepared", tenureSettings, postgresConns)}
+	}, 5, 8, nil},
+	{onEtcdName, "Tenure on etcd", etcdEngine, usualLease, func(time.Duration) settings { return settings{said: tenureSettings} }, 5, 8, nil},
+	{onZooKeeperName, "Tenure on ZooKeeper", zooKeeper, usualLease, func(time.Duration) settings { return settings{said: tenureSettings} }, 5, 8, nil},
 }
+
+const tenureSettings = "all follows from the lease"
 
 func fieldSettings(lease time.Duration) settings {
 	return settings{lease / 4, lease / 20, "heartbeat 1/4 and refresh 1/20 of the lease, as its defaults are to each other"}
@@ -119,6 +153,11 @@ type scene struct {
 
 	word string // of its locks' names
 
+	// Of Tenure on another store than DynamoDB: where it has the records, and that place
+	// without a gate.
+	place   string
+	records driver.Store
+
 	// Guarded by mu of the rig.
 	members []*member
 	names   int
@@ -133,18 +172,21 @@ func (r *rig) scene(ctx context.Context, s subject, lease time.Duration) (*scene
 		}
 	}
 	if s.name == riverName {
-		for n := range riverLocks {
-			if err := r.river.prepare(ctx, c.named(n+1)); err != nil {
+		for n := range preparedLocks {
+			if err := r.database.riverTables(ctx, c.named(n+1)); err != nil {
 				return nil, err
 			}
+		}
+	}
+	if s.elsewhere() {
+		if err := c.openPlace(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (s *scene) onDynamoDB() bool {
-	return s.name == tenureName || s.name == dynamolockName || s.name == javaName
-}
+func (s *scene) onDynamoDB() bool { return s.on == dynamoDB }
 
 // close ends the processes and their gates.
 func (s *scene) close(ctx context.Context) {
@@ -158,6 +200,9 @@ func (s *scene) close(ctx context.Context) {
 	if s.onDynamoDB() {
 		// The engine is in memory, and ended soon.
 		_ = s.table.Drop(ctx)
+	}
+	if s.records != nil {
+		_ = s.records.Close() // the same
 	}
 }
 
@@ -183,24 +228,54 @@ func (s *scene) lock() string {
 
 func (s *scene) named(n int) string { return fmt.Sprintf("tenure-faults-%s-%d", s.word, n) }
 
-// riverLocks is how many locks of a scene have tables in River's database: those rows
-// that are tried there take no more.
-const riverLocks = 6
+// preparedLocks is for how many locks of a scene things are made beforehand: River's tables,
+// folders in ZooKeeper. Those rows that need it take no more.
+const preparedLocks = 6
+
+// direct is where the engine is: a URL of DynamoDB, else a host and port.
+func (s *scene) direct() (string, error) {
+	switch s.on {
+	case etcdEngine:
+		return s.etcd.address(), nil
+	case postgreSQL:
+		return s.database.address()
+	case zooKeeper:
+		return s.zookeeper, nil
+	case dynamoDB:
+		return s.engine, nil
+	case apiServer:
+	}
+	return "", fmt.Errorf("%s is in this process", s.on)
+}
+
+// endpoint is how a library is told of an address, that of a gate or of the engine.
+func (s *scene) endpoint(address string) (string, error) {
+	if s.on != postgreSQL {
+		return address, nil
+	}
+	u, err := s.database.url(address)
+	if err == nil && s.elsewhere() {
+		return postgresEndpoint(u)
+	}
+	return u, err
+}
 
 func (s *scene) newGate() (gate.Gate, error) {
-	switch s.name {
-	case etcdName:
-		return gate.NewTCP(s.etcd.address())
-	case kubeName:
+	if s.name == kubeName {
 		return gate.NewHTTP(s.kube, leaseWrite), nil
-	case riverName:
-		address, err := s.river.address()
-		if err != nil {
-			return nil, err
-		}
-		return gate.NewTCPWrites(address, riverWrites)
 	}
-	return gate.NewDynamoDB(s.engine)
+	direct, err := s.direct()
+	switch {
+	case err != nil:
+		return nil, err
+	case s.elsewhere():
+		return gate.NewTCPWrites(direct, tenureStores[s.name].writes)
+	case s.name == etcdName:
+		return gate.NewTCP(direct)
+	case s.name == riverName:
+		return gate.NewTCPWrites(direct, riverWrites)
+	}
+	return gate.NewDynamoDB(direct)
 }
 
 // member is a process with an open client, behind a gate of its own.
@@ -248,17 +323,15 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 		set.refresh = eagerRefresh
 	}
 	r := wire.Request{
-		Command: wire.Open, Endpoint: g.Address(), Region: dynamo.Region, LeaseMs: peers.Milliseconds(s.lease),
+		Command: wire.Open, Table: s.place, Region: dynamo.Region, LeaseMs: peers.Milliseconds(s.lease),
 		Notice: true, RequestTimeout: how != unbounded, ReleaseOnCancel: how == releasing,
 	}
 	if s.table != nil {
 		r.Table = s.table.Name
 	}
-	if s.name == riverName {
-		if r.Endpoint, err = s.river.url(g.Address()); err != nil {
-			g.Close()
-			return nil, err
-		}
+	if r.Endpoint, err = s.endpoint(g.Address()); err != nil {
+		g.Close()
+		return nil, err
 	}
 	if set.heartbeat > 0 {
 		r.HeartbeatMs = peers.Milliseconds(set.heartbeat)

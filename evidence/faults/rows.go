@@ -92,10 +92,10 @@ have no Close, their context ends.`,
 	},
 	{
 		id: manyRow, title: "1,000 locks at 10 ms", try: holdMany, lease: manyLease,
-		groups: [][]string{{tenureName}, {dynamolockName, javaName, etcdName}, {kubeName}, {riverName}},
+		groups: [][]string{{tenureName}, {dynamolockName, javaName, etcdName}, {kubeName}, {riverName}, {onPostgresName}, {onEtcdName}, {onZooKeeperName}},
 		how: `One process takes 1,000 locks, each request taking 10 ms longer than the store needs, and holds
-them for 20 s. The lease is 5 s for all. Requests are those of the 20 s; of etcd they are
-packets that the client wrote.`,
+them for 20 s. The lease is 5 s for all. Requests are those of the 20 s; of etcd, PostgreSQL and
+ZooKeeper they are packets that the client wrote.`,
 		rule: "the holder's own checks say yes for all 1,000 in the end.",
 		note: `etcd has one lease for all locks of a session, and client-go an elector for each lock. client-go's
 limit of five requests a second is lifted. The machine's two cores are a part of this row:
@@ -144,7 +144,8 @@ type row struct {
 	how, rule, note string
 	lease           time.Duration
 	try             func(context.Context, *scene) (cell, error)
-	// groups are the subjects that are looked at at the same time. Nil: all.
+	// groups are the subjects that are looked at at the same time, a group after the other.
+	// Nil: those of usualGroups.
 	groups [][]string
 }
 

@@ -23,8 +23,9 @@ import (
 // libraries in Go, and a command that is run under a lock.
 var roles = map[string]proc.Role{
 	tenureName: serving(serve.Tenure), dynamolockName: serving(serve.Dynamolock), etcdName: serving(etcdLibrary), kubeName: serving(kubeLibrary),
-	riverName: serving(riverLibrary),
-	tickRole:  tick,
+	riverName:      serving(riverLibrary),
+	onPostgresName: serving(tenureOn(onPostgresName)), onEtcdName: serving(tenureOn(onEtcdName)), onZooKeeperName: serving(tenureOn(onZooKeeperName)),
+	tickRole: tick,
 }
 
 // worker is the work of a process: it is looked at more closely here than package

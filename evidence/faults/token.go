@@ -84,6 +84,8 @@ func (s *scene) deleteRecord(ctx context.Context, name string) (bool, error) {
 	case s.name == kubeName:
 		s.kube.forget(namespace, name)
 		return true, nil
+	case s.elsewhere():
+		return true, s.forget(ctx, name)
 	}
 	return false, nil // the release has deleted it
 }

@@ -19,8 +19,6 @@ import (
 // Tenure is this library.
 var Tenure = Library{Name: "tenure", Open: onDynamoDB(OpenTenure)}
 
-type tenureClient struct{ *tenure.Client }
-
 // OpenTenure opens a client over the given connections.
 func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	var options *dynamostore.Options
@@ -35,17 +33,26 @@ func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := tenure.New(store, &tenure.Options{
-		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs), RefreshPeriod: Milliseconds(r.RefreshMs),
-		RequestTimeout: Milliseconds(r.CallTimeoutMs),
-	})
+	client, err := tenure.New(store, TenureOptions(r))
 	if err != nil {
 		return nil, err
 	}
-	return tenureClient{client}, nil
+	return TenureClient{client}, nil
 }
 
-func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
+// TenureOptions are those of a client for a request to open one.
+func TenureOptions(r *wire.Request) *tenure.Options {
+	return &tenure.Options{
+		Owner: r.Owner, LeaseDuration: Milliseconds(r.LeaseMs), HeartbeatPeriod: Milliseconds(r.HeartbeatMs), RefreshPeriod: Milliseconds(r.RefreshMs),
+		RequestTimeout: Milliseconds(r.CallTimeoutMs),
+	}
+}
+
+// TenureClient is a client of Tenure, on whatever store. Close leaves the store open.
+type TenureClient struct{ *tenure.Client }
+
+// Acquire takes the lock.
+func (c TenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
 	acquire := c.Client.Acquire
 	if r.TryOnly {
 		acquire = c.TryAcquire
@@ -64,7 +71,8 @@ func (c tenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error
 	return TenureLock{lease}, nil
 }
 
-func (c tenureClient) Close() error { return c.Client.Close(context.Background()) }
+// Close closes the client.
+func (c TenureClient) Close() error { return c.Client.Close(context.Background()) }
 
 // TenureLock is a lock of Tenure, under a session or not.
 type TenureLock struct{ *tenure.Lease }
