@@ -6,6 +6,7 @@ package tenure_test
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -173,6 +175,25 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 		releaseAll(t, leases)
 		if most := store.most.Load(); most != 7 {
 			t.Errorf("%d requests at once, want 7", most)
+		}
+	})
+}
+
+// A request that finds no place is not sent, and the error says what to do.
+func TestNoPlaceForARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := faultstore.New(memstore.New(), nil)
+		c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.WithoutCancel(t.Context()))
+		store.Inject(faultstore.Rule{Fault: deaf(10 * lease), Count: 1})
+		go c.TryAcquire(t.Context(), "first", nil) //nolint:errcheck // nobody answers
+		synctest.Wait()
+		_, err = c.TryAcquire(t.Context(), "second", nil)
+		if err == nil || !strings.Contains(err.Error(), "not sent: 1 requests to the store are under way (MaxInFlight)") {
+			t.Errorf("%v", err)
 		}
 	})
 }

@@ -149,12 +149,21 @@ func (r *Calls) giveUp(w *waitingCall) {
 	}
 	r.mu.Unlock()
 	if waits {
-		w.call.fail(driver.NotApplied(errCrowded))
+		w.call.fail(driver.NotApplied(&crowdedError{r.most, deafFactor * r.timeout}))
 		r.wg.Done()
 	}
 }
 
-var errCrowded = errors.New("too many requests to the store are under way")
+// crowdedError is the error of a call that was not made, for want of a place.
+type crowdedError struct {
+	most  int
+	after time.Duration
+}
+
+func (e *crowdedError) Error() string {
+	return fmt.Sprintf("not sent: %d requests to the store are under way (MaxInFlight), and no place was free within %v; "+
+		"the store or this machine cannot keep up: hold the locks under a session, or use a longer LeaseDuration", e.most, e.after)
+}
 
 func (r *Calls) run(q Call) {
 	for {
