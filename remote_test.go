@@ -86,6 +86,7 @@ var localTests = map[string]string{
 
 	"TestLostRacesAreNotRunHot":                      ownStore,
 	"TestMaxInFlightBoundsTheRequests":               ownStore,
+	"TestNoPlaceForARequest":                         ownStore,
 	"TestReleaseWakesWaitersOfTheSameProcess":        ownStore,
 	"TestSessionCheckIsExact":                        ownStore,
 	"TestSessionGrantComesTooLate":                   ownStore,
