@@ -179,7 +179,8 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	})
 }
 
-// A request that finds no place is not sent, and the error says what to do.
+// A request that finds no place is not sent, which is no unknown outcome, and the error
+// says what to do.
 func TestNoPlaceForARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.New(memstore.New(), nil)
@@ -192,6 +193,7 @@ func TestNoPlaceForARequest(t *testing.T) {
 		go c.TryAcquire(t.Context(), "first", nil) //nolint:errcheck // nobody answers
 		synctest.Wait()
 		_, err = c.TryAcquire(t.Context(), "second", nil)
+		want(t, err, driver.ErrNotApplied)
 		if err == nil || !strings.Contains(err.Error(), "not sent: 1 requests to the store are under way (MaxInFlight)") {
 			t.Errorf("%v", err)
 		}

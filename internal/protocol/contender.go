@@ -507,7 +507,7 @@ func closedInOrder(rec driver.Record) bool {
 // nobodyWorked says whether the end of a tenure is no sign of life: another process,
 // which knew that the holder was dead, released the lock, or no work was done under it.
 func nobodyWorked(rec driver.Record) bool {
-	return rec.End == driver.EndReleasedDead || rec.End == driver.EndCrashed || rec.End == driver.EndAbandoned || rec.End == driver.EndRaised
+	return rec.End == driver.EndReleasedDead || rec.End == driver.EndCrashed || rec.End == driver.EndAbandoned
 }
 
 // Reply takes the result of the call under way.
