@@ -65,8 +65,9 @@ const (
 	Held State = "held"
 	// Reserved says that nobody has the lock, and that it is kept for Owner, who
 	// may take it at once. Others take it over like a dead holder's when Beat
-	// has stood for Lease. The tenure that ended is Prev. Without an Owner it is
-	// kept for nobody: what it waits for is that a former holder has stopped.
+	// has stood for Lease. The tenure that ended is Prev. Without an Owner it is kept
+	// for whoever has its Label, the first who comes. With neither it is kept for
+	// nobody: what it waits for is that a former holder has stopped.
 	Reserved State = "reserved"
 	// Released says that nobody has the lock. The record stays, because it
 	// carries the token.
@@ -180,7 +181,8 @@ type Record struct {
 	Data []byte
 
 	// Host and Label tell people where the holder runs and which version of
-	// the software it is.
+	// the software it is. In a record that is Reserved, Label is that of those whom
+	// the lock is kept for, if it is kept for no Owner.
 	Host, Label string
 
 	// Since is when the tenure began, by the holder's wall clock, and Until

@@ -125,7 +125,7 @@ type RequestKind string
 // The kinds of requests.
 const (
 	StepDown RequestKind = "step_down" // stop, and release the lock
-	HandOver RequestKind = "hand_over" // stop, and reserve the lock for To
+	HandOver RequestKind = "hand_over" // stop, and reserve the lock for To, or for ToLabel
 	// Confirm asks a session whether it holds Lock under Token. If it does, it
 	// drops the request; if not, it releases the lock: a claim whose outcome it
 	// never learnt, or a late duplicate, was granted in its name.
@@ -150,10 +150,13 @@ const (
 type Request struct {
 	ID     string // opaque, never used again; letters, digits and dashes
 	Kind   RequestKind
-	Lock   string    // in a session's record: the key of the lock that is meant
-	Token  uint64    // the token under which it is meant, 0 for any
-	By     string    // who asked
-	Reason string    // why, for people
-	To     string    // the owner to hand over to
-	At     time.Time // by the clock of who asked, for people
+	Lock   string // in a session's record: the key of the lock that is meant
+	Token  uint64 // the token under which it is meant, 0 for any
+	By     string // who asked
+	Reason string // why, for people
+	To     string // the owner to hand over to
+	// ToLabel is the label to hand over to, if To is empty; one of the two always is. A
+	// holder of an older version does not know it: it reserves the lock for nobody.
+	ToLabel string
+	At      time.Time // by the clock of who asked, for people
 }

@@ -65,6 +65,7 @@ func (r *Record) checkRequest(where string, q *Request) error {
 		{"By", q.By},
 		{"Reason", q.Reason},
 		{"To", q.To},
+		{"ToLabel", q.ToLabel},
 	} {
 		if !isText(field.text) {
 			return r.noText(where+"."+field.name, field.text)

@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
@@ -19,16 +18,7 @@ func testClaim(t *testing.T, e *env) {
 		next.Token = 77
 		next.Prev = &driver.Tenure{Owner: "nobody", Token: 76}
 		next.Data = []byte("mine")
-		now, prev, err := a.Claim(t.Context(), next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := driver.Claimed(next, driver.Record{}, false)
-		e.wantEqual(t, "record after Claim", now, want)
-		if !reflect.DeepEqual(prev, driver.Record{}) {
-			t.Errorf("a claim of an absent key replaced %s, want a zero record", brief(prev))
-		}
-		e.wantStored(t, want)
+		e.wantClaimed(t, a, next, driver.Record{})
 	})
 
 	t.Run("Released", func(t *testing.T) {
@@ -43,14 +33,7 @@ func testClaim(t *testing.T, e *env) {
 			t.Run(tc.name, func(t *testing.T) {
 				next := e.held(free.Key)
 				next.Data, next.Token = tc.data, free.Token+5
-				now, prev, err := b.Claim(t.Context(), next)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := driver.Claimed(next, free, true)
-				e.wantEqual(t, "record after Claim", now, want)
-				e.wantEqual(t, "record that Claim replaced", prev, free)
-				e.wantStored(t, want)
+				now := e.wantClaimed(t, b, next, free)
 				free = e.swap(t, b, now, e.released(now))
 			})
 		}

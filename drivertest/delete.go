@@ -67,9 +67,7 @@ func testDelete(t *testing.T, e *env) {
 		claim.Data = []byte("gone")
 		held := e.claim(t, a, claim)
 		taken := e.swap(t, a, held, e.taken(held))
-		if err := a.Delete(t.Context(), taken); err != nil {
-			t.Fatal(err)
-		}
+		e.remove(t, a, taken)
 		next := e.held(claim.Key)
 		now, prev, err := b.Claim(t.Context(), next)
 		if err != nil {
@@ -125,9 +123,7 @@ func testDelete(t *testing.T, e *env) {
 		key := e.key()
 		rec := e.claim(t, a, e.held(key))
 		longer := e.claim(t, a, e.held(key+"/x"))
-		if err := a.Delete(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		e.remove(t, a, rec)
 		e.wantStored(t, longer)
 	})
 }

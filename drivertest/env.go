@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,6 +261,41 @@ func (e *env) get(t *testing.T, c driver.Store, key string) driver.Record {
 		t.Fatalf("Get(%q): %v", key, err)
 	}
 	return rec
+}
+
+// wantClaimed claims, and fails the test unless that makes the record that it must of
+// next and prev, the zero record where there is none.
+func (e *env) wantClaimed(t *testing.T, c driver.Store, next, prev driver.Record) driver.Record {
+	t.Helper()
+	now, replaced, err := c.Claim(t.Context(), next)
+	if err != nil {
+		t.Fatalf("Claim(%s): %v", brief(next), err)
+	}
+	want := driver.Claimed(next, prev, prev.Key != "")
+	e.wantEqual(t, "record after Claim", now, want)
+	e.wantStored(t, want)
+	if prev.Key != "" {
+		e.wantEqual(t, "record that Claim replaced", replaced, prev)
+	} else if !reflect.DeepEqual(replaced, prev) {
+		t.Errorf("a claim of an absent key replaced %s, want a zero record", brief(replaced))
+	}
+	return now
+}
+
+// remove deletes what is stored.
+func (e *env) remove(t *testing.T, c driver.Store, rec driver.Record) {
+	t.Helper()
+	if err := c.Delete(t.Context(), rec); err != nil {
+		t.Fatalf("Delete(%s): %v", brief(rec), err)
+	}
+}
+
+// byEach has a write made by the handle that looks, and by another one.
+func (e *env) byEach(t *testing.T, test func(t *testing.T, by *client)) {
+	t.Helper()
+	for name, by := range map[string]*client{"SameHandle": e.clients[0], "OtherHandle": e.clients[1]} {
+		t.Run(name, func(t *testing.T) { test(t, by) })
+	}
 }
 
 // freed claims a fresh key and releases it again.

@@ -40,14 +40,7 @@ func testFidelity(t *testing.T, e *env) {
 		rec = swapped(5, driver.Released)
 
 		next = e.filled(t, rec.Key, 6, driver.Held)
-		want = driver.Claimed(next, rec, true)
-		now, prev, err := a.Claim(t.Context(), next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.wantEqual(t, "record after Claim", now, want)
-		e.wantEqual(t, "record that Claim replaced", prev, rec)
-		e.wantStored(t, want)
+		e.wantClaimed(t, a, next, rec)
 	})
 
 	t.Run("EveryFieldOfASession", func(t *testing.T) {
@@ -94,6 +87,9 @@ func testFidelity(t *testing.T, e *env) {
 			for i := range n {
 				request := e.request(driver.HandOver)
 				request.Reason = fmt.Sprint("the reason of ", i)
+				if i%2 == 1 {
+					request.To, request.ToLabel = "", "v2 <ü>"
+				}
 				next.Requests = append(next.Requests, request)
 			}
 			rec = e.swap(t, a, rec, next)

@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
@@ -18,17 +17,7 @@ func testPast(t *testing.T, e *env) {
 
 	t.Run("Stored", func(t *testing.T) {
 		next := e.past(key())
-		now, prev, err := a.Claim(t.Context(), next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := driver.Claimed(next, driver.Record{}, false)
-		e.wantEqual(t, "record after Claim", now, want)
-		if !reflect.DeepEqual(prev, driver.Record{}) {
-			t.Errorf("a claim of an absent key replaced %s, want a zero record", brief(prev))
-		}
-		e.wantStored(t, want)
-		e.wantListed(t, want)
+		e.wantListed(t, e.wantClaimed(t, a, next, driver.Record{}))
 	})
 
 	// A second write of it, because the first reply was lost, shows that it is
@@ -54,9 +43,7 @@ func testPast(t *testing.T, e *env) {
 		other = first
 		other.Token++
 		e.wantConflict(t, "Delete under another token", b.Delete(t.Context(), other), first)
-		if err := b.Delete(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
+		e.remove(t, b, first)
 		e.wantAbsent(t, first.Key)
 		// Nobody knows any more that it was there.
 		e.claim(t, b, e.past(first.Key))

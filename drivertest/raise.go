@@ -45,16 +45,9 @@ func testRaise(t *testing.T, e *env) {
 		rec := e.claim(t, a, claim)
 		raised := e.raise(t, a, rec, e.raised(rec, 1000))
 		next := e.held(rec.Key)
-		want := driver.Claimed(next, raised, true)
-		now, prev, err := b.Claim(t.Context(), next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.wantEqual(t, "record that Claim replaced", prev, raised)
-		e.wantEqual(t, "record after Claim", now, want)
-		e.wantStored(t, want)
-		if prev.Prev == nil || prev.Prev.Token != rec.Token || now.Prev.Token != rec.Token+1000 || now.Token != rec.Token+1001 {
-			t.Errorf("tenures %+v, %+v, token %d after token %d was raised by 1000", prev.Prev, now.Prev, now.Token, rec.Token)
+		now := e.wantClaimed(t, b, next, raised)
+		if raised.Prev == nil || raised.Prev.Token != rec.Token || now.Prev.Token != rec.Token+1000 || now.Token != rec.Token+1001 {
+			t.Errorf("tenures %+v, %+v, token %d after token %d was raised by 1000", raised.Prev, now.Prev, now.Token, rec.Token)
 		}
 		e.swap(t, b, now, e.beat(now))
 	})
@@ -127,14 +120,12 @@ func testRaise(t *testing.T, e *env) {
 		if !e.h.Watches {
 			t.Skip("the store does not watch")
 		}
-		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
-			t.Run(name, func(t *testing.T) {
-				rec := e.claim(t, a, e.held(e.key()))
-				w := e.watch(t, a, rec.Key)
-				e.raise(t, by, rec, e.raised(rec, 1000))
-				w.want(t, e)
-			})
-		}
+		e.byEach(t, func(t *testing.T, by *client) {
+			rec := e.claim(t, a, e.held(e.key()))
+			w := e.watch(t, a, rec.Key)
+			e.raise(t, by, rec, e.raised(rec, 1000))
+			w.want(t, e)
+		})
 	})
 
 	t.Run("ContextDoneBefore", func(t *testing.T) {
@@ -393,9 +384,7 @@ func (e *env) raiseKept(t *testing.T) {
 			rec = e.swap(t, b, rec, e.taken(rec))
 		}
 		rec = e.swap(t, b, rec, e.released(rec))
-		if err := a.Delete(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		e.remove(t, a, rec)
 		want[rec.Key] = rec.Token
 	}
 	stays := e.claim(t, a, e.held(prefix+e.key()))

@@ -110,13 +110,7 @@ func testRequest(t *testing.T, e *env) {
 		asked := e.swap(t, asker, rec, e.asked(rec))
 		free := e.swap(t, holder, asked, e.answered(asked))
 		next := e.held(rec.Key)
-		now, prev, err := asker.Claim(t.Context(), next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.wantEqual(t, "record that Claim replaced", prev, free)
-		e.wantEqual(t, "record after Claim", now, driver.Claimed(next, free, true))
-		e.wantStored(t, driver.Claimed(next, free, true))
+		now := e.wantClaimed(t, asker, next, free)
 		if p := now.Prev; p == nil || p.End != driver.EndSteppedDown || p.Asked == nil || p.Asked.ID != asked.Requests[0].ID {
 			t.Errorf("the tenure before is %+v, want one that stepped down, as it was asked", p)
 		}

@@ -37,6 +37,27 @@ func testReserve(t *testing.T, e *env) {
 
 	t.Run("ForNobody", func(t *testing.T) { reserve(t, "") })
 
+	// A lock that is kept for a label has no owner, and the label of those who may take
+	// it. What the former holder was asked stays in the tenure before.
+	t.Run("ForLabel", func(t *testing.T) {
+		held := e.claim(t, a, e.held(e.key()))
+		asked := e.asked(held)
+		asked.Requests[0].Kind, asked.Requests[0].To, asked.Requests[0].ToLabel = driver.HandOver, "", "v2"
+		asked = e.swap(t, b, held, asked)
+		e.wantStored(t, asked)
+		kept := e.reserved(asked, "")
+		kept.Host, kept.Label, kept.Prev.Asked = "", "v2", &asked.Requests[0]
+		kept = e.swap(t, a, asked, kept)
+		e.wantStored(t, kept)
+		e.wantListed(t, kept)
+		taken := e.taken(kept)
+		taken.Label = "v2"
+		e.swap(t, b, kept, taken)
+		e.wantStored(t, taken)
+		_, err := e.clients[2].Swap(t.Context(), kept, e.taken(kept))
+		e.wantConflict(t, "another of that label", err, taken)
+	})
+
 	// Its owner swaps it to Held, and so does anybody once it has stood for its
 	// lease: that is a change of holder.
 	for _, owner := range []string{"successor", ""} {

@@ -35,9 +35,7 @@ func testServers(t *testing.T, e *env) {
 					states[rec.Version] = rec
 				}
 				e.wantEqual(t, "strong read through another server", e.get(t, reader, key), rec)
-				if err := writer.Delete(t.Context(), rec); err != nil {
-					t.Fatal(err)
-				}
+				e.remove(t, writer, rec)
 				e.near(t, reader, key, states)
 				if rec, err := reader.Get(t.Context(), key, driver.Strong); !errors.Is(err, driver.ErrNotFound) {
 					t.Fatalf("strong read of a deleted key through another server: %s, %v", brief(rec), err)

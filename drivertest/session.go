@@ -70,17 +70,7 @@ func (e *env) sessionRecord(t *testing.T) {
 
 	t.Run("Opened", func(t *testing.T) {
 		next := e.opened()
-		now, prev, err := a.Claim(t.Context(), next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := driver.Claimed(next, driver.Record{}, false)
-		e.wantEqual(t, "record after Claim", now, want)
-		if !reflect.DeepEqual(prev, driver.Record{}) {
-			t.Errorf("a claim of an absent key replaced %s, want a zero record", brief(prev))
-		}
-		e.wantStored(t, want)
-		e.wantListed(t, want)
+		e.wantListed(t, e.wantClaimed(t, a, next, driver.Record{}))
 	})
 
 	// A process that lost the reply of the opening sees that it is open. Nobody else gets in.
@@ -157,9 +147,7 @@ func (e *env) sessionDeleted(t *testing.T) {
 	other.Token++
 	e.wantConflict(t, "Delete under another token", a.Delete(t.Context(), other), rec)
 	for range 2 {
-		if err := a.Delete(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		e.remove(t, a, rec)
 		e.wantAbsent(t, rec.Key)
 	}
 	_, err := a.Swap(t.Context(), alive, e.beat(alive))
@@ -293,16 +281,9 @@ func (e *env) sessionLock(t *testing.T) {
 		e.wantListed(t, free)
 		for _, id := range []string{"", e.sessionID(), e.sessionID()} {
 			next := e.under(free.Key, id)
-			now, prev, err := b.Claim(t.Context(), next)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := driver.Claimed(next, free, true)
-			e.wantEqual(t, "record after Claim", now, want)
-			e.wantEqual(t, "record that Claim replaced", prev, free)
-			e.wantStored(t, want)
-			free = e.released(want)
-			e.swap(t, b, want, free)
+			now := e.wantClaimed(t, b, next, free)
+			free = e.released(now)
+			e.swap(t, b, now, free)
 		}
 	})
 

@@ -23,53 +23,31 @@ func testWatch(t *testing.T, e *env) {
 	}
 	a, b := e.clients[0], e.clients[1]
 
-	t.Run("Release", func(t *testing.T) {
-		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
-			t.Run(name, func(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, by *client, rec driver.Record){
+		"Release": func(t *testing.T, by *client, rec driver.Record) { e.swap(t, by, rec, e.released(rec)) },
+		"Delete":  func(t *testing.T, by *client, rec driver.Record) { e.remove(t, by, rec) },
+		// Whoever waits may take it now, or knows that it is not for them.
+		"Reserved": func(t *testing.T, by *client, rec driver.Record) { e.swap(t, by, rec, e.reserved(rec, "successor")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.byEach(t, func(t *testing.T, by *client) {
 				rec := e.claim(t, a, e.held(e.key()))
 				w := e.watch(t, a, rec.Key)
-				e.swap(t, by, rec, e.released(rec))
+				change(t, by, rec)
 				w.want(t, e)
 			})
-		}
-	})
-
-	t.Run("Delete", func(t *testing.T) {
-		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
-			t.Run(name, func(t *testing.T) {
-				rec := e.claim(t, a, e.held(e.key()))
-				w := e.watch(t, a, rec.Key)
-				if err := by.Delete(t.Context(), rec); err != nil {
-					t.Fatal(err)
-				}
-				w.want(t, e)
-			})
-		}
-	})
-
-	// Whoever waits may take it now, or knows that it is not for them.
-	t.Run("Reserved", func(t *testing.T) {
-		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
-			t.Run(name, func(t *testing.T) {
-				rec := e.claim(t, a, e.held(e.key()))
-				w := e.watch(t, a, rec.Key)
-				e.swap(t, by, rec, e.reserved(rec, "successor"))
-				w.want(t, e)
-			})
-		}
-	})
+		})
+	}
 
 	// The holder need not wait for its next heartbeat.
 	t.Run("Request", func(t *testing.T) {
-		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
-			t.Run(name, func(t *testing.T) {
-				rec := e.claim(t, a, e.held(e.key()))
-				w := e.watch(t, a, rec.Key)
-				rec = e.swap(t, by, rec, e.asked(rec))
-				w.want(t, e)
-				e.watchSecondRequest(t, by, rec)
-			})
-		}
+		e.byEach(t, func(t *testing.T, by *client) {
+			rec := e.claim(t, a, e.held(e.key()))
+			w := e.watch(t, a, rec.Key)
+			rec = e.swap(t, by, rec, e.asked(rec))
+			w.want(t, e)
+			e.watchSecondRequest(t, by, rec)
+		})
 	})
 
 	// All who wait for a lock under it may go on.
@@ -77,16 +55,14 @@ func testWatch(t *testing.T, e *env) {
 		if e.h.NoSessions {
 			t.Skip("the harness declares no sessions")
 		}
-		for name, by := range map[string]*client{"SameHandle": a, "OtherHandle": b} {
-			t.Run(name, func(t *testing.T) {
-				rec := e.claim(t, a, e.opened())
-				w := e.watch(t, a, rec.Key)
-				rec = e.swap(t, by, rec, e.confirmed(rec))
-				w.want(t, e)
-				e.swap(t, by, rec, e.closed(rec))
-				w.want(t, e)
-			})
-		}
+		e.byEach(t, func(t *testing.T, by *client) {
+			rec := e.claim(t, a, e.opened())
+			w := e.watch(t, a, rec.Key)
+			rec = e.swap(t, by, rec, e.confirmed(rec))
+			w.want(t, e)
+			e.swap(t, by, rec, e.closed(rec))
+			w.want(t, e)
+		})
 	})
 
 	t.Run("BeforeTheKeyIsThere", func(t *testing.T) {

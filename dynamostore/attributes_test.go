@@ -52,18 +52,11 @@ func TestAttributesOfTheUser(t *testing.T) {
 				next.Version = held("").Version
 				next.Beat = next.Version
 				change(&next)
-				now, err := store.Swap(t.Context(), rec, next)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return now
+				return enginetest.Swap(t, store, rec, next)
 			}
 			take := held("k")
 			take.Owner = "first"
-			rec, _, err := store.Claim(t.Context(), take)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rec := enginetest.Claim(t, store, take)
 			want("first", "claimed")
 			rec = step(rec, func(*driver.Record) {})
 			want("first", "after a heartbeat")
@@ -73,8 +66,8 @@ func TestAttributesOfTheUser(t *testing.T) {
 			want("second", "released")
 			take = held("k")
 			take.Owner = "third"
-			if rec, _, err = store.Claim(t.Context(), take); err != nil || rec.Token != 3 {
-				t.Fatalf("%+v, %v", rec, err)
+			if rec := enginetest.Claim(t, store, take); rec.Token != 3 {
+				t.Fatalf("%+v", rec)
 			}
 			want("second", "claimed by somebody who wants none")
 			if n := asked.Load(); n != 3 {

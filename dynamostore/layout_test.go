@@ -61,17 +61,12 @@ func TestHeartbeatsStayBelowAKilobyte(t *testing.T) {
 			next := deployed()
 			next.Key += fmt.Sprint(tc.reason)
 			for range 4 {
-				rec, _, err := store.Claim(t.Context(), next)
-				if err != nil {
-					t.Fatal(err)
-				}
+				rec := enginetest.Claim(t, store, next)
 				for range 2 {
 					beat := rec.Clone()
 					beat.Version = held("").Version
 					beat.Beat = beat.Version
-					if rec, err = store.Swap(t.Context(), rec, beat); err != nil {
-						t.Fatal(err)
-					}
+					rec = enginetest.Swap(t, store, rec, beat)
 					if got := size(rec); got > tc.held {
 						t.Errorf("held, after a reason of %d bytes: %d bytes, want %d at most", tc.reason, got, tc.held)
 					}
@@ -80,9 +75,7 @@ func TestHeartbeatsStayBelowAKilobyte(t *testing.T) {
 				free.Version, free.State, free.Until, free.End = held("").Version, driver.Released, time.Now(), driver.EndSteppedDown
 				free.Heartbeat, free.Drift = 0, 0 // as a holder leaves it
 				free.Asked = &driver.Request{ID: held("").Version, Kind: driver.StepDown, By: rec.Owner, Reason: strings.Repeat("r", tc.reason), At: time.Now()}
-				if rec, err = store.Swap(t.Context(), rec, free); err != nil {
-					t.Fatal(err)
-				}
+				rec = enginetest.Swap(t, store, rec, free)
 				if got := size(rec); got > tc.released {
 					t.Errorf("released, with a reason of %d bytes: %d bytes, want %d at most", tc.reason, got, tc.released)
 				}
@@ -143,9 +136,7 @@ func TestSwapWritesWhatChanged(t *testing.T) {
 		next := rec.Clone()
 		next.Version = held("").Version
 		tc.change(&next)
-		if _, err := store.Swap(t.Context(), rec, next); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.Swap(t, store, rec, next)
 		var got []string
 		for placeholder, name := range body.ExpressionAttributeNames {
 			if strings.Contains(body.UpdateExpression, placeholder) {
@@ -173,10 +164,7 @@ func TestNewerFieldsStay(t *testing.T) {
 		store := open(t, e.URL, table, nil)
 		it := ownRow(t, false, item{"key": text("k"), attrTenure: text(`{"host":"h","later":{"a":[1,2.50]}}`), "tenureLater": text("x")})
 		plantItem(t, e.URL, table, it)
-		rec, err := store.Get(t.Context(), "k", driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := enginetest.Get(t, store, "k")
 		for i, step := range []func(*driver.Record){
 			func(r *driver.Record) { r.Beat = r.Version },
 			func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Kind: driver.StepDown}} },
@@ -185,9 +173,7 @@ func TestNewerFieldsStay(t *testing.T) {
 			next := rec.Clone()
 			next.Version = fmt.Sprint("v", i)
 			step(&next)
-			if rec, err = store.Swap(t.Context(), rec, next); err != nil {
-				t.Fatal(err)
-			}
+			rec = enginetest.Swap(t, store, rec, next)
 			left := readItem(t, e.URL, table, item{"key": text("k")})
 			if s := textOf(left, attrTenure); !strings.Contains(s, `"later":{"a":[1,2.50]}`) || textOf(left, "tenureLater") != "x" {
 				t.Errorf("after step %d: %s, %v", i, s, left["tenureLater"])

@@ -119,9 +119,7 @@ func TestSharedTokenIsNeverGivenTwice(t *testing.T) {
 	late.Token = 1
 	stale := store.options.replace(late, false)
 	stale.condition = isAbsent
-	if _, _, err := store.Claim(t.Context(), held("k")); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Claim(t, store, held("k"))
 	deleteItem(t, e.URL, table, item{"key": text("k")})
 	if _, failed := conditionFailed(store.writeBoth(t.Context(), late, stale)); !failed {
 		t.Error("token 1 was given a second time")
@@ -141,15 +139,10 @@ func TestSharingATableThatWasOurs(t *testing.T) {
 	cycle := func(options *Options) {
 		t.Helper()
 		store := open(t, e.URL, table, options)
-		now, _, err := store.Claim(t.Context(), held("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := enginetest.Claim(t, store, held("k"))
 		next := now.Clone()
 		next.Version, next.State, next.End = held("k").Version, driver.Released, driver.EndReleased
-		if rec, err = store.Swap(t.Context(), now, next); err != nil {
-			t.Fatal(err)
-		}
+		rec = enginetest.Swap(t, store, now, next)
 	}
 	for range 5 {
 		cycle(nil)
@@ -223,11 +216,7 @@ func TestSharedByOneAndNotByAnother(t *testing.T) {
 				t.Helper()
 				next := rec.Clone()
 				next.Version, next.State, next.End = held("k").Version, driver.Released, driver.EndReleased
-				rec, err := s.Swap(t.Context(), rec, next)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return rec
+				return enginetest.Swap(t, s, rec, next)
 			}
 			refused := func(what string, err error) {
 				t.Helper()
@@ -235,11 +224,8 @@ func TestSharedByOneAndNotByAnother(t *testing.T) {
 					t.Errorf("%s without SharedTable: %v", what, err)
 				}
 			}
-			rec, _, err := with.Claim(t.Context(), held("k"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _, err = without.Claim(t.Context(), held("k"))
+			rec := enginetest.Claim(t, with, held("k"))
+			_, _, err := without.Claim(t.Context(), held("k"))
 			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) {
 				t.Errorf("a claim of what is held: %v, want a conflict", err)
 			}
@@ -276,16 +262,13 @@ func TestSharedRestoredInPart(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)
 	store := open(t, e.URL, table, &Options{SharedTable: true})
-	now, _, err := store.Claim(t.Context(), held("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := enginetest.Claim(t, store, held("k"))
 	beside := readItem(t, e.URL, table, item{"key": text(tokenPrefix + "k")})
 	beside[attrToken] = n("5")
 	plantItem(t, e.URL, table, beside)
 	taken := held("k")
 	taken.Token = now.Token + 1
-	_, err = store.Swap(t.Context(), now, taken)
+	_, err := store.Swap(t.Context(), now, taken)
 	if !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "set fencingToken of the first to that of the second") {
 		t.Errorf("takeover: %v", err)
 	}
@@ -305,16 +288,13 @@ func TestReleaseUnderTheSameVersion(t *testing.T) {
 	} {
 		key := fmt.Sprint("k", i)
 		plantItem(t, e.URL, table, row(item{"key": text(key), attrData: binary("before")}))
-		seen, err := store.Get(t.Context(), key, driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := enginetest.Get(t, store, key)
 		changes := item{"key": text(key), attrData: binary("before")}
 		maps.Copy(changes, meanwhile)
 		plantItem(t, e.URL, table, row(changes))
 		taken := held(key)
 		taken.Token, taken.Data = seen.Token+1, seen.Data
-		_, err = store.Swap(t.Context(), seen, taken)
+		_, err := store.Swap(t.Context(), seen, taken)
 		if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) {
 			t.Errorf("takeover of what changed under its version, %v: %v; want a conflict", meanwhile, err)
 		}
@@ -327,9 +307,7 @@ func TestListOfASharedTable(t *testing.T) {
 	table := newTable(t, e, nil)
 	store := open(t, e.URL, table, &Options{SharedTable: true})
 	for range 3 {
-		if _, _, err := store.Claim(t.Context(), held("k")); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.Claim(t, store, held("k"))
 		deleteItem(t, e.URL, table, item{"key": text("k")})
 	}
 	plantItem(t, e.URL, table, row(item{"key": text("k")}))

@@ -107,10 +107,7 @@ func TestRaiseInASharedTable(t *testing.T) {
 		beside = readItem(t, e.URL, table, item{"key": text(tokenPrefix + "behind")})
 		beside[attrToken] = n("900000")
 		plantItem(t, e.URL, table, beside)
-		rec, err := s.Get(t.Context(), "behind", driver.Strong)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := enginetest.Get(t, s, "behind")
 		next := rec
 		next.Version, next.Token = "up", rec.Token+1000
 		if _, err := s.Raise(t.Context(), rec, next); !errors.Is(err, driver.ErrNotApplied) {

@@ -219,10 +219,7 @@ func TestOthersKeepTheirAttributes(t *testing.T) {
 		options := &Options{SortKey: "part", SortValue: "p1"}
 		store := open(t, e.URL, table, options)
 		key := item{"key": text("k"), "part": text("p1")}
-		rec, _, err := store.Claim(t.Context(), driver.Record{Key: "k", Version: "v1", Beat: "v1", Owner: "us", Lease: time.Minute, State: driver.Held, Data: []byte("d")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := enginetest.Claim(t, store, driver.Record{Key: "k", Version: "v1", Beat: "v1", Owner: "us", Lease: time.Minute, State: driver.Held, Data: []byte("d")})
 		it := readItem(t, e.URL, table, key)
 		others := item{"host": n("5"), "list": &types.AttributeValueMemberL{Value: []types.AttributeValue{text("a")}}}
 		maps.Copy(it, others)
@@ -240,9 +237,7 @@ func TestOthersKeepTheirAttributes(t *testing.T) {
 			next := rec.Clone()
 			next.Version = "v1" + strings.Repeat("x", i+1)
 			step(&next)
-			if rec, err = store.Swap(t.Context(), rec, next); err != nil {
-				t.Fatalf("step %d: %v", i, err)
-			}
+			rec = enginetest.Swap(t, store, rec, next)
 			it := readItem(t, e.URL, table, key)
 			for name, value := range others {
 				if !reflect.DeepEqual(it[name], value) {

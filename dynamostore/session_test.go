@@ -75,22 +75,12 @@ func TestRestingItems(t *testing.T) {
 				swap := func(prev, next driver.Record) driver.Record {
 					t.Helper()
 					next.Version = held("").Version
-					now, err := store.Swap(t.Context(), prev, next)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return now
+					return enginetest.Swap(t, store, prev, next)
 				}
 
-				alive, _, err := store.Claim(t.Context(), session("s1"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				alive := enginetest.Claim(t, store, session("s1"))
 				want("a session", alive.Key, leaseResting, "alive", "")
-				rec, _, err := store.Claim(t.Context(), under("k", "s1"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				rec := enginetest.Claim(t, store, under("k", "s1"))
 				want("a lock under it", "k", leaseResting, stateResting, "s1")
 				free := rec.Clone()
 				free.State, free.Session, free.End = driver.Released, "", driver.EndReleased
@@ -179,10 +169,7 @@ func TestForeignOverResting(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)
 		store := open(t, e.URL, table, nil)
-		ours, _, err := store.Claim(t.Context(), under("k", "s1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ours := enginetest.Claim(t, store, under("k", "s1"))
 		it := readItem(t, e.URL, table, item{"key": text("k")})
 		for _, lease := range []string{"20s", leaseResting} {
 			theirs := maps.Clone(it) // dynamolock puts back what it has read
@@ -205,27 +192,45 @@ func TestForeignOverResting(t *testing.T) {
 	})
 }
 
+// TestLedgersInASharedTable are refused, and nothing is written: another client's write
+// would leave them out.
+func TestLedgersInASharedTable(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		table := newTable(t, e, nil)
+		own, shared := open(t, e.URL, table, nil), open(t, e.URL, table, &Options{SharedTable: true})
+		for _, name := range []string{"nightly:once", "nightly:every"} {
+			_, _, err := shared.Claim(t.Context(), held(name))
+			if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "ledger") {
+				t.Errorf("claim of %s: %v", name, err)
+			}
+			if it := readItem(t, e.URL, table, item{"key": text(name)}); len(it) > 0 {
+				t.Errorf("written all the same: %v", it)
+			}
+			rec := enginetest.Claim(t, own, held(name))
+			next := rec
+			next.Version, next.Beat = "another", "another"
+			if _, err := shared.Swap(t.Context(), rec, next); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("heartbeat of %s: %v", name, err)
+			}
+		}
+	})
+}
+
 // TestSessionsInASharedTable are refused, and told where to go. What they have left
 // from before can be cleared away.
 func TestSessionsInASharedTable(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)
 	own, shared := open(t, e.URL, table, nil), open(t, e.URL, table, &Options{SharedTable: true})
-	alive, _, err := own.Claim(t.Context(), session("s1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, _, err := own.Claim(t.Context(), under("k", "s1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	alive := enginetest.Claim(t, own, session("s1"))
+	lock := enginetest.Claim(t, own, under("k", "s1"))
 	refused := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "keep locks under sessions in a table of Tenure's own") {
 			t.Errorf("%s: %v; want a permanent refusal that says what to do", what, err)
 		}
 	}
-	_, _, err = shared.Claim(t.Context(), session("s2"))
+	_, _, err := shared.Claim(t.Context(), session("s2"))
 	refused("opening", err)
 	_, _, err = shared.Claim(t.Context(), under("other", "s1"))
 	refused("a claim under a session", err)
@@ -268,19 +273,12 @@ func TestSessionsOnTheWire(t *testing.T) {
 		calls = append(calls, operation)
 		fmt.Fprint(rw, `{}`)
 	})
-	alive, _, err := store.Claim(t.Context(), session("s1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := store.Claim(t.Context(), under("k", "s1")); err != nil {
-		t.Fatal(err)
-	}
+	alive := enginetest.Claim(t, store, session("s1"))
+	enginetest.Claim(t, store, under("k", "s1"))
 	for _, state := range []driver.State{driver.Alive, driver.Closed} {
 		next := alive.Clone()
 		next.Version, next.State = held("").Version, state
-		if alive, err = store.Swap(t.Context(), alive, next); err != nil {
-			t.Fatal(err)
-		}
+		alive = enginetest.Swap(t, store, alive, next)
 	}
 	if err := store.Delete(t.Context(), alive); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -206,6 +207,16 @@ func (s *Store) refuseSession(next driver.Record) error {
 		"which understand no sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table))
 }
 
+// refuseLedger returns an error if next is a lock of package once in a table that is
+// shared: its data are a ledger, which another client's write of the item leaves out.
+func (s *Store) refuseLedger(next driver.Record) error {
+	if !s.options.SharedTable || next.State != driver.Held || !strings.HasSuffix(next.Key, ":once") && !strings.HasSuffix(next.Key, ":every") {
+		return nil
+	}
+	return driver.Unsupported(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
+		"which do not keep the ledger that a lock of this name has as its data; keep it in a table of Tenure's own", next.Key, s.table))
+}
+
 // Claim writes next if its key is absent or released: one request, and two in
 // a table that is shared.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
@@ -215,7 +226,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	if err := driver.CheckClaim(next); err != nil {
 		return now, prev, err
 	}
-	if err := s.refuseSession(next); err != nil {
+	if err := errors.Join(s.refuseSession(next), s.refuseLedger(next)); err != nil {
 		return now, prev, err
 	}
 	next = next.Detach()
@@ -302,7 +313,7 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 	if err := check(prev, next); err != nil {
 		return driver.Record{}, err
 	}
-	if err := s.refuseSession(next); err != nil {
+	if err := errors.Join(s.refuseSession(next), s.refuseLedger(next)); err != nil {
 		return driver.Record{}, err
 	}
 	next = next.Detach()

@@ -157,11 +157,7 @@ func eventually(t *testing.T, what string, try func(context.Context) error) {
 
 func mustClaim(t *testing.T, s *Store, key string) driver.Record {
 	t.Helper()
-	now, _, err := s.Claim(t.Context(), held(key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
+	return enginetest.Claim(t, s, held(key))
 }
 
 func held(key string) driver.Record {

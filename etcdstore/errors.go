@@ -18,7 +18,7 @@ import (
 
 // failed returns the error of a request, marked for what is certain about it.
 func (s *Store) failed(err error) error {
-	if s.ctx.Err() != nil {
+	if s.life.Ended() {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	}
 	return fmt.Errorf("etcd: %w", sorted(err))

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -24,10 +25,7 @@ func TestLongData(t *testing.T) {
 	long, short := bytes.Repeat([]byte("x"), driver.MaxDataLen), []byte("short")
 	claim := held("lock")
 	claim.Data = long
-	rec, _, err := s.Claim(t.Context(), claim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := enginetest.Claim(t, s, claim)
 	keys := func() []string {
 		out, err := s.client.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err != nil {
@@ -51,9 +49,7 @@ func TestLongData(t *testing.T) {
 		next := held("lock")
 		next.Token, next.Data = rec.Token, rec.Data
 		change(&next)
-		if rec, err = by.Swap(t.Context(), rec, next); err != nil {
-			t.Fatal(err)
-		}
+		rec = enginetest.Swap(t, by, rec, next)
 		for _, reader := range []*Store{s, fresh} {
 			if got, err := reader.Get(t.Context(), "lock", driver.Strong); err != nil || !bytes.Equal(got.Data, next.Data) {
 				t.Fatalf("%d bytes of data, %v; want %d", len(got.Data), err, len(next.Data))
@@ -76,8 +72,8 @@ func TestLongData(t *testing.T) {
 	swap(s, func(r *driver.Record) { r.State, r.End = driver.Released, driver.EndReleased })
 	// The next holder has them, whether or not it knows of the release.
 	for _, by := range []*Store{s, fresh} {
-		if rec, _, err = by.Claim(t.Context(), held("lock")); err != nil || len(rec.Data) != len(long)-1 {
-			t.Fatalf("claim: %d bytes of data, %v", len(rec.Data), err)
+		if rec = enginetest.Claim(t, by, held("lock")); len(rec.Data) != len(long)-1 {
+			t.Fatalf("claim: %d bytes of data", len(rec.Data))
 		}
 		swap(by, func(r *driver.Record) { r.State, r.End = driver.Released, driver.EndReleased })
 	}
@@ -92,20 +88,14 @@ func TestLongData(t *testing.T) {
 // TestForgetful: a store that has forgotten what it saw takes one more request, and
 // nothing else.
 func TestForgetful(t *testing.T) {
-	m := newMemory()
-	for i := range 2 * mostSeen {
-		m.note(string(rune(i+'a')), state{rec: driver.Record{Key: "k"}, rev: 1})
-	}
-	if len(m.seen) > mostSeen {
-		t.Errorf("%d records are remembered", len(m.seen))
-	}
-	m.note("k", state{rec: driver.Record{Version: "new"}, rev: 7})
-	m.note("k", state{rec: driver.Record{Version: "old"}, rev: 5})
-	if is, ok := m.of("k"); !ok || is.rec.Version != "new" {
+	var m versioned.Memory[state]
+	m.Note("k", state{rec: driver.Record{Version: "new"}, rev: 7})
+	m.Note("k", state{rec: driver.Record{Version: "old"}, rev: 5})
+	if is, ok := m.Of("k"); !ok || is.rec.Version != "new" {
 		t.Errorf("an answer that was overtaken counts: %+v", is)
 	}
-	m.note("k", state{})
-	if _, ok := m.of("k"); ok {
+	m.Note("k", state{})
+	if _, ok := m.Of("k"); ok {
 		t.Error("a deleted record is remembered")
 	}
 }

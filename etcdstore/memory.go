@@ -4,9 +4,8 @@
 package etcdstore
 
 import (
-	"sync"
-
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // state is a record as it stood at a revision of etcd.
@@ -18,57 +17,19 @@ type state struct {
 	apart bool
 }
 
-// found says that there is a record, readable or not.
-func (s state) found() bool { return s.rev != 0 }
-
-// memory is what a store has seen of its records last. It is a guess: a write that
-// relies on it names the revision, and etcd decides.
-type memory struct {
-	mu   sync.Mutex
-	seen map[string]state
+// View says what there is, for the writer that the stores share.
+func (s state) View() versioned.View {
+	return versioned.View{Record: s.rec, Found: s.rev != 0, Err: s.err}
 }
 
-// mostSeen bounds the memory. Beyond it some record is forgotten, which costs the next
-// write of it one more request.
-const mostSeen = 1 << 14
-
-func newMemory() *memory { return &memory{seen: map[string]state{}} }
-
-// note remembers a state, but not long data.
-func (m *memory) note(key string, s state) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !s.found() || s.err != nil {
-		delete(m.seen, key)
-		return
-	}
-	if was, ok := m.seen[key]; ok && was.rev > s.rev {
-		return // an answer that was overtaken
-	}
-	if len(m.seen) >= mostSeen {
-		for other := range m.seen {
-			delete(m.seen, other)
-			break
-		}
-	}
+// Kept is the state without long data.
+func (s state) Kept() (state, bool) {
 	if s.apart {
 		s.rec.Data = nil
 	}
-	s.rec = s.rec.Clone() // the caller has the other one
-	m.seen[key] = s
+	s.rec = s.rec.Clone()
+	return s, true
 }
 
-// of returns what was seen of a key.
-func (m *memory) of(key string) (state, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := m.seen[key]
-	return s, ok
-}
-
-// forget drops what is known of a key, after a write of unknown outcome.
-func (m *memory) forget(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.seen, key)
-}
+// Overtakes compares the revisions.
+func (s state) Overtakes(other state) bool { return s.rev > other.rev }

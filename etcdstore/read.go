@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/recordcodec"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 const (
@@ -33,15 +34,10 @@ func (s *Store) dataKey(key string) string   { return s.prefix + "d/" + key }
 // asked, which may be behind.
 func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
 	is, err := s.read(ctx, key, c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return driver.Record{}, err
-	case is.err != nil:
-		return driver.Record{}, is.err
-	case !is.found():
-		return driver.Record{}, driver.ErrNotFound
 	}
-	return is.rec, nil
+	return versioned.RecordOf(is)
 }
 
 // GetBatch returns what Get would return for each of the keys, in one request for each
@@ -60,13 +56,8 @@ func (s *Store) GetBatch(ctx context.Context, keys []string, c driver.Consistenc
 		}
 		for i, key := range keys[:n] {
 			is := s.stateOf(key, responses[i*opsEach:])
-			found := driver.Lookup{Record: is.rec, Err: is.err}
-			switch {
-			case is.err != nil:
-				found.Record = driver.Record{}
-			case !is.found():
-				found.Err = driver.ErrNotFound
-			}
+			var found driver.Lookup
+			found.Record, found.Err = versioned.RecordOf(is)
 			all = append(all, found)
 		}
 		keys = keys[n:]
@@ -129,8 +120,8 @@ func (s *Store) read(ctx context.Context, key string, c driver.Consistency) (sta
 		return state{}, err
 	}
 	is := s.stateOf(key, responses)
-	if is.found() || c == driver.Strong {
-		s.known.note(key, is)
+	if is.rev != 0 || c == driver.Strong {
+		s.known.Note(key, is)
 	}
 	return is, nil
 }
@@ -147,10 +138,10 @@ func (s *Store) gets(key string, c driver.Consistency) []clientv3.Op {
 // ask reads in a transaction. The client sends that once, where it would send a plain
 // read again and again until its context ends.
 func (s *Store) ask(ctx context.Context, ops []clientv3.Op) ([]*etcdserverpb.ResponseOp, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.life.Ready(ctx); err != nil {
 		return nil, err
 	}
-	ctx, done := s.bound(ctx)
+	ctx, done := s.life.Bound(ctx)
 	defer done()
 	out, err := s.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // DefaultPrefix begins the keys of a store whose options name no other prefix.
@@ -47,14 +47,10 @@ type Store struct {
 	client *clientv3.Client
 	own    bool // the client was made by Open
 	prefix string
-	known  *memory
+	writer versioned.Writer[state]
+	known  versioned.Memory[state]
+	life   *versioned.Life
 	page   int64 // how many records List returns at once
-
-	ctx      context.Context // ends with the store
-	cancel   context.CancelFunc
-	closing  sync.Mutex
-	closed   bool
-	watchers sync.WaitGroup
 }
 
 var (
@@ -78,8 +74,14 @@ func New(client *clientv3.Client, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, prefix: prefix, known: newMemory(), page: pageSize}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := &Store{client: client, prefix: prefix, life: versioned.NewLife(), page: pageSize}
+	s.writer = versioned.Writer[state]{
+		Known:  &s.known,
+		Ready:  s.life.Ready,
+		Read:   func(ctx context.Context, key string) (state, error) { return s.read(ctx, key, driver.Strong) },
+		Write:  s.write,
+		Usable: func(is state) bool { return !is.apart },
+	}
 	return s, nil
 }
 
@@ -124,40 +126,13 @@ func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store
 // Close ends the watches of the store, and the client if [Open] has made it. Calls that
 // are under way end with their contexts, or with an unknown outcome.
 func (s *Store) Close() error {
-	s.closing.Lock()
-	closed := s.closed
-	s.closed = true
-	s.closing.Unlock()
-	if closed {
-		return nil
-	}
-	s.cancel()
-	s.watchers.Wait()
-	if !s.own {
+	if !s.life.End() || !s.own {
 		return nil
 	}
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcdstore: close: %w", err)
 	}
 	return nil
-}
-
-func (s *Store) ready(ctx context.Context) error {
-	if s.ctx.Err() != nil {
-		return driver.ErrClosed
-	}
-	return ctx.Err()
-}
-
-// bound returns a context that ends with the store as well: the client would go on
-// trying for as long as the caller's lasts.
-func (s *Store) bound(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	unhook := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() {
-		unhook()
-		cancel()
-	}
 }
 
 // String names the store by its prefix.

@@ -138,11 +138,7 @@ func release(t *testing.T, s *Store, rec driver.Record) driver.Record {
 	t.Helper()
 	next := held(rec.Key)
 	next.Token, next.State, next.End = rec.Token, driver.Released, driver.EndReleased
-	rec, err := s.Swap(t.Context(), rec, next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec
+	return enginetest.Swap(t, s, rec, next)
 }
 
 // TestCompactionUnderAWatch: what happened while a watch was cut off is compacted, so that

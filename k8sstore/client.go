@@ -41,7 +41,7 @@ func newClient(config *rest.Config) (*client, error) {
 	config.APIPath, config.GroupVersion = "/", &schema.GroupVersion{Version: "v1"}
 	config.ContentConfig.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	h, err := rest.HTTPClientFor(config)
+	h, err := boundPlugin(config)
 	if err != nil {
 		return nil, err
 	}

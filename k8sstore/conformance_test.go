@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 	"github.com/tenurelock/tenure/drivertest"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
@@ -89,7 +90,7 @@ func plant(t *testing.T, s *Store, rec driver.Record) {
 	if rec.Token == 0 {
 		rec.Token = 1
 	}
-	if _, err := s.apply(t.Context(), &is, step{rec: rec}); err != nil {
+	if _, err := s.apply(t.Context(), &is, versioned.Step{Record: rec}); err != nil {
 		t.Fatal(err)
 	}
 }

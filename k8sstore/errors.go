@@ -19,7 +19,7 @@ import (
 
 // failed returns the error of a request, marked for what is certain about it.
 func (s *Store) failed(err error) error {
-	if s.ctx.Err() != nil {
+	if s.life.Ended() {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	}
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
@@ -63,6 +63,9 @@ func refused(do string, err error) error {
 func unsent(err error) error {
 	if certificate := (*tls.CertificateVerificationError)(nil); errors.As(err, &certificate) {
 		return driver.NotApplied(driver.Permanent(err))
+	}
+	if plugin := (*pluginError)(nil); errors.As(err, &plugin) {
+		return driver.NotApplied(err)
 	}
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled) {
 		return driver.NotApplied(err)

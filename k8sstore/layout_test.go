@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // TestKubectl: what "kubectl get lease" shows, and the fields that electors read.
@@ -249,9 +250,8 @@ func TestPartsLeftBehind(t *testing.T) {
 	}
 	stale := rec
 	stale.Version = "stale"
-	s.known.mu.Lock() // it believes that it may
-	s.known.seen["lock"] = state{rec: stale, rev: "1"}
-	s.known.mu.Unlock()
+	s.known.Forget("lock")
+	s.known.Note("lock", state{rec: stale, rev: "1"}) // it believes that it may
 	if _, err := s.Swap(t.Context(), stale, with(long)); err == nil {
 		t.Error("a stale write was applied")
 	}
@@ -346,20 +346,14 @@ func TestMemoryIsItsOwn(t *testing.T) {
 // TestForgetful: a store that has forgotten what it saw takes one more request, and
 // nothing else.
 func TestForgetful(t *testing.T) {
-	m := newMemory()
-	for i := range 2 * mostSeen {
-		m.note(fmt.Sprint(i), state{rec: driver.Record{Key: "k"}, rev: "1"})
-	}
-	if len(m.seen) > mostSeen {
-		t.Errorf("%d records are remembered", len(m.seen))
-	}
-	m.note("k", state{rec: driver.Record{Version: "new"}, rev: "10"})
-	m.note("k", state{rec: driver.Record{Version: "old"}, rev: "9"})
-	if is, ok := m.of("k"); !ok || is.rec.Version != "new" {
+	var m versioned.Memory[state]
+	m.Note("k", state{rec: driver.Record{Version: "new"}, rev: "10"})
+	m.Note("k", state{rec: driver.Record{Version: "old"}, rev: "9"})
+	if is, ok := m.Of("k"); !ok || is.rec.Version != "new" {
 		t.Errorf("an answer that was overtaken counts: %+v", is)
 	}
-	m.note("k", state{})
-	if _, ok := m.of("k"); ok {
+	m.Note("k", state{})
+	if _, ok := m.Of("k"); ok {
 		t.Error("a deleted record is remembered")
 	}
 }

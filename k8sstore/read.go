@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 const (
@@ -22,6 +23,8 @@ const (
 	pageSize = 200
 	// chunkSize is how many objects it asks for at once.
 	chunkSize = 500
+	// maxReads bounds how often one call reads a record whose parts go meanwhile.
+	maxReads = 3
 )
 
 // leaseList is an answer to a list.
@@ -37,37 +40,32 @@ type leaseList struct {
 // eventual one is answered from the memory of the API server, which may be behind.
 func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
 	is, err := s.read(ctx, key, c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return driver.Record{}, err
-	case is.err != nil:
-		return driver.Record{}, is.err
-	case !is.found():
-		return driver.Record{}, driver.ErrNotFound
 	}
-	return is.rec, nil
+	return versioned.RecordOf(is)
 }
 
 // read returns the state of a record.
 func (s *Store) read(ctx context.Context, key string, c driver.Consistency) (state, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.life.Ready(ctx); err != nil {
 		return state{}, driver.NotApplied(err)
 	}
-	ctx, done := s.bound(ctx)
+	ctx, done := s.life.Bound(ctx)
 	defer done()
 	is, err := s.readAll(ctx, key, c)
 	if err != nil {
 		return state{}, driver.NotApplied(err) // nothing was to be written
 	}
 	if is.found() || c == driver.Strong {
-		s.known.note(key, is)
+		s.known.Note(key, is)
 	}
 	return is, nil
 }
 
 func (s *Store) readAll(ctx context.Context, key string, c driver.Consistency) (state, error) {
 	var before string // the state of which a part was missing
-	for range maxTries {
+	for range maxReads {
 		var query url.Values
 		if c == driver.Eventual {
 			query = url.Values{"resourceVersion": {"0"}}
@@ -108,10 +106,10 @@ func (s *Store) judged(key string, is state) state {
 // the names of objects. Records that are created or deleted between two pages may or may
 // not be seen.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.life.Ready(ctx); err != nil {
 		return driver.Page{}, driver.NotApplied(err)
 	}
-	ctx, done := s.bound(ctx)
+	ctx, done := s.life.Bound(ctx)
 	defer done()
 	page, err := s.list(ctx, prefix, cursor)
 	if err != nil {
@@ -149,15 +147,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (page driver.Pa
 		} else {
 			is = s.judged(key, is)
 		}
-		switch {
-		case is.err != nil:
-			if page.Unreadable == nil {
-				page.Unreadable = map[string]error{}
-			}
-			page.Unreadable[key] = is.err
-		case is.found():
-			page.Records = append(page.Records, is.rec)
-		}
+		versioned.AddTo(&page, key, is)
 	}
 	return page, nil
 }

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // DefaultPrefix begins the names of the objects of a store whose options name no other
@@ -69,14 +69,10 @@ type Store struct {
 	watches   *client
 	namespace string
 	options   Options
-	known     *memory
+	writer    versioned.Writer[state]
+	known     versioned.Memory[state]
+	life      *versioned.Life
 	page      int // how many records List returns at once
-
-	ctx      context.Context // ends with the store
-	cancel   context.CancelFunc
-	closing  sync.Mutex
-	closed   bool
-	watchers sync.WaitGroup
 }
 
 var (
@@ -89,8 +85,9 @@ var (
 //
 // The config is copied. Of its settings those that delay, repeat or end a request are not
 // used: the limit of requests a second, the time-out, and the retries of client-go. The
-// contexts of the calls bound them. Unless it brings a Transport of its own, calls are
-// made by HTTP/1.1: when a connection has died, no other call waits for it.
+// contexts of the calls bound them, the wait for an exec plugin that hands out credentials
+// included. Unless it brings a Transport of its own, calls are made by HTTP/1.1: when a
+// connection has died, no other call waits for it.
 func New(config *rest.Config, namespace string, options *Options) (*Store, error) {
 	if config == nil {
 		return nil, errors.New("k8sstore: the config is nil")
@@ -109,14 +106,22 @@ func New(config *rest.Config, namespace string, options *Options) (*Store, error
 	if calls.Transport == nil {
 		calls.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	}
-	s := &Store{namespace: namespace, options: o, known: newMemory(), page: pageSize}
+	s := &Store{namespace: namespace, options: o, life: versioned.NewLife(), page: pageSize}
 	if s.calls, err = newClient(calls); err == nil {
 		s.watches, err = newClient(watches)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("k8sstore: %w", driver.NotApplied(driver.Permanent(err)))
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.writer = versioned.Writer[state]{
+		Known:     &s.known,
+		Ready:     s.life.Ready,
+		Read:      func(ctx context.Context, key string) (state, error) { return s.read(ctx, key, driver.Strong) },
+		Write:     s.write,
+		Usable:    func(is state) bool { return is.parts == (parts{}) },
+		Refuse:    s.refuse,
+		LookFirst: true,
+	}
 	return s, nil
 }
 
@@ -136,35 +141,12 @@ func Open(ctx context.Context, config *rest.Config, namespace string, options *O
 // Close ends the watches of the store. Calls that are under way end with their contexts,
 // or with an unknown outcome.
 func (s *Store) Close() error {
-	s.closing.Lock()
-	closed := s.closed
-	s.closed = true
-	s.closing.Unlock()
-	if closed {
+	if !s.life.End() {
 		return nil
 	}
-	s.cancel()
-	s.watchers.Wait()
 	s.calls.drop()
 	s.watches.drop()
 	return nil
-}
-
-func (s *Store) ready(ctx context.Context) error {
-	if s.ctx.Err() != nil {
-		return driver.ErrClosed
-	}
-	return ctx.Err()
-}
-
-// bound returns a context that ends with the store as well.
-func (s *Store) bound(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	unhook := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() {
-		unhook()
-		cancel()
-	}
 }
 
 // String names the store by its namespace and prefix.

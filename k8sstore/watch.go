@@ -13,15 +13,6 @@ import (
 	"time"
 
 	"k8s.io/api/coordination/v1"
-
-	"github.com/tenurelock/tenure/driver"
-)
-
-// The pause before a watch that has ended is made again grows from the first to the
-// last.
-const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 2 * time.Second
 )
 
 // setUpPatience bounds how long a watch may take to stand: a connection that has died says
@@ -39,65 +30,16 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	if hint == nil {
 		panic("k8sstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.closing.Lock()
-	if s.closed {
-		s.closing.Unlock()
-		return nil, driver.ErrClosed
-	}
-	watching, cancel := context.WithCancel(s.ctx)
-	stands := make(chan error, 1)
-	s.watchers.Go(func() { s.keepWatching(watching, key, hint, stands) })
-	s.closing.Unlock()
-	select {
-	case err = <-stands:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return cancel, nil
-}
-
-// keepWatching watches until ctx ends. It tells once whether the first watch stands.
-func (s *Store) keepWatching(ctx context.Context, key string, hint func(), stands chan<- error) {
-	stood, pause := false, firstPause
-	for {
-		once, end := context.WithCancel(ctx)
+	return s.life.Watch(ctx, hint, func(ctx context.Context, standing func()) error {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
 		late := time.AfterFunc(setUpPatience, end)
-		err := s.watchOnce(once, key, hint, func() {
+		defer late.Stop()
+		return s.failed(s.watchOnce(ctx, key, hint, func() {
 			late.Stop()
-			if stood {
-				hint() // what has changed meanwhile is unknown
-			} else {
-				stands <- nil
-			}
-			stood, pause = true, firstPause
-		})
-		late.Stop()
-		end()
-		switch {
-		case ctx.Err() != nil:
-			if !stood {
-				stands <- driver.ErrClosed
-			}
-			return
-		case !stood:
-			stands <- s.failed(err)
-			return
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-		pause = min(2*pause, lastPause)
-	}
+			standing()
+		}))
+	})
 }
 
 // watchEvent is what a watch tells.

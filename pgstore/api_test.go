@@ -69,7 +69,7 @@ func TestTableNames(t *testing.T) {
 			}
 		}
 		s := mustOpenWith(t, database, &Options{Table: table})
-		if rec := mustClaim(t, s, held("lock")); rec.Token != 1 {
+		if rec := enginetest.Claim(t, s, held("lock")); rec.Token != 1 {
 			t.Errorf("%s: token %d: the table is not its own", table, rec.Token)
 		}
 		stop, err := s.Watch(t.Context(), "lock", func() {})
@@ -80,7 +80,7 @@ func TestTableNames(t *testing.T) {
 	}
 	// Two names of one table are one store, and tell each other.
 	bare, full := mustOpenWith(t, database, &Options{Table: "locks"}), mustOpenWith(t, database, &Options{Table: "public.locks"})
-	rec := mustClaim(t, full, held("both"))
+	rec := enginetest.Claim(t, full, held("both"))
 	if _, _, err := bare.Claim(t.Context(), held("both")); err == nil {
 		t.Error("a lock was taken by two names of its table")
 	}
@@ -90,7 +90,7 @@ func TestTableNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	mustSwap(t, full, rec, released(rec))
+	enginetest.Swap(t, full, rec, released(rec))
 	select {
 	case <-hints:
 	case <-time.After(patience):

@@ -25,8 +25,9 @@ const (
 
 // answer is what a statement returned.
 type answer struct {
-	rows []row
-	err  error
+	rows    []row
+	changed int64 // how many rows of the table, if it returns none
+	err     error
 }
 
 // run runs a statement and returns its rows. After it others are told that a key has
@@ -37,15 +38,21 @@ type answer struct {
 // would then lose a lock that somebody has been seen to hold. So what the caller leaves
 // behind goes on, and keeps its connection.
 func (s *Store) run(ctx context.Context, st *statement, args []any, changed string) ([]row, error) {
+	a := s.ask(ctx, st, args, changed)
+	return a.rows, a.err
+}
+
+// ask is run for a statement that changes rows, too.
+func (s *Store) ask(ctx context.Context, st *statement, args []any, changed string) answer {
 	if err := s.ready(ctx); err != nil {
-		return nil, driver.NotApplied(err)
+		return answer{err: driver.NotApplied(err)}
 	}
 	conn, err := s.pool.Acquire(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, driver.NotApplied(fmt.Errorf("postgres: no connection: %w", errors.Join(ctx.Err(), noContext(err))))
+		return answer{err: driver.NotApplied(fmt.Errorf("postgres: no connection: %w", errors.Join(ctx.Err(), noContext(err))))}
 	case err != nil:
-		return nil, driver.NotApplied(s.failed(err))
+		return answer{err: driver.NotApplied(s.failed(err))}
 	}
 	values, err := encoded(conn.Conn().TypeMap(), st.oids, args)
 	if err == nil && !s.begin(conn) {
@@ -53,7 +60,7 @@ func (s *Store) run(ctx context.Context, st *statement, args []any, changed stri
 	}
 	if err != nil {
 		conn.Release()
-		return nil, driver.NotApplied(err)
+		return answer{err: driver.NotApplied(err)}
 	}
 	answered := make(chan answer, 1)
 	go func() {
@@ -62,11 +69,12 @@ func (s *Store) run(ctx context.Context, st *statement, args []any, changed stri
 	}()
 	select {
 	case a := <-answered:
-		return a.rows, s.failed(a.err)
+		a.err = s.failed(a.err)
+		return a
 	case <-ctx.Done():
-		return nil, fmt.Errorf("postgres: no answer: %w", ctx.Err())
+		return answer{err: fmt.Errorf("postgres: no answer: %w", ctx.Err())}
 	case <-s.ctx.Done():
-		return nil, driver.ErrClosed
+		return answer{err: driver.ErrClosed}
 	}
 }
 
@@ -160,7 +168,7 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 	p.SendPipelineSync()
 	var a answer
 	if a.err = p.Flush(); a.err == nil {
-		a.rows, a.err = collect(p, conn.TypeMap(), func(d *pgconn.StatementDescription) {
+		a = collect(p, conn.TypeMap(), func(d *pgconn.StatementDescription) {
 			d.Name = st.name
 			prepared[st.name] = d
 		})
@@ -186,40 +194,46 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 
 // collect reads until the transaction has ended. Before that nothing is certain, rows that
 // have come included.
-func collect(p *pgconn.Pipeline, types *pgtype.Map, prepared func(*pgconn.StatementDescription)) (rows []row, first error) {
+func collect(p *pgconn.Pipeline, types *pgtype.Map, prepared func(*pgconn.StatementDescription)) (a answer) {
 	for {
 		result, err := p.GetResults()
 		if err != nil {
-			if first == nil {
-				first = err
+			if a.err == nil {
+				a.err = err
 			}
 			if e := (*pgconn.PgError)(nil); !errors.As(err, &e) {
-				return nil, first // the connection is broken
+				return answer{err: a.err} // the connection is broken
 			}
 			continue
 		}
 		switch result := result.(type) {
 		case nil:
-			if first == nil {
-				first = errors.New("the connection ended without an answer")
+			if a.err == nil {
+				a.err = errors.New("the connection ended without an answer")
 			}
-			return nil, first
+			return answer{err: a.err}
 		case *pgconn.StatementDescription:
 			prepared(result)
 		case *pgconn.PipelineSync:
-			return rows, first
+			return a
 		case *pgconn.ResultReader:
 			list := pgx.RowsFromResultReader(types, result)
 			for list.Next() {
 				var r row
-				if err := list.Scan(r.targets()...); err != nil && first == nil {
-					first = driver.Permanent(fmt.Errorf("a row cannot be understood: %w", err))
+				if raw := list.RawValues(); raw[1] == nil { // no row of the table, but a flag alone
+					r.flag = raw[0][0] != 0
+					a.rows = append(a.rows, r)
+					continue
 				}
-				rows = append(rows, r)
+				if err := list.Scan(r.targets()...); err != nil && a.err == nil {
+					a.err = driver.Permanent(fmt.Errorf("a row cannot be understood: %w", err))
+				}
+				a.rows = append(a.rows, r)
 			}
 			list.Close()
-			if err := list.Err(); err != nil && first == nil {
-				first = err
+			a.changed = list.CommandTag().RowsAffected()
+			if err := list.Err(); err != nil && a.err == nil {
+				a.err = err
 			}
 		}
 	}

@@ -105,8 +105,8 @@ func TestAsynchronousPromotionLosesTokens(t *testing.T) {
 	mustExec(t, primary.URL, schema)
 	standby := primary.Standby()
 	s := mustOpen(t, primary.URL)
-	first := mustClaim(t, s, held("lock"))
-	free := mustSwap(t, s, first, released(first))
+	first := enginetest.Claim(t, s, held("lock"))
+	free := enginetest.Swap(t, s, first, released(first))
 	eventually(t, "the standby has the release", func(context.Context) error {
 		if !ask[bool](t, standby.URL, "SELECT EXISTS (SELECT FROM tenure_records WHERE key = 'lock' AND version = $1)", free.Version) {
 			return errors.New("it has not")
@@ -126,7 +126,7 @@ func TestAsynchronousPromotionLosesTokens(t *testing.T) {
 	standby.Start()
 	standby.Await()
 	standby.Promote()
-	again := mustClaim(t, mustOpen(t, standby.URL), held("lock"))
+	again := enginetest.Claim(t, mustOpen(t, standby.URL), held("lock"))
 	if again.Token != lease.Token() || lease.Check() != nil {
 		t.Errorf("token %d, the holder has %d, %v: nothing was lost; the guide says that it is", again.Token, lease.Token(), lease.Check())
 	}

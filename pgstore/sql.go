@@ -115,8 +115,8 @@ func newStatement(sql string, oids ...uint32) *statement {
 
 // statements are those of one table.
 type statements struct {
-	get, getBatch, list, claim, swap, swapKeepingData, remove, notify *statement
-	guard                                                             string
+	get, getBatch, list, claim, claimKnown, claimKnownKeepingData, swap, swapKeepingData, remove, notify *statement
+	guard                                                                                                string
 }
 
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
@@ -153,16 +153,15 @@ func newStatements(table, commit string) statements {
 	// with the statement.
 	settings := "WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', '" + commit +
 		"', true), set_config('client_min_messages', 'warning', true))"
-	// After what replaces the row of $1: that row, or that it is done.
-	replaced := func(by string) string {
-		return settings + ", done AS (" + by + " RETURNING 1) SELECT false, " + all + " FROM " + t +
-			" WHERE key = $1 AND NOT EXISTS (SELECT FROM done) UNION ALL SELECT true" + strings.Repeat(", NULL", len(columns)) + " FROM done"
-	}
-	swap := func(sets []string) *statement {
-		return newStatement(replaced("UPDATE "+t+" AS t SET "+strings.Join(sets, ", ")+
-			fmt.Sprintf(" FROM settings WHERE t.key = $1 AND t.format = $2 AND t.version = $%d AND t.token = $%d", len(columns)+1, len(columns)+2)),
+	// In a statement that is about one row, the settings are made when that row is found:
+	// a plan for the statement above costs as much as the update.
+	settled := " AND set_config('synchronous_commit', '" + commit + "', true) <> '' AND set_config('client_min_messages', 'warning', true) <> ''"
+	swap := func(sets []string, also string) *statement {
+		return newStatement("UPDATE "+t+" AS t SET "+strings.Join(sets, ", ")+
+			fmt.Sprintf(" WHERE t.key = $1 AND t.format = $2 AND t.version = $%d AND t.token = $%d", len(columns)+1, len(columns)+2)+also+settled,
 			append(append([]uint32{}, oids...), pgtype.TextOID, pgtype.Int8OID)...)
 	}
+	isReleased := fmt.Sprintf(" AND t.state = '%s'", driver.Released)
 	// A standby answers as well, with what was so some time ago.
 	read := "SELECT pg_is_in_recovery(), " + all
 	return statements{
@@ -181,9 +180,11 @@ func newStatements(table, commit string) statements {
 			", inserted AS (INSERT INTO "+t+" ("+all+") SELECT "+strings.Join(params, ", ")+" FROM settings"+
 			" WHERE NOT EXISTS (SELECT FROM seen) ON CONFLICT (key) DO NOTHING RETURNING "+all+")"+
 			" SELECT true, "+all+" FROM updated UNION ALL SELECT true, "+all+" FROM inserted UNION ALL SELECT false, "+all+" FROM seen", oids...),
-		swap:            swap(sets),
-		swapKeepingData: swap(sets[:len(sets)-1]),
-		remove: newStatement(replaced("DELETE FROM "+t+fmt.Sprintf(" AS t USING settings WHERE t.key = $1 AND t.format = %d AND t.version = $2 AND t.token = $3", tableFormat)),
+		claimKnown:            swap(sets, isReleased),
+		claimKnownKeepingData: swap(sets[:len(sets)-1], isReleased),
+		swap:                  swap(sets, ""),
+		swapKeepingData:       swap(sets[:len(sets)-1], ""),
+		remove: newStatement("DELETE FROM "+t+fmt.Sprintf(" AS t WHERE t.key = $1 AND t.format = %d AND t.version = $2 AND t.token = $3", tableFormat)+settled,
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
 		// It has a transaction of its own, since all that notify commit one after the other,
 		// in the whole cluster. It waits for no disk and no standby: a hint may be lost. It

@@ -46,6 +46,7 @@ type Store struct {
 	sql    statements
 	listen *listener
 	tell   teller
+	free   freed
 	page   int // how many records List returns at once
 
 	ctx    context.Context // ends with the store

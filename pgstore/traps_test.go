@@ -24,24 +24,6 @@ import (
 // patience bounds what must come.
 const patience = time.Minute
 
-func mustClaim(t testing.TB, s *Store, rec driver.Record) driver.Record {
-	t.Helper()
-	now, _, err := s.Claim(t.Context(), rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
-}
-
-func mustSwap(t testing.TB, s *Store, prev, next driver.Record) driver.Record {
-	t.Helper()
-	now, err := s.Swap(t.Context(), prev, next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
-}
-
 // beat is the next heartbeat of a record.
 func beat(rec driver.Record) driver.Record {
 	next := rec.Clone()
@@ -117,13 +99,13 @@ func TestRoundTrips(t *testing.T) {
 			rec, _, err = s.Claim(ctx, held(name))
 			costs("claim of a lock that was released here", 1, err)
 			old := rec
-			rec = mustSwap(t, other, rec, beat(rec))
+			rec = enginetest.Swap(t, other, rec, beat(rec))
 			_, err = s.Swap(ctx, old, beat(old))
 			if is, ok := isConflict(err); !ok || is.Version != rec.Version {
 				t.Errorf("heartbeat that conflicts: %v", err)
 			}
-			costs("heartbeat that conflicts", 1, nil)
-			rec = mustSwap(t, other, rec, released(rec))
+			costs("heartbeat that conflicts", 2, nil)
+			rec = enginetest.Swap(t, other, rec, released(rec))
 			rec, _, err = s.Claim(ctx, held(name))
 			costs("claim of a lock that was released elsewhere", 1, err)
 			_, err = s.Get(ctx, name, driver.Strong)
@@ -155,7 +137,7 @@ func TestCancelUnderSynchronousReplication(t *testing.T) {
 	mustExec(t, server.URL, "ALTER ROLE tenure SET client_min_messages = error")
 	relay := enginetest.NewRelay(t, server.Addr)
 	s, other := mustOpen(t, through(t, server.URL, relay.Addr)), mustOpen(t, server.URL)
-	rec := mustClaim(t, s, held("held"))
+	rec := enginetest.Claim(t, s, held("held"))
 	server.Configure("synchronous_standby_names", "nobody")
 	unseen := func(what, key string) {
 		t.Helper()
@@ -284,7 +266,7 @@ func TestPoolerOfTransactions(t *testing.T) {
 		if _, err := s.Watch(t.Context(), "lock", func() {}); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%v", err)
 		}
-		mustClaim(t, s, held("lock"))
+		enginetest.Claim(t, s, held("lock"))
 	})
 	t.Run("prepared", func(t *testing.T) {
 		one := enginetest.StartPgBouncer(t, server, "default_pool_size=1")
@@ -306,10 +288,10 @@ func TestPoolerOfTransactions(t *testing.T) {
 // TestTableChangesType has the type of a column change under statements that are prepared.
 func TestTableChangesType(t *testing.T) {
 	s := mustOpen(t, with(t, newDatabase(t, enginetest.PostgreSQL(t)), "pool_max_conns", "1"))
-	rec := mustClaim(t, s, held("lock"))
+	rec := enginetest.Claim(t, s, held("lock"))
 	for _, kind := range []string{"varchar(300)", "text"} {
-		rec = mustSwap(t, s, rec, beat(rec))
-		rec = mustSwap(t, s, rec, beat(rec))
+		rec = enginetest.Swap(t, s, rec, beat(rec))
+		rec = enginetest.Swap(t, s, rec, beat(rec))
 		if _, err := s.pool.Exec(t.Context(), "ALTER TABLE tenure_records ALTER COLUMN label TYPE "+kind); err != nil {
 			t.Fatal(err)
 		}
@@ -349,9 +331,9 @@ func TestOneTransactionAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		rec := mustClaim(t, s, held(fmt.Sprint("lock-", i%10)))
-		rec = mustSwap(t, s, rec, beat(rec))
-		rec = mustSwap(t, s, rec, released(rec))
+		rec := enginetest.Claim(t, s, held(fmt.Sprint("lock-", i%10)))
+		rec = enginetest.Swap(t, s, rec, beat(rec))
+		rec = enginetest.Swap(t, s, rec, released(rec))
 		if i >= 10 {
 			if err := s.Delete(t.Context(), rec); err != nil {
 				t.Fatal(err)
@@ -404,7 +386,7 @@ func TestStandbyIsNotBelieved(t *testing.T) {
 	schema, _ := Schema("")
 	mustExec(t, primary.URL, schema)
 	s := mustOpen(t, primary.URL)
-	rec := mustClaim(t, s, held("lock"))
+	rec := enginetest.Claim(t, s, held("lock"))
 	standby := primary.Standby()
 	if _, err := Open(t.Context(), standby.URL, nil); !errors.Is(err, errStandby) || !errors.Is(err, driver.ErrPermanent) {
 		t.Errorf("open: %v, want %v", err, errStandby)
@@ -434,14 +416,14 @@ func TestStandbyIsNotBelieved(t *testing.T) {
 	if _, err := both.Get(t.Context(), "lock", driver.Strong); err != nil {
 		t.Error(err)
 	}
-	mustSwap(t, both, rec, beat(rec))
+	enginetest.Swap(t, both, rec, beat(rec))
 }
 
 // TestListenerIsCut: a hint comes when the listener stands again, and later ones as before.
 func TestListenerIsCut(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s, other := mustOpen(t, database), mustOpen(t, database)
-	rec := mustClaim(t, other, held("lock"))
+	rec := enginetest.Claim(t, other, held("lock"))
 	hints := make(chan struct{}, 100)
 	stop, err := s.Watch(t.Context(), "lock", func() { hints <- struct{}{} })
 	if err != nil {
@@ -458,16 +440,16 @@ func TestListenerIsCut(t *testing.T) {
 	for range 3 {
 		mustExec(t, database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'")
 		want("the interruption")
-		mustSwap(t, other, rec, released(rec))
+		enginetest.Swap(t, other, rec, released(rec))
 		want("the release")
-		rec = mustClaim(t, other, held("lock"))
+		rec = enginetest.Claim(t, other, held("lock"))
 	}
 	stop()
 	for len(hints) > 0 {
 		<-hints
 	}
-	rec = mustSwap(t, other, rec, beat(rec)) // a heartbeat wakes nobody, nor does what comes after the end
-	mustSwap(t, other, rec, released(rec))
+	rec = enginetest.Swap(t, other, rec, beat(rec)) // a heartbeat wakes nobody, nor does what comes after the end
+	enginetest.Swap(t, other, rec, released(rec))
 	<-time.After(200 * time.Millisecond)
 	if len(hints) > 0 {
 		t.Error("a hint after the end of the watch")
@@ -477,7 +459,7 @@ func TestListenerIsCut(t *testing.T) {
 func TestHeartbeatsWakeNobody(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s, other := mustOpen(t, database), mustOpen(t, database)
-	rec := mustClaim(t, other, held("lock"))
+	rec := enginetest.Claim(t, other, held("lock"))
 	hints := make(chan struct{}, 100)
 	stop, err := s.Watch(t.Context(), "lock", func() { hints <- struct{}{} })
 	if err != nil {
@@ -485,9 +467,9 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	}
 	defer stop()
 	for range 10 {
-		rec = mustSwap(t, other, rec, beat(rec))
+		rec = enginetest.Swap(t, other, rec, beat(rec))
 	}
-	mustSwap(t, other, rec, released(rec))
+	enginetest.Swap(t, other, rec, released(rec))
 	<-hints
 	<-time.After(100 * time.Millisecond)
 	if n := len(hints); n > 0 {
@@ -500,7 +482,7 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 func TestBrokenConnections(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s := mustOpen(t, database)
-	rec := mustClaim(t, s, held("lock"))
+	rec := enginetest.Claim(t, s, held("lock"))
 	s.open(t, 8)
 	mustExec(t, database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	failed := 0
@@ -555,7 +537,7 @@ func TestSettingsOfTheRole(t *testing.T) {
 	rec.Drift, rec.Since, rec.Data = 0.1+0.2, time.Date(1969, 7, 20, 20, 17, 40, 123456000, time.UTC), []byte{0, '\\', 0xff, '\''}
 	rec.Owner, rec.Label, rec.Host = `a'b"c\d%s$1`, "日本", "\x7f\x01"
 	rec.Requests = []driver.Request{{ID: "q", Kind: driver.StepDown, Token: driver.MaxToken, Reason: `"\u0041 \ '`, At: rec.Since}}
-	rec = mustClaim(t, s, rec)
+	rec = enginetest.Claim(t, s, rec)
 	got, err := mustOpen(t, database).Get(t.Context(), rec.Key, driver.Strong)
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", rec) {
 		t.Errorf("%+v, %v; want %+v", got, err, rec)
@@ -563,7 +545,7 @@ func TestSettingsOfTheRole(t *testing.T) {
 	if rec.Drift != 0.1+0.2 || !rec.Since.Equal(time.Date(1969, 7, 20, 20, 17, 40, 123456000, time.UTC)) || rec.Requests[0].Token != driver.MaxToken {
 		t.Errorf("%+v", rec)
 	}
-	mustSwap(t, s, rec, beat(rec))
+	enginetest.Swap(t, s, rec, beat(rec))
 }
 
 // TestHeartbeatsAreSmall: a heartbeat of a record with long data neither sends nor writes
@@ -573,12 +555,12 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 	s := mustOpen(t, database)
 	rec := held("lock")
 	rec.Data = bytes.Repeat([]byte("0123456789abcdef"), driver.MaxDataLen/16)
-	rec = mustClaim(t, s, rec)
+	rec = enginetest.Claim(t, s, rec)
 	const beats = 50
 	wal := func() int64 { return ask[int64](t, database, "SELECT (pg_current_wal_lsn() - '0/0')::bigint") }
 	before := wal()
 	for range beats {
-		rec = mustSwap(t, s, rec, beat(rec))
+		rec = enginetest.Swap(t, s, rec, beat(rec))
 	}
 	if n := wal() - before; n > beats*16<<10 {
 		t.Errorf("%d heartbeats have written %d bytes", beats, n)
@@ -598,7 +580,7 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 	bare := driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}
 	next := beat(rec)
 	next.Data = nil
-	mustSwap(t, s, bare, next)
+	enginetest.Swap(t, s, bare, next)
 	if got, err := s.Get(t.Context(), "lock", driver.Strong); err != nil || len(got.Data) != 0 {
 		t.Errorf("the data are %d bytes, %v; want none", len(got.Data), err)
 	}
@@ -608,7 +590,7 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 func TestLaterFormat(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s := mustOpen(t, database)
-	rec := mustClaim(t, s, held("lock"))
+	rec := enginetest.Claim(t, s, held("lock"))
 	mustExec(t, database, "UPDATE tenure_records SET format = 2")
 	_, swap := s.Swap(t.Context(), rec, beat(rec))
 	_, _, claim := s.Claim(t.Context(), held("lock"))
@@ -658,8 +640,8 @@ func TestRowChangesUnderTheStatement(t *testing.T) {
 		}
 		<-done
 	}
-	rec := mustClaim(t, s, held("lock"))
-	free := mustSwap(t, s, rec, released(rec))
+	rec := enginetest.Claim(t, s, held("lock"))
+	free := enginetest.Swap(t, s, rec, released(rec))
 	under("UPDATE tenure_records SET version = 'other', owner = 'newer', data = 'newer'", func() {
 		now, prev, err := s.Claim(t.Context(), held("lock"))
 		if err != nil || prev.Owner != "newer" || prev.Version != "other" || now.Prev.Owner != "newer" || string(now.Data) != "newer" || now.Token != free.Token+1 {

@@ -21,6 +21,15 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		return now, prev, err
 	}
 	next = stored(next)
+	if free, known := s.free.take(next.Key); known {
+		now, ok, err := s.claimKnown(ctx, next, free)
+		switch {
+		case err != nil:
+			return now, prev, err
+		case ok:
+			return now, free, nil
+		}
+	}
 	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
 	args, err := encode(next)
 	if err != nil {
@@ -63,7 +72,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 }
 
 // Swap replaces prev by next if the stored version and token are those of prev, in one
-// request.
+// request. A conflict takes two.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	return s.swap(ctx, prev, next, driver.CheckSwap)
 }
@@ -96,11 +105,12 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 	if err := s.replace(ctx, st, prev, append(args, prev.Version, int64(prev.Token)), changed); err != nil {
 		return driver.Record{}, err
 	}
+	s.free.note(next)
 	return next, nil
 }
 
 // Delete removes the record of prev's key if its version and token are those of prev, in
-// one request.
+// one request. A conflict takes two.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if !isKey(prev.Key) {
 		return nil
@@ -113,29 +123,18 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 }
 
 // replace runs a statement that replaces the version and token of prev, and returns a
-// conflict if they are not there.
+// conflict if they are not there: a second request tells then what is.
 func (s *Store) replace(ctx context.Context, st *statement, prev driver.Record, args []any, changed string) error {
 	if prev.Token > driver.MaxToken {
 		return s.conflict(ctx, prev.Key)
 	}
-	rows, err := s.run(ctx, st, args, changed)
-	switch {
-	case err != nil:
-		return err
-	case len(rows) == 0:
-		return &driver.ConflictError{Key: prev.Key, Absent: true}
-	case rows[0].flag:
-		return nil
-	}
-	current, err := rows[0].record()
-	switch {
-	case err != nil:
-		return driver.NotApplied(err)
-	case current.Version == prev.Version && current.Token == prev.Token:
-		// It was there when the statement began, and not when its turn came.
+	switch a := s.ask(ctx, st, args, changed); {
+	case a.err != nil:
+		return a.err
+	case a.changed == 0:
 		return s.conflict(ctx, prev.Key)
 	}
-	return &driver.ConflictError{Key: prev.Key, Current: current}
+	return nil
 }
 
 // conflict returns the conflict of a write that has not been applied, with what is there

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // Each goroutine has a lock of its own, as a process with many leases does.
@@ -22,7 +23,7 @@ func benchmark(b *testing.B, op func(s *Store, rec driver.Record) (driver.Record
 				s.forceSync = mode.sync
 				recs := make([]driver.Record, workers)
 				for i := range recs {
-					recs[i] = mustClaim(b, s, held(fmt.Sprintf("lock-%04d", i), "a"))
+					recs[i] = enginetest.Claim(b, s, held(fmt.Sprintf("lock-%04d", i), "a"))
 				}
 				b.ResetTimer()
 				var left atomic.Int64
@@ -66,26 +67,26 @@ func BenchmarkHeartbeatLongData(b *testing.B) {
 	s := mustOpen(b, filepath.Join(b.TempDir(), "locks.db"))
 	rec := held("k", "a")
 	rec.Data = make([]byte, driver.MaxDataLen)
-	rec = mustClaim(b, s, rec)
+	rec = enginetest.Claim(b, s, rec)
 	b.ResetTimer()
 	for b.Loop() {
-		rec = mustSwap(b, s, rec, next(rec))
+		rec = enginetest.Swap(b, s, rec, next(rec))
 	}
 }
 
 func BenchmarkGet(b *testing.B) {
 	s := mustOpen(b, filepath.Join(b.TempDir(), "locks.db"))
-	mustClaim(b, s, held("k", "a"))
+	enginetest.Claim(b, s, held("k", "a"))
 	b.ResetTimer()
 	for b.Loop() {
-		mustGet(b, s, "k")
+		enginetest.Get(b, s, "k")
 	}
 }
 
 // BenchmarkClaimHeld is a claim that finds the lock held.
 func BenchmarkClaimHeld(b *testing.B) {
 	s := mustOpen(b, filepath.Join(b.TempDir(), "locks.db"))
-	mustClaim(b, s, held("k", "a"))
+	enginetest.Claim(b, s, held("k", "a"))
 	b.ResetTimer()
 	for b.Loop() {
 		if _, _, err := s.Claim(b.Context(), held("k", "b")); err == nil {

@@ -58,7 +58,7 @@ func dial(file, mode string) (*conn, error) {
 // newConn makes a connection ready. It ends it if that fails.
 func newConn(with func(fn func(engine) error) error, end func() error) (*conn, error) {
 	c := &conn{with: with, end: end, stmts: map[string]sqldriver.Stmt{}}
-	// Above are jitter and retry: here waiting would only hide which writer is in the way.
+	// The writer waits for others itself, and takes along what comes meanwhile.
 	if err := c.run("PRAGMA busy_timeout = 0"); err != nil {
 		_ = c.close()
 		return nil, err

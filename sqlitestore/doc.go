@@ -23,8 +23,8 @@
 //     a whole or not at all.
 //   - Goroutines of one store never keep each other out: their writes line up,
 //     and those that wait share one transaction, and one sync of the disk.
-//     Writers of other processes may keep them out: such a write matches
-//     [driver.ErrNotApplied] at once, without waiting.
+//     While another process writes, a write waits for it, for at most 0.1 seconds.
+//     After that its error matches [driver.ErrNotApplied].
 //   - A file that is no database, another application's, corrupt, or made by a
 //     newer version is refused and left as it is.
 //   - A store whose files are moved, replaced or deleted while it is open

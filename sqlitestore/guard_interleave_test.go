@@ -80,7 +80,8 @@ type world struct {
 func newWorld(t *testing.T, guard bool, seed uint64) *world {
 	t.Helper()
 	db, s, rec := guarded(t)
-	s.forceSync = syncNormal // it is not about power
+	s.forceSync = syncNormal                  // it is not about power
+	s.yield = func(int) bool { return false } // what it would wait for is in this goroutine
 	return &world{db: db, store: s, guarded: guard, random: rand.New(rand.NewPCG(seed, 9)), rec: rec}
 }
 

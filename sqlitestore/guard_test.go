@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // guarded returns a store in a program's database, in which a lock is held
@@ -21,9 +22,9 @@ func guarded(t *testing.T) (db *sql.DB, s *Store, rec driver.Record) {
 	db = handle(t, filepath.Join(t.TempDir(), "app.db"), "synchronous(normal)")
 	mustRun(t, db, "CREATE TABLE ledger (entry INTEGER PRIMARY KEY, writer INTEGER, holder INTEGER)")
 	s = mustNew(t, db)
-	rec = mustClaim(t, s, held("reports", "a"))
-	mustSwap(t, s, rec, released(rec))
-	return db, s, mustClaim(t, s, held("reports", "a"))
+	rec = enginetest.Claim(t, s, held("reports", "a"))
+	enginetest.Swap(t, s, rec, released(rec))
+	return db, s, enginetest.Claim(t, s, held("reports", "a"))
 }
 
 func begin(t *testing.T, db *sql.DB) *sql.Tx {
@@ -65,13 +66,13 @@ func TestGuard(t *testing.T) {
 	check("a former one", 1, ErrStale, "token 1 is stale, token 2 was granted")
 	check("one to come", 3, ErrUnknownToken, "token 3, of a lock whose record in this database has token 2")
 	check("none", 0, ErrStale, "token 0 is stale")
-	rec = mustSwap(t, s, rec, next(rec))
+	rec = enginetest.Swap(t, s, rec, next(rec))
 	check("after a heartbeat", 2, nil, "")
 	ending := next(rec)
 	ending.End, ending.Requests = driver.EndStalled, []driver.Request{{ID: "q", Kind: driver.StepDown}}
-	rec = mustSwap(t, s, rec, ending)
+	rec = enginetest.Swap(t, s, rec, ending)
 	check("held still", 2, nil, "")
-	rec = mustSwap(t, s, rec, takeover(rec))
+	rec = enginetest.Swap(t, s, rec, takeover(rec))
 	check("after a takeover", 2, ErrStale, "token 2 is stale, token 3 was granted: another holder has begun, stop")
 	check("the successor's", 3, nil, "")
 
@@ -79,17 +80,17 @@ func TestGuard(t *testing.T) {
 	// revoked it does not wait for that.
 	reserved := next(rec)
 	reserved.State, reserved.Owner, reserved.Prev = driver.Reserved, "", rec.Tenure(driver.EndRevoked)
-	rec = mustSwap(t, s, rec, reserved)
+	rec = enginetest.Swap(t, s, rec, reserved)
 	check("revoked", 3, ErrStale, "token 3 is stale: its tenure has ended, the lock is reserved under token 3")
-	rec = mustSwap(t, s, rec, takeover(rec))
-	rec = mustSwap(t, s, rec, released(rec))
+	rec = enginetest.Swap(t, s, rec, takeover(rec))
+	rec = enginetest.Swap(t, s, rec, released(rec))
 	check("released", 4, ErrStale, "the lock is released under token 4")
 	if err := s.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	check("deleted", 4, ErrUnknownToken, "no record in this database")
 
-	mustClaim(t, s, held("reports", "a"))
+	enginetest.Claim(t, s, held("reports", "a"))
 	mustRun(t, db, "UPDATE tenure_records SET token = -1")
 	check("nonsense", 1, driver.ErrUnreadable, "column token holds -1")
 	mustRun(t, db, "DROP TABLE tenure_records")
@@ -156,7 +157,7 @@ func TestGuardHoldsTheLock(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	mustSwap(t, s, rec, taken)
+	enginetest.Swap(t, s, rec, taken)
 }
 
 // TestGuardOldSnapshot has a transaction read before the takeover, and so see
@@ -168,7 +169,7 @@ func TestGuardOldSnapshot(t *testing.T) {
 	if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM ledger").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
-	mustSwap(t, s, rec, takeover(rec))
+	enginetest.Swap(t, s, rec, takeover(rec))
 	err := Guard(t.Context(), tx, rec.Key, rec.Token)
 	wantError(t, err, passes, "locked by another writer") // SQLITE_BUSY_SNAPSHOT
 	_ = tx.Rollback()
@@ -190,13 +191,13 @@ func TestGuardUnderSession(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		return Guard(context.WithoutCancel(t.Context()), tx, "k", token)
 	}
-	rec := mustClaim(t, s, under("k", "s1"))
+	rec := enginetest.Claim(t, s, under("k", "s1"))
 	if err := guarded(1); err != nil {
 		t.Error(err)
 	}
 	taken := under("k", "s2")
 	taken.Token = 2
-	mustSwap(t, s, rec, taken)
+	enginetest.Swap(t, s, rec, taken)
 	stale := (*StaleError)(nil)
 	if err := guarded(1); !errors.As(err, &stale) || stale.Highest != 2 || stale.State != driver.Held {
 		t.Errorf("the former token: %v", err)

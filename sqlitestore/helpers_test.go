@@ -57,33 +57,6 @@ func released(rec driver.Record) driver.Record {
 	return rec
 }
 
-func mustClaim(tb testing.TB, s driver.Store, rec driver.Record) driver.Record {
-	tb.Helper()
-	now, _, err := s.Claim(tb.Context(), rec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return now
-}
-
-func mustSwap(tb testing.TB, s driver.Store, prev, next driver.Record) driver.Record {
-	tb.Helper()
-	now, err := s.Swap(tb.Context(), prev, next)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return now
-}
-
-func mustGet(tb testing.TB, s driver.Store, key string) driver.Record {
-	tb.Helper()
-	rec, err := s.Get(tb.Context(), key, driver.Strong)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return rec
-}
-
 // shell runs a statement as somebody with the sqlite3 shell would, on a
 // connection of its own.
 func shell(tb testing.TB, file, sql string, args ...sqldriver.Value) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // otherLayout is a table that an earlier state of this package made: a lock in
@@ -79,7 +80,7 @@ func TestRowsChangedByHand(t *testing.T) {
 	s := mustOpen(t, file)
 	rec := under("k", "s1")
 	rec.Bell = "udp://127.0.0.1:1 secret"
-	rec = mustClaim(t, s, rec)
+	rec = enginetest.Claim(t, s, rec)
 	for _, c := range []struct {
 		change        string
 		session, bell string
@@ -91,7 +92,7 @@ func TestRowsChangedByHand(t *testing.T) {
 		{"state = 'held', session = NULL", "", rec.Bell},
 	} {
 		shell(t, file, "UPDATE tenure_records SET "+c.change)
-		got := mustGet(t, s, "k")
+		got := enginetest.Get(t, s, "k")
 		if got.Session != c.session || got.Bell != c.bell {
 			t.Errorf("%s: session %q, bell %q; want %q, %q", c.change, got.Session, got.Bell, c.session, c.bell)
 		}

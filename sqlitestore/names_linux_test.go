@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func init() { children["take"] = childTake }
@@ -86,7 +87,7 @@ func TestTwoNames(t *testing.T) {
 			}
 			s := mustOpen(t, file)
 			prepare := c.prepare(t, file, other)
-			rec := mustClaim(t, s, held("k", "holder"))
+			rec := enginetest.Claim(t, s, held("k", "holder"))
 			lines := start(t, "take", other, prepare).wait(t)
 			if len(lines) != 1 || !strings.HasPrefix(lines[0], "permanent true") || !strings.Contains(lines[0], c.want) {
 				t.Errorf("by the other name: %q, want a refusal with %q", lines, c.want)
@@ -95,7 +96,7 @@ func TestTwoNames(t *testing.T) {
 				t.Errorf("files are left beside the other name: %q", left)
 			}
 			// The one that has it open goes on: a backup's link ends no lease.
-			mustSwap(t, s, rec, next(rec))
+			enginetest.Swap(t, s, rec, next(rec))
 		})
 	}
 }
@@ -116,7 +117,7 @@ func TestMountsOfFolders(t *testing.T) {
 	if lines := start(t, "take", other, prepare).wait(t); len(lines) != 1 || lines[0] != "taken" {
 		t.Errorf("through a mount of the folder: %q", lines)
 	}
-	if got := mustGet(t, s, "k"); got.Owner != "child" {
+	if got := enginetest.Get(t, s, "k"); got.Owner != "child" {
 		t.Errorf("the lock is %q's", got.Owner)
 	}
 }

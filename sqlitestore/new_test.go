@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // handle opens a database as a program does that has tables of its own in it.
@@ -127,8 +128,8 @@ func TestNewLeavesAlone(t *testing.T) {
 	if during := settings(); during != before {
 		t.Errorf("with a store:\n%swithout:\n%s", during, before)
 	}
-	rec := mustClaim(t, s, held("k", "a"))
-	mustSwap(t, s, rec, next(rec))
+	rec := enginetest.Claim(t, s, held("k", "a"))
+	enginetest.Swap(t, s, rec, next(rec))
 	if _, err := s.Watch(t.Context(), "k", func() {}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,11 +147,11 @@ func TestNewLeavesAlone(t *testing.T) {
 		t.Errorf("tables %s, %v", names, err)
 	}
 	again := mustNew(t, db) // finds its table
-	if got := mustGet(t, again, "k"); got.Owner != "a" {
+	if got := enginetest.Get(t, again, "k"); got.Owner != "a" {
 		t.Errorf("owner %q", got.Owner)
 	}
 	// Who has no handle can open the file by its path, such as the command.
-	if got := mustGet(t, mustOpen(t, file), "k"); got.Owner != "a" {
+	if got := enginetest.Get(t, mustOpen(t, file), "k"); got.Owner != "a" {
 		t.Errorf("owner %q through Open", got.Owner)
 	}
 }
@@ -161,11 +162,11 @@ func TestNewHandleClosed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "app.db")
 	db := handle(t, file)
 	s := mustNew(t, db)
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mustSwap(t, s, rec, released(rec))
+	enginetest.Swap(t, s, rec, released(rec))
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -204,8 +205,8 @@ func TestNewAtOnce(t *testing.T) {
 func TestNewOnOwnFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	mustOpen(t, file)
-	mustClaim(t, mustNew(t, handle(t, file)), held("k", "a"))
-	if got := mustGet(t, mustOpen(t, file), "k"); got.Owner != "a" {
+	enginetest.Claim(t, mustNew(t, handle(t, file)), held("k", "a"))
+	if got := enginetest.Get(t, mustOpen(t, file), "k"); got.Owner != "a" {
 		t.Errorf("owner %q", got.Owner)
 	}
 }

@@ -202,13 +202,11 @@ func (w *watches) beginPoll() error {
 		return err
 	}
 	w.poll = p
-	w.store.running.Add(1)
-	go func() {
-		defer w.store.running.Done()
+	w.store.running.Go(func() {
 		for p.wait() {
 			w.call(anyKey)
 		}
-	}()
+	})
 	return nil
 }
 

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestHintLatency measures from one process's release to another's hint.
@@ -113,9 +115,9 @@ func TestNotifyLost(t *testing.T) {
 		{"longer", func() { must(os.Truncate(notify, 1<<20)) }},
 	} {
 		what.do()
-		rec := mustClaim(t, writer, held("k", "a"))
+		rec := enginetest.Claim(t, writer, held("k", "a"))
 		drain(hints)
-		mustSwap(t, writer, rec, released(rec))
+		enginetest.Swap(t, writer, rec, released(rec))
 		eventually(t, func() error {
 			if len(hints) == 0 {
 				return fmt.Errorf("no hint with the notify file %s", what.name)
@@ -171,8 +173,8 @@ func TestNotifyLink(t *testing.T) {
 	if err := os.Symlink(victim, file+notifySuffix); err != nil {
 		t.Skip(err)
 	}
-	rec := mustClaim(t, s, held("k", "a"))
-	mustSwap(t, s, rec, released(rec))
+	rec := enginetest.Claim(t, s, held("k", "a"))
+	enginetest.Swap(t, s, rec, released(rec))
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "victim" {
 		t.Errorf("the notify file was rung through a link: %q, %v", got, err)
 	}
@@ -190,9 +192,9 @@ func TestEventsFail(t *testing.T) {
 	s.watches.kernel.close()
 	s.watches.mu.Unlock()
 	<-hints // whatever was missed in between
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	drain(hints)
-	mustSwap(t, s, rec, released(rec))
+	enginetest.Swap(t, s, rec, released(rec))
 	<-hints
 }
 

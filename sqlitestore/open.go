@@ -67,8 +67,9 @@ type Store struct {
 	watches  watches
 
 	writes    chan *write
-	sync      string // how the writer's connection syncs; the writer's alone
-	forceSync string // overrides it in benchmarks
+	sync      string             // how the writer's connection syncs; the writer's alone
+	forceSync string             // overrides it in benchmarks
+	yield     func(try int) bool // pause, but in tests
 
 	writer    *conn
 	readers   chan *conn // those that nobody uses now
@@ -87,7 +88,7 @@ var (
 // Open opens the SQLite file at path, and creates it if it is missing or
 // empty; its folder must be there. Any number of processes may open a file at
 // the same moment. While others have it locked, Open tries again for at most
-// five seconds: it is the one call of a store that may wait.
+// five seconds, and a write for at most 0.1 seconds.
 //
 // An error that matches [driver.ErrPermanent] needs somebody to look: the
 // file is no database, a corrupt one, another application's, made by a newer

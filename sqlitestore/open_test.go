@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestOpenRefuses checks what Open says to a file that it cannot use, and that
@@ -126,7 +127,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestOpenEmptyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	write0(t, file, nil)
-	mustClaim(t, mustOpen(t, file), held("k", "a"))
+	enginetest.Claim(t, mustOpen(t, file), held("k", "a"))
 }
 
 // TestOpenLocked has another program hold the file: Open waits, but not for
@@ -222,7 +223,7 @@ func database(t *testing.T, file string) {
 	for i := range 50 {
 		rec := held(fmt.Sprint("k", i), "a")
 		rec.Data = bytes.Repeat([]byte{byte(i)}, 1000)
-		mustClaim(t, s, rec)
+		enginetest.Claim(t, s, rec)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

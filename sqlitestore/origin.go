@@ -116,6 +116,7 @@ func (o origin) openOnce(opts Options) (_ *Store, err error) {
 		readers:  make(chan *conn, o.readers),
 		closing:  make(chan struct{}),
 	}
+	s.yield = s.pause
 	s.fate.ended = make(chan struct{})
 	s.watches.init(s, opts.PollPeriod)
 	s.watches.begin()

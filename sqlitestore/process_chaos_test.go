@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // The tests of this file start the test binary again, as real processes on one
@@ -63,18 +64,8 @@ func start(t *testing.T, name, file string, prepare func(*exec.Cmd)) *child {
 	if prepare != nil {
 		prepare(c.cmd)
 	}
-	stdin, err := c.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := enginetest.Start(t, c.cmd)
 	c.stdin = stdin
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	go func() {
 		defer close(c.ended)
 		scan := bufio.NewScanner(stdout)
@@ -176,9 +167,9 @@ func testProcesses(t *testing.T, kills int) {
 	s := mustOpen(t, file)
 	counter := held("counter", "all")
 	counter.Data = []byte("0")
-	mustClaim(t, s, counter)
-	lock := mustClaim(t, s, held("lock", "first"))
-	mustSwap(t, s, lock, released(lock))
+	enginetest.Claim(t, s, counter)
+	lock := enginetest.Claim(t, s, held("lock", "first"))
+	enginetest.Swap(t, s, lock, released(lock))
 
 	var all []*child
 	for range 8 {
@@ -191,7 +182,7 @@ func testProcesses(t *testing.T, kills int) {
 	}
 	const grants = 50
 	eventually(t, func() error {
-		if last := mustGet(t, s, "lock").Token; last < grants {
+		if last := enginetest.Get(t, s, "lock").Token; last < grants {
 			return fmt.Errorf("%d grants of %d", last, grants)
 		}
 		return nil
@@ -220,11 +211,11 @@ func testProcesses(t *testing.T, kills int) {
 			}
 		}
 	}
-	sum, err := strconv.Atoi(string(mustGet(t, s, "counter").Data))
+	sum, err := strconv.Atoi(string(enginetest.Get(t, s, "counter").Data))
 	if err != nil || sum < count || sum > count+kills {
 		t.Errorf("the counter is %d (%v) after %d increments that were answered and %d kills", sum, err, count, kills)
 	}
-	last := mustGet(t, s, "lock").Token - 1 // the first was this process's
+	last := enginetest.Get(t, s, "lock").Token - 1 // the first was this process's
 	if n := uint64(len(tokens)); last < n || last > n+uint64(kills) {
 		t.Errorf("the token is %d after %d grants that were answered and %d kills", last, n, kills)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestNotReplaced does to the files of an open store what people and programs do
@@ -28,7 +29,7 @@ func TestNotReplaced(t *testing.T) {
 	if _, err := s.Watch(t.Context(), "k", func() {}); err != nil {
 		t.Fatal(err)
 	}
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	// Somebody looks all the while, as the kernel's news make the store look.
 	stop, looked := make(chan struct{}), make(chan int)
 	go func() {
@@ -194,8 +195,8 @@ func TestReplacedWithoutEvents(t *testing.T) {
 	beat("replaced true true")
 	// Who ends it does the one that is there now no harm.
 	s := mustOpen(t, file)
-	rec := mustClaim(t, s, held("k", "successor"))
+	rec := enginetest.Claim(t, s, held("k", "successor"))
 	_ = c.stdin.Close()
 	<-c.ended
-	mustSwap(t, s, rec, next(rec))
+	enginetest.Swap(t, s, rec, next(rec))
 }

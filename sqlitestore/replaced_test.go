@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // soon is far below any lease, and more than a machine with much to do needs.
@@ -36,7 +37,7 @@ func TestReplaced(t *testing.T) {
 			t.Run(how+suffix, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "locks.db")
 				s := mustOpen(t, file)
-				rec := mustClaim(t, s, held("k", "a"))
+				rec := enginetest.Claim(t, s, held("k", "a"))
 				name := file + suffix
 				if how == "deleted" {
 					if err := os.Remove(name); err != nil {
@@ -120,7 +121,7 @@ func TestFolderAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, filepath.Join(folder, "locks.db"))
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -133,7 +134,7 @@ func TestFolderAway(t *testing.T) {
 		t.Errorf("without its folder: %v", err)
 	}
 	must(os.Rename(folder+".old", folder))
-	rec = mustSwap(t, s, rec, next(rec))
+	rec = enginetest.Swap(t, s, rec, next(rec))
 	must(os.Rename(folder, folder+".old"))
 	must(os.CopyFS(folder, os.DirFS(folder+".old")))
 	if _, err = s.Swap(t.Context(), rec, next(rec)); !errors.Is(err, driver.ErrReplaced) {
@@ -168,7 +169,7 @@ func TestLinkTurned(t *testing.T) {
 			}
 			turn(to[0])
 			s := mustOpen(t, name)
-			rec := mustClaim(t, s, held("k", "a"))
+			rec := enginetest.Claim(t, s, held("k", "a"))
 			must(os.Remove(filepath.Join(at, link)))
 			must(os.Symlink("nowhere", filepath.Join(at, link)))
 			_, err := s.Swap(t.Context(), rec, next(rec))
@@ -176,7 +177,7 @@ func TestLinkTurned(t *testing.T) {
 				t.Errorf("with a link that leads nowhere: %v", err)
 			}
 			turn(to[0])
-			rec = mustSwap(t, s, rec, next(rec))
+			rec = enginetest.Swap(t, s, rec, next(rec))
 			turn(to[1])
 			if _, err := s.Swap(t.Context(), rec, next(rec)); !errors.Is(err, driver.ErrReplaced) {
 				t.Errorf("with a link that leads elsewhere: %v", err)
@@ -218,8 +219,8 @@ func TestSwappedWhileOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	mustClaim(t, s, held("swapped", "a"))
-	if got := mustGet(t, mustOpen(t, file), "swapped"); got.Owner != "a" {
+	enginetest.Claim(t, s, held("swapped", "a"))
+	if got := enginetest.Get(t, mustOpen(t, file), "swapped"); got.Owner != "a" {
 		t.Errorf("the lock is %q's where others look", got.Owner)
 	}
 }

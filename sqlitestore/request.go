@@ -25,6 +25,7 @@ type request struct {
 	By     string  `json:"by,omitempty"`
 	Reason string  `json:"reason,omitempty"`
 	To     string  `json:"to,omitempty"`
+	Label  string  `json:"to_label,omitempty"`
 	At     string  `json:"at,omitempty"`
 }
 
@@ -49,7 +50,7 @@ func encodeRequest(q *driver.Request) (sqldriver.Value, error) {
 }
 
 func toJSON(q driver.Request) request {
-	out := request{ID: &q.ID, Kind: (*string)(&q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To}
+	out := request{ID: &q.ID, Kind: (*string)(&q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To, Label: q.ToLabel}
 	if !q.At.IsZero() {
 		out.At = q.At.UTC().Format(timeLayout)
 	}
@@ -120,12 +121,12 @@ func (r *row) fromJSON(q *request, want string) *driver.Request {
 		r.bad(r.values[r.next-1], want+", each with its id and kind")
 		return nil
 	}
-	if strings.ContainsRune(*q.ID+*q.Kind+q.Lock+q.By+q.Reason+q.To, 0) {
+	if strings.ContainsRune(*q.ID+*q.Kind+q.Lock+q.By+q.Reason+q.To+q.Label, 0) {
 		r.bad(r.values[r.next-1], want+" without U+0000")
 		return nil
 	}
 	out := driver.Request{
-		ID: *q.ID, Kind: driver.RequestKind(*q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To,
+		ID: *q.ID, Kind: driver.RequestKind(*q.Kind), Lock: q.Lock, Token: q.Token, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.Label,
 	}
 	if q.At != "" {
 		at, err := time.Parse(time.RFC3339Nano, q.At)

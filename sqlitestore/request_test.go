@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestRequestsInTheShell shows what people see of requests, and what a store
@@ -16,7 +17,7 @@ import (
 func TestRequestsInTheShell(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	if got := ask(t, file, "SELECT coalesce(requests, asked, prev_asked) FROM tenure_records"); got != nil {
 		t.Errorf("without requests the columns hold %v, want NULL", got)
 	}
@@ -25,7 +26,7 @@ func TestRequestsInTheShell(t *testing.T) {
 		{ID: "q1", Kind: driver.HandOver, By: "ops", Reason: "a <new> host & more", To: "b", At: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)},
 		{ID: "q2", Kind: driver.StepDown},
 	}
-	mustSwap(t, s, rec, asked)
+	enginetest.Swap(t, s, rec, asked)
 	const want = `[{"id":"q1","kind":"hand_over","by":"ops","reason":"a <new> host & more","to":"b","at":"2026-05-04T03:02:01.000000000Z"},` +
 		`{"id":"q2","kind":"step_down"}]`
 	if got := ask(t, file, "SELECT requests FROM tenure_records"); got != want {
@@ -38,7 +39,7 @@ func TestRequestsInTheShell(t *testing.T) {
 	// Spaces, a time of another place, names that are not known: all is well.
 	shell(t, file, `UPDATE tenure_records SET version = 'by-hand',
 		requests = ' [ {"kind": "step_down", "id": "q3", "urgent": true, "at": "2026-05-04T03:02:01+02:00"} ] '`)
-	got := mustGet(t, s, "k")
+	got := enginetest.Get(t, s, "k")
 	if len(got.Requests) != 1 || got.Requests[0].ID != "q3" || !got.Requests[0].At.Equal(time.Date(2026, 5, 4, 1, 2, 1, 0, time.UTC)) {
 		t.Errorf("requests by hand: %+v", got.Requests)
 	}
@@ -47,7 +48,7 @@ func TestRequestsInTheShell(t *testing.T) {
 // TestNotUTF8 checks that what JSON would replace is refused, not changed.
 func TestNotUTF8(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	bad := driver.Request{ID: "q", Kind: driver.StepDown, Reason: "\xff"}
 	for _, change := range []func(*driver.Record){
 		func(r *driver.Record) { r.Requests = []driver.Request{bad} },

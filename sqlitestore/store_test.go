@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 func TestOddPaths(t *testing.T) {
@@ -22,10 +23,10 @@ func TestOddPaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			s := mustOpen(t, name) // relative
-			mustClaim(t, s, held("k", "a"))
+			enginetest.Claim(t, s, held("k", "a"))
 			t.Chdir(t.TempDir())
 			other := mustOpen(t, filepath.Join(filepath.Dir(s.file), name))
-			if got := mustGet(t, other, "k"); got.Owner != "a" {
+			if got := enginetest.Get(t, other, "k"); got.Owner != "a" {
 				t.Fatalf("owner %q through the absolute path", got.Owner)
 			}
 			if _, err := os.Lstat(s.file); err != nil || filepath.Base(s.file) != name {
@@ -46,13 +47,13 @@ func TestLinkedPath(t *testing.T) {
 	if err := os.Symlink("locks.db", filepath.Join(dir, "link.db")); err != nil {
 		t.Skip(err)
 	}
-	mustClaim(t, one, held("k", "a"))
+	enginetest.Claim(t, one, held("k", "a"))
 	for _, name := range []string{"folder/locks.db", "link.db", "folder/link.db"} {
 		two := mustOpen(t, filepath.Join(dir, name))
 		if two.file != one.file {
 			t.Errorf("%s leads to %q, want %q", name, two.file, one.file)
 		}
-		if got := mustGet(t, two, "k"); got.Owner != "a" {
+		if got := enginetest.Get(t, two, "k"); got.Owner != "a" {
 			t.Errorf("%s: owner %q", name, got.Owner)
 		}
 	}
@@ -62,12 +63,12 @@ func TestLinkedPath(t *testing.T) {
 func TestUnknownColumns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	shell(t, file, "ALTER TABLE tenure_records ADD COLUMN note TEXT")
 	shell(t, file, "UPDATE tenure_records SET note = 'kept'")
-	rec = mustSwap(t, s, rec, next(rec))
-	mustSwap(t, s, rec, released(rec))
-	mustClaim(t, s, held("k", "b"))
+	rec = enginetest.Swap(t, s, rec, next(rec))
+	enginetest.Swap(t, s, rec, released(rec))
+	enginetest.Claim(t, s, held("k", "b"))
 	if got := ask(t, file, "SELECT note FROM tenure_records"); got != "kept" {
 		t.Fatalf("note is %v, want kept", got)
 	}
@@ -75,12 +76,12 @@ func TestUnknownColumns(t *testing.T) {
 
 func TestDataNilAndEmpty(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	for _, data := range [][]byte{nil, {}, {0}, nil, {}} {
 		after := next(rec)
 		after.Data = data
-		rec = mustSwap(t, s, rec, after)
-		if got := mustGet(t, s, "k").Data; (got == nil) != (data == nil) || len(got) != len(data) {
+		rec = enginetest.Swap(t, s, rec, after)
+		if got := enginetest.Get(t, s, "k").Data; (got == nil) != (data == nil) || len(got) != len(data) {
 			t.Errorf("stored %#v, got %#v", data, got)
 		}
 	}
@@ -90,7 +91,7 @@ func TestDataNilAndEmpty(t *testing.T) {
 // SQLITE_BUSY, and what they count is exact.
 func TestLinesUp(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	mustClaim(t, s, held("shared", "a"))
+	enginetest.Claim(t, s, held("shared", "a"))
 	const workers, rounds = 32, 20
 	var wins atomic.Int64
 	var wg sync.WaitGroup
@@ -125,7 +126,7 @@ func TestLinesUp(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := mustGet(t, s, "shared").Token; got != uint64(wins.Load())+1 {
+	if got := enginetest.Get(t, s, "shared").Token; got != uint64(wins.Load())+1 {
 		t.Fatalf("token %d after %d takeovers", got, wins.Load())
 	}
 }
@@ -199,7 +200,7 @@ func TestCloseFoldsLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustClaim(t, s, held(fresh(), "a"))
+		enginetest.Claim(t, s, held(fresh(), "a"))
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

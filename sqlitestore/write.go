@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -80,22 +82,50 @@ func (s *Store) runWriter(c *conn) {
 
 // gather returns first and the writes that wait now. Those whose caller has
 // gone are answered and dropped: they will never happen.
-func (s *Store) gather(first *write) []*write {
+func (s *Store) gather(waiting ...*write) []*write {
 	var batch []*write
-	for w := first; ; {
-		if err := w.ctx.Err(); err != nil {
-			w.done <- driver.NotApplied(err)
-		} else {
-			batch = append(batch, w)
+	for {
+		for _, w := range waiting {
+			if err := w.ctx.Err(); err != nil {
+				w.done <- driver.NotApplied(err)
+			} else {
+				batch = append(batch, w)
+			}
 		}
 		if len(batch) == maxBatch {
 			return batch
 		}
 		select {
-		case w = <-s.writes:
+		case w := <-s.writes:
+			waiting = []*write{w}
 		default:
 			return batch
 		}
+	}
+}
+
+// How long a batch waits for the writer of another process: busyTries pauses of about half
+// a millisecond at first and 4 ms at last, 66 ms in all, and never more than 0.1 s. What
+// the other one does takes as long as a sync of the disk. If each of twenty processes that
+// write at once backed off as after a failure, the file would be idle for most of the time,
+// and the unluckiest would wait for a second.
+const (
+	busyTries    = 25
+	busyPause    = time.Millisecond / 2
+	maxBusyPause = 4 * time.Millisecond
+)
+
+// pause waits until another process may have committed. It returns false when the store
+// is closed.
+func (s *Store) pause(try int) bool {
+	d := min(busyPause<<(try/4), maxBusyPause)
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.closing:
+		return false
 	}
 }
 
@@ -109,7 +139,15 @@ func (s *Store) commit(c *conn, batch []*write) {
 	if len(batch) == 0 {
 		return
 	}
-	if err := s.begin(c, batch); err != nil {
+	err := s.begin(c, batch)
+	for try := 0; locked(err) && try < busyTries && s.yield(try); try++ {
+		// What has come meanwhile goes with it.
+		if batch = s.gather(batch...); len(batch) == 0 {
+			return
+		}
+		err = s.begin(c, batch)
+	}
+	if err != nil {
 		_ = c.run(sqlRollback)
 		fail(batch, driver.NotApplied(err))
 		return

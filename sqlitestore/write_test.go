@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // class is what an error says to the layer above.
@@ -46,7 +47,7 @@ func TestLocked(t *testing.T) {
 		t.Run(begin, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "locks.db")
 			s := mustOpen(t, file)
-			rec := mustClaim(t, s, held("k", "a"))
+			rec := enginetest.Claim(t, s, held("k", "a"))
 			other := dialTest(t, file)
 			defer func() { _ = other.close() }()
 			if err := other.run(begin); err != nil {
@@ -58,7 +59,7 @@ func TestLocked(t *testing.T) {
 			wantError(t, err, passes, file)
 			wantError(t, s.Delete(t.Context(), rec), passes, "locked by another writer")
 			// Reads, and claims that a read answers, go on.
-			mustGet(t, s, "k")
+			enginetest.Get(t, s, "k")
 			_, _, err = s.Claim(t.Context(), held("k", "b"))
 			if conflict := (*driver.ConflictError)(nil); !errors.As(err, &conflict) || conflict.Current.Owner != "a" {
 				t.Errorf("claim of a held lock: %v, want a conflict", err)
@@ -66,7 +67,7 @@ func TestLocked(t *testing.T) {
 			if err := other.run("ROLLBACK"); err != nil {
 				t.Fatal(err)
 			}
-			mustSwap(t, s, rec, next(rec))
+			enginetest.Swap(t, s, rec, next(rec))
 		})
 	}
 }
@@ -75,18 +76,18 @@ func TestLocked(t *testing.T) {
 func TestFull(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	onWriter(t, s, "PRAGMA max_page_count = 1") // what it has now at least
 	big := next(rec)
 	big.Data = make([]byte, driver.MaxDataLen)
 	_, err := s.Swap(t.Context(), rec, big)
 	wantError(t, err, passes, "no space left")
-	if got := mustGet(t, s, "k"); got.Version != rec.Version {
+	if got := enginetest.Get(t, s, "k"); got.Version != rec.Version {
 		t.Errorf("version %q, want %q", got.Version, rec.Version)
 	}
-	rec = mustSwap(t, s, rec, next(rec)) // a heartbeat needs no space
+	rec = enginetest.Swap(t, s, rec, next(rec)) // a heartbeat needs no space
 	onWriter(t, s, "PRAGMA max_page_count = 1000000")
-	mustSwap(t, s, rec, big)
+	enginetest.Swap(t, s, rec, big)
 }
 
 // onWriter runs a statement on the connection that writes.
@@ -110,7 +111,7 @@ func TestCommitFails(t *testing.T) {
 	if err == nil || errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "outcome unknown") {
 		t.Fatalf("%v (%s): want an unknown outcome", err, class(err))
 	}
-	mustClaim(t, s, held("k", "a"))
+	enginetest.Claim(t, s, held("k", "a"))
 }
 
 // writeOutside runs a statement on the connection that writes, outside of a
@@ -153,7 +154,7 @@ func (s *Store) hold(t *testing.T) (release func()) {
 // TestContext cancels writes that wait and a write that is under way.
 func TestContext(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 
 	release := s.hold(t)
@@ -189,13 +190,13 @@ func TestContext(t *testing.T) {
 	wantError(t, err, unknown, "outcome unknown")
 	close(end)
 	eventually(t, func() error {
-		if got := mustGet(t, s, "k"); got.Label != "late" {
+		if got := enginetest.Get(t, s, "k"); got.Label != "late" {
 			return errors.New("the write that was under way has not been made")
 		}
 		return nil
 	})
 	wantError(t, s.Delete(ctx, rec), passes, "canceled")
-	if got := mustGet(t, s, "k"); got.Version != rec.Version {
+	if got := enginetest.Get(t, s, "k"); got.Version != rec.Version {
 		t.Errorf("version %q: a cancelled write was made", got.Version)
 	}
 }
@@ -243,14 +244,85 @@ func TestGather(t *testing.T) {
 	wantError(t, <-w.done, passes, "canceled")
 }
 
+// TestWaitsForAnotherWriter has another process write at the same time: a write waits for
+// it, for a while, and takes along what has come meanwhile.
+func TestWaitsForAnotherWriter(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	other := dialTest(t, file)
+	defer func() { _ = other.close() }()
+	lock := func(sql string) {
+		if err := other.run(sql); err != nil {
+			t.Error(err)
+		}
+	}
+	// open opens a store whose pauses are as wait makes them, and has the other one write.
+	open := func(t *testing.T, wait func(try int) bool) *Store {
+		s := mustOpen(t, file)
+		s.yield = wait
+		lock("BEGIN IMMEDIATE")
+		return s
+	}
+	t.Run("ends", func(t *testing.T) {
+		var s *Store
+		second := make(chan error, 1)
+		s = open(t, func(try int) bool {
+			if try < 2 {
+				return true
+			}
+			lock("ROLLBACK")
+			go func() {
+				_, _, err := s.Claim(t.Context(), held("second", "a"))
+				second <- err
+			}()
+			return true
+		})
+		enginetest.Claim(t, s, held("first", "a"))
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("goes on", func(t *testing.T) {
+		tries := 0
+		s := open(t, func(try int) bool { tries++; return true })
+		_, _, err := s.Claim(t.Context(), held("third", "a"))
+		wantError(t, err, passes, "locked by another writer")
+		if tries != busyTries {
+			t.Errorf("%d pauses, want %d", tries, busyTries)
+		}
+		lock("ROLLBACK")
+	})
+	t.Run("nobody waits for it any more", func(t *testing.T) {
+		ctx, gone := context.WithCancel(t.Context())
+		s := open(t, func(int) bool { gone(); return true })
+		_, _, err := s.Claim(ctx, held("fourth", "a"))
+		if err == nil {
+			t.Error("no error")
+		}
+		lock("ROLLBACK")
+		enginetest.Claim(t, s, held("fifth", "a")) // the writer has done with the fourth
+		if _, err := s.Get(t.Context(), "fourth", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
+			t.Errorf("%v, want that it was never written", err)
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		s := mustOpen(t, file)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s.pause(busyTries) {
+			t.Error("a closed store waits for another writer")
+		}
+	})
+}
+
 // TestClaimSharesNothing changes the data of the record that a claim returns:
 // those of the other record that it returns stay.
 func TestClaimSharesNothing(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "locks.db"))
 	rec := held("k", "a")
 	rec.Data = []byte("data")
-	rec = mustClaim(t, s, rec)
-	mustSwap(t, s, rec, released(rec))
+	rec = enginetest.Claim(t, s, rec)
+	enginetest.Swap(t, s, rec, released(rec))
 	now, prev, err := s.Claim(t.Context(), held("k", "b"))
 	if err != nil {
 		t.Fatal(err)
@@ -319,7 +391,7 @@ func TestUnreadableColumns(t *testing.T) {
 		`asked = '{"id":7,"kind":"free"}'`, `asked = '{"id":"q","kind":"free","at":3}'`, `asked = '{"id":"q","kind":"free"}x'`,
 		"prev_asked = 'x', prev_token = 1, prev_owner = '', prev_host = '', prev_label = '', prev_ended = ''",
 	} {
-		rec := mustClaim(t, s, held("k", "a"))
+		rec := enginetest.Claim(t, s, held("k", "a"))
 		shell(t, file, "UPDATE tenure_records SET "+set)
 		column, _, _ := strings.Cut(set, " ")
 		if column == "prev_token" && strings.HasSuffix(set, "= 1") {
@@ -366,34 +438,34 @@ func TestSync(t *testing.T) {
 			t.Errorf("%s: synchronous is %d, want %d", what, got, want)
 		}
 	}
-	rec := mustClaim(t, s, held("k", "a"))
+	rec := enginetest.Claim(t, s, held("k", "a"))
 	check("claim", full)
-	rec = mustSwap(t, s, rec, next(rec))
+	rec = enginetest.Swap(t, s, rec, next(rec))
 	check("heartbeat", normal)
 	data := next(rec)
 	data.Data = []byte("checkpoint")
-	rec = mustSwap(t, s, rec, data)
+	rec = enginetest.Swap(t, s, rec, data)
 	check("data", full)
 	asked := next(rec)
 	asked.Requests = []driver.Request{{ID: "q", Kind: driver.StepDown}}
-	rec = mustSwap(t, s, rec, asked)
+	rec = enginetest.Swap(t, s, rec, asked)
 	check("request", normal)
 	reserved := released(rec)
 	reserved.State = driver.Reserved
-	rec = mustSwap(t, s, rec, reserved)
+	rec = enginetest.Swap(t, s, rec, reserved)
 	check("reservation", normal)
 	past := held("tenure/history/k/1", "a")
 	past.State = driver.Past
-	mustClaim(t, s, past)
+	enginetest.Claim(t, s, past)
 	check("history", full)
-	mustSwap(t, s, rec, released(rec))
+	enginetest.Swap(t, s, rec, released(rec))
 	check("release", normal)
-	rec = mustClaim(t, s, held("k", "b"))
-	rec = mustSwap(t, s, rec, next(rec))
+	rec = enginetest.Claim(t, s, held("k", "b"))
+	rec = enginetest.Swap(t, s, rec, next(rec))
 	check("heartbeat", normal)
 	taken := next(rec)
 	taken.Token++
-	rec = mustSwap(t, s, rec, taken)
+	rec = enginetest.Swap(t, s, rec, taken)
 	check("takeover", full)
 	if err := s.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func (s *Store) failed(err error) error {
 		err = refusal(code)
 	}
 	out := fmt.Errorf("zookeeper: %w", err)
-	if errors.Is(err, wire.ErrClosed) || s.ctx.Err() != nil {
+	if errors.Is(err, wire.ErrClosed) || s.life.Ended() {
 		out = fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	}
 	if errors.Is(err, wire.ErrNotSent) {

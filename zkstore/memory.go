@@ -4,9 +4,8 @@
 package zkstore
 
 import (
-	"sync"
-
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // state is a record as its node has it.
@@ -19,51 +18,18 @@ type state struct {
 	mark    string
 }
 
-// memory is what a store has seen of its records last. It is a guess: a write that
-// relies on it names the version and the mark, and ZooKeeper decides.
-type memory struct {
-	mu   sync.Mutex
-	seen map[string]state
+// View says what there is, for the writer that the stores share.
+func (s state) View() versioned.View {
+	return versioned.View{Record: s.rec, Found: s.there, Err: s.err}
 }
 
-// mostSeen bounds the memory. Beyond it some record is forgotten, which costs the next
-// write of it one more request.
-const mostSeen = 1 << 14
-
-func newMemory() *memory { return &memory{seen: map[string]state{}} }
-
-// note remembers a state.
-func (m *memory) note(key string, s state) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !s.there || s.err != nil {
-		delete(m.seen, key)
-		return
-	}
-	if was, ok := m.seen[key]; ok && was.mark == s.mark && was.version > s.version {
-		return // an answer that was overtaken
-	}
-	if len(m.seen) >= mostSeen {
-		for other := range m.seen {
-			delete(m.seen, other)
-			break
-		}
-	}
-	s.rec = s.rec.Clone() // the caller has the other one
-	m.seen[key] = s
+// Kept is all of the state.
+func (s state) Kept() (state, bool) {
+	s.rec = s.rec.Clone()
+	return s, true
 }
 
-// of returns what was seen of a key.
-func (m *memory) of(key string) (state, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := m.seen[key]
-	return s, ok
-}
-
-// forget drops what is known of a key, after a write of unknown outcome.
-func (m *memory) forget(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.seen, key)
+// Overtakes compares the versions of one node. Another one of its name has another mark.
+func (s state) Overtakes(other state) bool {
+	return s.mark == other.mark && s.version > other.version
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/recordcodec"
+	"github.com/tenurelock/tenure/driver/versioned"
 	"github.com/tenurelock/tenure/zkstore/internal/wire"
 )
 
@@ -21,15 +22,11 @@ const pageSize = 200
 // store is connected to, which may be behind. A strong one has it catch up first.
 func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
 	is, err := s.read(ctx, key, c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return driver.Record{}, err
-	case is.err != nil:
-		return driver.Record{}, is.err
-	case !is.there:
-		return driver.Record{}, driver.ErrNotFound
 	}
-	return is.rec.Clone(), nil
+	rec, err := versioned.RecordOf(is)
+	return rec.Clone(), err
 }
 
 // GetBatch returns what Get would return for each of the keys, in one round trip.
@@ -40,14 +37,7 @@ func (s *Store) GetBatch(ctx context.Context, keys []string, c driver.Consistenc
 	}
 	all := make([]driver.Lookup, len(states))
 	for i, is := range states {
-		switch {
-		case is.err != nil:
-			all[i].Err = is.err
-		case !is.there:
-			all[i].Err = driver.ErrNotFound
-		default:
-			all[i].Record = is.rec
-		}
+		all[i].Record, all[i].Err = versioned.RecordOf(is)
 	}
 	return all, nil
 }
@@ -97,15 +87,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 		return driver.Page{}, err
 	}
 	for i, is := range states {
-		switch {
-		case is.err != nil:
-			if page.Unreadable == nil {
-				page.Unreadable = map[string]error{}
-			}
-			page.Unreadable[keys[i]] = is.err
-		case is.there:
-			page.Records = append(page.Records, is.rec)
-		}
+		versioned.AddTo(&page, keys[i], is)
 	}
 	return page, nil
 }
@@ -117,7 +99,7 @@ func (s *Store) read(ctx context.Context, key string, c driver.Consistency) (sta
 		return state{}, err
 	}
 	if all[0].there || c == driver.Strong {
-		s.known.note(key, all[0])
+		s.known.Note(key, all[0])
 	}
 	return all[0], nil
 }
@@ -131,7 +113,7 @@ func (s *Store) readAll(ctx context.Context, keys []string, c driver.Consistency
 		requests = append(requests, wire.GetData(s.path(key)))
 	}
 	if len(requests) == 0 {
-		return nil, s.ready(ctx)
+		return nil, s.life.Ready(ctx)
 	}
 	replies, err := s.ask(ctx, requests...)
 	if err != nil {
@@ -173,7 +155,7 @@ func (s *Store) passed(reply wire.Reply) error {
 
 // ask sends requests that change nothing.
 func (s *Store) ask(ctx context.Context, requests ...wire.Request) ([]wire.Reply, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.life.Ready(ctx); err != nil {
 		return nil, err
 	}
 	replies, err := s.client.Do(ctx, requests...)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 	"github.com/tenurelock/tenure/zkstore/internal/wire"
 )
 
@@ -75,11 +76,10 @@ type Store struct {
 	client *wire.Client
 	root   string
 	acl    wire.ACL
-	known  *memory
+	writer versioned.Writer[state]
+	known  versioned.Memory[state]
+	life   *versioned.Life
 	page   int // how many records List returns at once
-
-	ctx    context.Context // ends with the store
-	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	watches map[string]*watch // by path
@@ -107,13 +107,18 @@ func New(hosts []string, options *Options) (*Store, error) {
 			return nil, fmt.Errorf("zkstore: server %.60q: write HOST:PORT", host)
 		}
 	}
-	s := &Store{root: o.Root, acl: wire.ACL{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}, known: newMemory(), page: pageSize, watches: map[string]*watch{}}
+	s := &Store{root: o.Root, acl: wire.ACL{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}, life: versioned.NewLife(), page: pageSize, watches: map[string]*watch{}}
 	digest := ""
 	if o.User != "" {
 		digest = o.User + ":" + o.Password
 		s.acl = wire.ACL{Perms: wire.PermAll, Scheme: "auth"}
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.writer = versioned.Writer[state]{
+		Known: &s.known,
+		Ready: s.life.Ready,
+		Read:  func(ctx context.Context, key string) (state, error) { return s.read(ctx, key, driver.Strong) },
+		Write: s.write,
+	}
 	// The client calls back from its first connection on.
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,16 +144,9 @@ func Open(ctx context.Context, hosts []string, options *Options) (*Store, error)
 // Close ends the watches of the store, and its connection. Calls that are under way end
 // with an unknown outcome, unless they were not sent.
 func (s *Store) Close() error {
-	s.cancel()
+	s.life.End()
 	s.client.Close()
 	return nil
-}
-
-func (s *Store) ready(ctx context.Context) error {
-	if s.ctx.Err() != nil {
-		return driver.ErrClosed
-	}
-	return ctx.Err()
 }
 
 // String names the store by its root.

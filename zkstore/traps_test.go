@@ -30,11 +30,7 @@ func held(key string) driver.Record {
 
 func mustClaim(t *testing.T, s *Store, key string) driver.Record {
 	t.Helper()
-	now, _, err := s.Claim(t.Context(), held(key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
+	return enginetest.Claim(t, s, held(key))
 }
 
 // beat and released are what a holder writes next.
@@ -289,9 +285,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 	for len(absent) > 0 {
 		<-absent
 	}
-	if _, err := other.Swap(t.Context(), made, released(made)); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Swap(t, other, made, released(made))
 	wantHint(t, absent, "a release of a record that was absent")
 }
 
@@ -303,10 +297,7 @@ func TestNothingIsLeftOfAWatch(t *testing.T) {
 	again, stopAgain := watched(t, s, "lock")
 	stop()
 	stop()
-	rec, err := s.Swap(t.Context(), rec, released(rec))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec = enginetest.Swap(t, s, rec, released(rec))
 	wantHint(t, again, "a release, of the other watch")
 	stopAgain()
 	path := s.path("lock")
@@ -327,14 +318,9 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	rec := mustClaim(t, s, "lock")
 	hints, _ := watched(t, s, "lock")
 	for range 20 {
-		var err error
-		if rec, err = s.Swap(t.Context(), rec, beat(rec)); err != nil {
-			t.Fatal(err)
-		}
+		rec = enginetest.Swap(t, s, rec, beat(rec))
 	}
-	if _, err := s.Swap(t.Context(), rec, released(rec)); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Swap(t, s, rec, released(rec))
 	wantHint(t, hints, "a release")
 	if len(hints) > 0 {
 		t.Errorf("%d hints too many", len(hints))
@@ -379,10 +365,7 @@ func TestWipedData(t *testing.T) {
 	s := mustOpen(t, rootOf(t), server.Addr)
 	rec := mustClaim(t, s, "lock")
 	for range 3 {
-		var err error
-		if _, err = s.Swap(t.Context(), rec, released(rec)); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.Swap(t, s, rec, released(rec))
 		rec = mustClaim(t, s, "lock")
 	}
 	server.Kill()

@@ -23,7 +23,7 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	if hint == nil {
 		panic("zkstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := s.life.Ready(ctx); err != nil {
 		return nil, err
 	}
 	path := s.path(key)

@@ -6,205 +6,94 @@ package zkstore
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/recordcodec"
+	"github.com/tenurelock/tenure/driver/versioned"
 	"github.com/tenurelock/tenure/zkstore/internal/wire"
 )
 
-const (
-	// maxTries bounds how often one call writes, each time after ZooKeeper has said that
-	// what the call had taken for the record is not so.
-	maxTries = 3
-	// maxRequest is the longest request in bytes. A server ends the connection at one that
-	// is longer than jute.maxbuffer, 1 MB by default, and with it all that is under way.
-	maxRequest = 1<<20 - 4096
-)
+// maxRequest is the longest request in bytes. A server ends the connection at one that is
+// longer than jute.maxbuffer, 1 MB by default, and with it all that is under way.
+const maxRequest = 1<<20 - 4096
 
 // Claim writes next if its key is absent or released. Without knowledge of the key it
 // asks for an absent one, and reads what is there behind that, in the same round trip.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	if err := driver.CheckClaim(next); err != nil {
-		return now, prev, err
-	}
-	next = next.Detach()
-	begin, ok := s.known.of(next.Key)
-	if !ok || begin.rec.State != driver.Released || begin.rec.Token >= driver.MaxToken {
-		begin = state{}
-	}
-	err = s.change(ctx, next.Key, &begin, true, func(is state) ([]wire.Op, state, error) {
-		switch {
-		case is.err != nil:
-			return nil, is, driver.Permanent(is.err)
-		case is.there && is.rec.State != driver.Released:
-			return nil, is, &driver.ConflictError{Key: next.Key, Current: is.rec}
-		case is.there && is.rec.Token >= driver.MaxToken:
-			return nil, is, driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", next.Key, is.rec.Token))
-		}
-		prev = is.rec
-		now = driver.Claimed(next, prev, is.there)
-		path := s.path(next.Key)
-		if is.there {
-			ops, becomes := s.beat(path, is, now)
-			return ops, becomes, nil
-		}
-		becomes := state{rec: now, there: true, mark: rand.Text()}
-		return []wire.Op{
-			wire.Create(path, encode(becomes), s.acl), wire.Create(path+"/"+becomes.mark, nil, s.acl),
-		}, becomes, nil
-	})
-	if err != nil {
-		return driver.Record{}, driver.Record{}, err
-	}
-	return now.Clone(), prev.Clone(), nil // Claimed has them share Data
+	return s.writer.Claim(ctx, next)
 }
 
 // Swap replaces prev by next if the stored version and token are those of prev.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	return s.swap(ctx, prev, next, driver.CheckSwap)
+	return s.writer.Swap(ctx, prev, next)
 }
 
 // Raise is Swap to a token that is higher by any amount: see [driver.Raiser].
 func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	return s.swap(ctx, prev, next, driver.CheckRaise)
-}
-
-func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(prev, next driver.Record) error) (driver.Record, error) {
-	if err := check(prev, next); err != nil {
-		return driver.Record{}, err
-	}
-	next = next.Detach()
-	path := s.path(next.Key)
-	err := s.changeFrom(ctx, prev, func(is state) ([]wire.Op, state) {
-		if !driver.Wakes(prev, next) {
-			return s.beat(path, is, next)
-		}
-		becomes := state{rec: next, there: true, version: is.version + 1, mark: rand.Text()}
-		return []wire.Op{
-			wire.Delete(path+"/"+is.mark, wire.AnyVersion), wire.Create(path+"/"+becomes.mark, nil, s.acl),
-			wire.SetData(path, encode(becomes), is.version),
-		}, becomes
-	})
-	if err != nil {
-		return driver.Record{}, err
-	}
-	return next.Clone(), nil
-}
-
-// beat is a write that nobody waits for: the mark stays.
-func (s *Store) beat(path string, is state, rec driver.Record) ([]wire.Op, state) {
-	becomes := state{rec: rec, there: true, version: is.version + 1, mark: is.mark}
-	return []wire.Op{wire.Check(path+"/"+is.mark, wire.AnyVersion), wire.SetData(path, encode(becomes), is.version)}, becomes
+	return s.writer.Raise(ctx, prev, next)
 }
 
 // Delete removes the record of prev's key if its version and token are those of prev.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
-	path := s.path(prev.Key)
-	err := s.changeFrom(ctx, prev, func(is state) ([]wire.Op, state) {
+	return s.writer.Delete(ctx, prev)
+}
+
+// opsOf returns what takes a step, and what that makes of the state.
+func (s *Store) opsOf(path string, is state, step versioned.Step) ([]wire.Op, state) {
+	becomes := state{rec: step.Record, there: true, version: is.version + 1, mark: rand.Text()}
+	switch {
+	case step.Remove:
 		return []wire.Op{wire.Delete(path+"/"+is.mark, wire.AnyVersion), wire.Delete(path, is.version)}, state{}
-	})
-	if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Absent {
-		return nil
+	case !is.there:
+		becomes.version = 0
+		return []wire.Op{
+			wire.Create(path, encode(becomes), s.acl), wire.Create(path+"/"+becomes.mark, nil, s.acl),
+		}, becomes
+	case step.Wakes:
+		return []wire.Op{
+			wire.Delete(path+"/"+is.mark, wire.AnyVersion), wire.Create(path+"/"+becomes.mark, nil, s.acl),
+			wire.SetData(path, encode(becomes), is.version),
+		}, becomes
 	}
-	return err
+	// Nobody waits for it: the mark stays.
+	becomes.mark = is.mark
+	return []wire.Op{wire.Check(path+"/"+is.mark, wire.AnyVersion), wire.SetData(path, encode(becomes), is.version)}, becomes
 }
 
-// changeFrom is change for a write that replaces a certain version and token.
-func (s *Store) changeFrom(ctx context.Context, prev driver.Record, write func(state) ([]wire.Op, state)) error {
-	begin := &state{}
-	if known, ok := s.known.of(prev.Key); ok && known.rec.Version == prev.Version && known.rec.Token == prev.Token {
-		*begin = known
-	} else {
-		begin = nil
-	}
-	return s.change(ctx, prev.Key, begin, false, func(is state) ([]wire.Op, state, error) {
-		switch {
-		case is.err != nil:
-			return nil, is, driver.Permanent(is.err)
-		case !is.there:
-			return nil, is, &driver.ConflictError{Key: prev.Key, Absent: true}
-		case is.rec.Version != prev.Version || is.rec.Token != prev.Token:
-			return nil, is, &driver.ConflictError{Key: prev.Key, Current: is.rec}
-		}
-		ops, becomes := write(is)
-		return ops, becomes, nil
-	})
-}
-
-// change writes what decide says, if the record is still in the state for which decide
-// has said it. It may begin with a guess, for which decide has no other answer than a
-// write, and reads first without one. With look it reads behind the write, in the same
+// write takes a step in one transaction. Behind that of a claim it reads, in the same
 // round trip, what may stand in the way.
-func (s *Store) change(ctx context.Context, key string, begin *state, look bool, decide func(state) ([]wire.Op, state, error)) error {
-	if err := s.ready(ctx); err != nil {
-		return driver.NotApplied(err)
-	}
-	if begin == nil {
-		is, err := s.read(ctx, key, driver.Strong)
-		if err != nil {
-			return driver.NotApplied(err)
-		}
-		begin = &is
-	}
+func (s *Store) write(ctx context.Context, key string, was state, step versioned.Step) (is state, missed bool, err error) {
 	path := s.path(key)
-	for is, try := *begin, 1; ; try++ {
-		ops, becomes, err := decide(is)
-		if err != nil {
-			return definite(err)
-		}
-		if try > maxTries {
-			// Others have changed it each time. The record may be free again.
-			return &driver.ConflictError{Key: key, Current: is.rec, Absent: !is.there}
-		}
-		requests := []wire.Request{wire.Multi(ops...)}
-		if size := requests[0].Size(); size > maxRequest {
-			return driver.Unsupported(fmt.Errorf("write of %q: it takes %d bytes, and a server may take no more than 1 MB (jute.maxbuffer)", key, size))
-		}
-		if look {
-			requests = append(requests, wire.GetData(path))
-		}
-		replies, err := s.client.Do(ctx, requests...)
-		if err != nil {
-			s.known.forget(key)
-			return s.failed(err)
-		}
-		code, err := replies[0].Failed()
-		switch {
-		case err != nil:
-			s.known.forget(key)
-			return s.failed(err)
-		case code == wire.OK:
-			s.known.note(key, becomes)
-			return nil
-		case code == wire.NoNode && !is.there && becomes.there:
-			if err := s.makeFolders(ctx, path); err != nil {
-				return driver.NotApplied(err)
-			}
-			continue
-		case code != wire.NoNode && code != wire.NodeExists && code != wire.BadVersion && code != wire.NotEmpty:
-			return s.refused(code)
-		}
-		if look {
-			is, err = stateOf(key, replies[1])
-		} else {
-			is, err = s.read(ctx, key, driver.Strong)
-		}
-		if err != nil {
-			return driver.NotApplied(err)
-		}
-		s.known.note(key, is)
+	ops, becomes := s.opsOf(path, was, step)
+	requests := []wire.Request{wire.Multi(ops...)}
+	if size := requests[0].Size(); size > maxRequest {
+		return is, false, driver.Unsupported(fmt.Errorf("write of %q: it takes %d bytes, and a server may take no more than 1 MB (jute.maxbuffer)", key, size))
 	}
-}
-
-// definite marks an answer of decide as one after which nothing was written, unless it
-// is a conflict, which says so itself.
-func definite(err error) error {
-	if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) {
-		return err
+	if step.Claim {
+		requests = append(requests, wire.GetData(path))
 	}
-	return driver.NotApplied(err)
+	replies, err := s.client.Do(ctx, requests...)
+	if err != nil {
+		return is, false, s.failed(err)
+	}
+	code, err := replies[0].Failed()
+	switch {
+	case err != nil:
+		return is, false, s.failed(err)
+	case code == wire.OK:
+		return becomes, false, nil
+	case code == wire.NoNode && !was.there:
+		return was, true, driver.NotApplied(s.makeFolders(ctx, path))
+	case code != wire.NoNode && code != wire.NodeExists && code != wire.BadVersion && code != wire.NotEmpty:
+		return is, false, s.refused(code)
+	}
+	if step.Claim {
+		is, err = stateOf(key, replies[1])
+	} else {
+		is, err = s.read(ctx, key, driver.Strong)
+	}
+	return is, true, driver.NotApplied(err)
 }
 
 // makeFolders makes the nodes above a record. Others may do so at the same time.

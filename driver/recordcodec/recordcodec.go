@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -44,77 +43,37 @@ import (
 // Encode returns the text of rec. A store that keeps some fields elsewhere clears
 // them first, and reads the text by [DecodePart].
 func Encode(rec driver.Record) string {
-	w := begin()
-	w.text("key", rec.Key)
-	w.text("version", rec.Version)
-	w.text("beat", rec.Beat)
-	w.text("owner", rec.Owner)
-	w.token("token", rec.Token)
-	w.duration("lease", rec.Lease)
-	w.text("session", rec.Session)
-	w.duration("heartbeat", rec.Heartbeat)
-	if rec.Drift != 0 {
-		w.value("drift", rec.Drift)
-	}
-	w.text("bell", rec.Bell)
 	if rec.State == driver.Held && rec.Session != "" {
 		rec.State = resting
 	}
-	w.text("state", string(rec.State))
-	if rec.Priority != 0 {
-		w.value("priority", rec.Priority)
+	text := marshal(record{
+		Key: rec.Key, Version: rec.Version, Beat: rec.Beat, Owner: rec.Owner, Token: rec.Token, Lease: durationText(rec.Lease),
+		Session: rec.Session, Heartbeat: durationText(rec.Heartbeat), Drift: rec.Drift, Bell: rec.Bell, State: rec.State, Priority: rec.Priority,
+		Requests: requestsOf(rec.Requests), Data: rec.Data, Host: rec.Host, Label: rec.Label, Since: timeText(rec.Since), Until: timeText(rec.Until),
+		End: rec.End, Asked: requestOf(rec.Asked), Prev: tenureOf(rec.Prev),
+	})
+	if rec.Unknown == "" {
+		return text
 	}
-	if len(rec.Requests) > 0 {
-		w.name("requests")
-		w.requests(rec.Requests)
+	r, err := open(rec.Unknown, "")
+	if err != nil {
+		return text // it did not come from here
 	}
-	if len(rec.Data) > 0 {
-		w.value("data", rec.Data)
-	}
-	w.text("host", rec.Host)
-	w.text("label", rec.Label)
-	w.time("since", rec.Since)
-	w.time("until", rec.Until)
-	w.text("end", string(rec.End))
-	w.asked(rec.Asked)
-	if rec.Prev != nil {
-		w.name("prev")
-		w.tenure(rec.Prev)
-	}
-	w.unknown(rec.Unknown)
-	return w.end()
+	return strings.Replace(strings.TrimSuffix(text, "}")+more(r)+"}", "{,", "{", 1)
 }
 
 // resting is the state in the text of a lock that is held under a session.
 const resting driver.State = "resting"
 
 // EncodeTenure returns the text of a tenure; that of nil is "null".
-func EncodeTenure(t *driver.Tenure) string {
-	if t == nil {
-		return "null"
-	}
-	w := &writer{}
-	w.tenure(t)
-	return w.String()
-}
+func EncodeTenure(t *driver.Tenure) string { return marshal(tenureOf(t)) }
 
 // EncodeRequests returns the text of requests, a list; that of none is "[]". It is for
 // stores that keep them apart from the rest of the record, as is [EncodeRequest].
-func EncodeRequests(list []driver.Request) string {
-	w := &writer{}
-	w.requests(list)
-	return w.String()
-}
+func EncodeRequests(list []driver.Request) string { return marshal(requestsOf(list)) }
 
 // EncodeRequest returns the text of a request; that of nil is "null".
-func EncodeRequest(q *driver.Request) string {
-	if q == nil {
-		return "null"
-	}
-	w := &writer{}
-	w.request(q)
-	return w.String()
-}
+func EncodeRequest(q *driver.Request) string { return marshal(requestOf(q)) }
 
 // DecodeRequests returns the requests of a text of [EncodeRequests], nil for none.
 func DecodeRequests(text string) ([]driver.Request, error) {
@@ -209,150 +168,101 @@ func DecodeTenure(text string) (*driver.Tenure, error) {
 
 func unreadable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreadable, err) }
 
-// writer makes the text.
-type writer struct {
-	bytes.Buffer
-	n int // members of the object that is being written
+// record is the object of a record, in the order of its members.
+type record struct {
+	Key       string           `json:"key,omitempty"`
+	Version   string           `json:"version,omitempty"`
+	Beat      string           `json:"beat,omitempty"`
+	Owner     string           `json:"owner,omitempty"`
+	Token     uint64           `json:"token,omitempty"`
+	Lease     string           `json:"lease,omitempty"`
+	Session   string           `json:"session,omitempty"`
+	Heartbeat string           `json:"heartbeat,omitempty"`
+	Drift     float64          `json:"drift,omitempty"`
+	Bell      string           `json:"bell,omitempty"`
+	State     driver.State     `json:"state,omitempty"`
+	Priority  int              `json:"priority,omitempty"`
+	Requests  []*request       `json:"requests,omitempty"`
+	Data      []byte           `json:"data,omitempty"`
+	Host      string           `json:"host,omitempty"`
+	Label     string           `json:"label,omitempty"`
+	Since     string           `json:"since,omitempty"`
+	Until     string           `json:"until,omitempty"`
+	End       driver.EndReason `json:"end,omitempty"`
+	Asked     *request         `json:"asked,omitempty"`
+	Prev      *tenure          `json:"prev,omitempty"`
 }
 
-func begin() *writer { return &writer{} }
+type request struct {
+	ID     string             `json:"id,omitempty"`
+	Kind   driver.RequestKind `json:"kind,omitempty"`
+	Lock   string             `json:"lock,omitempty"`
+	Token  uint64             `json:"token,omitempty"`
+	By     string             `json:"by,omitempty"`
+	Reason string             `json:"reason,omitempty"`
+	To     string             `json:"to,omitempty"`
+	Label  string             `json:"to_label,omitempty"`
+	At     string             `json:"at,omitempty"`
+}
 
-func (w *writer) end() string {
-	if w.n == 0 {
-		return "{}"
+type tenure struct {
+	Owner string           `json:"owner,omitempty"`
+	Token uint64           `json:"token,omitempty"`
+	Host  string           `json:"host,omitempty"`
+	Label string           `json:"label,omitempty"`
+	Since string           `json:"since,omitempty"`
+	Until string           `json:"until,omitempty"`
+	End   driver.EndReason `json:"end,omitempty"`
+	Asked *request         `json:"asked,omitempty"`
+}
+
+func requestOf(q *driver.Request) *request {
+	if q == nil {
+		return nil
 	}
-	w.WriteByte('}')
-	return w.String()
+	return &request{q.ID, q.Kind, q.Lock, q.Token, q.By, q.Reason, q.To, q.ToLabel, timeText(q.At)}
 }
 
-func (w *writer) separator(i int, open byte) {
-	if i == 0 {
-		w.WriteByte(open)
-	} else {
-		w.WriteByte(',')
+func requestsOf(list []driver.Request) []*request {
+	all := make([]*request, len(list))
+	for i := range list {
+		all[i] = requestOf(&list[i])
 	}
+	return all
 }
 
-func (w *writer) name(name string) {
-	w.separator(w.n, '{')
-	w.n++
-	w.WriteByte('"')
-	w.WriteString(name)
-	w.WriteString(`":`)
-}
-
-// value writes what encoding/json can write without an error.
-func (w *writer) value(name string, v any) {
-	w.name(name)
-	w.json(v)
-}
-
-// plain reports whether a string stands in JSON as it is.
-func plain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
+func tenureOf(t *driver.Tenure) *tenure {
+	if t == nil {
+		return nil
 	}
-	return true
+	return &tenure{t.Owner, t.Token, t.Host, t.Label, timeText(t.Since), timeText(t.Until), t.End, requestOf(t.Asked)}
 }
 
-func (w *writer) json(v any) {
-	if s, ok := v.(string); ok && plain(s) {
-		w.WriteByte('"')
-		w.WriteString(s)
-		w.WriteByte('"')
-		return
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
 	}
-	e := json.NewEncoder(&w.Buffer)
+	return d.String()
+}
+
+// timeText leaves an instant out that RFC 3339 cannot express: of a clock that shows such
+// a year nothing is known.
+func timeText(t time.Time) string {
+	if t = t.UTC(); t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
+		return ""
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
+// marshal writes what encoding/json can write without an error.
+func marshal(v any) string {
+	var text strings.Builder
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("recordcodec: %T cannot be encoded: %v", v, err)) //nolint:forbidigo // strings, numbers and bytes always can
 	}
-	w.Truncate(w.Len() - 1) // Encode ends a line
-}
-
-func (w *writer) text(name, s string) {
-	if s != "" {
-		w.value(name, s)
-	}
-}
-
-func (w *writer) token(name string, n uint64) {
-	if n != 0 {
-		w.name(name)
-		w.WriteString(strconv.FormatUint(n, 10))
-	}
-}
-
-func (w *writer) duration(name string, d time.Duration) {
-	if d != 0 {
-		w.text(name, d.String())
-	}
-}
-
-// time leaves an instant out that RFC 3339 cannot express: of a clock that shows
-// such a year nothing is known.
-func (w *writer) time(name string, t time.Time) {
-	if t = t.UTC(); !t.IsZero() && t.Year() >= 0 && t.Year() <= 9999 {
-		w.text(name, t.Format(time.RFC3339Nano))
-	}
-}
-
-// inner has write write an object of its own.
-func (w *writer) inner(write func()) {
-	n := w.n
-	w.n = 0
-	write()
-	if w.n == 0 {
-		w.WriteByte('{')
-	}
-	w.WriteByte('}')
-	w.n = n
-}
-
-func (w *writer) asked(q *driver.Request) {
-	if q != nil {
-		w.name("asked")
-		w.request(q)
-	}
-}
-
-func (w *writer) requests(list []driver.Request) {
-	w.WriteByte('[')
-	for i := range list {
-		if i > 0 {
-			w.WriteByte(',')
-		}
-		w.request(&list[i])
-	}
-	w.WriteByte(']')
-}
-
-func (w *writer) request(q *driver.Request) {
-	w.inner(func() {
-		w.text("id", q.ID)
-		w.text("kind", string(q.Kind))
-		w.text("lock", q.Lock)
-		w.token("token", q.Token)
-		w.text("by", q.By)
-		w.text("reason", q.Reason)
-		w.text("to", q.To)
-		w.time("at", q.At)
-	})
-}
-
-func (w *writer) tenure(t *driver.Tenure) {
-	w.inner(func() {
-		w.text("owner", t.Owner)
-		w.token("token", t.Token)
-		w.text("host", t.Host)
-		w.text("label", t.Label)
-		w.time("since", t.Since)
-		w.time("until", t.Until)
-		w.text("end", string(t.End))
-		w.asked(t.Asked)
-	})
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
 // known are the members of a record's object.
@@ -361,25 +271,16 @@ var known = []string{
 	"requests", "data", "host", "label", "since", "until", "end", "asked", "prev",
 }
 
-// unknown writes the members that another version laid down. What is no object of
-// such members did not come from here, and is left out.
-func (w *writer) unknown(text string) {
-	if text == "" {
-		return
-	}
-	r, err := open(text, "")
-	if err != nil {
-		return
-	}
+// more returns the members of an object that no field has, each after a comma.
+func more(r *reader) string {
+	var text strings.Builder
 	for _, name := range r.order {
 		if !slices.Contains(known, name) {
-			w.separator(w.n, '{')
-			w.n++
-			w.json(name)
-			w.WriteByte(':')
-			w.Write(r.members[name])
+			text.WriteString("," + marshal(name) + ":")
+			text.Write(r.members[name])
 		}
 	}
+	return text.String()
 }
 
 // reader takes members out of an object, and keeps the first error.
@@ -537,20 +438,11 @@ func (r *reader) record() driver.Record {
 
 // unknown returns the members that no field has, as an object.
 func (r *reader) unknown() string {
-	w := begin()
-	for _, name := range r.order {
-		if !slices.Contains(known, name) {
-			w.separator(w.n, '{')
-			w.n++
-			w.json(name)
-			w.WriteByte(':')
-			w.Write(r.members[name])
-		}
-	}
-	if w.n == 0 {
+	text := more(r)
+	if text == "" {
 		return ""
 	}
-	return w.end()
+	return "{" + text[1:] + "}"
 }
 
 // object opens a member, nil if it is not there.
@@ -598,7 +490,7 @@ func (r *reader) request(member string, raw json.RawMessage) *driver.Request {
 	}
 	request := &driver.Request{
 		ID: q.text("id"), Kind: driver.RequestKind(q.text("kind")), Lock: q.text("lock"), Token: q.token("token"),
-		By: q.text("by"), Reason: q.text("reason"), To: q.text("to"), At: q.time("at"),
+		By: q.text("by"), Reason: q.text("reason"), To: q.text("to"), ToLabel: q.text("to_label"), At: q.time("at"),
 	}
 	r.from(q)
 	return request

@@ -27,7 +27,7 @@ func full() driver.Record {
 	return driver.Record{
 		Key: "nightly/Grüße", Version: "T-n", Beat: "T-m", Owner: "web-7 <a&b>", Token: driver.MaxToken, Lease: 15*time.Second + 1, Session: "S-1",
 		Heartbeat: 1500 * time.Microsecond, Drift: 0.1 + 0.2, Bell: "udp://[2001:db8::1]:4711 secret", State: driver.Held, Priority: math.MinInt32,
-		Requests: []driver.Request{asked, {}}, Data: []byte{0, 1, 0xff}, Host: "host", Label: "v1\u2028", Since: at, Until: at.Add(1),
+		Requests: []driver.Request{asked, {}, {ToLabel: "v2"}}, Data: []byte{0, 1, 0xff}, Host: "host", Label: "v1\u2028", Since: at, Until: at.Add(1),
 		End: driver.EndCrashed, Asked: &driver.Request{}, Unknown: `{"colour":{"a":[1,null]},"x":"y"}`,
 		Prev: &driver.Tenure{Owner: "web-6", Token: 1<<53 + 1, Host: "h", Label: "l", Since: at, Until: at, End: driver.EndFailed, Asked: &asked},
 	}

@@ -28,9 +28,18 @@ func Shared(t testing.TB, variable, name string) string {
 	case os.Getenv(Required) != "":
 		t.Fatalf("%s is not running: start it with scripts/engines up %[1]s", name)
 	default:
-		t.Skipf("%s is not running: make verify starts it, and so does eval \"$(scripts/engines up %[1]s)\"", name)
+		t.Skipf("%s is not running: %s starts it, and so does eval \"$(scripts/engines up %[1]s)\"", name, target(name))
 	}
 	return address
+}
+
+// target names the command that tests with an engine: make verify does with all but that
+// which takes long to build.
+func target(name string) string {
+	if name == "kubernetes" {
+		return "make kubernetes"
+	}
+	return "make verify"
 }
 
 // Program returns a file that scripts/engines has installed below .bin/engines, by a
@@ -56,7 +65,7 @@ func Program(t testing.TB, name, pattern string) string {
 	case os.Getenv(Required) != "":
 		t.Fatalf("%s is not installed: scripts/engines install %[1]s", name)
 	default:
-		t.Skipf("%s is not installed: make verify installs it, and so does scripts/engines install %[1]s", name)
+		t.Skipf("%s is not installed: %s installs it, and so does scripts/engines install %[1]s", name, target(name))
 	}
 	return ""
 }

@@ -105,13 +105,21 @@ func addrInKubeconfig(t testing.TB, kubeconfig string) string {
 	return string(found[1])
 }
 
-// CreateInKubernetes makes an object, in YAML, at a path of the API server whose
-// kubeconfig is as that of [Kubernetes].
-func CreateInKubernetes(t testing.TB, kubeconfig, path, object string) {
+// TryInKubernetes makes an object, in YAML, at a path of the API server whose kubeconfig
+// is as that of [Kubernetes], and returns it as the server has it, in JSON.
+func TryInKubernetes(t testing.TB, kubeconfig, path, object string) (string, error) {
 	t.Helper()
-	if _, err := askKubernetes(addrInKubeconfig(t, kubeconfig), "admin", path, object); err != nil {
+	return askKubernetes(addrInKubeconfig(t, kubeconfig), "admin", path, object)
+}
+
+// CreateInKubernetes makes an object as TryInKubernetes does, and must.
+func CreateInKubernetes(t testing.TB, kubeconfig, path, object string) string {
+	t.Helper()
+	made, err := TryInKubernetes(t, kubeconfig, path, object)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return made
 }
 
 // namespaces counts those of this process, for their names.
@@ -135,10 +143,16 @@ func GrantInKubernetes(t testing.TB, kubeconfig, namespace, name, role string) {
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "`+name+`"},
 		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "`+name+`"},
 		"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "app"}]}`)
+	AwaitInKubernetes(t, kubeconfig, "app", namespace)
+}
+
+// AwaitInKubernetes waits until the user with that token may get Leases.
+func AwaitInKubernetes(t testing.TB, kubeconfig, token, namespace string) {
+	t.Helper()
 	var is struct{ Status struct{ Allowed bool } }
 	addr := addrInKubeconfig(t, kubeconfig)
 	for end := time.Now().Add(enginePatience); !is.Status.Allowed && time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		text, err := askKubernetes(addr, "app", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
+		text, err := askKubernetes(addr, token, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 			"spec": {"resourceAttributes": {"namespace": "`+namespace+`", "verb": "get", "group": "coordination.k8s.io", "resource": "leases"}}}`)
 		if err == nil {
@@ -149,6 +163,6 @@ func GrantInKubernetes(t testing.TB, kubeconfig, namespace, name, role string) {
 		}
 	}
 	if !is.Status.Allowed {
-		t.Fatalf("app has no rights in namespace %s after %v", namespace, enginePatience)
+		t.Fatalf("there are no rights in namespace %s after %v", namespace, enginePatience)
 	}
 }

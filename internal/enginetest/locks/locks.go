@@ -30,9 +30,12 @@ type Way struct {
 type Lock struct{ Take, Release func(context.Context) error }
 
 // Tenure is the way of this library, on stores that open makes.
-func Tenure(open func(b *testing.B) driver.Store) Way {
+func Tenure(open func(b *testing.B) driver.Store) Way { return TenureWith(open, nil) }
+
+// TenureWith is Tenure with options.
+func TenureWith(open func(b *testing.B) driver.Store, options *tenure.Options) Way {
 	return Way{"tenure", func(b *testing.B) func(string) Lock {
-		c, err := tenure.New(open(b), nil)
+		c, err := tenure.New(open(b), options)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/tenurelock/tenure/pgstore"
 )
 
-// What stands in the way of a write is what the statement saw when it began: when its turn
-// came the row may have been another one.
+// A statement that replaces a row says whether it has. What stands in the way is read behind
+// it, and may then fulfil the condition again.
 func TestPostgreSQL(t *testing.T) {
 	database := enginetest.Database(t, enginetest.PostgreSQL(t))
 	pool, err := pgxpool.New(t.Context(), database)
@@ -32,5 +32,5 @@ func TestPostgreSQL(t *testing.T) {
 			t.Fatal(err)
 		}
 		return s
-	}, nil)
+	}, &linearize.Options{ConflictsReadLater: true})
 }

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package versioned is what stores have in common whose engine keeps one object for each
+// record, with a version of the engine's own, and writes it under the condition that it
+// has that version still: etcd, ZooKeeper and Kubernetes.
+//
+// A [Writer] makes Claim, Swap, Raise and Delete of such a conditional write. A [Memory]
+// is what a store has seen of its records last, so that most writes need no read. A [Life]
+// ends the calls and the watches of a store with the store.
+//
+// All methods may be called concurrently.
+package versioned
+
+import (
+	"sync"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// View is what a state of the engine says of a record.
+type View struct {
+	Record driver.Record // zero if there is none
+	Found  bool          // there is one, readable or not
+	Err    error         // it cannot be understood
+}
+
+// State is a record as it stood in the engine, with what the engine needs for a write in
+// its place: a store's own type.
+type State[S any] interface {
+	View() View
+	// Kept returns what a memory keeps of a state that is readable, with a record that
+	// nobody else has. It returns false if a memory must keep nothing of it.
+	Kept() (S, bool)
+	// Overtakes reports whether the state is known to be later than another one.
+	Overtakes(other S) bool
+}
+
+// Memory is what a store has seen of its records last. It is a guess: a write that relies
+// on it names the version, and the engine decides.
+type Memory[S State[S]] struct {
+	mu   sync.Mutex
+	seen map[string]S
+}
+
+// mostSeen bounds the memory. Beyond it some record is forgotten, which costs the next
+// write of it one more request.
+const mostSeen = 1 << 14
+
+// Note remembers the state of key. A state that was overtaken changes nothing.
+func (m *Memory[S]) Note(key string, is S) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	view := is.View()
+	kept, keep := is, false
+	if view.Found && view.Err == nil {
+		kept, keep = is.Kept()
+	}
+	if !keep {
+		delete(m.seen, key)
+		return
+	}
+	was, ok := m.seen[key]
+	if ok && was.Overtakes(is) {
+		return
+	}
+	if m.seen == nil {
+		m.seen = map[string]S{}
+	}
+	if !ok && len(m.seen) >= mostSeen {
+		for other := range m.seen {
+			delete(m.seen, other)
+			break
+		}
+	}
+	m.seen[key] = kept
+}
+
+// Of returns what was seen of key, and false if nothing was.
+func (m *Memory[S]) Of(key string) (S, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, ok := m.seen[key]
+	return is, ok
+}
+
+// Forget drops what is known of key, after a write of unknown outcome.
+func (m *Memory[S]) Forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seen, key)
+}
+
+// RecordOf returns what Get returns for a state.
+func RecordOf[S State[S]](is S) (driver.Record, error) {
+	switch view := is.View(); {
+	case view.Err != nil:
+		return driver.Record{}, view.Err
+	case !view.Found:
+		return driver.Record{}, driver.ErrNotFound
+	default:
+		return view.Record, nil
+	}
+}
+
+// AddTo adds the state of key to a page of List, unless there is no record.
+func AddTo[S State[S]](page *driver.Page, key string, is S) {
+	switch view := is.View(); {
+	case view.Err != nil:
+		if page.Unreadable == nil {
+			page.Unreadable = map[string]error{}
+		}
+		page.Unreadable[key] = view.Err
+	case view.Found:
+		page.Records = append(page.Records, view.Record)
+	}
+}
