@@ -90,31 +90,28 @@ func TestReadsOfManyTakeNothingFromTheLiving(t *testing.T) {
 			return true, nil
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, m := w.machine("a"), w.machine("b")
-				b := m.Client
-				var batches atomic.Int64
-				if tc.batch {
-					var err error
-					b, err = tenure.New(batching{m.faults, &batches}, &tenure.Options{Owner: "b"})
-					want(t, err, nil)
-					t.Cleanup(func() { _ = b.Close(context.WithoutCancel(t.Context())) })
-				}
-				s := a.mustOpen(nil)
-				l := a.mustTake(s, "x")
-				a.mustTake(s, "y")
-				m.sessionsUnborn()
-				staysHeld(t, b, l, func() {
-					if held, err := tc.ask(t.Context(), b, s.ID()); err != nil || !held {
-						t.Errorf("held %t, %v", held, err)
-					}
-				})
-				if tc.batch && batches.Load() == 0 {
-					t.Error("nothing was read in a batch")
+		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
+			a, m := w.machine("a"), w.machine("b")
+			b := m.Client
+			var batches atomic.Int64
+			if tc.batch {
+				var err error
+				b, err = tenure.New(batching{m.faults, &batches}, &tenure.Options{Owner: "b"})
+				want(t, err, nil)
+				t.Cleanup(func() { _ = b.Close(context.WithoutCancel(t.Context())) })
+			}
+			s := a.mustOpen(nil)
+			l := a.mustTake(s, "x")
+			a.mustTake(s, "y")
+			m.sessionsUnborn()
+			staysHeld(t, b, l, func() {
+				if held, err := tc.ask(t.Context(), b, s.ID()); err != nil || !held {
+					t.Errorf("held %t, %v", held, err)
 				}
 			})
+			if tc.batch && batches.Load() == 0 {
+				t.Error("nothing was read in a batch")
+			}
 		})
 	}
 }
@@ -132,8 +129,7 @@ func oneHeld(ctx context.Context, c *tenure.Client, _ string) (bool, error) {
 // An observer's cheap look that does not show a session yet proves nothing to who
 // wants another lock under it.
 func TestAbsentToAnObserverIsNotGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "x")
@@ -171,8 +167,7 @@ func TestAbsentToAnObserverIsNotGone(t *testing.T) {
 func TestAbsentBeforeItWasOpened(t *testing.T) {
 	opensLate := func(t *testing.T, look func(t *testing.T, w *world, b *machine, id string)) {
 		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
 			var id string
 			a.faults.Inject(faultstore.Rule{Match: ofSessions, Count: 1, Decide: func(call faultstore.Call) faultstore.Fault {

@@ -43,7 +43,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if try {
 		patience = 3 * c.timing.RequestTimeout
 	}
-	o, err := options.copied(c.timing.Lease)
+	o, err := options.copied(c.timing.Lease, c.options.Label)
 	if err == nil {
 		err = checkName(name)
 	}
@@ -63,7 +63,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	a := k.join(o, under, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
-		Priority: o.Priority, PriorityPause: o.PriorityPause,
+		Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
 	})
 	l, err := a.wait(ctx, o.AdditionalWait)
 	if err == nil && o.History {
@@ -88,7 +88,7 @@ type acquire struct {
 	shown   chan time.Duration  // has room for the lease that was first seen
 	settled bool                // answered, or abandoned
 	shownTo bool
-	told    uint64 // the token of the holder that was told in an event
+	news    uint64 // the token of the holder that was told in an event
 	ended   bool
 }
 
@@ -130,6 +130,7 @@ func (k *tracker) join(options AcquireOptions, under *parent, want protocol.Want
 		a.start() // it needs no turn: it waits for a read of the record
 	} else {
 		k.queue = append(k.queue, a)
+		k.awaited.Store(true)
 		if len(k.queue) == 1 {
 			a.start()
 		} else if s := k.sighting(); s.alive {
@@ -276,6 +277,8 @@ func (a *acquire) act() {
 
 func (a *acquire) look() { a.run.Act(a.con.Hint) }
 
+func (a *acquire) told() { a.run.Act(a.con.Told) }
+
 func (a *acquire) noticed() {
 	if a.con != nil && !a.ended {
 		a.run.Set()
@@ -392,8 +395,8 @@ func (a *acquire) tell() {
 	for _, q := range k.queue {
 		q.shows(s.rec.Lease)
 	}
-	if a.told != s.rec.Token {
-		a.told = s.rec.Token
+	if a.news != s.rec.Token {
+		a.news = s.rec.Token
 		k.c.events.emit(Event{
 			Kind: EventWaiting, Lock: k.key, Owner: s.rec.Owner, Token: s.rec.Token, Remaining: s.freeIn,
 			Own: k.c.owns(s.rec),

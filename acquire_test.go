@@ -56,26 +56,23 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 // for a lease, and not before; a look or two later at most.
 func TestCrashedHolderIsReplacedAfterALease(t *testing.T) {
 	for i := range 10 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				la := a.mustAcquire("x", nil)
-				acquired := started(func() error { b.mustAcquire("x", nil); return nil })
-				time.Sleep(time.Duration(i)*777*time.Millisecond + 2*lease)
-				a.crash()
-				var last time.Time
-				for _, c := range a.faults.Log() {
-					if c.Done && c.Err == nil {
-						last = c.Begin
-					}
+		inWorldRun(t, fmt.Sprint(i), func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			la := a.mustAcquire("x", nil)
+			acquired := started(func() error { b.mustAcquire("x", nil); return nil })
+			time.Sleep(time.Duration(i)*777*time.Millisecond + 2*lease)
+			a.crash()
+			var last time.Time
+			for _, c := range a.faults.Log() {
+				if c.Done && c.Err == nil {
+					last = c.Begin
 				}
-				want(t, <-acquired, nil)
-				want(t, la.Check(), tenure.ErrExpired)
-				if took := time.Since(last); took < lease || took > lease+200*time.Millisecond {
-					t.Errorf("taken over %v after the last heartbeat, want %v and a little", took, lease)
-				}
-			})
+			}
+			want(t, <-acquired, nil)
+			want(t, la.Check(), tenure.ErrExpired)
+			if took := time.Since(last); took < lease || took > lease+200*time.Millisecond {
+				t.Errorf("taken over %v after the last heartbeat, want %v and a little", took, lease)
+			}
 		})
 	}
 }
@@ -90,34 +87,27 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 		"watch":    {func(m *machine) driver.Store { return m.faults.Driver() }, 0},
 		"no watch": {func(m *machine) driver.Store { return m.faults }, refresh + refresh/8},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a")
-				c, err := tenure.New(test.driver(w.machine("unused")), &tenure.Options{Clock: tenure.MonotonicClock()})
-				if err != nil {
-					t.Fatal(err)
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
+			c := mustNew(t, test.driver(w.machine("unused")), &tenure.Options{Clock: tenure.MonotonicClock()})
+			defer c.Close(t.Context())
+			la := a.mustAcquire("x", nil)
+			acquired := started(func() error {
+				l, err := c.Acquire(t.Context(), "x", nil)
+				if err == nil {
+					err = l.Release(t.Context())
 				}
-				defer c.Close(t.Context())
-				la := a.mustAcquire("x", nil)
-				acquired := started(func() error {
-					l, err := c.Acquire(t.Context(), "x", nil)
-					if err == nil {
-						err = l.Release(t.Context())
-					}
-					return err
-				})
-				time.Sleep(2 * lease)
-				a.mustRelease(la)
-				want(t, within(t, 0, test.most, func() error { return <-acquired }), nil)
+				return err
 			})
+			time.Sleep(2 * lease)
+			a.mustRelease(la)
+			want(t, within(t, 0, test.most, func() error { return <-acquired }), nil)
 		})
 	}
 }
 
 func TestWatchWithAnHourBetweenLooks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
 		la := a.mustAcquire("x", nil)
 		acquired := started(func() error { b.mustAcquire("x", nil); return nil })
@@ -128,8 +118,7 @@ func TestWatchWithAnHourBetweenLooks(t *testing.T) {
 }
 
 func TestTryAcquireDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		time.Sleep(time.Second)
@@ -154,8 +143,7 @@ func TestTryAcquireDoesNotWait(t *testing.T) {
 // What TryAcquire sees is remembered: repeated after the lease of a dead
 // holder, it takes that one's lock. And never that of a living one.
 func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		for range 40 {
@@ -184,8 +172,7 @@ func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
 
 // Looks of others count: whoever asked for the status knows as much.
 func TestLooksOfAllKindsAreRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		a.crash()
@@ -200,8 +187,7 @@ func TestLooksOfAllKindsAreRemembered(t *testing.T) {
 }
 
 func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		// The record shows a lease of its own.
 		a := w.machine("a", func(o *tenure.Options) { o.LeaseDuration = 20 * time.Second })
 		b := w.machine("b")
@@ -242,8 +228,7 @@ func TestStoreTimeoutBoundsTheSilence(t *testing.T) {
 
 // Silence in a row counts, not all of it together.
 func TestAnswersNowAndThenAreEnough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.machine("a").mustAcquire("x", nil)
 		b := w.machine("b")
 		b.faults.Inject(faultstore.Rule{
@@ -287,8 +272,7 @@ func TestUnusableStoreIsAnErrorAtOnce(t *testing.T) {
 
 // A record that cannot be understood is never taken, however long it stands.
 func TestUnreadableRecordIsNeverTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		plant := func(name string, edit func(*driver.Record)) {
 			rec := driver.Record{Key: name, Version: "v", Owner: "stranger", Token: 7, Lease: lease, State: driver.Held}
@@ -341,8 +325,7 @@ func TestUnreadableRecordIsNeverTaken(t *testing.T) {
 // A foreign client's record has no beat: its version serves, and the wait is
 // longer, because its holder keeps no margin for drift.
 func TestForeignRecordIsTakenAfterALongerWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		_, _, err := w.records.Claim(t.Context(), driver.Record{
 			Key: "x", Version: "v", Owner: "stranger", Lease: 10 * time.Second, State: driver.Held,
@@ -357,8 +340,7 @@ func TestForeignRecordIsTakenAfterALongerWait(t *testing.T) {
 // Fifty waiters cost the looks of one, and get the lock in their order.
 func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
 	looks := func(t *testing.T, waiters int) (n int, order string) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
 			b.reads += waiters // one for each that has its turn
 			la := a.mustAcquire("x", nil)
@@ -404,8 +386,7 @@ func upTo(n int) []int {
 
 // The turn goes on when the waiter in front gives up.
 func TestWaiterInFrontMayGiveUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
 		first, cancel := context.WithCancel(t.Context())
@@ -422,8 +403,7 @@ func TestWaiterInFrontMayGiveUp(t *testing.T) {
 }
 
 func TestDataIsKeptOrReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		previous := func(l *tenure.Lease) string {
 			p, _ := l.Previous()
@@ -471,8 +451,7 @@ func TestAcquiresOfOneClientExcludeEachOther(t *testing.T) {
 
 // While every claim loses its race, the wait is bounded all the same.
 func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		b := w.machine("b")
 		b.reads = 200 // it is woken whenever the lock is free
 		stop := make(chan struct{})
@@ -515,58 +494,47 @@ func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
 // UnlessAlive it watches until it can.
 func TestUnlessAlive(t *testing.T) {
 	unless := &tenure.AcquireOptions{UnlessAlive: true}
-	t.Run("free", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newWorld(t).machine("b")
-			l, err := b.Acquire(t.Context(), "x", unless)
-			want(t, err, nil)
-			want(t, l.Check(), nil)
-			if n := b.faults.Count(); n != 1 {
-				t.Errorf("%d requests, want 1", n)
-			}
-		})
+	inWorldRun(t, "free", func(t *testing.T, w *world) {
+		b := w.machine("b")
+		l, err := b.Acquire(t.Context(), "x", unless)
+		want(t, err, nil)
+		want(t, l.Check(), nil)
+		if n := b.faults.Count(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
 	})
-	t.Run("held", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			a, b := w.machine("a"), w.machine("b")
-			a.mustAcquire("x", nil)
-			for range 5 {
-				want(t, within(t, 0, heartbeat+2*refresh, func() error {
-					_, err := b.Acquire(t.Context(), "x", unless)
-					return err
-				}), tenure.ErrHeld)
-			}
-		})
-	})
-	t.Run("released meanwhile", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
-			asked := started(func() error {
+	inWorldRun(t, "held", func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		for range 5 {
+			want(t, within(t, 0, heartbeat+2*refresh, func() error {
 				_, err := b.Acquire(t.Context(), "x", unless)
 				return err
-			})
-			time.Sleep(time.Millisecond)
-			a.mustRelease(l) // it was at work: that is a sign of life
-			want(t, <-asked, tenure.ErrHeld)
-		})
+			}), tenure.ErrHeld)
+		}
 	})
-	t.Run("dead", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			a, b := w.machine("a"), w.machine("b")
-			a.mustAcquire("x", nil)
-			a.crash()
-			var l *tenure.Lease
-			want(t, within(t, lease, lease+refresh, func() (err error) {
-				l, err = b.Acquire(t.Context(), "x", unless)
-				return err
-			}), nil)
-			if l.Token() != 2 {
-				t.Errorf("token %d, want 2", l.Token())
-			}
+	inWorldRun(t, "released meanwhile", func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		asked := started(func() error {
+			_, err := b.Acquire(t.Context(), "x", unless)
+			return err
 		})
+		time.Sleep(time.Millisecond)
+		a.mustRelease(l) // it was at work: that is a sign of life
+		want(t, <-asked, tenure.ErrHeld)
+	})
+	inWorldRun(t, "dead", func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		a.crash()
+		var l *tenure.Lease
+		want(t, within(t, lease, lease+refresh, func() (err error) {
+			l, err = b.Acquire(t.Context(), "x", unless)
+			return err
+		}), nil)
+		if l.Token() != 2 {
+			t.Errorf("token %d, want 2", l.Token())
+		}
 	})
 }

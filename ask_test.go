@@ -89,8 +89,7 @@ func leader(t *testing.T, m *machine) string {
 // A leader that is asked to step down stops its work, releases, and lets others
 // go first.
 func TestStepDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
 		c, ctx := newCampaign(t)
 		c.join(ctx, a, nil, 2*time.Second)
@@ -130,8 +129,7 @@ func TestStepDown(t *testing.T) {
 
 // With nobody else there, who stepped down leads again after a while.
 func TestStepDownOfTheOnlyCandidate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, boss := w.machine("a"), w.machine("boss")
 		c, ctx := newCampaign(t)
 		c.join(ctx, a, nil, 0)
@@ -151,8 +149,7 @@ func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 
 // The one that is named leads next, whoever else waits.
 func TestTransfer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
 		var ms []*machine
 		for i := range 8 {
@@ -178,8 +175,7 @@ func TestTransfer(t *testing.T) {
 // A lock that is kept for somebody who does not come is taken by others when
 // the reservation has stood its time.
 func TestTransferToNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		go func() {
@@ -214,58 +210,55 @@ func TestTransferToNobody(t *testing.T) {
 // when its work has returned, and with the one write of its release.
 func TestHandOver(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
-		t.Run("under "+under, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-				var l *tenure.Lease
-				if under == "a session" {
-					l = a.mustTake(a.mustOpen(nil), "x")
-				} else {
-					l = a.mustAcquire("x", nil)
-				}
-				took := make(chan *tenure.Lease, 2)
-				for _, m := range []*machine{c, b} { // c has waited for longer
-					go func() {
-						if l, err := m.Acquire(t.Context(), "x", nil); err == nil {
-							took <- l
-						}
-					}()
-					time.Sleep(refresh)
-				}
-				a.faults.ResetLog()
-				if err := l.HandOver("b", "a leaves"); err != nil {
-					t.Fatal(err)
-				}
-				var stepped *tenure.StepDownError
-				if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "b" || stepped.Reason != "a leaves" || stepped.At.IsZero() {
-					t.Errorf("cause %v", cause)
-				}
-				if err := l.HandOver("c", "too late"); err != nil {
-					t.Error(err) // what was first counts
-				}
-				time.Sleep(lease / 2) // the work drains
-				if err := l.Check(); err != nil || len(took) > 0 {
-					t.Errorf("while it drains: %v; %d others have the lock", err, len(took))
-				}
-				a.mustRelease(l)
-				got := <-took
-				if p, ok := got.Previous(); got.Owner() != "b" || got.Token() != 2 || !ok || p.End != tenure.EndHandedOver || p.Request.By != "a" || p.Request.To != "b" {
-					t.Errorf("%s has it under token %d, after %+v", got.Owner(), got.Token(), p)
-				}
-				writes := 0
-				for _, call := range a.faults.Log() {
-					if op := call.Call.Op; op.IsWrite() && op != faultstore.OpHeartbeat {
-						writes++
+		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
+			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+			var l *tenure.Lease
+			if under == "a session" {
+				l = a.mustTake(a.mustOpen(nil), "x")
+			} else {
+				l = a.mustAcquire("x", nil)
+			}
+			took := make(chan *tenure.Lease, 2)
+			for _, m := range []*machine{c, b} { // c has waited for longer
+				go func() {
+					if l, err := m.Acquire(t.Context(), "x", nil); err == nil {
+						took <- l
 					}
+				}()
+				time.Sleep(refresh)
+			}
+			a.faults.ResetLog()
+			if err := l.HandOver("b", "a leaves"); err != nil {
+				t.Fatal(err)
+			}
+			var stepped *tenure.StepDownError
+			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "b" || stepped.Reason != "a leaves" || stepped.At.IsZero() {
+				t.Errorf("cause %v", cause)
+			}
+			if err := l.HandOver("c", "too late"); err != nil {
+				t.Error(err) // what was first counts
+			}
+			time.Sleep(lease / 2) // the work drains
+			if err := l.Check(); err != nil || len(took) > 0 {
+				t.Errorf("while it drains: %v; %d others have the lock", err, len(took))
+			}
+			a.mustRelease(l)
+			got := <-took
+			if p, ok := got.Previous(); got.Owner() != "b" || got.Token() != 2 || !ok || p.End != tenure.EndHandedOver || p.Request.By != "a" || p.Request.To != "b" {
+				t.Errorf("%s has it under token %d, after %+v", got.Owner(), got.Token(), p)
+			}
+			writes := 0
+			for _, call := range a.faults.Log() {
+				if op := call.Call.Op; op.IsWrite() && op != faultstore.OpHeartbeat {
+					writes++
 				}
-				if writes != 1 { // the release: who comes next writes the history
-					t.Errorf("%d writes", writes)
-				}
-				b.mustRelease(got)
-				c.mustRelease(<-took)
-				want(t, l.HandOver("b", "again"), tenure.ErrReleased)
-			})
+			}
+			if writes != 1 { // the release: who comes next writes the history
+				t.Errorf("%d writes", writes)
+			}
+			b.mustRelease(got)
+			c.mustRelease(<-took)
+			want(t, l.HandOver("b", "again"), tenure.ErrReleased)
 		})
 	}
 }
@@ -274,40 +267,34 @@ func TestHandOver(t *testing.T) {
 // returned, for whoever waits, and the record says why.
 func TestHolderStepsDown(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
-		t.Run("under "+under, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				var l *tenure.Lease
-				if under == "a session" {
-					l = a.mustTake(a.mustOpen(nil), "x")
-				} else {
-					l = a.mustAcquire("x", nil)
-				}
-				if err := l.StepDown(""); err == nil {
-					t.Error("no reason is taken for one")
-				}
-				if err := l.StepDown("a leaves"); err != nil {
-					t.Fatal(err)
-				}
-				var stepped *tenure.StepDownError
-				if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "" || stepped.Reason != "a leaves" {
-					t.Errorf("cause %v", cause)
-				}
-				if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) || l.Check() != nil {
-					t.Errorf("while it drains: %v, %v", err, l.Check())
-				}
-				a.mustRelease(l)
-				got, err := b.TryAcquire(t.Context(), "x", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.By != "a" || p.Request.Reason != "a leaves" {
-					t.Errorf("previous %+v", p)
-				}
-				b.mustRelease(got)
-				want(t, l.StepDown("again"), tenure.ErrReleased)
-			})
+		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			var l *tenure.Lease
+			if under == "a session" {
+				l = a.mustTake(a.mustOpen(nil), "x")
+			} else {
+				l = a.mustAcquire("x", nil)
+			}
+			if err := l.StepDown(""); err == nil {
+				t.Error("no reason is taken for one")
+			}
+			if err := l.StepDown("a leaves"); err != nil {
+				t.Fatal(err)
+			}
+			var stepped *tenure.StepDownError
+			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.By != "a" || stepped.To != "" || stepped.Reason != "a leaves" {
+				t.Errorf("cause %v", cause)
+			}
+			if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) || l.Check() != nil {
+				t.Errorf("while it drains: %v, %v", err, l.Check())
+			}
+			a.mustRelease(l)
+			got := b.mustTry("x", nil)
+			if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.By != "a" || p.Request.Reason != "a leaves" {
+				t.Errorf("previous %+v", p)
+			}
+			b.mustRelease(got)
+			want(t, l.StepDown("again"), tenure.ErrReleased)
 		})
 	}
 }
@@ -316,41 +303,35 @@ func TestHolderStepsDown(t *testing.T) {
 // free.
 func TestHolderStepsDownWhenAsked(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session", "a session that is closed"} {
-		t.Run("under "+under, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				var l *tenure.Lease
-				var s *tenure.Session
-				if under == "its own lease" {
-					l = a.mustAcquire("x", nil)
-				} else {
-					s = a.mustOpen(nil)
-					l = a.mustTake(s, "x")
-				}
-				asked := make(chan error, 1)
-				go func() { asked <- b.Transfer(t.Context(), "x", "gone", "maintenance") }()
-				<-l.Context().Done()
-				if err := l.StepDown("it has gone"); err != nil {
-					t.Fatal(err)
-				}
-				if under == "a session that is closed" {
-					go func() { _ = s.Close(t.Context()) }()
-					<-s.Context().Done()
-				}
-				a.mustRelease(l)
-				if err := <-asked; err != nil {
-					t.Error(err)
-				}
-				got, err := b.TryAcquire(t.Context(), "x", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.Reason != "it has gone" {
-					t.Errorf("previous %+v", p)
-				}
-				b.mustRelease(got)
-			})
+		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			var l *tenure.Lease
+			var s *tenure.Session
+			if under == "its own lease" {
+				l = a.mustAcquire("x", nil)
+			} else {
+				s = a.mustOpen(nil)
+				l = a.mustTake(s, "x")
+			}
+			asked := make(chan error, 1)
+			go func() { asked <- b.Transfer(t.Context(), "x", "gone", "maintenance") }()
+			<-l.Context().Done()
+			if err := l.StepDown("it has gone"); err != nil {
+				t.Fatal(err)
+			}
+			if under == "a session that is closed" {
+				go func() { _ = s.Close(t.Context()) }()
+				<-s.Context().Done()
+			}
+			a.mustRelease(l)
+			if err := <-asked; err != nil {
+				t.Error(err)
+			}
+			got := b.mustTry("x", nil)
+			if p, ok := got.Previous(); !ok || p.End != tenure.EndSteppedDown || p.Request.Reason != "it has gone" {
+				t.Errorf("previous %+v", p)
+			}
+			b.mustRelease(got)
 		})
 	}
 }
@@ -358,8 +339,7 @@ func TestHolderStepsDownWhenAsked(t *testing.T) {
 // What is not handed over: to nobody, to oneself, without a reason, or when the
 // lease is over.
 func TestHandOverRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		l := a.mustAcquire("x", nil)
 		for _, err := range []error{l.HandOver("", "why"), l.HandOver("a", "why"), l.HandOver("b", ""), l.HandOver("b\n", "why")} {
@@ -379,8 +359,7 @@ func TestHandOverRefuses(t *testing.T) {
 
 // Ten ask at once: one request is laid, nine are told of it.
 func TestTenAskers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		l := a.mustAcquire("x", nil)
 		go func() {
@@ -417,8 +396,7 @@ func TestTenAskers(t *testing.T) {
 // A request laid on a dead holder does not delay its takeover.
 func TestAskingTheDeadDelaysNothing(t *testing.T) {
 	takeover := func(asks int) (took time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
 			a.mustAcquire("x", nil)
 			begun := time.Now()
@@ -452,8 +430,7 @@ func TestAskingTheDeadDelaysNothing(t *testing.T) {
 }
 
 func TestAskingNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		want(t, b.StepDown(t.Context(), "x", "why"), tenure.ErrNotHeld)
 		want(t, b.ReleaseDead(t.Context(), "x", "why"), tenure.ErrNotHeld)
@@ -483,8 +460,7 @@ func TestAskingNobody(t *testing.T) {
 
 // A holder that does not answer: the request stays, and says so.
 func TestUnanswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		a.crash()
@@ -514,8 +490,7 @@ func TestUnanswered(t *testing.T) {
 }
 
 func TestReleaseDeadRefusesTheLiving(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		begun := time.Now()
@@ -534,45 +509,42 @@ func TestReleaseDeadRefusesTheLiving(t *testing.T) {
 // not before: cut off at once, or only after a while.
 func TestRevoke(t *testing.T) {
 	for _, reachable := range []bool{true, false} {
-		t.Run(fmt.Sprint("reachable=", reachable), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-				l := a.mustAcquire("x", nil)
-				if !reachable {
-					a.crash()
+		inWorldRun(t, fmt.Sprint("reachable=", reachable), func(t *testing.T, w *world) {
+			a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+			l := a.mustAcquire("x", nil)
+			if !reachable {
+				a.crash()
+			}
+			var free time.Time
+			go func() {
+				got := b.mustAcquire("x", nil)
+				free = time.Now()
+				if l.Check() == nil {
+					t.Error("two hold it")
 				}
-				var free time.Time
-				go func() {
-					got := b.mustAcquire("x", nil)
-					free = time.Now()
-					if l.Check() == nil {
-						t.Error("two hold it")
-					}
-					p, _ := got.Previous()
-					if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
-						t.Errorf("previous %+v", p)
-					}
-				}()
-				time.Sleep(time.Second)
-				begun := time.Now()
-				if err := boss.Revoke(t.Context(), "x", "mad"); err != nil {
-					t.Fatal(err)
+				p, _ := got.Previous()
+				if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
+					t.Errorf("previous %+v", p)
 				}
-				took := time.Since(begun)
-				if took < lease || took > lease+2*time.Second {
-					t.Errorf("revoked after %v", took)
-				}
-				synctest.Wait()
-				if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
-					t.Errorf("taken after %v", got)
-				}
-				want(t, l.Check(), tenure.ErrLost)
-				var superseded *tenure.SupersededError
-				if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
-					t.Errorf("release: %v", err)
-				}
-			})
+			}()
+			time.Sleep(time.Second)
+			begun := time.Now()
+			if err := boss.Revoke(t.Context(), "x", "mad"); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(begun)
+			if took < lease || took > lease+2*time.Second {
+				t.Errorf("revoked after %v", took)
+			}
+			synctest.Wait()
+			if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
+				t.Errorf("taken after %v", got)
+			}
+			want(t, l.Check(), tenure.ErrLost)
+			var superseded *tenure.SupersededError
+			if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
+				t.Errorf("release: %v", err)
+			}
 		})
 	}
 }
@@ -580,8 +552,7 @@ func TestRevoke(t *testing.T) {
 // Who is handed the lock while an operator takes it from its former holder has it:
 // the operator is told so, and not that the lock was taken away.
 func TestRevokeDuringHandOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
 		l := a.mustAcquire("x", nil)
 		b.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
@@ -607,36 +578,33 @@ func TestRevokeDuringHandOver(t *testing.T) {
 // and leadership does not go to and fro.
 func TestPriority(t *testing.T) {
 	for _, order := range [][]int{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				c, ctx := newCampaign(t)
-				for _, p := range order {
-					c.join(ctx, w.machine(fmt.Sprint("p", p)), &tenure.ElectionOptions{Priority: p}, time.Second)
-					time.Sleep(3 * time.Second)
+		inWorldRun(t, fmt.Sprint(order), func(t *testing.T, w *world) {
+			c, ctx := newCampaign(t)
+			for _, p := range order {
+				c.join(ctx, w.machine(fmt.Sprint("p", p)), &tenure.ElectionOptions{Priority: p}, time.Second)
+				time.Sleep(3 * time.Second)
+			}
+			time.Sleep(20 * lease)
+			if got := leader(t, w.machine("who")); got != "p3" {
+				t.Errorf("%s leads", got)
+			}
+			reigns := c.over(t)
+			t.Log(owners(reigns))
+			seen := map[string]bool{}
+			for i, r := range reigns {
+				if seen[r.owner] {
+					t.Errorf("%s leads again: %v", r.owner, owners(reigns))
 				}
-				time.Sleep(20 * lease)
-				if got := leader(t, w.machine("who")); got != "p3" {
-					t.Errorf("%s leads", got)
+				seen[r.owner] = true
+				if i > 0 && r.owner < reigns[i-1].owner {
+					t.Errorf("a lesser one comes to lead: %v", owners(reigns))
 				}
-				reigns := c.over(t)
-				t.Log(owners(reigns))
-				seen := map[string]bool{}
-				for i, r := range reigns {
-					if seen[r.owner] {
-						t.Errorf("%s leads again: %v", r.owner, owners(reigns))
-					}
-					seen[r.owner] = true
-					if i > 0 && r.owner < reigns[i-1].owner {
-						t.Errorf("a lesser one comes to lead: %v", owners(reigns))
-					}
+			}
+			for _, r := range reigns[:len(reigns)-1] {
+				if r.end.Sub(r.begin) < lease {
+					t.Errorf("%s was asked after %v already", r.owner, r.end.Sub(r.begin))
 				}
-				for _, r := range reigns[:len(reigns)-1] {
-					if r.end.Sub(r.begin) < lease {
-						t.Errorf("%s was asked after %v already", r.owner, r.end.Sub(r.begin))
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -644,8 +612,7 @@ func TestPriority(t *testing.T) {
 // A preferred candidate that loses its lease again and again asks once in a
 // while, and no more.
 func TestPriorityPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
 		good, sick := w.machine("good"), w.machine("sick")
 		c.join(ctx, good, nil, 0)
@@ -675,31 +642,28 @@ func TestPriorityPause(t *testing.T) {
 // Where the store can watch, a leader learns of a request at once.
 func TestStepDownWithAWatch(t *testing.T) {
 	for _, attentive := range []bool{true, false} {
-		t.Run(fmt.Sprint("attentive=", attentive), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, boss := w.machine("a"), w.machine("boss")
-				l := a.mustAcquire("x", &tenure.AcquireOptions{WatchRequests: attentive})
-				go func() {
-					<-l.Context().Done()
-					time.Sleep(200 * time.Millisecond)
-					_ = l.Release(t.Context())
-				}()
-				var took time.Duration
-				time.Sleep(10 * time.Second)
-				before := a.faults.Count()
-				begun := time.Now()
-				if err := boss.StepDown(t.Context(), "x", "now"); err != nil {
-					t.Fatal(err)
-				}
-				took = time.Since(begun)
-				if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
-					t.Errorf("took %v", took)
-				}
-				if n := a.faults.Count() - before; attentive && n > 3 {
-					t.Errorf("the holder made %d requests: a conflict, a heartbeat, and the release", n)
-				}
-			})
+		inWorldRun(t, fmt.Sprint("attentive=", attentive), func(t *testing.T, w *world) {
+			a, boss := w.machine("a"), w.machine("boss")
+			l := a.mustAcquire("x", &tenure.AcquireOptions{WatchRequests: attentive})
+			go func() {
+				<-l.Context().Done()
+				time.Sleep(200 * time.Millisecond)
+				_ = l.Release(t.Context())
+			}()
+			var took time.Duration
+			time.Sleep(10 * time.Second)
+			before := a.faults.Count()
+			begun := time.Now()
+			if err := boss.StepDown(t.Context(), "x", "now"); err != nil {
+				t.Fatal(err)
+			}
+			took = time.Since(begun)
+			if quick := took < 210*time.Millisecond; quick != attentive || took > heartbeat+2*refresh {
+				t.Errorf("took %v", took)
+			}
+			if n := a.faults.Count() - before; attentive && n > 3 {
+				t.Errorf("the holder made %d requests: a conflict, a heartbeat, and the release", n)
+			}
 		})
 	}
 }
@@ -707,8 +671,7 @@ func TestStepDownWithAWatch(t *testing.T) {
 // A lease whose claim has lost its reply, and on which somebody has laid a
 // request since, counts from its claim: it is granted, and asked back.
 func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, boss := w.machine("a"), w.machine("boss")
 		time.Sleep(time.Hour) // away from the origin of the clock
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
@@ -730,8 +693,7 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 // A preferred candidate that looks once an hour, without a watch, does not miss
 // the reservation that it has asked for.
 func TestPriorityWithRareLooks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
 		good := w.machine("good")
 		rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
@@ -749,8 +711,7 @@ func TestPriorityWithRareLooks(t *testing.T) {
 // A record that was deleted begins with token 1 again. A holder from before that
 // does not take the new one for its own, though owner and token are the same.
 func TestDeletedRecordIsNotAdopted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("same name"), w.machine("same name")
 		l := a.mustAcquire("x", nil)
 		want(t, w.records.Delete(t.Context(), w.record("x")), nil)

@@ -125,6 +125,7 @@ func (c *base) inOrder() []kept {
 // send sends what a machine asks for, and hands the result to its caller.
 func (c *base) send(urgency time.Duration, r *protocol.Call, to shell.Caller) {
 	r.Stamp(time.Now())
+	var past []driver.Record // of a review
 	c.calls.Send(urgency, shell.Call{
 		Make: func(ctx context.Context) (rec, former driver.Record, err error) {
 			switch r.Kind {
@@ -134,13 +135,21 @@ func (c *base) send(urgency time.Duration, r *protocol.Call, to shell.Caller) {
 				rec, former, err = c.store.Claim(ctx, r.Next)
 			case protocol.Forget, protocol.Erase:
 				err = c.store.Delete(ctx, r.Prev)
+			case protocol.Review:
+				past, err = c.store.review(ctx, r.Keys)
 			default:
 				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
 				former = r.Prev
 			}
 			return rec, former, err
 		},
-		Answer: func(rec, former driver.Record, err error) { to.Result(r, protocol.ResultOf(r.Kind, rec, former, err)) },
+		Answer: func(rec, former driver.Record, err error) {
+			res := protocol.ResultOf(r.Kind, rec, former, err)
+			if err == nil { // else it may still be written to
+				res.Past = past
+			}
+			to.Result(r, res)
+		},
 	})
 }
 
@@ -260,5 +269,9 @@ func (c *base) isClosed() bool {
 }
 
 func (c *base) heldBy(rec driver.Record, freeIn time.Duration) error {
-	return &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: c.owns(rec), Reserved: rec.State == driver.Reserved}
+	e := &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: c.owns(rec), Reserved: rec.State == driver.Reserved}
+	if e.Reserved && e.Owner == "" {
+		e.Label = rec.Label
+	}
+	return e
 }

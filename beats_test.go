@@ -6,7 +6,6 @@ package tenure_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -16,8 +15,7 @@ import (
 // A beat has the form T-n. T is made by the acquire and never again, n with each
 // beat; and what a grant or a heartbeat writes has its beat for its version.
 func TestBeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		terms, seen := map[string]uint64{}, map[string]bool{}
 		for range 5 {
@@ -51,8 +49,7 @@ func TestBeats(t *testing.T) {
 // A heartbeat that the store throttles is tried again later than after another
 // failure: after an eighth of the period at first, then twice that.
 func TestThrottledHeartbeatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		f := faultstore.Refuse()
 		f.Err = driver.Throttled(faultstore.ErrInjected)

@@ -22,10 +22,7 @@ import (
 func checked(tb testing.TB, hangs bool) *tenure.Lease {
 	tb.Helper()
 	store := faultstore.New(memstore.New(), nil)
-	c, err := tenure.New(store.Driver(), &tenure.Options{LeaseDuration: time.Hour, HeartbeatPeriod: time.Second / 10})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := mustNew(tb, store.Driver(), &tenure.Options{LeaseDuration: time.Hour, HeartbeatPeriod: time.Second / 10})
 	tb.Cleanup(func() { store.Close() })
 	l, err := c.Acquire(tb.Context(), "x", nil)
 	if err != nil {

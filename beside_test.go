@@ -17,8 +17,7 @@ import (
 // reads are.
 func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 	for ago := 1; ago <= 3; ago++ {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
 			l := a.mustAcquire("x", nil)
 			seen := make(chan tenure.Leader, 10)
@@ -41,6 +40,23 @@ func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 			if who := <-seen; who.Owner != "" || time.Since(start) > requestTimeout {
 				t.Errorf("%d writes behind: %+v is seen %v after the release", ago, who, time.Since(start))
 			}
+		})
+	}
+}
+
+// Who waits takes a lock when it is told of the release, however far behind cheap reads
+// are.
+func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
+	for ago := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			taken := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+			time.Sleep(2*heartbeat + time.Second)
+			b.stale(0, 0, ago)
+			a.mustRelease(l)
+			want(t, within(t, 0, requestTimeout, func() error { return <-taken }), nil)
 		})
 	}
 }

@@ -31,47 +31,45 @@ func TestBusyShare(t *testing.T) {
 		{"two at once, by halves", 2 * time.Second, 2 * time.Second, 2, 2, 0.5},
 		{"more than it can", time.Second, 0, 3, 2, 1.5},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newWorld(t).machine("a")
-				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
-				defer stop()
-				l := m.mustAcquire("x", &tenure.AcquireOptions{Capacity: tc.capacity})
-				var all sync.WaitGroup
-				for range tc.parallel {
-					all.Go(func() {
-						for ctx.Err() == nil {
-							if err := l.Do(ctx, 0, func(context.Context) error { time.Sleep(tc.work); return nil }); err != nil {
-								t.Error(err)
-							}
-							time.Sleep(tc.rest)
+		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			l := m.mustAcquire("x", &tenure.AcquireOptions{Capacity: tc.capacity})
+			var all sync.WaitGroup
+			for range tc.parallel {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						if err := l.Do(ctx, 0, func(context.Context) error { time.Sleep(tc.work); return nil }); err != nil {
+							t.Error(err)
 						}
-					})
-				}
-				time.Sleep(30*time.Minute + 1)
-				near := func(what string, got, want float64) {
-					t.Helper()
-					if math.Abs(got-want) > 0.02 {
-						t.Errorf("%s: %.3f, want %.3f", what, got, want)
+						time.Sleep(tc.rest)
 					}
+				})
+			}
+			time.Sleep(30*time.Minute + 1)
+			near := func(what string, got, want float64) {
+				t.Helper()
+				if math.Abs(got-want) > 0.02 {
+					t.Errorf("%s: %.3f, want %.3f", what, got, want)
 				}
-				near("share", l.BusyShare(), tc.share)
-				busy, held := l.Busy()
-				near("busy of held", float64(busy)/float64(held)/float64(max(1, tc.capacity)), tc.share)
-				events := m.events.of(tenure.EventBusy)
-				if len(events) != 30 && len(events) != 29 {
-					t.Errorf("%d events in half an hour", len(events))
+			}
+			near("share", l.BusyShare(), tc.share)
+			busy, held := l.Busy()
+			near("busy of held", float64(busy)/float64(held)/float64(max(1, tc.capacity)), tc.share)
+			events := m.events.of(tenure.EventBusy)
+			if len(events) != 30 && len(events) != 29 {
+				t.Errorf("%d events in half an hour", len(events))
+			}
+			for _, e := range events {
+				near("event", e.Share, tc.share)
+				if e.Held != 4*lease || e.Token != l.Token() {
+					t.Errorf("event %+v", e)
 				}
-				for _, e := range events {
-					near("event", e.Share, tc.share)
-					if e.Held != 4*lease || e.Token != l.Token() {
-						t.Errorf("event %+v", e)
-					}
-				}
-				stop()
-				all.Wait()
-				m.mustRelease(l)
-			})
+			}
+			stop()
+			all.Wait()
+			m.mustRelease(l)
 		})
 	}
 }

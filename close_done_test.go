@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -42,20 +41,17 @@ func TestCloseUnderAContextThatIsDone(t *testing.T) {
 			return errors.Join(s.Close(ctx), m.Close(ctx))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				ctx, stop := context.WithCancelCause(t.Context())
-				s := service(t, a, ctx, 2*time.Second)
-				time.Sleep(lease)
-				next := started(func() error { _, err := b.Acquire(t.Context(), "y", nil); return err })
-				time.Sleep(lease)
-				pending(t, "the next holder", next)
-				stop(errors.New("terminated"))
-				want(t, within(t, 2*time.Second, 2*time.Second, func() error { return closes(ctx, a, s) }), nil)
-				want(t, within(t, 0, refresh+refresh/4, func() error { return <-next }), nil)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			ctx, stop := context.WithCancelCause(t.Context())
+			s := service(t, a, ctx, 2*time.Second)
+			time.Sleep(lease)
+			next := started(func() error { _, err := b.Acquire(t.Context(), "y", nil); return err })
+			time.Sleep(lease)
+			pending(t, "the next holder", next)
+			stop(errors.New("terminated"))
+			want(t, within(t, 2*time.Second, 2*time.Second, func() error { return closes(ctx, a, s) }), nil)
+			want(t, within(t, 0, refresh+refresh/4, func() error { return <-next }), nil)
 		})
 	}
 }
@@ -66,17 +62,15 @@ func TestCloseUnderADoneContextEnds(t *testing.T) {
 		"client":  func(ctx context.Context, m *machine, _ *tenure.Session) error { return m.Close(ctx) },
 		"session": func(ctx context.Context, _ *machine, s *tenure.Session) error { return s.Close(ctx) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newWorld(t).machine("a", func(o *tenure.Options) { o.StopTimeout = 5 * time.Second })
-				ctx, stop := context.WithCancel(t.Context())
-				s := service(t, a, ctx, time.Hour)
-				stop()
-				if err := within(t, 5*time.Second, 5*time.Second, func() error { return closes(ctx, a, s) }); err == nil {
-					t.Error("no error, and locks are left behind")
-				}
-				time.Sleep(2 * time.Hour) // for the work
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a", func(o *tenure.Options) { o.StopTimeout = 5 * time.Second })
+			ctx, stop := context.WithCancel(t.Context())
+			s := service(t, a, ctx, time.Hour)
+			stop()
+			if err := within(t, 5*time.Second, 5*time.Second, func() error { return closes(ctx, a, s) }); err == nil {
+				t.Error("no error, and locks are left behind")
+			}
+			time.Sleep(2 * time.Hour) // for the work
 		})
 	}
 }
@@ -85,21 +79,18 @@ func TestCloseUnderADoneContextEnds(t *testing.T) {
 // stop timeout and a lease.
 func TestCloseUnderADoneContextWithoutAnswer(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"hangs": faultstore.BlackHole(), "deaf": {Effect: faultstore.RequestLost, Hang: true, Deaf: time.Hour}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a")
-				ctx, stop := context.WithCancel(t.Context())
-				_ = service(t, a, ctx, 0)
-				alone := a.mustAcquire("alone", nil)
-				context.AfterFunc(alone.Context(), func() { _ = alone.Release(ctx) })
-				defer a.faults.Inject(faultstore.Rule{Fault: f})()
-				stop()
-				if err := within(t, lease, stopTimeout+lease, func() error { return a.Close(ctx) }); err == nil {
-					t.Error("no error, and locks are left behind")
-				}
-				time.Sleep(2 * time.Hour)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
+			ctx, stop := context.WithCancel(t.Context())
+			_ = service(t, a, ctx, 0)
+			alone := a.mustAcquire("alone", nil)
+			context.AfterFunc(alone.Context(), func() { _ = alone.Release(ctx) })
+			defer a.faults.Inject(faultstore.Rule{Fault: f})()
+			stop()
+			if err := within(t, lease, stopTimeout+lease, func() error { return a.Close(ctx) }); err == nil {
+				t.Error("no error, and locks are left behind")
+			}
+			time.Sleep(2 * time.Hour)
 		})
 	}
 }
@@ -122,16 +113,13 @@ func TestCloseWithNothingLeft(t *testing.T) {
 			time.Sleep(lease)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.machine("b").mustAcquire("held", nil)
-				a := w.machine("a")
-				ctx, stop := context.WithCancel(t.Context())
-				before(ctx, a)
-				stop()
-				want(t, within(t, 0, 0, func() error { return a.Close(ctx) }), nil)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("b").mustAcquire("held", nil)
+			a := w.machine("a")
+			ctx, stop := context.WithCancel(t.Context())
+			before(ctx, a)
+			stop()
+			want(t, within(t, 0, 0, func() error { return a.Close(ctx) }), nil)
 		})
 	}
 }
@@ -139,25 +127,22 @@ func TestCloseWithNothingLeft(t *testing.T) {
 // A context of a lease, which the closing itself ends, ends no waiting.
 func TestCloseUnderAContextOfALease(t *testing.T) {
 	for name, under := range map[string]bool{"client": false, "session": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a")
-				s := service(t, a, t.Context(), 2*time.Second)
-				l, err := s.Acquire(t.Context(), "own", nil)
-				want(t, err, nil)
-				released := started(func() error { <-l.Context().Done(); return l.Release(t.Context()) })
-				want(t, within(t, 2*time.Second, 2*time.Second, func() error {
-					if under {
-						return s.Close(l.Context())
-					}
-					return a.Close(l.Context())
-				}), nil)
-				want(t, <-released, nil)
-				if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
-					t.Errorf("the session is %s", rec.State)
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
+			s := service(t, a, t.Context(), 2*time.Second)
+			l, err := s.Acquire(t.Context(), "own", nil)
+			want(t, err, nil)
+			released := started(func() error { <-l.Context().Done(); return l.Release(t.Context()) })
+			want(t, within(t, 2*time.Second, 2*time.Second, func() error {
+				if under {
+					return s.Close(l.Context())
 				}
-			})
+				return a.Close(l.Context())
+			}), nil)
+			want(t, <-released, nil)
+			if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Closed {
+				t.Errorf("the session is %s", rec.State)
+			}
 		})
 	}
 }

@@ -18,8 +18,7 @@ import (
 // Close with an acquire pending returns the waiter at once, and disturbs no
 // lease: that of another client, and its own until it is released.
 func TestCloseReturnsWaitersAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		taken := a.mustAcquire("taken", nil)
 		own := b.mustAcquire("own", nil)
@@ -56,8 +55,7 @@ func TestCloseReturnsWaitersAtOnce(t *testing.T) {
 // Work that is running when the client is closed is covered by heartbeats
 // until it has returned, and nobody starts beside it.
 func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		const drain = lease - time.Second
 		working := false
@@ -89,8 +87,7 @@ func TestCloseKeepsBeatingUntilTheWorkIsDone(t *testing.T) {
 // Work that never returns is covered for StopTimeout and no longer. Then Close
 // returns and says so, and the record runs out by itself.
 func TestCloseLeavesWorkBehindAfterStopTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		stuck := make(chan struct{})
 		run := started(func() error {
@@ -200,8 +197,7 @@ func TestLeaseAfterCloseSendsNothing(t *testing.T) {
 // The moment of Close does not matter to an acquire that is just winning: it
 // fails with ErrClosed, or has a lease that is released.
 func TestCloseWhileAClaimIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
 		acquired := started(func() error { _, err := m.Acquire(t.Context(), "x", nil); return err })

@@ -38,6 +38,44 @@ type ElectionOptions struct {
 	// for one election, so that leadership does not go to and fro when a
 	// preferred candidate is in bad health. If zero, it is ten lease durations.
 	PriorityPause time.Duration
+
+	// CoolDown slows a version down whose own work has failed, so that it loses to
+	// any other version that is there, and leads again where there is none. The
+	// version is [Options.Label], which must not be empty. If zero, nobody waits.
+	//
+	// The candidate counts the latest tenures of its own label in a row that ended
+	// badly: [EndFailed], [EndStalled], [EndStopTimeout], [EndCrashed]. It ignores
+	// those of other labels, and ends that say nothing of a version, such as
+	// EndExpired: one outage of the store would blame every version. One that was
+	// released, or was asked to make way, ends the count. After k failures the
+	// candidate puts its move off by CoolDown·2^(k−1), and CoolDownMax at most, from
+	// the instant at which it could have taken the lock. It does not ask a leader to
+	// hand over for its Priority then. A hand-over to it is never put off.
+	//
+	// It costs one more request for a free lock, since the first move is a read and
+	// not a claim, and one batch read of the last 16 tenures where the record itself
+	// does not settle the count. A negative [Options.HistoryLimit] leaves the record
+	// alone, which knows two tenures.
+	CoolDown time.Duration
+
+	// CoolDownMax is the longest that CoolDown puts a move off. If zero, it is two
+	// lease durations. It must not be less than CoolDown.
+	CoolDownMax time.Duration
+
+	// Health is asked beside the work whether the leader is in good health, each
+	// HealthPeriod, never twice at once. After HealthFailures errors in a row the
+	// context of the work ends with an error that matches [ErrUnhealthy]. When the work
+	// has returned, the tenure ends as [EndFailed], and Run returns that error. The
+	// context of a check ends with that of the work, and after a HealthPeriod. One that
+	// ignores its context holds up further checks, and Run. If nil, nothing is asked. A
+	// panic of Health is not recovered.
+	Health func(context.Context, *Lease) error
+
+	// HealthPeriod is the time between two checks; the first one comes after it. If
+	// zero, it is the lease duration. HealthFailures is how many in a row end the
+	// tenure. If zero, it is 3.
+	HealthPeriod   time.Duration
+	HealthFailures int
 }
 
 // Election returns the election of the given name. The name and the options
@@ -57,6 +95,9 @@ func (c *Client) election(name string, options *ElectionOptions, under *parent) 
 	return e
 }
 
+// Client returns the client whose election it is.
+func (e *Election) Client() *Client { return e.c }
+
 // Name returns the name of the election, which is that of its lock.
 func (e *Election) Name() string { return e.name }
 
@@ -73,14 +114,23 @@ func (e *Election) Name() string { return e.name }
 // cause, wrapped or not, and if the client was closed meanwhile. Run returns any
 // other error of work, and reports a lease that was lost before work had returned
 // by an error that matches [ErrLost].
+//
+// If work returns an error, or panics, while nothing has asked it to stop, the
+// tenure ends as [EndFailed], with the error's text as the reason.
 func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) error) error {
 	if err := checkWork("lead", e.name, work == nil); err != nil {
 		return err
+	}
+	checks := health{e.name, e.options.Health, e.options.HealthPeriod, e.options.HealthFailures}
+	work, err := checks.beside(e.c.timing.Lease, work)
+	if err != nil {
+		return wrap("lead", e.name, err)
 	}
 	for {
 		l, err := e.c.acquire(ctx, "acquire", e.name, &AcquireOptions{
 			Data: e.options.Data, StoreTimeout: -1, History: true, WatchRequests: true, Capacity: e.options.Capacity,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
+			CoolDown: e.options.CoolDown, CoolDownMax: e.options.CoolDownMax,
 		}, e.under, false)
 		if errors.Is(err, ErrExpired) && !errors.Is(err, ErrSessionClosed) {
 			continue // paused while it was won

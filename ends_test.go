@@ -138,25 +138,22 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 	for name, returns := range map[string]func(context.Context) error{
 		"nil": func(context.Context) error { return nil }, "error": context.Context.Err, "cause": context.Cause,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				ctx, stop := context.WithCancel(t.Context())
-				ran := started(func() error {
-					return a.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
-						<-ctx.Done()
-						time.Sleep(5 * time.Second)
-						return returns(ctx)
-					})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			ctx, stop := context.WithCancel(t.Context())
+			ran := started(func() error {
+				return a.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+					<-ctx.Done()
+					time.Sleep(5 * time.Second)
+					return returns(ctx)
 				})
-				time.Sleep(lease)
-				asked := started(func() error { return b.StepDown(t.Context(), "x", "for the test") })
-				time.Sleep(heartbeat + time.Second)
-				stop()
-				want(t, <-ran, nil)
-				want(t, <-asked, nil)
 			})
+			time.Sleep(lease)
+			asked := started(func() error { return b.StepDown(t.Context(), "x", "for the test") })
+			time.Sleep(heartbeat + time.Second)
+			stop()
+			want(t, <-ran, nil)
+			want(t, <-asked, nil)
 		})
 	}
 }
@@ -165,8 +162,7 @@ func TestStepDownAtTheEndOfACampaign(t *testing.T) {
 // ended cleanly; where the context goes on, the client was closed under the campaign.
 func TestCampaignOfAClosedClient(t *testing.T) {
 	for _, ended := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -204,19 +200,17 @@ func TestRunSaysALossOnce(t *testing.T) {
 		},
 		"nil": {func(context.Context, *tenure.Lease) error { return nil }, `run "x": lease expired`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newWorld(t).machine("a")
-				err := m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-					m.crash()
-					<-ctx.Done()
-					return tt.returns(ctx, l)
-				})
-				want(t, err, tenure.ErrExpired)
-				if err.Error() != tt.text {
-					t.Errorf("says %q, want %q", err, tt.text)
-				}
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			err := m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+				m.crash()
+				<-ctx.Done()
+				return tt.returns(ctx, l)
 			})
+			want(t, err, tenure.ErrExpired)
+			if err.Error() != tt.text {
+				t.Errorf("says %q, want %q", err, tt.text)
+			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // superseded: two values of one event

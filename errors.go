@@ -57,6 +57,11 @@ var (
 	// gone. It matches ErrLost.
 	ErrSuperseded = lost("lease superseded")
 
+	// ErrUnhealthy says that [ElectionOptions.Health] has failed too often in a row. It
+	// is the cause of the context of the work, and returned by [Election.Run]. The lease
+	// itself is good until the work has returned.
+	ErrUnhealthy = errors.New("unhealthy")
+
 	// ErrStalled says that the work showed no progress for
 	// [Options.ProgressTimeout]. It matches ErrLost.
 	ErrStalled = lost("work made no progress")
@@ -174,14 +179,19 @@ type HeldError struct {
 	// Own says that this very client holds the lock: another part of the program
 	// has it, and the caller waits for that part.
 	Own bool
-	// Reserved says that the lock is kept for Owner after a hand-over. If Owner is
-	// empty, the lock is kept until a holder that an operator has cut off has
-	// stopped for certain.
+	// Reserved says that the lock is kept for Owner after a hand-over; if Owner is
+	// empty, for whoever has Label. If both are empty, the lock is kept until a holder
+	// that an operator has cut off has stopped for certain.
 	Reserved bool
+	// Label is that of those for whom the lock is reserved, where it is not for Owner;
+	// otherwise empty.
+	Label string
 }
 
 func (e *HeldError) Error() string {
 	switch free := e.FreeIn.Round(time.Millisecond); {
+	case e.Reserved && e.Label != "":
+		return fmt.Sprintf("reserved for label %q after token %d; free in %v at the latest if nobody of it comes", e.Label, e.Token, free)
 	case e.Reserved && e.Owner == "":
 		return fmt.Sprintf("revoked from its holder under token %d; free in %v, when that has stopped for certain", e.Token, free)
 	case e.Reserved:
@@ -243,23 +253,30 @@ func (e *SupersededError) Unwrap() error { return e.Replaced }
 type StepDownError struct {
 	// By is the owner name of the requester, and Reason why it asked.
 	By, Reason string
-	// To is the owner that is to have the lock next. It is empty if any
-	// contender may take it.
-	To string
+	// To is the owner that is to have the lock next, and ToLabel the label of those
+	// who are. Both are empty if any contender may take it.
+	To, ToLabel string
 	// At is when it was asked, by the requester's clock.
 	At time.Time
 }
 
 func steppedDown(q *driver.Request) error {
-	return &StepDownError{By: q.By, Reason: q.Reason, To: q.To, At: q.At}
+	return &StepDownError{By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: q.At}
 }
 
 func (e *StepDownError) Error() string {
-	what := "step down"
-	if e.To != "" {
-		what = fmt.Sprintf("hand over to %q", e.To)
+	return fmt.Sprintf("asked by %q to %s: %s", e.By, wayFor(e.To, e.ToLabel), e.Reason)
+}
+
+// wayFor says what a holder is asked, by whom it is to make way for.
+func wayFor(to, label string) string {
+	switch {
+	case to != "":
+		return fmt.Sprintf("hand over to %q", to)
+	case label != "":
+		return fmt.Sprintf("hand over to label %q", label)
 	}
-	return fmt.Sprintf("asked by %q to %s: %s", e.By, what, e.Reason)
+	return "step down"
 }
 
 // Is reports whether target is [ErrSteppedDown].
@@ -271,11 +288,7 @@ type RequestedError struct{ Request Request }
 
 func (e *RequestedError) Error() string {
 	q := e.Request
-	what := "step down"
-	if q.To != "" {
-		what = fmt.Sprintf("hand over to %q", q.To)
-	}
-	return fmt.Sprintf("already asked by %q at %s to %s: %s", q.By, q.At.UTC().Format(time.RFC3339), what, q.Reason)
+	return fmt.Sprintf("already asked by %q at %s to %s: %s", q.By, q.At.UTC().Format(time.RFC3339), wayFor(q.To, q.ToLabel), q.Reason)
 }
 
 // Is reports whether target is [ErrRequested].

@@ -18,8 +18,7 @@ import (
 )
 
 func TestEventsTellTheStoryOfALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
 		acquired := started(func() error { b.mustAcquire("x", nil); return nil })
@@ -77,8 +76,7 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 
 // A waiter is told once of each holder, not at each look.
 func TestWaitingIsToldOncePerHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		la := a.mustAcquire("x", nil)
 		second := started(func() error {

@@ -224,8 +224,7 @@ func TestDoneContextSendsNothing(t *testing.T) {
 // The release goes on in the background when its caller does not wait for it,
 // and it is as good as any.
 func TestReleaseGoesOnAfterItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		l := m.mustAcquire("x", nil)
 		m.faults.SetBlackHole(true)
@@ -243,8 +242,7 @@ func TestReleaseGoesOnAfterItsContext(t *testing.T) {
 
 // A deferred release works with the context that ended the work.
 func TestReleaseUnderADoneContextStillReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		l := m.mustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())

@@ -6,7 +6,6 @@ package tenure_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -57,17 +56,14 @@ func TestOneCrashLeavesNoHole(t *testing.T) {
 			want(t, w.machine("boss").ReleaseDead(t.Context(), "x", "gone"), nil)
 		}, "2 b freed (free by boss: gone)"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				a.mustRelease(a.mustAcquire("x", recorded))
-				b.fault(faultstore.OpClaim, 1, 0, faultstore.Fault{Effect: faultstore.RequestLost, Hang: true})
-				b.mustAcquire("x", recorded)
-				b.crash()
-				tc.next(t, w)
-				complete(t, w, tc.end)
-			})
+		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			a.mustRelease(a.mustAcquire("x", recorded))
+			b.fault(faultstore.OpClaim, 1, 0, faultstore.Fault{Effect: faultstore.RequestLost, Hang: true})
+			b.mustAcquire("x", recorded)
+			b.crash()
+			tc.next(t, w)
+			complete(t, w, tc.end)
 		})
 	}
 }
@@ -96,8 +92,7 @@ func complete(t *testing.T, w *world, second string) {
 // An acquire that is given up while the lock is granted to it is no clean
 // tenure: it has written nothing of the one before.
 func TestGivenUpGrantLeavesNoHole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustRelease(a.mustAcquire("x", recorded))
 		b.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, 10*time.Millisecond))
@@ -113,8 +108,7 @@ func TestGivenUpGrantLeavesNoHole(t *testing.T) {
 // Nor does it if the reply to the next claim is lost, which alone shows what
 // came before the given up grant.
 func TestGivenUpGrantAndLostReplyLeaveNoHole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		a.mustRelease(a.mustAcquire("x", recorded))
 		b.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, 10*time.Millisecond))
@@ -131,8 +125,7 @@ func TestGivenUpGrantAndLostReplyLeaveNoHole(t *testing.T) {
 
 // A hole at the end of the list is shown, too.
 func TestOldestHoleIsShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		m.mustRelease(m.mustAcquire("x", nil))
 		m.mustRelease(m.mustAcquire("x", nil))
@@ -148,8 +141,7 @@ func TestOldestHoleIsShown(t *testing.T) {
 // When a lock's record was deleted, the tokens begin again. What is written of
 // the new tenures replaces what stands there of the old ones.
 func TestHistoryAfterADeletion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		for range 4 {
 			a.mustRelease(a.mustAcquire("x", recorded))

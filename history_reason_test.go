@@ -15,8 +15,7 @@ import (
 // TestHistoryKeepsALongReason: the record of the next holder has its beginning
 // alone, since each heartbeat carries it.
 func TestHistoryKeepsALongReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
 		reason := strings.Repeat("ü", driver.MaxReasonLen/2)
 		want := "1 a stepped_down (step_down by boss: " + reason + ")"

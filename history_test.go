@@ -58,8 +58,7 @@ func expectHistory(t *testing.T, got []tenure.Tenure, want ...string) {
 }
 
 func TestHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
 		expectHistory(t, boss.history("x"))
 
@@ -232,8 +231,7 @@ func crashTwice(t *testing.T, first, second int, reply bool) {
 
 // With one crash at a time nothing is missing.
 func TestHistoryIsCompletedByTheSuccessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.mustRelease(a.mustAcquire("x", recorded))
 		// It dies between the grant and the writing of the history.
@@ -260,8 +258,7 @@ func TestHistoryIsCompletedByTheSuccessor(t *testing.T) {
 
 // A store that is away for a moment: the history is written beside the work.
 func TestHistoryIsWrittenLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustRelease(a.mustAcquire("x", recorded))
 		remove := b.fault(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
@@ -280,8 +277,7 @@ func TestHistoryIsWrittenLater(t *testing.T) {
 }
 
 func TestHistoryLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 5 })
 		for range 20 {
 			a.mustRelease(a.mustAcquire("x", recorded))
@@ -326,8 +322,7 @@ func TestRequestsOfAnAcquisition(t *testing.T) {
 // successor learns it.
 func TestStalledWorkTellsItsSuccessor(t *testing.T) {
 	const progress = 20 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = progress })
 		b := w.machine("b")
 		release := make(chan struct{})
@@ -356,8 +351,7 @@ func TestStalledWorkTellsItsSuccessor(t *testing.T) {
 
 // So does work that does not stop in time.
 func TestWorkThatDoesNotStopTellsItsSuccessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		release := make(chan struct{})
 		done := started(func() error {
@@ -390,27 +384,24 @@ func TestLateDeletesInTheHistory(t *testing.T) {
 		"twice": faultstore.Duplicate(lease),
 		"late":  faultstore.LateAfterError(lease),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 2 })
-				tenures := func(n int) {
-					for range n {
-						a.mustRelease(a.mustAcquire("x", recorded))
-					}
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a", func(o *tenure.Options) { o.HistoryLimit = 2 })
+			tenures := func(n int) {
+				for range n {
+					a.mustRelease(a.mustAcquire("x", recorded))
 				}
-				a.fault(faultstore.OpDelete, 0, 1, f)
-				tenures(4) // the fourth has the first one's record deleted
-				time.Sleep(time.Second)
-				want(t, w.records.Delete(t.Context(), w.record("x")), nil)
-				tenures(3)
-				time.Sleep(2 * lease)
-				list, err := w.machine("b").History(t.Context(), "x")
-				want(t, err, nil)
-				if len(list) != 3 || list[2].Unknown || list[2].Owner != "a" {
-					t.Errorf("history %+v", list)
-				}
-			})
+			}
+			a.fault(faultstore.OpDelete, 0, 1, f)
+			tenures(4) // the fourth has the first one's record deleted
+			time.Sleep(time.Second)
+			want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+			tenures(3)
+			time.Sleep(2 * lease)
+			list, err := w.machine("b").History(t.Context(), "x")
+			want(t, err, nil)
+			if len(list) != 3 || list[2].Unknown || list[2].Owner != "a" {
+				t.Errorf("history %+v", list)
+			}
 		})
 	}
 }

@@ -15,8 +15,7 @@ import (
 )
 
 func TestLateHeartbeatDoesNotReviveAReleasedRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		l := m.mustAcquire("x", nil)
 		m.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(lease))
@@ -31,8 +30,7 @@ func TestLateHeartbeatDoesNotReviveAReleasedRecord(t *testing.T) {
 }
 
 func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
 		time.Sleep(heartbeat)
@@ -75,37 +73,33 @@ func TestClaimAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
 		"lost":       faultstore.LoseReplyHang(),
 		"much later": faultstore.LateAfterError(2*requestTimeout + requestTimeout/2),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				m := w.machine("a")
-				m.fault(faultstore.OpClaim, 0, 0, f)
-				ctx, stop := context.WithTimeout(t.Context(), requestTimeout/4)
-				defer stop()
-				_, err := m.Acquire(ctx, "x", nil)
-				want(t, err, context.DeadlineExceeded)
-				time.Sleep(requestTimeout)
-				m.faults.Wait()
-				time.Sleep(lease / 2)
-				if rec := w.record("x"); rec.State != driver.Released {
-					t.Errorf("the record shows a holder that nobody believes in: %+v", rec)
-				}
-				// After a lease nothing is left to do.
-				time.Sleep(lease)
-				n := m.faults.Count()
-				time.Sleep(10 * lease)
-				if more := m.faults.Count() - n; more != 0 {
-					t.Errorf("%d more requests", more)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			m.fault(faultstore.OpClaim, 0, 0, f)
+			ctx, stop := context.WithTimeout(t.Context(), requestTimeout/4)
+			defer stop()
+			_, err := m.Acquire(ctx, "x", nil)
+			want(t, err, context.DeadlineExceeded)
+			time.Sleep(requestTimeout)
+			m.faults.Wait()
+			time.Sleep(lease / 2)
+			if rec := w.record("x"); rec.State != driver.Released {
+				t.Errorf("the record shows a holder that nobody believes in: %+v", rec)
+			}
+			// After a lease nothing is left to do.
+			time.Sleep(lease)
+			n := m.faults.Count()
+			time.Sleep(10 * lease)
+			if more := m.faults.Count() - n; more != 0 {
+				t.Errorf("%d more requests", more)
+			}
 		})
 	}
 }
 
 // A takeover that is applied after its caller gave up is cleaned up as well.
 func TestTakeoverAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		a.crash()
@@ -125,8 +119,7 @@ func TestTakeoverAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
 // A claim of which nothing more can be learnt opens a term that nobody
 // believes in; it runs out after its lease.
 func TestLateDuplicateOfAClaimRunsOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.Duplicate(lease))
 		la := a.mustAcquire("x", nil)
@@ -151,8 +144,7 @@ func TestLateDuplicateOfAClaimRunsOut(t *testing.T) {
 // A later acquire of the same client does not adopt the claim of an earlier
 // one: what counts from an earlier instant would end too late.
 func TestLateClaimIsNotAdoptedByALaterAcquire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		m.fault(faultstore.OpClaim, 0, 1, faultstore.LateAfterError(2*time.Second))
 		m.fault(faultstore.OpGet, 0, 1, faultstore.Slow(time.Second, 0))
@@ -171,8 +163,7 @@ func TestLateClaimIsNotAdoptedByALaterAcquire(t *testing.T) {
 }
 
 func TestDuplicatedWritesChangeNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		for _, m := range []*machine{a, b} {
 			m.faults.Inject(faultstore.Rule{

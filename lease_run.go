@@ -20,6 +20,9 @@ import (
 // too. If the holder was asked to step down, and work returned an error, it
 // matches [ErrSteppedDown]. If the lock was not acquired, work was not run; see [Client.Acquire].
 // A panic of work releases the lock and goes on.
+//
+// If work returns an error, or panics, while nothing has asked it to stop, the
+// tenure ends as [EndFailed], with the error's text as the reason.
 func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
 	if err := checkWork("run", name, work == nil); err != nil {
 		return err
@@ -51,13 +54,13 @@ func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) erro
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
-			_ = l.Release(context.WithoutCancel(ctx))
+			_ = l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, errBroken))
 		}
 	}()
 	err = work(bound, l)
 	returned = true
 
-	lost = l.Release(context.WithoutCancel(ctx))
+	lost = l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, err))
 	if errors.Is(lost, ErrLost) || errors.Is(lost, ErrStopTimeout) {
 		return errors.Unwrap(lost), err
 	}
@@ -65,4 +68,17 @@ func (l *Lease) run(ctx context.Context, work func(context.Context, *Lease) erro
 		return cause, err
 	}
 	return nil, err // released, or running out by itself: the work was covered
+}
+
+// errBroken is the failure of work that has not returned.
+var errBroken = errors.New("the work panicked, or ended its goroutine")
+
+// failure returns what a release says of the error of work: that the work has
+// failed, unless it was asked to stop before. What stops the work is its own
+// context, the lease, and the client, which ends the lease.
+func (l *Lease) failure(ctx context.Context, err error) *ReleaseOptions {
+	if err == nil || ctx.Err() != nil || l.ctx.Err() != nil || l.Check() != nil {
+		return nil
+	}
+	return &ReleaseOptions{Failed: err}
 }

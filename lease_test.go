@@ -58,40 +58,36 @@ func TestSupersededLeaseSaysByWhom(t *testing.T) {
 			`release "x": lease superseded: the record is gone`,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				m := w.machine("a")
-				l := m.mustAcquire("x", nil)
-				time.Sleep(lease)
-				test.seize(t, w)
-				want(t, within(t, 0, heartbeat, func() error { <-l.Context().Done(); return nil }), nil)
-				want(t, l.Check(), tenure.ErrSuperseded)
-				want(t, l.Check(), tenure.ErrLost)
-				by, ok := errors.AsType[*tenure.SupersededError](context.Cause(l.Context()))
-				if !ok || *by != test.by {
-					t.Errorf("superseded by %+v, want %+v", by, test.by)
-				}
-				want(t, l.Renew(t.Context()), tenure.ErrSuperseded)
-				want(t, l.SetData(t.Context(), nil), tenure.ErrSuperseded)
-				err := l.Release(t.Context())
-				want(t, err, tenure.ErrSuperseded)
-				want(t, err, tenure.ErrLost)
-				if err.Error() != test.text {
-					t.Errorf("error %q", err)
-				}
-				if got := m.events.kinds(); got != "acquired lost ended" {
-					t.Errorf("events: %s", got)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			l := m.mustAcquire("x", nil)
+			time.Sleep(lease)
+			test.seize(t, w)
+			want(t, within(t, 0, heartbeat, func() error { <-l.Context().Done(); return nil }), nil)
+			want(t, l.Check(), tenure.ErrSuperseded)
+			want(t, l.Check(), tenure.ErrLost)
+			by, ok := errors.AsType[*tenure.SupersededError](context.Cause(l.Context()))
+			if !ok || *by != test.by {
+				t.Errorf("superseded by %+v, want %+v", by, test.by)
+			}
+			want(t, l.Renew(t.Context()), tenure.ErrSuperseded)
+			want(t, l.SetData(t.Context(), nil), tenure.ErrSuperseded)
+			err := l.Release(t.Context())
+			want(t, err, tenure.ErrSuperseded)
+			want(t, err, tenure.ErrLost)
+			if err.Error() != test.text {
+				t.Errorf("error %q", err)
+			}
+			if got := m.events.kinds(); got != "acquired lost ended" {
+				t.Errorf("events: %s", got)
+			}
 		})
 	}
 }
 
 // While work drains, the lease can still be lost, and Check says so at once.
 func TestSupersededWhileDraining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		ctx, stop := context.WithCancel(t.Context())
 		err := m.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
@@ -112,8 +108,7 @@ func TestSupersededWhileDraining(t *testing.T) {
 }
 
 func TestRenewAndManualHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a", func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
 		l := m.mustAcquire("x", nil)
 		for range 10 {
@@ -169,8 +164,7 @@ func TestRenewIsTriedAgain(t *testing.T) {
 }
 
 func TestSetDataKeepsTheLastOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		l := m.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("first")})
 		m.fault(faultstore.OpSetData, 0, 0, faultstore.Slow(time.Second, 0))
@@ -313,8 +307,7 @@ func TestReleaseUnderItsOwnContext(t *testing.T) {
 
 // Work that shows no progress loses the lock while its process lives.
 func TestStalledWorkLosesTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		const patience = lease / 2
 		a, b := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = patience }), w.machine("b")
 		next := make(chan time.Time, 1)
@@ -345,8 +338,7 @@ func TestStalledWorkLosesTheLock(t *testing.T) {
 // Expired is final: nobody took the lock, the store is back, and still the
 // lease has ended.
 func TestExpiredIsFinal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		l := m.mustAcquire("x", nil)
 		m.faults.SetBlackHole(true)

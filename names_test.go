@@ -73,8 +73,7 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 // What another client has written under a name that nobody can print can be looked
 // at, and released.
 func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		ctx := t.Context()
 		for name := range unprintable {

@@ -20,10 +20,7 @@ func swept(t *testing.T) (w *world, c *machine) {
 	t.Helper()
 	w = newWorld(t)
 	a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-	s, err := a.OpenSession(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := a.mustOpen(nil)
 	if _, err := s.Acquire(t.Context(), "x", nil); err != nil {
 		t.Fatal(err)
 	}

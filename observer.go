@@ -19,6 +19,7 @@ func (k *tracker) observe() *observer {
 	defer k.mu.Unlock()
 	k.follow()
 	k.observers[o] = struct{}{}
+	k.awaited.Store(true)
 	k.c.seen.observing[k.seer.Observer] = &k.seer.run
 	k.seer.Want(len(k.queue) == 0)
 	k.hint() // the first read is a strong one
@@ -103,7 +104,7 @@ func (c *Client) StandBack(ctx context.Context, name string) error {
 	for {
 		s, _ := k.observed(o) // a store that fails is asked again
 		if mine := s.rec.Owner == c.options.Owner; s.known && s.looked >= o.begun && s.found &&
-			(s.rec.State == driver.Held && !mine || s.rec.State == driver.Reserved && mine) {
+			(s.rec.State == driver.Held && !mine || protocol.KeptFor(s.rec, c.options.Owner, c.options.Label)) {
 			return nil
 		}
 		switch err := o.wait(bound, k.c, s); {

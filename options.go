@@ -253,6 +253,13 @@ func checkHeir(to string) error {
 	return checkText("owner to hand over to", to)
 }
 
+func checkHeirs(label string) error {
+	if label == "" {
+		return refused("label to hand over to is empty: name one, or ask to step down")
+	}
+	return checkText("label to hand over to", label)
+}
+
 func checkReason(reason string) error {
 	if reason == "" {
 		return refused("the reason is empty: say why, for those who read the history")
@@ -321,16 +328,23 @@ type AcquireOptions struct {
 	Priority      int
 	PriorityPause time.Duration
 
+	// CoolDown and CoolDownMax are as in [ElectionOptions]. TryAcquire and
+	// UnlessAlive ignore them.
+	CoolDown, CoolDownMax time.Duration
+
 	// StoreTimeout is how long the store may fail to give any answer before Acquire
 	// returns its error. If zero, it is the lease duration; for TryAcquire, three
 	// request timeouts. Negative means for ever.
 	StoreTimeout time.Duration
 }
 
-func (o *AcquireOptions) copied(lease time.Duration) (AcquireOptions, error) {
+func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptions, error) {
 	var c AcquireOptions
 	if o != nil {
 		c = *o
+	}
+	if c.CoolDown != 0 && c.CoolDownMax == 0 {
+		c.CoolDownMax = 2 * lease
 	}
 	if c.PriorityPause == 0 {
 		c.PriorityPause = 10 * lease
@@ -347,5 +361,19 @@ func (o *AcquireOptions) copied(lease time.Duration) (AcquireOptions, error) {
 	if c.PriorityPause < 0 || c.PriorityPause > protocol.MaxLease {
 		return c, refused("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
 	}
-	return c, checkData(c.Data)
+	return c, errors.Join(checkCoolDown(c.CoolDown, c.CoolDownMax, label), checkData(c.Data))
+}
+
+func checkCoolDown(first, most time.Duration, label string) error {
+	switch {
+	case first < 0 || most < 0 || most > protocol.MaxLease:
+		return refused("cool-down %v, at most %v: both must be from 0 to %v", first, most, protocol.MaxLease)
+	case first == 0 && most != 0:
+		return refused("the most of a cool-down is %v, and there is no cool-down: set both, or none", most)
+	case first > most:
+		return refused("cool-down %v exceeds its most, %v: lower the one, or raise the other", first, most)
+	case first > 0 && label == "":
+		return refused("cool-down %v without a label: name the version of the software in Options.Label, by which its failures are counted", first)
+	}
+	return nil
 }

@@ -21,10 +21,7 @@ import (
 func TestOneNumberIsEnough(t *testing.T) {
 	for _, lease := range []time.Duration{0, 10 * time.Millisecond, time.Second, 20 * time.Second, 24 * time.Hour} {
 		in := tenure.Options{LeaseDuration: lease}
-		c, err := tenure.New(memstore.New(), &in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, memstore.New(), &in)
 		defer c.Close(t.Context())
 		if in.Owner != "" || in.HeartbeatPeriod != 0 {
 			t.Error("New changed the options that it was given")
@@ -46,10 +43,7 @@ func TestOneNumberIsEnough(t *testing.T) {
 }
 
 func TestNilOptionsAreTheDefaults(t *testing.T) {
-	c, err := tenure.New(memstore.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := mustNew(t, memstore.New(), nil)
 	if o := c.Options(); o.LeaseDuration != 15*time.Second {
 		t.Errorf("%+v", o)
 	}

@@ -6,7 +6,6 @@ package tenure_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -32,8 +31,7 @@ func (l *lossy) raisedAtOnce(name string, by uint64) {
 // (a) Without the wait a holder that was not stopped goes on beside the next one, until
 // it asks the store again.
 func TestRaiseWithoutTheWaitMakesTwoHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		a, b := l.machine("a"), l.machine("b")
 		first := a.mustAcquire("x", nil)
 		backup := l.backup()
@@ -91,26 +89,23 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 			}()
 		}, `lock "free"`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLossyWorld(t)
-				dead := l.machine("dead")
-				dead.mustAcquire("dead", nil)
-				dead.mustRelease(dead.mustAcquire("free", nil))
-				dead.mustOpen(nil)
-				dead.crash()
-				m := l.machine("alive")
-				tc.live(t, l, m)
-				ops := l.machine("ops")
-				n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-				want(t, err, tenure.ErrAlive)
-				contains(t, err, tc.in)
-				contains(t, err, "stop all programs that use the store first")
-				if n != (tenure.RaisedTokens{}) || ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
-					t.Errorf("%+v was done, by %d writes", n, ops.faults.Count(faultstore.OpRaise, faultstore.OpClose))
-				}
-				m.Close(t.Context())
-			})
+		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
+			dead := l.machine("dead")
+			dead.mustAcquire("dead", nil)
+			dead.mustRelease(dead.mustAcquire("free", nil))
+			dead.mustOpen(nil)
+			dead.crash()
+			m := l.machine("alive")
+			tc.live(t, l, m)
+			ops := l.machine("ops")
+			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			want(t, err, tenure.ErrAlive)
+			contains(t, err, tc.in)
+			contains(t, err, "stop all programs that use the store first")
+			if n != (tenure.RaisedTokens{}) || ops.faults.Count(faultstore.OpRaise, faultstore.OpClose) != 0 {
+				t.Errorf("%+v was done, by %d writes", n, ops.faults.Count(faultstore.OpRaise, faultstore.OpClose))
+			}
+			m.Close(t.Context())
 		})
 	}
 }
@@ -118,8 +113,7 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 // (a) The last heartbeat of a program may still be on its way when all have stood still.
 func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	for _, session := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLossyWorld(t)
+		inLossyWorld(t, func(t *testing.T, l *lossy) {
 			a := l.machine("a")
 			op := faultstore.OpRaise
 			if session {
@@ -167,25 +161,22 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLossyWorld(t)
-				a := l.machine("a")
-				a.mustAcquire("x", nil)
-				a.mustOpen(nil)
-				a.crash()
-				ops := l.machine("ops")
-				ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClose}, Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
-					change(t, l)
-					return faultstore.Fault{}
-				}})
-				n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-				want(t, err, tenure.ErrAlive)
-				contains(t, err, `lock "x"`)
-				if n != (tenure.RaisedTokens{Sessions: 1}) {
-					t.Errorf("%+v was done", n)
-				}
-			})
+		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
+			a := l.machine("a")
+			a.mustAcquire("x", nil)
+			a.mustOpen(nil)
+			a.crash()
+			ops := l.machine("ops")
+			ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClose}, Count: 1, Decide: func(faultstore.Call) faultstore.Fault {
+				change(t, l)
+				return faultstore.Fault{}
+			}})
+			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			want(t, err, tenure.ErrAlive)
+			contains(t, err, `lock "x"`)
+			if n != (tenure.RaisedTokens{Sessions: 1}) {
+				t.Errorf("%+v was done", n)
+			}
 		})
 	}
 }
@@ -194,8 +185,7 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 // it lets the late write of a lost holder in, under the token that was given again.
 func TestNoRaiseAndAFence(t *testing.T) {
 	for _, raise := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLossyWorld(t)
+		inLossyWorld(t, func(t *testing.T, l *lossy) {
 			a := l.machine("a")
 			a.mustRelease(a.mustAcquire("x", nil))
 			backup := l.backup()
@@ -247,8 +237,7 @@ func TestNoRaiseAndAFence(t *testing.T) {
 // that were taken under it in the lost time, and that stand in no record. Without an end
 // of the session there are two holders for as long as it lives, whatever the tokens.
 func TestNoEndOfSessionsMakesTwoHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		a, b := l.machine("a"), l.machine("b")
 		b.mustRelease(b.mustAcquire("x", nil))
 		s := a.mustOpen(nil)
@@ -279,8 +268,7 @@ func TestNoEndOfSessionsMakesTwoHolders(t *testing.T) {
 // be on its way for long, does not bring it back, whatever the prefix.
 func TestRaiseClosesSessions(t *testing.T) {
 	for _, prefix := range []string{"", "x", "another"} {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLossyWorld(t)
+		inLossyWorld(t, func(t *testing.T, l *lossy) {
 			a, b := l.machine("a"), l.machine("b")
 			b.mustRelease(b.mustAcquire("x", nil))
 			s := a.mustOpen(nil)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -35,8 +34,7 @@ func (m *machine) mustRaise(prefix string) tenure.RaisedTokens {
 // Every lock gets a higher token, whatever state it was in, and is free; its data stay,
 // and its history goes on.
 func TestRaiseTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		a := l.machine("a")
 		data := &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}
 		a.mustAcquire("held", data)
@@ -122,8 +120,7 @@ func TestRaiseTokens(t *testing.T) {
 
 // A lock of a session that was closed in order ended with it.
 func TestRaiseTokensUnderAClosedSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		a := l.machine("a")
 		s := a.mustOpen(nil)
 		under := a.mustTake(s, "x")
@@ -140,8 +137,7 @@ func TestRaiseTokensUnderAClosedSession(t *testing.T) {
 
 // A prefix bounds the locks that are watched and raised, and not the sessions.
 func TestRaiseTokensBelowAPrefix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		a, alive := l.machine("a"), l.machine("alive")
 		for _, name := range []string{"job/1", "job/2", "other"} {
 			a.mustRelease(a.mustAcquire(name, nil))
@@ -178,16 +174,13 @@ func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 		"of another client":    {driver.Record{Lease: lease, State: driver.Held, Beat: "none", Token: 2}, lease * 119 / 100},
 		"of another, and free": {driver.Record{Lease: lease, State: driver.Released, Beat: "none", Token: 2}, lease * 119 / 100},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLossyWorld(t)
-				l.plant(tc.rec)
-				ops := l.machine("ops")
-				want(t, within(t, tc.want, tc.want+lease/2, func() error {
-					_, err := ops.RaiseTokens(t.Context(), "", 1, nil)
-					return err
-				}), nil)
-			})
+		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
+			l.plant(tc.rec)
+			ops := l.machine("ops")
+			want(t, within(t, tc.want, tc.want+lease/2, func() error {
+				_, err := ops.RaiseTokens(t.Context(), "", 1, nil)
+				return err
+			}), nil)
 		})
 	}
 }
@@ -229,8 +222,7 @@ func (l *lossy) plant(rec driver.Record) {
 // Locks of another client are left alone if Tenure has never given a token for them, and
 // no program of that client is in the way then.
 func TestRaiseTokensOfAnotherClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		l.plant(driver.Record{Key: "never", State: driver.Held, Lease: lease, Beat: "none", Token: 1})
 		l.plant(driver.Record{Key: "once", State: driver.Held, Lease: lease, Beat: "none", Token: 4})
 		go func() {
@@ -254,17 +246,13 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 
 // What cannot be understood is left alone, the rest is done, and the error says so.
 func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		l.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
 		l.plant(driver.Record{Key: "b", State: "hibernating", Lease: lease})
 		l.plant(driver.Record{Key: "c", State: driver.Released, Lease: lease})
 		l.plant(driver.Record{Key: "d", State: driver.Released, Lease: lease})
 		was := l.record("b")
-		ops, err := tenure.New(&refusing{failover: failover{l}, key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ops := mustNew(t, &refusing{failover: failover{l}, key: "d"}, &tenure.Options{Clock: tenure.MonotonicClock()})
 		defer ops.Close(t.Context())
 		for round := range uint64(2) {
 			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
@@ -297,8 +285,7 @@ func (r *refusing) Raise(ctx context.Context, prev, next driver.Record) (driver.
 
 // What is wrong is told before anything is written.
 func TestRaiseTokensRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		l.plant(driver.Record{Key: "a", State: driver.Released, Lease: lease})
 		l.plant(driver.Record{Key: "high", State: driver.Released, Lease: lease, Token: driver.MaxToken - 5})
 		ops := l.machine("ops")
@@ -331,11 +318,8 @@ func TestRaiseTokensRefuses(t *testing.T) {
 			t.Error("a token beyond the highest was granted")
 		}
 
-		simple, err := tenure.New(struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = simple.RaiseTokens(t.Context(), "", 1, nil)
+		simple := mustNew(t, struct{ driver.Store }{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock()})
+		_, err := simple.RaiseTokens(t.Context(), "", 1, nil)
 		want(t, err, errors.ErrUnsupported)
 		simple.Close(t.Context())
 		_, err = ops.RaiseTokens(canceled(t), "", 1, nil)
@@ -357,8 +341,7 @@ func canceled(t *testing.T) context.Context {
 // and what was raised twice has a higher token, and no other history.
 func TestRaiseTokensIsRepeated(t *testing.T) {
 	for at := range 8 {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLossyWorld(t)
+		inLossyWorld(t, func(t *testing.T, l *lossy) {
 			a := l.machine("a")
 			s := a.mustOpen(nil)
 			a.mustTake(s, "x/tied")
@@ -410,44 +393,40 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 		"lost replies": faultstore.LoseReply(), "lost replies that hang": faultstore.LoseReplyHang(), "lost requests": faultstore.LoseRequest(),
 		"refusals": faultstore.Refuse(), "duplicates": faultstore.Duplicate(requestTimeout), "late": faultstore.LateAfterError(requestTimeout / 2),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newLossyWorld(t)
-				a := l.machine("a")
-				s := a.mustOpen(nil)
-				a.mustTake(s, "tied")
-				for i := range 5 {
-					a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
+		inLossyWorldRun(t, name, func(t *testing.T, l *lossy) {
+			a := l.machine("a")
+			s := a.mustOpen(nil)
+			a.mustTake(s, "tied")
+			for i := range 5 {
+				a.mustRelease(a.mustAcquire(fmt.Sprint("x", i), nil))
+			}
+			a.crash()
+			ops := l.machine("ops")
+			reads := []faultstore.Op{faultstore.OpGet}
+			if !f.Hang { // a list may take as long as it does
+				reads = append(reads, faultstore.OpList)
+			}
+			ops.faults.Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
+			for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
+				ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
+			}
+			n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+			if err != nil || n != (tenure.RaisedTokens{Locks: 6, Sessions: 1}) {
+				t.Errorf("%+v, %v", n, err)
+			}
+			ops.faults.Wait()
+			for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
+				if rec := l.record(name); rec.Token != 1001 || rec.State != driver.Released {
+					t.Errorf("%q is %+v", name, rec)
 				}
-				a.crash()
-				ops := l.machine("ops")
-				reads := []faultstore.Op{faultstore.OpGet}
-				if !f.Hang { // a list may take as long as it does
-					reads = append(reads, faultstore.OpList)
-				}
-				ops.faults.Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
-				for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
-					ops.faults.Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
-				}
-				n, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
-				if err != nil || n != (tenure.RaisedTokens{Locks: 6, Sessions: 1}) {
-					t.Errorf("%+v, %v", n, err)
-				}
-				ops.faults.Wait()
-				for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
-					if rec := l.record(name); rec.Token != 1001 || rec.State != driver.Released {
-						t.Errorf("%q is %+v", name, rec)
-					}
-				}
-			})
+			}
 		})
 	}
 }
 
 // A store that is away for longer ends it.
 func TestRaiseTokensGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		l.plant(driver.Record{State: driver.Released, Lease: lease})
 		ops := l.machine("ops")
 		ops.fault(faultstore.OpRaise, 0, 0, faultstore.LoseRequest())
@@ -460,8 +439,7 @@ func TestRaiseTokensGivesUp(t *testing.T) {
 
 // A list may be behind: what stands there is read strongly.
 func TestRaiseTokensOverStaleLists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.mustRelease(a.mustAcquire("x", nil))
 		a.mustAcquire("y", nil)
@@ -478,8 +456,7 @@ func TestRaiseTokensOverStaleLists(t *testing.T) {
 // The history goes on below a token that was raised, however often, and says that what
 // was lost in between is not known.
 func TestHistoryGoesOnBelowARaise(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		a := l.machine("a")
 		hold := func(n int) {
 			for range n {
@@ -528,16 +505,12 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 
 // Tokens that a store keeps of deleted locks go back with it, too, and are raised.
 func TestRaiseTokensThatAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLossyWorld(t)
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
 		l.plant(driver.Record{Key: "there", State: driver.Released, Lease: lease})
 		k := &keeping{failover: failover{l}, kept: map[string]uint64{"job/gone": 7, "job/high": driver.MaxToken - 1, "other": 3}}
-		ops, err := tenure.New(k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ops := mustNew(t, k, &tenure.Options{Owner: "ops", Clock: tenure.MonotonicClock()})
 		defer ops.Close(t.Context())
-		_, err = ops.RaiseTokens(t.Context(), "job/", 1000, nil)
+		_, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)
 		want(t, err, tenure.ErrTokenLimit)
 		delete(k.kept, "job/high")
 		n, err := ops.RaiseTokens(t.Context(), "job/", 1000, nil)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
@@ -30,6 +31,18 @@ func newLossyWorld(t *testing.T) *lossy {
 	l.now.PageSize = 3
 	l.world = &world{t: t, records: &failover{l}, open: func() driver.Store { return &failover{l} }}
 	return l
+}
+
+// inLossyWorld runs the test in a bubble, with a lossy world.
+func inLossyWorld(t *testing.T, test func(t *testing.T, l *lossy)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newLossyWorld(t)) })
+}
+
+// inLossyWorldRun runs a subtest in a bubble, with a lossy world.
+func inLossyWorldRun(t *testing.T, name string, test func(t *testing.T, l *lossy)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inLossyWorld(t, test) })
 }
 
 func (l *lossy) current() *memstore.Store {

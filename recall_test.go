@@ -86,50 +86,47 @@ func TestTryAcquireManyDeadLocks(t *testing.T) {
 		t.Skip("too many for an engine")
 	}
 	for name, session := range map[string]bool{"their own leases": false, "a session each": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				locks := names(manyDead)
-				for _, name := range locks {
-					rec := driver.Record{Key: name, State: driver.Held}
-					if session {
-						rec.Session = rand.Text()
-						w.bury(driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
-					}
-					w.bury(rec)
-				}
-				b := w.machine("b")
-				if n := tries(t, b, locks); n > 0 {
-					t.Fatalf("took %d locks of holders that may live", n)
-				}
-				time.Sleep(lease - time.Second)
-				if n := tries(t, b, locks); n > 0 {
-					t.Fatalf("took %d locks of holders that may live, when it has tried twice", n)
-				}
-				// One is not dead after all.
-				sign := locks[7]
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			locks := names(manyDead)
+			for _, name := range locks {
+				rec := driver.Record{Key: name, State: driver.Held}
 				if session {
-					sign = driver.SessionKey(w.record(sign).Session)
+					rec.Session = rand.Text()
+					w.bury(driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
 				}
-				rec := w.record(sign)
-				next := rec
-				next.Version = rec.Version + "-2"
-				next.Beat = next.Version
-				if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * time.Second)
-				if n := tries(t, b, locks); n != manyDead-1 {
-					t.Errorf("took %d of %d, in the first round after a lease", n, manyDead-1)
-				}
-				if owner := w.record(locks[7]).Owner; owner != "dead" {
-					t.Errorf("%s has taken the lock of one that lives", owner)
-				}
-				time.Sleep(lease + time.Second)
-				if n := tries(t, b, locks); n != manyDead {
-					t.Errorf("took %d of %d in the end", n, manyDead)
-				}
-			})
+				w.bury(rec)
+			}
+			b := w.machine("b")
+			if n := tries(t, b, locks); n > 0 {
+				t.Fatalf("took %d locks of holders that may live", n)
+			}
+			time.Sleep(lease - time.Second)
+			if n := tries(t, b, locks); n > 0 {
+				t.Fatalf("took %d locks of holders that may live, when it has tried twice", n)
+			}
+			// One is not dead after all.
+			sign := locks[7]
+			if session {
+				sign = driver.SessionKey(w.record(sign).Session)
+			}
+			rec := w.record(sign)
+			next := rec
+			next.Version = rec.Version + "-2"
+			next.Beat = next.Version
+			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if n := tries(t, b, locks); n != manyDead-1 {
+				t.Errorf("took %d of %d, in the first round after a lease", n, manyDead-1)
+			}
+			if owner := w.record(locks[7]).Owner; owner != "dead" {
+				t.Errorf("%s has taken the lock of one that lives", owner)
+			}
+			time.Sleep(lease + time.Second)
+			if n := tries(t, b, locks); n != manyDead {
+				t.Errorf("took %d of %d in the end", n, manyDead)
+			}
 		})
 	}
 }

@@ -39,14 +39,11 @@ func eachTaker(t *testing.T, test func(t *testing.T, w *world, a *machine, l *te
 		if remote != nil && remote.noSessions && name == "under a session" {
 			continue // see sessionTests
 		}
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a")
-				l := take(a, "x")
-				time.Sleep(time.Second)
-				test(t, w, a, l)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
+			l := take(a, "x")
+			time.Sleep(time.Second)
+			test(t, w, a, l)
 		})
 	}
 }
@@ -173,8 +170,7 @@ func TestReleaseWithAfterARequest(t *testing.T) {
 // A request that the holder has not seen yet when it releases goes before as well:
 // who has asked is answered.
 func TestReleaseWithBesideARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		time.Sleep(time.Second)
@@ -223,8 +219,7 @@ func TestReleaseWithTooMuch(t *testing.T) {
 
 // A lease that was lost ends as it was lost, whatever its work says.
 func TestReleaseWithAfterALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		a.crash()
@@ -241,8 +236,7 @@ func TestReleaseWithAfterALoss(t *testing.T) {
 // Under a session that closes, what a release tells is written by itself, and the
 // others are free by the one write of the session.
 func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s, err := a.OpenSession(t.Context(), nil)
 		want(t, err, nil)
@@ -281,17 +275,15 @@ func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 		"unknown": {faultstore.LoseRequest(), tenure.ErrUncertain, ""},
 		"hangs":   {faultstore.BlackHole(), tenure.ErrUncertain, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newWorld(t).machine("a")
-				l := m.mustAcquire("x", nil)
-				m.fault(faultstore.OpRelease, 0, 0, tt.fault)
-				err := l.Release(t.Context())
-				want(t, err, tt.want)
-				if errors.Is(tt.want, tenure.ErrNotReleased) && errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), tt.wanted) {
-					t.Errorf("release: %v", err)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			l := m.mustAcquire("x", nil)
+			m.fault(faultstore.OpRelease, 0, 0, tt.fault)
+			err := l.Release(t.Context())
+			want(t, err, tt.want)
+			if errors.Is(tt.want, tenure.ErrNotReleased) && errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), tt.wanted) {
+				t.Errorf("release: %v", err)
+			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // one attempt may have been applied
@@ -306,17 +298,15 @@ func TestReleaseThatIsRefusedIsNotUncertain(t *testing.T) {
 // Data of which no attempt was applied are not there, and it is said so.
 func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "unknown": faultstore.LoseRequest()} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newWorld(t).machine("a")
-				l := m.mustAcquire("x", nil)
-				m.faults.Inject(faultstore.Rule{Fault: f})
-				err := l.SetData(t.Context(), []byte("d"))
-				want(t, err, tenure.ErrExpired)
-				if errors.Is(err, tenure.ErrUncertain) != (name == "unknown") {
-					t.Errorf("set data: %v", err)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			l := m.mustAcquire("x", nil)
+			m.faults.Inject(faultstore.Rule{Fault: f})
+			err := l.SetData(t.Context(), []byte("d"))
+			want(t, err, tenure.ErrExpired)
+			if errors.Is(err, tenure.ErrUncertain) != (name == "unknown") {
+				t.Errorf("set data: %v", err)
+			}
 		})
 	}
 }
@@ -326,26 +316,23 @@ func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 // release.
 func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
 	for name, releases := range map[string]bool{"heartbeat": false, "release": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a")
-				l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
-				time.Sleep(heartbeat / 30)
-				answers := a.faults.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
-				err := l.SetData(t.Context(), []byte("after"))
-				if want(t, err, tenure.ErrExpired); errors.Is(err, tenure.ErrUncertain) {
-					t.Errorf("set data: %v", err)
-				}
-				answers()
-				if !releases {
-					time.Sleep(2 * heartbeat)
-				}
-				_ = l.Release(t.Context())
-				if got := string(w.record("x").Data); got != "before" {
-					t.Errorf("data %q", got)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
+			l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
+			time.Sleep(heartbeat / 30)
+			answers := a.faults.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
+			err := l.SetData(t.Context(), []byte("after"))
+			if want(t, err, tenure.ErrExpired); errors.Is(err, tenure.ErrUncertain) {
+				t.Errorf("set data: %v", err)
+			}
+			answers()
+			if !releases {
+				time.Sleep(2 * heartbeat)
+			}
+			_ = l.Release(t.Context())
+			if got := string(w.record("x").Data); got != "before" {
+				t.Errorf("data %q", got)
+			}
 		})
 	}
 }
@@ -354,34 +341,31 @@ func TestSetDataThatWasRefusedIsNeverLaidDown(t *testing.T) {
 // true, or that nobody knows.
 func TestReleaseWithLostReplySaysWhatIsTrue(t *testing.T) {
 	for name, under := range map[string]bool{"its own lease": false, "under a session that closes": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				var l *tenure.Lease
-				closed := make(<-chan error)
-				retries := faultstore.Fault{Before: time.Second}
-				if under {
-					s := a.mustOpen(nil)
-					l = a.mustTake(s, "x")
-					retries = faultstore.Refuse()
-					closed = started(func() error { return s.Close(t.Context()) })
-					<-l.Context().Done()
-				} else {
-					l = a.mustAcquire("x", nil)
-					go func() { _, _ = b.Acquire(t.Context(), "x", nil) }()
-					time.Sleep(heartbeat)
-				}
-				a.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
-				a.fault(faultstore.OpRelease, 0, 0, retries)
-				err := l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("kept")})
-				if got := string(w.record("x").Data); got != "kept" || err != nil && !errors.Is(err, tenure.ErrUncertain) {
-					t.Errorf("data %q; %v", got, err)
-				}
-				if under {
-					want(t, <-closed, nil)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			var l *tenure.Lease
+			closed := make(<-chan error)
+			retries := faultstore.Fault{Before: time.Second}
+			if under {
+				s := a.mustOpen(nil)
+				l = a.mustTake(s, "x")
+				retries = faultstore.Refuse()
+				closed = started(func() error { return s.Close(t.Context()) })
+				<-l.Context().Done()
+			} else {
+				l = a.mustAcquire("x", nil)
+				go func() { _, _ = b.Acquire(t.Context(), "x", nil) }()
+				time.Sleep(heartbeat)
+			}
+			a.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+			a.fault(faultstore.OpRelease, 0, 0, retries)
+			err := l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("kept")})
+			if got := string(w.record("x").Data); got != "kept" || err != nil && !errors.Is(err, tenure.ErrUncertain) {
+				t.Errorf("data %q; %v", got, err)
+			}
+			if under {
+				want(t, <-closed, nil)
+			}
 		})
 	}
 }

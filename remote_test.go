@@ -48,7 +48,9 @@ var localTests = map[string]string{
 	"TestWatchThatFailedIsTriedAgain": needsWatch,
 	"TestWatchWithAnHourBetweenLooks": needsWatch,
 
+	"TestABadBuildLosesToAGoodOne":               tooLong,
 	"TestBusyShare":                              tooLong,
+	"TestCoolDownAsksNobodyToMakeWay":            tooLong,
 	"TestBusyShareIsOfLately":                    tooLong,
 	"TestPriority":                               tooLong,
 	"TestWaitIsBoundedWhileRacesAreLost":         wantsRecord,
@@ -75,6 +77,7 @@ var localTests = map[string]string{
 
 	"TestCheckAllocatesNothing":           noRecords,
 	"TestErrorsMatchTheirSentinels":       noRecords,
+	"TestHealthThatPanics":                noRecords,
 	"TestHolderAt":                        noRecords,
 	"TestNewNamesAllThatIsWrongInOneLine": noRecords,
 	"TestNilOptionsAreTheDefaults":        noRecords,
@@ -85,6 +88,7 @@ var localTests = map[string]string{
 	"TestOptionsThatBreakARuleAreRefused": noRecords,
 
 	"TestLostRacesAreNotRunHot":                      ownStore,
+	"TestElapsedIsTheContendersClock":                ownStore,
 	"TestMaxInFlightBoundsTheRequests":               ownStore,
 	"TestNoPlaceForARequest":                         ownStore,
 	"TestReleaseWakesWaitersOfTheSameProcess":        ownStore,
@@ -116,6 +120,8 @@ var localTests = map[string]string{
 	"TestRaiseTokensUnderAClosedSession":             ownStore,
 	"TestRaiseTokensWaitsForTheLongestLease":         ownStore,
 	"TestRaiseWithoutTheWaitMakesTwoHolders":         ownStore,
+	"TestOlderProcessesWaitForALabel":                ownStore,
+	"TestOlderHolderReservesForNobody":               ownStore,
 }
 
 // Why a test does not run on a remote store.

@@ -77,10 +77,7 @@ func (w *world) replaceableMachine(owner string) (*machine, *replaceable) {
 	s := &replaceable{Store: w.open(), notify: make(chan struct{})}
 	m := &machine{t: w.t, events: &recorder{}}
 	o := tenure.Options{Owner: owner, Clock: tenure.MonotonicClock(), OnEvent: m.events.add}
-	c, err := tenure.New(s, &o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := mustNew(w.t, s, &o)
 	m.Client = c
 	w.t.Cleanup(func() { _ = c.Close(context.WithoutCancel(w.t.Context())) })
 	return m, s
@@ -88,115 +85,112 @@ func (w *world) replaceableMachine(owner string) (*machine, *replaceable) {
 
 func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 	for name, how := range replacing {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				m, store := w.replaceableMachine("a")
-				other := w.machine("b")
-				other.mustAcquire("waited for", nil)
-				other.mustAcquire("led", nil)
-				dead := w.machine("c")
-				dead.mustAcquire("dead", nil)
-				dead.crash()
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m, store := w.replaceableMachine("a")
+			other := w.machine("b")
+			other.mustAcquire("waited for", nil)
+			other.mustAcquire("led", nil)
+			dead := w.machine("c")
+			dead.mustAcquire("dead", nil)
+			dead.crash()
 
-				alone := m.mustAcquire("alone", nil)
-				drains := m.mustAcquire("drains", nil)
-				released := started(func() error {
-					return m.Run(t.Context(), "run", nil, func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) })
-				})
-				s, err := m.OpenSession(t.Context(), nil)
-				want(t, err, nil)
-				under, err := s.Acquire(t.Context(), "under", nil)
-				want(t, err, nil)
-				waits := map[string]<-chan error{
-					"acquire":         started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
-					"second in line":  started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
-					"under a session": started(func() error { _, err := s.Acquire(t.Context(), "waited for", nil); return err }),
-					"campaign": started(func() error {
-						return m.Election("led", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return nil })
-					}),
-					"ask":  started(func() error { return m.StepDown(t.Context(), "led", "for the test") }),
-					"free": started(func() error { return m.ReleaseDead(t.Context(), "dead", "for the test") }),
-					"leads": started(func() error {
-						return m.Election("own", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil })
-					}),
-					"observe": started(func() error {
-						var last error
-						for _, last = range m.Election("led", nil).Observe(t.Context()) {
-						}
-						return last
-					}),
-				}
-				time.Sleep(4 * time.Second)
-				for what, done := range waits {
-					pending(t, what, done)
-				}
-
-				how.do(store)
-				time.Sleep(how.within)
-				synctest.Wait()
-
-				for what, err := range map[string]error{
-					"check": alone.Check(), "check under a session": under.Check(), "check of the session": s.Check(),
-					"cause": context.Cause(alone.Context()), "cause under a session": context.Cause(under.Context()),
-					"cause of the session": context.Cause(s.Context()),
-					"check of another":     drains.Check(),
-				} {
-					if !errors.Is(err, tenure.ErrLost) || !errors.Is(err, tenure.ErrSuperseded) || !errors.Is(err, tenure.ErrReplaced) {
-						t.Errorf("%s: %v", what, err)
-					}
-				}
-				for what, done := range waits {
-					select {
-					case err := <-done:
-						want(t, err, tenure.ErrReplaced)
-					default:
-						t.Errorf("%s goes on", what)
-					}
-				}
-				want(t, <-released, tenure.ErrReplaced)
-
-				// Nothing is released, and nothing begins: at once, without a call.
-				writes, calls := store.writes.Load(), store.calls.Load()
-				for what, call := range map[string]func() error{
-					"release":         func() error { return alone.Release(t.Context()) },
-					"release under":   func() error { return under.Release(t.Context()) },
-					"renew":           func() error { return drains.Renew(t.Context()) },
-					"set data":        func() error { return drains.SetData(t.Context(), nil) },
-					"close session":   func() error { return s.Close(t.Context()) },
-					"acquire":         func() error { _, err := m.Acquire(t.Context(), "new", nil); return err },
-					"try":             func() error { _, err := m.TryAcquire(t.Context(), "new", nil); return err },
-					"open":            func() error { _, err := m.OpenSession(t.Context(), nil); return err },
-					"status":          func() error { _, err := m.Status(t.Context(), "alone"); return err },
-					"ask":             func() error { return m.StepDown(t.Context(), "led", "for the test") },
-					"acquire under":   func() error { _, err := s.Acquire(t.Context(), "new", nil); return err },
-					"stand back":      func() error { return m.StandBack(t.Context(), "led") },
-					"history":         func() error { _, err := m.History(t.Context(), "led"); return err },
-					"sweep":           func() error { _, err := m.Sweep(t.Context()); return err },
-					"campaign again":  func() error { return m.Election("led", nil).Run(t.Context(), noWork) },
-					"observe the end": func() error { _, err := m.Election("led", nil).Leader(t.Context()); return err },
-				} {
-					err := within(t, 0, 0, call)
-					if !errors.Is(err, tenure.ErrReplaced) {
-						t.Errorf("%s: %v", what, err)
-					}
-				}
-				want(t, within(t, 0, 0, func() error { return m.Close(t.Context()) }), nil)
-				time.Sleep(3 * lease)
-				if store.writes.Load() != writes || store.calls.Load() != calls {
-					t.Errorf("%d writes and %d calls after it was known", store.writes.Load()-writes, store.calls.Load()-calls)
-				}
-				if w.record("alone").State != driver.Held {
-					t.Error("a lock was released in a store that others do not find")
-				}
-				lost := m.events.of(tenure.EventLost)
-				for _, e := range lost {
-					want(t, e.Err, tenure.ErrReplaced)
-				}
-				if len(lost) < 6 {
-					t.Errorf("told of %d losses: %v", len(lost), lost)
-				}
+			alone := m.mustAcquire("alone", nil)
+			drains := m.mustAcquire("drains", nil)
+			released := started(func() error {
+				return m.Run(t.Context(), "run", nil, func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) })
 			})
+			s, err := m.OpenSession(t.Context(), nil)
+			want(t, err, nil)
+			under, err := s.Acquire(t.Context(), "under", nil)
+			want(t, err, nil)
+			waits := map[string]<-chan error{
+				"acquire":         started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
+				"second in line":  started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
+				"under a session": started(func() error { _, err := s.Acquire(t.Context(), "waited for", nil); return err }),
+				"campaign": started(func() error {
+					return m.Election("led", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return nil })
+				}),
+				"ask":  started(func() error { return m.StepDown(t.Context(), "led", "for the test") }),
+				"free": started(func() error { return m.ReleaseDead(t.Context(), "dead", "for the test") }),
+				"leads": started(func() error {
+					return m.Election("own", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil })
+				}),
+				"observe": started(func() error {
+					var last error
+					for _, last = range m.Election("led", nil).Observe(t.Context()) {
+					}
+					return last
+				}),
+			}
+			time.Sleep(4 * time.Second)
+			for what, done := range waits {
+				pending(t, what, done)
+			}
+
+			how.do(store)
+			time.Sleep(how.within)
+			synctest.Wait()
+
+			for what, err := range map[string]error{
+				"check": alone.Check(), "check under a session": under.Check(), "check of the session": s.Check(),
+				"cause": context.Cause(alone.Context()), "cause under a session": context.Cause(under.Context()),
+				"cause of the session": context.Cause(s.Context()),
+				"check of another":     drains.Check(),
+			} {
+				if !errors.Is(err, tenure.ErrLost) || !errors.Is(err, tenure.ErrSuperseded) || !errors.Is(err, tenure.ErrReplaced) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			for what, done := range waits {
+				select {
+				case err := <-done:
+					want(t, err, tenure.ErrReplaced)
+				default:
+					t.Errorf("%s goes on", what)
+				}
+			}
+			want(t, <-released, tenure.ErrReplaced)
+
+			// Nothing is released, and nothing begins: at once, without a call.
+			writes, calls := store.writes.Load(), store.calls.Load()
+			for what, call := range map[string]func() error{
+				"release":         func() error { return alone.Release(t.Context()) },
+				"release under":   func() error { return under.Release(t.Context()) },
+				"renew":           func() error { return drains.Renew(t.Context()) },
+				"set data":        func() error { return drains.SetData(t.Context(), nil) },
+				"close session":   func() error { return s.Close(t.Context()) },
+				"acquire":         func() error { _, err := m.Acquire(t.Context(), "new", nil); return err },
+				"try":             func() error { _, err := m.TryAcquire(t.Context(), "new", nil); return err },
+				"open":            func() error { _, err := m.OpenSession(t.Context(), nil); return err },
+				"status":          func() error { _, err := m.Status(t.Context(), "alone"); return err },
+				"ask":             func() error { return m.StepDown(t.Context(), "led", "for the test") },
+				"acquire under":   func() error { _, err := s.Acquire(t.Context(), "new", nil); return err },
+				"stand back":      func() error { return m.StandBack(t.Context(), "led") },
+				"history":         func() error { _, err := m.History(t.Context(), "led"); return err },
+				"sweep":           func() error { _, err := m.Sweep(t.Context()); return err },
+				"campaign again":  func() error { return m.Election("led", nil).Run(t.Context(), noWork) },
+				"observe the end": func() error { _, err := m.Election("led", nil).Leader(t.Context()); return err },
+			} {
+				err := within(t, 0, 0, call)
+				if !errors.Is(err, tenure.ErrReplaced) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			want(t, within(t, 0, 0, func() error { return m.Close(t.Context()) }), nil)
+			time.Sleep(3 * lease)
+			if store.writes.Load() != writes || store.calls.Load() != calls {
+				t.Errorf("%d writes and %d calls after it was known", store.writes.Load()-writes, store.calls.Load()-calls)
+			}
+			if w.record("alone").State != driver.Held {
+				t.Error("a lock was released in a store that others do not find")
+			}
+			lost := m.events.of(tenure.EventLost)
+			for _, e := range lost {
+				want(t, e.Err, tenure.ErrReplaced)
+			}
+			if len(lost) < 6 {
+				t.Errorf("told of %d losses: %v", len(lost), lost)
+			}
 		})
 	}
 }
@@ -239,21 +233,19 @@ func TestOtherErrorsEndNothing(t *testing.T) {
 		"unsupported": driver.Unsupported(errMoved), "throttled": driver.Throttled(errMoved),
 		"closed": driver.ErrClosed, "unreadable": driver.ErrUnreadable, "unknown": errMoved,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m, store := newWorld(t).replaceableMachine("a")
-				l := m.mustAcquire("x", nil)
-				s, openErr := m.OpenSession(t.Context(), nil)
-				want(t, openErr, nil)
-				store.err.Store(&err)
-				time.Sleep(usable(t) - heartbeat)
-				want(t, l.Check(), nil)
-				want(t, s.Check(), nil)
-				store.err.Store(nil)
-				time.Sleep(2 * lease)
-				want(t, l.Check(), nil)
-				want(t, s.Check(), nil)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m, store := w.replaceableMachine("a")
+			l := m.mustAcquire("x", nil)
+			s, openErr := m.OpenSession(t.Context(), nil)
+			want(t, openErr, nil)
+			store.err.Store(&err)
+			time.Sleep(usable(t) - heartbeat)
+			want(t, l.Check(), nil)
+			want(t, s.Check(), nil)
+			store.err.Store(nil)
+			time.Sleep(2 * lease)
+			want(t, l.Check(), nil)
+			want(t, s.Check(), nil)
 		})
 	}
 }
@@ -266,28 +258,25 @@ func TestGrantUnderWayWhenReplaced(t *testing.T) {
 		"try":     func(ctx context.Context, m *machine) error { _, err := m.TryAcquire(ctx, "x", nil); return err },
 		"session": func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				m, store := w.replaceableMachine("a")
-				slow := &slowStore{Store: store.Store, pause: time.Second}
-				store.Store = slow
-				got := started(func() error { return call(t.Context(), m) })
-				time.Sleep(time.Second / 2)
-				close(store.notify)
-				synctest.Wait()
-				select {
-				case err := <-got:
-					want(t, err, tenure.ErrReplaced)
-				default:
-					t.Error("it waits for the answer")
-				}
-				time.Sleep(3 * lease)
-				if n := slow.writes.Load(); n != 1 {
-					t.Errorf("%d writes, want the claim alone", n)
-				}
-				want(t, m.Close(t.Context()), nil)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m, store := w.replaceableMachine("a")
+			slow := &slowStore{Store: store.Store, pause: time.Second}
+			store.Store = slow
+			got := started(func() error { return call(t.Context(), m) })
+			time.Sleep(time.Second / 2)
+			close(store.notify)
+			synctest.Wait()
+			select {
+			case err := <-got:
+				want(t, err, tenure.ErrReplaced)
+			default:
+				t.Error("it waits for the answer")
+			}
+			time.Sleep(3 * lease)
+			if n := slow.writes.Load(); n != 1 {
+				t.Errorf("%d writes, want the claim alone", n)
+			}
+			want(t, m.Close(t.Context()), nil)
 		})
 	}
 }

@@ -15,7 +15,7 @@ type RequestKind string
 // What a [Request] asks for.
 const (
 	RequestStepDown    RequestKind = RequestKind(driver.StepDown)    // stop, and release the lock
-	RequestHandOver    RequestKind = RequestKind(driver.HandOver)    // stop, and make way for To
+	RequestHandOver    RequestKind = RequestKind(driver.HandOver)    // stop, and make way for To, or ToLabel
 	RequestReleaseDead RequestKind = RequestKind(driver.ReleaseDead) // an operator's release of a dead holder's lock
 	RequestRevoke      RequestKind = RequestKind(driver.Revoke)      // an operator's taking of the lock
 	RequestFail        RequestKind = RequestKind(driver.Fail)        // what a holder says of itself whose work has failed
@@ -27,13 +27,16 @@ type Request struct {
 	Kind   RequestKind
 	By     string // the owner name of the requester
 	Reason string
-	To     string    // the owner that is to have the lock next
-	At     time.Time // by the requester's clock
+	To     string // the owner that is to have the lock next
+	// ToLabel is the label of those who are to have it next: see
+	// [Client.TransferToLabel].
+	ToLabel string
+	At      time.Time // by the requester's clock
 }
 
 func requestOf(q *driver.Request) *Request {
 	if q == nil {
 		return nil
 	}
-	return &Request{Kind: RequestKind(q.Kind), By: q.By, Reason: q.Reason, To: q.To, At: q.At}
+	return &Request{Kind: RequestKind(q.Kind), By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: q.At}
 }

@@ -34,6 +34,20 @@ func (c *Client) Transfer(ctx context.Context, name, to, reason string) error {
 	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, To: to, Reason: reason})
 }
 
+// TransferToLabel is like Transfer, and has the lock reserved for whoever has that
+// [Options.Label]: the first candidate of the label that comes may take it at once.
+// Nobody else may, not even one without a label, until the same time has passed. Whoever
+// runs an older version of Tenure waits for that too, because it does not know of labels
+// here; and a holder of one reserves the lock for nobody.
+//
+// A holder that has the label already is not asked: that is an error.
+func (c *Client) TransferToLabel(ctx context.Context, name, label, reason string) error {
+	if err := checkHeirs(label); err != nil {
+		return wrap("transfer", name, err)
+	}
+	return c.ask(ctx, "transfer", name, driver.Request{Kind: driver.HandOver, ToLabel: label, Reason: reason})
+}
+
 // ReleaseDead releases the lock of a dead holder, for a caller that cannot wait
 // until a contender takes it over. It watches the record until the holder has shown
 // no sign of life for the lease duration that the record states, and releases it
@@ -66,6 +80,12 @@ func (e *Election) StepDown(ctx context.Context, reason string) error {
 // Transfer asks the leader to hand over: see [Client.Transfer].
 func (e *Election) Transfer(ctx context.Context, to, reason string) error {
 	return e.c.Transfer(ctx, e.name, to, reason)
+}
+
+// TransferToLabel asks the leader to hand over to a candidate with a label: see
+// [Client.TransferToLabel].
+func (e *Election) TransferToLabel(ctx context.Context, label, reason string) error {
+	return e.c.TransferToLabel(ctx, e.name, label, reason)
 }
 
 func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) error {
@@ -173,6 +193,9 @@ func (a *asking) wait(ctx context.Context, o *observer) error {
 	case protocol.Alive:
 		return refused("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
 	case protocol.Self:
+		if a.m.Asked().ToLabel != "" {
+			return refused("%q holds it already, under token %d, and has label %q", rec.Owner, rec.Token, rec.Label)
+		}
 		return refused("%q holds it already, under token %d", rec.Owner, rec.Token)
 	case protocol.Unusable:
 		if rec.Key != "" {
@@ -190,7 +213,7 @@ func (a *asking) honoured(ctx context.Context, o *observer, token uint64) error 
 		s, _ := a.k.observed(o) // a store that fails is asked again
 		same := s.found && s.rec.Token == token
 		// One that was revoked meanwhile is at work until its lease is over for certain.
-		revoked := same && s.rec.State == driver.Reserved && s.rec.Owner == "" && s.freeIn > 0
+		revoked := same && protocol.KeptForNobody(s.rec) && s.freeIn > 0
 		switch {
 		case revoked:
 		case s.known && (!same || s.rec.State != driver.Held || s.closed):

@@ -6,7 +6,6 @@ package tenure_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -17,24 +16,21 @@ import (
 // heartbeat, or by its clock.
 func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 	for name, crashes := range map[string]bool{"alive": false, "cut off": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-				l := a.mustAcquire("x", nil)
-				if crashes {
-					time.Sleep(heartbeat / 2)
-					a.crash()
-				}
-				revoked := started(func() error {
-					time.Sleep(heartbeat / 30)
-					return c.Revoke(t.Context(), "x", "now")
-				})
-				if err := b.StepDown(t.Context(), "x", "please"); err == nil && l.Check() == nil {
-					t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
-				}
-				want(t, <-revoked, nil)
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+			l := a.mustAcquire("x", nil)
+			if crashes {
+				time.Sleep(heartbeat / 2)
+				a.crash()
+			}
+			revoked := started(func() error {
+				time.Sleep(heartbeat / 30)
+				return c.Revoke(t.Context(), "x", "now")
 			})
+			if err := b.StepDown(t.Context(), "x", "please"); err == nil && l.Check() == nil {
+				t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
+			}
+			want(t, <-revoked, nil)
 		})
 	}
 }
@@ -42,8 +38,7 @@ func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 // Who asks for a lock that was revoked is told for how long its holder may be at
 // work yet.
 func TestStepDownOfARevokedLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		l := a.mustAcquire("x", nil)
 		a.crash()

@@ -18,8 +18,7 @@ import (
 var errWork = errors.New("work failed")
 
 func TestRunHoldsTheLockAroundTheWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "value")
@@ -49,8 +48,7 @@ func TestRunHoldsTheLockAroundTheWork(t *testing.T) {
 }
 
 func TestRunWithoutTheLockRunsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.machine("a").mustAcquire("x", nil)
 		b := w.machine("b")
 		ctx, stop := context.WithTimeout(t.Context(), lease)
@@ -84,8 +82,7 @@ func TestRunSaysThatTheLeaseWasLost(t *testing.T) {
 
 // The release after a loss spares others the rest of the lease.
 func TestRunReleasesAfterALossAsWell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		_ = m.Run(t.Context(), "x", nil, func(ctx context.Context, _ *tenure.Lease) error {
 			m.crash()
@@ -102,8 +99,7 @@ func TestRunReleasesAfterALossAsWell(t *testing.T) {
 // When the caller's context ends, the work is told so, and covered until it
 // has returned.
 func TestRunCoversWorkThatDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		ctx, stop := context.WithCancelCause(t.Context())
 		const drain = stopTimeout - time.Second
@@ -149,48 +145,44 @@ func TestRunCoversWorkThatDrains(t *testing.T) {
 // record has run out.
 func TestWorkThatOutlastsStopTimeout(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"a little": stopTimeout + 3*time.Second, "long": 4 * lease} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				ctx, stop := context.WithCancel(t.Context())
-				var told, done time.Time
-				run := started(func() error {
-					return a.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
-						<-ctx.Done()
-						told = time.Now()
-						time.Sleep(stopTimeout - 1)
-						want(t, l.Check(), nil)
-						time.Sleep(2 * time.Nanosecond)
-						want(t, l.Check(), tenure.ErrStopTimeout)
-						want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrStopTimeout)
-						time.Sleep(drain - time.Since(told))
-						want(t, l.Check(), tenure.ErrStopTimeout)
-						done = time.Now()
-						return nil
-					})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			ctx, stop := context.WithCancel(t.Context())
+			var told, done time.Time
+			run := started(func() error {
+				return a.Run(ctx, "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+					<-ctx.Done()
+					told = time.Now()
+					time.Sleep(stopTimeout - 1)
+					want(t, l.Check(), nil)
+					time.Sleep(2 * time.Nanosecond)
+					want(t, l.Check(), tenure.ErrStopTimeout)
+					want(t, l.Renew(context.WithoutCancel(ctx)), tenure.ErrStopTimeout)
+					time.Sleep(drain - time.Since(told))
+					want(t, l.Check(), tenure.ErrStopTimeout)
+					done = time.Now()
+					return nil
 				})
-				time.Sleep(time.Second)
-				next := make(chan time.Time)
-				go func() { b.mustAcquire("x", nil); next <- time.Now() }()
-				time.Sleep(lease)
-				stop()
-				want(t, <-run, tenure.ErrStopTimeout)
-				at := <-next
-				if least := stopTimeout + lease - heartbeat; at.Before(done) && at.Sub(told) < least {
-					t.Errorf("the next holder began %v after the stop, want %v at least", at.Sub(told), least)
-				}
-				if got := a.events.kinds(); got[:len("acquired stopping stop_timeout")] != "acquired stopping stop_timeout" {
-					t.Errorf("events: %s", got)
-				}
 			})
+			time.Sleep(time.Second)
+			next := make(chan time.Time)
+			go func() { b.mustAcquire("x", nil); next <- time.Now() }()
+			time.Sleep(lease)
+			stop()
+			want(t, <-run, tenure.ErrStopTimeout)
+			at := <-next
+			if least := stopTimeout + lease - heartbeat; at.Before(done) && at.Sub(told) < least {
+				t.Errorf("the next holder began %v after the stop, want %v at least", at.Sub(told), least)
+			}
+			if got := a.events.kinds(); got[:len("acquired stopping stop_timeout")] != "acquired stopping stop_timeout" {
+				t.Errorf("events: %s", got)
+			}
 		})
 	}
 }
 
 func TestPanicOfWorkReleasesAndGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		func() {
 			defer func() {
@@ -208,8 +200,7 @@ func TestPanicOfWorkReleasesAndGoesOn(t *testing.T) {
 }
 
 func TestGoexitOfWorkReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		done := make(chan struct{})
 		go func() {

@@ -165,10 +165,7 @@ func TestTenThousandLocksOfOneClient(t *testing.T) {
 func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &far{Store: memstore.New(), away: 10 * time.Millisecond}
-		c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 7})
 		defer c.Close(context.WithoutCancel(t.Context()))
 		leases := acquireAll(t, c, 1000)
 		time.Sleep(2 * lease)
@@ -184,15 +181,12 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 func TestNoPlaceForARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.New(memstore.New(), nil)
-		c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock(), MaxInFlight: 1})
 		defer c.Close(context.WithoutCancel(t.Context()))
 		store.Inject(faultstore.Rule{Fault: deaf(10 * lease), Count: 1})
 		go c.TryAcquire(t.Context(), "first", nil) //nolint:errcheck // nobody answers
 		synctest.Wait()
-		_, err = c.TryAcquire(t.Context(), "second", nil)
+		_, err := c.TryAcquire(t.Context(), "second", nil)
 		want(t, err, driver.ErrNotApplied)
 		if err == nil || !strings.Contains(err.Error(), "not sent: 1 requests to the store are under way (MaxInFlight)") {
 			t.Errorf("%v", err)

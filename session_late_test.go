@@ -48,10 +48,7 @@ func (s *hookedStore) Claim(ctx context.Context, next driver.Record) (now, prev 
 func hooked(t *testing.T, claimed func(string)) (*tenure.Client, *leapingClock) {
 	t.Helper()
 	clock := &leapingClock{Clock: tenure.MonotonicClock()}
-	c, err := tenure.New(&hookedStore{memstore.New(), claimed}, &tenure.Options{Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := mustNew(t, &hookedStore{memstore.New(), claimed}, &tenure.Options{Clock: clock})
 	t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 	return c, clock
 }
@@ -152,8 +149,7 @@ func TestSessionGrantComesTooLate(t *testing.T) {
 
 // The session counts from before its opening was sent, not from the reply.
 func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{After: requestTimeout / 2})
 		s := a.mustOpen(nil)

@@ -58,8 +58,7 @@ func (m *machine) mustClose(s *tenure.Session, leases ...*tenure.Lease) {
 
 // One write each heartbeat, however many locks.
 func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s := a.mustOpen(&tenure.SessionOptions{Data: []byte("10.0.0.1")})
 		const locks = 300
@@ -105,8 +104,7 @@ func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
 
 // A crashed process's locks are free when its session's lease has run out.
 func TestSessionThatCrashed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		var leases []*tenure.Lease
@@ -135,9 +133,7 @@ func TestSessionThatCrashed(t *testing.T) {
 			}
 		}
 		for _, l := range leases {
-			if err := l.Check(); !errors.Is(err, tenure.ErrExpired) {
-				t.Errorf("check: %v", err)
-			}
+			want(t, l.Check(), tenure.ErrExpired)
 			if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrExpired) {
 				t.Errorf("cause: %v", cause)
 			}
@@ -157,8 +153,7 @@ func TestSessionThatCrashed(t *testing.T) {
 
 // A lock of its own lease and one under a session wait for each other.
 func TestSessionAndOwnLeaseContend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "job")
@@ -197,25 +192,18 @@ func TestSessionAndOwnLeaseContend(t *testing.T) {
 
 // Who was granted a lock when its session had ended meanwhile does not have it.
 func TestSessionEndsDuringAGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s := a.mustOpen(nil)
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{After: requestTimeout / 2})
-		failed := make(chan error)
-		go func() {
+		failed := started(func() error {
 			_, err := s.Acquire(t.Context(), "job", nil)
-			failed <- err
-		}()
+			return err
+		})
 		synctest.Wait()
-		closed := make(chan error)
-		go func() { closed <- s.Close(t.Context()) }()
-		if err := <-failed; !errors.Is(err, tenure.ErrSessionClosed) {
-			t.Errorf("acquire: %v", err)
-		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		closed := started(func() error { return s.Close(t.Context()) })
+		want(t, <-failed, tenure.ErrSessionClosed)
+		want(t, <-closed, nil)
 		b := w.machine("b")
 		b.mustAcquire("job", nil)
 	})
@@ -223,20 +211,17 @@ func TestSessionEndsDuringAGrant(t *testing.T) {
 
 // The work under a session is awaited before its locks are free.
 func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "job")
 		busy := a.mustAcquire("busy", nil)
 		ctx, stop := context.WithCancel(t.Context())
-		waited := make(chan error, 1)
-		go func() {
+		waited := started(func() error {
 			_, err := a.Acquire(ctx, "busy", nil)
-			waited <- err
-		}()
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close(t.Context()) }()
+			return err
+		})
+		closed := started(func() error { return s.Close(t.Context()) })
 		<-l.Context().Done()
 		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrSessionClosed) {
 			t.Errorf("cause %v", cause)
@@ -249,23 +234,15 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 			t.Errorf("an acquire behind another one: %v", err)
 		}
 		stop()
-		if err := <-waited; !errors.Is(err, context.Canceled) {
-			t.Errorf("the one in front: %v", err)
-		}
+		want(t, <-waited, context.Canceled)
 		a.mustRelease(busy)
-		if err := l.Check(); err != nil {
-			t.Errorf("check while it drains: %v", err)
-		}
-		if err := l.SetData(t.Context(), []byte("last")); err != nil {
-			t.Errorf("a last checkpoint: %v", err)
-		}
+		want(t, l.Check(), nil)
+		want(t, l.SetData(t.Context(), []byte("last")), nil)
 		if rec := w.record(driver.SessionKey(s.ID())); rec.State != driver.Alive {
 			t.Errorf("the session is %s while work goes on", rec.State)
 		}
 		a.mustRelease(l)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		want(t, <-closed, nil)
 		b := w.machine("b")
 		next := b.mustAcquire("job", nil)
 		if p, _ := next.Previous(); string(p.Data) != "last" || p.End != tenure.EndReleased {
@@ -276,21 +253,16 @@ func TestSessionIsClosedWhenItsWorkHasReturned(t *testing.T) {
 
 // Work that does not stop is covered for the stop timeout, and no longer.
 func TestSessionStopTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "job")
 		begun := time.Now()
-		if err := s.Close(t.Context()); !errors.Is(err, tenure.ErrStopTimeout) {
-			t.Errorf("close: %v", err)
-		}
+		want(t, s.Close(t.Context()), tenure.ErrStopTimeout)
 		if took := time.Since(begun); took != stopTimeout {
 			t.Errorf("closed after %v", took)
 		}
-		if err := l.Check(); !errors.Is(err, tenure.ErrStopTimeout) {
-			t.Errorf("check: %v", err)
-		}
+		want(t, l.Check(), tenure.ErrStopTimeout)
 		b.mustAcquire("job", nil)
 		if took := time.Since(begun); took < stopTimeout+lease-heartbeat-requestTimeout {
 			t.Errorf("taken after %v", took)
@@ -303,17 +275,15 @@ func TestSessionStopTimeout(t *testing.T) {
 
 // An election under a session is one of its locks.
 func TestSessionElection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
-		led := make(chan error, 1)
-		go func() {
-			led <- s.Election("leader", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
+		led := started(func() error {
+			return s.Election("leader", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
 				<-ctx.Done()
 				return ctx.Err()
 			})
-		}()
+		})
 		synctest.Wait()
 		leader, err := b.Election("leader", nil).Leader(t.Context())
 		if err != nil || leader.Owner != "a" {
@@ -323,15 +293,9 @@ func TestSessionElection(t *testing.T) {
 		if err != nil || !st.Held || st.Session != s.ID() || st.FreeIn <= 0 || st.FreeIn > lease {
 			t.Errorf("status %+v, %v", st, err)
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := <-led; !errors.Is(err, context.Canceled) {
-			t.Errorf("election: %v", err)
-		}
-		if err := s.Election("leader", nil).Run(t.Context(), noWork); !errors.Is(err, tenure.ErrSessionClosed) {
-			t.Errorf("election under a closed session: %v", err)
-		}
+		want(t, s.Close(t.Context()), nil)
+		want(t, <-led, context.Canceled)
+		want(t, s.Election("leader", nil).Run(t.Context(), noWork), tenure.ErrSessionClosed)
 		if st, err = b.Status(t.Context(), "leader"); err != nil || st.Held {
 			t.Errorf("status after the close %+v, %v", st, err)
 		}
@@ -340,8 +304,7 @@ func TestSessionElection(t *testing.T) {
 
 // A client that is closed closes its sessions.
 func TestSessionEndsWithItsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s := a.mustOpen(nil)
 		var leases []*tenure.Lease
@@ -353,9 +316,7 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 			}()
 			leases = append(leases, l)
 		}
-		if err := a.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		want(t, a.Close(t.Context()), nil)
 		for _, l := range leases {
 			if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrClosed) {
 				t.Errorf("cause %v", cause)
@@ -373,8 +334,7 @@ func TestSessionEndsWithItsClient(t *testing.T) {
 // The reply to the opening is lost: the session is open under another id, and the
 // first one keeps nobody waiting.
 func TestSessionLosesAReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
 		s := a.mustOpen(nil)
@@ -382,9 +342,7 @@ func TestSessionLosesAReply(t *testing.T) {
 		l := a.mustTake(s, "job")
 		a.fault(faultstore.OpHeartbeat, 0, 1, faultstore.Fault{Effect: faultstore.ReplyLost})
 		time.Sleep(3 * lease)
-		if err := l.Check(); err != nil {
-			t.Error(err)
-		}
+		want(t, l.Check(), nil)
 		a.mustClose(s, l)
 	})
 }
@@ -392,8 +350,7 @@ func TestSessionLosesAReply(t *testing.T) {
 // A claim that comes when nobody waits for it any more is held in the name of a
 // session that lives. Who waits for the lock asks, and has it.
 func TestSessionGhostIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "job")
@@ -414,9 +371,7 @@ func TestSessionGhostIsReleased(t *testing.T) {
 		if took := time.Since(begun); took > 2*lease {
 			t.Errorf("the ghost's lock is free after %v", took)
 		}
-		if err := s.Check(); err != nil {
-			t.Errorf("the session: %v", err)
-		}
+		want(t, s.Check(), nil)
 		b.mustRelease(got)
 		a.mustClose(s)
 	})
@@ -424,8 +379,7 @@ func TestSessionGhostIsReleased(t *testing.T) {
 
 // Who observes an election is told when the leader's session ends.
 func TestSessionObserved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		l := a.mustTake(s, "leader")
@@ -461,8 +415,7 @@ func TestSessionObserved(t *testing.T) {
 }
 
 func TestSessionStatuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		var leases []*tenure.Lease
@@ -512,8 +465,7 @@ func TestSessionStatuses(t *testing.T) {
 }
 
 func TestSessionChecksItsInput(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		if _, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Data: make([]byte, driver.MaxSessionDataLen+1)}); err == nil {
 			t.Error("opened with too much data")
@@ -522,27 +474,21 @@ func TestSessionChecksItsInput(t *testing.T) {
 		if err := s.SetData(t.Context(), make([]byte, driver.MaxSessionDataLen+1)); err == nil {
 			t.Error("too much data is laid down")
 		}
-		if err := s.SetData(t.Context(), []byte("new")); err != nil {
-			t.Error(err)
-		}
+		want(t, s.SetData(t.Context(), []byte("new")), nil)
 		if rec := w.record(driver.SessionKey(s.ID())); string(rec.Data) != "new" {
 			t.Errorf("data %q", rec.Data)
 		}
 		if _, err := s.Acquire(t.Context(), "tenure/session/x", nil); err == nil {
 			t.Error("acquired a session's record")
 		}
-		if err := s.Renew(t.Context()); err != nil {
-			t.Error(err)
-		}
+		want(t, s.Renew(t.Context()), nil)
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		if _, err := a.OpenSession(ctx, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("opened with a context that has ended: %v", err)
 		}
 		a.mustClose(s)
-		if err := s.Close(t.Context()); err != nil {
-			t.Errorf("closed again: %v", err)
-		}
+		want(t, s.Close(t.Context()), nil)
 		if err := s.Check(); err == nil {
 			t.Error("a closed session passes the check")
 		}
@@ -551,8 +497,7 @@ func TestSessionChecksItsInput(t *testing.T) {
 
 // A request to a lock travels in the session's record.
 func TestSessionRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s := a.mustOpen(nil)
 		other := a.mustTake(s, "other")
@@ -563,24 +508,18 @@ func TestSessionRequests(t *testing.T) {
 			if cause := context.Cause(l.Context()); !errors.As(cause, &stepped) || stepped.Reason != "maintenance" || stepped.By != "b" {
 				t.Errorf("cause %v", cause)
 			}
-			if err := l.Check(); err != nil {
-				t.Errorf("check while it drains: %v", err)
-			}
+			want(t, l.Check(), nil)
 			_ = l.Release(context.WithoutCancel(t.Context()))
 		}()
 		begun := time.Now()
-		if err := b.StepDown(t.Context(), "job", "maintenance"); err != nil {
-			t.Error(err)
-		}
+		want(t, b.StepDown(t.Context(), "job", "maintenance"), nil)
 		if took := time.Since(begun); took > heartbeat+refresh {
 			t.Errorf("stepped down after %v", took)
 		}
 		if h, err := b.History(t.Context(), "job"); err != nil || h[0].End != tenure.EndSteppedDown || h[0].Request == nil || h[0].Request.Reason != "maintenance" {
 			t.Errorf("history %+v, %v", h, err)
 		}
-		if err := other.Check(); err != nil {
-			t.Errorf("the other lock: %v", err)
-		}
+		want(t, other.Check(), nil)
 
 		// A hand-over: reserved for b, that takes it at once.
 		l = a.mustTake(s, "job")
@@ -590,9 +529,7 @@ func TestSessionRequests(t *testing.T) {
 		}(l)
 		got := make(chan *tenure.Lease)
 		go func() { got <- b.mustAcquire("job", nil) }()
-		if err := b.Transfer(t.Context(), "job", "b", "to where it belongs"); err != nil {
-			t.Error(err)
-		}
+		want(t, b.Transfer(t.Context(), "job", "b", "to where it belongs"), nil)
 		mine := <-got
 		if p, _ := mine.Previous(); p.End != tenure.EndHandedOver {
 			t.Errorf("previous %+v", p)
@@ -601,15 +538,9 @@ func TestSessionRequests(t *testing.T) {
 
 		// One that comes too late finds nobody, and one for a lock that is not held
 		// leaves the session alone.
-		if err := b.StepDown(t.Context(), "job", "again"); !errors.Is(err, tenure.ErrNotHeld) {
-			t.Errorf("step down of a free lock: %v", err)
-		}
-		if err := b.Revoke(t.Context(), "other", "by force"); !errors.Is(err, tenure.ErrAlive) {
-			t.Errorf("revoke under a living session: %v", err)
-		}
-		if err := other.Check(); err != nil {
-			t.Errorf("the other lock: %v", err)
-		}
+		want(t, b.StepDown(t.Context(), "job", "again"), tenure.ErrNotHeld)
+		want(t, b.Revoke(t.Context(), "other", "by force"), tenure.ErrAlive)
+		want(t, other.Check(), nil)
 		time.Sleep(2 * heartbeat)
 		if rec := w.record(driver.SessionKey(s.ID())); len(rec.Requests) > 0 {
 			t.Errorf("requests stay in the record: %+v", rec.Requests)
@@ -617,9 +548,7 @@ func TestSessionRequests(t *testing.T) {
 
 		// Of a dead session's lock it can be released.
 		a.crash()
-		if err := b.ReleaseDead(t.Context(), "other", "it is dead"); err != nil {
-			t.Error(err)
-		}
+		want(t, b.ReleaseDead(t.Context(), "other", "it is dead"), nil)
 		if st, err := b.Status(t.Context(), "other"); err != nil || st.Held || st.State != tenure.StateReleased {
 			t.Errorf("status %+v, %v", st, err)
 		}
@@ -629,8 +558,7 @@ func TestSessionRequests(t *testing.T) {
 
 // Work that shows no progress loses its lock, and not its session.
 func TestSessionStalledLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = lease })
 		b := w.machine("b")
 		s := a.mustOpen(nil)
@@ -640,9 +568,7 @@ func TestSessionStalledLock(t *testing.T) {
 		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrStalled) {
 			t.Errorf("cause %v", cause)
 		}
-		if err := l.Check(); !errors.Is(err, tenure.ErrStalled) {
-			t.Errorf("check: %v", err)
-		}
+		want(t, l.Check(), tenure.ErrStalled)
 		mine := b.mustAcquire("job", nil)
 		if took := time.Since(begun); took < 2*lease || took > 2*lease+2*refresh {
 			t.Errorf("taken after %v", took)
@@ -650,20 +576,15 @@ func TestSessionStalledLock(t *testing.T) {
 		if p, _ := mine.Previous(); p.End != tenure.EndStalled {
 			t.Errorf("previous %+v", p)
 		}
-		if err := s.Check(); err != nil {
-			t.Error(err)
-		}
-		if err := l.Release(t.Context()); !errors.Is(err, tenure.ErrStalled) {
-			t.Errorf("release: %v", err)
-		}
+		want(t, s.Check(), nil)
+		want(t, l.Release(t.Context()), tenure.ErrStalled)
 		a.mustClose(s)
 	})
 }
 
 // What ended sessions leave behind is cleared, and nothing that is alive.
 func TestSessionSweep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		alive := b.mustOpen(nil)
 		l := b.mustTake(alive, "job")
@@ -704,25 +625,19 @@ func TestSessionSweep(t *testing.T) {
 
 // One goroutine may release all leases of a session that is closing.
 func TestSessionReleasesInALoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s := a.mustOpen(nil)
 		var leases []*tenure.Lease
 		for i := range 10 {
 			leases = append(leases, a.mustTake(s, fmt.Sprintf("lock-%d", i)))
 		}
-		closed := make(chan error)
-		go func() { closed <- s.Close(t.Context()) }()
+		closed := started(func() error { return s.Close(t.Context()) })
 		<-s.Context().Done()
 		for _, l := range leases {
-			if err := l.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			want(t, l.Release(t.Context()), nil)
 		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		want(t, <-closed, nil)
 	})
 }
 
@@ -751,16 +666,12 @@ func TestSessionUnderManyRequests(t *testing.T) {
 				all.Go(func() {
 					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 					defer stop()
-					if err := b.StepDown(ctx, fmt.Sprintf("lock-%d", i*each+j), "all of them at once"); err != nil {
-						t.Error(err)
-					}
+					want(t, b.StepDown(ctx, fmt.Sprintf("lock-%d", i*each+j), "all of them at once"), nil)
 				})
 			}
 		}
 		all.Wait()
-		if err := s.Check(); err != nil {
-			t.Errorf("the session: %v", err)
-		}
+		want(t, s.Check(), nil)
 		a.mustClose(s)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -33,13 +32,9 @@ func (c *readings) Contender() time.Duration {
 // An observer that cannot know yet whether the session of a lock is alive
 // waits for the look at it, and does not ask itself again and again meanwhile.
 func TestObserverAwaitsTheLookAtASession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
-		s, err := a.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.mustOpen(nil)
 		l, err := s.Acquire(t.Context(), "x", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -75,14 +70,10 @@ func TestObserverAwaitsTheLookAtASession(t *testing.T) {
 // the acquire knows whether the lock is its own. Meanwhile the session reads its
 // requests after each heartbeat, and not again and again.
 func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		clock := &hasty{Clock: tenure.MonotonicClock()}
 		a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
-		s, err := a.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.mustOpen(nil)
 		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
 		acquired := started(func() error {
 			_, err := s.Acquire(t.Context(), "x", nil)
@@ -125,38 +116,35 @@ func (c *hasty) Holder() time.Duration {
 // with what fails at once.
 func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
 	for name, begun := range map[string]bool{"begun before": true, "begun after": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				holder := w.machine("b").mustAcquire("x", nil)
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
-				a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
-				s, err := a.OpenSession(ctx, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				campaign := func() error {
-					return s.Election("x", nil).Run(ctx, func(context.Context, *tenure.Lease) error { return nil })
-				}
-				var done <-chan error
-				if begun {
-					done = started(campaign)
-				}
-				time.Sleep(time.Second)
-				a.crash()
-				<-s.Context().Done()
-				want(t, s.Check(), tenure.ErrExpired)
-				if !begun {
-					done = started(campaign)
-				}
-				want(t, <-done, tenure.ErrSessionClosed)
-				if ctx.Err() != nil {
-					t.Error("it had to be stopped")
-				}
-				want(t, holder.Check(), nil)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			holder := w.machine("b").mustAcquire("x", nil)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
+			a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+			s, err := a.OpenSession(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			campaign := func() error {
+				return s.Election("x", nil).Run(ctx, func(context.Context, *tenure.Lease) error { return nil })
+			}
+			var done <-chan error
+			if begun {
+				done = started(campaign)
+			}
+			time.Sleep(time.Second)
+			a.crash()
+			<-s.Context().Done()
+			want(t, s.Check(), tenure.ErrExpired)
+			if !begun {
+				done = started(campaign)
+			}
+			want(t, <-done, tenure.ErrSessionClosed)
+			if ctx.Err() != nil {
+				t.Error("it had to be stopped")
+			}
+			want(t, holder.Check(), nil)
 		})
 	}
 }
@@ -180,38 +168,35 @@ func TestStoreThatOnlyReads(t *testing.T) {
 		"release dead":              func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
 		"sweep":                     func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				if strings.HasSuffix(name, "session") || name == "sweep" {
-					a.mustTake(a.mustOpen(nil), "under")
-				}
-				a.mustAcquire("x", nil)
-				if name == "release dead" || name == "sweep" {
-					a.crash()
-				}
-				b.faults.Inject(faultstore.Rule{
-					Match: func(c faultstore.Call) bool { return c.Op != faultstore.OpGet && c.Op != faultstore.OpList },
-					Fault: faultstore.LoseRequest(),
-				})
-				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
-				defer stop()
-				begun := time.Now()
-				err := call(ctx, b)
-				if took := time.Since(begun); err == nil || ctx.Err() != nil || took > 3*lease {
-					t.Errorf("%v after %v", err, took)
-				}
-				writes := 0
-				for _, c := range b.faults.Log() {
-					if c.Op != faultstore.OpGet && c.Op != faultstore.OpList {
-						writes++
-					}
-				}
-				if writes > 60 {
-					t.Errorf("%d writes", writes)
-				}
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			if strings.HasSuffix(name, "session") || name == "sweep" {
+				a.mustTake(a.mustOpen(nil), "under")
+			}
+			a.mustAcquire("x", nil)
+			if name == "release dead" || name == "sweep" {
+				a.crash()
+			}
+			b.faults.Inject(faultstore.Rule{
+				Match: func(c faultstore.Call) bool { return c.Op != faultstore.OpGet && c.Op != faultstore.OpList },
+				Fault: faultstore.LoseRequest(),
 			})
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			begun := time.Now()
+			err := call(ctx, b)
+			if took := time.Since(begun); err == nil || ctx.Err() != nil || took > 3*lease {
+				t.Errorf("%v after %v", err, took)
+			}
+			writes := 0
+			for _, c := range b.faults.Log() {
+				if c.Op != faultstore.OpGet && c.Op != faultstore.OpList {
+					writes++
+				}
+			}
+			if writes > 60 {
+				t.Errorf("%d writes", writes)
+			}
 		})
 	}
 }
@@ -219,8 +204,7 @@ func TestStoreThatOnlyReads(t *testing.T) {
 // A session that was closed is deleted in the background, by a store that does not
 // answer deletes.
 func TestSweepInTheBackgroundRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.reads = 20 // one after each delete; the pauses between these begin at a thousandth of the lease, and may all be short
 		a.fault(faultstore.OpDelete, 0, 0, faultstore.LoseRequest())

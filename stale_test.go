@@ -33,10 +33,7 @@ func died(t *testing.T, session bool) *world {
 	w := newWorld(t)
 	a := w.machine("a")
 	if session {
-		s, err := a.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.mustOpen(nil)
 		if _, err := s.Acquire(t.Context(), "x", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -101,8 +98,7 @@ func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
 // A session that was closed in order has freed its locks: who runs unless somebody
 // does, and has seen that somebody did, does not run.
 func TestUnlessAliveSessionClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s, err := a.OpenSession(t.Context(), nil)
 		want(t, err, nil)
@@ -269,8 +265,7 @@ func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 // What a client has seen of a session long ago says nothing of whether its holder
 // lives now: it died before anybody asked.
 func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s, err := a.OpenSession(t.Context(), nil)
 		want(t, err, nil)
@@ -290,8 +285,7 @@ func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 // The holder is shown, and has gone, while the first request of the acquire is under
 // way: others of its process look as well.
 func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		b.fault(faultstore.OpClaim, 0, 1, faultstore.BlackHole())
@@ -313,8 +307,7 @@ func TestUnlessAliveOfWhatOthersSaw(t *testing.T) {
 
 // What is handed over to this very owner is taken.
 func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		taken := started(func() error {

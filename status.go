@@ -35,6 +35,9 @@ type Status struct {
 	// take the lock at once, while others wait for FreeIn. Owner is the last holder
 	// then.
 	ReservedFor string
+	// ReservedForLabel is, where ReservedFor is empty, the label that the lock is kept
+	// for: whoever has it may take the lock at once.
+	ReservedForLabel string
 	// Request is what the holder was asked and has not done yet.
 	Request *Request
 	// End says how the last tenure ended, as in [Tenure.End]; in a record that
@@ -55,7 +58,7 @@ type Status struct {
 // What a record says, in [Status.State].
 const (
 	StateHeld     = string(driver.Held)     // it has a holder, alive or not
-	StateReserved = string(driver.Reserved) // kept for ReservedFor, or for nobody
+	StateReserved = string(driver.Reserved) // kept for ReservedFor, ReservedForLabel, or nobody
 	StateReleased = string(driver.Released) // free
 )
 
@@ -116,7 +119,10 @@ func (s sighting) status(name string) Status {
 		}
 	case driver.Reserved:
 		st.ReservedFor, st.FreeIn = r.Owner, s.freeIn
-		st.Owner, st.Since = "", time.Time{}
+		if st.ReservedFor == "" {
+			st.ReservedForLabel = r.Label
+		}
+		st.Owner, st.Label, st.Since = "", "", time.Time{}
 		if t := r.Prev; t != nil {
 			st.Owner, st.Host, st.Label, st.Since, st.Until = t.Owner, t.Host, t.Label, t.Since, t.Until
 			st.End, st.EndedBy = string(t.End), requestOf(t.Asked)

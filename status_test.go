@@ -18,8 +18,7 @@ import (
 )
 
 func TestStatusShowsTheRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", func(o *tenure.Options) { o.Label = "v1" })
 		b := w.machine("b")
 		status := func() tenure.Status {
@@ -162,8 +161,7 @@ func TestLocksGoesOnAfterAnUnreadableRecord(t *testing.T) {
 // Of more locks than can be remembered whole it is known since when their holders
 // have shown no life.
 func TestUnchangedOutlivesWhatIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		a.crash()

@@ -44,8 +44,7 @@ var restart = &tenure.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 // Locks that were released long ago are deleted with their history; what is held,
 // reserved, under a session, has data or is younger is not, nor is any history of it.
 func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		history := &tenure.AcquireOptions{History: true}
 		for _, name := range []string{"job/1", "job/2", "kept"} {
@@ -57,10 +56,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		m.mustRelease(m.mustAcquire("job/data", &tenure.AcquireOptions{Data: []byte("checkpoint"), History: true}))
 		m.mustRelease(m.mustAcquire("job/held", history))
 		held := m.mustAcquire("job/held", history)
-		s, err := m.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := m.mustOpen(nil)
 		under, err := s.TryAcquire(t.Context(), "job/session", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -164,14 +160,10 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		kinds := map[bool]int{}
 		for at := range 9 { // calls of the sweep, before which another one comes
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				other := w.machine("other")
 				store := &spied{w.open(), func() {}}
-				sweeper, err := tenure.New(store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				sweeper := mustNew(t, store, &tenure.Options{Owner: "sweeper", Clock: tenure.MonotonicClock()})
 				defer sweeper.Close(t.Context())
 				o := &tenure.AcquireOptions{History: history}
 				for range 3 {
@@ -217,8 +209,7 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 
 // A sweep that fails half way gives the lock back.
 func TestSweepReleasedGivesBackWhatItCouldNotDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		for range 3 {
 			m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
@@ -284,8 +275,7 @@ func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 
 // Others may keep a sweep out of the store for a moment.
 func TestSweepReleasedTriesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))
 		m.mustRelease(m.mustAcquire("x", &tenure.AcquireOptions{History: true}))

@@ -21,7 +21,7 @@ const (
 	EndAbandoned    = string(driver.EndAbandoned)    // its acquire was given up; nothing was done under it
 	EndReleasedDead = string(driver.EndReleasedDead) // dead, and released by an operator
 	EndRevoked      = string(driver.EndRevoked)      // taken from it by an operator
-	EndFailed       = string(driver.EndFailed)       // released by its holder, whose work had failed
+	EndFailed       = string(driver.EndFailed)       // released by its holder, whose work had failed by itself
 	EndCrashed      = string(driver.EndCrashed)      // its process had ended for certain
 	EndRaised       = string(driver.EndRaised)       // no holder's: an operator raised the token, after a loss of the store
 )

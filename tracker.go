@@ -25,6 +25,7 @@ type tracker struct {
 	key     string
 	hinting shell.Timer
 	hinted  atomic.Bool
+	awaited atomic.Bool // by somebody in the queue, or an observer; changed under mu
 
 	mu        *sync.Mutex // the client's seeing; guards the fields below
 	sight     *protocol.Sight
@@ -45,9 +46,10 @@ type tracker struct {
 type waiter interface {
 	// act is called when it has become the first of the queue.
 	act()
-	// look has it read the record soon, and noticed tells it that something new may
-	// have been seen.
+	// look has it read the record soon, told does so because something has told that the
+	// record has changed, and noticed tells it that something new may have been seen.
 	look()
+	told()
 	noticed()
 	// shows tells it the lease of the holder, from which an AdditionalWait counts.
 	shows(lease time.Duration)
@@ -168,7 +170,7 @@ func (ts *trackers) hint(key string) {
 	ts.b.mu.Lock()
 	k := ts.all[key]
 	ts.b.mu.Unlock()
-	if k != nil {
+	if k != nil && k.awaited.Load() { // who comes later looks by itself
 		k.hint()
 	}
 }
@@ -187,7 +189,7 @@ func (k *tracker) hintDue(time.Duration) {
 	k.hinted.Store(false)
 	switch {
 	case len(k.queue) > 0:
-		k.queue[0].look()
+		k.queue[0].told()
 	case len(k.observers) > 0:
 		k.seer.run.Act(k.seer.Hint)
 	}
@@ -238,14 +240,22 @@ func (k *tracker) watched(unwatch func(), err error) {
 	}
 	k.unwatch = unwatch
 	k.rest()
-	if k.unwatch != nil {
-		k.hint() // for what changed before the watch
+	switch { // for what changed before the watch
+	case k.unwatch == nil:
+	case len(k.queue) > 0:
+		k.queue[0].look()
+	default:
+		k.hint()
 	}
 }
 
 // rest ends the watch when nobody waits or observes.
 func (k *tracker) rest() {
-	if len(k.queue) == 0 && len(k.observers) == 0 && k.unwatch != nil {
+	if len(k.queue) > 0 || len(k.observers) > 0 {
+		return
+	}
+	k.awaited.Store(false)
+	if k.unwatch != nil {
 		unwatch := k.unwatch
 		k.unwatch, k.watching = nil, false
 		k.c.unwatch(unwatch)

@@ -39,8 +39,7 @@ func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int
 // TestTryLooksWhereItHasSeenAHolder: a try of a lock that this client has seen held
 // costs a look, and a claim only where that shows it free, or its holder is dead.
 func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		expect := func(what string, refused error, claims, looks int) *tenure.Lease {
 			t.Helper()
@@ -99,8 +98,7 @@ func TestTakingAgainCostsOneWrite(t *testing.T) {
 // TestTryBehindASession: the lock of a session that was closed is free, however
 // lately that was seen alive.
 func TestTryBehindASession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		for range 3 {
 			s, err := a.OpenSession(t.Context(), nil)
@@ -132,8 +130,7 @@ func TestTryBehindASession(t *testing.T) {
 // TestTryAfterAStaleLook: what cheap looks of others in the process show is no reason
 // to refuse.
 func TestTryAfterAStaleLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
 		go func() {
@@ -156,23 +153,20 @@ func TestTryAfterAStaleLook(t *testing.T) {
 // try asks again for its patience, and ends with the store's error.
 func TestTryWithoutAnAnswer(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"refused": faultstore.Refuse(), "hangs": faultstore.BlackHole()} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.machine("a").mustAcquire("x", nil)
-				b := w.machine("b")
-				_, err := b.TryAcquire(t.Context(), "x", nil)
-				want(t, err, tenure.ErrHeld)
-				remove := b.faults.Inject(faultstore.Rule{Fault: f})
-				err = within(t, 3*requestTimeout, 5*requestTimeout, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
-				if err == nil || errors.Is(err, tenure.ErrHeld) {
-					t.Errorf("says %v of a store that says nothing", err)
-				}
-				remove()
-				b.fault(faultstore.OpGet, 0, 2, f)
-				_, err = b.TryAcquire(t.Context(), "x", nil)
-				want(t, err, tenure.ErrHeld)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("x", nil)
+			b := w.machine("b")
+			_, err := b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
+			remove := b.faults.Inject(faultstore.Rule{Fault: f})
+			err = within(t, 3*requestTimeout, 5*requestTimeout, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+			if err == nil || errors.Is(err, tenure.ErrHeld) {
+				t.Errorf("says %v of a store that says nothing", err)
+			}
+			remove()
+			b.fault(faultstore.OpGet, 0, 2, f)
+			_, err = b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
 		})
 	}
 }
@@ -247,37 +241,34 @@ func TestTextOfATimeout(t *testing.T) {
 // process: it is no other holder.
 func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 	for name, try := range map[string]bool{"try": true, "unless alive": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := w.machine("a"), w.machine("b")
-				b.reads = 1 << 20
-				op := faultstore.OpClaim
-				if try {
-					b.mustRelease(b.mustAcquire("x", nil))
-				} else {
-					op = faultstore.OpTakeover
-					a.mustAcquire("x", nil)
-					a.crash()
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			b.reads = 1 << 20
+			op := faultstore.OpClaim
+			if try {
+				b.mustRelease(b.mustAcquire("x", nil))
+			} else {
+				op = faultstore.OpTakeover
+				a.mustAcquire("x", nil)
+				a.crash()
+			}
+			b.fault(op, 0, 5, faultstore.LoseRequest())
+			b.fault(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				for ctx.Err() == nil {
+					_, _ = b.Status(ctx, "x")
+					time.Sleep(5 * time.Millisecond)
 				}
-				b.fault(op, 0, 5, faultstore.LoseRequest())
-				b.fault(op, 0, 1, faultstore.LateAfterError(20*time.Millisecond))
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				go func() {
-					for ctx.Err() == nil {
-						_, _ = b.Status(ctx, "x")
-						time.Sleep(5 * time.Millisecond)
-					}
-				}()
-				var err error
-				if try {
-					_, err = b.TryAcquire(t.Context(), "x", nil)
-				} else {
-					_, err = b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
-				}
-				want(t, err, nil)
-			})
+			}()
+			var err error
+			if try {
+				_, err = b.TryAcquire(t.Context(), "x", nil)
+			} else {
+				_, err = b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+			}
+			want(t, err, nil)
 		})
 	}
 }

@@ -54,8 +54,7 @@ func TestHintBeforeALookThatFails(t *testing.T) {
 }
 
 func TestWatchThatFailedIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b", hourly)
 		l := a.mustAcquire("x", nil)
 		b.fault(faultstore.OpWatch, 0, 1, faultstore.LoseRequest())
@@ -93,8 +92,7 @@ func (o *observed) owners() (all []string) {
 
 // One failed look does not make a living leader nobody.
 func TestObserverOutlivesAFailedLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b", hourly)
 		a.mustAcquire("x", nil)
 		var o observed
@@ -110,8 +108,7 @@ func TestObserverOutlivesAFailedLook(t *testing.T) {
 
 // No watch tells that somebody takes a free lock.
 func TestObserverSeesANewLeaderWithinALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b", hourly), w.machine("c")
 		l := a.mustAcquire("x", nil)
 		var o observed
@@ -130,8 +127,7 @@ func TestObserverSeesANewLeaderWithinALease(t *testing.T) {
 // A slow reply that a quicker look has overtaken does not bring an old leader
 // back.
 func TestObserverDoesNotGoBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		l := a.mustAcquire("x", nil)
 		var o observed
@@ -184,46 +180,42 @@ func TestEachObserverIsToldOfAnError(t *testing.T) {
 // time, and leases are not lost without a warning.
 func TestRequestsWithoutAPlaceAreGivenUp(t *testing.T) {
 	few := func(o *tenure.Options) { o.MaxInFlight = 4 }
-	t.Run("waits", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			m := newWorld(t).machine("a", few)
-			l := m.mustAcquire("held", nil)
-			for _, n := range names(4) {
-				m.mustAcquire(n, nil)
+	inWorldRun(t, "waits", func(t *testing.T, w *world) {
+		m := w.machine("a", few)
+		l := m.mustAcquire("held", nil)
+		for _, n := range names(4) {
+			m.mustAcquire(n, nil)
+		}
+		m.faults.Inject(faultstore.Rule{Fault: deaf(100 * lease)})
+		time.Sleep(heartbeat + time.Second) // the places are taken
+		for name, wait := range map[string]func() error{
+			"acquire":     func() error { _, err := m.Acquire(t.Context(), "free", nil); return err },
+			"try acquire": func() error { _, err := m.TryAcquire(t.Context(), "free", nil); return err },
+			"status":      func() error { _, err := m.Status(t.Context(), "free"); return err },
+			"release":     func() error { return l.Release(t.Context()) },
+		} {
+			if err := within(t, 0, 2*lease, wait); err == nil {
+				t.Errorf("%s: no error", name)
 			}
-			m.faults.Inject(faultstore.Rule{Fault: deaf(100 * lease)})
-			time.Sleep(heartbeat + time.Second) // the places are taken
-			for name, wait := range map[string]func() error{
-				"acquire":     func() error { _, err := m.Acquire(t.Context(), "free", nil); return err },
-				"try acquire": func() error { _, err := m.TryAcquire(t.Context(), "free", nil); return err },
-				"status":      func() error { _, err := m.Status(t.Context(), "free"); return err },
-				"release":     func() error { return l.Release(t.Context()) },
-			} {
-				if err := within(t, 0, 2*lease, wait); err == nil {
-					t.Errorf("%s: no error", name)
-				}
-			}
-			time.Sleep(100 * lease)
-		})
+		}
+		time.Sleep(100 * lease)
 	})
-	t.Run("jeopardy", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			m := newWorld(t).machine("a", few)
-			for _, n := range names(100) {
-				m.mustAcquire(n, nil)
+	inWorldRun(t, "jeopardy", func(t *testing.T, w *world) {
+		m := w.machine("a", few)
+		for _, n := range names(100) {
+			m.mustAcquire(n, nil)
+		}
+		m.faults.SetBlackHole(true)
+		time.Sleep(lease)
+		warned := map[string]bool{}
+		for _, e := range m.events.of(tenure.EventJeopardy) {
+			warned[e.Lock] = true
+		}
+		for _, e := range m.events.of(tenure.EventLost) {
+			if !warned[e.Lock] {
+				t.Errorf("%s was lost without jeopardy", e.Lock)
 			}
-			m.faults.SetBlackHole(true)
-			time.Sleep(lease)
-			warned := map[string]bool{}
-			for _, e := range m.events.of(tenure.EventJeopardy) {
-				warned[e.Lock] = true
-			}
-			for _, e := range m.events.of(tenure.EventLost) {
-				if !warned[e.Lock] {
-					t.Errorf("%s was lost without jeopardy", e.Lock)
-				}
-			}
-		})
+		}
 	})
 }
 
@@ -246,8 +238,7 @@ func TestStoreTimeoutHoldsInAQueue(t *testing.T) {
 }
 
 func TestAdditionalWaitCountsBehindAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.machine("a").mustAcquire("x", nil)
 		b := w.machine("b", hourly)
 		ctx, stop := context.WithCancel(t.Context())
@@ -264,8 +255,7 @@ func TestAdditionalWaitCountsBehindAnother(t *testing.T) {
 
 // What is seen counts from after the reply that showed it, whoever looked.
 func TestStatusCountsFromTheReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)
 		a.crash()
@@ -285,8 +275,7 @@ func TestStatusCountsFromTheReply(t *testing.T) {
 // released again.
 func TestGrantAtTheLastMomentIsReleased(t *testing.T) {
 	for range 50 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			m := w.machine("a")
 			m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
 			ctx, stop := context.WithTimeout(t.Context(), time.Second)
@@ -323,6 +312,27 @@ func TestReleaseWakesWaitersOfTheSameProcess(t *testing.T) {
 		time.Sleep(time.Second)
 		want(t, l.Release(t.Context()), nil)
 		want(t, within(t, 0, time.Millisecond, func() error { return <-got }), nil)
+	})
+}
+
+func TestReleaseWakesObserversOfTheSameProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := tenure.New(blind{memstore.New()}, &tenure.Options{Clock: tenure.MonotonicClock(), RefreshPeriod: time.Hour})
+		want(t, err, nil)
+		defer func() { want(t, c.Close(t.Context()), nil) }()
+		l, err := c.Acquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		free := started(func() error {
+			for who, err := range c.Election("x", nil).Observe(t.Context()) {
+				if err != nil || who.None() {
+					return err
+				}
+			}
+			return nil
+		})
+		time.Sleep(time.Second)
+		want(t, l.Release(t.Context()), nil)
+		want(t, within(t, 0, time.Millisecond, func() error { return <-free }), nil)
 	})
 }
 

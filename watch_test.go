@@ -43,10 +43,7 @@ func TestWatchesAreEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchCounter{Store: memstore.New()}
 		client := func() *tenure.Client {
-			c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock()})
 			t.Cleanup(func() { _ = c.Close(context.WithoutCancel(t.Context())) })
 			return c
 		}
@@ -96,10 +93,7 @@ func TestStormOfHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
 		store := &stormy{Store: m.faults.Driver()}
-		c, err := tenure.New(store, &tenure.Options{Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, store, &tenure.Options{Clock: tenure.MonotonicClock()})
 		defer func() {
 			_ = c.Close(t.Context())
 			time.Sleep(time.Second) // for the storm to end
@@ -135,18 +129,14 @@ func (s *stormy) Watch(_ context.Context, _ string, hint func()) (func(), error)
 // What changes between the first look and the watch is seen, because the watch
 // is followed by a look of its own.
 func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		b := w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
 		l := a.mustAcquire("x", nil)
 		// The watch takes a second to set up, and the release comes within it: the
 		// hint that follows from the watch is all there is.
 		slow := &slowWatch{Store: b.faults.Driver(), delay: time.Second}
-		c, err := tenure.New(slow, &tenure.Options{Owner: "b", RefreshPeriod: time.Hour, Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, slow, &tenure.Options{Owner: "b", RefreshPeriod: time.Hour, Clock: tenure.MonotonicClock()})
 		defer func() { _ = c.Close(t.Context()) }()
 		begun := time.Now()
 		got := started(func() error {
@@ -179,8 +169,7 @@ func (s *slowWatch) Watch(ctx context.Context, key string, hint func()) (func(),
 // Who comes next in the queue of a process knows what the one before it saw: it
 // makes no claim of its own on a lock that is held.
 func TestNextInTheQueueMakesNoClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())
@@ -208,18 +197,14 @@ func TestNextInTheQueueMakesNoClaim(t *testing.T) {
 // A watch that the engine does not set up ends with its timeout, and gives its place
 // among the calls to the next one.
 func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		if _, watches := b.faults.Driver().(driver.Watcher); !watches {
 			t.Skip("this engine does not tell of changes")
 		}
 		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.BlackHole()})
-		c, err := tenure.New(b.faults.Driver(), &tenure.Options{Owner: "c", MaxInFlight: 1, Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, b.faults.Driver(), &tenure.Options{Owner: "c", MaxInFlight: 1, Clock: tenure.MonotonicClock()})
 		defer func() { _ = c.Close(t.Context()) }()
 		got := started(func() error {
 			l, err := c.Acquire(t.Context(), "x", nil)

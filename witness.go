@@ -6,6 +6,8 @@ package tenure
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tenurelock/tenure/driver"
@@ -103,6 +105,37 @@ func (w *witness) GetBatch(ctx context.Context, keys []string, how driver.Consis
 		}
 	}
 	return found, err
+}
+
+// review reads tenures from the history, in one request where the store can. One that
+// is not there, or that nobody can read, is zero.
+func (w *witness) review(ctx context.Context, keys []string) ([]driver.Record, error) {
+	past := make([]driver.Record, len(keys))
+	found := make([]driver.Lookup, len(keys))
+	if w.batch != nil {
+		var err error
+		if found, err = w.GetBatch(ctx, keys, driver.Strong); err == nil && len(found) != len(keys) {
+			err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		var all sync.WaitGroup
+		for i, key := range keys {
+			all.Go(func() { found[i].Record, found[i].Err = w.Get(ctx, key, driver.Strong) })
+		}
+		all.Wait()
+	}
+	for i, f := range found {
+		switch {
+		case f.Err == nil:
+			past[i] = f.Record
+		case !errors.Is(f.Err, driver.ErrNotFound) && !errors.Is(f.Err, driver.ErrUnreadable):
+			return nil, f.Err
+		}
+	}
+	return past, nil
 }
 
 func (w *witness) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {

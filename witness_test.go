@@ -93,16 +93,13 @@ func TestPermanentFromTheStart(t *testing.T) {
 		"ask":      func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "for the test") },
 		"status":   func(ctx context.Context, m *machine) error { _, err := m.Status(ctx, "x"); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.machine("a").mustAcquire("x", nil)
-				b := w.machine("b")
-				b.incident(0, badAnswers["not applied"])
-				err := within(t, 0, 10*time.Millisecond, func() error { return call(t.Context(), b) })
-				want(t, err, tenure.ErrPermanent)
-				want(t, err, errDenied)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("x", nil)
+			b := w.machine("b")
+			b.incident(0, badAnswers["not applied"])
+			err := within(t, 0, 10*time.Millisecond, func() error { return call(t.Context(), b) })
+			want(t, err, tenure.ErrPermanent)
+			want(t, err, errDenied)
 		})
 	}
 }
@@ -127,23 +124,20 @@ func TestWhatCountsAsAGoodAnswer(t *testing.T) {
 			m.faulty(faultstore.Fault{Effect: faultstore.Refused, Err: driver.ErrUnreadable})
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.machine("a").mustAcquire("held", nil)
-				b := w.machine("b")
-				tt.before(w, b)
-				b.incident(1, badAnswers["not applied"])
-				l, err := b.TryAcquire(t.Context(), "x", nil)
-				if tt.good {
-					want(t, err, nil)
-				} else {
-					want(t, err, tenure.ErrPermanent)
-				}
-				if l != nil {
-					b.mustRelease(l)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("held", nil)
+			b := w.machine("b")
+			tt.before(w, b)
+			b.incident(1, badAnswers["not applied"])
+			l, err := b.TryAcquire(t.Context(), "x", nil)
+			if tt.good {
+				want(t, err, nil)
+			} else {
+				want(t, err, tenure.ErrPermanent)
+			}
+			if l != nil {
+				b.mustRelease(l)
+			}
 		})
 	}
 }
@@ -172,19 +166,16 @@ func TestIncidentOutlastsPatience(t *testing.T) {
 		"session": {lease, lease + 2*requestTimeout, func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err }},
 		"ask":     {lease, lease + 2*requestTimeout, func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "for the test") }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.machine("a").mustAcquire("x", nil)
-				b := w.machine("b")
-				_, _ = b.Status(t.Context(), "x")
-				b.incident(0, badAnswers["not applied"])
-				err := within(t, tt.least, tt.most, func() error { return tt.call(t.Context(), b) })
-				want(t, err, errDenied)
-				if errors.Is(err, tenure.ErrPermanent) {
-					t.Errorf("%v matches ErrPermanent, after good answers", err)
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("x", nil)
+			b := w.machine("b")
+			_, _ = b.Status(t.Context(), "x")
+			b.incident(0, badAnswers["not applied"])
+			err := within(t, tt.least, tt.most, func() error { return tt.call(t.Context(), b) })
+			want(t, err, errDenied)
+			if errors.Is(err, tenure.ErrPermanent) {
+				t.Errorf("%v matches ErrPermanent, after good answers", err)
+			}
 		})
 	}
 }
@@ -204,20 +195,17 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a")
-				l := a.mustAcquire("x", nil)
-				context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(t.Context())) })
-				b := w.machine("b")
-				_, _ = b.Status(t.Context(), "x")
-				b.incident(4, badAnswers["not applied"])
-				want(t, call(t.Context(), b), nil)
-				if len(b.events.of(tenure.EventStoreError)) == 0 {
-					t.Error("told nobody of it")
-				}
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.machine("a")
+			l := a.mustAcquire("x", nil)
+			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(t.Context())) })
+			b := w.machine("b")
+			_, _ = b.Status(t.Context(), "x")
+			b.incident(4, badAnswers["not applied"])
+			want(t, call(t.Context(), b), nil)
+			if len(b.events.of(tenure.EventStoreError)) == 0 {
+				t.Error("told nobody of it")
+			}
 		})
 	}
 }
@@ -241,8 +229,7 @@ func TestHolderLivesThroughAnIncident(t *testing.T) {
 
 // TestObserverIsToldOfAnIncident: once, and observing goes on.
 func TestObserverIsToldOfAnIncident(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		l := a.mustAcquire("x", nil)
 		ctx, stop := context.WithTimeout(t.Context(), 10*lease)

@@ -51,6 +51,18 @@ func newWorld(t *testing.T) *world {
 	return newPagedWorld(t, 0)
 }
 
+// inWorld runs the test in a bubble, with a world.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
+// inWorldRun runs a subtest in a bubble, with a world.
+func inWorldRun(t *testing.T, name string, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inWorld(t, test) })
+}
+
 // newPagedWorld returns a world whose lists have pages of the given size, 0 for
 // the store's own.
 func newPagedWorld(t *testing.T, pageSize int) *world {
@@ -109,10 +121,7 @@ func (w *world) machine(owner string, edit ...func(*tenure.Options)) *machine {
 	for _, e := range edit {
 		e(&o)
 	}
-	c, err := tenure.New(m.faults.Driver(), &o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := mustNew(w.t, m.faults.Driver(), &o)
 	m.Client = c
 	w.t.Cleanup(func() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(w.t.Context()), time.Hour)
@@ -124,6 +133,16 @@ func (w *world) machine(owner string, edit ...func(*tenure.Options)) *machine {
 		m.faults.Close()
 	})
 	return m
+}
+
+// mustNew returns a client.
+func mustNew(tb testing.TB, store driver.Store, o *tenure.Options) *tenure.Client {
+	tb.Helper()
+	c, err := tenure.New(store, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
 }
 
 // record returns the record of the lock as it stands.
@@ -140,6 +159,16 @@ func (w *world) record(name string) driver.Record {
 func (m *machine) mustAcquire(name string, o *tenure.AcquireOptions) *tenure.Lease {
 	m.t.Helper()
 	l, err := m.Acquire(m.t.Context(), name, o)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return l
+}
+
+// mustTry acquires the lock, which must be free.
+func (m *machine) mustTry(name string, o *tenure.AcquireOptions) *tenure.Lease {
+	m.t.Helper()
+	l, err := m.TryAcquire(m.t.Context(), name, o)
 	if err != nil {
 		m.t.Fatal(err)
 	}

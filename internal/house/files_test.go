@@ -61,12 +61,14 @@ func checkLengths(t *tree) []string {
 
 // checkSleeps finds tests that sleep in real time: they are slow, and fail on a
 // slow machine. In a bubble of testing/synctest a sleep takes no time, so the
-// files that make bubbles are left alone; and chaos tests wait for real
-// processes. Code outside of tests is golangci-lint's (forbidigo).
+// files that make bubbles, or have their package make them, are left alone; and
+// chaos tests wait for real processes. Code outside of tests is golangci-lint's
+// (forbidigo).
 func checkSleeps(t *tree) []string {
 	var r report
+	makers := bubbleMakers(t)
 	for _, f := range t.files {
-		if !f.test() || strings.Contains(f.path, "chaos") || bubbles(f) {
+		if !f.test() || strings.Contains(f.path, "chaos") || bubbles(f) || callsAny(f.syntax, makers[f.dir()]) {
 			continue
 		}
 		for _, use := range uses(f, "time") {
@@ -83,6 +85,47 @@ func checkSleeps(t *tree) []string {
 func bubbles(f *goFile) bool {
 	return slices.ContainsFunc(f.imports(), func(imp located) bool { return imp.text == "testing/synctest" }) ||
 		slices.ContainsFunc(uses(f, "pgregory.net/rapid"), func(use located) bool { return use.text == "SyncTest" })
+}
+
+// bubbleMakers returns, by folder, the functions of its tests that run a test in a
+// bubble: those that get a function and call synctest.Test, and those that get one
+// and call one of the first.
+func bubbleMakers(t *tree) map[string][]string {
+	makers := map[string][]string{}
+	for found := true; found; {
+		found = false
+		for _, f := range t.files {
+			for _, d := range f.syntax.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || !f.test() || fn.Recv != nil || fn.Body == nil || !getsFunc(fn) || slices.Contains(makers[f.dir()], fn.Name.Name) {
+					continue
+				}
+				if callsAny(fn.Body, makers[f.dir()]) || slices.ContainsFunc(uses(f, "testing/synctest"), func(use located) bool {
+					return use.text == "Test" && f.line(fn.Pos()) <= use.line && use.line <= f.line(fn.End())
+				}) {
+					makers[f.dir()] = append(makers[f.dir()], fn.Name.Name)
+					found = true
+				}
+			}
+		}
+	}
+	return makers
+}
+
+func getsFunc(fn *ast.FuncDecl) bool {
+	return slices.ContainsFunc(fn.Type.Params.List, func(p *ast.Field) bool { _, ok := p.Type.(*ast.FuncType); return ok })
+}
+
+// callsAny reports whether the code calls one of the functions of its package.
+func callsAny(code ast.Node, names []string) (found bool) {
+	ast.Inspect(code, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			name, ok := call.Fun.(*ast.Ident)
+			found = found || ok && slices.Contains(names, name.Name)
+		}
+		return !found
+	})
+	return found
 }
 
 // uses returns the names that the file takes from the package, called or not:

@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "driver", "driver/recordcodec", "drivertest", "faultstore", "fence", "memstore", "semaphore", "shard", "tasks",
+	".", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "semaphore", "shard", "tasks",
 }
 
 // onEngines is what tests of stores are written with.
@@ -36,6 +36,7 @@ var zones = []zone{
 	// contract's records, the clock nothing.
 	{dir: "driver", inTests: public},
 	{dir: "driver/recordcodec", may: []string{"driver"}},
+	{dir: "driver/versioned", may: []string{"driver"}, inTests: public},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest", may: []string{"driver"}},
@@ -54,17 +55,18 @@ var zones = []zone{
 	{dir: "faultstore", may: []string{"driver"}, inTests: public},
 	{dir: "memstore", may: []string{"driver"}, inTests: public},
 	{dir: "dynamostore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
-	{dir: "etcdstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
-	{dir: "k8sstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
+	{dir: "etcdstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
+	{dir: "k8sstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 	{dir: "pgstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 	{dir: "sqlitestore", may: []string{"driver"}, inTests: onEngines, others: true},
-	{dir: "zkstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
+	{dir: "zkstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 
 	// What any user could have written shows that the public API is enough.
 	{dir: "fence", may: []string{"."}, inTests: public},
+	{dir: "once", may: []string{"."}, inTests: public},
 	{dir: "semaphore", may: []string{"."}, inTests: public},
 	{dir: "shard", may: []string{"."}, inTests: public},
-	{dir: "tasks", may: []string{"."}, inTests: public},
+	{dir: "tasks", may: []string{".", "once"}, inTests: public},
 	{dir: "tenureotel", may: []string{"."}, inTests: public, others: true},
 
 	// The evidence: the bed that all of its programs stand on, the processes of lock

@@ -205,6 +205,22 @@ func TestSleeps(t *testing.T) {
 		{"in a test", map[string]string{"x_test.go": spdx + imports + sleep}, []string{"x_test.go:8: time.Sleep in a test"}},
 		{"in a bubble", map[string]string{"x_test.go": spdx + "package tenure\n\nimport \"testing/synctest\"\n\nimport \"time\"\n\n" + sleep}, nil},
 		{
+			"in a bubble that another file makes",
+			map[string]string{
+				"x_test.go":     spdx + imports + "func TestX() { run(1, func() { time.Sleep(1) }) }\n",
+				"maker_test.go": spdx + "package tenure\n\nimport \"testing/synctest\"\n\nfunc run(n int, f func()) { in(f) }\n\nfunc in(f func()) { synctest.Test(nil, f) }\n",
+			},
+			nil,
+		},
+		{
+			"in a function that makes no bubble, or in one that runs a bubble of its own",
+			map[string]string{
+				"x_test.go":     spdx + imports + "func TestX() { run(1, func() { time.Sleep(1) }); own() }\n",
+				"maker_test.go": spdx + "package tenure\n\nimport \"testing/synctest\"\n\nfunc run(n int, f func()) { f() }\n\nfunc own() { synctest.Test(nil, nil) }\n",
+			},
+			[]string{"x_test.go:8: time.Sleep in a test"},
+		},
+		{
 			"in a bubble of rapid",
 			map[string]string{"internal/itest/x_test.go": spdx + "package tenure\n\nimport \"pgregory.net/rapid\"\n\nimport \"time\"\n\nvar _ = rapid.SyncTest\n" + sleep},
 			nil,

@@ -22,7 +22,7 @@ func TestAskerAnswers(t *testing.T) {
 	self.Owner = "x"
 	asked := asking(held, "v2", driver.Request{ID: "q", Kind: driver.StepDown, By: "other"})
 	released := freed(held, "v2", driver.EndReleased, nil)
-	kept := reserved(held, "v2", "x", time.Second, driver.EndHandedOver, nil)
+	kept := reserved(held, "v2", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)
 	for _, tt := range []struct {
 		name string
 		kind driver.RequestKind
@@ -139,10 +139,10 @@ func TestStamp(t *testing.T) {
 		{"claim", Call{Kind: Claim, Next: held}, true, false, false, false, false},
 		{"heartbeat", Call{Kind: Heartbeat, Next: held}, false, false, false, false, false},
 		{"release", Call{Kind: Release, Next: freed(held, "v2", driver.EndReleased, nil)}, false, true, false, false, false},
-		{"hand-over", Call{Kind: Release, Next: reserved(held, "v2", "x", time.Second, driver.EndHandedOver, &old)}, true, false, false, true, false},
+		{"hand-over", Call{Kind: Release, Next: reserved(held, "v2", heir{owner: "x"}, time.Second, driver.EndHandedOver, &old)}, true, false, false, true, false},
 		{"ask", Call{Kind: Ask, Next: asking(held, "v2", q)}, false, false, true, false, false},
 		{"free", Call{Kind: Free, Next: freed(held, "v2", driver.EndReleasedDead, &q)}, false, false, true, false, false},
-		{"revoke", Call{Kind: Free, Next: reserved(held, "v2", "", time.Second, driver.EndRevoked, &q)}, true, false, false, false, true},
+		{"revoke", Call{Kind: Free, Next: reserved(held, "v2", heir{}, time.Second, driver.EndRevoked, &q)}, true, false, false, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			q.At = time.Time{}

@@ -4,7 +4,6 @@
 package protocol
 
 import (
-	"errors"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -58,20 +57,13 @@ type Asker struct {
 	patience time.Duration
 	sight    *Sight
 
-	before   *driver.Tenure // the one before a tenure that was revoked
-	looked   bool
-	first    life          // what was seen at first
-	token    uint64        // of the tenure that is asked
-	tried    bool          // it has made a write of unknown outcome
-	resolve  bool          // a look must tell what became of it
-	revoked  bool          // reserved for nobody, by this asker or another one
-	begun    time.Duration // of the silence of the store
-	mute     bool
-	out      *Call
-	sent     time.Duration
-	retry    time.Duration
-	failures int
-	unheard  int // writes in a row without an answer, while the store answers looks
+	before  *driver.Tenure // the one before a tenure that was revoked
+	looked  bool
+	first   life   // what was seen at first
+	token   uint64 // of the tenure that is asked
+	tried   bool   // it has made a write of unknown outcome
+	resolve bool   // a look must tell what became of it
+	revoked bool   // reserved for nobody, by this asker or another one
 
 	// Of a lock under a session:
 	met      bool   // the session was read, and since the last write of unknown outcome
@@ -80,9 +72,7 @@ type Asker struct {
 	beaten   int    // how often its request lost the race to another write
 	fullFrom time.Duration
 
-	answer Answer
-	rec    driver.Record // that led to the answer
-	err    error
+	quest
 }
 
 // NewAsker returns the machine of one request. Its ID is filled in. Patience is
@@ -92,9 +82,8 @@ func NewAsker(t Timing, env Env, key string, want driver.Request, patience time.
 	return &Asker{t: t, env: env, key: key, want: want, patience: patience, sight: sight}
 }
 
-// Answer returns the answer, NoAnswer as long as there is none, the record that
-// led to it, and the error of the store.
-func (k *Asker) Answer() (Answer, driver.Record, error) { return k.answer, k.rec, k.err }
+// Asked returns the request.
+func (k *Asker) Asked() driver.Request { return k.want }
 
 // Token returns the token of the tenure that was asked.
 func (k *Asker) Token() uint64 { return k.token }
@@ -107,9 +96,6 @@ func (k *Asker) Before() *driver.Tenure { return k.before }
 // the end of its lease.
 func (k *Asker) Revoked() bool { return k.revoked }
 
-// Over says that the asker sends nothing more.
-func (k *Asker) Over() bool { return k.answer != NoAnswer && k.out == nil }
-
 // Next returns the instant at which Step has something to do.
 func (k *Asker) Next() (time.Duration, bool) {
 	if k.out != nil || k.Over() {
@@ -121,18 +107,6 @@ func (k *Asker) Next() (time.Duration, bool) {
 
 // Step lets time pass.
 func (k *Asker) Step(now time.Duration) Action { return Action{Call: k.act(now)} }
-
-// GiveUp ends the asker from outside. A request that is written stays.
-func (k *Asker) GiveUp(time.Duration) Action {
-	k.settle(Abandoned, driver.Record{}, nil)
-	return Action{}
-}
-
-func (k *Asker) settle(a Answer, rec driver.Record, err error) {
-	if k.answer == NoAnswer {
-		k.answer, k.rec, k.err = a, rec, err
-	}
-}
 
 // waits says that the asker acts only when the holder is dead.
 func (k *Asker) waits(rec driver.Record) bool {
@@ -191,7 +165,7 @@ func (k *Asker) act(now time.Duration) *Call {
 	case k.waits(rec):
 		r.Next = freed(rec, k.env.Fresh(), driver.EndReleasedDead, &asked)
 	default:
-		r.Next = reserved(rec, k.env.Fresh(), "", rec.Lease, driver.EndRevoked, &asked)
+		r.Next = reserved(rec, k.env.Fresh(), heir{}, rec.Lease, driver.EndRevoked, &asked)
 		k.before = rec.Prev
 	}
 	k.out, k.sent = r, now
@@ -238,7 +212,7 @@ func (k *Asker) Reply(now time.Duration, r Result) Action {
 			k.unheard++
 			k.tried, k.resolve = true, true
 		}
-		k.fail(now, r.Err)
+		k.fail(now, k.t, k.env, k.patience, r.Err)
 	}
 	return Action{Call: k.act(now)}
 }
@@ -299,7 +273,7 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 			k.settle(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
-		k.revoked = k.revoked || rec.State == driver.Reserved && rec.Owner == "" // a reservation for an owner is no revocation
+		k.revoked = k.revoked || KeptForNobody(rec) // a reservation for somebody is no revocation
 		if rec.State == driver.Held && rec.Beat == "" {
 			k.settle(Foreign, rec, nil)
 		}
@@ -312,9 +286,14 @@ func (k *Asker) judge(rec driver.Record, found, wrote bool) {
 	case rec.Session != "": // the session's record will tell
 	case len(rec.Requests) > 0:
 		k.settle(Pending, rec, nil)
-	case k.want.Kind == driver.HandOver && k.want.To == rec.Owner:
+	case k.toItself(rec):
 		k.settle(Self, rec, nil)
 	}
+}
+
+// toItself says that the holder would hand over to itself, or to its own label.
+func (k *Asker) toItself(held driver.Record) bool {
+	return k.want.Kind == driver.HandOver && heir{k.want.To, k.want.ToLabel}.is(held.Owner, held.Label)
 }
 
 // laid says whether the record shows the request, either pending or as the reason for
@@ -337,16 +316,4 @@ func (k *Asker) ended(t *driver.Tenure) bool {
 // freed says whether the record shows that this request ended its tenure.
 func (k *Asker) freed(rec driver.Record) bool {
 	return rec.Asked != nil && rec.Asked.ID == k.want.ID
-}
-
-func (k *Asker) fail(now time.Duration, err error) {
-	if !k.mute {
-		k.mute, k.begun = true, k.sent
-	}
-	k.retry = now + k.t.retry(k.env, k.failures, err, k.t.Lease)
-	k.failures++
-	impatient := k.patience > 0 && now-k.begun >= k.patience
-	if impatient || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
-		k.settle(Unusable, driver.Record{}, err)
-	}
 }

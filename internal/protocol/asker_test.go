@@ -37,7 +37,7 @@ func TestAskerJudgesWhatItActsOn(t *testing.T) {
 	timing := Timing{}.WithDefaults()
 	held := theirs(timing, "v1", 1)
 	released := freed(held, "v2", driver.EndReleased, nil)
-	kept := reserved(held, "v2", "x", time.Second, driver.EndHandedOver, nil)
+	kept := reserved(held, "v2", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)
 	next := theirs(timing, "v3", 2)
 	for _, want := range []driver.RequestKind{driver.StepDown, driver.HandOver, driver.Revoke} {
 		for name, now := range map[string]driver.Record{"released": released, "reserved": kept, "another tenure": next} {
@@ -198,4 +198,30 @@ func TestWishIsNotSpentOnAConflict(t *testing.T) {
 		a = c.Reply(now, conflict(beat))
 	}
 	t.Errorf("asked %d times in %v, the first time in vain", asks, now)
+}
+
+// TestRevokeIsNoReservationForALabel: a lock that its holder has handed over to a label,
+// while it was to be revoked, was not revoked.
+func TestRevokeIsNoReservationForALabel(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	held := theirs(timing, "v1", 1)
+	for to, want := range map[heir]Answer{{owner: "x"}: Changed, {label: "v2"}: Changed, {}: Done} {
+		k, _, r := looked(timing, driver.Request{Kind: driver.Revoke, By: "op"}, held)
+		if r == nil || r.Kind != Free {
+			t.Fatalf("want a write, got %+v", r)
+		}
+		kept := reserved(held, "v2", to, time.Second, driver.EndHandedOver, nil)
+		k.Reply(time.Second, Result{Outcome: Conflicted, Record: kept, Found: true})
+		if k.Revoked() != (want == Done) {
+			t.Errorf("reserved for %+v: revoked is %v", to, k.Revoked())
+		}
+		at, _ := k.Next()
+		if r := k.Step(at).Call; r == nil || r.Kind != Look {
+			t.Fatalf("want a look, got %+v", r)
+		}
+		k.Reply(at, found(theirs(timing, "v3", 2)))
+		if answer, _, _ := k.Answer(); answer != want {
+			t.Errorf("reserved for %+v: answer %d, want %d", to, answer, want)
+		}
+	}
 }

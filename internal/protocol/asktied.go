@@ -91,7 +91,7 @@ func (k *Asker) replySession(now time.Duration, out *Call, r Result) {
 			k.unheard++
 			k.tried, k.resolve, k.met = true, true, false // the records of both tell
 		}
-		k.fail(now, r.Err)
+		k.fail(now, k.t, k.env, k.patience, r.Err)
 	}
 }
 
@@ -125,7 +125,7 @@ func (k *Asker) judgeSession(now time.Duration) {
 		lock = lock.Clone()
 		lock.Requests = []driver.Request{*asked}
 		k.settle(Pending, lock, nil)
-	case k.want.Kind == driver.HandOver && k.want.To == lock.Owner:
+	case k.toItself(lock):
 		k.settle(Self, lock, nil)
 	case step:
 		k.room(now, u.rec)

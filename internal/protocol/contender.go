@@ -30,6 +30,9 @@ type Want struct {
 	// Behind says that other contenders of this process already wait for the key, so
 	// that the sight is fresh and the first move need not be a claim.
 	Behind bool
+	// CoolDown and CoolDownMax put the move off of one whose label has failed. If
+	// CoolDown is 0, none is. CoolDownMax is not less than CoolDown.
+	CoolDown, CoolDownMax time.Duration
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
 	// Under is the session that is to keep the lock alive, nil if the lock is to
@@ -82,7 +85,10 @@ type Contender struct {
 	met       bool             // the session was looked at, by this acquire and strongly
 	lived     string           // the session that a strong reply to it has shown alive
 	hinted    bool             // the record may have changed: a strong look is due
+	told      bool             // that it has: a cheap look goes first
+	glances   bool             // that cheap look is under way
 	doubts    bool             // a strong look must tell whether the session has shown life
+	cool      cooling          // of one with a cool-down
 	id        string           // the beginning of all of its beats: see Env.beatOf
 	failures  int
 	races     int // claims in a row that were refused although the lock looks free
@@ -105,6 +111,9 @@ type Contender struct {
 // the other contenders of the process for the key.
 func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 	c := &Contender{t: t, env: env, want: want, sight: sight, begun: want.Behind}
+	if c.cools() && !c.begun {
+		c.begun, c.resolve = true, true // a claim would not wait: it looks first
+	}
 	if Making(AdoptsVersions) {
 		c.unknown, c.resolve = append(attempts(nil), sight.given...), len(sight.given) > 0
 	}
@@ -170,7 +179,7 @@ func (c *Contender) Next() (time.Duration, bool) {
 	if c.out != nil || c.Over() {
 		return 0, false
 	}
-	_, at := c.plan()
+	_, at := c.cooled(c.plan())
 	return at, true
 }
 
@@ -195,6 +204,13 @@ func (c *Contender) move(now time.Duration) Action {
 func (c *Contender) Hint(now time.Duration) Action {
 	c.hinted = true
 	return c.move(now)
+}
+
+// Told is Hint for a change that something has told of. A cheap look is due at once, and
+// a strong one behind it if that does not show the change.
+func (c *Contender) Told(now time.Duration) Action {
+	c.told = true
+	return c.Hint(now)
 }
 
 // GiveUp ends the acquire from outside. If a write of its own is under way or
@@ -222,7 +238,7 @@ func (c *Contender) refuse(now time.Duration, r Refusal) {
 	c.giveUp(now)
 }
 
-// plan returns the next move and when it is due.
+// plan returns the next move and when it is due, but for a cool-down.
 func (c *Contender) plan() (Kind, time.Duration) {
 	rec, found := c.sight.Record()
 	_, known := c.sight.Known()
@@ -284,9 +300,13 @@ func (c *Contender) ghost(rec driver.Record) bool {
 	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec) && !Making(GhostsOfItsOwn)
 }
 
-// mine says that the lock is reserved for this contender's owner.
+// mine says that the lock is reserved for this contender, by its owner or its label.
 func (c *Contender) mine(rec driver.Record) bool {
-	return rec.State == driver.Reserved && rec.Owner == c.want.Owner && rec.Owner != ""
+	if is := heirOf(rec); rec.State == driver.Reserved &&
+		(Making(OtherLabelTakes) && is.label != "" || Making(NoLabelTakes) && is.nobody() && c.want.Label == "") {
+		return true
+	}
+	return KeptFor(rec, c.want.Owner, c.want.Label)
 }
 
 // act returns the call of the next move if it is due.
@@ -312,21 +332,31 @@ func (c *Contender) act(now time.Duration) *Call {
 	waits := kind == Look || kind == Ask || kind == Peek || kind == Inquire
 	rec, _ := c.sight.Record()
 	resolves := c.ending || c.resolve || c.shown(rec) || c.ghost(rec)
+	planned, due := kind, at
 	if dead, ok := c.sight.DeadAt(); ok && waits && !resolves && now >= dead && c.sure() {
 		kind, at = c.sight.lastMove(), max(dead, c.retry)
+	}
+	if now >= at {
+		c.couldMove(kind, now)
+	}
+	if kind, at = c.cooled(kind, at); now < at {
+		kind, at = c.cooled(planned, due) // what was to come before the last move
 	}
 	if now < at {
 		return nil
 	}
 	r := &Call{Kind: kind, Key: c.want.Key}
 	switch kind {
+	case Review:
+		c.review(r, rec)
 	case Peek, Close, Inquire:
 		c.askSession(r, c.sight.under(), now)
 	case Look:
-		if !resolves && !c.hinted {
+		if !resolves && (!c.hinted || c.told) {
 			r.Consistency = c.sight.How(now)
 		}
-		c.hinted = false
+		c.glances = c.told && r.Consistency == driver.Eventual
+		c.hinted, c.told = false, false
 	case Claim:
 		c.begun = true
 		r.Next = c.held(0)
@@ -514,6 +544,10 @@ func nobodyWorked(rec driver.Record) bool {
 func (c *Contender) Reply(now time.Duration, r Result) Action {
 	out := c.out
 	c.out = nil
+	if out.Kind == Review {
+		c.reviewed(now, out, r)
+		return c.move(now)
+	}
 	switch r.Outcome {
 	case Applied, Conflicted:
 		if out.OfSession() {
@@ -522,7 +556,7 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 			c.answer(now, out, r)
 		}
 	case NotApplied:
-		if out.Kind == Look && out.Consistency == driver.Strong {
+		if out.Kind == Look && (out.Consistency == driver.Strong || c.glances) {
 			c.hinted = true // the reason for it stands
 		}
 		c.notAsked(now, out)
@@ -578,7 +612,11 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 		return
 	}
 	c.own = nil
+	was, _ := c.sight.Record()
 	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
+	if is, _ := c.sight.Record(); out.Kind == Look && c.glances && !older(was, is) {
+		c.hinted = true // the change may have been missed
+	}
 	if out.fresh() == driver.Strong {
 		c.disowns = r.Record.Version
 	}

@@ -90,15 +90,15 @@ func (h *Holder) honours(q driver.Request) bool {
 // honoured says whether holders end their tenure for a request of that kind.
 func honoured(k driver.RequestKind) bool { return k == driver.StepDown || k == driver.HandOver }
 
-// left returns the record as the holder leaves it: free, or reserved for the owner
-// that it was asked to hand over to.
+// left returns the record as the holder leaves it: free, or reserved for whom it was
+// asked to hand over to.
 func (h *Holder) left(version string) driver.Record {
 	end := h.why()
 	if h.rec.State == driver.Alive {
 		return closed(h.rec, version, end)
 	}
 	if end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver {
-		return reserved(h.rec, version, h.asked.To, h.t.Reservation(), driver.EndHandedOver, h.asked)
+		return reserved(h.rec, version, heir{h.asked.To, h.asked.ToLabel}, h.t.Reservation(), driver.EndHandedOver, h.asked)
 	}
 	if end == driver.EndFailed {
 		return freed(h.rec, version, end, h.failed)
@@ -148,16 +148,52 @@ func freed(rec driver.Record, version string, end driver.EndReason, asked *drive
 	return next
 }
 
+// heir is whom a lock is kept for: an owner; if owner is empty, whoever has the label;
+// if both are empty, nobody.
+type heir struct{ owner, label string }
+
+// heirOf returns whom a record that is reserved is kept for.
+func heirOf(rec driver.Record) heir {
+	if rec.Owner != "" {
+		return heir{owner: rec.Owner}
+	}
+	return heir{label: rec.Label}
+}
+
+// nobody says that the lock is kept until a former holder has stopped.
+func (e heir) nobody() bool { return e.owner == "" && e.label == "" }
+
+// is says whether a process of that name and label is the heir.
+func (e heir) is(owner, label string) bool {
+	if e.owner != "" {
+		return owner == e.owner
+	}
+	return e.label != "" && label == e.label
+}
+
+// KeptFor says whether the record is reserved for an owner of that name or label, who
+// may take the lock at once.
+func KeptFor(rec driver.Record, owner, label string) bool {
+	return rec.State == driver.Reserved && heirOf(rec).is(owner, label)
+}
+
+// KeptForNobody says that the record is reserved until a former holder has stopped for
+// certain. Nobody may take the lock before.
+func KeptForNobody(rec driver.Record) bool {
+	return rec.State == driver.Reserved && heirOf(rec).nobody()
+}
+
 // reserved returns rec as it is left when its holder's tenure has ended and the
-// lock is kept for an owner, or for nobody, for the given time.
-func reserved(rec driver.Record, version, owner string, wait time.Duration, end driver.EndReason, asked *driver.Request) driver.Record {
+// lock is kept for an heir for the given time. Older processes know of no label, and
+// read that it is kept for nobody: they wait until the time has passed.
+func reserved(rec driver.Record, version string, to heir, wait time.Duration, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
 	ended := rec
 	ended.Requests, ended.End, ended.Asked = nil, end, asked
 	next.Prev = ended.Tenure(end)
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
-	next.Owner, next.Host, next.Label, next.Bell, next.Priority = owner, "", "", "", 0
-	if next.Lease, next.Heartbeat = wait, 0; owner != "" {
+	next.Owner, next.Host, next.Label, next.Bell, next.Priority = to.owner, "", to.label, "", 0
+	if next.Lease, next.Heartbeat = wait, 0; !to.nobody() {
 		next.Drift = 0 // otherwise the lease is the former holder's, and counts with its bound
 	}
 	next.Requests, next.End, next.Asked = nil, "", nil

@@ -46,6 +46,16 @@ const (
 
 	GoesBack        // an old state that a late or cheap reply shows is believed
 	EntryUnanswered // a history entry whose write was not answered counts as written
+
+	AnotherLabelCounts // a candidate waits for the failures of another label
+	ExpiredCounts      // a lease that expired counts as a failure of its label
+	GoodEndForgotten   // a good end does not end the count of failures
+	CoolsForEver       // a cool-down has no upper bound
+	NeverCools         // a candidate knows of the failures of its label, and does not wait
+
+	OtherLabelTakes  // what is reserved for a label is taken by those of other labels
+	NoLabelTakes     // what is reserved for nobody is taken by those without a label
+	LabelKeptForEver // what is reserved for a label is never free for others
 )
 
 func (m Mistake) String() string {
@@ -62,5 +72,7 @@ func (m Mistake) String() string {
 		"request to a session dropped", "lock disclaimed that is held", "ghost of its own session waited for",
 		"store given up for one bad answer",
 		"older state believed", "history entry lost without a crash",
+		"failures of another label counted", "expiry counted as a failure", "failures from before a good end counted", "cool-down without a bound", "failures counted and not waited for",
+		"reservation for another label taken", "reservation for nobody taken for want of a label", "reservation for a label without an end",
 	}[m]
 }

@@ -19,6 +19,11 @@ func (c *Contender) wish(rec driver.Record) (time.Duration, bool) {
 		rec.Priority >= c.want.Priority || c.want.Try || c.want.UnlessAlive {
 		return 0, false
 	}
+	if c.cools() {
+		if k, known := c.failed(rec); known && k > 0 || c.cool.mute == rec.Token {
+			return 0, false
+		}
+	}
 	at := c.sight.Term() + c.t.Lease
 	if c.sight.wished {
 		at = max(at, c.sight.wish+c.want.PriorityPause)

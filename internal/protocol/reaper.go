@@ -4,7 +4,6 @@
 package protocol
 
 import (
-	"errors"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -39,22 +38,13 @@ type Reaper struct {
 	key   string
 	sight *Sight
 
-	looked   bool
-	resolve  bool // a look must tell what became of a write
-	tried    bool // a delete of unknown outcome was sent
-	sign     string
-	out      *Call
-	sent     time.Duration
-	retry    time.Duration
-	failures int
-	unheard  int           // writes in a row without an answer, while the store answers looks
-	begun    time.Duration // of the silence of the store
-	mute     bool
+	looked  bool
+	resolve bool // a look must tell what became of a write
+	tried   bool // a delete of unknown outcome was sent
+	sign    string
+	swept   bool
 
-	answer Answer
-	rec    driver.Record
-	err    error
-	swept  bool
+	quest
 }
 
 // NewReaper returns the machine for one session. The sight is that of its record;
@@ -63,17 +53,8 @@ func NewReaper(t Timing, env Env, id string, sight *Sight) *Reaper {
 	return &Reaper{t: t, env: env, key: driver.SessionKey(id), sight: sight}
 }
 
-// Answer returns how the reaper ended: Done or Nobody if there is no record any more,
-// Alive if the session has shown life, Unusable if the store has given no answer for
-// a lease, or an unreadable record, Abandoned if it was given up; and NoAnswer until
-// then. It also returns the record that led to the answer, and the store's error.
-func (g *Reaper) Answer() (Answer, driver.Record, error) { return g.answer, g.rec, g.err }
-
 // Swept says that this machine has deleted the record.
 func (g *Reaper) Swept() bool { return g.swept }
-
-// Over says that the reaper sends nothing more.
-func (g *Reaper) Over() bool { return g.answer != NoAnswer && g.out == nil }
 
 // Next returns the instant at which Step has something to do.
 func (g *Reaper) Next() (time.Duration, bool) {
@@ -86,18 +67,6 @@ func (g *Reaper) Next() (time.Duration, bool) {
 
 // Step lets time pass.
 func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)} }
-
-// GiveUp ends the reaper from outside. A session that it has closed stays closed.
-func (g *Reaper) GiveUp(time.Duration) Action {
-	g.settle(Abandoned, driver.Record{}, nil)
-	return Action{}
-}
-
-func (g *Reaper) settle(a Answer, rec driver.Record, err error) {
-	if g.answer == NoAnswer {
-		g.answer, g.rec, g.err = a, rec, err
-	}
-}
 
 // plan returns the next move and when it is due.
 func (g *Reaper) plan() (Kind, time.Duration) {
@@ -176,7 +145,7 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 			g.resolve = true
 			g.tried = g.tried || out.Kind == Forget
 		}
-		g.fail(now, r.Err)
+		g.fail(now, g.t, g.env, g.t.Lease, r.Err)
 	}
 	return Action{Call: g.act(now)}
 }
@@ -198,16 +167,5 @@ func (g *Reaper) judge() {
 		g.sign = rec.Sign()
 	case g.sign != rec.Sign():
 		g.settle(Alive, rec, nil)
-	}
-}
-
-func (g *Reaper) fail(now time.Duration, err error) {
-	if !g.mute {
-		g.mute, g.begun = true, g.sent
-	}
-	g.retry = now + g.t.retry(g.env, g.failures, err, g.t.Lease)
-	g.failures++
-	if now-g.begun >= g.t.Lease || errors.Is(err, driver.ErrPermanent) || errors.Is(err, driver.ErrUnreadable) {
-		g.settle(Unusable, driver.Record{}, err)
 	}
 }

@@ -310,6 +310,9 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 	if s.Tied() {
 		return s.diesAt(), true
 	}
+	if Making(LabelKeptForEver) && s.rec.State == driver.Reserved && heirOf(s.rec).label != "" {
+		return s.since + forever, true
+	}
 	return s.since + s.t.wait(s.rec), true
 }
 

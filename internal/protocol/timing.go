@@ -113,8 +113,8 @@ func (t Timing) Window() time.Duration {
 // that long after the instant at which the confirmed write was sent.
 func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
 
-// Reservation returns for how long a lock is reserved for the owner that it is
-// handed over to. That owner has time for two looks and two writes before others come.
+// Reservation returns for how long a lock is reserved for the owner, or the label, that
+// it is handed over to. There is time for two looks and two writes before others come.
 // It is a whole number of milliseconds, as stores keep it.
 func (t Timing) Reservation() time.Duration {
 	d := 2 * (min(t.Refresh, t.Lease/5) + t.RequestTimeout)

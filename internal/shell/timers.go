@@ -5,6 +5,7 @@ package shell
 
 import (
 	"container/heap"
+	"math"
 	"sync"
 	"time"
 )
@@ -18,12 +19,20 @@ type Timers struct {
 	// clock; the clock that is read here does.
 	nap time.Duration
 
-	mu   sync.Mutex
-	set  timers
-	wake chan struct{}
-	quit chan struct{}
-	done chan struct{}
+	mu  sync.Mutex
+	set timers
+	// looks is when the goroutine looks again by itself: awake while it is about to, and
+	// asleep until it is woken if nothing is set.
+	looks time.Duration
+	wake  chan struct{}
+	quit  chan struct{}
+	done  chan struct{}
 }
+
+const (
+	awake  = time.Duration(math.MinInt64)
+	asleep = time.Duration(math.MaxInt64)
+)
 
 // Timer is one function to run. It is embedded in its owner, and set in at most one
 // Timers.
@@ -40,14 +49,16 @@ type Timer struct {
 // nap while any of them is set.
 func NewTimers(now func() time.Duration, nap time.Duration) *Timers {
 	a := &Timers{
-		now: now, nap: nap,
+		now: now, nap: nap, looks: awake,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go a.loop()
 	return a
 }
 
-// Set sets a timer to the given instant, or moves it there.
+// Set sets a timer to the given instant, or moves it there. It wakes the goroutine only
+// for an instant before the one at which that looks by itself: most timers are dropped
+// long before they are due.
 func (a *Timers) Set(e *Timer, at time.Duration) {
 	a.mu.Lock()
 	e.at = at
@@ -56,9 +67,9 @@ func (a *Timers) Set(e *Timer, at time.Duration) {
 	} else {
 		heap.Fix(&a.set, e.index-1)
 	}
-	first := e.index == 1
+	late := at < a.looks
 	a.mu.Unlock()
-	if first {
+	if late {
 		a.Poke()
 	}
 }
@@ -93,7 +104,7 @@ func (a *Timers) loop() {
 	for {
 		sleep, any := a.runDue()
 		if any {
-			timer.Reset(min(sleep, a.nap))
+			timer.Reset(sleep)
 		} else {
 			timer.Stop()
 		}
@@ -106,21 +117,24 @@ func (a *Timers) loop() {
 	}
 }
 
-// runDue runs what is due, and returns how long to sleep until the next is.
+// runDue runs what is due, and returns for how long to sleep then, and false if nothing
+// is set.
 func (a *Timers) runDue() (sleep time.Duration, any bool) {
 	now := a.now()
 	for {
 		a.mu.Lock()
-		if len(a.set) == 0 {
+		if a.looks = awake; len(a.set) == 0 {
+			a.looks = asleep
 			a.mu.Unlock()
 			return 0, false
 		}
 		first := a.set[0]
 		if first.at > now {
 			if now = a.now(); first.at > now {
-				at := first.at
+				sleep = min(first.at-now, a.nap)
+				a.looks = now + sleep
 				a.mu.Unlock()
-				return at - now, true
+				return sleep, true
 			}
 		}
 		heap.Pop(&a.set)

@@ -30,6 +30,9 @@ func (p *process) meddle() {
 			if n := l.src.Intn(len(l.procs) + 1); n < len(l.procs) {
 				q.To = l.procs[n].name
 			}
+			if l.cfg.Labels && l.one(2) {
+				q.To, q.ToLabel = "", someLabel(l.src)
+			}
 		case 3:
 			q.Kind = driver.ReleaseDead
 		case 4:
@@ -52,7 +55,7 @@ func (p *process) ask(q driver.Request) {
 	m := &machine{p: p, epoch: p.epoch, life: l.life, id: fmt.Sprintf("%s/%sask%d", p.name, l.key, p.asks), want: q, judged: newJudged()}
 	m.k = protocol.NewAsker(p.t, l.env(p.host), l.key, q, patience, p.sight)
 	p.machines = append(p.machines, m)
-	l.note("%s asks to %s %s", m, q.Kind, q.To)
+	l.note("%s asks to %s %s%s", m, q.Kind, q.To, q.ToLabel)
 	m.took(m.k.Step(p.cont.at(l.now)))
 	if !l.final && l.one(4) {
 		p.after(m, l.upTo(l.t.Lease), m.forget)
@@ -118,7 +121,7 @@ func (m *machine) told() {
 	case protocol.Alive:
 		right = gone || life
 	case protocol.Self:
-		right = t != nil && t.owner == m.want.To
+		right = t != nil && l.heirTo(m.want, t.owner)
 	case protocol.Unusable, protocol.Abandoned:
 		right = true
 	case protocol.Sessioned:

@@ -48,6 +48,10 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 		return driver.EndStopTimeout, asked
 	case m.h.Expired():
 		return driver.EndExpired, asked
+	case asked == nil && m.failed && r.Next.Asked != nil:
+		q := failure(m)
+		q.ID = r.Next.Asked.ID
+		return driver.EndFailed, &q
 	case asked == nil:
 		return driver.EndReleased, nil
 	case asked.Kind == driver.HandOver:
@@ -112,7 +116,7 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 	if is.Owner != m.p.name || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session, sent: l.written[r.Next.Version].at, since: is.Since, kept: found && was.State == driver.Reserved && was.Owner == m.p.name}
+	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session, sent: l.written[r.Next.Version].at, since: is.Since, kept: found && m.p.heirOf(was)}
 	if !found {
 		return
 	}
@@ -134,9 +138,10 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 			before.asked = &was.Requests[0]
 		}
 	case driver.Reserved:
-		if was.Owner != m.p.name {
+		if !m.p.heirOf(was) {
 			l.stood(m, r, was)
 		}
+		l.inherited(m, was)
 	}
 	l.remembers(m, is.Prev, was.Token)
 }
@@ -177,8 +182,8 @@ func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
 	switch {
 	case is.Token != was.Token || was.State != driver.Held:
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
-	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Lease != m.p.t.Reservation()):
-		l.fail("%s was to hand over to %q, and leaves %+v", m, t.asked.To, is)
+	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel || is.Lease != m.p.t.Reservation()):
+		l.fail("%s was to hand over to %q%q, and leaves %+v", m, t.asked.To, t.asked.ToLabel, is)
 	case kept:
 		l.remembers(m, is.Prev, is.Token)
 	case is.State != driver.Released:
@@ -196,7 +201,7 @@ func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
 		l.fail("%s changes the token", m)
 	}
 	if is.State == driver.Reserved {
-		if was.State != driver.Held || is.Owner != "" || is.Lease < was.Lease || m.want.Kind != driver.Revoke {
+		if was.State != driver.Held || is.Owner != "" || is.Label != "" || is.Lease < was.Lease || m.want.Kind != driver.Revoke {
 			l.fail("%s makes %+v of %s", m, is, was.State)
 		}
 		t.end, t.asked = driver.EndRevoked, &want

@@ -169,7 +169,7 @@ func (l *lock) owes(m *machine, g protocol.Grant) {
 	}
 	blind := g.Former.Key == "" && g.Before == nil // the reply to the claim was lost
 	switch l.tenures[token-1].end {
-	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver, driver.EndRevoked:
+	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver, driver.EndRevoked:
 	default:
 		if !blind {
 			l.owe(m, token-2)

@@ -62,7 +62,11 @@ func (w *World) slack() time.Duration {
 // patience is how long after the end of the faults, or after a holder has made way, a
 // lock must have been granted again.
 func (w *World) patience() time.Duration {
-	return time.Duration(float64(w.slowest().Lease+w.slack()) / (1 - w.cfg.Skew))
+	most := w.slowest().Lease + w.slack()
+	if w.cfg.Cools {
+		most += coolDownMax(w.slowest()) + 2*w.slowest().RequestTimeout
+	}
+	return time.Duration(float64(most) / (1 - w.cfg.Skew))
 }
 
 // slowest returns the longest that each part of a timing is in any process.

@@ -66,7 +66,11 @@ func (m *machine) send(r *protocol.Call) {
 	}
 	l.note("%s sends %v %s -> %s", m, r.Kind, r.Prev.Version, r.Next.Version)
 	m.sentCont, m.sentAt = p.cont.at(l.now), l.now
-	number := m.traceSend(r)
+	number := 0
+	if r.Kind != protocol.Review { // the model has no history
+		number = m.traceSend(r)
+	}
+	m.judgeWait(r)
 
 	latency := min(l.cfg.Latency, max(p.t.RequestTimeout, l.cfg.Latency-l.t.RequestTimeout))
 	there, back := p.upTo(latency/2), p.upTo(latency/2)
@@ -79,6 +83,9 @@ func (m *machine) send(r *protocol.Call) {
 	}
 	answer := func(res protocol.Result) { p.after(m, 0, func() { m.reply(number, r, res) }) }
 	apply := func() protocol.Result {
+		if r.Kind == protocol.Review {
+			return l.review(r)
+		}
 		rec, former, err := l.apply(m, r, behind)
 		res := protocol.ResultOf(r.Kind, rec, former, err)
 		if !r.Kind.Reads() {

@@ -70,6 +70,8 @@ type machine struct {
 	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
 	unless   unless
 	done     bool // the work has returned
+	failed   bool // by itself
+	cool     cool
 	judged
 }
 
@@ -125,6 +127,10 @@ func (p *process) acquire() {
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
 	}
+	want.Label = p.label()
+	if l.cfg.Cools {
+		want.CoolDown, want.CoolDownMax = coolDown(p.t), coolDownMax(p.t)
+	}
 	under := p.session
 	if under != nil && (under.s == nil || !under.s.Open(under.clock()) || !(l.final && l.cfg.Trying) && l.one(4)) {
 		under = nil
@@ -144,7 +150,7 @@ func (p *process) acquire() {
 		p.machines = append(p.machines, m)
 	}
 	m.acquire, m.begun, m.left, m.under, m.life = p.acquires, l.now, false, under, l.life
-	m.judged = newJudged()
+	m.judged, m.cool = newJudged(), cool{}
 	if l.cfg.Unheard && under != nil && !l.final && l.one(2) {
 		m.unheard = l.now + l.t.Lease + l.upTo(l.t.Lease)
 	}
@@ -193,7 +199,9 @@ var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"
 func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	l := m.p.l
 	l.note("%s: %v of %s is %s: %s", m, r.Kind, r.Next.Version, outcomes[res.Outcome], shown(res.Record))
-	m.traceReply(number, res)
+	if r.Kind != protocol.Review {
+		m.traceReply(number, res)
+	}
 	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
 	m.unsure = m.unsure || res.Outcome == protocol.Unknown
 	res = l.misread(m, res)
@@ -228,7 +236,13 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	}
 	saw := m.p.sees()
 	m.sawFirst(r, res)
+	if r.Kind == protocol.Review {
+		m.reviewed(r, res)
+	}
 	m.took(is.Reply(now, res))
+	if r.Kind == protocol.Review {
+		m.judgeCount(r, res)
+	}
 	saw(m)
 	l.recognised(m, res)
 }

@@ -38,6 +38,12 @@ type Tally struct {
 	Holes       int // tenures that two crashes in a row have kept out of the history
 
 	Seen Transitions
+	// Cooled is how often a candidate with a cool-down has read the history, and Failed
+	// how often the work has failed.
+	Cooled, Failed int
+	// Kept is how often a lock was reserved for a label, and Came how often one of that
+	// label took it before the reservation had lapsed.
+	Kept, Came int
 }
 
 // Transitions are the steps of the core's machines: what a machine was doing,
@@ -74,7 +80,7 @@ var phaseNames = [phases]string{
 }
 
 const (
-	kinds     = int(protocol.Erase) + 1
+	kinds     = int(protocol.Review) + 1
 	outcomes_ = int(protocol.Unknown) + 1
 )
 

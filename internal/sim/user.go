@@ -135,6 +135,9 @@ func (m *machine) finish() {
 	}
 	m.p.l.note("%s: the work has returned", m)
 	m.done = true
+	if m.fails() {
+		return
+	}
 	m.took(m.h.Done(m.clock()))
 }
 

@@ -62,6 +62,12 @@ type Config struct {
 	// Deletions has operators delete records of locks that are released, so that
 	// their tokens begin again.
 	Deletions bool
+	// Cools has the work fail now and then, and gives the processes labels and a
+	// cool-down.
+	Cools bool
+	// Labels gives the processes labels, some of them none, and has people ask holders
+	// to hand over to a label: the model knows of none, so it is not told of such a run.
+	Labels bool
 	// History is how many tenures the history of a lock keeps, 100 if it is zero.
 	History int
 	// Drain is how long the work needs to stop when the faults are over.

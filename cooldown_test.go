@@ -1,0 +1,395 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+const coolDown = 2 * time.Second // and 2 leases at most, by default
+
+// labelled says which version of the software a machine runs.
+func labelled(label string) func(*tenure.Options) {
+	return func(o *tenure.Options) { o.Label = label }
+}
+
+// build is one version of a leader's software: what its work does.
+type build func(ctx context.Context, m *machine, l *tenure.Lease) error
+
+var builds = map[string]build{
+	"panics at once": func(context.Context, *machine, *tenure.Lease) error { panic("a bad build") },
+	// It leaks, gets slower and slower, and shows no progress any more.
+	"leaks and stalls": func(ctx context.Context, _ *machine, l *tenure.Lease) error {
+		for pause := time.Second; ctx.Err() == nil; pause *= 2 {
+			l.Progress()
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+		return ctx.Err()
+	},
+	"fails its health check": func(ctx context.Context, _ *machine, _ *tenure.Lease) error {
+		for range 3 {
+			time.Sleep(time.Second)
+		}
+		return errors.New("unhealthy 3 times in a row")
+	},
+}
+
+func goodBuild(ctx context.Context, _ *machine, l *tenure.Lease) error {
+	for ctx.Err() == nil {
+		l.Progress()
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// ledBy is who led, from when to when.
+type ledBy struct {
+	mu   sync.Mutex
+	list []led
+}
+
+type led struct {
+	label    string
+	from, to time.Time
+}
+
+// of returns how often a version led, for how long in all, and the longest time before
+// one of its tenures in which nobody led.
+func (g *ledBy) of(label string) (times int, in, gap time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, l := range g.list {
+		if l.label != label {
+			continue
+		}
+		times++
+		in += l.to.Sub(l.from)
+		if i > 0 {
+			gap = max(gap, l.from.Sub(g.list[i-1].to))
+		}
+	}
+	return times, in, gap
+}
+
+// campaigns runs a build until ctx ends, and again at once whenever it has failed, as a
+// supervisor does.
+func (g *ledBy) campaigns(ctx context.Context, m *machine, o *tenure.ElectionOptions, b build) {
+	once := func() {
+		defer func() { _ = recover() }()
+		_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+			was := led{label: m.Options().Label, from: time.Now()}
+			defer func() {
+				was.to = time.Now()
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				g.list = append(g.list, was)
+			}()
+			return b(ctx, m, l)
+		})
+	}
+	for ctx.Err() == nil {
+		once()
+	}
+}
+
+// TestABadBuildLosesToAGoodOne: how long each of the bad builds led in an hour, beside a
+// good one and alone.
+func TestABadBuildLosesToAGoodOne(t *testing.T) {
+	for name, bad := range builds {
+		for _, beside := range []bool{true, false} {
+			title := name + ", alone"
+			if beside {
+				title = name + ", beside a good one"
+			}
+			t.Run(title, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					progress := func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second }
+					o := &tenure.ElectionOptions{CoolDown: coolDown}
+					ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+					defer stop()
+					var g ledBy
+					var all sync.WaitGroup
+					all.Go(func() { g.campaigns(ctx, w.machine("new", labelled("v2"), progress), o, bad) })
+					time.Sleep(100 * time.Millisecond) // the new one leads first
+					if beside {
+						all.Go(func() { g.campaigns(ctx, w.machine("old", labelled("v1"), progress), o, goodBuild) })
+					}
+					all.Wait()
+					times, in, gap := g.of("v2")
+					good, goodFor, goodGap := g.of("v1")
+					t.Logf("the bad build led %d times, for %v in all, and waited for %v at most; the good one %d times, for %v, after %v",
+						times, in, gap, good, goodFor, goodGap)
+					if beside {
+						// Until the good one has come, the bad one may lead again.
+						if times > 2 || in > time.Minute || good != 1 || goodFor < 59*time.Minute {
+							t.Errorf("the bad build led %d times, for %v; the good one %d times, for %v", times, in, good, goodFor)
+						}
+						if goodGap > lease+refresh {
+							t.Errorf("the good build waited for %v", goodGap)
+						}
+						return
+					}
+					if least := int(time.Hour / (3*lease + 30*time.Second)); times < least {
+						t.Errorf("alone it led %d times, want %d at least", times, least)
+					}
+					if gap > 2*lease+time.Second {
+						t.Errorf("alone it waited for %v, want two leases at most", gap)
+					}
+				})
+			})
+		}
+	}
+}
+
+// fails has the machine lead once, and its work fail; it returns how long that waited.
+func (m *machine) fails(o *tenure.ElectionOptions) time.Duration {
+	m.t.Helper()
+	return m.leads(o, errWork)
+}
+
+// leads has the machine lead once, with that result.
+func (m *machine) leads(o *tenure.ElectionOptions, result error) (waited time.Duration) {
+	m.t.Helper()
+	begun := time.Now()
+	err := m.Election("x", o).Run(m.t.Context(), func(context.Context, *tenure.Lease) error {
+		waited = time.Since(begun)
+		time.Sleep(time.Second)
+		return result
+	})
+	if err != result { //nolint:errorlint // what work returns, as it is
+		m.t.Errorf("got %v, want %v", err, result)
+	}
+	return waited
+}
+
+// near fails the test unless a candidate waited for about that long: from it, and no
+// longer than a poll beyond it.
+func near(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if got < want || got > want+100*time.Millisecond {
+		t.Errorf("%s waited for %v, want %v", what, got, want)
+	}
+}
+
+func TestCoolDownDoublesUpToItsMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a", labelled("v2"))
+		o := &tenure.ElectionOptions{CoolDown: coolDown}
+		for i, want := range []time.Duration{0, 2, 4, 8, 16, 30, 30} {
+			near(t, "tenure "+string(rune('1'+i)), m.fails(o), want*time.Second)
+		}
+		o.CoolDownMax = 3 * time.Second
+		near(t, "one with a lower most", m.fails(o), 3*time.Second)
+		near(t, "one without a cool-down", m.fails(nil), 0)
+	})
+}
+
+// TestCoolDownIsForFailuresOfTheOwnLabel: and for nothing else.
+func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
+	o := &tenure.ElectionOptions{CoolDown: coolDown}
+	for name, tt := range map[string]struct {
+		before func(w *world, own, other *machine)
+		want   time.Duration
+	}{
+		"nothing": {func(*world, *machine, *machine) {}, 0},
+		"another label has failed": {func(_ *world, _, other *machine) {
+			for range 5 {
+				other.fails(nil)
+			}
+		}, 0},
+		"it has failed before another one did": {func(_ *world, own, other *machine) {
+			own.fails(nil)
+			own.fails(nil)
+			for range 5 {
+				other.fails(nil)
+			}
+		}, 2 * coolDown},
+		"another label has led well since": {func(_ *world, own, other *machine) {
+			own.fails(nil)
+			for range 4 {
+				other.leads(nil, nil)
+			}
+		}, coolDown},
+		"it has led well since": {func(_ *world, own, _ *machine) {
+			for range 3 {
+				own.fails(nil)
+			}
+			own.leads(nil, nil)
+		}, 0},
+		"it has failed once since it led well": {func(_ *world, own, _ *machine) {
+			own.fails(nil)
+			own.fails(nil)
+			own.leads(nil, nil)
+			own.fails(nil)
+		}, coolDown},
+		"it has failed longer ago than counts": {func(_ *world, own, other *machine) {
+			own.fails(nil)
+			for range 16 {
+				other.leads(nil, nil)
+			}
+		}, 0},
+		"it was asked to step down": {func(w *world, own, other *machine) {
+			done := started(func() error {
+				return own.Run(own.t.Context(), "x", &tenure.AcquireOptions{History: true}, func(ctx context.Context, _ *tenure.Lease) error {
+					<-ctx.Done()
+					return errWork
+				})
+			})
+			time.Sleep(time.Second)
+			want(w.t, other.StepDown(w.t.Context(), "x", "maintenance"), nil)
+			want(w.t, <-done, errWork)
+		}, 0},
+		"its process has crashed": {func(w *world, own, _ *machine) {
+			for _, name := range []string{"c1", "c2"} {
+				dead := w.machine(name, labelled(own.Options().Label))
+				dead.mustAcquire("x", &tenure.AcquireOptions{History: true})
+				dead.crash()
+			}
+			time.Sleep(2 * lease)
+		}, lease}, // which any contender waits for
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				own, other := w.machine("own", labelled("v2")), w.machine("other", labelled("v1"))
+				tt.before(w, own, other)
+				near(t, "it", own.fails(o), tt.want)
+			})
+		})
+	}
+}
+
+// TestCoolDownWithoutAHistory: what cannot be read puts nothing off for longer than
+// what could be read there.
+func TestCoolDownWithoutAHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a", labelled("v2"))
+		for range 4 {
+			m.fails(nil)
+		}
+		remove := m.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool {
+				return c.Op == faultstore.OpGet && strings.HasPrefix(c.Key, driver.OwnPrefix)
+			},
+			Fault: faultstore.Refuse(),
+		})
+		waited := m.fails(&tenure.ElectionOptions{CoolDown: coolDown})
+		if remove(); waited < 2*lease || waited > 2*lease+3*time.Second {
+			t.Errorf("it waited for %v, want two leases", waited)
+		}
+	})
+}
+
+// TestCoolDownCosts: one read before the claim, and the history only where the record
+// does not settle the count.
+func TestCoolDownCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.machine("a", labelled("v2"))
+		o := &tenure.ElectionOptions{CoolDown: coolDown}
+		past := func() (n int) {
+			for _, c := range m.faults.Log() {
+				if c.Op == faultstore.OpGet && strings.HasPrefix(c.Key, driver.OwnPrefix) {
+					n++
+				}
+			}
+			return n
+		}
+		n := m.faults.Count(faultstore.OpGet)
+		m.leads(o, nil)
+		if more := m.faults.Count(faultstore.OpGet) - n; more != 1 {
+			t.Errorf("%d reads before the first tenure, want 1", more)
+		}
+		for range 3 {
+			m.leads(o, nil)
+		}
+		if n := past(); n != 0 {
+			t.Errorf("%d reads of the history, and the record settles the count", n)
+		}
+	})
+}
+
+// TestCoolDownAsksNobodyToMakeWay: a version that has failed does not ask the one
+// that leads now to hand over, however preferred it is. A hand-over to it is its own
+// at once.
+func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := &tenure.ElectionOptions{CoolDown: coolDown, Priority: 2}
+		bad, good := w.machine("new", labelled("v2")), w.machine("old", labelled("v1"))
+		bad.fails(o)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		leads := make(chan string, 8)
+		campaign := func(m *machine, priority int) <-chan error {
+			o := *o
+			o.Priority = priority
+			return started(func() error {
+				return m.Election("x", &o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+					leads <- m.Options().Label
+					<-ctx.Done()
+					return nil
+				})
+			})
+		}
+		goods := campaign(good, 1)
+		if label := <-leads; label != "v1" {
+			t.Fatalf("%s leads", label)
+		}
+		bads := campaign(bad, 2)
+		time.Sleep(time.Hour)
+		select {
+		case label := <-leads:
+			t.Fatalf("%s has asked for the lead", label)
+		default:
+		}
+		begun := time.Now()
+		want(t, good.Transfer(t.Context(), "x", "new", "try it again"), nil)
+		if label := <-leads; label != "v2" || time.Since(begun) > heartbeat+refresh {
+			t.Errorf("%s leads %v after a hand-over to v2", label, time.Since(begun))
+		}
+		stop()
+		want(t, <-goods, nil)
+		want(t, <-bads, nil)
+	})
+}
+
+func TestCoolDownIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, tt := range []struct {
+			label string
+			o     tenure.ElectionOptions
+			want  string
+		}{
+			{"", tenure.ElectionOptions{CoolDown: coolDown}, "cool-down 2s without a label: name the version of the software in Options.Label"},
+			{"v", tenure.ElectionOptions{CoolDown: -1}, "cool-down -1ns, at most 30s: both must be from 0 to"},
+			{"v", tenure.ElectionOptions{CoolDown: time.Minute}, "cool-down 1m0s exceeds its most, 30s: lower the one, or raise the other"},
+			{"v", tenure.ElectionOptions{CoolDownMax: time.Minute}, "the most of a cool-down is 1m0s, and there is no cool-down: set both, or none"},
+		} {
+			err := w.machine("a", labelled(tt.label)).Election("x", &tt.o).Run(t.Context(), noWork)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		}
+	})
+}
