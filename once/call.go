@@ -1,0 +1,320 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+const opOnce = "run once"
+
+// call is one acquire of [Once], and what is done under it.
+type call struct {
+	client  *tenure.Client
+	name    string
+	slot    int64
+	options Options
+	work    Work
+
+	held   bool // the lock was granted: what follows is no refusal by its holder
+	lease  *tenure.Lease
+	ledger ledger // as the store has it, or is to have it
+	stop   context.CancelCauseFunc
+	result Result
+}
+
+// run takes the lock, and does under it what is to be done.
+func (c *call) run(ctx context.Context) error {
+	ctx, c.stop = context.WithCancelCause(ctx)
+	defer c.stop(nil)
+	o := &tenure.AcquireOptions{UnlessAlive: !c.options.Wait, History: c.options.History, StoreTimeout: c.options.StoreTimeout}
+	return c.client.Run(ctx, LockName(c.name), o, c.hold)
+}
+
+// hold begins the slots, runs the work of each, and writes down how they ended.
+func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
+	c.held, c.lease = true, lease
+	slots, err := c.open(ctx)
+	if err != nil {
+		// Released here, the tenure is not one whose work has failed.
+		_ = lease.Release(context.WithoutCancel(ctx))
+		return wrap(opOnce, c.name, err)
+	}
+	var errs []error // of the work for each slot
+	for i, slot := range slots {
+		e := entry{Slot: slot, Token: lease.Token(), Owner: lease.Owner()}
+		if i == 0 {
+			e.Missed = len(c.result.Missed)
+		}
+		e, err := c.begin(ctx, e)
+		if err != nil {
+			c.result.Missed = append(c.result.Missed, slots[i:len(slots)-1]...)
+			return errors.Join(append(errs, wrap(opOnce, c.name, err))...)
+		}
+		last := i == len(slots)-1
+		e, err = c.do(ctx, e, last)
+		c.ledger = c.ledger.end(e)
+		errs = append(errs, err)
+		if last {
+			c.result.Run = e.run(0)
+		} else {
+			c.result.Caught = append(c.result.Caught, e.run(0))
+		}
+	}
+	err = c.release(ctx, errs[len(errs)-1])
+	c.result.Recorded = err == nil
+	switch {
+	case err == nil, errors.Is(err, tenure.ErrLost), errors.Is(err, tenure.ErrStopTimeout): // Client.Run reports that
+	default:
+		errs = append(errs, fmt.Errorf("slot %d has ended, and its end may not be in the ledger: %w", c.slot, err))
+	}
+	return errors.Join(errs...)
+}
+
+// open reads the ledger, and returns the slots that are to be run.
+func (c *call) open(ctx context.Context) ([]int64, error) {
+	data, err := dataOf(ctx, c.client, c.lease)
+	if err == nil {
+		c.ledger, err = parseOnce(data, c.lease.Token())
+	}
+	if err == nil {
+		err = c.ledger.refuse(c.slot, c.options.Redo, c.options.MaxAhead, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	last, ok := c.ledger.newest()
+	if !ok || last.Slot == c.slot {
+		return []int64{c.slot}, nil
+	}
+	var missed []int64
+	if last.open() {
+		r := last.run(0)
+		c.result.Unfinished = &r
+		if c.options.Redo && c.options.CatchUp > 0 {
+			missed = append(missed, last.Slot)
+		}
+	}
+	if c.options.Between != nil && last.Slot != math.MinInt64 {
+		between := c.options.Between(last.Slot, c.slot)
+		if err := checkBetween(between, last.Slot, c.slot); err != nil {
+			return nil, err
+		}
+		missed = append(missed, between...)
+	}
+	n := max(0, len(missed)-c.options.CatchUp)
+	c.result.Missed = slices.Clone(missed[:n])
+	return append(missed[n:len(missed):len(missed)], c.slot), nil
+}
+
+// checkBetween checks what the caller says of its schedule.
+func checkBetween(between []int64, last, slot int64) error {
+	for _, s := range between {
+		if s <= last || s >= slot {
+			return fmt.Errorf("slot %d of Between is out of order: the slots between %d and %d must rise, and leave these two out", s, last, slot)
+		}
+		last = s
+	}
+	return nil
+}
+
+// dataOf returns the data that the lock had when the lease was granted.
+func dataOf(ctx context.Context, client *tenure.Client, lease *tenure.Lease) ([]byte, error) {
+	if p, ok := lease.Previous(); ok {
+		return p.Data, nil
+	}
+	if lease.Token() == 1 {
+		return nil, nil // nobody can have left any
+	}
+	st, err := client.Status(ctx, lease.Name())
+	return st.Data, err
+}
+
+// begin has the store confirm that the slot is begun. If it returns an error, the
+// work must not begin, and the lock is released, or runs out by itself.
+func (c *call) begin(ctx context.Context, e entry) (entry, error) {
+	if err := mayBegin(ctx, c.lease); err != nil {
+		return e, fmt.Errorf("slot %d was not begun: %w", e.Slot, errors.Join(err, c.release(ctx, nil)))
+	}
+	e.Begun = time.Now().UnixMilli()
+	before := c.ledger
+	c.ledger = before.begin(e)
+	err := c.lease.SetData(ctx, c.ledger.bytes())
+	if err == nil {
+		err = mayBegin(ctx, c.lease)
+	}
+	if err == nil {
+		return e, nil
+	}
+	if c.lease.Check() == nil {
+		// The lease is good, and the work has not begun: the mark is taken back.
+		c.ledger = before
+		if c.release(ctx, nil) == nil {
+			return e, fmt.Errorf("slot %d was not begun: %w", e.Slot, err)
+		}
+	}
+	return e, &NotRunError{Slot: e.Slot, Err: err}
+}
+
+// mayBegin returns why work must not begin, nil if it may.
+func mayBegin(ctx context.Context, lease *tenure.Lease) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return lease.Check()
+}
+
+// release releases the lock, and writes the ledger in the same write.
+func (c *call) release(ctx context.Context, failed error) error {
+	return c.lease.ReleaseWith(context.WithoutCancel(ctx), &tenure.ReleaseOptions{Data: c.ledger.bytes(), Failed: failed})
+}
+
+// do runs the work for a slot that is begun, and returns how it ended.
+func (c *call) do(ctx context.Context, e entry, last bool) (entry, error) {
+	ctx, end := c.bound(ctx, last)
+	defer end()
+	p := pace{client: c.client, lease: c.lease, slot: e.Slot, retries: c.options.Retries, delay: c.options.RetryDelay}
+	returned := false
+	defer func() {
+		if !returned { // a panic, or runtime.Goexit
+			c.ledger = c.ledger.end(p.ended(e, errPanicked))
+			_ = c.release(ctx, errPanicked)
+		}
+	}()
+	err := p.run(ctx, c.work)
+	returned = true
+	return p.ended(e, err), err
+}
+
+// bound returns the context of the work for a slot. When its time is up, and there
+// is nothing more to run, the lease is told to stop; otherwise when the work has not
+// returned for the time in which it must.
+func (c *call) bound(ctx context.Context, last bool) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if c.options.Timeout == 0 {
+		return ctx, func() { cancel(nil) }
+	}
+	up := time.AfterFunc(c.options.Timeout, func() { cancel(ErrTimeout) })
+	patience := c.client.Options().StopTimeout
+	if last {
+		patience = 0
+	}
+	late := time.AfterFunc(c.options.Timeout+patience, func() {
+		cancel(ErrTimeout)
+		c.stop(ErrTimeout)
+	})
+	return ctx, func() {
+		up.Stop()
+		late.Stop()
+		cancel(nil)
+	}
+}
+
+// refusal is called when somebody else has the lock. It returns why the slot is not
+// run, or nil if the lock is free, and the slot not begun.
+func (c *call) refusal(ctx context.Context, err error) error {
+	held := &tenure.HeldError{}
+	errors.As(err, &held)
+	st, l, err := look(ctx, c.client, c.name)
+	switch {
+	case errors.Is(err, tenure.ErrUnreadable):
+		return err
+	case err != nil:
+		return &RunningError{Slot: c.slot, Held: held} // what is known
+	}
+	err = l.refuse(c.slot, c.options.Redo, c.options.MaxAhead, alive(st))
+	if done, ok := errors.AsType[*DoneError](err); err != nil && (!ok || done.Run.State != StateRunning) {
+		return err
+	}
+	if running := runningOf(st, l.Runs, held); running != nil {
+		running.Slot = c.slot
+		return running
+	}
+	return nil
+}
+
+// runningOf returns who is at work, nil if the lock is free.
+func runningOf(st tenure.Status, runs []entry, held *tenure.HeldError) *RunningError {
+	if st.State != tenure.StateHeld && st.State != tenure.StateReserved {
+		return nil
+	}
+	e := &RunningError{Held: &tenure.HeldError{
+		Owner: st.Owner, Token: st.Token, FreeIn: st.FreeIn, Own: held.Own && held.Token == st.Token,
+		Reserved: st.State == tenure.StateReserved,
+	}}
+	if len(runs) > 0 {
+		if last := runs[len(runs)-1]; last.open() && last.Token == st.Token {
+			e.Run = last.run(st.Token)
+		}
+	}
+	return e
+}
+
+var errPanicked = errors.New("the work panicked")
+
+// pace runs work, again if it fails and is to be retried, and measures it.
+type pace struct {
+	client  *tenure.Client
+	lease   *tenure.Lease
+	slot    int64
+	retries int
+	delay   time.Duration
+
+	begun    time.Duration // on the client's clock
+	attempts int
+}
+
+func (p *pace) run(ctx context.Context, work Work) error {
+	p.begun = p.client.Elapsed()
+	for delay := p.delay; ; delay = min(2*delay, max(maxRetryDelay, p.delay)) {
+		p.attempts++
+		err := work(ctx, &Turn{lease: p.lease, slot: p.slot, attempt: p.attempts})
+		if err == nil {
+			return nil
+		}
+		if p.attempts > p.retries || !p.pause(ctx, delay) {
+			if errors.Is(context.Cause(ctx), ErrTimeout) && !errors.Is(err, ErrTimeout) {
+				err = fmt.Errorf("%w: %w", ErrTimeout, err)
+			}
+			return err
+		}
+	}
+}
+
+// pause waits before another attempt. It returns false if there must be none.
+func (p *pace) pause(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay - rand.N(delay/4+1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	}
+	p.lease.Progress()
+	return p.lease.Check() == nil && ctx.Err() == nil
+}
+
+// ended returns the entry of a run whose work has ended.
+func (p *pace) ended(e entry, err error) entry {
+	e.Ended, e.Took, e.Attempts, e.State = time.Now().UnixMilli(), (p.client.Elapsed() - p.begun).Milliseconds(), p.attempts, StateDone
+	if err == nil {
+		return e
+	}
+	e.State, e.Error = StateFailed, textOf(err)
+	if exit, ok := errors.AsType[interface {
+		error
+		ExitCode() int
+	}](err); ok {
+		e.Exit = exit.ExitCode()
+	}
+	return e
+}

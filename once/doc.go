@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package once runs each occurrence of a schedule on one of several hosts, at most
+// once, and work of a period on one of them, spaced by elapsed time. No clocks of
+// two machines are compared.
+//
+//	// On three hosts, at 03:00 by the clock of each:
+//	slot := once.Minute(scheduled) // of the schedule, not of now
+//	_, err := once.Once(ctx, client, "nightly", slot, nil,
+//		func(ctx context.Context, turn *once.Turn) error {
+//			return report(ctx, turn.Token())
+//		})
+//	if errors.Is(err, once.ErrDone) || errors.Is(err, once.ErrRunning) {
+//		// another host has it
+//	}
+//
+// [Once] is for a schedule by the wall clock: the caller names the occurrence by a
+// number that rises, and the store decides whether that one may run. [Every] is for
+// "an hour after the last time": the store keeps how much time has passed.
+//
+// # The ledger
+//
+// What was begun, and how it ended, is in the data of a lock of its own:
+// [LockName] for Once, [EveryLockName] for Every. It keeps the last 20 runs, which
+// [Show] and [ShowEvery] read. Only the holder of the lock writes it, by a write
+// that fails if anybody else has written since. Data that are no ledger are an
+// error, [tenure.ErrUnreadable], and never an empty ledger. Nobody but this package
+// may write the data of these locks: a table that is shared with other lock clients
+// is refused by its store.
+//
+// # Guarantees
+//
+// Once begins the work for a slot at most once, and for slots in rising order alone,
+// whatever the clocks say: with lost, late and doubled requests, crashes, pauses
+// and clock steps.
+//
+// Every begins its periods at least P/(1+ρ) apart, for a period P and a bound ρ on
+// the rate error of clocks ([tenure.Options.MaxClockDrift]).
+//
+// # What is not guaranteed
+//
+// That a slot is run. A holder that crashes leaves its slot begun; [Options.Redo]
+// runs it again. A host that is ahead begins slots early, and the others find them
+// begun, or passed. Each of these is told by an error or by the ledger.
+//
+// That the work of two runs never overlaps: a process can be paused between its
+// last check and what it does. Fence at the resource with [Turn.Token].
+//
+// A record that is deleted takes its ledger with it: slots can run again, and a
+// period begins anew.
+//
+// # What it costs
+//
+// A run of Once costs three requests, and a heartbeat each heartbeat period while
+// the work runs. A call that finds its slot begun costs one to three. Every costs
+// its leader a write each heartbeat period, and waiting processes their reads, as an
+// election does. The ledger makes the record some 3 KB larger.
+package once

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package once
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Why the work was not run. Each is ordinary but for ErrSlotAhead and ErrNotRun,
+// which somebody should hear of.
+var (
+	// ErrDone is matched when the slot was begun before, by this process or by
+	// another one. It is not run again, however that run ended. See [DoneError].
+	ErrDone = errors.New("begun already")
+
+	// ErrPassed is matched when a later slot was begun, and the ledger does not
+	// show this one: it was not run, or longer ago than the ledger goes back. It is
+	// not run any more. The clock of this host is behind, or that of another host
+	// ahead, or this call came late. See [PassedError].
+	ErrPassed = errors.New("a later slot was begun already")
+
+	// ErrRunning is matched when another holder is at work under this name, and has
+	// shown life. Such an error matches [tenure.ErrHeld] as well. See
+	// [RunningError].
+	ErrRunning = errors.New("running elsewhere")
+
+	// ErrSlotAhead is matched when the slot is further ahead of the last one than
+	// [Options.MaxAhead]. The clock that the slot was computed from is wrong, or its
+	// unit; or nothing has run for that long. See [SlotAheadError].
+	ErrSlotAhead = errors.New("slot is too far ahead")
+
+	// ErrNotRun is matched when the slot was, or may have been, marked as begun, and
+	// the lease ended before the work could begin. The work was not run, and no
+	// other process will run it, unless [Options.Redo] says so. See [NotRunError].
+	ErrNotRun = errors.New("begun, and not run")
+)
+
+// ErrTimeout is the cause of the work's context when [Options.Timeout] has passed.
+// The error of Once matches it if the work returned an error then.
+var ErrTimeout = errors.New("the time of the work is up")
+
+// DoneError tells of the run of a slot that was begun before. It matches [ErrDone].
+type DoneError struct {
+	// Run is that run: by whom, when, and how it ended. StateUnknown says that
+	// nobody knows how it ended: [Options.Redo] would run it again.
+	Run Run
+}
+
+func (e *DoneError) Error() string {
+	return fmt.Sprintf("slot %d: %v: %s", e.Run.Slot, ErrDone, describe(e.Run))
+}
+
+// Is reports whether target is [ErrDone].
+func (e *DoneError) Is(target error) bool { return target == ErrDone }
+
+// PassedError tells which slot was begun last. It matches [ErrPassed].
+type PassedError struct {
+	// Slot is the slot that was asked for.
+	Slot int64
+	// Last is the newest slot that was begun, or that an operator has set, and Run
+	// is its run.
+	Last int64
+	Run  Run
+}
+
+func (e *PassedError) Error() string {
+	return fmt.Sprintf("slot %d: %v: %d, %s; if clocks are wrong, set them right; if the ledger is, see Reset", e.Slot, ErrPassed, e.Last, describe(e.Run))
+}
+
+// Is reports whether target is [ErrPassed].
+func (e *PassedError) Is(target error) bool { return target == ErrPassed }
+
+// RunningError tells who is at work. It matches [ErrRunning] and
+// [tenure.ErrHeld].
+type RunningError struct {
+	// Slot is the slot that was asked for.
+	Slot int64
+	// Run is the run that is under way; its Slot may be an earlier one. If Run.Token
+	// is 0, the holder has not begun a slot yet, or has just ended.
+	Run Run
+	// Held is who has the lock.
+	Held *tenure.HeldError
+}
+
+func (e *RunningError) Error() string {
+	what := "runs none yet"
+	switch {
+	case e.Run.Token != 0 && e.Run.Slot == e.Slot:
+		what = "runs this very slot, " + describe(e.Run)
+	case e.Run.Token != 0:
+		what = fmt.Sprintf("runs slot %d, %s", e.Run.Slot, describe(e.Run))
+	}
+	return fmt.Sprintf("%v: %q under token %d %s", ErrRunning, e.Held.Owner, e.Held.Token, what)
+}
+
+// Same reports whether the slot that runs is the one that was asked for.
+func (e *RunningError) Same() bool { return e.Run.Token != 0 && e.Run.Slot == e.Slot }
+
+// Is reports whether target is [ErrRunning].
+func (e *RunningError) Is(target error) bool { return target == ErrRunning }
+
+// Unwrap returns who has the lock, which matches [tenure.ErrHeld].
+func (e *RunningError) Unwrap() error { return e.Held }
+
+// SlotAheadError tells how far ahead the slot is. It matches [ErrSlotAhead].
+type SlotAheadError struct {
+	// Slot is the slot that was asked for, Last the newest one that was begun.
+	Slot, Last int64
+	// MaxAhead is the bound that Slot - Last is above.
+	MaxAhead int64
+	// Run is the run of the last slot.
+	Run Run
+}
+
+func (e *SlotAheadError) Error() string {
+	return fmt.Sprintf("slot %d: %v: more than %d above the last one, %d, %s; set the clock right, or allow it with MaxAhead",
+		e.Slot, ErrSlotAhead, e.MaxAhead, e.Last, describe(e.Run))
+}
+
+// Is reports whether target is [ErrSlotAhead].
+func (e *SlotAheadError) Is(target error) bool { return target == ErrSlotAhead }
+
+// NotRunError tells of a slot that was or may be marked as begun, and whose work
+// was not run. It matches [ErrNotRun].
+type NotRunError struct {
+	Slot int64
+	// Err is why: an error that matches [tenure.ErrLost], say.
+	Err error
+}
+
+func (e *NotRunError) Error() string {
+	return fmt.Sprintf("slot %d: %v: its work did not begin, and it may count as begun: %v", e.Slot, ErrNotRun, e.Err)
+}
+
+// Is reports whether target is [ErrNotRun].
+func (e *NotRunError) Is(target error) bool { return target == ErrNotRun }
+
+// Unwrap returns why.
+func (e *NotRunError) Unwrap() error { return e.Err }
+
+// describe says in words what became of a run.
+func describe(r Run) string {
+	if r.Token == 0 {
+		return "of which no more is known"
+	}
+	at := r.Begun.UTC().Format(time.RFC3339)
+	by := fmt.Sprintf("by %q under token %d at %s", r.Owner, r.Token, at)
+	switch r.State {
+	case StateReset:
+		return fmt.Sprintf("set %s: %s", by, r.Error)
+	case StateDone:
+		return fmt.Sprintf("begun %s and done after %v", by, r.Took.Round(time.Millisecond))
+	case StateFailed:
+		return fmt.Sprintf("begun %s and failed after %v: %s", by, r.Took.Round(time.Millisecond), r.Error)
+	case StateRunning:
+		return fmt.Sprintf("begun %s", by)
+	}
+	return fmt.Sprintf("begun %s; how it ended is not known", by)
+}

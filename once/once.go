@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Result is what [Once] has done.
+type Result struct {
+	// Run is the run of the slot that was asked for. Its Token is 0 if its work was
+	// not run.
+	Run Run
+	// Recorded says that the store has confirmed how the run ended. If not, others
+	// may see it as StateUnknown, and with [Options.Redo] run the slot again.
+	Recorded bool
+	// Caught are the missed slots that were run before it, in their order.
+	Caught []Run
+	// Missed are the slots between the last one and this one that nobody has begun,
+	// and that this call has not begun either: see [Options.Between].
+	Missed []int64
+	// Unfinished is the last run before this one, if its end is not known: its
+	// holder was lost. It is nil otherwise.
+	Unfinished *Run
+}
+
+// Once runs work for a slot, unless that slot, or a later one, was begun before:
+// by this process or by any other one, whatever became of it. Slot is a name for
+// the occurrence, which the caller takes from the schedule: [Minute] of the
+// scheduled instant, say, or any number that rises. No clocks are compared: a wrong
+// clock decides when somebody tries, and never whether a slot may run twice.
+//
+// Once takes the lock [LockName], has the store confirm that the slot is begun,
+// checks its lease, runs work, and writes how it ended with the release of the
+// lock: three requests in all. A slot is run at most once, and not at all if its
+// holder is lost between the mark and the work, or in the middle of it:
+// [Options.Redo] makes it at least once.
+//
+// Once returns what work returned. If Result.Run.Token is not 0, the work was run,
+// and Result.Run says how it ended; the error then matches that of the work, and
+//
+//   - [tenure.ErrLost] or [tenure.ErrStopTimeout] if the lease was lost before the
+//     work returned, or ended without it
+//   - [tenure.ErrSteppedDown] if somebody asked the holder to step down, and work
+//     returned an error
+//   - [ErrTimeout] if the time was up, and work returned an error
+//   - [tenure.ErrUncertain] if the work was run, and whether its end is in the
+//     ledger is not known
+//
+// If the work was not run, the error is one of these, besides those of
+// [tenure.Client.Acquire]:
+//
+//   - a [*DoneError] if the slot was begun before, with its run
+//   - a [*PassedError] if a later slot was begun, and this one was not
+//   - a [*RunningError] if somebody is at work under this name, and alive
+//   - a [*SlotAheadError] if the slot is further ahead than [Options.MaxAhead]
+//   - a [*NotRunError] if the slot is, or may be, marked as begun, and will not run
+//   - one that matches [tenure.ErrUnreadable] if the lock's data are no ledger
+//
+// The error of a missed slot that was caught up is joined with that of the slot;
+// Result.Caught says which one failed. A panic of work is written down as a
+// failure, releases the lock, and goes on.
+//
+// ctx bounds the waiting and the work. Once may be called concurrently, for the
+// same name too: one of the calls runs, the others find it running.
+func Once(ctx context.Context, client *tenure.Client, name string, slot int64, options *Options, work Work) (Result, error) {
+	o, err := options.copied()
+	if err == nil {
+		err = checkCall(client, name)
+	}
+	if err == nil && work == nil {
+		err = errors.New("the work is nil: hand in a function")
+	}
+	if err != nil {
+		return Result{}, wrap(opOnce, name, err)
+	}
+	for range maxTries {
+		c := &call{client: client, name: name, slot: slot, options: o, work: work}
+		err := c.run(ctx)
+		if c.held {
+			return c.result, err
+		}
+		if !errors.Is(err, tenure.ErrHeld) {
+			return Result{}, err
+		}
+		if err = c.refusal(ctx, err); err != nil {
+			return Result{}, wrap(opOnce, name, err)
+		}
+		// Whoever held the lock has released it, and not run this slot.
+	}
+	return Result{}, wrap(opOnce, name, fmt.Errorf("slot %d: the lock changed hands %d times, and was never free for this process: %w", slot, maxTries, tenure.ErrHeld))
+}
+
+// maxTries bounds how often Once asks for a lock that is released at each look, by
+// holders that do not run the slot.
+const maxTries = 100
+
+// checkCall checks what every call is given.
+func checkCall(client *tenure.Client, name string) error {
+	if client == nil {
+		return errors.New("client is nil: make one with tenure.New")
+	}
+	return checkName(name)
+}
+
+func wrap(op, name string, err error) error {
+	return &tenure.Error{Op: op, Key: name, Err: err}
+}

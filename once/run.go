@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package once
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// State says what became of a run.
+type State string
+
+// The states of a run.
+const (
+	// StateRunning: it was begun, and its holder may be at work.
+	StateRunning State = "running"
+	// StateDone: the work returned nil.
+	StateDone State = "done"
+	// StateFailed: the work returned an error or panicked, or its time was up.
+	StateFailed State = "failed"
+	// StateUnknown: it was begun, and nobody has written down how it ended: the
+	// holder crashed, lost its lease, or could not reach the store. The work may
+	// have been done, in part or not at all.
+	StateUnknown State = "unknown"
+	// StateReset: no run. An operator has set the ledger to this slot; Error has
+	// the reason.
+	StateReset State = "reset"
+)
+
+// Run is one run, as the ledger has it.
+type Run struct {
+	// Slot is the slot of [Once], or the number of the period of [Every].
+	Slot  int64
+	State State
+	// Token and Owner are those of the holder that ran it.
+	Token uint64
+	Owner string
+	// Begun and Ended are by the wall clock of that holder, for people. Ended is
+	// zero if the end is not known.
+	Begun, Ended time.Time
+	// Took is how long the work took, by elapsed time; 0 if the end is not known.
+	Took time.Duration
+	// Attempts is how often the work was started: more than 1 with
+	// [Options.Retries]. 0 if the end is not known.
+	Attempts int
+	// Exit is the exit status of work that failed: what the method ExitCode() int
+	// of its error says, which an [os/exec.ExitError] has. 0 if there is none.
+	Exit int
+	// Error is the text of the error of work that failed, cut to 200 bytes.
+	Error string
+	// Missed is how many slots lie between the run before and this one that
+	// nobody has begun, as far as [Options.Between] has told.
+	Missed int
+}
+
+// MarshalJSON writes the run with the names slot, state, token, owner, begun,
+// ended, took_seconds, attempts, exit_status, error and missed. Times are RFC 3339
+// in UTC. What is not known is left out; exit_status is there for a run that is
+// done, and for one that failed with an exit status.
+func (r Run) MarshalJSON() ([]byte, error) {
+	out := struct {
+		Slot     int64    `json:"slot"`
+		State    State    `json:"state"`
+		Token    uint64   `json:"token,omitempty"`
+		Owner    string   `json:"owner,omitempty"`
+		Begun    *string  `json:"begun,omitempty"`
+		Ended    *string  `json:"ended,omitempty"`
+		Took     *float64 `json:"took_seconds,omitempty"`
+		Attempts int      `json:"attempts,omitempty"`
+		Exit     *int     `json:"exit_status,omitempty"`
+		Error    string   `json:"error,omitempty"`
+		Missed   int      `json:"missed,omitempty"`
+	}{
+		Slot: r.Slot, State: r.State, Token: r.Token, Owner: r.Owner, Begun: jsonTime(r.Begun), Ended: jsonTime(r.Ended),
+		Attempts: r.Attempts, Error: r.Error, Missed: r.Missed,
+	}
+	if r.State == StateDone || r.State == StateFailed {
+		took := r.Took.Seconds()
+		out.Took = &took
+		if r.State == StateDone || r.Exit != 0 {
+			out.Exit = &r.Exit
+		}
+	}
+	return json.Marshal(out)
+}
+
+func jsonTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format(time.RFC3339)
+	return &s
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package once
+
+import (
+	"context"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Work is what is run. Its context carries the values of the caller's, and ends
+// with the caller's, with the lease, and when [Options.Timeout] has passed;
+// context.Cause says why. Work must return then: heartbeats go on meanwhile, for
+// [tenure.Options.StopTimeout] at most.
+//
+// [tenure.FromContext] has the lease of the lock. Its data are the ledger: work
+// must not call SetData, Release or ReleaseWith on it.
+type Work func(ctx context.Context, turn *Turn) error
+
+// Turn is what the work has in hand: the slot that it runs for, and the right to do
+// so. All methods may be called concurrently.
+//
+// It is a [github.com/tenurelock/tenure/fence.Grant].
+type Turn struct {
+	lease   *tenure.Lease
+	slot    int64
+	attempt int
+}
+
+// Slot returns the slot that the work is run for: with [Options.CatchUp] perhaps an
+// earlier one than the call's. For [Every] it is the number of the period.
+func (t *Turn) Slot() int64 { return t.slot }
+
+// Attempt returns which attempt of this run it is, from 1: see [Options.Retries].
+func (t *Turn) Attempt() int { return t.attempt }
+
+// Name returns the name of the lock: see [LockName] and [EveryLockName].
+func (t *Turn) Name() string { return t.lease.Name() }
+
+// Token returns the fencing token: see [tenure.Lease.Token]. Slots that are caught
+// up have the token of the slot after them.
+func (t *Turn) Token() uint64 { return t.lease.Token() }
+
+// Owner returns the name under which the lock is held.
+func (t *Turn) Owner() string { return t.lease.Owner() }
+
+// Check returns nil while the work may act: see [tenure.Lease.Check]. Call it
+// before every side effect.
+func (t *Turn) Check() error { return t.lease.Check() }

@@ -1,0 +1,328 @@
+-------------------------------- MODULE Once --------------------------------
+(* SPDX-FileCopyrightText: The Tenure Authors                               *)
+(* SPDX-License-Identifier: Apache-2.0                                      *)
+(*                                                                          *)
+(* Once of package once: hosts that are asked to run slots, a lock whose    *)
+(* data are the ledger, and a network that loses, delays and repeats what   *)
+(* they send. README.md explains it to those who do not read TLA+.          *)
+EXTENDS Integers, Sequences, TLC
+
+CONSTANTS
+    Machines,   \* hosts, and the call that each has under way
+    Slots,      \* numbers above 0
+    MaxToken,   \* the last tenure that is looked at
+    Uses,       \* what else happens: "crash", "redo", "catch up", ...
+    Wrong       \* mistakes: a set of names, empty for the protocol
+
+VARIABLES
+    store,      \* the lock's record, with the ledger
+    net,        \* writes that may be carried out, now or later, once or often
+    mach,       \* the machines
+    past        \* what has happened; nobody reads it
+
+vars == <<store, net, mach, past>>
+
+-----------------------------------------------------------------------------
+(* The ledger: the last slot, the tenure that has begun it, and whether its  *)
+(* end is there. A foreign program may leave what is no ledger.              *)
+
+Empty == [last |-> 0, tok |-> 0, end |-> "done"]
+Spoilt == [last |-> -1, tok |-> 0, end |-> "spoilt"]
+Mark(s, t) == [last |-> s, tok |-> t, end |-> "open"]
+Done(l) == [l EXCEPT !.end = "done"]
+
+Rank(s) == IF "as text" \in Wrong /\ s >= 10 THEN s \div 10 ELSE s
+
+\* What ledger.refuse lets through.
+MayRun(l, s) ==
+    /\ l.end # "spoilt" \/ "spoilt is empty" \in Wrong
+    /\ \/ Rank(s) > Rank(l.last)
+       \/ "redo" \in Uses /\ s = l.last /\ l.end = "open"
+
+-----------------------------------------------------------------------------
+(* The lock is that of Tenure.tla, with what was shown there taken for       *)
+(* granted: a lease may be over at any moment, and while it is not, nobody   *)
+(* else is let in. As in Sessions.tla records have no versions: a swap from  *)
+(* one that is not in the store any more is dropped, a claim stays.          *)
+
+Free == [st |-> "absent", tok |-> 0, led |-> Empty]
+
+(* Machines.                                                                 *)
+(*   idle                                                                    *)
+(*   wait   a call acquires the lock                                         *)
+(*   held   the lock is granted, and the ledger known                        *)
+(*   mark   the slot is to be marked as begun                                *)
+(*   work   work goes on                                                     *)
+(*   ended  it has returned; its end is written with the release             *)
+(*   back   the mark is taken back with the release                          *)
+(*   leave  the lock is released, and nothing is said of the slot            *)
+(* good says that Check passes, got that a write has got the lock, yes that  *)
+(* the write under way was carried out. led is what the machine has as the   *)
+(* ledger, and was what it had before the mark.                              *)
+
+Idle == [at |-> "idle", slot |-> 0, tok |-> 0, good |-> FALSE, got |-> FALSE, yes |-> FALSE, led |-> Empty, was |-> Empty]
+
+Mine(p) == store.st = "held" /\ store.tok = mach[p].tok
+Good(p) == mach[p].good \/ ("no check" \in Wrong /\ mach[p].at = "mark")
+
+\* Somebody has the lease of the record.
+Standing == \E p \in Machines : mach[p].good /\ mach[p].tok = store.tok
+
+\* The runs whose work has begun, of slot and token.
+Began == {past.began[i] : i \in 1..Len(past.began)}
+
+Turns(p, m) == mach' = [mach EXCEPT ![p] = m]
+Still == UNCHANGED <<store, past>>
+
+\* Nobody waits for the claims of p any more. They may still come, and it does not
+\* matter whose they are.
+Orphaned(p, ws) == {IF w.by = p /\ w.me THEN [w EXCEPT !.me = FALSE, !.by = "nobody"] ELSE w : w \in ws}
+Ends(p) == Turns(p, Idle) /\ net' = Orphaned(p, net)
+
+-----------------------------------------------------------------------------
+(* The store.                                                                *)
+
+Write(k, p, l) == [k |-> k, by |-> p, me |-> FALSE, tok |-> mach[p].tok, led |-> l]
+
+Fits(w) ==
+    CASE w.k = "claim" -> store.st # "held"
+      [] w.k = "note" -> store.st = "released" /\ store.tok = w.tok
+      [] OTHER -> store.st = "held"
+
+Written(w) ==
+    CASE w.k \in {"claim", "take"} ->
+            [st |-> "held", tok |-> store.tok + 1,
+             led |-> IF "claim with data" \in Wrong THEN [w.led EXCEPT !.tok = store.tok + 1] ELSE store.led]
+      [] w.k = "set" -> [store EXCEPT !.led = w.led]
+      [] w.k = "free" -> [store EXCEPT !.st = "released", !.led = w.led]
+      [] w.k = "note" -> [store EXCEPT !.led = w.led]
+
+Takes(w) == w.k \in {"claim", "take"}
+Answers(w, m) == (w.k = "set" /\ m.at = "mark") \/ (w.k = "free" /\ m.at \in {"ended", "back", "leave"})
+Apply(w) ==
+    LET m == mach[w.by] IN
+    /\ w \in net /\ Fits(w) /\ Written(w).tok <= MaxToken
+    /\ store' = Written(w)
+    /\ net' = LET claims == {u \in net : u.k = "claim"} IN IF w.me THEN Orphaned(w.by, claims) ELSE claims
+    /\ IF Takes(w) /\ w.me
+       THEN Turns(w.by, [m EXCEPT !.got = TRUE, !.good = TRUE, !.tok = store'.tok,
+                                  !.led = IF "ledger before the lock" \in Wrong THEN @ ELSE store'.led])
+       ELSE IF ~Takes(w) /\ w.tok = m.tok /\ Answers(w, m) THEN Turns(w.by, [m EXCEPT !.yes = TRUE])
+       ELSE UNCHANGED mach
+    /\ past' = IF w.k = "take" /\ \E b \in Began : b[2] = store.tok THEN [past EXCEPT !.lost = @ \cup {store.tok}] ELSE past
+
+\* A foreign program writes into the data, or an operator deletes a record that
+\* nobody holds.
+Spoil ==
+    /\ "spoil" \in Uses /\ ~Standing /\ store.led.end # "spoilt"
+    /\ store' = [store EXCEPT !.led = Spoilt]
+    /\ net' = {w \in net : w.k = "claim"}
+    /\ UNCHANGED <<mach, past>>
+Delete ==
+    /\ "delete" \in Uses /\ store.st = "released" /\ store.led # Empty
+    /\ store' = [store EXCEPT !.st = "absent", !.led = Empty]  \* its token goes on: it is but a name here
+    /\ net' = {w \in net : w.k = "claim"}
+    /\ UNCHANGED <<mach, past>>
+
+-----------------------------------------------------------------------------
+(* A call.                                                                   *)
+
+\* A host is asked for any slot at any time: clocks may be wrong by anything.
+Call(p, s) ==
+    /\ mach[p].at = "idle"
+    /\ Turns(p, [Idle EXCEPT !.at = "wait", !.slot = s,
+                             !.led = IF "ledger before the lock" \in Wrong THEN store.led ELSE Empty])
+    /\ UNCHANGED net /\ Still
+
+Acquire(p) ==
+    LET m == mach[p]
+        data == IF "claim with data" \in Wrong THEN Mark(m.slot, 0) ELSE Empty
+        send(k) == net' = net \cup {[Write(k, p, data) EXCEPT !.me = TRUE, !.tok = 0]} IN
+    /\ m.at = "wait" /\ ~m.got
+    /\ "claim with data" \in Wrong => MayRun(store.led, m.slot)
+    /\ \/ store.st # "held" /\ send("claim")
+       \/ store.st = "held" /\ ~Standing /\ send("take")
+    /\ UNCHANGED mach /\ Still
+
+Grant(p) ==
+    LET m == mach[p] IN
+    /\ m.at = "wait" /\ m.got /\ m.good
+    /\ Turns(p, IF "claim with data" \in Wrong THEN [m EXCEPT !.at = "mark", !.yes = TRUE] ELSE [m EXCEPT !.at = "held"])
+    /\ UNCHANGED net /\ Still
+
+\* The slot is not to be run, or there is no time left for it.
+Refuse(p) ==
+    LET m == mach[p] IN
+    /\ m.at = "held" /\ (~MayRun(m.led, m.slot) \/ ~m.good)
+    /\ Turns(p, [m EXCEPT !.at = "leave"])
+    /\ UNCHANGED net /\ Still
+
+\* It begins to mark the slot. With catch-up it may run several, one after the other.
+Begin(p) ==
+    LET m == mach[p] IN
+    /\ m.good
+    /\ \E s \in Slots :
+        /\ \/ m.at = "held" /\ s = m.slot /\ MayRun(m.led, s)
+           \/ m.at = "ended" /\ "catch up" \in Uses /\ s > m.slot
+        /\ Turns(p, [m EXCEPT !.at = "mark", !.slot = s, !.yes = FALSE, !.was = m.led, !.led = Mark(s, m.tok)])
+    /\ UNCHANGED net /\ Still
+
+\* The mark is sent, again and again until there is an answer.
+Set(p) ==
+    LET m == mach[p] IN
+    /\ m.at = "mark" /\ ~m.yes /\ Mine(p)
+    /\ net' = net \cup {Write("set", p, m.led)}
+    /\ UNCHANGED mach /\ Still
+
+\* The answer has come, late perhaps. Check passes: the work begins.
+Work(p) ==
+    LET m == mach[p] IN
+    /\ m.at = "mark" /\ Good(p)
+    /\ m.yes \/ "unconfirmed" \in Wrong
+    /\ Turns(p, [m EXCEPT !.at = "work", !.yes = FALSE])
+    /\ past' = [past EXCEPT !.began = Append(@, <<m.slot, m.tok>>)]
+    /\ UNCHANGED <<store, net>>
+
+\* No answer comes, or the call is given up, or the lease is over. If it is not, the
+\* mark is taken back. If it is, the caller is told: ErrNotRun.
+Stop(p) ==
+    LET m == mach[p]
+        quiet == "silent" \in Wrong IN
+    /\ m.at = "mark"
+    /\ Turns(p, IF m.good THEN [m EXCEPT !.at = "back", !.yes = FALSE, !.led = m.was] ELSE [m EXCEPT !.at = "leave", !.yes = FALSE])
+    /\ past' = IF m.good \/ quiet THEN past ELSE [past EXCEPT !.told = @ \cup {<<m.slot, m.tok>>}]
+    /\ UNCHANGED <<store, net>>
+
+Return(p) ==
+    /\ mach[p].at = "work"
+    /\ Turns(p, [mach[p] EXCEPT !.at = "ended", !.led = Done(@)])
+    /\ UNCHANGED net /\ Still
+
+Apart == "end by itself" \in Wrong
+Release(p) ==
+    LET m == mach[p] IN
+    /\ m.at \in {"ended", "back", "leave"} /\ ~m.yes /\ Mine(p)
+    /\ net' = net \cup {Write("free", p, IF Apart /\ m.at = "ended" THEN [m.led EXCEPT !.end = "open"] ELSE m.led)}
+    /\ UNCHANGED mach /\ Still
+Note(p) ==
+    LET m == mach[p] IN
+    /\ Apart /\ m.at = "ended" /\ store.st = "released" /\ store.tok = m.tok /\ store.led.end = "open"
+    /\ net' = net \cup {Write("note", p, m.led)}
+    /\ UNCHANGED mach /\ Still
+
+\* The release is answered; or no answer comes, and the lock runs out by itself. Of
+\* a mark that was to be taken back the caller is told "not begun" if it was.
+End(p) ==
+    LET m == mach[p]
+        run == {<<m.slot, m.tok>>}
+        sure == m.yes \/ "surely taken back" \in Wrong IN
+    /\ m.at \in {"ended", "back", "leave"}
+    /\ past' = IF m.at # "back" THEN past
+               ELSE IF sure THEN [past EXCEPT !.clean = @ \cup run] ELSE [past EXCEPT !.told = @ \cup run]
+    /\ Ends(p)
+    /\ UNCHANGED store
+
+GiveUp(p) ==
+    /\ mach[p].at = "wait"
+    /\ Ends(p) /\ Still
+
+\* The lease is over. An acquire goes on.
+Expire(p) ==
+    LET m == mach[p] IN
+    /\ m.good
+    /\ Turns(p, IF m.at = "wait" THEN [m EXCEPT !.good = FALSE, !.got = FALSE, !.tok = 0, !.led = IF "ledger before the lock" \in Wrong THEN @ ELSE Empty]
+                ELSE [m EXCEPT !.good = FALSE])
+    /\ UNCHANGED net /\ Still
+
+Crash(p) ==
+    LET m == mach[p] IN
+    /\ "crash" \in Uses /\ m.at \in {"mark", "work", "back"}  \* elsewhere it is as an end, or as giving up
+    /\ Ends(p)
+    /\ past' = IF m.at = "work" THEN past ELSE [past EXCEPT !.died = @ \cup {m.tok}]
+    /\ UNCHANGED store
+
+-----------------------------------------------------------------------------
+Init ==
+    /\ store = Free
+    /\ net = {}
+    /\ mach = [p \in Machines |-> Idle]
+    /\ past = [began |-> <<>>, told |-> {}, clean |-> {}, died |-> {}, lost |-> {}]
+
+Next ==
+    \/ \E w \in net : Apply(w)
+    \/ Spoil \/ Delete
+    \/ \E p \in Machines :
+        \/ \E s \in Slots : Call(p, s)
+        \/ Acquire(p) \/ Grant(p) \/ Refuse(p) \/ Begin(p) \/ Set(p) \/ Work(p) \/ Stop(p)
+        \/ Return(p) \/ Release(p) \/ Note(p) \/ End(p) \/ GiveUp(p) \/ Expire(p) \/ Crash(p)
+
+Spec == Init /\ [][Next]_vars
+
+-----------------------------------------------------------------------------
+(* What must hold.                                                           *)
+
+Pairs == {<<i, j>> \in (1..Len(past.began)) \X (1..Len(past.began)) : i < j}
+Slot(i) == past.began[i][1]
+Token(i) == past.began[i][2]
+
+\* Work for a slot begins at most once.
+AtMostOnce == \A q \in Pairs : Slot(q[1]) # Slot(q[2])
+
+\* Work begins in the order of the slots, and of the tokens.
+InOrder == \A q \in Pairs : Slot(q[1]) <= Slot(q[2]) /\ Token(q[1]) <= Token(q[2])
+
+\* With redo: a slot is begun again only when the tenure that began it was lost,
+\* not when it has released the lock.
+RedoneLost == \A q \in Pairs : Slot(q[1]) = Slot(q[2]) => Token(q[1]) \in past.lost
+
+\* What was begun stays so in the ledger.
+Marked == store.led.end = "spoilt" \/ \A b \in Began : b[1] <= store.led.last
+
+\* The last slot falls only when the tenure that has marked it takes the mark back,
+\* and has not begun the work.
+LedgerRises ==
+    [][LET l == store.led IN
+        store'.led.last < l.last =>
+            \/ store'.led.end = "spoilt"
+            \/ l.end = "open" /\ l.tok = store.tok /\ <<l.last, l.tok>> \notin Began]_vars
+
+\* The end of a run stays in the ledger until another run is there.
+EndsStay == [][store.led.end = "done" /\ store'.led.last = store.led.last => store'.led.end = "done"]_vars
+
+\* Who is told that a slot was begun and not run has not run it, nor will.
+ToldTrue == past.told \cap Began = {}
+
+\* Of what was taken back nothing is left, and nothing comes later.
+CleanTrue == past.clean \cap (Began \cup {<<store.led.last, store.led.tok>>}) = {}
+
+\* A run without an end was begun, or its caller was told that it was not, or that
+\* one has crashed, or is yet to tell.
+Accounted ==
+    LET l == store.led IN
+    l.end = "open" =>
+        \/ <<l.last, l.tok>> \in Began \cup past.told
+        \/ l.tok \in past.died
+        \/ \E p \in Machines : mach[p].tok = l.tok /\ mach[p].at \in {"mark", "back"}
+
+-----------------------------------------------------------------------------
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted.                                                                  *)
+
+\* A holder that was lost leaves its slot begun, and the next one is done.
+NeverNext ==
+    ~(store.led.end = "done" /\ \E q \in Pairs : Slot(q[1]) < Slot(q[2]) /\ Token(q[1]) \in past.lost)
+
+\* A slot is done that one which crashed has begun before.
+NeverRedone == ~(store.led.end = "done" /\ store.st = "released" /\ \E q \in Pairs : Slot(q[1]) = Slot(q[2]) /\ Slot(q[2]) = store.led.last)
+
+\* A mark was taken back, and another tenure has run that slot.
+NeverTakenBack == ~(\E c \in past.clean, b \in Began : c[1] = b[1] /\ c[2] < b[2])
+
+\* The ledger shows a slot as begun whose caller was told that it was not run.
+NeverTold == ~(\E t \in past.told : <<store.led.last, store.led.tok>> = t /\ \A p \in Machines : mach[p].at # "leave")
+
+\* Two slots under one token.
+NeverCaught == ~(\E q \in Pairs : Token(q[1]) = Token(q[2]))
+
+Symmetry == Permutations(Machines)
+=============================================================================
