@@ -14,6 +14,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lmittmann/tint v1.2.1
 	github.com/mattn/go-runewidth v0.0.31
+	github.com/netresearch/go-cron v0.9.1
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/tenurelock/tenure v0.1.0
 	github.com/tenurelock/tenure/dynamostore v0.1.0

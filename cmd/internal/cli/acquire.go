@@ -24,6 +24,7 @@ type patience struct {
 
 	priority      int
 	priorityPause time.Duration
+	coolDown      time.Duration
 }
 
 // errWaited is the cause of a context that --wait has ended.
@@ -69,6 +70,7 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 	o := &tenure.AcquireOptions{
 		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
 		History: true, WatchRequests: true, Priority: p.priority, PriorityPause: p.priorityPause,
+		CoolDown: p.coolDown,
 	}
 	if t.slots != nil {
 		t.lock = t.slots.Name()
@@ -129,6 +131,8 @@ func (t *tenancy) whose() string {
 		return ": held by " + holderText(st.Owner, st.Token)
 	case st.ReservedFor != "":
 		return fmt.Sprintf(": reserved for %q", st.ReservedFor)
+	case st.ReservedForLabel != "":
+		return fmt.Sprintf(": reserved for label %q", st.ReservedForLabel)
 	}
 	return ""
 }

@@ -230,18 +230,26 @@ func (p *process) guardian() int {
 	p.s.t.Helper()
 	pid := 0
 	p.s.await("a guardian", func() bool {
-		var all []string
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
-		for _, task := range tasks {
-			b, _ := os.ReadFile(task)
-			all = append(all, strings.Fields(string(b))...)
-		}
-		if len(all) > 0 {
-			pid, _ = strconv.Atoi(all[0])
+		if all := childrenOf(p.cmd.Process.Pid); len(all) > 0 {
+			pid = all[0]
 		}
 		return pid > 0
 	})
 	return pid
+}
+
+// childrenOf returns the children of a process.
+func childrenOf(parent int) (pids []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, task := range tasks {
+		b, _ := os.ReadFile(task)
+		for _, field := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // awaited bounds what a test waits for. It is far more than anything takes; no

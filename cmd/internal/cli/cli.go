@@ -28,6 +28,8 @@ import (
 type grammar struct {
 	Run    runCmd    `cmd:""`
 	Lead   leadCmd   `cmd:""`
+	Once   onceCmd   `cmd:""`
+	Every  everyCmd  `cmd:""`
 	Status statusCmd `cmd:""`
 
 	History  historyCmd  `cmd:""`
@@ -154,7 +156,7 @@ func explained(err error) error {
 		return fmt.Errorf("a word is missing: want %s", parts(selected))
 	case selected != nil && unexpected && len(selected.Positional) == 0:
 		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, strings.TrimPrefix(selected.FullPath(), "tenure "))
-	case selected != nil && unexpected && selected.Name != "run" && selected.Name != "lead":
+	case selected != nil && unexpected && !slices.Contains([]string{"run", "lead", "once", "every"}, selected.Name):
 		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes", word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
 	case selected != nil && unexpected:
 		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
@@ -162,6 +164,8 @@ func explained(err error) error {
 		return errors.New("no shell named: want bash, zsh or fish")
 	case strings.HasPrefix(parse.Error(), `expected "<group>"`):
 		return errors.New("no group named: its GROUP is missing")
+	case strings.HasPrefix(parse.Error(), `expected "<words>`):
+		return errors.New("the period and the NAME are missing: write tenure every 1h NAME")
 	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
 		return errors.New("no lock named: its NAME is missing")
 	case strings.HasSuffix(parse.Error(), exclusive):

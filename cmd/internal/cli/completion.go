@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -137,6 +137,10 @@ func candidates(words []string, namesIn func(store string, shown func(lock strin
 		return fitting(shells, word)
 	case command.Name == "shard" && locksGiven == 0:
 		return fitting(namesIn(store, groupOf), word)
+	case command.Name == "once" && locksGiven == 0:
+		return fitting(namesIn(store, ledgerOf(once.LockName(""))), word)
+	case command.Name == "every" && locksGiven < 2:
+		return fitting(namesIn(store, ledgerOf(once.EveryLockName(""))), word)
 	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status"):
 		return fitting(namesIn(store, func(lock string) string { return lock }), word)
 	}
@@ -211,6 +215,17 @@ func groupOf(lock string) string {
 	return group
 }
 
+// ledgerOf returns the name of a ledger whose lock ends so, "" for another lock.
+func ledgerOf(suffix string) func(lock string) string {
+	return func(lock string) string {
+		name, ok := strings.CutSuffix(lock, suffix)
+		if !ok {
+			return ""
+		}
+		return name
+	}
+}
+
 // namesIn returns the names in a store, as they are shown for its locks, none if
 // it cannot be read at once. It does not create a store.
 func namesIn(url string, shown func(lock string) string) []string {
@@ -218,13 +233,8 @@ func namesIn(url string, shown func(lock string) string) []string {
 	if url != "" {
 		at, err = storeurl.Parse(url)
 	}
-	if err != nil || at.Private() {
+	if err != nil || at.Private() || mustExist(at) != nil {
 		return nil
-	}
-	if at.File() != "" {
-		if _, err := os.Stat(at.File()); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 	}
 	answer := make(chan []string, 1)
 	go func() { // a store that does not answer is left behind: the program ends

@@ -59,7 +59,7 @@ func TestBashCompletes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ line, want string }{
-		{"tenure ", "completion demo doctor help history lead man release run shard status step-down sweep table tokens"},
+		{"tenure ", "completion demo doctor every help history lead man once release run shard status step-down sweep table tokens"},
 		{"tenure st", "status step-down"},
 		{"tenure run --un", "--unless-alive"},
 		{"tenure step-down --re", "--reason"},

@@ -213,6 +213,14 @@ func writeJSON(w io.Writer, object any) error {
 	return err
 }
 
+// object writes one to standard output.
+func (c *console) object(v any) error {
+	if err := writeJSON(c.stdout, v); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
 // timeFormat is RFC 3339 with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/tenurelock/tenure"
@@ -49,10 +48,8 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	if at.File() != "" {
-		if _, err := os.Stat(at.File()); errors.Is(err, fs.ErrNotExist) {
-			return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.Shown()))
-		}
+	if err := mustExist(at); err != nil {
+		return err
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()

@@ -28,7 +28,9 @@ const (
 	eventStarted    = "command_started"
 	eventNotStarted = "command_not_started"
 	eventEnded      = "command_ended"
+	eventKept       = "kept"
 	eventPausing    = "pausing"
+	eventNotRun     = "not_run"
 	eventWarning    = "warning"
 	eventError      = "error"
 )
@@ -51,11 +53,7 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 	case tenure.EventStopping:
 		var q *tenure.StepDownError
 		if errors.As(e.Err, &q) {
-			what := "step down"
-			if q.To != "" {
-				what = fmt.Sprintf("hand over to %q", q.To)
-			}
-			c.say("%s asks to %s: %s; the command is told to stop", q.By, what, q.Reason)
+			c.say("%s asks to %s: %s; the command is told to stop", q.By, wayText(q.To, q.ToLabel), q.Reason)
 		}
 	case tenure.EventDrift:
 		c.say("%q: %s; give all processes the same bound", e.Owner, oneLine(e.Err))
@@ -88,7 +86,7 @@ func recordOf(e tenure.Event) record {
 	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost:
 		r.Cause = oneLine(e.Err) // nothing has failed, or not here
 		if errors.As(e.Err, &asked) {
-			r.Request = &requestJSON{Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason, To: asked.To}
+			r.Request = &requestJSON{Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel}
 		}
 	default:
 		r.Error = oneLine(e.Err)
@@ -98,7 +96,7 @@ func recordOf(e tenure.Event) record {
 
 // kindOf is the kind of request that a lease has ended for.
 func kindOf(asked *tenure.StepDownError) tenure.RequestKind {
-	if asked.To != "" {
+	if asked.To != "" || asked.ToLabel != "" {
 		return tenure.RequestHandOver
 	}
 	return tenure.RequestStepDown

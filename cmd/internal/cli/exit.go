@@ -21,6 +21,7 @@ const (
 	statusSoftware  = 70 // a fault of this program
 	statusLost      = 73
 	statusHeld      = 75
+	statusTimeout   = 124 // as timeout(1) has it
 	statusCannotRun = 126
 	statusNotFound  = 127
 )

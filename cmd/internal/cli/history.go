@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -50,28 +49,14 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	if err := check(options, h.Name); err != nil {
 		return err
 	}
-	where, err := h.location(c, os.Getenv)
+	v, err := h.visit(c, &options)
 	if err != nil {
 		return err
 	}
-	if err := mustExist(where); err != nil {
-		return err
-	}
-	store, err := where.Open()
-	if err != nil {
-		return storeFailed(err)
-	}
-	defer func() { _ = store.Close() }() // nothing was written
-	client, err := tenure.New(store, &options)
-	if err != nil {
-		return usage("%w", err)
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	defer stop()
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer v.close()
+	ctx, cancel := context.WithTimeout(v.ctx, lookTimeout)
 	defer cancel()
-	list, err := client.History(ctx, h.Name)
+	list, err := v.client.History(ctx, h.Name)
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
@@ -84,7 +69,7 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 	if h.JSON {
 		for _, t := range list {
-			if err := writeTenure(c.stdout, tenureObject(t)); err != nil {
+			if err := c.object(tenureObject(t)); err != nil {
 				return err
 			}
 		}
@@ -153,8 +138,12 @@ func endText(t tenure.Tenure) string {
 		}
 		return "holds it"
 	case tenure.EndHandedOver:
-		if t.Request != nil {
-			return fmt.Sprintf("handed over to %s", t.Request.To)
+		switch q := t.Request; {
+		case q == nil: // to whom is not known, nor where an older version has written it without the label
+		case q.ToLabel != "":
+			return fmt.Sprintf("handed over to label %s", q.ToLabel)
+		case q.To != "":
+			return fmt.Sprintf("handed over to %s", q.To)
 		}
 	case tenure.EndExpired:
 		if t.Request != nil {
@@ -187,18 +176,19 @@ type tenureJSON struct {
 
 // requestJSON is what somebody asked.
 type requestJSON struct {
-	Kind   string `json:"kind"`
-	By     string `json:"by"`
-	Reason string `json:"reason"`
-	To     string `json:"to,omitempty"`
-	At     string `json:"at,omitempty"`
+	Kind    string `json:"kind"`
+	By      string `json:"by"`
+	Reason  string `json:"reason"`
+	To      string `json:"to,omitempty"`
+	ToLabel string `json:"to_label,omitempty"`
+	At      string `json:"at,omitempty"`
 }
 
 func requestObject(q *tenure.Request) *requestJSON {
 	if q == nil {
 		return nil
 	}
-	return &requestJSON{Kind: string(q.Kind), By: q.By, Reason: q.Reason, To: q.To, At: instant(q.At)}
+	return &requestJSON{Kind: string(q.Kind), By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: instant(q.At)}
 }
 
 func tenureObject(t tenure.Tenure) tenureJSON {
@@ -206,11 +196,4 @@ func tenureObject(t tenure.Tenure) tenureJSON {
 		Token: t.Token, Owner: t.Owner, Host: t.Host, Label: t.Label, Since: instant(t.Since), Until: instant(t.Until),
 		End: t.End, Request: requestObject(t.Request), Unknown: t.Unknown,
 	}
-}
-
-func writeTenure(w io.Writer, object any) error {
-	if err := writeJSON(w, object); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
 }

@@ -214,7 +214,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 		if len(found) > 0 {
 			o.Holder = &o.Holders[0]
 		}
-		return writeTenure(c.stdout, o)
+		return c.object(o)
 	}
 	var lines []string
 	for _, t := range found {

@@ -15,10 +15,12 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
+	"github.com/tenurelock/tenure/once"
 )
 
 // running is a command that runs under a lease.
 type running struct {
+	ctx   context.Context // it ends when the command has to: with the lease, or before
 	lease *tenure.Lease
 	guard *guard.Guard
 	grace time.Duration
@@ -41,6 +43,7 @@ type outcome struct {
 	asked bool  // a signal that asks for the end was passed on
 	// steppedDown is the request for which the command was told to stop, or nil.
 	steppedDown *tenure.StepDownError
+	timedOut    bool // the command had to stop because its time was up
 	swept       bool // what the command left behind was told to stop, by a signal
 	hungUp      bool // SIGHUP was passed on
 	elapsed     time.Duration
@@ -48,10 +51,24 @@ type outcome struct {
 
 // status is the exit status.
 func (o outcome) status() int {
-	if o.lost != nil {
+	switch {
+	case o.lost != nil:
 		return statusLost
+	case o.timedOut:
+		return statusTimeout
 	}
 	return o.exit.Status()
+}
+
+// failure returns what the history is to say of a command that has failed by
+// itself, nil for any other: nothing had asked it to stop, neither a signal, nor a
+// request, nor the end of the lease.
+func (o outcome) failure() error {
+	if o.lost != nil || o.asked || o.hungUp || o.swept || o.steppedDown != nil || o.interrupted() ||
+		o.exit.Reason != guard.Ended || o.status() == 0 {
+		return nil
+	}
+	return fmt.Errorf("the command ended with status %d", o.status())
 }
 
 // limits returns until when a command may live under the lease. The clock is
@@ -84,14 +101,14 @@ func (r *running) extend() {
 	}
 }
 
-// stop ends the command, because its lease has ended, or was asked back. In that
-// case heartbeats go on while the command stops in its own time, which is the
+// stop ends the command, because its lease has ended, or was asked back, or its time
+// is up. While the lease is good heartbeats go on while the command stops in its own time, which is the
 // stop timeout.
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := guard.Now()
-	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
+	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) || r.lease.Check() == nil {
 		// A bit before the heartbeats end, so that the lock is released under a
 		// good lease.
 		r.guard.Stop(now.Add(r.stopTimeout - r.grace/2))
@@ -139,8 +156,9 @@ func (r *running) hasSwept() bool {
 }
 
 // hold runs the command under the lease, and returns when nothing is left of
-// it and of what it has started. It does not release the lease.
-func (t *tenancy) hold(lease *tenure.Lease) (outcome, error) {
+// it and of what it has started. It does not release the lease. The context is the
+// lease's, or one that ends before it.
+func (t *tenancy) hold(ctx context.Context, lease *tenure.Lease) (outcome, error) {
 	begun := time.Now()
 	grace := t.client.Options().Grace
 	first, ok := limits(lease, grace)
@@ -154,10 +172,10 @@ func (t *tenancy) hold(lease *tenure.Lease) (outcome, error) {
 		return outcome{}, err
 	}
 	t.console.emit(record{Event: eventStarted, Lock: t.lock, Token: lease.Token(), Command: command.Args})
-	r := &running{lease: lease, guard: g, grace: grace, stopTimeout: t.client.Options().StopTimeout, latest: first}
+	r := &running{ctx: ctx, lease: lease, guard: g, grace: grace, stopTimeout: t.client.Options().StopTimeout, latest: first}
 	t.running.Store(r)
 	r.extend() // a heartbeat may have been confirmed meanwhile
-	unhook := context.AfterFunc(lease.Context(), r.stop)
+	unhook := context.AfterFunc(ctx, r.stop)
 
 	var o outcome
 	unhand := t.signals.to(func(sig syscall.Signal) {
@@ -179,30 +197,44 @@ func (t *tenancy) hold(lease *tenure.Lease) (outcome, error) {
 
 	_ = errors.As(context.Cause(lease.Context()), &o.steppedDown)
 	o.swept = r.hasSwept()
-	inTime := (o.steppedDown != nil || o.swept) && o.exit.Reason == guard.Stopped && lease.Check() == nil
+	cut := errors.Is(context.Cause(ctx), once.ErrTimeout)
+	inTime := (o.steppedDown != nil || o.swept || cut) && o.exit.Reason == guard.Stopped && lease.Check() == nil
 	if !inTime && (o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped) {
 		if o.lost = context.Cause(lease.Context()); o.lost == nil {
 			o.lost = tenure.ErrExpired // the guard was quicker
 		}
 	}
+	o.timedOut = cut && o.exit.Reason == guard.Stopped && o.lost == nil
+	t.reportEnd(lease, o)
 	return o, nil
 }
 
-// conclude releases the lock and says how the command ended.
-func (t *tenancy) conclude(lease *tenure.Lease, o *outcome) {
-	c := t.console
+// reportEnd tells programs how the command ended.
+func (t *tenancy) reportEnd(lease *tenure.Lease, o outcome) {
 	status := o.status()
 	r := record{Event: eventEnded, Lock: t.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
 	if o.lost != nil {
 		r.Cause = oneLine(o.lost)
 	}
-	c.emit(r)
-	if superseded := t.release(lease); superseded != nil && o.lost == nil {
+	t.console.emit(r)
+}
+
+// conclude releases the lock and says how the command ended.
+func (t *tenancy) conclude(lease *tenure.Lease, o *outcome) {
+	if superseded := t.release(lease, o.failure()); superseded != nil && o.lost == nil {
 		o.lost = superseded
 	}
+	t.reportTrouble(*o)
+}
+
+// reportTrouble tells people what was out of the ordinary.
+func (t *tenancy) reportTrouble(o outcome) {
+	c := t.console
 	switch {
 	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
 		c.warn("the command did not stop within %v after the lock was asked back: it was killed", t.client.Options().StopTimeout)
+	case o.timedOut && o.exit.Killed:
+		c.warn("the command did not stop within %v after its time was up: it was killed", t.client.Options().StopTimeout)
 	case o.lost == nil && o.swept && o.exit.Killed:
 		c.warn("what the command had left behind was killed")
 	case o.lost != nil && o.exit.Killed:
@@ -246,6 +278,10 @@ func (t *tenancy) notified(n guard.Notice) {
 	case guard.Terminating:
 		if r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
 			return // that it was asked back is told already
+		}
+		if r != nil && errors.Is(context.Cause(r.ctx), once.ErrTimeout) {
+			c.say("the time of the command is up: it is told to stop")
+			return
 		}
 		if r != nil && r.hasSwept() {
 			c.say("what the command left behind was told to stop; Ctrl-C kills it")

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
@@ -20,6 +21,7 @@ type leadCmd struct {
 	Once          bool
 	Priority      int
 	PriorityPause *time.Duration
+	CoolDown      *time.Duration
 	Pause         time.Duration `default:"1s"`
 }
 
@@ -39,6 +41,9 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			return usage("--priority-pause %v must be positive", *l.PriorityPause)
 		}
 	}
+	if err := l.coolDown(&p); err != nil {
+		return err
+	}
 	t, err := l.open(c, rest)
 	if err != nil {
 		return err
@@ -52,10 +57,10 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			return err
 		}
 		t.console.say("elected for %q under token %d", t.lock, lease.Token())
-		o, err := t.hold(lease)
+		o, err := t.hold(lease.Context(), lease)
 		switch {
 		case errors.Is(err, guard.ErrTooLate), errors.Is(err, guard.ErrOverdue) && !l.Once:
-			_ = t.release(lease) // stopped until the lease was over; nothing is left of what had begun
+			_ = t.release(lease, nil) // stopped until the lease was over; nothing is left of what had begun
 			if t.meanwhile != nil {
 				return *t.meanwhile
 			}
@@ -64,7 +69,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			}
 			continue
 		case err != nil:
-			_ = t.release(lease)
+			_ = t.release(lease, unstarted(err))
 			if !started && !mayPass(err) || errors.Is(err, guard.ErrOverdue) { // it may have begun, once
 				return cannotRun(err)
 			}
@@ -104,6 +109,27 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			return err
 		}
 	}
+}
+
+// coolDown takes the cool-down, and returns an error if a client would refuse it.
+func (l *leadCmd) coolDown(p *patience) error {
+	if l.CoolDown == nil {
+		return nil
+	}
+	if p.coolDown = *l.CoolDown; p.coolDown <= 0 {
+		return usage("--cool-down %v must be positive", *l.CoolDown)
+	}
+	if l.Label == "" {
+		return usage("--cool-down %v without --label: name the version of COMMAND there, by which its failures are counted", *l.CoolDown)
+	}
+	o, err := l.options()
+	if err != nil {
+		return err
+	}
+	return refused(o, func(ctx context.Context, client *tenure.Client) error {
+		_, err := client.Acquire(ctx, l.Name, &tenure.AcquireOptions{CoolDown: p.coolDown})
+		return err
+	})
 }
 
 // standBack lets others lead first after a step-down.
@@ -148,6 +174,15 @@ func (l *leadCmd) pause(failures int) time.Duration {
 func mayPass(err error) bool {
 	return guard.Transient(err) || errors.Is(err, guard.ErrNotFound) ||
 		errors.Is(err, guard.ErrCannotRun) && errors.Is(err, fs.ErrPermission)
+}
+
+// unstarted returns what the history is to say of a command that could not be
+// started.
+func unstarted(err error) error {
+	if errors.Is(err, guard.ErrOverdue) {
+		return nil // the lease was over, and not by the command's fault
+	}
+	return err
 }
 
 // restUnstarted is rest after a command that could not be started.

@@ -30,16 +30,14 @@ type operatorFlags struct {
 type operator struct {
 	console *console
 	lock    string
-	to      string // the next owner, "" if anybody may be
+	to      heir
 	reason  string
-	client  *tenure.Client
-	ctx     context.Context //nolint:containedctx // it is one command, which a signal ends
-	close   func()
+	*visit
 }
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, to *string, rest operands) (*operator, error) {
+func (f *operatorFlags) open(c *console, lock string, to heir, rest operands) (*operator, error) {
 	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	if rest.given {
 		return nil, usage(`this command runs nothing: leave out "--" and what follows`)
@@ -54,36 +52,13 @@ func (f *operatorFlags) open(c *console, lock string, to *string, rest operands)
 			return nil, usage("--by is empty: name the person or program that asks")
 		}
 	}
-	o := &operator{console: c, lock: lock, reason: *f.Reason}
-	if to != nil {
-		o.to = *to
-	}
+	o := &operator{console: c, lock: lock, to: to, reason: *f.Reason}
 	if err := o.check(options); err != nil {
 		return nil, err
 	}
-	at, err := f.location(c, os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	if err := mustExist(at); err != nil {
-		return nil, err
-	}
-	store, err := at.Open()
-	if err != nil {
-		return nil, storeFailed(err)
-	}
-	client, err := tenure.New(store, &options)
-	if err != nil {
-		_ = store.Close() // nothing was written
-		return nil, usage("%w", err)
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	o.client, o.ctx, o.close = client, ctx, func() {
-		_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
-		_ = store.Close()
-		stop()
-	}
-	return o, nil
+	var err error
+	o.visit, err = f.visit(c, &options)
+	return o, err
 }
 
 // check finds what is wrong with the request before anybody is asked, and before
@@ -93,11 +68,41 @@ func (o *operator) check(options tenure.Options) error {
 		return err
 	}
 	return refused(options, func(ctx context.Context, client *tenure.Client) error {
-		if o.to != "" {
-			return client.Transfer(ctx, o.lock, o.to, o.reason)
-		}
-		return client.StepDown(ctx, o.lock, o.reason)
+		return o.ask(ctx, client)
 	})
+}
+
+// ask asks the holder to make way.
+func (o *operator) ask(ctx context.Context, client *tenure.Client) error {
+	switch {
+	case o.to.owner != "":
+		return client.Transfer(ctx, o.lock, o.to.owner, o.reason)
+	case o.to.label != "":
+		return client.TransferToLabel(ctx, o.lock, o.to.label, o.reason)
+	}
+	return client.StepDown(ctx, o.lock, o.reason)
+}
+
+// heir is who is to have the lock next: an owner, or whoever has a label; anybody if
+// both are empty.
+type heir struct{ owner, label string }
+
+func (h heir) anybody() bool { return h == heir{} }
+
+// is says whether a holder is the heir.
+func (h heir) is(owner, label string) bool {
+	if h.owner != "" {
+		return owner == h.owner
+	}
+	return h.label != "" && label == h.label
+}
+
+// text names the heir in a sentence.
+func (h heir) text() string {
+	if h.owner != "" {
+		return fmt.Sprintf("%q", h.owner)
+	}
+	return fmt.Sprintf("label %q", h.label)
 }
 
 // mustExist returns an error if the store is a file that there is not: to ask
@@ -109,7 +114,7 @@ func mustExist(at storeurl.Location) error {
 	if _, err := os.Stat(at.File()); !errors.Is(err, fs.ErrNotExist) {
 		return nil // Open says what else is wrong
 	}
-	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.Shown()))
+	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run, lead, once or every", at.Shown()))
 }
 
 // operatorName is the name of the caller, without --by.
@@ -166,10 +171,7 @@ func (o *operator) done(r result, format string, args ...any) error {
 		return nil
 	}
 	r.Lock = o.lock
-	if err := writeJSON(o.console.stdout, r); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return o.console.object(r)
 }
 
 // incomplete tells a result that is not what was asked for: it is not silent with
@@ -179,8 +181,8 @@ func (o *operator) incomplete(r result, text string) error {
 		return failed(statusHeld, errors.New(text))
 	}
 	r.Lock = o.lock
-	if err := writeJSON(o.console.stdout, r); err != nil {
-		return fmt.Errorf("standard output: %w", err)
+	if err := o.console.object(r); err != nil {
+		return err
 	}
 	return ended(statusHeld)
 }

@@ -19,6 +19,7 @@ type runCmd struct {
 	slotFlags
 	Wait               *time.Duration
 	UnlessAlive        bool
+	AtLeastFor         time.Duration
 	ConflictExitStatus int `name:"conflict-exit-code" short:"E" default:"75"`
 }
 
@@ -29,6 +30,9 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	}
 	if r.UnlessAlive && r.Wait != nil && *r.Wait == 0 {
 		return usage("--unless-alive waits for a sign of life, which --wait %v does not allow", *r.Wait)
+	}
+	if r.AtLeastFor < 0 {
+		return usage("--at-least-for %v must not be negative", r.AtLeastFor)
 	}
 	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
@@ -53,12 +57,19 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		if err != nil {
 			return err
 		}
-		o, err := t.insist(lease)
+		begun := time.Now()
+		o, err := t.insist(lease.Context(), lease)
 		if err == nil {
-			t.conclude(lease, &o)
+			if !t.keep(lease, o, r.AtLeastFor-time.Since(begun)) {
+				t.conclude(lease, &o)
+			}
 			return ended(o.status())
 		}
-		_ = t.release(lease)
+		if errors.As(err, new(signaled)) || errors.Is(err, guard.ErrTooLate) {
+			_ = t.release(lease, nil)
+		} else {
+			_ = t.release(lease, unstarted(err))
+		}
 		if sig := (signaled{}); errors.As(err, &sig) {
 			return sig
 		}
@@ -83,6 +94,29 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	}
 }
 
+// keep holds the lock on for a while after the command has ended, and releases it. A
+// signal ends that, and a request to step down. It returns false, having done
+// nothing, if the lock is not to be held on.
+func (t *tenancy) keep(lease *tenure.Lease, o outcome, left time.Duration) bool {
+	if left <= 0 || o.asked || o.lost != nil || o.steppedDown != nil {
+		return false
+	}
+	t.console.say("the command has ended with status %d; %q stays held for another %v", o.status(), t.lock, round(left))
+	t.console.emit(record{Event: eventKept, Lock: t.lock, Token: lease.Token(), Pause: seconds(left)})
+	ctx, stop := t.signals.cancel(lease.Context())
+	_ = sleep(ctx, left) // whatever ends it, the release comes next
+	stop()
+	lost := context.Cause(lease.Context())
+	if superseded := t.release(lease, o.failure()); superseded != nil {
+		lost = superseded
+	}
+	if lost != nil && !errors.Is(lost, tenure.ErrSteppedDown) {
+		t.console.warn("the lease of %q was lost after the command had ended (%s): it was free too early", t.lock, reasonText(lost))
+	}
+	t.reportTrouble(o)
+	return true
+}
+
 const (
 	// startPatience bounds how long a command is tried to be started for which the
 	// system has no room. Others wait for the lock meanwhile.
@@ -95,16 +129,16 @@ const (
 // insist is hold, for a command that may not be to be started for the moment: it is
 // tried again while the lease lasts, for startPatience at most. The error may be a
 // signaled.
-func (t *tenancy) insist(lease *tenure.Lease) (outcome, error) {
+func (t *tenancy) insist(ctx context.Context, lease *tenure.Lease) (outcome, error) {
 	end := time.Now().Add(startPatience)
 	for pause := firstStartPause; ; pause = min(2*pause, maxStartPause) {
-		o, err := t.hold(lease)
+		o, err := t.hold(ctx, lease)
 		if !guard.Transient(err) || time.Until(end) < pause {
 			return o, err
 		}
 		t.console.emit(record{Event: eventNotStarted, Lock: t.lock, Token: lease.Token(), Error: oneLine(err), Pause: seconds(pause)})
 		t.console.say("%s; trying again in %v", oneLine(err), pause)
-		switch waited := t.idle(lease.Context(), pause); {
+		switch waited := t.idle(ctx, pause); {
 		case errors.As(waited, new(signaled)):
 			return outcome{}, waited
 		case waited != nil && lease.Remaining() > 0: // it was asked back

@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,40 +37,24 @@ func TestDynamoDBScripts(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	deny := newDenier(t, e)
 	client := connect(t, e)
-	files, err := filepath.Glob("testdata/dynamodb/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, name := range []string{"status_of_child", "held", "lead", "operator", "status"} {
-		files = append(files, "testdata/"+name+".txtar")
-	}
-	testscript.Run(t, testscript.Params{
-		Files:               files,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Setup: func(env *testscript.Env) error {
-			setForEveryStore(env)
-			table := "tenure-test-" + rand.Text()
-			store := table + "-locks"
-			for _, pair := range [][2]string{
-				{"HOME", env.WorkDir},
-				{"AWS_EC2_METADATA_DISABLED", "true"},
-				{"TABLE", table},
-				{"ENGINE", e.URL},
-				{"DENY", deny},
-				{"STORE", "dynamodb://" + store + "?region=local&endpoint=" + e.URL},
-			} {
-				env.Setenv(pair[0], pair[1])
+	runStoreScripts(t, "dynamodb", nil, func(env *testscript.Env) error {
+		table := "tenure-test-" + rand.Text()
+		store := table + "-locks"
+		for _, pair := range [][2]string{
+			{"AWS_EC2_METADATA_DISABLED", "true"},
+			{"TABLE", table},
+			{"ENGINE", e.URL},
+			{"DENY", deny},
+			{"STORE", "dynamodb://" + store + "?region=local&endpoint=" + e.URL},
+		} {
+			env.Setenv(pair[0], pair[1])
+		}
+		env.Defer(func() {
+			if err := dropTables(context.WithoutCancel(t.Context()), client, table); err != nil {
+				t.Error(err)
 			}
-			env.Defer(func() {
-				if err := dropTables(context.WithoutCancel(t.Context()), client, table); err != nil {
-					t.Error(err)
-				}
-			})
-			return dynamostore.CreateTable(t.Context(), client, store, nil)
-		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
-		Condition: onStore("dynamodb"),
+		})
+		return dynamostore.CreateTable(t.Context(), client, store, nil)
 	})
 }
 

@@ -5,7 +5,6 @@ package cli_test
 
 import (
 	"crypto/rand"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,26 +21,10 @@ import (
 func TestEtcdScripts(t *testing.T) {
 	address := strings.TrimPrefix(enginetest.Shared(t, enginetest.Etcd, "etcd"), "http://")
 	guarded := guardedEtcd(t)
-	files, err := filepath.Glob("testdata/etcd/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, name := range []string{"status_of_child", "held", "lead", "operator", "status"} {
-		files = append(files, "testdata/"+name+".txtar")
-	}
-	testscript.Run(t, testscript.Params{
-		Files:               files,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Setup: func(env *testscript.Env) error {
-			setForEveryStore(env)
-			env.Setenv("HOME", env.WorkDir)
-			env.Setenv("GUARDED", guarded)
-			env.Setenv("STORE", "etcd://"+address+"/test/"+rand.Text())
-			return nil
-		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
-		Condition: onStore("etcd"),
+	runStoreScripts(t, "etcd", nil, func(env *testscript.Env) error {
+		env.Setenv("GUARDED", guarded)
+		env.Setenv("STORE", "etcd://"+address+"/test/"+rand.Text())
+		return nil
 	})
 }
 

@@ -31,42 +31,25 @@ func TestKubernetesScripts(t *testing.T) {
 	}
 	_, server, _ := strings.Cut(string(text), "https://")
 	server, _, _ = strings.Cut(server, `"`)
-	files, err := filepath.Glob("testdata/kubernetes/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, name := range []string{"status_of_child", "held", "lead", "operator", "status"} {
-		files = append(files, "testdata/"+name+".txtar")
-	}
-	testscript.Run(t, testscript.Params{
-		Files:               files,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Setup: func(env *testscript.Env) error {
-			setForEveryStore(env)
-			namespace, bare := enginetest.KubernetesNamespace(t, kubeconfig), enginetest.KubernetesNamespace(t, kubeconfig)
-			enginetest.GrantInKubernetes(t, kubeconfig, namespace, "locks", k8sstore.Policy(namespace, "locks"))
-			for _, pair := range [][2]string{
-				{"HOME", env.WorkDir},
-				{"KUBE", kubeconfig},
-				{"SERVER", server},
-				{"NAMESPACE", namespace},
-				{"STORE", "kubernetes://" + namespace + "?kubeconfig=" + kubeconfig + "&context=app"},
-				{"BARE", bare},
-			} {
-				env.Setenv(pair[0], pair[1])
+	runStoreScripts(t, "kubernetes", map[string]func(*testscript.TestScript, bool, []string){
+		"grant": func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) != 2 {
+				ts.Fatalf("usage: grant NAME FILE")
 			}
-			return os.Symlink(filepath.Join(filepath.Dir(kubeconfig), "apiserver.crt"), filepath.Join(env.WorkDir, "apiserver.crt"))
+			enginetest.GrantInKubernetes(t, kubeconfig, ts.Getenv("BARE"), args[0], ts.ReadFile(args[1]))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
-			"grant": func(ts *testscript.TestScript, neg bool, args []string) {
-				if neg || len(args) != 2 {
-					ts.Fatalf("usage: grant NAME FILE")
-				}
-				enginetest.GrantInKubernetes(t, kubeconfig, ts.Getenv("BARE"), args[0], ts.ReadFile(args[1]))
-			},
-		},
-		Condition: onStore("kubernetes"),
+	}, func(env *testscript.Env) error {
+		namespace, bare := enginetest.KubernetesNamespace(t, kubeconfig), enginetest.KubernetesNamespace(t, kubeconfig)
+		enginetest.GrantInKubernetes(t, kubeconfig, namespace, "locks", k8sstore.Policy(namespace, "locks"))
+		for _, pair := range [][2]string{
+			{"KUBE", kubeconfig},
+			{"SERVER", server},
+			{"NAMESPACE", namespace},
+			{"STORE", "kubernetes://" + namespace + "?kubeconfig=" + kubeconfig + "&context=app"},
+			{"BARE", bare},
+		} {
+			env.Setenv(pair[0], pair[1])
+		}
+		return os.Symlink(filepath.Join(filepath.Dir(kubeconfig), "apiserver.crt"), filepath.Join(env.WorkDir, "apiserver.crt"))
 	})
 }

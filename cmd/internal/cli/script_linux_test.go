@@ -6,6 +6,7 @@ package cli_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,9 @@ func TestMain(m *testing.M) {
 		"worker": program(worker),
 		"keeper": program(keeper),
 		"deface": program(deface),
+
+		"inscribe":  program(inscribe),
+		"inscribed": program(inscribed),
 	})
 }
 
@@ -64,6 +68,33 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Condition: onStore("sqlite"),
+	})
+}
+
+// runStoreScripts runs the scripts of a store's own folder, and those of testdata that are
+// for any store. Commands are those that its own scripts have besides.
+func runStoreScripts(t *testing.T, store string, commands map[string]func(*testscript.TestScript, bool, []string), setup func(*testscript.Env) error) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/" + store + "/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, name := range []string{"status_of_child", "held", "lead", "ledgers", "once", "operator", "status"} {
+		files = append(files, "testdata/"+name+".txtar")
+	}
+	all := map[string]func(*testscript.TestScript, bool, []string){"exits": exits}
+	maps.Copy(all, commands)
+	testscript.Run(t, testscript.Params{
+		Files:               files,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			setForEveryStore(env)
+			env.Setenv("HOME", env.WorkDir)
+			return setup(env)
+		},
+		Cmds:      all,
+		Condition: onStore(store),
 	})
 }
 

@@ -26,42 +26,26 @@ func TestPostgresScripts(t *testing.T) {
 	database := enginetest.Database(t, enginetest.PostgreSQL(t))
 	guarded := guardedPostgres(t)
 	execute(t, database, "CREATE TABLE others (name text)")
-	files, err := filepath.Glob("testdata/postgres/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scripts", err)
-	}
-	for _, name := range []string{"status_of_child", "held", "lead", "operator", "status"} {
-		files = append(files, "testdata/"+name+".txtar")
-	}
-	testscript.Run(t, testscript.Params{
-		Files:               files,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Setup: func(env *testscript.Env) error {
-			setForEveryStore(env)
-			table := "t_" + rand.Text()
-			for _, pair := range [][2]string{
-				{"HOME", env.WorkDir},
-				{"GUARDED", guarded},
-				{"TABLE", table + "_2"},
-				{"DATABASE", database},
-				{"STORE", "postgres://app:secret@" + guarded + "/locks?table=" + table},
-			} {
-				env.Setenv(pair[0], pair[1])
-			}
-			text, err := pgstore.Schema(table)
-			if err != nil {
-				return err
-			}
-			rights, err := pgstore.Policy(table, "app")
-			if err != nil {
-				return err
-			}
-			execute(t, "postgres://tenure@"+guarded+"/locks?sslmode=disable", text, rights)
-			return nil
-		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
-		Condition: onStore("postgres"),
+	runStoreScripts(t, "postgres", nil, func(env *testscript.Env) error {
+		table := "t_" + rand.Text()
+		for _, pair := range [][2]string{
+			{"GUARDED", guarded},
+			{"TABLE", table + "_2"},
+			{"DATABASE", database},
+			{"STORE", "postgres://app:secret@" + guarded + "/locks?table=" + table},
+		} {
+			env.Setenv(pair[0], pair[1])
+		}
+		text, err := pgstore.Schema(table)
+		if err != nil {
+			return err
+		}
+		rights, err := pgstore.Policy(table, "app")
+		if err != nil {
+			return err
+		}
+		execute(t, "postgres://tenure@"+guarded+"/locks?sslmode=disable", text, rights)
+		return nil
 	})
 }
 

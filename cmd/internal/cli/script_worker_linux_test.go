@@ -5,6 +5,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -97,6 +98,39 @@ func keeper() error {
 	fmt.Fprintln(os.Stdout, "session", s.ID())
 	<-ctx.Done()
 	return s.Close(context.WithoutCancel(ctx))
+}
+
+// inscribe writes data into a lock that is free, as a program does that knows of no
+// ledgers:
+//
+//	inscribe LOCK TEXT
+func inscribe() error {
+	return alone(func(ctx context.Context, client *tenure.Client, lock, text string) error {
+		return client.Run(ctx, lock, &tenure.AcquireOptions{Data: []byte(text)}, func(context.Context, *tenure.Lease) error { return nil })
+	})
+}
+
+// inscribed fails unless a lock has that data:
+//
+//	inscribed LOCK TEXT
+func inscribed() error {
+	return alone(func(ctx context.Context, client *tenure.Client, lock, text string) error {
+		st, err := client.Status(ctx, lock)
+		if err == nil && string(st.Data) != text {
+			err = fmt.Errorf("%q has the data %q, want %q", lock, st.Data, text)
+		}
+		return err
+	})
+}
+
+// alone uses the store of TENURE_STORE for a lock and a text.
+func alone(use func(ctx context.Context, client *tenure.Client, lock, text string) error) error {
+	client, err := begin(tenure.Options{})
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	return errors.Join(use(ctx, client, os.Args[1], os.Args[2]), client.Close(ctx))
 }
 
 // begin opens the store of TENURE_STORE.

@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -49,18 +48,12 @@ func (f *shardCmd) Run(c *console, rest operands) error {
 	if empty && !f.Watch {
 		return f.print(c, groupView{Status: shard.Status{Group: f.Group}})
 	}
-	store, err := at.Open()
+	v, err := visitAt(at, nil)
 	if err != nil {
-		return storeFailed(err)
+		return err
 	}
-	defer func() { _ = store.Close() }()
-	client, err := tenure.New(store, nil)
-	if err != nil {
-		return err // the defaults are sound
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	defer stop()
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	defer v.close()
+	ctx, client := v.ctx, v.client
 	look := func() (groupView, error) { return lookAtGroup(ctx, client, f.Group) }
 	switch {
 	case f.Resize != nil:
@@ -68,11 +61,11 @@ func (f *shardCmd) Run(c *console, rest operands) error {
 	case f.Watch:
 		return f.watch(ctx, c, refresh, look)
 	}
-	v, err := look()
+	seen, err := look()
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
-	return f.print(c, v)
+	return f.print(c, seen)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -129,10 +122,7 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 	if !f.JSON {
 		return nil
 	}
-	if err := writeJSON(c.stdout, r); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return c.object(r)
 }
 
 // resized is what came of --resize, as an object of --json.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"time"
 
@@ -49,18 +48,12 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if empty && !f.Watch {
 		return f.print(c, nothing(f.Names))
 	}
-	store, err := at.Open()
+	v, err := visitAt(at, nil)
 	if err != nil {
-		return storeFailed(err)
+		return err
 	}
-	defer func() { _ = store.Close() }() // nothing was written
-	client, err := tenure.New(store, nil)
-	if err != nil {
-		return err // the defaults are sound
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	defer stop()
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	defer v.close()
+	ctx, client := v.ctx, v.client
 	if f.Watch {
 		return f.watch(ctx, c, client, refresh)
 	}
@@ -85,17 +78,11 @@ func refreshPeriod(given *time.Duration) (time.Duration, error) {
 // missing says whether there is no file yet, and nothing in it. One that was
 // named must be there: to look at a store does not create it.
 func (f *storeFlags) missing(at storeurl.Location) (bool, error) {
-	if at.File() == "" {
-		return false, nil
-	}
-	_, err := os.Stat(at.File())
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false, nil // Open says what else is wrong
-	}
-	if at.Preset() {
+	err := mustExist(at)
+	if err != nil && at.Preset() {
 		return true, nil
 	}
-	return false, storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run or tenure lead", at.Shown()))
+	return false, err
 }
 
 // States of a lock, as people see them.
@@ -272,6 +259,7 @@ type object struct {
 	FreeIn    *float64 `json:"free_in_seconds,omitempty"`
 
 	ReservedFor string       `json:"reserved_for,omitempty"`
+	ForLabel    string       `json:"reserved_for_label,omitempty"`
 	Request     *requestJSON `json:"request,omitempty"` // what the holder was asked
 	End         string       `json:"end,omitempty"`     // how the last tenure ended
 	EndedBy     *requestJSON `json:"ended_by,omitempty"`
@@ -289,6 +277,7 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Session: r.Session,
 		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
 	}
+	o.ForLabel = r.ReservedForLabel
 	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority
 	o.Semaphore, o.Slot, o.Slots = r.semaphore, r.slot, r.slots
 	switch r.state {

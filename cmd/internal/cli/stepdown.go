@@ -15,9 +15,10 @@ import (
 
 // stepDownCmd is tenure step-down.
 type stepDownCmd struct {
-	Name string  `arg:""`
-	To   *string `placeholder:"OWNER"`
-	Wait *time.Duration
+	Name    string  `arg:""`
+	To      *string `placeholder:"OWNER"`
+	ToLabel *string `placeholder:"LABEL"`
+	Wait    *time.Duration
 	operatorFlags
 }
 
@@ -26,13 +27,14 @@ const nextPatience = 2 * time.Second
 
 // Run asks the holder to stop, and waits until it has.
 func (s *stepDownCmd) Run(c *console, rest operands) error {
-	if s.To != nil && *s.To == "" {
-		return usage("--to is empty: name the next owner of the lock, or leave it out")
+	to, err := s.heir()
+	if err != nil {
+		return err
 	}
 	if s.Wait != nil && *s.Wait <= 0 {
 		return usage("--wait %v must be positive", *s.Wait)
 	}
-	o, err := s.open(c, s.Name, s.To, rest)
+	o, err := s.open(c, s.Name, to, rest)
 	if err != nil {
 		return err
 	}
@@ -41,16 +43,16 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	switch {
 	case err != nil:
 		return err
-	case !st.Held && o.to != "":
+	case !st.Held && !to.anybody():
 		return o.heir(o.ctx, st, time.Now(), 0)
 	case !st.Held:
 		return o.notHeld(st)
-	case st.Owner == o.to:
+	case to.is(st.Owner, st.Label):
 		return o.done(result{Result: "already_held", Holder: holderOf(st)}, "%s has %q already", holderText(st.Owner, st.Token), o.lock)
 	}
 	what := "step down"
-	if o.to != "" {
-		what = fmt.Sprintf("hand over to %q", o.to)
+	if !to.anybody() {
+		what = "hand over to " + to.text()
 	}
 	within := "when it renews its lease next"
 	if heartbeat := o.heartbeat(st); heartbeat > 0 {
@@ -64,18 +66,14 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 		defer cancel()
 	}
 	begun := time.Now()
-	if o.to != "" {
-		err = o.client.Transfer(ctx, o.lock, o.to, o.reason)
-	} else {
-		err = o.client.StepDown(ctx, o.lock, o.reason)
-	}
+	err = o.ask(ctx, o.client)
 	took := time.Since(begun)
 	switch {
-	case o.to != "" && errors.Is(err, tenure.ErrNotHeld) && context.Cause(ctx) == nil:
+	case !to.anybody() && errors.Is(err, tenure.ErrNotHeld) && context.Cause(ctx) == nil:
 		return o.heir(ctx, st, begun, 0) // it has gone by itself
 	case err != nil:
 		return o.notDone(err, st)
-	case o.to != "":
+	case !to.anybody():
 		return o.heir(ctx, st, begun, took)
 	}
 	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
@@ -88,10 +86,27 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request", holderText(st.Owner, st.Token), holderText(l.Owner, l.Token), round(after))
 }
 
+// heir is who is to have the lock next, by the flags.
+func (s *stepDownCmd) heir() (to heir, err error) {
+	switch {
+	case s.To != nil && s.ToLabel != nil:
+		return to, usage("--to and --to-label: name one of the two")
+	case s.To != nil && *s.To == "":
+		return to, usage("--to is empty: name the next owner of the lock, or leave it out")
+	case s.ToLabel != nil && *s.ToLabel == "":
+		return to, usage("--to-label is empty: name the label of the next owner of the lock, or leave it out")
+	case s.To != nil:
+		to.owner = *s.To
+	case s.ToLabel != nil:
+		to.label = *s.ToLabel
+	}
+	return to, nil
+}
+
 // heirPause is how often the heir of a hand-over is looked for.
 const heirPause = 100 * time.Millisecond
 
-// heir waits until the owner that the lock was handed over to has it, which alone is
+// heir waits until an owner that the lock was handed over to has it, which alone is
 // a hand-over; or somebody else; or the time has run out for which the lock is kept.
 // The holder has stopped, and took is how long that has taken; 0 if it has not been
 // asked.
@@ -106,30 +121,35 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 		stopped = fmt.Sprintf("%s has stepped down", holderText(holder.Owner, holder.Token))
 	}
 	failed := func(format string, args ...any) error {
-		return o.incomplete(r, fmt.Sprintf("%q: not handed over to %q: %s; ", o.lock, o.to, stopped)+fmt.Sprintf(format, args...))
+		return o.incomplete(r, fmt.Sprintf("%q: not handed over to %s: %s; ", o.lock, o.to.text(), stopped)+fmt.Sprintf(format, args...))
 	}
 	kept := time.Duration(0)
 	for {
 		st, err := o.client.Status(ctx, o.lock)
-		after := time.Since(begun)
+		after, next := time.Since(begun), ""
+		if err == nil && st.Token > holder.Token {
+			next = o.came(ctx, holder.Token, st)
+		}
 		switch sig := (signaled{}); {
 		case errors.As(context.Cause(o.ctx), &sig):
 			return sig
 		case ctx.Err() != nil:
-			return failed("the lock is reserved for %q, but that owner did not take it within --wait", o.to)
+			return failed("the lock is reserved for %s, but %s within --wait", o.to.text(), o.to.nobodyCame())
 		case err != nil && (permanent(err) || after > took+lookTimeout):
 			return o.failed(err)
 		case err != nil: // it is asked again
-		case st.Token > holder.Token && o.came(ctx, holder.Token, st):
-			r.Result, r.Next, r.After = "handed_over", &party{Owner: o.to, Token: holder.Token + 1}, seconds(after)
-			return o.done(r, "%s; %s has the lock now, %v after the request", stopped, holderText(o.to, holder.Token+1), round(after))
+		case next != "":
+			r.Result, r.Next, r.After = "handed_over", &party{Owner: next, Token: holder.Token + 1}, seconds(after)
+			return o.done(r, "%s; %s has the lock now, %v after the request", stopped, holderText(next, holder.Token+1), round(after))
 		case st.Token > holder.Token:
 			r.Next, r.After = holderOf(st), seconds(after)
 			return failed("%s came first", holderText(st.Owner, st.Token))
-		case st.ReservedFor != o.to && kept == 0:
-			return failed("nobody has the lock, and it is not reserved for %q", o.to)
-		case st.ReservedFor != o.to || st.FreeIn <= 0:
-			return failed("the lock was reserved for %q for %v, but that owner did not take it", o.to, round(kept))
+		case o.to.label != "" && st.State == tenure.StateReserved && keptFor(st).anybody() && st.FreeIn > 0:
+			return failed("it has kept the lock for nobody, as an older version does that knows no labels; whoever comes first has it in %v", round(st.FreeIn))
+		case o.to != keptFor(st) && kept == 0:
+			return failed("nobody has the lock, and it is not reserved for %s", o.to.text())
+		case o.to != keptFor(st) || st.FreeIn <= 0:
+			return failed("the lock was reserved for %s for %v, but %s", o.to.text(), round(kept), o.to.nobodyCame())
 		default:
 			kept = max(kept, st.Lease)
 		}
@@ -137,14 +157,32 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 	}
 }
 
-// came reports whether the owner that the lock was handed over to has had it next,
-// be it for a moment.
-func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) bool {
+// keptFor is who a lock is reserved for.
+func keptFor(st tenure.Status) heir { return heir{st.ReservedFor, st.ReservedForLabel} }
+
+// nobodyCame says that the heir has not taken the lock.
+func (h heir) nobodyCame() string {
+	if h.owner != "" {
+		return "that owner did not take it"
+	}
+	return "nobody of it took it"
+}
+
+// came returns the owner that has had the lock next, be it for a moment, if it is one
+// that the lock was handed over to; otherwise "".
+func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) string {
 	if st.Token == token+1 {
-		return st.Owner == o.to
+		if o.to.is(st.Owner, st.Label) {
+			return st.Owner
+		}
+		return ""
 	}
 	history, err := o.client.History(ctx, o.lock)
-	return err == nil && slices.ContainsFunc(history, func(t tenure.Tenure) bool { return t.Token == token+1 && t.Owner == o.to })
+	i := slices.IndexFunc(history, func(t tenure.Tenure) bool { return t.Token == token+1 && o.to.is(t.Owner, t.Label) })
+	if err != nil || i < 0 {
+		return ""
+	}
+	return history[i].Owner
 }
 
 // heartbeat is how often the holder renews its lease, or that of its session; 0
@@ -170,6 +208,8 @@ func (o *operator) notHeld(st tenure.Status) error {
 	case st.ReservedFor != "":
 		r.Next = &party{Owner: st.ReservedFor}
 		return o.done(r, "%q is not held: it is reserved for %q, and free in %v at the latest", o.lock, st.ReservedFor, round(st.FreeIn))
+	case st.ReservedForLabel != "":
+		return o.done(r, "%q is not held: it is reserved for label %q, and free in %v at the latest", o.lock, st.ReservedForLabel, round(st.FreeIn))
 	}
 	return o.done(r, "%q is not held: last by %s", o.lock, holderText(st.Owner, st.Token))
 }
@@ -203,11 +243,20 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 	return storeFailed(err)
 }
 
+// wayText says what a holder is asked, by whom it is to make way for.
+func wayText(to, label string) string {
+	next := heir{to, label}
+	if next.anybody() {
+		return "step down"
+	}
+	return "hand over to " + next.text()
+}
+
 // requestText says what was asked.
 func requestText(q tenure.Request) string {
 	switch q.Kind {
 	case tenure.RequestHandOver:
-		return fmt.Sprintf("to hand over to %q", q.To)
+		return "to " + wayText(q.To, q.ToLabel)
 	case tenure.RequestStepDown:
 		return "to step down"
 	case tenure.RequestReleaseDead:

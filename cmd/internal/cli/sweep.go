@@ -5,9 +5,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -37,27 +35,14 @@ func (f *sweepCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	at, err := f.location(c, os.Getenv)
+	v, err := f.visit(c, nil)
 	if err != nil {
 		return err
 	}
-	if err := mustExist(at); err != nil {
-		return err
-	}
-	store, err := at.Open()
-	if err != nil {
-		return storeFailed(err)
-	}
-	defer func() { _ = store.Close() }() // every write was confirmed, or told of
-	client, err := tenure.New(store, nil)
-	if err != nil {
-		return err // the defaults are sound
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	defer stop()
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	defer v.close()
+	ctx, client := v.ctx, v.client
 	if f.ReleasedBefore != nil {
-		keeper, ok := store.(driver.TokenKeeper)
+		keeper, ok := v.store.(driver.TokenKeeper)
 		if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
 			return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
 		}
@@ -75,11 +60,8 @@ func (f *sweepCmd) Run(c *console, rest operands) error {
 	if err := f.tell(c, r, took); err != nil {
 		return err
 	}
-	if sig := (signaled{}); err != nil && errors.As(context.Cause(ctx), &sig) {
-		return ended(sig.ExitCode())
-	}
 	if err != nil {
-		return storeFailed(err)
+		return lookFailed(ctx, err)
 	}
 	return nil
 }
@@ -130,8 +112,8 @@ func (f *sweepCmd) locks(ctx context.Context, c *console, client *tenure.Client,
 		text += "; left alone: " + strings.Join(left, ", ")
 	}
 	if c.say("%s", text); f.JSON {
-		if err := writeJSON(c.stdout, r); err != nil {
-			return fmt.Errorf("standard output: %w", err)
+		if err := c.object(r); err != nil {
+			return err
 		}
 	}
 	if err != nil {
@@ -170,8 +152,5 @@ func (f *sweepCmd) tell(c *console, r swept, took time.Duration) error {
 		c.say("cleared %s, in %v", what, round(took))
 		return nil
 	}
-	if err := writeJSON(c.stdout, r); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return c.object(r)
 }

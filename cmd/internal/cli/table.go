@@ -119,6 +119,9 @@ func (r row) cells(s style) []string {
 	owner := r.Owner
 	if r.state == stateReserved {
 		owner = r.ReservedFor
+		if r.ReservedForLabel != "" {
+			owner = "label " + r.ReservedForLabel
+		}
 	}
 	line := []string{r.Name, r.stateText(), owner, token, since, unchanged, free, r.Host, r.Label}
 	return dashed(line)

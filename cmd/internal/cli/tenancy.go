@@ -37,6 +37,8 @@ type tenancy struct {
 	lock    string
 	command guard.Command
 
+	extra []string // of the command's environment
+
 	slots *slots // of which one is taken; nil: the lock itself is
 
 	meanwhile  *signaled               // came during a release
@@ -125,14 +127,14 @@ func (t *tenancy) environment(lease *tenure.Lease) []string {
 		"TENURE_OWNER="+lease.Owner(),
 		"TENURE_STORE="+t.location.URL(),
 	)
-	return append(env, t.slots.environment()...)
+	return append(append(env, t.extra...), t.slots.environment()...)
 }
 
 // release releases the lock after its command has ended, and returns the loss
 // that only the release has brought to light, if another holder came in
 // between. A signal ends the waiting for the store's answer, and is kept for
-// whoever would go on otherwise.
-func (t *tenancy) release(lease *tenure.Lease) (superseded error) {
+// whoever would go on otherwise. If the command has failed by itself, failed says how.
+func (t *tenancy) release(lease *tenure.Lease, failed error) (superseded error) {
 	ctx, stop := t.signals.cancel(context.Background())
 	defer stop()
 	if lease.Check() != nil {
@@ -142,7 +144,7 @@ func (t *tenancy) release(lease *tenure.Lease) (superseded error) {
 		ctx, cancel = context.WithTimeout(ctx, 2*t.client.Options().RequestTimeout)
 		defer cancel()
 	}
-	err := lease.Release(ctx)
+	err := lease.ReleaseWith(ctx, &tenure.ReleaseOptions{Failed: failed})
 	if sig := stop(); sig != 0 {
 		t.meanwhile = &signaled{sig}
 	}

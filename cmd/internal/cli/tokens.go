@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -43,25 +42,11 @@ func (f *raiseTokensCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	at, err := f.location(c, os.Getenv)
+	v, err := f.visit(c, &options)
 	if err != nil {
 		return err
 	}
-	if err := mustExist(at); err != nil {
-		return err
-	}
-	store, err := at.Open()
-	if err != nil {
-		return storeFailed(err)
-	}
-	defer func() { _ = store.Close() }() // every write was confirmed, or told of
-	client, err := tenure.New(store, &options)
-	if err != nil {
-		return usage("%w", err)
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	defer stop()
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	defer v.close()
 	begun, last := time.Now(), time.Time{}
 	how.OnProgress = func(p tenure.RaiseProgress) {
 		if time.Since(last) < time.Second {
@@ -74,10 +59,10 @@ func (f *raiseTokensCmd) Run(c *console, rest operands) error {
 		}
 		c.show("raising tokens: %d of %s done", p.Done.Locks, counted(p.Locks, "lock"))
 	}
-	n, err := client.RaiseTokens(ctx, f.Prefix, by, &how)
+	n, err := v.client.RaiseTokens(v.ctx, f.Prefix, by, &how)
 	took := time.Since(begun)
 	c.clear()
-	return f.tell(ctx, c, n, took, err)
+	return f.tell(v.ctx, c, n, took, err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -143,8 +128,8 @@ func (f *raiseTokensCmd) tell(ctx context.Context, c *console, n tenure.RaisedTo
 		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
 	}
 	if f.JSON {
-		if err := writeJSON(c.stdout, r); err != nil {
-			return fmt.Errorf("standard output: %w", err)
+		if err := c.object(r); err != nil {
+			return err
 		}
 	}
 	switch {

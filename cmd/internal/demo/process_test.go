@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // testLimit is how long a test waits for what takes a few seconds.
@@ -307,17 +308,7 @@ func TestReplicaEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	cmd, tmp := command(t, ReplicaCommand, "replica-1", freshLock, "30s")
 	cmd.Env = append(cmd.Env, "TENURE_STORE=sqlite:"+filepath.Join(t.TempDir(), storeFile))
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := enginetest.Start(t, cmd)
 	var out bytes.Buffer
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		out.Write(append(lines.Bytes(), '\n'))

@@ -20,6 +20,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
@@ -112,17 +113,7 @@ func TestBlockerIsNamed(t *testing.T) {
 	defer s.Close()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), blocker+"="+file)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := enginetest.Start(t, cmd)
 	defer func() {
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -82,7 +81,7 @@ func (e Etcd) encryption(config clientv3.Config) Finding {
 		if err != nil {
 			continue
 		}
-		if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if !near(u.Hostname()) {
 			f.Level, f.Advice = Warn, "others on the way can read and change it: write etcds:, or ca= in the URL"
 		}
 	}
@@ -125,14 +124,7 @@ func (e Etcd) cluster(ctx context.Context, p *Patient, client *clientv3.Client) 
 				voting++
 			}
 		}
-		f := Finding{"members", OK, counted(voting, "voting member"), ""}
-		switch {
-		case voting == 1:
-			f.Level, f.Advice = Warn, "if its machine is lost so are the locks and their tokens: run three"
-		case voting%2 == 0:
-			f.Advice = "an even number stands no more losses than one fewer"
-		}
-		p.Tell(f)
+		p.Tell(members(voting, "voting member"))
 	}
 	if alarms, err := client.AlarmList(ctx); err == nil {
 		f := Finding{"alarms", OK, "none", ""}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -117,7 +116,7 @@ func (a *apiServer) ask(ctx context.Context, path string, in, out any) error {
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", rest.DefaultKubernetesUserAgent())
-	answer, err := a.client.Do(request)
+	answer, err := a.send(request)
 	if err != nil {
 		return err
 	}
@@ -132,6 +131,25 @@ func (a *apiServer) ask(ctx context.Context, path string, in, out any) error {
 		return &refusal{answer.StatusCode, why.Message}
 	}
 	return json.Unmarshal(text, out)
+}
+
+// send makes a request, until its context ends: an exec plugin of the kubeconfig heeds none.
+func (a *apiServer) send(request *http.Request) (*http.Response, error) {
+	type got struct {
+		*http.Response
+		err error
+	}
+	done := make(chan got, 1)
+	go func() {
+		answer, err := a.client.Do(request) //nolint:bodyclose // the caller does, or nobody has it: then the command ends
+		done <- got{answer, err}
+	}()
+	select {
+	case g := <-done:
+		return g.Response, g.err
+	case <-request.Context().Done():
+		return nil, context.Cause(request.Context())
+	}
 }
 
 // version says that the server answers, and which one it is. With an error there was no
@@ -156,8 +174,7 @@ func (a *apiServer) version(ctx context.Context) (f Finding, err error) {
 
 // encryption tells whether others can read a token, and change what is sent.
 func (a *apiServer) encryption() Finding {
-	ip := net.ParseIP(a.base.Hostname())
-	near := a.base.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	near := near(a.base.Hostname())
 	switch {
 	case a.base.Scheme != "https" && near:
 		return Finding{"encryption", OK, "the connection is not encrypted, and does not leave this machine", ""}

@@ -4,13 +4,19 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -124,6 +130,35 @@ func TestAPIServerAnswers(t *testing.T) {
 			t.Errorf("%d %s: %v, %v", c.status, c.body, f, err)
 		}
 		server.Close()
+	}
+}
+
+// TestAPIServerPluginHangs: the doctor waits for no plugin for longer than it may take.
+func TestAPIServerPluginHangs(t *testing.T) {
+	plugin := filepath.Join(t.TempDir(), "plugin") // it ends when its file is removed
+	if err := os.WriteFile(plugin, []byte("#!/bin/sh\nwhile test -e \"$0\"; do sleep 0.02; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAPIServer(&rest.Config{Host: "https://localhost:1", ExecProvider: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: plugin, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := a.version(ctx)
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the plugin")
 	}
 }
 

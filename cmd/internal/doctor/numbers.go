@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -61,4 +62,22 @@ func judge(l latency, o tenure.Options) Finding {
 		f.Advice = fmt.Sprintf("a slow day would cost leases: this store wants --lease %v or more", fits)
 	}
 	return f
+}
+
+// members tells how many of the servers that vote may be lost.
+func members(voting int, what string) Finding {
+	f := Finding{"members", OK, counted(voting, what), ""}
+	switch {
+	case voting == 1:
+		f.Level, f.Advice = Warn, "if its machine is lost so are the locks and their tokens: run three"
+	case voting%2 == 0:
+		f.Advice = "an even number stands no more losses than one fewer"
+	}
+	return f
+}
+
+// near says that a host is this machine.
+func near(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -60,7 +60,7 @@ func (z ZooKeeper) examine(ctx context.Context, p *Patient) {
 		return // likewise
 	}
 	if d.Voters > 0 {
-		p.Tell(z.voters(d.Voters))
+		p.Tell(members(d.Voters, "voting server"))
 	}
 	p.Tell(z.session(d.Session, p.Options.LeaseDuration-p.Options.Grace-p.Options.HeartbeatPeriod))
 	p.Tell(z.rights(o, d))
@@ -80,7 +80,7 @@ func (z ZooKeeper) encryption(o zkstore.Options) Finding {
 	f := Finding{"encryption", OK, "the connection is not encrypted", ""}
 	for _, host := range z.Hosts {
 		name, _, _ := net.SplitHostPort(host)
-		if ip := net.ParseIP(name); name == "localhost" || ip != nil && ip.IsLoopback() {
+		if near(name) {
 			continue
 		}
 		f.Level, f.Advice = Warn, "others on the way can read and change it: name the servers' secureClientPort, and ca= in the URL"
@@ -163,18 +163,6 @@ func olderZooKeeper(version string) bool {
 	major, err := strconv.Atoi(parts[0])
 	minor, err2 := strconv.Atoi(parts[1])
 	return err == nil && err2 == nil && (major < 3 || major == 3 && minor < 6)
-}
-
-// voters tells how many servers may be lost.
-func (ZooKeeper) voters(n int) Finding {
-	f := Finding{"members", OK, counted(n, "voting server"), ""}
-	switch {
-	case n == 1:
-		f.Level, f.Advice = Warn, "if its machine is lost so are the locks and their tokens: run three"
-	case n%2 == 0:
-		f.Advice = "an even number stands no more losses than one fewer"
-	}
-	return f
 }
 
 // session compares the session timeout with how long heartbeats may fail: so much is

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // The tests' own view of processes.
@@ -94,17 +96,7 @@ func TestThreadIsNotSignalled(t *testing.T) {
 // Only children are killed, whatever else has got the number.
 func TestKillChild(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "exec 3<&0; cat <&3 & echo $!; wait")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := enginetest.Start(t, cmd)
 	grandchild := 0
 	if _, err := fmt.Fscan(out, &grandchild); err != nil {
 		t.Fatal(err)

@@ -147,10 +147,7 @@ func roles(t *testing.T) *atomic.Int64 {
 
 func connected(t *testing.T, url string) (id string, region string, err error) {
 	t.Helper()
-	l, err := storeurl.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustParse(t, url)
 	client, err := l.Connect(t.Context())
 	if err != nil {
 		return "", "", err
@@ -237,10 +234,7 @@ func TestURLOfOpenStore(t *testing.T) {
 	home(t)
 	t.Setenv("AWS_REGION", "local")
 	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", e.URL)
-	l, err := storeurl.Parse("dynamodb://tenure-no-such-table")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustParse(t, "dynamodb://tenure-no-such-table")
 	if _, err := l.Open(); err == nil || !strings.Contains(err.Error(), `there is no such table; check its name and the region, or create it with "tenure table create"`) {
 		t.Errorf("Open: %v", err)
 	}
@@ -250,9 +244,7 @@ func TestURLOfOpenStore(t *testing.T) {
 
 	// An endpoint with a password stays in the environment: no URL has one.
 	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", strings.Replace(e.URL, "://", "://u:s3cr3tpw@", 1))
-	if l, err = storeurl.Parse("dynamodb://tenure-no-such-table"); err != nil {
-		t.Fatal(err)
-	}
+	l = mustParse(t, "dynamodb://tenure-no-such-table")
 	if _, err := l.Open(); err == nil || strings.Contains(err.Error(), "s3cr3tpw") {
 		t.Errorf("Open: %v", err)
 	}

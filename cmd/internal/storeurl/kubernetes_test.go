@@ -6,8 +6,10 @@ package storeurl_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
@@ -72,14 +74,7 @@ func TestParseKubernetesRefuses(t *testing.T) {
 		{"kubernetes://jobs?prefix=u:secret", "prefix=u:…"},
 		{"kubernetes://jobs?shared=secret", "shared= is neither true nor false"},
 	} {
-		_, err := storeurl.Parse(tc.url)
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v; want an error with %q", tc.url, err, tc.want)
-			continue
-		}
-		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: it is told: %v", tc.url, err)
-		}
+		wantRefused(t, tc.url, tc.want)
 	}
 }
 
@@ -119,10 +114,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 		{"contexts" + string(os.PathListSeparator) + "clusters", "kubernetes:", "kubernetes://jobs?context=one", "https://a:1"},
 	} {
 		t.Setenv("KUBECONFIG", tc.env)
-		l, err := storeurl.Parse(tc.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := mustParse(t, tc.url)
 		if k, ok := l.Kubernetes(); !ok {
 			t.Fatal("it is none")
 		} else if c, namespace, err := k.Config(); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+namespace+"?") {
@@ -133,10 +125,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 		}
 		// Kubectl is told to use another context.
 		write("config", strings.Replace(kubeconfig, "current-context: one", "current-context: two", 1))
-		again, err := storeurl.Parse(l.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := mustParse(t, l.URL())
 		k, _ := again.Kubernetes()
 		if c, _, err := k.Config(); err != nil || c.Host != tc.host {
 			t.Errorf("%s: %v, %v", l.URL(), c, err)
@@ -149,13 +138,44 @@ func TestKubernetesIsPinned(t *testing.T) {
 		"kubernetes:?context=three":      `there is no context "three"`,
 		"kubernetes:?kubeconfig=nowhere": "there is no such kubeconfig",
 	} {
-		l, err := storeurl.Parse(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := mustParse(t, url)
 		if _, err := l.Open(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v; want an error with %q", url, err, want)
 		}
+	}
+}
+
+// untilRemoved is a script that ends when its file is removed.
+const untilRemoved = "#!/bin/sh\nwhile test -e \"$0\"; do sleep 0.02; done\n"
+
+// TestKubernetesPluginHangs: a plugin that does not end is given up, and one line says so.
+func TestKubernetesPluginHangs(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the plugin is a script of sh")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	plugin, file := filepath.Join(dir, "plugin"), filepath.Join(dir, "config")
+	text := strings.Replace(kubeconfig, "token: sesame", "exec: {apiVersion: client.authentication.k8s.io/v1, command: "+plugin+", args: [sesame], interactiveMode: Never}", 1)
+	for name, text := range map[string]string{file: text, plugin: untilRemoved} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := mustParse(t, "kubernetes:?kubeconfig="+file)
+	opened := make(chan error, 1)
+	go func() {
+		_, err := l.Open()
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		want := "kubernetes: there are no credentials: see the user's exec in the kubeconfig: the exec plugin \"" + plugin + "\" has not ended: context deadline exceeded"
+		if err == nil || err.Error() != want {
+			t.Errorf("%v; want %q", err, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the plugin")
 	}
 }
 
@@ -166,10 +186,7 @@ func TestKubernetesPluginHasNoInput(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := storeurl.Parse("kubernetes:?kubeconfig=" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustParse(t, "kubernetes:?kubeconfig="+file)
 	k, _ := l.Kubernetes()
 	if config, _, err := k.Config(); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
 		t.Errorf("%+v, %v", config, err)

@@ -50,20 +50,7 @@ func TestParsePostgres(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Errorf("%s: %v", tc.url, err)
-			continue
-		}
-		if tc.shown == "" {
-			tc.shown = tc.want
-		}
-		again, err := storeurl.Parse(l.URL())
-		if l.URL() != tc.want || l.Shown() != tc.shown || err != nil || again.URL() != l.URL() {
-			t.Errorf("%s: %q, shown %q, want %q; read again: %q, %v", tc.url, l.URL(), l.Shown(), tc.want, again.URL(), err)
-		}
-		if strings.Contains(l.Shown(), "secret") {
-			t.Errorf("%s: the password is shown: %s", tc.url, l.Shown())
-		}
+		wantParsed(t, tc.url, tc.want, tc.shown)
 	}
 }
 
@@ -104,14 +91,7 @@ func TestParsePostgresRefuses(t *testing.T) {
 		{"postgres://h/db?listen=postgres://u:sec%252ret@h:x/d", "listen=: "},
 		{"postgres://h/db?listen=postgres://g/db%3Ftable=t", "listen= has parameters of the store itself"},
 	} {
-		_, err := storeurl.Parse(tc.url)
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v; want an error with %q", tc.url, err, tc.want)
-			continue
-		}
-		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the password is told: %v", tc.url, err)
-		}
+		wantRefused(t, tc.url, tc.want)
 	}
 }
 
@@ -141,10 +121,7 @@ func TestPostgresPassword(t *testing.T) {
 			t.Errorf("%s with %q and %q: password %q, want %q", tc.url, tc.ours, tc.pgx, got, tc.want)
 		}
 	}
-	l, err := storeurl.Parse("postgres://u@h/db?password_file=" + file + "-none")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustParse(t, "postgres://u@h/db?password_file="+file+"-none")
 	if _, err := l.Open(); err == nil || !strings.Contains(err.Error(), "password_file=: open ") {
 		t.Errorf("without the file: %v", err)
 	}
@@ -181,10 +158,7 @@ func TestPostgresListen(t *testing.T) {
 		{"postgres://u:p@h/db?listen=postgres://v:q@g/db", "postgres://v:q@g/db"},
 		{"postgres://h/db?listen=postgres://g/db", "postgres://g/db"},
 	} {
-		l, err := storeurl.Parse(tc.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := mustParse(t, tc.url)
 		p, _ := l.Postgres()
 		if o, err := p.Options(); err != nil || o.Listen != tc.want {
 			t.Errorf("%s: listens at %q, %v; want %q", tc.url, o.Listen, err, tc.want)
@@ -202,11 +176,8 @@ func TestPostgresOpenTellsNoPassword(t *testing.T) {
 		"listen=postgres://g/d%3Fsslmode=no":            "cannot be used: ",
 		"listen=postgres://u:secret@g/d%3Fsslmode=n`:o": "cannot be used: ",
 	} {
-		l, err := storeurl.Parse("postgres://u:secret@127.0.0.1:1/db?sslpassword=secret&" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = l.Open()
+		l := mustParse(t, "postgres://u:secret@127.0.0.1:1/db?sslpassword=secret&"+query)
+		_, err := l.Open()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "postgres://") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want one line with %q, and not the URL", query, err, want)
 		}
@@ -244,10 +215,7 @@ func FuzzPostgres(f *testing.F) {
 
 func poolConfig(t *testing.T, url string) *pgxpool.Config {
 	t.Helper()
-	l, err := storeurl.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustParse(t, url)
 	p, _ := l.Postgres()
 	pool, err := p.Pool(t.Context(), 1)
 	if err != nil {

@@ -12,6 +12,50 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
+// mustParse parses the URL.
+func mustParse(t *testing.T, url string) storeurl.Location {
+	t.Helper()
+	l, err := storeurl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// wantParsed fails the test unless the URL is understood, is written as want says, which
+// means the same when it is read again, and is shown without a password. If shown is "",
+// it is shown as it is written.
+func wantParsed(t *testing.T, url, want, shown string) {
+	t.Helper()
+	l, err := storeurl.Parse(url)
+	if err != nil {
+		t.Errorf("%s: %v", url, err)
+		return
+	}
+	if shown == "" {
+		shown = want
+	}
+	again, err := storeurl.Parse(l.URL())
+	if l.URL() != want || l.Shown() != shown || err != nil || again.URL() != l.URL() {
+		t.Errorf("%s: %q, shown %q, want %q; read again: %q, %v", url, l.URL(), l.Shown(), want, again.URL(), err)
+	}
+	if strings.Contains(l.Shown(), "secret") {
+		t.Errorf("%s: the password is shown: %s", url, l.Shown())
+	}
+}
+
+// wantRefused fails the test unless the URL is refused, with an error that has the text
+// and no password.
+func wantRefused(t *testing.T, url, want string) {
+	t.Helper()
+	_, err := storeurl.Parse(url)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Parse(%q) = %v; want an error with %q", url, err, want)
+	} else if strings.Contains(err.Error(), "secret") {
+		t.Errorf("Parse(%q) tells the password: %v", url, err)
+	}
+}
+
 func TestParse(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -75,14 +119,7 @@ func TestParseRefuses(t *testing.T) {
 		{"zk://h:1/p", `store scheme "zk" is unknown`},
 		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, memory: or default:`},
 	} {
-		_, err := storeurl.Parse(tc.url)
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("Parse(%q) = %v; want an error with %q", tc.url, err, tc.want)
-			continue
-		}
-		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("Parse(%q) tells the password: %v", tc.url, err)
-		}
+		wantRefused(t, tc.url, tc.want)
 	}
 }
 

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// guideToKubernetes is the page that shows the CronJob.
+const guideToKubernetes = "../../../docs/guides/kubernetes.md"
+
+// manifests returns the objects of the block of YAML that has a kind, in their order.
+func manifests(t *testing.T, page, kind string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(string(text), "\n```yaml\n")[1:] {
+		block, _, _ := strings.Cut(part, "\n```\n")
+		if strings.Contains(block, "\nkind: "+kind+"\n") {
+			return strings.Split(block, "\n---\n")
+		}
+	}
+	t.Fatalf("%s shows no %s", page, kind)
+	return nil
+}
+
+// cronJob is what the test looks at of one, as the API server has it.
+type cronJob struct {
+	Spec struct {
+		Schedule, TimeZone string
+		JobTemplate        struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						ServiceAccountName string
+						Containers         []struct {
+							Command []string
+							Env     []struct{ Name, Value string }
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestKubernetesCronJob has an API server take the manifest of the guide, as it is but for
+// the namespace, and with each field known to it. The command of its container is run by
+// hand then, as the service account: by several Pods at once, and once more.
+func TestKubernetesCronJob(t *testing.T) {
+	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
+	namespace := enginetest.KubernetesNamespace(t, kubeconfig)
+	s := newScene(t)
+
+	paths := map[string]string{
+		"ServiceAccount": "/api/v1/namespaces/" + namespace + "/serviceaccounts",
+		"Role":           "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/roles",
+		"RoleBinding":    "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/rolebindings",
+		"CronJob":        "/apis/batch/v1/namespaces/" + namespace + "/cronjobs",
+	}
+	role, err := exec.CommandContext(t.Context(), "tenure", "table", "policy", "--store", "kubernetes://jobs").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]string{}
+	for _, object := range append([]string{string(role)}, manifests(t, guideToKubernetes, "CronJob")...) {
+		object = strings.NewReplacer("namespace: jobs\n", "namespace: "+namespace+"\n", `namespace: "jobs"`, `namespace: "`+namespace+`"`).Replace(object + "\n")
+		_, kind, _ := strings.Cut(object, "\nkind: ")
+		kind, _, _ = strings.Cut(kind, "\n")
+		path := paths[kind] + "?fieldValidation=Strict"
+		if kind == "CronJob" {
+			wrong := strings.Replace(object, "startingDeadlineSeconds", "startDeadlineSeconds", 1)
+			if _, err := enginetest.TryInKubernetes(t, kubeconfig, path, wrong); err == nil || !strings.Contains(err.Error(), "startDeadlineSeconds") {
+				t.Fatalf("a field that there is not is taken: %v", err)
+			}
+		}
+		made[kind] = enginetest.CreateInKubernetes(t, kubeconfig, path, object)
+	}
+	if len(made) != len(paths) {
+		t.Fatalf("of %v there is %v", paths, made)
+	}
+
+	var job cronJob
+	if err := json.Unmarshal([]byte(made["CronJob"]), &job); err != nil {
+		t.Fatal(err)
+	}
+	pod := job.Spec.JobTemplate.Spec.Template.Spec
+	command := pod.Containers[0].Command
+	for flag, want := range map[string]string{"--cron": job.Spec.Schedule, "--tz": job.Spec.TimeZone} {
+		if at := slices.Index(command, flag); at < 0 || command[at+1] != want {
+			t.Errorf("the command %q has another %s than %q", command, flag, want)
+		}
+	}
+
+	// What a Pod finds: its account's token, the cluster, and the variables.
+	var asked struct{ Status struct{ Token string } }
+	text := enginetest.CreateInKubernetes(t, kubeconfig, paths["ServiceAccount"]+"/"+pod.ServiceAccountName+"/token",
+		`{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}`)
+	if err := json.Unmarshal([]byte(text), &asked); err != nil || asked.Status.Token == "" {
+		t.Fatalf("%s: %v", text, err)
+	}
+	enginetest.AwaitInKubernetes(t, kubeconfig, asked.Status.Token, namespace)
+	config, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("kubeconfig", strings.NewReplacer(
+		"token: app", "token: "+asked.Status.Token,
+		"user: app, namespace: default", "user: app, namespace: "+namespace,
+		"current-context: admin", "current-context: app",
+		"apiserver.crt", filepath.Join(filepath.Dir(kubeconfig), "apiserver.crt"),
+	).Replace(string(config)))
+	s.write("report", "#!/bin/sh\necho $TENURE_SLOT $TENURE_TOKEN >>\"$DIR/ran\"\n")
+	if err := os.Chmod(s.path("report"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"KUBECONFIG=" + s.path("kubeconfig")}
+	for _, e := range pod.Containers[0].Env {
+		env = append(env, e.Name+"="+e.Value)
+	}
+	words := []string{"-u", "TENURE_STORE"}
+	words = append(words, env...)
+	for _, word := range command {
+		words = append(words, strings.NewReplacer("/usr/local/bin/tenure", "tenure", "/usr/local/bin/report", s.path("report")).Replace(word))
+	}
+	begin := func() *process { return s.run(exec.Command("env", words...)) }
+	for _, p := range []*process{begin(), begin(), begin()} {
+		if status := p.status(); status != 0 {
+			t.Errorf("a Pod ends with status %d", status)
+		}
+	}
+	if status := begin().status(); status != 0 {
+		t.Errorf("a later Pod ends with status %d", status)
+	}
+	// One, if this was not at the minute at which the next slot begins.
+	ran := strings.Fields(s.read("ran"))
+	if len(ran) == 0 || len(ran) > 4 || len(ran) == 4 && ran[0] == ran[2] {
+		t.Errorf("it ran for the slots and tokens %q", ran)
+	}
+	show := exec.CommandContext(t.Context(), "env", append(slices.Clone(env), "tenure", "once", "nightly", "--show", "--json")...)
+	show.Env = s.env()
+	out, err := show.Output()
+	if err != nil || !strings.Contains(string(out), `"state":"done"`) || strings.Count(string(out), `"slot":`) != len(ran)/2 {
+		t.Errorf("%s, %v", out, err)
+	}
+}

@@ -1,0 +1,417 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/schedule"
+	"github.com/tenurelock/tenure/once"
+)
+
+// onceCmd is tenure once.
+type onceCmd struct {
+	job
+	workFlags
+	Cron     *string `placeholder:"EXPR"`
+	TZ       *string `name:"tz" placeholder:"ZONE"`
+	At       *string `placeholder:"TIME"`
+	Slot     *string `placeholder:"N"`
+	Now      *string `placeholder:"TIME"`
+	Redo     bool
+	CatchUp  int
+	MaxAhead *int
+
+	Show   bool
+	Reset  *string `placeholder:"SLOT"`
+	Reason string
+}
+
+// occurrence is what the command is to be run for.
+type occurrence struct {
+	slot     int64
+	minutes  bool // slots are Unix minutes
+	schedule *schedule.Schedule
+}
+
+// mostMissed is how many missed slots are looked for.
+const mostMissed = 1000
+
+// Run runs the command for one slot, or shows or resets the ledger.
+func (o *onceCmd) Run(c *console, rest operands) error {
+	c.set(o.outputFlags)
+	if o.Show || o.Reset != nil {
+		return o.administer(c, rest)
+	}
+	if o.Reason != "" {
+		return usage("--reason needs --reset")
+	}
+	at, err := o.occurrence()
+	if err != nil {
+		return err
+	}
+	options, err := o.onceOptions(at)
+	if err != nil {
+		return err
+	}
+	if err := checkLedgerName(o.Name); err != nil {
+		return err
+	}
+	t, err := o.open(c, rest)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	t.lock = once.LockName(o.Name)
+	w := t.newTurns()
+	defer w.stop()
+	if at.minutes {
+		w.scheduled = func(slot int64) string { return once.MinuteTime(slot).Format(time.RFC3339) }
+	}
+	announced, silence := t.announcing(w.ctx)
+	result, err := once.Once(w.ctx, t.client, o.Name, at.slot, &options, func(ctx context.Context, turn *once.Turn) error {
+		silence()
+		return w.work(ctx, turn)
+	})
+	silence()
+	<-announced
+	if result.Run.Token == 0 {
+		return o.notRun(w, at, result, err)
+	}
+	return o.ran(w, at, result, err)
+}
+
+// announcing says on a terminal who is waited for, until silence is called.
+func (t *tenancy) announcing(parent context.Context) (announced chan struct{}, silence func()) {
+	announced = make(chan struct{})
+	ctx, silence := context.WithCancel(parent)
+	go func() {
+		defer close(announced)
+		if t.console.terminal { // elsewhere it would be a second line
+			t.announce(ctx)
+		}
+	}()
+	return announced, silence
+}
+
+// checkLedgerName checks the name by the rules of package once.
+func checkLedgerName(name string) error {
+	return refused(tenure.Options{}, func(ctx context.Context, client *tenure.Client) error {
+		_, err := once.Show(ctx, client, name)
+		return err
+	})
+}
+
+// occurrence computes the slot from what the command line says.
+func (o *onceCmd) occurrence() (occurrence, error) {
+	var given []string
+	for _, f := range []struct {
+		name  string
+		value *string
+	}{{"--cron", o.Cron}, {"--at", o.At}, {"--slot", o.Slot}} {
+		if f.value != nil {
+			given = append(given, f.name)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		return occurrence{}, usage("no occurrence named: write --cron with the five fields of the crontab's line, or --at TIME, or --slot N")
+	case len(given) > 1:
+		return occurrence{}, usage("%s exclude each other: one of them names the occurrence", strings.Join(given, " and "))
+	case o.TZ != nil && o.Cron == nil:
+		return occurrence{}, usage("--tz needs --cron: it is the time zone of the expression")
+	case o.Now != nil && o.Cron == nil:
+		return occurrence{}, usage("--now needs --cron: the instant of the schedule that is nearest to it is the slot")
+	}
+	switch {
+	case o.Slot != nil:
+		slot, err := parseSlot("--slot", *o.Slot)
+		return occurrence{slot: slot}, err
+	case o.At != nil:
+		at, err := parseInstant("--at", *o.At)
+		return occurrence{slot: once.Minute(at), minutes: true}, err
+	}
+	zone := time.Local
+	if o.TZ != nil {
+		var err error
+		if zone, err = time.LoadLocation(*o.TZ); err != nil || *o.TZ == "" {
+			return occurrence{}, usage("--tz %.40q is not known here: want a name such as Europe/Berlin, or UTC", *o.TZ)
+		}
+	}
+	s, err := schedule.Parse(*o.Cron, zone)
+	if err != nil {
+		return occurrence{}, usage("--cron: %w", err)
+	}
+	now := time.Now()
+	if o.Now != nil {
+		if now, err = parseInstant("--now", *o.Now); err != nil {
+			return occurrence{}, err
+		}
+	}
+	at, ok := s.Nearest(now)
+	if !ok {
+		return occurrence{}, usage("--cron %q has no instant near %v", s, now)
+	}
+	return occurrence{slot: once.Minute(at), minutes: true, schedule: s}, nil
+}
+
+func parseSlot(flag, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, usage("%s %.40q is no whole number, or too large: want a number that rises from one occurrence to the next", flag, text)
+	}
+	return n, nil
+}
+
+func parseInstant(flag, text string) (time.Time, error) {
+	s, err := parseTime(text, time.Now())
+	switch {
+	case err != nil:
+		return time.Time{}, usage("%s %.40q is no time: write 2006-01-02T15:04Z, or 2006-01-02 15:04 by the clock of this host", flag, text)
+	case s.again != 0:
+		return time.Time{}, usage("%s %.40q comes twice, because the clocks are set back: write the offset, as in 2006-01-02T15:04+02:00", flag, text)
+	}
+	return s.from, nil
+}
+
+func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
+	options := once.Options{
+		Redo: o.Redo, CatchUp: o.CatchUp, Timeout: o.Timeout, Retries: o.Retry, RetryDelay: o.retryDelay(), History: true,
+	}
+	if err := o.check(); err != nil {
+		return options, err
+	}
+	switch {
+	case o.CatchUp < 0:
+		return options, usage("--catch-up %d must not be negative", o.CatchUp)
+	case o.CatchUp > 0 && at.schedule == nil:
+		return options, usage("--catch-up needs --cron, which says what was missed")
+	case o.CatchUp > mostMissed:
+		return options, usage("--catch-up %d must be at most %d", o.CatchUp, mostMissed)
+	}
+	if at.schedule != nil {
+		options.Between = func(last, slot int64) []int64 {
+			list, _ := at.schedule.Between(once.MinuteTime(max(last, minSlot)), once.MinuteTime(slot), mostMissed)
+			slots := make([]int64, len(list))
+			for i, t := range list {
+				slots[i] = once.Minute(t)
+			}
+			return slots
+		}
+	}
+	if o.MaxAhead != nil {
+		options.MaxAhead = int64(*o.MaxAhead)
+		if options.MaxAhead == 0 {
+			return options, usage("--max-ahead 0 would refuse every slot: want a number from 1, or -1 for any slot")
+		}
+	}
+	return options, nil
+}
+
+// minSlot is a time that package time can compute with.
+const minSlot = -1 << 40
+
+// ran says what was out of the ordinary, and returns the status of the command.
+func (o *onceCmd) ran(w *turns, at occurrence, result once.Result, err error) error {
+	c := w.console
+	if u := result.Unfinished; u != nil {
+		c.warn("%q: the run of %s by %s has no end in the ledger: its host was lost, or its lease", o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
+	}
+	if n := len(result.Missed); n > 0 {
+		c.say("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), slotsText(result.Missed, at.minutes))
+	}
+	status := 0
+	for _, r := range append(result.Caught, result.Run) {
+		one, ok := w.last[r.Slot]
+		switch {
+		case !ok && w.fault != nil:
+			return w.unstarted()
+		case ok && one.status() != 0:
+			status = one.status()
+			c.say("%q: the run of %s failed: %s", o.Name, slotText(r.Slot, at.minutes), r.Error)
+		}
+	}
+	if !result.Recorded && status != statusLost {
+		if errors.Is(err, tenure.ErrLost) {
+			c.warn("the lease of %q was lost when the command had ended: how it ended is not in the ledger", w.lock)
+		} else {
+			c.warn("%q: whether the end of the run is in the ledger is not known: the release was not confirmed", o.Name)
+		}
+	}
+	return ended(status)
+}
+
+// elsewhere says why the command was not run here, which is no failure.
+func (o *onceCmd) elsewhere(c *console, format string, args ...any) error {
+	text := fmt.Sprintf("%q: %s", o.Name, fmt.Sprintf(format, args...))
+	c.say("%s", text)
+	c.emit(record{Event: eventNotRun, Lock: once.LockName(o.Name), Cause: text})
+	return ended(0)
+}
+
+// notRun says why the command was not run here, and returns what that means.
+func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error) error {
+	if w.came != 0 && len(result.Caught) == 0 {
+		return signaled{w.came}
+	}
+	var done *once.DoneError
+	var passed *once.PassedError
+	var running *once.RunningError
+	var ahead *once.SlotAheadError
+	var notRun *once.NotRunError
+	slot := slotText(at.slot, at.minutes)
+	switch {
+	case errors.As(err, &done):
+		return o.begunBefore(w.console, slot, done.Run)
+	case errors.As(err, &running):
+		who := holderText(running.Held.Owner, running.Held.Token)
+		switch {
+		case running.Same():
+			return o.elsewhere(w.console, "%s is being run by %s", slot, who)
+		case running.Run.Token != 0:
+			return o.elsewhere(w.console, "%s is not run: %s is still being run by %s", slot, slotText(running.Run.Slot, at.minutes), who)
+		}
+		return o.elsewhere(w.console, "%s is not run here: %s has the lock, and has shown that it lives", slot, who)
+	case errors.As(err, &passed):
+		return failed(statusHeld, fmt.Errorf("%q: %s is not run: %s was begun before it, by %s: is the clock of this host late, or of that one ahead? (--reset sets the ledger right)",
+			o.Name, slot, slotText(passed.Last, at.minutes), holderText(passed.Run.Owner, passed.Run.Token)))
+	case errors.As(err, &ahead):
+		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it is more than %d ahead of %s, the last one: is the clock of this host right? (--max-ahead allows more)",
+			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes)))
+	case errors.As(err, &notRun):
+		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)", o.Name, slot, oneLine(notRun.Err)))
+	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
+		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s", o.Name, slot, oneLine(err)))
+	}
+	return storeFailed(err)
+}
+
+// begunBefore says what became of a slot that was begun before.
+func (o *onceCmd) begunBefore(c *console, slot string, r once.Run) error {
+	who := holderText(r.Owner, r.Token)
+	switch r.State {
+	case once.StateDone:
+		return o.elsewhere(c, "%s is done: by %s, in %v", slot, who, round(r.Took))
+	case once.StateFailed:
+		return o.elsewhere(c, "%s was run by %s, and failed: %s", slot, who, r.Error)
+	case once.StateRunning:
+		return o.elsewhere(c, "%s is being run by %s", slot, who)
+	case once.StateReset:
+		return o.elsewhere(c, "%s is not run: the ledger was set to it by %s: %s", slot, who, r.Error)
+	}
+	return failed(statusHeld, fmt.Errorf("%q: %s was begun by %s at %s, and nobody knows how it ended: --redo runs it again", o.Name, slot, who, clockText(r.Begun)))
+}
+
+// administer shows the ledger, or resets it.
+func (o *onceCmd) administer(c *console, rest operands) error {
+	switch {
+	case rest.given:
+		return usage(`--show and --reset run nothing: leave out "--" and what follows`)
+	case o.Show && o.Reset != nil:
+		return usage("--show and --reset exclude each other")
+	case o.Reset != nil && o.Reason == "":
+		return usage("--reset needs --reason: it is written into the history")
+	}
+	if err := checkLedgerName(o.Name); err != nil {
+		return err
+	}
+	options, err := o.options()
+	if err != nil {
+		return err
+	}
+	if o.Show {
+		return ledgerClient(c, &o.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+			st, err := once.Show(ctx, client, o.Name)
+			if err != nil {
+				return err
+			}
+			return c.showRuns(st, st.Runs, fmt.Sprintf("%q has no runs", o.Name))
+		})
+	}
+	slot := int64(math.MinInt64)
+	if *o.Reset != "all" {
+		if slot, err = strconv.ParseInt(*o.Reset, 10, 64); err != nil {
+			at, err := parseInstant("--reset", *o.Reset)
+			if err != nil {
+				return usage("--reset %.40q is no slot: write all, a time such as 2006-01-02T15:04Z, or a number", *o.Reset)
+			}
+			slot = once.Minute(at)
+		}
+	}
+	if options.Owner == "" {
+		options.Owner = operatorName()
+	}
+	return ledgerClient(c, &o.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+		return once.Reset(ctx, client, o.Name, slot, o.Reason)
+	})
+}
+
+// showRuns writes the runs of a ledger, or all of it as JSON.
+func (c *console) showRuns(status any, runs []once.Run, none string) error {
+	if c.json {
+		return writeJSON(c.stdout, status)
+	}
+	if len(runs) == 0 {
+		c.say("%s", none)
+		return nil
+	}
+	cells := [][]string{{"SLOT", "STATE", "STATUS", "BEGUN", "TOOK", "OWNER", "TOKEN", "TRIES", "MISSED", "ERROR"}}
+	for _, r := range runs {
+		status, took, tries := "-", "-", "-"
+		if r.State == once.StateDone || r.State == once.StateFailed {
+			took, tries = round(r.Took).String(), strconv.Itoa(r.Attempts)
+			if r.State == once.StateDone || r.Exit != 0 {
+				status = strconv.Itoa(r.Exit)
+			}
+		}
+		cells = append(cells, dashed([]string{
+			slotText(r.Slot, isMinute(r)), string(r.State), status, clockText(r.Begun), took,
+			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), r.Error,
+		}))
+	}
+	if _, err := io.WriteString(c.stdout, strings.Join(columns(cells), "\n")+"\n"); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+// isMinute guesses whether a slot is a time: it is one if it is near the time at which
+// the slot was begun.
+func isMinute(r once.Run) bool {
+	return r.State != once.StateReset && !r.Begun.IsZero() && once.MinuteTime(max(r.Slot, minSlot)).Sub(r.Begun).Abs() < 366*24*time.Hour
+}
+
+// slotText shows a slot to people.
+func slotText(slot int64, minutes bool) string {
+	switch {
+	case slot == math.MinInt64:
+		return "all"
+	case !minutes || slot < minSlot || slot > -minSlot:
+		return strconv.FormatInt(slot, 10)
+	}
+	return once.MinuteTime(slot).Local().Format("2006-01-02 15:04")
+}
+
+func slotsText(slots []int64, minutes bool) string {
+	var all []string
+	for _, slot := range slots {
+		all = append(all, slotText(slot, minutes))
+	}
+	return joinSome(all)
+}
+
+func wasOrWere(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
+}

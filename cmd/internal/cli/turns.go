@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/guard"
+	"github.com/tenurelock/tenure/once"
+)
+
+// workFlags are what once and every have in common about the command.
+type workFlags struct {
+	Timeout    time.Duration
+	Retry      int
+	RetryDelay *time.Duration
+}
+
+func (f *workFlags) check() error {
+	switch {
+	case f.Timeout < 0:
+		return usage("--timeout %v must not be negative", f.Timeout)
+	case f.Retry < 0:
+		return usage("--retry %d must not be negative", f.Retry)
+	case f.RetryDelay != nil && *f.RetryDelay <= 0:
+		return usage("--retry-delay %v must be positive", *f.RetryDelay)
+	case f.RetryDelay != nil && f.Retry == 0:
+		return usage("--retry-delay needs --retry: how often to run a failed command again")
+	}
+	return nil
+}
+
+func (f *workFlags) retryDelay() time.Duration {
+	if f.RetryDelay == nil {
+		return 0
+	}
+	return *f.RetryDelay
+}
+
+// turns runs the command for package once, each time that it is its turn.
+type turns struct {
+	*tenancy
+	// scheduled is the time of a slot, as the command learns of it; nil if slots
+	// are mere numbers.
+	scheduled func(slot int64) string
+
+	ctx    context.Context // it ends at the first signal that no command gets
+	cancel context.CancelCauseFunc
+	unhand func()
+	came   syscall.Signal // that signal
+
+	last  map[int64]outcome // of each slot
+	begun bool              // a command has been started
+	fault error             // why one could not be
+}
+
+// newTurns takes the signals, until stop is called.
+func (t *tenancy) newTurns() *turns {
+	w := &turns{tenancy: t, last: map[int64]outcome{}}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.catch()
+	return w
+}
+
+// catch has signals end the context, while no command runs.
+func (w *turns) catch() {
+	w.unhand = w.signals.to(func(sig syscall.Signal) {
+		if w.came == 0 {
+			w.came = sig
+		}
+		w.cancel(signaled{sig})
+	})
+}
+
+func (w *turns) stop() {
+	w.unhand()
+	w.cancel(nil)
+}
+
+// work is a [once.Work]. It is called by one goroutine after the other.
+func (w *turns) work(ctx context.Context, turn *once.Turn) error {
+	w.unhand() // from here on they are the command's
+	defer w.catch()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	lease, ok := tenure.FromContext(ctx)
+	if !ok {
+		return errors.New("there is no lease in the context")
+	}
+	w.extra = []string{"TENURE_SLOT=" + strconv.FormatInt(turn.Slot(), 10), "TENURE_ATTEMPT=" + strconv.Itoa(turn.Attempt())}
+	if w.scheduled != nil {
+		w.extra = append(w.extra, "TENURE_SCHEDULED="+w.scheduled(turn.Slot()))
+	}
+	o, err := w.insist(ctx, lease)
+	if sig := (signaled{}); errors.As(err, &sig) {
+		if w.came == 0 {
+			w.came = sig.sig
+		}
+		w.cancel(sig)
+	}
+	if err != nil {
+		w.fault = err
+		return failed(statusOf(cannotRun(err)), err)
+	}
+	w.fault, w.begun = nil, true
+	w.last[turn.Slot()] = o
+	w.reportTrouble(o)
+	if o.asked {
+		w.cancel(nil) // the end was asked for: no other attempt, no other slot
+	}
+	switch {
+	case o.lost != nil:
+		return failed(o.status(), o.lost)
+	case o.timedOut:
+		return failed(o.status(), errors.New("the command had to stop"))
+	case o.status() != 0:
+		return failed(o.status(), errors.New(o.exit.String()))
+	}
+	return nil
+}
+
+// unstarted is the failure of a command that could not be started.
+func (w *turns) unstarted() error {
+	if errors.Is(w.fault, guard.ErrTooLate) || errors.Is(w.fault, guard.ErrOverdue) {
+		return failed(statusLost, fmt.Errorf("the lease of %q was lost: %w", w.lock, w.fault))
+	}
+	return cannotRun(w.fault)
+}
+
+// ledgerClient opens the store for reading a ledger, or resetting it.
+func ledgerClient(c *console, f *storeFlags, options tenure.Options, use func(context.Context, *tenure.Client) error) error {
+	where, err := f.location(c, os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := mustExist(where); err != nil {
+		return err
+	}
+	store, err := where.Open()
+	if err != nil {
+		return storeFailed(err)
+	}
+	defer func() { _ = store.Close() }()
+	client, err := tenure.New(store, &options)
+	if err != nil {
+		return usage("%w", err)
+	}
+	ctx, stop := catchSignals().cancel(context.Background())
+	defer stop()
+	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := use(ctx, client); err != nil {
+		if running := (*once.RunningError)(nil); errors.As(err, &running) {
+			return failed(statusHeld, err)
+		}
+		return lookFailed(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package schedule computes the instants that a line of a crontab means.
+//
+// The fields of an expression are parsed by github.com/netresearch/go-cron. The
+// instants are computed here, because a slot is named by its instant, so that each
+// occurrence must have exactly one, also on the two days a year on which an hour is
+// skipped or comes twice. Libraries in Go (robfig/cron 3.0.1, netresearch/go-cron
+// 0.9.1, hashicorp/cronexpr 1.1.3, adhocore/gronx 1.20.4) leave out the night in which
+// the hour is skipped, or return two instants for one night when it comes twice, or
+// both; and most of them do not compute the instant before.
+//
+// # Summer time
+//
+// The rules are those of cron on Debian, so that an expression means here what it means in the
+// crontab it was copied from:
+//
+//   - If neither the minute nor the hour begins with "*", the expression names times of
+//     day, and each day has each of them once. A time that the clock skips is moved to
+//     the instant of the change. Of a time that comes twice the first one counts.
+//   - Else the expression names a rhythm. It goes by the clock as it is: nothing is
+//     moved, and an hour that comes twice has its occurrences twice.
+//   - A clock that skips more than three hours was corrected, and nothing is moved.
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	cron "github.com/netresearch/go-cron"
+)
+
+// Schedule is a crontab's expression in a time zone. It is never changed, and may be
+// used by any number of goroutines.
+type Schedule struct {
+	text string
+	zone *time.Location
+
+	months, days, weekdays uint64 // sets of numbers, as bits
+	minutes                []int  // of the day
+	rhythm                 bool   // the minute or the hour begins with "*"
+	either                 bool   // one of day and weekday is enough
+}
+
+// ErrNever is returned for an expression that no date fits.
+var ErrNever = errors.New("no date fits it")
+
+// names are the expressions that have one.
+var names = map[string]string{
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+	"@monthly":  "0 0 1 * *",
+	"@weekly":   "0 0 * * 0",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@hourly":   "0 * * * *",
+}
+
+// maxShift is how far a change of the clock may move a time of day.
+const maxShift = 3 * time.Hour
+
+// Parse reads an expression of five fields, or a name such as @daily, as crontab(5)
+// describes them. As there, a date fits if its day of the month or its weekday does
+// when both are restricted, and a field is not if it begins with "*".
+func Parse(expression string, zone *time.Location) (*Schedule, error) {
+	text := strings.Join(strings.Fields(expression), " ")
+	if full, ok := names[strings.ToLower(text)]; ok {
+		text = full
+	}
+	fields := strings.Fields(text)
+	switch {
+	case strings.HasPrefix(text, "@"):
+		return nil, fmt.Errorf("%.20q is not known: want five fields, or @hourly, @daily, @weekly, @monthly or @yearly", text)
+	case strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="):
+		return nil, errors.New("a time zone does not belong into the expression")
+	case len(fields) != 5:
+		return nil, fmt.Errorf("%.40q has %d fields: want five: minute, hour, day of the month, month, weekday", text, len(fields))
+	}
+	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := parser.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("%.40q names no times", text)
+	}
+	open := func(field string) bool { return field[0] == '*' || field[0] == '?' }
+	s := &Schedule{
+		text: text, zone: zone, months: spec.Month, days: spec.Dom, weekdays: spec.Dow,
+		rhythm: open(fields[0]) || open(fields[1]),
+		either: !open(fields[2]) && !open(fields[4]),
+	}
+	for hour := range 24 {
+		for minute := range 60 {
+			if has(spec.Hour, hour) && has(spec.Minute, minute) {
+				s.minutes = append(s.minutes, 60*hour+minute)
+			}
+		}
+	}
+	for d := (date{2000, time.January, 1}); ; d = d.add(1) {
+		if d.year == 2028 { // 28 years have each date on each weekday
+			return nil, fmt.Errorf("%q: %w", text, ErrNever)
+		}
+		if s.fits(d) {
+			return s, nil
+		}
+	}
+}
+
+func has(set uint64, number int) bool { return set&(1<<number) != 0 }
+
+// String returns the expression's five fields.
+func (s *Schedule) String() string { return s.text }
+
+// date is a day of the calendar.
+type date struct {
+	year  int
+	month time.Month
+	day   int
+}
+
+func dateOf(t time.Time) date {
+	var d date
+	d.year, d.month, d.day = t.Date()
+	return d
+}
+
+// midnight is the day's beginning, as if all clocks showed UTC.
+func (d date) midnight() time.Time { return time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC) }
+
+func (d date) add(days int) date { return dateOf(d.midnight().AddDate(0, 0, days)) }
+
+// fits says whether the day of the month, the month and the weekday are right.
+func (s *Schedule) fits(d date) bool {
+	if !has(s.months, int(d.month)) {
+		return false
+	}
+	day, weekday := has(s.days, d.day), has(s.weekdays, int(d.midnight().Weekday()))
+	if s.either {
+		return day || weekday
+	}
+	return day && weekday
+}
+
+// stretch is a time during which a zone has one offset.
+type stretch struct {
+	begin, end time.Time // end is no part of it
+	offset     time.Duration
+}
+
+// stretches returns those that a day in the zone may touch, in order.
+func (s *Schedule) stretches(d date) []stretch {
+	const most = 30 * time.Hour // more than any offset, on both sides
+	var all []stretch
+	last := d.midnight().AddDate(0, 0, 1).Add(most)
+	for t := d.midnight().Add(-most).In(s.zone); t.Before(last); {
+		_, offset := t.Zone()
+		_, end := t.ZoneBounds()
+		if end.IsZero() || end.After(last) {
+			end = last
+		}
+		all = append(all, stretch{t, end, time.Duration(offset) * time.Second})
+		t = end.In(s.zone)
+	}
+	return all
+}
+
+// instants returns those of one day, in no order.
+func (s *Schedule) instants(d date) []time.Time {
+	if !s.fits(d) {
+		return nil
+	}
+	var all []time.Time
+	stretches := s.stretches(d)
+	for _, minute := range s.minutes {
+		shown := d.midnight().Add(time.Duration(minute) * time.Minute)
+		found := false
+		for i, part := range stretches {
+			t := shown.Add(-part.offset)
+			switch {
+			case found && !s.rhythm:
+			case !t.Before(part.begin) && t.Before(part.end):
+				found = true
+				all = append(all, t)
+			case s.rhythm || i == 0 || !t.Before(part.begin):
+			case !shown.Add(-stretches[i-1].offset).Before(part.begin) && part.offset-stretches[i-1].offset <= maxShift:
+				// The clock jumped over it, from the stretch before to this one.
+				found = true
+				all = append(all, part.begin)
+			}
+		}
+	}
+	return all
+}
+
+// around returns the instants of some days, in order. A change of the clock at midnight
+// may move some to the next day, and show the last of a day after the first of the next,
+// so that a day is never asked without its neighbors.
+func (s *Schedule) around(first date, days int) []time.Time {
+	var all []time.Time
+	for i := range days {
+		all = append(all, s.instants(first.add(i))...)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return slices.CompactFunc(all, time.Time.Equal)
+}
+
+// maxDays bounds a search. A date has its next fitting weekday within 40 years, also
+// over a year such as 2100.
+const maxDays = 41 * 366
+
+// Prev returns the last scheduled instant that is not after t.
+func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
+	d := dateOf(t.In(s.zone))
+	for i := range maxDays {
+		if i > 0 && !s.fits(d.add(-i)) {
+			continue
+		}
+		for _, at := range slices.Backward(s.around(d.add(-i-1), 3)) {
+			if !at.After(t) {
+				return at.In(s.zone), true
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// Next returns the first scheduled instant that is after t.
+func (s *Schedule) Next(t time.Time) (time.Time, bool) {
+	d := dateOf(t.In(s.zone))
+	for i := range maxDays {
+		if i > 0 && !s.fits(d.add(i)) {
+			continue
+		}
+		for _, at := range s.around(d.add(i-1), 3) {
+			if at.After(t) {
+				return at.In(s.zone), true
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// Nearest returns the scheduled instant that is nearest to t, the earlier one of two
+// that are equally near. Hosts whose clocks differ by less than half of the time between two
+// occurrences compute the same one, each from its own clock at that occurrence.
+func (s *Schedule) Nearest(t time.Time) (time.Time, bool) {
+	before, ok := s.Prev(t)
+	after, later := s.Next(t)
+	switch {
+	case !ok || !later:
+		return time.Time{}, false
+	case t.Sub(before) <= after.Sub(t):
+		return before, true
+	}
+	return after, true
+}
+
+// Between returns the scheduled instants after from and before to, oldest first. If there
+// are more than most, it returns the newest of them, and more is true.
+func (s *Schedule) Between(from, to time.Time, most int) (list []time.Time, more bool) {
+	for t := to; ; {
+		at, ok := s.Prev(t.Add(-time.Nanosecond))
+		if !ok || !at.After(from) {
+			break
+		}
+		if len(list) == most {
+			more = true
+			break
+		}
+		list = append(list, at)
+		t = at
+	}
+	slices.Reverse(list)
+	return list, more
+}
