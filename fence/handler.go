@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 )
 
@@ -210,9 +211,7 @@ func (a *answer) Write(p []byte) (int, error) {
 
 func (a *answer) send(w http.ResponseWriter) {
 	a.WriteHeader(http.StatusOK)
-	for name, values := range a.sealed {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), a.sealed)
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body.Bytes()) // a client that cannot be reached learns nothing
 }

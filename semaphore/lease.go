@@ -5,6 +5,7 @@ package semaphore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tenurelock/tenure"
 )
@@ -33,8 +34,23 @@ func (l *Lease) Slot() int { return l.slot }
 func (l *Lease) Slots() int { return l.slots }
 
 // Release is as [tenure.Lease.Release]. Waiters of this process are told.
-func (l *Lease) Release(ctx context.Context) error {
-	err := l.Lease.Release(ctx)
+func (l *Lease) Release(ctx context.Context) error { return l.ReleaseWith(ctx, nil) }
+
+// ReleaseWith is as [tenure.Lease.ReleaseWith]. Waiters of this process are told.
+func (l *Lease) ReleaseWith(ctx context.Context, options *tenure.ReleaseOptions) error {
+	err := l.Lease.ReleaseWith(ctx, options)
 	l.s.sight.left(l.slot, l)
 	return err
+}
+
+// errBroken is the failure of work that has not returned.
+var errBroken = errors.New("the work panicked, or ended its goroutine")
+
+// failure returns what a release says of the error of work: that the work has
+// failed, unless it was asked to stop before.
+func (l *Lease) failure(ctx context.Context, err error) *tenure.ReleaseOptions {
+	if err == nil || ctx.Err() != nil || l.Context().Err() != nil || l.Check() != nil {
+		return nil
+	}
+	return &tenure.ReleaseOptions{Failed: err}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -56,8 +55,7 @@ func TestAMomentWithoutTheStore(t *testing.T) {
 	}
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, 1)
+			onStage(t, 1, func(t *testing.T, s *stage) {
 				first := s.process("first", 1)
 				first.release(first.hold(t.Context()))
 				for skip := range 6 {
@@ -81,8 +79,7 @@ func TestAMomentWithoutTheStore(t *testing.T) {
 // A store that stays away ends a call that does not wait, after three request
 // timeouts, or after what the call says; and it is not asked without a pause.
 func TestTryWithoutTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		p := s.process("p", 1)
 		p.release(p.hold(t.Context()))
 		request := p.client.Options().RequestTimeout
@@ -120,8 +117,7 @@ func TestTryWithoutTheStore(t *testing.T) {
 func TestIncidentEndsNoWaiter(t *testing.T) {
 	denied := driver.NotApplied(driver.Permanent(errors.New("denied")))
 	for skip := range 6 {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, 1)
+		onStage(t, 1, func(t *testing.T, s *stage) {
 			first, p := s.process("first", 1), s.process("p", 1)
 			held := first.hold(t.Context())
 			got := make(chan error, 1)

@@ -65,8 +65,7 @@ func grow(t *testing.T, most int, blind bool) {
 
 // Fewer slots: nobody gets one that is gone, and who has one keeps it.
 func TestShrinkingTakesNobodyIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 4)
+	onStage(t, 4, func(t *testing.T, s *stage) {
 		p := s.process("p", 4)
 		var leases []*semaphore.Lease
 		for range 4 {
@@ -123,8 +122,7 @@ func TestShrinkingTakesNobodyIn(t *testing.T) {
 func TestResizeDrains(t *testing.T) {
 	for _, stepDown := range []bool{false, true} {
 		t.Run(fmt.Sprintf("step down %v", stepDown), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, 3)
+			onStage(t, 3, func(t *testing.T, s *stage) {
 				var wg sync.WaitGroup
 				var mu sync.Mutex
 				ends := map[int]error{} // by slot
@@ -186,8 +184,7 @@ func TestResizeDrains(t *testing.T) {
 
 // A crashed holder does not hold up a resize for longer than its lease.
 func TestResizeOverACrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		a, b := s.process("a", 2), s.process("b", 2)
 		la, lb := a.hold(t.Context()), b.hold(t.Context())
 		if la.Slot() == 1 {
@@ -208,8 +205,7 @@ func TestResizeOverACrash(t *testing.T) {
 // A holder that is cut off, and whose slot an operator has revoked, may be at
 // work until its lease has run out.
 func TestResizeOverARevoke(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		a, b, operator := s.process("a", 2), s.process("b", 2), s.process("operator", 2)
 		for _, p := range []*process{a, b} {
 			l := p.hold(t.Context())
@@ -240,8 +236,7 @@ func TestResizeOverARevoke(t *testing.T) {
 // the holder-to-be is not admitted, and the resize does not return before it
 // has left.
 func TestShrinkMeetsAnAdmission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		p, operator := s.process("p", 2), s.process("operator", 2)
 		for _, l := range []*semaphore.Lease{operator.hold(t.Context()), operator.hold(t.Context())} {
 			if l.Slot() == 1 { // the one that goes is free
@@ -327,8 +322,7 @@ func TestResizeUnderContention(t *testing.T) {
 // A slot that has been gone for more than one change counts until its holder has
 // left: a resize that waits does not return while that is at work.
 func TestShrinkTwiceOverAHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 6)
+	onStage(t, 6, func(t *testing.T, s *stage) {
 		p, operator := s.process("p", 6), s.process("operator", 6)
 		var last *semaphore.Lease // the one with the highest slot
 		for range 6 {

@@ -180,7 +180,8 @@ const cached = time.Minute
 // Run returns what work returns. If the lease was lost before that, the error
 // matches [tenure.ErrLost] too. If the slot was asked back, and work returned
 // an error, it matches [tenure.ErrSteppedDown]. If no slot was acquired, work was
-// not run. A panic of work releases the slot and goes on.
+// not run. A panic of work releases the slot and goes on. As with [tenure.Client.Run],
+// the tenure of the slot ends as [tenure.EndFailed] if work fails by itself.
 func (s *Semaphore) Run(ctx context.Context, options *tenure.AcquireOptions, work func(context.Context, *Lease) error) error {
 	l, err := s.Acquire(ctx, options)
 	if err != nil {
@@ -191,12 +192,12 @@ func (s *Semaphore) Run(ctx context.Context, options *tenure.AcquireOptions, wor
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
-			_ = l.Release(context.WithoutCancel(ctx))
+			_ = l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, errBroken))
 		}
 	}()
 	err = work(bound, l)
 	returned = true
-	lost := l.Release(context.WithoutCancel(ctx))
+	lost := l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, err))
 	if errors.Is(lost, tenure.ErrLost) || errors.Is(lost, tenure.ErrStopTimeout) {
 		return errors.Join(lost, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -22,8 +21,7 @@ import (
 
 // Five processes want two slots: both are used, and never more.
 func TestAtMostNHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer stop()
 		var wg sync.WaitGroup
@@ -40,8 +38,7 @@ func TestAtMostNHold(t *testing.T) {
 
 // The same on a store that loses requests and replies, and is slow.
 func TestAtMostNHoldOnABadStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 3)
+	onStage(t, 3, func(t *testing.T, s *stage) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer stop()
 		var wg sync.WaitGroup
@@ -89,8 +86,7 @@ func TestAtMostNHoldOnABadStore(t *testing.T) {
 // The slot of a holder that has crashed is free after its lease, for who waits
 // and for who tries.
 func TestCrashFreesTheSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		a, b, c, d := s.process("a", 2), s.process("b", 2), s.process("c", 2), s.process("d", 2)
 		la := a.hold(t.Context())
 		b.hold(t.Context())
@@ -122,8 +118,7 @@ func TestCrashFreesTheSlot(t *testing.T) {
 
 // Who tries and gets none is told who has them.
 func TestTryAcquire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		a, b := s.process("a", 2), s.process("b", 2)
 		l, err := a.TryAcquire(t.Context(), &tenure.AcquireOptions{Data: []byte("a's")})
 		if err != nil {
@@ -161,8 +156,7 @@ func TestTryAcquire(t *testing.T) {
 
 // The lease is the slot's: its name and token fence, and its data stays there.
 func TestLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		p := s.process("p", 1)
 		var grant fence.Grant
 		for i := range 3 {
@@ -194,8 +188,7 @@ var errWork = errors.New("work failed")
 
 // Run returns what work returns, and what became of the lease.
 func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		p := s.process("p", 1)
 		err := p.Run(t.Context(), nil, func(ctx context.Context, l *semaphore.Lease) error {
 			if inner, ok := tenure.FromContext(ctx); !ok || inner.Name() != l.Name() {

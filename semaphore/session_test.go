@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -34,8 +33,7 @@ func (p *process) underSession(slots int) *tenure.Session {
 // Two processes have three slots each, under a session. They cost its heartbeat.
 // When one process crashes its slots are free, and the other one's are not.
 func TestSlotsUnderASession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 6)
+	onStage(t, 6, func(t *testing.T, s *stage) {
 		a, b, c := s.process("a", 6), s.process("b", 6), s.process("c", 6)
 		session := a.underSession(6)
 		b.underSession(6)
@@ -107,8 +105,7 @@ func TestSessionEndsTheWait(t *testing.T) {
 	}
 	for what, c := range ends {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, 1)
+			onStage(t, 1, func(t *testing.T, s *stage) {
 				holder, p := s.process("holder", 1), s.process("p", 1)
 				held := holder.hold(t.Context())
 				session := p.underSession(1)
@@ -147,8 +144,7 @@ func TestSessionEndsTheWait(t *testing.T) {
 func TestResizeOverASession(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, 3)
+			onStage(t, 3, func(t *testing.T, s *stage) {
 				p := s.process("p", 3)
 				p.underSession(3)
 				var leases []*semaphore.Lease
@@ -191,8 +187,7 @@ func TestResizeOverASession(t *testing.T) {
 // Processes with a session and without one want the same slots, and some of their
 // sessions end: never more hold than may.
 func TestSessionsAmongOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 3)
+	onStage(t, 3, func(t *testing.T, s *stage) {
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer stop()
 		var wg sync.WaitGroup

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -22,8 +21,7 @@ import (
 
 // Of several processes that begin with different numbers, one's counts for all.
 func TestOneNumberCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 4)
+	onStage(t, 4, func(t *testing.T, s *stage) {
 		var wg sync.WaitGroup
 		numbers := make([]int, 4)
 		processes := make([]*process, 4)
@@ -69,8 +67,7 @@ func TestOneNumberCounts(t *testing.T) {
 // that name.
 func TestForeignSizeIsLeftAlone(t *testing.T) {
 	for _, data := range []string{"hello", `{"slots":0,"highest":0}`, `{"slots":3,"highest":2}`, `{"slots":1,"highest":1001}`} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, 2)
+		onStage(t, 2, func(t *testing.T, s *stage) {
 			p := s.process("p", 2)
 			l, err := p.client.Acquire(t.Context(), semaphore.SizeName(name), &tenure.AcquireOptions{Data: []byte(data)})
 			if err != nil {
@@ -100,8 +97,7 @@ func TestForeignSizeIsLeftAlone(t *testing.T) {
 // A number that somebody has deleted is laid down again, before anybody is
 // admitted.
 func TestDeletedSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 2)
+	onStage(t, 2, func(t *testing.T, s *stage) {
 		p := s.process("p", 2)
 		p.release(p.hold(t.Context()))
 		store := p.faults.Driver()

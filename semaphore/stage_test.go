@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -41,6 +42,12 @@ type stage struct {
 func newStage(t *testing.T, most int) *stage {
 	t.Helper()
 	return &stage{t: t, records: memstore.New(), most: most, held: map[int]string{}, count: map[string]int{}}
+}
+
+// onStage runs the test in a bubble, with a stage.
+func onStage(t *testing.T, most int, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newStage(t, most)) })
 }
 
 // allow changes how many may hold.

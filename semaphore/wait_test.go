@@ -79,8 +79,7 @@ func starve(t *testing.T, blind bool) {
 
 // Who waits in one process comes in its order.
 func TestOrderWithinAProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		rival := s.process("rival", 1)
 		held := rival.hold(t.Context())
 		p := s.process("p", 1)
@@ -111,8 +110,7 @@ func TestOrderWithinAProcess(t *testing.T) {
 // A waiter that has crashed at the front of the line does not hold up the
 // others for its lease.
 func TestCrashAtTheFront(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		holder := s.process("holder", 1)
 		held := holder.hold(t.Context())
 		front := s.process("front", 1)
@@ -146,8 +144,7 @@ func TestCrashAtTheFront(t *testing.T) {
 // The end of the context is honoured at once, wherever the waiter stands, and
 // leaves nothing behind that holds up others.
 func TestContextEndsTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		holder := s.process("holder", 1)
 		held := holder.hold(t.Context())
 		p := s.process("p", 1)
@@ -184,8 +181,7 @@ func TestContextEndsTheWait(t *testing.T) {
 
 // A store that is away is asked again for StoreTimeout.
 func TestStoreAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		holder, p := s.process("holder", 1), s.process("p", 1)
 		held := holder.hold(t.Context())
 		time.Sleep(lease)
@@ -226,8 +222,7 @@ func TestStoreAway(t *testing.T) {
 
 // A client that is closed ends the wait.
 func TestClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 1)
+	onStage(t, 1, func(t *testing.T, s *stage) {
 		s.process("holder", 1).hold(t.Context())
 		p := s.process("p", 1)
 		errs := make(chan error, 2)
@@ -258,8 +253,7 @@ func TestClose(t *testing.T) {
 // What it costs, in requests to the store.
 func TestRequests(t *testing.T) {
 	reads := func(p *process) int { return p.faults.Count(faultstore.OpGet) }
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, 5)
+	onStage(t, 5, func(t *testing.T, s *stage) {
 		first := s.process("first", 5)
 		first.release(first.hold(t.Context()))
 

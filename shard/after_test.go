@@ -35,8 +35,7 @@ func (s *stage) idle() {
 // no handler, and nothing that is done about one.
 func TestNothingGoesOnAfterRun(t *testing.T) {
 	t.Run("a preparation", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, shard.Options{Partitions: 10, LeaveTimeout: -1})
+		onStage(t, shard.Options{Partitions: 10, LeaveTimeout: -1}, func(t *testing.T, s *stage) {
 			var preparing, prepared atomic.Int64
 			s.worker("a")
 			s.settle(1, 10)
@@ -58,8 +57,7 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 	})
 	t.Run("claims and moves", func(t *testing.T) {
 		for range 20 {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, shard.Options{Partitions: 60, LeaveTimeout: -1})
+			onStage(t, shard.Options{Partitions: 60, LeaveTimeout: -1}, func(t *testing.T, s *stage) {
 				s.narrow = &narrow{turn: make(chan struct{}, 1), each: 20 * time.Millisecond}
 				for i := range 3 {
 					s.worker(fmt.Sprint("w", i)).drain.Store(int64(rand.N(refresh)))

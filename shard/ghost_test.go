@@ -6,7 +6,6 @@ package shard_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -33,8 +32,7 @@ func (s *stage) haunt(w *worker, lock string) {
 // knowing of it, is the worker's at the next look: the session lives, and nobody else
 // would ever ask about it.
 func TestGhostOfAPartition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 3})
+	onStage(t, shard.Options{Partitions: 3}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 3)
 		s.haunt(a, shard.LockName(name, "3"))
@@ -54,8 +52,7 @@ func TestGhostOfAPartition(t *testing.T) {
 // The office of the coordinator can be such a lock. Every other worker sees a living
 // session that has it, and would wait for ever.
 func TestGhostOfTheCoordinator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 6})
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 6)
 		if err := a.client.StepDown(t.Context(), shard.LeadName(name), "to see what follows"); err != nil {
@@ -77,8 +74,7 @@ func TestGhostOfTheCoordinator(t *testing.T) {
 // A partition that is held in the name of another worker's session, without that
 // worker knowing of it, is given up when it is asked for, as one that it has.
 func TestGhostOfAnotherWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 6})
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 6)
 		for i := range 8 {

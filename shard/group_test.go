@@ -18,8 +18,7 @@ import (
 
 // Workers that come have all partitions, each its share.
 func TestWorkersShareThePartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 60})
+	onStage(t, shard.Options{Partitions: 60}, func(t *testing.T, s *stage) {
 		for i, owner := range []string{"a", "b", "c"} {
 			s.worker(owner)
 			s.settle(i+1, 60)
@@ -38,8 +37,7 @@ func TestWorkersShareThePartitions(t *testing.T) {
 
 // Weights count.
 func TestWeights(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 90})
+	onStage(t, shard.Options{Partitions: 90}, func(t *testing.T, s *stage) {
 		s.worker("a")
 		s.worker("b", func(o *shard.Options) { o.Weight = 2 })
 		s.settle(2, 90)
@@ -93,8 +91,7 @@ func TestZones(t *testing.T) {
 
 // A worker that comes moves no more than its share, and each partition once.
 func TestNewWorkerMovesItsShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 200})
+	onStage(t, shard.Options{Partitions: 200}, func(t *testing.T, s *stage) {
 		for i := range 9 {
 			s.worker(fmt.Sprintf("w%d", i))
 		}
@@ -119,8 +116,7 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 // The partitions of a worker that has crashed are owned by others within its
 // lease, a look of the coordinator's and a look at the roll.
 func TestCrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 100})
+	onStage(t, shard.Options{Partitions: 100}, func(t *testing.T, s *stage) {
 		var workers []*worker
 		for i := range 5 {
 			workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
@@ -142,8 +138,7 @@ func TestCrash(t *testing.T) {
 func TestCoordinatorCrashes(t *testing.T) {
 	for _, others := range []int{0, 1} {
 		t.Run(fmt.Sprintf("with %d others", others), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, shard.Options{Partitions: 100, Audit: -1})
+			onStage(t, shard.Options{Partitions: 100, Audit: -1}, func(t *testing.T, s *stage) {
 				var workers []*worker
 				for i := range 5 {
 					workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
@@ -170,8 +165,7 @@ func TestCoordinatorCrashes(t *testing.T) {
 func TestLeave(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprintf("blind %v", blind), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, shard.Options{Partitions: 60})
+			onStage(t, shard.Options{Partitions: 60}, func(t *testing.T, s *stage) {
 				s.blind = blind
 				a, b, _ := s.worker("a"), s.worker("b"), s.worker("c")
 				s.settle(3, 60)
@@ -234,8 +228,7 @@ func TestLeaveToThoseWhoAsk(t *testing.T) {
 		"limit": func(o *shard.Options) { o.Max = 40 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, shard.Options{Partitions: 60})
+			onStage(t, shard.Options{Partitions: 60}, func(t *testing.T, s *stage) {
 				a := s.worker("a")
 				s.worker("b", edit)
 				s.worker("c", edit)
@@ -294,8 +287,7 @@ func TestLeaveInPortions(t *testing.T) {
 
 // The last worker leaves without waiting for anybody, and the next one finds all.
 func TestLastOneLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 10})
+	onStage(t, shard.Options{Partitions: 10}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 10)
 		begun := time.Now()
@@ -345,8 +337,7 @@ func TestRollingRestart(t *testing.T) {
 // A worker that has more weight than others comes back to what it had, too, and
 // nothing moves between the others meanwhile.
 func TestRestartOfAHeavyWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 140})
+	onStage(t, shard.Options{Partitions: 140}, func(t *testing.T, s *stage) {
 		var workers []*worker
 		for i, weight := range []float64{1, 3, 2, 1} {
 			workers = append(workers, s.worker(fmt.Sprintf("w%d", i), func(o *shard.Options) { o.Weight = weight }))
@@ -369,8 +360,7 @@ func TestRestartOfAHeavyWorker(t *testing.T) {
 
 // No worker has more than its maximum. What nobody has room for is told.
 func TestMax(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 50, Max: 20})
+	onStage(t, shard.Options{Partitions: 50, Max: 20}, func(t *testing.T, s *stage) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 40)
 		time.Sleep(5 * lease) // nobody adopts what is too much
@@ -401,8 +391,7 @@ func TestMax(t *testing.T) {
 // Two full workers that are each to have what the other one has get there, and
 // never have more than they may.
 func TestFullWorkersSwap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 20, Max: 10})
+	onStage(t, shard.Options{Partitions: 20, Max: 10}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.until("a has ten", time.Minute, func() bool { by, _ := s.owned(); return by["a"] == 10 })
 		s.worker("b")
@@ -418,8 +407,7 @@ func TestFullWorkersSwap(t *testing.T) {
 
 // Partitions are added and taken away while all are at work.
 func TestResize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 20})
+	onStage(t, shard.Options{Partitions: 20}, func(t *testing.T, s *stage) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 20)
 		s.reset()
@@ -448,8 +436,7 @@ func TestResize(t *testing.T) {
 // A worker that the store cannot be reached from for longer than its lease loses
 // all, and joins again.
 func TestSessionLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 20})
+	onStage(t, shard.Options{Partitions: 20}, func(t *testing.T, s *stage) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 20)
 		for _, w := range []*worker{a, b} { // a coordinates
@@ -468,8 +455,7 @@ func TestSessionLost(t *testing.T) {
 }
 
 func TestCallsOutOfTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 2})
+	onStage(t, shard.Options{Partitions: 2}, func(t *testing.T, s *stage) {
 		a := s.make("a")
 		if err := a.Leave(t.Context()); !errors.Is(err, shard.ErrNotRunning) {
 			t.Error(err)

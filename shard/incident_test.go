@@ -22,8 +22,7 @@ var errDenied = errors.New("denied")
 // sessions.
 func TestIncidentEndsNoWorker(t *testing.T) {
 	for _, lasting := range []time.Duration{refresh, lease / 2, 4 * lease} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, shard.Options{Partitions: 12})
+		onStage(t, shard.Options{Partitions: 12}, func(t *testing.T, s *stage) {
 			a, b := s.worker("a"), s.worker("b")
 			s.settle(2, 12)
 			denied := faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}
@@ -46,8 +45,7 @@ func TestIncidentEndsNoWorker(t *testing.T) {
 
 // A worker whose store is of no use from the start is told at once.
 func TestWrongStoreFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 12})
+	onStage(t, shard.Options{Partitions: 12}, func(t *testing.T, s *stage) {
 		w := s.make("a")
 		w.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}})
 		w.start(w.handle)
@@ -67,8 +65,7 @@ func TestWrongStoreFromTheStart(t *testing.T) {
 // A store that others do not find any more ends a worker, instead of having it open
 // sessions there for ever.
 func TestReplacedStoreEndsAWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 12})
+	onStage(t, shard.Options{Partitions: 12}, func(t *testing.T, s *stage) {
 		w := s.worker("a")
 		s.settle(1, 12)
 		w.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Replaced(errDenied)}})

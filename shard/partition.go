@@ -221,7 +221,11 @@ func (w *worker) release(ctx context.Context, p *Partition, err error) {
 		// worker that asked may have gone by then; one that stays takes what is free.
 		_ = p.lease.StepDown("the worker has left")
 	}
-	_ = p.lease.Release(w.values) // it runs out with the session
+	var how *tenure.ReleaseOptions
+	if givesUp && err != nil && ended == nil {
+		how = &tenure.ReleaseOptions{Failed: err}
+	}
+	_ = p.lease.ReleaseWith(w.values, how) // it runs out with the session
 	now := time.Now()
 	w.mu.Lock()
 	delete(w.held, p.id)

@@ -21,8 +21,7 @@ import (
 // The next owner of a partition finds the checkpoint of the one before, also one
 // that was laid down while it stopped.
 func TestCheckpointMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 8})
+	onStage(t, shard.Options{Partitions: 8}, func(t *testing.T, s *stage) {
 		last := sync.Map{}
 		handler := func(owner string) shard.Handler {
 			return func(ctx context.Context, p *shard.Partition) error {
@@ -64,8 +63,7 @@ func TestCheckpointMoves(t *testing.T) {
 // A checkpoint is refused from who is not the owner any more, and what the
 // current owner has laid down stays.
 func TestCheckpointOfAFormerOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 1})
+	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
 		a, b := s.make("a"), s.make("b")
 		former := make(chan *shard.Partition, 1)
 		release := make(chan struct{})
@@ -103,8 +101,7 @@ func TestCheckpointOfAFormerOwner(t *testing.T) {
 // A handler that returns before it has to is run again; one that fails again and
 // again gives its partition up, and others find it.
 func TestHandlerEndsEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 1})
+	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
 		a := s.make("a")
 		var mu sync.Mutex
 		runs, tokens := 0, map[uint64]bool{}
@@ -138,8 +135,7 @@ func TestHandlerEndsEarly(t *testing.T) {
 
 // A panic of a handler comes out of Run, and frees all partitions.
 func TestPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 4})
+	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
 		a := s.make("a")
 		fails := errors.New("it fails")
 		var wg sync.WaitGroup
@@ -169,8 +165,7 @@ func TestPanic(t *testing.T) {
 
 // A handler that ends its goroutine gives its partition up.
 func TestGoexit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 1})
+	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
 		a := s.make("a")
 		a.start(func(context.Context, *shard.Partition) error {
 			runtime.Goexit()
@@ -183,8 +178,7 @@ func TestGoexit(t *testing.T) {
 // A partition whose planned owner does not come is claimed by another worker, and
 // moved when the planned owner can have it.
 func TestThenAnyone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 20})
+	onStage(t, shard.Options{Partitions: 20}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 20)
 		b := s.make("b")
@@ -207,8 +201,7 @@ func TestThenAnyone(t *testing.T) {
 // Prepare runs before the former owner is asked, and an error of it puts the move
 // off.
 func TestPrepare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 6})
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
 		s.worker("a")
 		s.settle(1, 6)
 		s.reset()
@@ -242,8 +235,7 @@ func TestPrepare(t *testing.T) {
 
 // What is being prepared is not asked for when the worker is to leave.
 func TestPrepareIsCalledOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 6})
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 6)
 		b := s.worker("b", func(o *shard.Options) {
@@ -268,8 +260,7 @@ func TestPrepareIsCalledOff(t *testing.T) {
 // Who asks a worker by hand to step down from a partition gets it moved: the
 // planned owner takes it back.
 func TestStepDownByHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 4})
+	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 4)
 		if err := a.client.StepDown(t.Context(), shard.LockName(name, "1"), "for a test"); err != nil {

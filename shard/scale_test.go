@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure/shard"
@@ -25,8 +24,7 @@ func TestManyWorkers(t *testing.T) {
 	} else if testing.Short() {
 		t.Skip("takes long: make verify runs it")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: partitions, Plans: &shard.Plans{}})
+	onStage(t, shard.Options{Partitions: partitions, Plans: &shard.Plans{}}, func(t *testing.T, s *stage) {
 		s.light = true
 		workers := make([]*worker, n)
 		for i := range workers {

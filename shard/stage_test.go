@@ -68,6 +68,12 @@ func newStage(t *testing.T, options shard.Options) *stage {
 	return s
 }
 
+// onStage runs the test in a bubble, with a stage.
+func onStage(t *testing.T, options shard.Options, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newStage(t, options)) })
+}
+
 // worker is a client with a group, on a store that can fail.
 type worker struct {
 	*shard.Group

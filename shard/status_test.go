@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -16,8 +15,7 @@ import (
 
 // What is read from outside is what the workers know.
 func TestStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Names: []string{"blue", "green", "red", "white"}, Zone: "z1", Address: "10.0.0.7:80"})
+	onStage(t, shard.Options{Names: []string{"blue", "green", "red", "white"}, Zone: "z1", Address: "10.0.0.7:80"}, func(t *testing.T, s *stage) {
 		a := s.worker("a")
 		s.settle(1, 4)
 		b := s.worker("b")
@@ -67,8 +65,7 @@ func TestStatus(t *testing.T) {
 // A worker that has left is not called dead, neither while it is on the roll yet, nor
 // when nobody writes one any more; one that has died is.
 func TestStatusOfThoseWhoHaveGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 6})
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
 		workers := s.staggered(3)
 		s.settle(3, 6)
 		looker := s.looker()
@@ -117,8 +114,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 
 // All have left.
 func TestStatusOfAnEmptyGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 6})
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
 		workers := s.staggered(3)
 		s.settle(3, 6)
 		s.stopAll(workers...)
@@ -139,8 +135,7 @@ func TestStatusOfAnEmptyGroup(t *testing.T) {
 
 // What nobody understands is refused, and left alone.
 func TestUnreadableRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, shard.Options{Partitions: 4})
+	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
 		a := s.make("a")
 		for _, lock := range []string{shard.SpecName(name), shard.RollName(name)} {
 			l, err := a.client.Acquire(t.Context(), lock, &tenure.AcquireOptions{Data: []byte("not ours")})

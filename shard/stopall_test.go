@@ -72,8 +72,7 @@ func TestAllAreStoppedAtOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("%d workers", n), func(t *testing.T) {
 			var worst, back time.Duration
 			for run := range runs {
-				synctest.Test(t, func(t *testing.T) {
-					s := newStage(t, shard.Options{Partitions: partitions})
+				onStage(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *stage) {
 					s.blind = run%2 == 1
 					workers := s.staggered(n)
 					s.settle(n, partitions)

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure/shard"
@@ -24,8 +23,7 @@ func times(t *testing.T, n int, options shard.Options, f func(s *stage, run int)
 		n = max(2, n/5)
 	}
 	for run := range n {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, options)
+		onStage(t, options, func(t *testing.T, s *stage) {
 			s.blind = run%2 == 1
 			f(s, run)
 		})

@@ -117,6 +117,7 @@ func (c *candidate) lead(ctx context.Context, lease *tenure.Lease) error {
 		}
 	}
 	if c.g.stopping.Err() != nil {
+		c.release(ctx, lease)
 		return nil
 	}
 	c.ended = true
@@ -126,6 +127,25 @@ func (c *candidate) lead(ctx context.Context, lease *tenure.Lease) error {
 		c.follow()
 	}
 	return err
+}
+
+// release releases the lock as failed if the failure of a task has ended the tenure:
+// before the campaign is ended, which would count as being asked to stop. How the
+// release itself went, Run finds again.
+func (c *candidate) release(ctx context.Context, lease *tenure.Lease) {
+	cause := context.Cause(c.g.stopping)
+	var failed *Error
+	var panicked *PanicError
+	switch {
+	case ctx.Err() != nil, errors.Is(cause, ErrStop):
+		return
+	case errors.As(cause, &failed):
+	case errors.As(cause, &panicked):
+		cause = fmt.Errorf("task %q panicked: %v", panicked.Task, panicked.Value) // without its stack
+	default:
+		return
+	}
+	_ = lease.ReleaseWith(context.WithoutCancel(ctx), &tenure.ReleaseOptions{Failed: cause}) // see above
 }
 
 // follow begins to follow.

@@ -8,6 +8,7 @@
 //	group.Always("http", serve)          // func(ctx context.Context) error
 //	group.Leading("scheduler", schedule) // func(ctx context.Context, lease *tenure.Lease) error
 //	group.Following("proxy", forward)    // func(ctx context.Context, followed *tasks.Followed) error
+//	group.Every("clean up", time.Hour, nil, cleanUp) // func(ctx context.Context, turn *once.Turn) error
 //	err := group.Run(ctx)
 //
 // Tasks are started in the order in which they were added, and stopped in the
@@ -28,12 +29,22 @@
 // Following tasks see it in [Followed]. An Always task that wants to know who
 // leads asks [tenure.Election.Observe].
 //
+// # Each period
+//
+// [Group.Every] runs a task of the leader each period. The time is kept in the store, by
+// package once: a change of the leader neither doubles a run nor begins the period anew.
+// Its ledger is in a lock of its own, so that it costs a heartbeat, and the record of
+// the group's lock stays as it is.
+//
 // # The stop
 //
 // The group stops on a signal, at the end of Run's context, on the first error
 // or panic of a task, and when the election cannot be used any more. First the
 // leading tasks are stopped, and the lock is released; or the candidacy is
 // withdrawn and the following tasks are stopped. Then those that always run.
+//
+// If the error or panic of a task stops a group that leads, the tenure ends as
+// [tenure.EndFailed], with that error as the reason.
 //
 // # Guarantees
 //
@@ -53,6 +64,13 @@
 //
 // A panic is never swallowed. Run hands the first one on when the group has
 // stopped and the lock is released; further ones are logged.
+//
+// # Health
+//
+// [tenure.ElectionOptions] Health asks after the leader beside its tasks. When it has
+// failed too often in a row, all leading tasks are told at once, with
+// [tenure.ErrUnhealthy], the tenure ends as [tenure.EndFailed], and the replica
+// campaigns again: with a CoolDown, after others.
 //
 // # What is not guaranteed
 //

@@ -5,11 +5,14 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/tasks"
 )
 
@@ -97,4 +100,74 @@ func ExampleGroup_Leading() {
 	// <nil>
 	// web-2 finds it done
 	// <nil>
+}
+
+// A task of the leader that is run each period, by whichever replica leads then.
+func ExampleGroup_Every() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), &tenure.Options{Owner: "web-1", LeaseDuration: 500 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	group := tasks.New(client.Election("scheduler", nil), nil)
+	group.Every("clean up", 200*time.Millisecond, nil, func(ctx context.Context, turn *once.Turn) error {
+		fmt.Println("run", turn.Slot(), "under token", turn.Token(), "of", turn.Name())
+		if turn.Slot() == 3 {
+			return tasks.ErrStop // of its group; a real task goes on
+		}
+		return nil
+	})
+	fmt.Println(group.Run(ctx))
+
+	ledger, err := once.ShowEvery(ctx, client, tasks.EveryName("scheduler", "clean up"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("periods begun:", ledger.Number)
+	// Output:
+	// run 1 under token 1 of scheduler/clean up:every
+	// run 2 under token 1 of scheduler/clean up:every
+	// run 3 under token 1 of scheduler/clean up:every
+	// <nil>
+	// periods begun: 3
+}
+
+// A leader that is not in good health makes way: its tasks are stopped, and the tenure
+// ends as failed.
+func ExampleGroup_health() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), &tenure.Options{Owner: "web-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	group := tasks.New(client.Election("scheduler", &tenure.ElectionOptions{
+		HealthPeriod: 10 * time.Millisecond, HealthFailures: 2,
+		Health: func(_ context.Context, lease *tenure.Lease) error {
+			if lease.Token() == 1 {
+				return errors.New("the queue does not get shorter")
+			}
+			return nil
+		},
+	}), nil)
+	group.Leading("scheduler", func(ctx context.Context, lease *tenure.Lease) error {
+		if lease.Token() > 1 {
+			return tasks.ErrStop // leads again, in good health
+		}
+		<-ctx.Done()
+		fmt.Println(context.Cause(ctx))
+		return ctx.Err()
+	})
+	fmt.Println(group.Run(ctx))
+
+	history, err := client.History(ctx, "scheduler")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("token", history[1].Token, "ended as", history[1].End)
+	// Output:
+	// unhealthy 2 times in a row: the queue does not get shorter
+	// <nil>
+	// token 1 ended as failed
 }

@@ -204,8 +204,13 @@ func (g *Group) check() error {
 		case names[t.name]:
 			errs = append(errs, fmt.Errorf("there are two tasks %q: give each a name of its own", t.name))
 		}
-		if t.run == nil {
+		switch {
+		case t.run == nil:
 			errs = append(errs, fmt.Errorf("task %q has no function", t.name))
+		case t.check != nil && g.election != nil && t.name != "":
+			if err := t.check(); err != nil {
+				errs = append(errs, &Error{t.name, err})
+			}
 		}
 		names[t.name] = true
 	}

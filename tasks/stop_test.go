@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/tasks"
 )
 
@@ -55,9 +57,27 @@ func TestTaskStopsTheGroupInOrder(t *testing.T) {
 					res := <-ended
 					s.expect(stopped(phase, name))
 					checkEnd(t, how, name, res)
+					if phase == leadingStops {
+						s.checkTenure(how)
+					}
 				})
 			})
 		}
+	}
+}
+
+// checkTenure checks how the tenure of a leader ended that a task has stopped.
+func (s *stage) checkTenure(how string) {
+	s.t.Helper()
+	rec, err := s.records.Get(s.t.Context(), election, driver.Strong)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if want := driver.EndReason(tenure.EndFailed); how == "stop" && rec.End != driver.EndReleased || how != "stop" && rec.End != want {
+		s.t.Errorf("after %q of a task the tenure ended as %q", how, rec.End)
+	}
+	if how == "panic" && (rec.Asked == nil || strings.Contains(rec.Asked.Reason, "tasks_test")) {
+		s.t.Errorf("the reason has the stack in it: %+v", rec.Asked)
 	}
 }
 

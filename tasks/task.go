@@ -18,6 +18,7 @@ import (
 type task struct {
 	name, kind string
 	run        func(context.Context, scene) error
+	check      func() error // what else is wrong with it, nil if nothing can be
 }
 
 // scene is what a task is handed besides its context, by its kind.
