@@ -186,7 +186,7 @@ func (p *postgres) waitFor(ctx context.Context, standby int, primary string) err
 	})
 }
 
-func (p *postgres) ready(ctx context.Context, address string) error {
+func (p *postgres) ready(ctx context.Context, _ int, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return p.do(ctx, address, func(*pgx.Conn) error { return nil })

@@ -25,7 +25,8 @@ import (
 type served struct {
 	server
 	members []*member
-	pauses  int
+	// How many of these faults of the engine there were.
+	pauses, restarts int
 }
 
 // member is one of the servers.
@@ -53,9 +54,12 @@ type server struct {
 	// begin makes, after the first start of all, what the locks need. It may be nil.
 	begin func(ctx context.Context, addresses []string) error
 	// ready says that a server answers: it may take connections long before.
-	ready func(ctx context.Context, address string) error
+	ready func(ctx context.Context, member int, address string) error
 	// leads says that a member is the one that decides. One that is alone does.
 	leads func(ctx context.Context, member int, address string) bool
+	// strikes names the member that the nth fault of a kind is for, counted from 0, where the
+	// members are not alike: nil if they are.
+	strikes func(n int) int
 	// replace has another member take the place of the one that leads, which was killed,
 	// and makes that one a follower. If it is nil the members see to that themselves.
 	replace func(ctx context.Context, s *served, killed int) error
@@ -153,7 +157,7 @@ func (s *served) start(ctx context.Context, members ...*member) error {
 			}
 		}
 		for _, m := range members {
-			if last = s.ready(ctx, m.address()); last != nil {
+			if last = s.ready(ctx, slices.Index(s.members, m), m.address()); last != nil {
 				return false
 			}
 		}
@@ -182,11 +186,20 @@ func (s *served) leader(ctx context.Context) int {
 	return 0
 }
 
+// chosen returns the member that the nth fault of a kind is for.
+func (s *served) chosen(ctx context.Context, n int) int {
+	if s.strikes != nil {
+		return s.strikes(n)
+	}
+	return s.leader(ctx)
+}
+
 // restart kills the member that leads, and starts it after down on the same data, unless
 // another one takes its place.
 func (s *served) restart(ctx context.Context, down time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
-	killed := s.leader(ctx)
+	killed := s.chosen(ctx, s.restarts)
+	s.restarts++
 	s.members[killed].process.Kill()
 	wait.Rest(ctx, down)
 	if s.replace != nil {
@@ -199,8 +212,8 @@ func (s *served) restart(ctx context.Context, down time.Duration) error {
 // comes meanwhile waits in its sockets, and is done late. Of three pauses two are of the
 // one that leads.
 func (s *served) pause(ctx context.Context, length time.Duration) error {
-	paused := s.leader(ctx)
-	if s.pauses++; s.pauses%3 == 0 {
+	paused := s.chosen(ctx, s.pauses)
+	if s.pauses++; s.strikes == nil && s.pauses%3 == 0 {
 		paused = (paused + 1) % len(s.members)
 	}
 	stopped, err := s.members[paused].process.Family()
@@ -242,7 +255,7 @@ func (s *served) gates(replica int) []*gate.TCP {
 }
 
 func (s *served) faults() []fault {
-	return []fault{
+	all := []fault{
 		{kind: blackHole, on: leader, least: 0.2, most: 0.7},
 		{kind: blackHole, on: leader, least: 0.8, most: 2.5},
 		{kind: blackHole, on: anyone, least: 0.5, most: 2},
@@ -252,6 +265,13 @@ func (s *served) faults() []fault {
 		{kind: stopEngine, on: nobody, least: 0.1, most: 1.2},
 		{kind: restartEngine, on: nobody, least: 0.02, most: 0.5},
 	}
+	if s.strikes == nil {
+		return all
+	}
+	for range s.members[1:] { // as many for each of them
+		all = append(all, all[len(all)-2:]...)
+	}
+	return all
 }
 
 func (s *served) strike(ctx context.Context, f fault, length time.Duration, replica int) error {

@@ -32,6 +32,7 @@ import (
 var servers = map[string]func(dir string) (server, error){
 	"dynoxide":          newDynoxide,
 	"etcd":              func(dir string) (server, error) { return newEtcd(dir, 1) },
+	kubernetesEngine:    newKubernetes,
 	"etcd-cluster":      func(dir string) (server, error) { return newEtcd(dir, clusterSize) },
 	"postgres":          newPostgres,
 	"postgres-standby":  newPostgresStandby,
@@ -86,7 +87,7 @@ func installed(engine, pattern string) (string, error) {
 }
 
 // connects says that the address takes connections.
-func connects(_ context.Context, address string) error {
+func connects(_ context.Context, _ int, address string) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func newEtcd(dir string, members int) (server, error) {
 				"--heartbeat-interval", "50", "--election-timeout", "500",
 			}
 		},
-		ready: func(ctx context.Context, address string) error {
+		ready: func(ctx context.Context, _ int, address string) error {
 			return answersHTTP(ctx, http.MethodGet, "http://"+address+"/health", func(body []byte) error {
 				return says(body, `"true"`)
 			})
@@ -177,7 +178,11 @@ func answersHTTP(ctx context.Context, method, url string, judge func(body []byte
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	return answers(http.DefaultClient, request, judge)
+}
+
+func answers(client *http.Client, request *http.Request, judge func(body []byte) error) error {
+	answer, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -221,7 +226,7 @@ func newZooKeeper(dir string, members int) (server, error) {
 				"org.apache.zookeeper." + program, config,
 			}
 		},
-		ready: func(ctx context.Context, address string) error { return zooKeeperSays(ctx, address, "Mode: ") },
+		ready: func(ctx context.Context, _ int, address string) error { return zooKeeperSays(ctx, address, "Mode: ") },
 		leads: func(ctx context.Context, _ int, address string) bool {
 			return zooKeeperSays(ctx, address, "Mode: leader") == nil
 		},

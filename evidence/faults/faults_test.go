@@ -93,7 +93,7 @@ func TestPage(t *testing.T) {
 func fullReport() *report {
 	r := &report{
 		Cells: map[string]map[string]cell{}, Libraries: map[string]string{},
-		Engines: map[engine]string{postgreSQL: "v2", etcdEngine: "v3", zooKeeper: "v4"},
+		Engines: map[engine]string{postgreSQL: "v2", etcdEngine: "v3", zooKeeper: "v4", apiServer: "v5"},
 	}
 	for _, row := range rows {
 		r.Cells[row.id] = map[string]cell{}
@@ -123,12 +123,15 @@ func TestComplete(t *testing.T) {
 	delete(r.Cells["tokens"], kubeName)
 	delete(r.Cells["tokens"], onEtcdName)
 	delete(r.Engines, etcdEngine)
+	delete(r.Engines, apiServer)
+	r.Cells["lost-cut"][onKubernetesName] = cell{Verdict: failed, Seen: "believed on"}
 	r.Cells["former"] = nil
 	err := r.complete()
 	for _, want := range []string{
 		"Tenure does not pass stopped: believed", "Tenure on ZooKeeper does not pass suspend: believed, too",
 		"Tenure on PostgreSQL does not pass many: has no such thing", "tokens was not looked at for client-go",
-		"tokens was not looked at for tenure-etcd", "the version of etcd is missing", "no row former",
+		"tokens was not looked at for tenure-etcd", "the version of etcd is missing", "the version of Kubernetes is missing",
+		"Tenure on Kubernetes does not pass lost-cut: believed on", "no row former",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
@@ -145,7 +148,7 @@ func TestTables(t *testing.T) {
 	if !found || strings.Contains(libraries, "tenure-postgres did") || !strings.Contains(libraries, "river did") {
 		t.Errorf("the first table is\n%s", libraries)
 	}
-	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | etcd | ZooKeeper |", "tenure did something", "tenure-postgres did", "tenure-etcd did", "tenure-zookeeper did", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, etcd 13 of 13, ZooKeeper 13 of 13."} {
+	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | etcd | ZooKeeper | Kubernetes |", "tenure did something", "tenure-postgres did", "tenure-etcd did", "tenure-zookeeper did", "tenure-kubernetes did", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, etcd 13 of 13, ZooKeeper 13 of 13, Kubernetes 13 of 13."} {
 		if !strings.Contains(stores, want) {
 			t.Errorf("the second table has no %q", want)
 		}
@@ -163,7 +166,7 @@ func TestTables(t *testing.T) {
 		t.Error(err)
 	}
 	_, stores, _ = strings.Cut(r.markdown(), second)
-	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | ZooKeeper |", "Tenure on etcd: not looked at in this run.", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, ZooKeeper 13 of 13."} {
+	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | ZooKeeper | Kubernetes |", "Tenure on etcd: not looked at in this run.", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, ZooKeeper 13 of 13, Kubernetes 13 of 13."} {
 		if !strings.Contains(stores, want) {
 			t.Errorf("without etcd the second table has no %q", want)
 		}

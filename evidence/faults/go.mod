@@ -13,6 +13,7 @@ require (
 	github.com/tenurelock/tenure v0.1.0
 	github.com/tenurelock/tenure/etcdstore v0.1.0
 	github.com/tenurelock/tenure/evidence v0.1.0
+	github.com/tenurelock/tenure/k8sstore v0.1.0
 	github.com/tenurelock/tenure/pgstore v0.1.0
 	github.com/tenurelock/tenure/zkstore v0.1.0
 	go.etcd.io/etcd/api/v3 v3.7.3

@@ -8,9 +8,9 @@
 // on one DynamoDB engine, etcd's concurrency package on an embedded etcd,
 // client-go's leaderelection on leases of an API server of its own, and the election
 // among the clients of River on PostgreSQL. Then it throws them at Tenure on PostgreSQL, on
-// that etcd and on ZooKeeper.
+// that etcd, on ZooKeeper, and on an API server of Kubernetes.
 //
-//	scripts/engines run dynoxide postgres zookeeper -- go run ./evidence/faults -write
+//	scripts/engines run dynoxide postgres zookeeper kubernetes -- go run ./evidence/faults -write
 //
 // The libraries run as processes, each behind a gate that makes the faults. What
 // was seen goes to results.json, and from there to docs/evidence/faults.md.
@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		libraries = flags.String("libraries", names(subjects, subject.id), "at which libraries")
 		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River and Tenure")
 		zookeeper = flags.String("zookeeper", os.Getenv(zooKeeperEnv), "the `address` of a ZooKeeper, HOST:PORT, for Tenure")
+		kube      = flags.String("kubernetes", os.Getenv(kubernetesEnv), "the `kubeconfig` of an API server whose user may make namespaces, for Tenure")
 		engine    = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
 		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
@@ -76,6 +77,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
 	if using(chosen, zooKeeper) && *zookeeper == "" {
 		return fmt.Errorf("faults: no ZooKeeper for Tenure: start it with scripts/engines up zookeeper, or name one in %s", zooKeeperEnv)
+	}
+	if slices.ContainsFunc(chosen, subject.isOnKubernetes) {
+		if *kube == "" {
+			return fmt.Errorf("faults: no Kubernetes for Tenure: start it with scripts/engines up kubernetes, or name a kubeconfig in %s", kubernetesEnv)
+		}
+		if r.cluster, err = newCluster(*kube); err != nil {
+			return err
+		}
+		defer r.cluster.close()
 	}
 	if using(chosen, postgreSQL) {
 		if *postgres == "" {
@@ -149,6 +159,13 @@ func (r *rig) engines(ctx context.Context, chosen []subject) (map[engine]string,
 		}
 		all[zooKeeper] = version + ", one server, on loopback"
 	}
+	if slices.ContainsFunc(chosen, subject.isOnKubernetes) {
+		version, err := r.cluster.version()
+		if err != nil {
+			return nil, err
+		}
+		all[apiServer] = version + ", one kube-apiserver with an etcd of its own, on loopback"
+	}
 	return all, nil
 }
 
@@ -194,13 +211,17 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 	return err
 }
 
-// usualGroups are the libraries, and then Tenure on its other stores: all at once would be
-// too much for a machine with two cores.
+// usualGroups are the libraries, then Tenure on its other stores, then on Kubernetes, whose
+// API server is the largest of the engines: all at once would be too much for a machine with
+// two cores.
 func usualGroups() [][]string {
-	groups := make([][]string, 2)
+	groups := make([][]string, 3)
 	for _, s := range subjects {
 		i := 0
-		if s.elsewhere() {
+		switch {
+		case s.isOnKubernetes():
+			i = 2
+		case s.elsewhere():
 			i = 1
 		}
 		groups[i] = append(groups[i], s.name)

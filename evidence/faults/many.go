@@ -26,7 +26,11 @@ const (
 
 // holdMany holds many locks in one process, with a store that is not near.
 func holdMany(ctx context.Context, s *scene) (cell, error) {
-	m, err := s.member(ctx, ordinary)
+	how, said := ordinary, ""
+	if s.isOnKubernetes() {
+		how, said = underSession, "under one session, "
+	}
+	m, err := s.member(ctx, how)
 	if err != nil {
 		return cell{}, err
 	}
@@ -61,6 +65,6 @@ func holdMany(ctx context.Context, s *scene) (cell, error) {
 	}
 	return cell{
 		Verdict: judge(lost.Load() == 0), Figures: []float64{float64(lost.Load()), sent},
-		Seen: fmt.Sprintf("lost %d; %s a second", lost.Load(), plural(math.Round(sent), "request")),
+		Seen: fmt.Sprintf("%slost %d; %s a second", said, lost.Load(), plural(math.Round(sent), "request")),
 	}, nil
 }

@@ -35,6 +35,7 @@ type rig struct {
 	etcd      *etcdServer
 	database  *database // nil if nothing is looked at on PostgreSQL
 	zookeeper string    // host and port
+	cluster   *cluster  // nil if Tenure is not looked at on Kubernetes
 	java      *peers.Program
 	program   string // this one, by its path: it serves the libraries in Go
 	// suspendable is the same, with a runtime that can be told to sleep.
@@ -47,17 +48,18 @@ type rig struct {
 }
 
 // The libraries there are. Tenure is on DynamoDB, as two of the others are; and then on
-// PostgreSQL, etcd and ZooKeeper.
+// PostgreSQL, etcd, ZooKeeper and Kubernetes.
 const (
-	tenureName      = "tenure"
-	dynamolockName  = "dynamolock"
-	javaName        = "java"
-	etcdName        = "etcd"
-	kubeName        = "client-go"
-	riverName       = "river"
-	onPostgresName  = "tenure-postgres"
-	onEtcdName      = "tenure-etcd"
-	onZooKeeperName = "tenure-zookeeper"
+	tenureName       = "tenure"
+	dynamolockName   = "dynamolock"
+	javaName         = "java"
+	etcdName         = "etcd"
+	kubeName         = "client-go"
+	riverName        = "river"
+	onPostgresName   = "tenure-postgres"
+	onEtcdName       = "tenure-etcd"
+	onZooKeeperName  = "tenure-zookeeper"
+	onKubernetesName = "tenure-kubernetes"
 )
 
 // engine is what a library keeps its locks in.
@@ -92,6 +94,10 @@ func (s subject) elsewhere() bool {
 	_, is := tenureStores[s.name]
 	return is
 }
+
+// isOnKubernetes says that it is Tenure on Kubernetes: client-go has an API server of this
+// process.
+func (s subject) isOnKubernetes() bool { return s.name == onKubernetesName }
 
 // isTenure says that it is Tenure, on whatever store.
 func (s subject) isTenure() bool { return s.name == tenureName || s.elsewhere() }
@@ -135,6 +141,9 @@ var subjects = []subject{
 	}, 5, 8, nil},
 	{onEtcdName, "Tenure on etcd", etcdEngine, usualLease, func(time.Duration) settings { return settings{said: tenureSettings} }, 5, 8, nil},
 	{onZooKeeperName, "Tenure on ZooKeeper", zooKeeper, usualLease, func(time.Duration) settings { return settings{said: tenureSettings} }, 5, 8, nil},
+	{onKubernetesName, "Tenure on Kubernetes", apiServer, usualLease, func(time.Duration) settings {
+		return settings{said: tenureSettings + "; HTTP to the gate, and TLS behind it"}
+	}, 5, 8, nil},
 }
 
 const tenureSettings = "all follows from the lease"
@@ -244,13 +253,20 @@ func (s *scene) direct() (string, error) {
 	case dynamoDB:
 		return s.engine, nil
 	case apiServer:
+		if s.isOnKubernetes() {
+			return s.cluster.address(), nil
+		}
 	}
 	return "", fmt.Errorf("%s is in this process", s.on)
 }
 
-// endpoint is how a library is told of an address, that of a gate or of the engine.
+// endpoint is how a library is told of an address, that of a gate or of the engine. For
+// Tenure on Kubernetes it is a kubeconfig.
 func (s *scene) endpoint(address string) (string, error) {
-	if s.on != postgreSQL {
+	switch {
+	case s.isOnKubernetes():
+		return s.cluster.kubeconfig(s.dir, address)
+	case s.on != postgreSQL:
 		return address, nil
 	}
 	u, err := s.database.url(address)
@@ -301,6 +317,8 @@ const (
 	releasing
 	// suspendable can be suspended.
 	suspendable
+	// underSession holds its locks under one session. Tenure's alone has such a thing.
+	underSession
 )
 
 const eagerRefresh = 20 * time.Millisecond
@@ -324,7 +342,7 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 	}
 	r := wire.Request{
 		Command: wire.Open, Table: s.place, Region: dynamo.Region, LeaseMs: peers.Milliseconds(s.lease),
-		Notice: true, RequestTimeout: how != unbounded, ReleaseOnCancel: how == releasing,
+		Notice: true, RequestTimeout: how != unbounded, ReleaseOnCancel: how == releasing, Session: how == underSession,
 	}
 	if s.table != nil {
 		r.Table = s.table.Name

@@ -28,7 +28,13 @@ func tenureOn(name string) serve.Library {
 		if err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
-		return &storeClient{serve.TenureClient{Client: client}, store}, nil
+		c := &storeClient{serve.TenureClient{Client: client}, store}
+		if r.Session {
+			if c.Session, err = client.OpenSession(ctx, nil); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+		}
+		return c, nil
 	}}
 }
 

@@ -19,12 +19,13 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/zkstore"
 )
 
 // tenureStore is a store of Tenure on another engine than DynamoDB. A scene has a place
-// there for itself: a table, a prefix or a root.
+// there for itself: a table, a prefix, a root or a namespace.
 type tenureStore struct {
 	// place returns that of a scene's word.
 	place func(word string) string
@@ -62,6 +63,20 @@ var tenureStores = map[string]tenureStore{
 		url:    func(endpoint, root string) string { return "zookeeper://" + endpoint + root },
 		writes: zooKeeperWrites,
 	},
+	onKubernetesName: {
+		place: func(word string) string { return "tenure-faults-" + word },
+		open: func(ctx context.Context, endpoint, namespace string) (driver.Store, error) {
+			config, _, err := k8sstore.Config(endpoint, "")
+			if err != nil {
+				return nil, err
+			}
+			return k8sstore.Open(ctx, config, namespace, nil)
+		},
+		url: func(endpoint, namespace string) string {
+			return "kubernetes://" + namespace + "?kubeconfig=" + endpoint
+		},
+		writes: kubernetesWrites,
+	},
 }
 
 // postgresConns is how many connections a process of Tenure may have. Those that a store
@@ -90,8 +105,13 @@ const openBound = 30 * time.Second
 func (s *scene) openPlace(ctx context.Context) error {
 	kind := tenureStores[s.name]
 	s.place = kind.place(s.word)
-	if s.on == postgreSQL {
+	switch s.on {
+	case postgreSQL:
 		if err := pgstore.CreateTable(ctx, s.database.pool, s.place); err != nil {
+			return err
+		}
+	case apiServer:
+		if err := s.cluster.namespace(ctx, s.place); err != nil {
 			return err
 		}
 	}

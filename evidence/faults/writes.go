@@ -6,8 +6,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"net/http"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -187,4 +189,23 @@ func writesEtcd(body []byte) bool {
 	return slices.ContainsFunc(txn.Success, func(op *etcdserverpb.RequestOp) bool {
 		return op.GetRequestPut() != nil || op.GetRequestDeleteRange() != nil
 	})
+}
+
+// kubernetesWrites knows requests by their methods: all that is not a GET.
+func kubernetesWrites() func([]byte) bool {
+	return framed(httpSize, func(message []byte) bool { return !bytes.HasPrefix(message, []byte(http.MethodGet+" ")) })
+}
+
+// httpSize is how long a request of HTTP/1.1 is. The store says of each how long its body is.
+func httpSize(begin []byte) int {
+	const end = "\r\n\r\n"
+	head := bytes.Index(begin, []byte(end))
+	if head < 0 {
+		return 0
+	}
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(begin)))
+	if err != nil || r.ContentLength < 0 {
+		return 0 // what it was waited for is never hit, and the row says so
+	}
+	return head + len(end) + int(r.ContentLength)
 }

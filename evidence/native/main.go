@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command native measures Tenure on each engine beside the locks that the engine, or its
-// client, brings: pairs of acquire and release a second, and the time of a hand-over.
+// client, brings: pairs of acquire and release a second, and the times of a hand-over and
+// of a fail-over.
 //
 //	scripts/engines run etcd zookeeper postgres kubernetes -- go run ./evidence/native -json evidence/native/results.json -markdown docs/evidence/native.md
 //
@@ -54,8 +55,8 @@ type report struct {
 	Date    string          `json:"date"`
 	Machine machine.Machine `json:"machine"`
 	Times   int             `json:"times"`
-	// Figures are nanoseconds a pair, or microseconds a hand-over, by the package, the
-	// benchmark and the way.
+	// Figures are nanoseconds a pair, or microseconds a hand-over or a fail-over, by the
+	// package, the benchmark and the way.
 	Figures map[string][]float64 `json:"figures"`
 }
 
@@ -96,11 +97,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for n := range *times {
 		for _, pkg := range packages {
 			fmt.Fprintf(stderr, "native: %s, %d of %d\n", pkg, n+1, *times)
-			out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "AcquireRelease|HandOver", "-benchtime", *length, pkg).Output()
-			if err != nil {
-				return fmt.Errorf("%s: %w\n%s", pkg, err, out)
+			// A fail-over takes a lease: one of each is enough.
+			for benchmarks, length := range map[string]string{"AcquireRelease|HandOver": *length, "FailOver": "1x"} {
+				out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", benchmarks, "-benchtime", length, pkg).Output()
+				if err != nil {
+					return fmt.Errorf("%s: %w\n%s", pkg, err, out)
+				}
+				r.read(pkg, out)
 			}
-			r.read(pkg, out)
 		}
 	}
 	r.Machine.LoadAfter = machine.Load()
@@ -108,8 +112,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // figure is a line of a benchmark: its name without the number of cores, and the time of an
-// operation, or the median that it reports itself.
-var figure = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) (?:ns/op|µs-median)`)
+// operation, or what it reports itself.
+var figure = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) (?:ns/op|µs-median|µs-failover)`)
 
 func (r *report) read(pkg string, out []byte) {
 	for _, m := range figure.FindAllSubmatch(bytes.ReplaceAll(out, []byte("\t"), []byte(" ")), -1) {
@@ -146,15 +150,23 @@ func (r *report) markdown() string {
 	}
 	page.Table(&b, []string{"engine", "goroutines:", "Tenure:", "its store alone:", "beside", "that:", "Tenure to that:"}, rows)
 	b.WriteString("\n## Hand-over: from a release to the grant at another client, in milliseconds\n\n")
-	rows = nil
+	r.times(&b, "HandOver", 1e-3)
+	b.WriteString("\n## Fail-over: from the SIGKILL of a holder's process to the grant at another client, in seconds\n\n")
+	r.times(&b, "FailOver", 1e-6)
+	return b.String()
+}
+
+// times writes the table of a benchmark that takes a time, by how much its microseconds
+// are to be multiplied.
+func (r *report) times(b *strings.Builder, benchmark string, by float64) {
+	var rows [][]string
 	for _, e := range engines {
-		ours, native := r.of(e, "HandOver", "tenure", ""), r.of(e, "HandOver", e.native, "")
+		ours, native := r.of(e, benchmark, "tenure", ""), r.of(e, benchmark, e.native, "")
 		if ours != nil && native != nil {
-			rows = append(rows, []string{e.title, spread(scaled(ours, 1e-3)), e.what, spread(scaled(native, 1e-3)), ratios(ours, native)})
+			rows = append(rows, []string{e.title, spread(scaled(ours, by)), e.what, spread(scaled(native, by)), ratios(ours, native)})
 		}
 	}
-	page.Table(&b, []string{"engine", "Tenure:", "beside", "that:", "Tenure to that:"}, rows)
-	return b.String()
+	page.Table(b, []string{"engine", "Tenure:", "beside", "that:", "Tenure to that:"}, rows)
 }
 
 func perSecond(ns []float64) []float64 {

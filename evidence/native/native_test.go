@@ -20,6 +20,9 @@ func TestPage(t *testing.T) {
 		if r.of(e, "AcquireRelease", e.native, "/goroutines=32") == nil {
 			t.Errorf("%s was not looked at", e.name)
 		}
+		if e.name != "postgres" && r.of(e, "FailOver", e.native, "") == nil {
+			t.Errorf("no holder of %s was killed", e.name)
+		}
 	}
 	if err := page.Check("../../docs/evidence/native.md", r.markdown(), command); err != nil {
 		t.Error(err)
@@ -32,11 +35,14 @@ func TestRead(t *testing.T) {
 		"BenchmarkAcquireRelease/tenure/goroutines=1-2         \t     200\t   2000000 ns/op\n"+
 		"BenchmarkAcquireRelease/mutex/goroutines=1            \t     200\t   1000000 ns/op\n"+
 		"BenchmarkHandOver/tenure-2                            \t     200\t      4106 µs-median\n"+
-		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\nPASS\n"))
+		"BenchmarkHandOver/mutex-2                             \t     200\t      2053 µs-median\n"+
+		"BenchmarkFailOver/tenure-2                            \t       1\t   4853372 µs-failover\n"+
+		"BenchmarkFailOver/mutex-2                             \t       1\t   4853372 µs-failover\nPASS\n"))
 	text := r.markdown()
 	for _, want := range []string{
 		"| etcd | 1 | **500** (500–500) | – | `concurrency.Mutex` | **1000** (1000–1000) | **0.50** (0.50–0.50) |",
 		"| etcd | **4.11** (4.11–4.11) | `concurrency.Mutex` | **2.05** (2.05–2.05) | **2** (2–2) |",
+		"| etcd | **4.85** (4.85–4.85) | `concurrency.Mutex` | **4.85** (4.85–4.85) | **1** (1–1) |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)

@@ -20,6 +20,7 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/sqlitestore"
 	"github.com/tenurelock/tenure/zkstore"
@@ -41,8 +42,10 @@ func OpenStore(url string) (driver.Store, error) {
 		return zkstore.New(strings.Split(rest, ","), &zkstore.Options{Session: zooKeeperSession})
 	case "postgres":
 		return openPostgres(url)
+	case "kubernetes":
+		return openKubernetes(rest)
 	default:
-		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, with commas between several", url)
+		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, with commas between several", url)
 	}
 }
 
@@ -77,6 +80,21 @@ func openPostgres(url string) (driver.Store, error) {
 		return nil, err
 	}
 	return store, nil // the pool ends with the process
+}
+
+// Namespace is where the locks are in Kubernetes: that by default is made some time after
+// the start of an API server.
+const Namespace = "tenure-chaos"
+
+// openKubernetes takes credentials from the file, and goes by the address: that of a gate.
+func openKubernetes(at string) (driver.Store, error) {
+	file, address, _ := strings.Cut(at, ",")
+	config, _, err := k8sstore.Config(file, "")
+	if err != nil {
+		return nil, err
+	}
+	config.Host = "https://" + address
+	return k8sstore.New(config, Namespace, nil)
 }
 
 // ownEtcd is a store that ends its client.

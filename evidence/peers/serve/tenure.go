@@ -37,7 +37,7 @@ func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return TenureClient{client}, nil
+	return TenureClient{Client: client}, nil
 }
 
 // TenureOptions are those of a client for a request to open one.
@@ -48,14 +48,21 @@ func TenureOptions(r *wire.Request) *tenure.Options {
 	}
 }
 
-// TenureClient is a client of Tenure, on whatever store. Close leaves the store open.
-type TenureClient struct{ *tenure.Client }
+// TenureClient is a client of Tenure, on whatever store. If Session is set, the locks are
+// held under it. Close leaves the store open.
+type TenureClient struct {
+	*tenure.Client
+	Session *tenure.Session
+}
 
 // Acquire takes the lock.
 func (c TenureClient) Acquire(ctx context.Context, r *wire.Request) (Lock, error) {
-	acquire := c.Client.Acquire
+	acquire, try := c.Client.Acquire, c.TryAcquire
+	if c.Session != nil {
+		acquire, try = c.Session.Acquire, c.Session.TryAcquire
+	}
 	if r.TryOnly {
-		acquire = c.TryAcquire
+		acquire = try
 	}
 	var options tenure.AcquireOptions
 	if r.Data != nil {

@@ -55,6 +55,7 @@ type Request struct {
 	SortKey      string `json:"sortKey,omitempty"`      // the attribute's name; empty: none
 	SortValue    string `json:"sortValue,omitempty"`    // its value in every request of this client
 	CreateTable  bool   `json:"createTable,omitempty"`  // by the client's own helper
+	Session      bool   `json:"session,omitempty"`      // Tenure only: one session for all locks
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.
 	Name string `json:"name,omitempty"`
