@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -138,28 +137,14 @@ func (w *turns) unstarted() error {
 
 // ledgerClient opens the store for reading a ledger, or resetting it.
 func ledgerClient(c *console, f *storeFlags, options tenure.Options, use func(context.Context, *tenure.Client) error) error {
-	where, err := f.location(c, os.Getenv)
+	v, err := f.visit(c, &options)
 	if err != nil {
 		return err
 	}
-	if err := mustExist(where); err != nil {
-		return err
-	}
-	store, err := where.Open()
-	if err != nil {
-		return storeFailed(err)
-	}
-	defer func() { _ = store.Close() }()
-	client, err := tenure.New(store, &options)
-	if err != nil {
-		return usage("%w", err)
-	}
-	ctx, stop := catchSignals().cancel(context.Background())
-	defer stop()
-	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // it holds nothing
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer v.close()
+	ctx, cancel := context.WithTimeout(v.ctx, lookTimeout)
 	defer cancel()
-	if err := use(ctx, client); err != nil {
+	if err := use(ctx, v.client); err != nil {
 		if running := (*once.RunningError)(nil); errors.As(err, &running) {
 			return failed(statusHeld, err)
 		}
