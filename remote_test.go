@@ -89,6 +89,7 @@ var localTests = map[string]string{
 
 	"TestLostRacesAreNotRunHot":                      ownStore,
 	"TestElapsedIsTheContendersClock":                ownStore,
+	"TestReleaseWakesObserversOfTheSameProcess":      ownStore,
 	"TestMaxInFlightBoundsTheRequests":               ownStore,
 	"TestNoPlaceForARequest":                         ownStore,
 	"TestReleaseWakesWaitersOfTheSameProcess":        ownStore,
@@ -146,6 +147,7 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 var sessionTests = []string{
 	"TestAskedWhileTheSessionCloses",
 	"TestReleaseWithLostReplySaysWhatIsTrue/under_a_session_that_closes",
+	"TestTransferToLabel/under_a_session",
 	"TestStoreThatOnlyReads/open",
 	"TestStoreThatOnlyReads/step_down_under_a_session",
 	"TestStoreThatOnlyReads/sweep",
