@@ -44,7 +44,7 @@ func TestObserverSeesWhatItWasHintedAt(t *testing.T) {
 	}
 }
 
-// Who waits takes a lock when it is told of the release, however far behind cheap reads
+// A waiter takes a lock when it is told of the release, however far behind cheap reads
 // are.
 func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
 	for ago := range 4 {

@@ -170,7 +170,7 @@ func (ts *trackers) hint(key string) {
 	ts.b.mu.Lock()
 	k := ts.all[key]
 	ts.b.mu.Unlock()
-	if k != nil && k.awaited.Load() { // who comes later looks by itself
+	if k != nil && k.awaited.Load() { // a contender that comes later looks by itself
 		k.hint()
 	}
 }

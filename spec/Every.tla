@@ -141,7 +141,7 @@ Acquire(p) ==
        \/ store.st = "held" /\ ~Standing /\ send("take", None)
     /\ UNCHANGED mach /\ Still
 
-\* Who waits reads the ledger, and counts from when it has the answer. A look takes
+\* A machine that waits reads the ledger, and counts from when it has the answer. A look takes
 \* no time: an answer that is late is one that is read late.
 Noted(m, l) == [m EXCEPT !.seen = Newer(Older(l, @), @)]
 Early == "before the read" \in Wrong

@@ -289,7 +289,7 @@ LedgerRises ==
 \* The end of a run stays in the ledger until another run is there.
 EndsStay == [][store.led.end = "done" /\ store'.led.last = store.led.last => store'.led.end = "done"]_vars
 
-\* Who is told that a slot was begun and not run has not run it, nor will.
+\* A caller that is told that a slot was begun and not run has not run it, and never will.
 ToldTrue == past.told \cap Began = {}
 
 \* Of what was taken back nothing is left, and nothing comes later.

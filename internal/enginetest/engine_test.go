@@ -22,7 +22,7 @@ func (s *skipper) Skipf(format string, args ...any) {
 	runtime.Goexit() // as Skipf does
 }
 
-// TestSkipsNameTheTarget: who is told that an engine is missing is told of a command that
+// TestSkipsNameTheTarget: whoever is told that an engine is missing is told of a command that
 // brings it.
 func TestSkipsNameTheTarget(t *testing.T) {
 	t.Setenv(Required, "")
