@@ -60,11 +60,12 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
-	a := k.join(o, under, protocol.Want{
+	a := k.newAcquire(o, under, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
 	})
+	a.join()
 	l, err := a.wait(ctx, o.AdditionalWait)
 	if err == nil && o.History {
 		err = l.record(ctx)
@@ -86,6 +87,7 @@ type acquire struct {
 	con     *protocol.Contender // nil while it waits for its turn
 	answer  chan acquired       // has room for the one answer
 	shown   chan time.Duration  // has room for the lease that was first seen
+	remote  *remoteWait         // of one for a holder elsewhere; otherwise nil
 	settled bool                // answered, or abandoned
 	shownTo bool
 	news    uint64 // the token of the holder that was told in an event
@@ -94,15 +96,32 @@ type acquire struct {
 
 type acquired struct {
 	l   *Lease
+	o   *offer // instead, for a holder elsewhere
 	err error
 }
 
-// join adds an acquire. One that waits for nobody acts at once; others queue.
-func (k *tracker) join(options AcquireOptions, under *parent, want protocol.Want) *acquire {
-	a := &acquire{
+// discard releases what was granted, because nobody wants it any more.
+func (r acquired) discard() {
+	if r.l != nil {
+		r.l.discard()
+	}
+	if r.o != nil {
+		r.o.giveUp()
+	}
+}
+
+// newAcquire returns an acquire that has not joined the others yet.
+func (k *tracker) newAcquire(options AcquireOptions, under *parent, want protocol.Want) *acquire {
+	return &acquire{
 		k: k, options: options, want: want, under: under, begun: k.c.clock.Contender(),
 		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
 	}
+}
+
+// join adds the acquire to the others of its lock. One that waits for nobody acts at
+// once; others queue.
+func (a *acquire) join() {
+	k, under, want := a.k, a.under, a.want
 	a.run = shell.Run{
 		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.unhurried, Stepped: a.stepped, Replied: a.replied,
 	}
@@ -115,13 +134,13 @@ func (k *tracker) join(options AcquireOptions, under *parent, want protocol.Want
 	if err := k.c.began(nil); err != nil {
 		a.settle(nil, err)
 		a.end()
-		return a
+		return
 	}
 	if under != nil {
 		if err := under.admit(a); err != nil {
 			a.settle(nil, err)
 			a.end()
-			return a
+			return
 		}
 		a.want.Under = under.keeper
 		want = a.want
@@ -135,13 +154,19 @@ func (k *tracker) join(options AcquireOptions, under *parent, want protocol.Want
 			a.start()
 		} else if s := k.sighting(); s.alive {
 			a.shows(s.rec.Lease)
+			a.meets(k.c.heldBy(s.rec, s.freeIn))
+			k.letHeir()
 		}
 	}
-	return a
 }
 
 // wait waits for the answer.
 func (a *acquire) wait(ctx context.Context, additional time.Duration) (*Lease, error) {
+	r := a.await(ctx, additional)
+	return r.l, r.err
+}
+
+func (a *acquire) await(ctx context.Context, additional time.Duration) acquired {
 	var late <-chan time.Time
 	shown := a.shown
 	if additional == 0 {
@@ -150,15 +175,17 @@ func (a *acquire) wait(ctx context.Context, additional time.Duration) (*Lease, e
 	for {
 		select {
 		case r := <-a.answer:
-			return r.l, r.err
+			return r
+		case held := <-a.remote.news():
+			a.remote.waiting(held)
 		case lease := <-shown:
 			timer := time.NewTimer(lease + additional)
 			defer timer.Stop()
 			late = timer.C
 		case <-late:
-			return nil, a.abandon(nil)
+			return acquired{err: a.abandon(nil)}
 		case <-ctx.Done():
-			return nil, a.abandon(done(ctx))
+			return acquired{err: a.abandon(done(ctx))}
 		}
 	}
 }
@@ -173,9 +200,7 @@ func (a *acquire) abandon(err error) error {
 		err = a.k.c.heldBy(s.rec, s.freeIn)
 	}
 	if a.settled {
-		if r := <-a.answer; r.l != nil {
-			r.l.discard()
-		}
+		(<-a.answer).discard()
 		return err
 	}
 	a.settled = true
@@ -271,8 +296,16 @@ func (a *acquire) orphaned() {
 
 // act begins behind another one of this process.
 func (a *acquire) act() {
+	if a.con != nil {
+		a.noticed() // it has begun as an heir
+		return
+	}
 	a.want.Behind = true
 	a.start()
+}
+
+func (a *acquire) heirOf(rec driver.Record) bool {
+	return protocol.KeptFor(rec, a.want.Owner, a.want.Label)
 }
 
 func (a *acquire) look() { a.run.Act(a.con.Hint) }
@@ -284,6 +317,8 @@ func (a *acquire) noticed() {
 		a.run.Set()
 	}
 }
+
+func (a *acquire) meets(held error) { a.remote.meets(held) }
 
 func (a *acquire) shows(lease time.Duration) {
 	if !a.shownTo {
@@ -300,6 +335,10 @@ func (a *acquire) won(g protocol.Grant) {
 		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+c.timing.Usable()-c.clock.Holder()),
 		Session: g.Record.Session,
 	})
+	if a.remote != nil {
+		a.offer(g)
+		return
+	}
 	l, open := a.lease(g)
 	switch {
 	case a.settled || !open:
@@ -340,7 +379,7 @@ func (a *acquire) lease(g protocol.Grant) (l *Lease, open bool) {
 func (a *acquire) settle(l *Lease, err error) {
 	if !a.settled {
 		a.settled = true
-		a.answer <- acquired{l, err}
+		a.answer <- acquired{l: l, err: err}
 	}
 }
 
@@ -397,6 +436,10 @@ func (a *acquire) tell() {
 	}
 	if a.news != s.rec.Token {
 		a.news = s.rec.Token
+		held := k.c.heldBy(s.rec, s.freeIn)
+		for _, q := range k.queue {
+			q.meets(held)
+		}
 		k.c.events.emit(Event{
 			Kind: EventWaiting, Lock: k.key, Owner: s.rec.Owner, Token: s.rec.Token, Remaining: s.freeIn,
 			Own: k.c.owns(s.rec),

@@ -24,6 +24,10 @@ var (
 	// its holder may be alive. Look at the record, and at which program wrote it.
 	ErrUnreadable = driver.ErrUnreadable
 
+	// ErrInvalid is matched by the errors of arguments that break a rule, such as the
+	// name of a lock that is too long. They say which, and nothing was done.
+	ErrInvalid = errors.New("invalid argument")
+
 	// ErrPermanent is matched by errors of the store that trying again does not
 	// fix: a missing table, say, or a missing permission. They end a call at once
 	// while the store has never given this client a good answer: a read or a write
@@ -300,6 +304,13 @@ type lossError struct{ text string }
 func lost(text string) error              { return &lossError{text} }
 func (e *lossError) Error() string        { return e.text }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
+
+// invalidError says which rule an argument breaks.
+type invalidError struct{ text string }
+
+func invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(format, a...)} }
+func (e *invalidError) Error() string        { return e.text }
+func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
 // done returns why ctx has ended: its error, and the cause that was given for
 // it, if there is one.

@@ -136,7 +136,9 @@ func (l *Lease) lacksData() error {
 var errDataUnknown = errors.New("the lock is free; whether the data were laid down is not known")
 
 // reasonOf returns the text of an error as the reason of a request.
-func reasonOf(err error) string {
+func reasonOf(err error) string { return textOf(err.Error()) }
+
+func textOf(reason string) string {
 	text := strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -145,7 +147,7 @@ func reasonOf(err error) string {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(err.Error(), ""))
+	}, strings.ToValidUTF8(reason, ""))
 	if text = strings.TrimSpace(text); text == "" {
 		return "the work has failed"
 	}

@@ -213,9 +213,9 @@ func checkName(name string) error {
 func checkKey(name string) error {
 	switch {
 	case name == "":
-		return refused("lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
+		return invalid("lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
 	case strings.HasPrefix(name, driver.OwnPrefix):
-		return refused("lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
+		return invalid("lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
 	}
 	return checkForm("lock name", name, driver.MaxNameLen)
 }
@@ -230,7 +230,7 @@ func checkText(what, s string) error {
 	}
 	for i, r := range s {
 		if !unicode.IsPrint(r) {
-			return refused("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
+			return invalid("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
 		}
 	}
 	return nil
@@ -239,30 +239,30 @@ func checkText(what, s string) error {
 func checkForm(what, s string, most int) error {
 	switch {
 	case len(s) > most:
-		return refused("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
+		return invalid("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
 	case !utf8.ValidString(s):
-		return refused("%s %.200q is not valid UTF-8", what, s)
+		return invalid("%s %.200q is not valid UTF-8", what, s)
 	}
 	return nil
 }
 
 func checkHeir(to string) error {
 	if to == "" {
-		return refused("owner to hand over to is empty: name one, or ask to step down")
+		return invalid("owner to hand over to is empty: name one, or ask to step down")
 	}
 	return checkText("owner to hand over to", to)
 }
 
 func checkHeirs(label string) error {
 	if label == "" {
-		return refused("label to hand over to is empty: name one, or ask to step down")
+		return invalid("label to hand over to is empty: name one, or ask to step down")
 	}
 	return checkText("label to hand over to", label)
 }
 
 func checkReason(reason string) error {
 	if reason == "" {
-		return refused("the reason is empty: say why, for those who read the history")
+		return invalid("the reason is empty: say why, for those who read the history")
 	}
 	return checkText("reason", reason)
 }
@@ -284,7 +284,7 @@ func hostName() string {
 
 func checkData(data []byte) error {
 	if len(data) > driver.MaxDataLen {
-		return refused("data has %d bytes: at most %d are allowed", len(data), driver.MaxDataLen)
+		return invalid("data has %d bytes: at most %d are allowed", len(data), driver.MaxDataLen)
 	}
 	return nil
 }
@@ -353,13 +353,13 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 		c.Data = append([]byte{}, c.Data...)
 	}
 	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
-		return c, refused("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
+		return c, invalid("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)
 	}
 	if c.Capacity < 0 {
-		return c, refused("capacity %d must not be negative", c.Capacity)
+		return c, invalid("capacity %d must not be negative", c.Capacity)
 	}
 	if c.PriorityPause < 0 || c.PriorityPause > protocol.MaxLease {
-		return c, refused("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
+		return c, invalid("priority pause %v must be from 0 to %v", c.PriorityPause, protocol.MaxLease)
 	}
 	return c, errors.Join(checkCoolDown(c.CoolDown, c.CoolDownMax, label), checkData(c.Data))
 }
@@ -367,13 +367,13 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 func checkCoolDown(first, most time.Duration, label string) error {
 	switch {
 	case first < 0 || most < 0 || most > protocol.MaxLease:
-		return refused("cool-down %v, at most %v: both must be from 0 to %v", first, most, protocol.MaxLease)
+		return invalid("cool-down %v, at most %v: both must be from 0 to %v", first, most, protocol.MaxLease)
 	case first == 0 && most != 0:
-		return refused("the most of a cool-down is %v, and there is no cool-down: set both, or none", most)
+		return invalid("the most of a cool-down is %v, and there is no cool-down: set both, or none", most)
 	case first > most:
-		return refused("cool-down %v exceeds its most, %v: lower the one, or raise the other", first, most)
+		return invalid("cool-down %v exceeds its most, %v: lower the one, or raise the other", first, most)
 	case first > 0 && label == "":
-		return refused("cool-down %v without a label: name the version of the software in Options.Label, by which its failures are counted", first)
+		return invalid("cool-down %v without a label: name the version of the software in Options.Label, by which its failures are counted", first)
 	}
 	return nil
 }

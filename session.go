@@ -169,7 +169,7 @@ func (l *Lease) Session() *Session {
 
 func checkSessionData(data []byte) error {
 	if len(data) > driver.MaxSessionDataLen {
-		return refused("data has %d bytes: at most %d are allowed for a session", len(data), driver.MaxSessionDataLen)
+		return invalid("data has %d bytes: at most %d are allowed for a session", len(data), driver.MaxSessionDataLen)
 	}
 	return nil
 }

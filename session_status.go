@@ -122,7 +122,7 @@ func (c *Client) sessionStatus(id string) SessionStatus {
 
 func checkSessionID(id string) error {
 	if id == "" {
-		return refused("the id of the session is empty")
+		return invalid("the id of the session is empty")
 	}
 	return checkForm("session id", id, driver.MaxSessionLen)
 }

@@ -51,8 +51,12 @@ type waiter interface {
 	look()
 	told()
 	noticed()
-	// shows tells it the lease of the holder, from which an AdditionalWait counts.
+	// shows tells it the lease of the holder, from which an AdditionalWait counts, and
+	// meets who the holder is.
 	shows(lease time.Duration)
+	meets(held error)
+	// heirOf says that the record reserves the lock for it.
+	heirOf(rec driver.Record) bool
 	// fails ends it. impatient does so if it has waited for its turn for as long as
 	// the store may give no answer; orphaned if it waits for its turn under a session
 	// that has ended, and else has it find that out.
@@ -315,6 +319,7 @@ func (k *tracker) seen() sighting {
 func (k *tracker) notify() {
 	if len(k.queue) > 0 {
 		k.queue[0].noticed()
+		k.letHeir()
 	}
 	for o := range k.observers {
 		select {
@@ -323,6 +328,22 @@ func (k *tracker) notify() {
 		}
 	}
 	k.look()
+}
+
+// letHeir lets the one act for whom the lock is reserved, although others of this
+// process came before it: each may be of another owner, if they are elsewhere. The caller
+// holds the tracker.
+func (k *tracker) letHeir() {
+	rec, found := k.sight.Record()
+	if !found || rec.State != driver.Reserved || k.queue[0].heirOf(rec) {
+		return
+	}
+	for _, q := range k.queue[1:] {
+		if q.heirOf(rec) {
+			q.act()
+			return
+		}
+	}
 }
 
 // fail hands an error of a read to the observers, or clears it.

@@ -37,12 +37,14 @@
 //	    └──────┐
 //	Asker ─────┼──share──▶ Sight of a lock ──▶ Sight of its session ◀── Reaper
 //	Observer ──┘
+//	Contender ──grant──▶ Offer, for a holder elsewhere; Relay carries out what it sends
 //
 // A [Contender] wants a lock, a [Holder] has one, an [Opener] wants a session and a
 // [Keeper] has one. An [Asker] wants something of a holder, an [Observer] wants to
 // know who the holder is. A [Disclaimer] releases a lock that its session does not
 // know of, a [Reaper] clears dead sessions, a [Chronicler] writes ended tenures into
-// the history. What a process has seen of a record is a [Sight]; all machines of
+// the history. For a holder in another process that has no store, an [Offer] keeps the
+// grant until that shows life, and a [Relay] carries out each [Dispatch] of it. What a process has seen of a record is a [Sight]; all machines of
 // the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and

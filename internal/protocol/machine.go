@@ -32,4 +32,6 @@ var (
 	_ Machine = (*Reaper)(nil)
 	_ Machine = (*Chronicler)(nil)
 	_ Machine = (*Observer)(nil)
+	_ Machine = (*Relay)(nil)
+	_ Machine = (*Offer)(nil)
 )

@@ -56,6 +56,12 @@ const (
 	OtherLabelTakes  // what is reserved for a label is taken by those of other labels
 	NoLabelTakes     // what is reserved for nobody is taken by those without a label
 	LabelKeptForEver // what is reserved for a label is never free for others
+
+	RelayRevives      // a dispatch of a holder elsewhere restores what is released, or reserved
+	RelayDropsRequest // a dispatch drops the request in the record
+	RelayAnyToken     // a dispatch counts for a tenure of another token
+	RelayAnyBeat      // a dispatch counts whatever beat it follows
+	OfferStays        // what was granted for a holder elsewhere that went away is never released
 )
 
 func (m Mistake) String() string {
@@ -74,5 +80,7 @@ func (m Mistake) String() string {
 		"older state believed", "history entry lost without a crash",
 		"failures of another label counted", "expiry counted as a failure", "failures from before a good end counted", "cool-down without a bound", "failures counted and not waited for",
 		"reservation for another label taken", "reservation for nobody taken for want of a label", "reservation for a label without an end",
+		"released record revived by a beat from elsewhere", "request dropped by a beat from elsewhere", "token of a beat from elsewhere not compared",
+		"beat from elsewhere without the one before it", "unused grant kept",
 	}[m]
 }

@@ -1,0 +1,468 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// visitor is a holder elsewhere, in as much as a test needs of it: it makes its beats and
+// remembers the last confirmed one.
+type visitor struct {
+	t     *testing.T
+	name  string
+	owner string
+	tenure.RemoteGrant
+	after string
+}
+
+func (m *machine) visitor(name, owner string) *visitor {
+	m.t.Helper()
+	return m.granted(name, owner)(m.Remote().TryAcquire(m.t.Context(), name, tenure.RemoteOptions{Owner: owner, Host: "h", Label: "v1"}))
+}
+
+func (m *machine) granted(name, owner string) func(tenure.RemoteGrant, error) *visitor {
+	return func(g tenure.RemoteGrant, err error) *visitor {
+		m.t.Helper()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		return &visitor{t: m.t, name: name, owner: owner, RemoteGrant: g, after: g.Beat}
+	}
+}
+
+func (v *visitor) next() tenure.RemoteBeat {
+	term, _, _ := strings.Cut(v.after, "-")
+	return tenure.RemoteBeat{Name: v.name, Token: v.Token, After: v.after, Next: term + "-" + rand.Text()[:13]}
+}
+
+// beat renews through a machine.
+func (v *visitor) beat(m *machine) (tenure.RemoteRenewal, error) {
+	b := v.next()
+	r, err := m.Remote().Heartbeat(v.t.Context(), b)
+	if err == nil {
+		v.after = b.Next
+	}
+	return r, err
+}
+
+func (v *visitor) mustBeat(m *machine) tenure.RemoteRenewal {
+	v.t.Helper()
+	r, err := v.beat(m)
+	want(v.t, err, nil)
+	return r
+}
+
+func (v *visitor) release(m *machine) error {
+	return m.Remote().Release(v.t.Context(), tenure.RemoteRelease{Name: v.name, Token: v.Token, After: v.after})
+}
+
+// calls counts the calls of a machine by their kinds while f runs, those of the history
+// left out.
+func (m *machine) calls(f func()) string {
+	m.faults.ResetLog()
+	f()
+	var all []string
+	for _, c := range m.faults.Log() {
+		if !strings.HasPrefix(c.Key, driver.OwnPrefix) && c.Op != faultstore.OpWatch && c.Op != faultstore.OpHint {
+			all = append(all, string(c.Op))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// TestHolderElsewhereCosts: each call is one write; and a read before it where another
+// process has written last.
+func TestHolderElsewhereCosts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		var v *visitor
+		expect := func(what string, m *machine, calls string, f func()) {
+			t.Helper()
+			if got := m.calls(f); got != calls {
+				t.Errorf("%s: %q, want %q", what, got, calls)
+			}
+		}
+		expect("grant", a, "claim", func() { v = a.visitor("x", "us") })
+		expect("first heartbeat", a, "heartbeat", func() { v.mustBeat(a) })
+		expect("heartbeat", a, "heartbeat", func() { v.mustBeat(a) })
+		expect("through another", b, "get heartbeat", func() { v.mustBeat(b) })
+		expect("again", b, "heartbeat", func() { v.mustBeat(b) })
+		expect("where another has written", a, "get heartbeat", func() { v.mustBeat(a) })
+		expect("release", a, "release", func() { want(t, v.release(a), nil) })
+		rec := w.record("x")
+		if rec.State != driver.Released || rec.End != driver.EndReleased || rec.Owner != "us" || rec.Host != "h" || rec.Label != "v1" {
+			t.Errorf("left as %+v", rec)
+		}
+	})
+}
+
+// TestHolderElsewhereIsAlive: its beats keep others away for as long as it sends them, and
+// for a lease after that.
+func TestHolderElsewhereIsAlive(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		v := a.visitor("x", "us")
+		if r := v.mustBeat(a); r.Usable != usable(t) || r.Heartbeat != heartbeat || r.Asked != nil {
+			t.Errorf("renewed as %+v, want usable %v", r, usable(t))
+		}
+		waiting := started(func() error {
+			_, err := c.Acquire(t.Context(), "x", nil)
+			return err
+		})
+		for range 20 {
+			time.Sleep(heartbeat)
+			v.mustBeat(b)
+		}
+		last := time.Now()
+		pending(t, "the other's acquire", waiting)
+		want(t, <-waiting, nil)
+		if took := time.Since(last); took < lease || took > lease+2*refresh {
+			t.Errorf("taken over after %v", took)
+		}
+		_, err := v.beat(a)
+		want(t, err, tenure.ErrLost)
+		want(t, v.release(a), tenure.ErrLost)
+	})
+}
+
+// TestHolderElsewhereRepeatsItself: the same call again is confirmed and changes nothing;
+// an older one is lost, and so is one of another token, or that guesses the beat.
+func TestHolderElsewhereRepeatsItself(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := a.visitor("x", "us")
+		first := v.next()
+		for _, m := range []*machine{a, b, a} {
+			_, err := m.Remote().Heartbeat(t.Context(), first)
+			want(t, err, nil)
+		}
+		v.after = first.Next
+		was := w.record("x")
+		stale := first
+		stale.Next = v.next().Next
+		if _, err := b.Remote().Heartbeat(t.Context(), stale); !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("a beat that follows an older one: %v", err)
+		}
+		other := v.next()
+		other.Token++
+		_, err := a.Remote().Heartbeat(t.Context(), other)
+		want(t, err, tenure.ErrLost)
+		guess := v.next()
+		guess.After = strings.Repeat("A", 13) + "-" + strings.Repeat("B", 13)
+		guess.Next = strings.Repeat("A", 13) + "-" + strings.Repeat("C", 13)
+		_, err = a.Remote().Heartbeat(t.Context(), guess)
+		want(t, err, tenure.ErrLost)
+		if is := w.record("x"); is.Version != was.Version {
+			t.Errorf("written by a call that has no effect: %+v", is)
+		}
+		v.mustBeat(a)
+		want(t, v.release(a), nil)
+		want(t, v.release(b), nil) // sent again
+		_, err = v.beat(b)
+		want(t, err, tenure.ErrLost)
+		next := b.mustAcquire("x", nil)
+		want(t, v.release(a), nil) // by a proxy, much later
+		want(t, next.Check(), nil)
+		want(t, next.Renew(t.Context()), nil)
+	})
+}
+
+// TestHolderElsewhereOverForeignRecords: what is not held by it is never written by its
+// beats, whatever they say.
+func TestHolderElsewhereOverForeignRecords(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := a.visitor("x", "us")
+		v.mustBeat(a)
+		want(t, b.Revoke(endingAfter(t, refresh), "x", "test"), context.DeadlineExceeded)
+		reserved := w.record("x")
+		if reserved.State != driver.Reserved {
+			t.Fatalf("revoked as %+v", reserved)
+		}
+		for _, m := range []*machine{a, b} {
+			_, err := v.beat(m)
+			want(t, err, tenure.ErrLost)
+			want(t, v.release(m), tenure.ErrLost)
+		}
+		if is := w.record("x"); is.Version != reserved.Version {
+			t.Errorf("a reserved record was written: %+v", is)
+		}
+	})
+}
+
+func endingAfter(t *testing.T, after time.Duration) context.Context {
+	ctx, stop := context.WithTimeout(t.Context(), after)
+	t.Cleanup(stop)
+	return ctx
+}
+
+// TestUnusedGrantIsFreed: a program that went away while it waited costs the others a third
+// of a lease; one that shows life through another process keeps the lock.
+func TestUnusedGrantIsFreed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := a.visitor("x", "gone")
+		if v.FreeAfter != lease/3 {
+			t.Errorf("free after %v", v.FreeAfter)
+		}
+		begun := time.Now()
+		b.mustAcquire("x", nil)
+		if took := time.Since(begun); took < lease/3 || took > lease/3+2*refresh {
+			t.Errorf("free after %v, want %v", took, lease/3)
+		}
+		if prev := w.record("x").Prev; prev == nil || prev.End != driver.EndAbandoned {
+			t.Errorf("the unused tenure ended as %+v", prev)
+		}
+		_, err := v.beat(a)
+		want(t, err, tenure.ErrLost)
+
+		kept := a.visitor("y", "there")
+		kept.mustBeat(b)
+		time.Sleep(lease/3 + refresh)
+		kept.mustBeat(b)
+		if rec := w.record("y"); rec.State != driver.Held || rec.Token != kept.Token {
+			t.Errorf("a lock in use was freed: %+v", rec)
+		}
+	})
+}
+
+// TestGrantThatNobodyLearnsOf: it is released at once.
+func TestGrantThatNobodyLearnsOf(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := a.visitor("x", "us")
+		a.Remote().Discard("x", v.RemoteGrant)
+		synctest.Wait()
+		b.mustTry("x", nil)
+
+		// The request of one that waits ends at the moment of the grant.
+		holder := b.mustTry("y", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		waits := started(func() error {
+			_, err := a.Remote().Acquire(ctx, "y", tenure.RemoteOptions{Owner: "us"})
+			return err
+		})
+		time.Sleep(refresh)
+		a.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(0, time.Second))
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+		b.mustRelease(holder)
+		time.Sleep(refresh / 2)
+		stop()
+		want(t, <-waits, context.Canceled)
+		time.Sleep(3 * time.Second)
+		b.mustTry("y", nil)
+	})
+}
+
+// TestHolderElsewhereIsAsked: a request stays in the record until the tenure ends, and is
+// told with each heartbeat.
+func TestHolderElsewhereIsAsked(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := a.visitor("x", "us")
+		v.mustBeat(a)
+		asked := started(func() error { return b.Transfer(t.Context(), "x", "heir", "deploy") })
+		synctest.Wait()
+		for _, m := range []*machine{a, b, a} {
+			r := v.mustBeat(m)
+			if q := r.Asked; q == nil || q.Kind != tenure.RequestHandOver || q.To != "heir" || q.Reason != "deploy" || q.By != "b" {
+				t.Errorf("asked %+v", q)
+			}
+			time.Sleep(heartbeat)
+		}
+		pending(t, "the request", asked)
+		want(t, v.release(b), nil)
+		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "heir" {
+			t.Errorf("left as %+v", rec)
+		}
+		want(t, <-asked, nil)
+	})
+}
+
+// TestHeirElsewhereGoesFirst: whom a lock is handed over to takes it, although others of
+// the same process have waited for longer.
+func TestHeirElsewhereGoesFirst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := b.visitor("x", "us")
+		v.mustBeat(b)
+		var order []string
+		got := make(chan *visitor, 3)
+		for _, owner := range []string{"first", "second", "heir"} {
+			go func() {
+				g, err := a.Remote().Acquire(t.Context(), "x", tenure.RemoteOptions{Owner: owner})
+				if err != nil {
+					got <- nil
+					return
+				}
+				got <- a.granted("x", owner)(g, err)
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(2 * refresh)
+		asked := started(func() error { return b.Transfer(t.Context(), "x", "heir", "deploy") })
+		synctest.Wait()
+		v.mustBeat(b)
+		want(t, v.release(b), nil)
+		for range 3 {
+			n := <-got
+			if n == nil {
+				t.Fatal("an acquire failed")
+			}
+			order = append(order, n.owner)
+			n.mustBeat(a)
+			want(t, n.release(a), nil)
+		}
+		want(t, <-asked, nil)
+		if strings.Join(order, " ") != "heir first second" {
+			t.Errorf("came as %v", order)
+		}
+	})
+}
+
+// TestHolderElsewhereAndAStoreThatFails: no answer is ErrUncertain, and the same call again
+// is confirmed, whether the write was made or not.
+func TestHolderElsewhereAndAStoreThatFails(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{
+		"reply lost": faultstore.LoseReplyHang(), "request lost": faultstore.BlackHole(), "late": faultstore.LateAfterError(requestTimeout / 2),
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			v := a.visitor("x", "us")
+			v.mustBeat(a)
+			next := v.next()
+			remove := a.fault(faultstore.OpHeartbeat, 0, 0, fault)
+			reads := a.fault(faultstore.OpGet, 0, 0, faultstore.BlackHole())
+			_, err := a.Remote().Heartbeat(t.Context(), next)
+			want(t, err, tenure.ErrUncertain)
+			remove()
+			reads()
+			_, err = b.Remote().Heartbeat(t.Context(), next)
+			want(t, err, nil)
+			v.after = next.Next
+			v.mustBeat(a)
+			remove = a.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+			want(t, v.release(a), nil)
+			remove()
+			b.mustTry("x", nil)
+		})
+	}
+}
+
+// TestClosedClientLeavesOffers: a program that was granted a lock goes on through another
+// process.
+func TestClosedClientLeavesOffers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		v := a.visitor("x", "us")
+		want(t, within(t, 0, 0, func() error { return a.Close(t.Context()) }), nil)
+		v.mustBeat(b)
+		time.Sleep(lease / 2)
+		v.mustBeat(b)
+		_, err := v.beat(a)
+		want(t, err, tenure.ErrClosed)
+	})
+}
+
+// TestHolderElsewhereBadInput: each says which rule is broken, and nothing is sent.
+func TestHolderElsewhereBadInput(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		r, ctx := a.Remote(), t.Context()
+		v := a.visitor("x", "us")
+		beat := func(edit func(*tenure.RemoteBeat)) error {
+			b := v.next()
+			edit(&b)
+			_, err := r.Heartbeat(ctx, b)
+			return err
+		}
+		acquire := func(name string, o tenure.RemoteOptions) error {
+			_, err := r.TryAcquire(ctx, name, o)
+			return err
+		}
+		term, _, _ := strings.Cut(v.Beat, "-")
+		calls := a.calls(func() {
+			for what, err := range map[string]error{
+				"lock name is empty":                       acquire("", tenure.RemoteOptions{Owner: "us"}),
+				"owner is empty":                           acquire("y", tenure.RemoteOptions{}),
+				"owner \"a\\nb\" has U+000A":               acquire("y", tenure.RemoteOptions{Owner: "a\nb"}),
+				"such names are for records of Tenure":     acquire(driver.OwnPrefix+"x", tenure.RemoteOptions{Owner: "us"}),
+				"token is 0":                               beat(func(b *tenure.RemoteBeat) { b.Token = 0 }),
+				"the beat before is empty":                 beat(func(b *tenure.RemoteBeat) { b.After = "" }),
+				"does not follow":                          beat(func(b *tenure.RemoteBeat) { b.Next = b.After }),
+				"up to the dash":                           beat(func(b *tenure.RemoteBeat) { b.Next = "OTHER-" + strings.Repeat("A", 13) }),
+				"13 new letters or digits":                 beat(func(b *tenure.RemoteBeat) { b.Next = term + "-SHORT" }),
+				"end with 13 new letters":                  beat(func(b *tenure.RemoteBeat) { b.Next = term + "-" + strings.Repeat("_", 13) }),
+				"data has 262145 bytes: at most 262144":    r.Release(ctx, tenure.RemoteRelease{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}),
+				"the beat before \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, tenure.RemoteRelease{Name: "x", Token: 1, After: strings.Repeat("A", 100)}),
+			} {
+				want(t, err, tenure.ErrInvalid)
+				if err == nil || !strings.Contains(err.Error(), what) {
+					t.Errorf("got %v, want %q", err, what)
+				}
+			}
+		})
+		if calls != "" {
+			t.Errorf("sent %q", calls)
+		}
+	})
+}
+
+// TestWaitingElsewhereIsTold: each holder that is waited for, once.
+func TestWaitingElsewhereIsTold(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		one := b.mustTry("x", nil)
+		var told []string
+		waits := started(func() error {
+			_, err := a.Remote().Acquire(t.Context(), "x", tenure.RemoteOptions{Owner: "us", Waiting: func(e *tenure.HeldError) {
+				told = append(told, e.Owner)
+			}})
+			return err
+		})
+		time.Sleep(5 * refresh)
+		two := started(func() error {
+			l, err := b.Acquire(t.Context(), "x", nil)
+			if err == nil {
+				time.Sleep(5 * refresh)
+				err = l.Release(t.Context())
+			}
+			return err
+		})
+		synctest.Wait()
+		b.mustRelease(one)
+		want(t, <-waits, nil)
+		want(t, <-two, nil)
+		if len(told) == 0 || len(told) > 2 || told[0] != "b" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+// TestTextOfAFailureElsewhere: the history shows why the work has failed.
+func TestTextOfAFailureElsewhere(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		v := a.visitor("x", "us")
+		v.mustBeat(a)
+		want(t, a.Remote().Release(t.Context(), tenure.RemoteRelease{
+			Name: "x", Token: v.Token, After: v.after, Data: []byte("d"), Failed: "no\nspace",
+		}), nil)
+		rec := w.record("x")
+		if rec.End != driver.EndFailed || rec.Asked == nil || rec.Asked.Reason != "no space" || string(rec.Data) != "d" {
+			t.Errorf("left as %+v", rec)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Dispatch is what a holder elsewhere sends: a program behind a lock service, say, that
+// has no store and shows life by beats that it makes.
+//
+// It is named by key, token and the beat that was confirmed last. A proxy may carry it
+// out late, twice, or never: a dispatch of an earlier beat then finds another beat in the
+// record, and has no effect. So whoever carries it out needs no memory.
+type Dispatch struct {
+	Key   string
+	Token uint64
+	After string // the beat that was confirmed last, at first that of the grant
+	// Next is the beat that is to follow it. If empty, the holder has done its work, and
+	// the lock is released.
+	Next string
+	// Data replaces the data in a record that is released; nil keeps them. Failed is why
+	// the work has failed, nil if it has not.
+	Data   []byte
+	Failed *driver.Request
+}
+
+// Releases says that the holder has done its work.
+func (d Dispatch) Releases() bool { return d.Next == "" }
+
+// FollowsBeat says whether next may be the beat after another one of the same tenure: it
+// begins with what the acquire has made, and ends with 13 new letters or digits.
+func FollowsBeat(after, next string) bool {
+	term, _, found := strings.Cut(after, "-")
+	n, follows := strings.CutPrefix(next, term+"-")
+	if !found || !follows || next == after || len(n) != partLen {
+		return false
+	}
+	for i := range len(n) {
+		if c := n[i] | 0x20; !(c >= 'a' && c <= 'z' || n[i] >= '0' && n[i] <= '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// Relay is the machine that carries out one [Dispatch]: it swaps the record that has the
+// dispatch's beat, and answers Done, Changed if the tenure is over, or Unusable if the store
+// gives no answer. Only an answer of the store confirms a dispatch. The holder counts its
+// lease from before it first sent it.
+//
+// The same dispatch may be carried out at once, or later, by another process. At most one of
+// their writes is applied, because each replaces a version, and none comes back.
+type Relay struct {
+	quest
+	t        Timing
+	env      Env
+	of       Dispatch
+	patience time.Duration
+
+	// seen is the record with the beat that the dispatch follows, if known.
+	seen  driver.Record
+	known bool
+	raced int // conflicts in a row with records of the same beat
+}
+
+// NewRelay returns the machine of one dispatch. Known is the record as somebody saw it last,
+// zero if nobody has: it saves the look if the record has not changed since. Patience is
+// how long the store may give no answer.
+func NewRelay(t Timing, env Env, of Dispatch, known driver.Record, patience time.Duration) *Relay {
+	r := &Relay{t: t, env: env, of: of, patience: patience}
+	if of.Failed != nil {
+		q := *of.Failed
+		q.ID, q.Kind = env.Fresh(), driver.Fail
+		r.of.Failed = &q
+	}
+	if r.holds(known) && known.Beat == of.After {
+		r.seen, r.known = known, true
+	}
+	return r
+}
+
+// holds says whether rec shows the tenure of the dispatch.
+func (r *Relay) holds(rec driver.Record) bool {
+	held := rec.State == driver.Held || Making(RelayRevives) && rec.State != driver.Alive && rec.Beat != ""
+	return held && rec.Session == "" && (rec.Token == r.of.Token || Making(RelayAnyToken))
+}
+
+// Next returns the instant at which Step has something to do.
+func (r *Relay) Next() (time.Duration, bool) { return r.retry, r.out == nil && !r.Over() }
+
+// Step lets time pass.
+func (r *Relay) Step(now time.Duration) Action { return Action{Call: r.act(now)} }
+
+func (r *Relay) act(now time.Duration) *Call {
+	if r.out != nil || r.Over() || now < r.retry {
+		return nil
+	}
+	r.out, r.sent = &Call{Kind: Look, Key: r.of.Key}, now
+	if r.known {
+		r.out = &Call{Kind: Heartbeat, Key: r.of.Key, Prev: r.seen, Next: r.next()}
+		if r.of.Releases() {
+			r.out.Kind = Release
+		}
+	}
+	return r.out
+}
+
+// next returns the record that the dispatch leads to.
+func (r *Relay) next() driver.Record {
+	if r.of.Releases() {
+		// As a holder leaves it that knows of the request in the record.
+		h := &Holder{t: r.t, rec: r.seen, asked: AskedOf(r.seen), failed: r.of.Failed}
+		next := h.left(r.env.Fresh())
+		if r.of.Data != nil {
+			next.Data = r.of.Data
+		}
+		return next
+	}
+	next := r.seen.Clone()
+	next.Version, next.Beat = r.of.Next, r.of.Next
+	next.Lease, next.Heartbeat, next.Drift = r.t.Lease, r.t.Heartbeat, r.t.Drift
+	if Making(RelayDropsRequest) {
+		next.Requests = nil
+	}
+	if Making(RelayRevives) {
+		next.State, next.End, next.Asked = driver.Held, "", nil
+	}
+	return next
+}
+
+// AskedOf returns the request in the record of a lock that its holder has to honour, nil
+// if there is none.
+func AskedOf(rec driver.Record) *driver.Request {
+	if len(rec.Requests) == 0 || !honoured(rec.Requests[0].Kind) {
+		return nil
+	}
+	q := rec.Requests[0]
+	return &q
+}
+
+// Reply takes the result of the call under way.
+func (r *Relay) Reply(now time.Duration, res Result) Action {
+	out := r.out
+	r.out, r.retry, r.known = nil, now, false
+	switch res.Outcome {
+	case Applied, Conflicted:
+		if r.failures > 0 && out.Kind.Reads() {
+			r.retry = now + r.t.backoff(r.env, r.failures) // a store that answers only reads is no better than a mute one
+		} else {
+			r.failures, r.mute = 0, false
+		}
+		r.judge(now, out, res)
+	default:
+		r.fail(now, r.t, r.env, r.patience, res.Err)
+	}
+	return Action{Call: r.act(now)}
+}
+
+// judge takes what the store said of the record.
+func (r *Relay) judge(now time.Duration, out *Call, res Result) {
+	rec := res.Record
+	switch {
+	case res.Outcome == Applied && !out.Kind.Reads():
+		r.settle(Done, rec, nil)
+	case !res.Found:
+		r.settle(Changed, driver.Record{}, nil)
+	case r.of.Releases() && left(rec, r.of.Token):
+		r.settle(Done, rec, nil) // by an earlier try, or by another process that was sent it
+	case !r.holds(rec):
+		r.settle(Changed, rec, nil)
+	case rec.Beat == r.of.Next:
+		r.settle(Done, rec, nil) // likewise
+	case rec.Beat == r.of.After || Making(RelayAnyBeat):
+		r.seen, r.known = rec, true
+		if out.Kind != Look { // a request was laid into it meanwhile; several in a row are a process that writes again and again
+			if r.raced > 0 {
+				r.retry = now + r.t.backoff(r.env, r.raced)
+			}
+			r.raced++
+		}
+	default:
+		r.settle(Changed, rec, nil)
+	}
+}
+
+// left says whether rec shows that the tenure of that token was ended by its holder, and
+// nobody else: by a release.
+func left(rec driver.Record, token uint64) bool {
+	end := driver.EndReason("")
+	switch prev := rec.Prev; {
+	case rec.State == driver.Released && rec.Token == token:
+		end = rec.End
+	case prev != nil && prev.Token == token && (rec.State == driver.Reserved || rec.Token > token):
+		end = prev.End
+	}
+	switch end {
+	case driver.EndReleased, driver.EndFailed, driver.EndSteppedDown, driver.EndHandedOver:
+		return true
+	}
+	return false
+}
+
+// UsableOf returns for how long a holder may act after it first sent the beat in rec, as
+// that was written: by the lease and the drift that others wait by, less this process's
+// grace. It may be less than 0, where the lease is another process's, and short.
+func (t Timing) UsableOf(rec driver.Record) time.Duration {
+	of := t
+	if of.Lease = min(rec.Lease, MaxLease); rec.Drift > 0 && rec.Drift < 1 {
+		of.Drift = rec.Drift
+	}
+	return of.Usable()
+}

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/shell"
+)
+
+// Remote takes locks for programs that have no store of their own, and reach this
+// process over a network: it is what a lock service stands on. The program is the holder.
+// It makes each of its beats, and counts the lease by its own clock; Remote carries out
+// what it says. It keeps nothing that matters: a program may send each call to another
+// process, and send a call again that had no answer.
+//
+// A program holds the lock from its first confirmed [Remote.Heartbeat] on, and not before:
+// a grant is no lease. It may act until the instant before which it first sent the last
+// confirmed heartbeat, plus [RemoteRenewal.Usable], by a clock that counts suspends. A
+// lease that has expired stays expired, whatever is answered later.
+//
+// Each call is one conditional write where the process knows the record already, or a read
+// before it. All methods may be called concurrently. See docs/reference/service.md.
+type Remote struct{ c *Client }
+
+// Remote returns the door for holders elsewhere.
+func (c *Client) Remote() *Remote { return &Remote{c: c} }
+
+// RemoteOptions describe one holder elsewhere.
+type RemoteOptions struct {
+	// Owner, Host and Label are as in [Options], each for this holder. Owner is needed.
+	Owner, Host, Label string
+	// Data is as in [AcquireOptions].
+	Data []byte
+	// Waiting is called for each holder that the acquire waits for, with an error that
+	// tells who it is, by the goroutine of the caller. It may be nil.
+	Waiting func(*HeldError)
+}
+
+// RemoteGrant is a lock that was granted to a holder elsewhere.
+type RemoteGrant struct {
+	// Token is the fencing token, and Beat the first beat: the After of the first
+	// heartbeat. Tell it to nobody but the holder. Whoever knows it can renew and release.
+	Token uint64
+	Beat  string
+	// Data are what the record holds: the holder's own, or those of the one before it.
+	Data []byte
+	// Lease is the lease duration, and Heartbeat the period in which to renew.
+	Lease, Heartbeat time.Duration
+	// FreeAfter is how long the grant waits for the first heartbeat: a third of the lease.
+	// Then this process releases the lock.
+	FreeAfter time.Duration
+}
+
+// Acquire takes the lock for a holder elsewhere, waiting until it is free, or ctx ends.
+// Those who wait in one process come in their order, but for one whom the lock is handed
+// over to. A grant that nobody can be told of is given back by [Remote.Discard].
+//
+// The errors are those of [Client.Acquire], and match [ErrInvalid] if an argument breaks a
+// rule.
+func (r *Remote) Acquire(ctx context.Context, name string, options RemoteOptions) (RemoteGrant, error) {
+	return r.acquire(ctx, "acquire", name, options, false)
+}
+
+// TryAcquire is [Remote.Acquire] without waiting for another holder: then the error is a
+// [*HeldError].
+func (r *Remote) TryAcquire(ctx context.Context, name string, options RemoteOptions) (RemoteGrant, error) {
+	return r.acquire(ctx, "try acquire", name, options, true)
+}
+
+// RemoteBeat is one heartbeat of a holder elsewhere.
+type RemoteBeat struct {
+	Name  string
+	Token uint64
+	// After is the beat that was confirmed last, at first that of the grant.
+	After string
+	// Next is a new one. The holder makes it: After up to and with its dash, and 13 letters
+	// or digits, made at random. The same call again has the same Next.
+	Next string
+}
+
+// RemoteRenewal is a heartbeat that was confirmed.
+type RemoteRenewal struct {
+	// Usable is for how long the holder may act, counted from before it first sent this
+	// heartbeat. It has the drift of clocks and the grace taken off.
+	Usable time.Duration
+	// Heartbeat is the period in which to renew.
+	Heartbeat time.Duration
+	// Asked is what the holder was asked: to step down, or to hand over. It is nil if there
+	// is nothing. The holder stops its work then, and releases the lock. It is told with
+	// each heartbeat until it does.
+	Asked *Request
+}
+
+// Heartbeat renews the lease of a holder elsewhere. The error matches [ErrLost] if the
+// tenure is over: the holder must stop at once. It matches [ErrUncertain] if the store has
+// given no answer: the holder makes the same call again, and counts from before its first.
+// It matches [ErrInvalid] if an argument breaks a rule.
+func (r *Remote) Heartbeat(ctx context.Context, b RemoteBeat) (RemoteRenewal, error) {
+	const op = "heartbeat"
+	err := r.checkBeat(b.Name, b.Token, b.After)
+	if err == nil && !protocol.FollowsBeat(b.After, b.Next) {
+		err = invalid("next beat %.80q does not follow %.80q: it must begin as that does, up to the dash, and end with 13 new letters or digits", b.Next, b.After)
+	}
+	if err != nil {
+		return RemoteRenewal{}, wrap(op, b.Name, err)
+	}
+	rec, err := r.relay(ctx, protocol.Dispatch{Key: b.Name, Token: b.Token, After: b.After, Next: b.Next})
+	if err != nil {
+		return RemoteRenewal{}, wrap(op, b.Name, err)
+	}
+	t := r.c.timing
+	return RemoteRenewal{
+		Usable: max(0, t.UsableOf(rec)), Heartbeat: min(t.Heartbeat, rec.Lease/5), Asked: requestOf(protocol.AskedOf(rec)),
+	}, nil
+}
+
+// RemoteRelease is the end of a tenure, as its holder says it.
+type RemoteRelease struct {
+	Name  string
+	Token uint64
+	// After is the beat that was confirmed last. If a heartbeat had no answer, the record
+	// may have its Next: then one of the two releases the lock, and the other has no effect.
+	After string
+	// Data are as in [ReleaseOptions], and so is Failed, which is empty if the work has
+	// not failed.
+	Data   []byte
+	Failed string
+}
+
+// Release ends the tenure of a holder elsewhere, as its work has ended. What the holder
+// was asked is done with it: the lock is free, or reserved for whom it is handed over to.
+// The same call again has no effect, and returns nil as well. The errors are those of
+// [Remote.Heartbeat].
+func (r *Remote) Release(ctx context.Context, o RemoteRelease) error {
+	const op = "release"
+	err := r.checkBeat(o.Name, o.Token, o.After)
+	if err == nil {
+		err = checkData(o.Data)
+	}
+	if err != nil {
+		return wrap(op, o.Name, err)
+	}
+	d := protocol.Dispatch{Key: o.Name, Token: o.Token, After: o.After, Data: o.Data}
+	if o.Failed != "" {
+		d.Failed = &driver.Request{By: r.c.options.Owner, Reason: textOf(o.Failed), At: time.Now()}
+	}
+	if _, err := r.relay(ctx, d); err != nil {
+		return wrap(op, o.Name, err)
+	}
+	r.c.released(o.Name)
+	return nil
+}
+
+// Discard releases a lock at once that was granted, if its holder cannot be told of it and
+// has shown no life through this process. It does not wait for the store.
+func (r *Remote) Discard(name string, g RemoteGrant) {
+	if o := r.c.offers.take(name, g.Token); o != nil {
+		o.giveUp()
+	}
+}
+
+func (r *Remote) checkBeat(name string, token uint64, after string) error {
+	err := checkName(name)
+	switch {
+	case err != nil:
+		return err
+	case token == 0:
+		return invalid("token is 0: give the token of the grant")
+	case after == "":
+		return invalid("the beat before is empty: give that of the grant, or of the heartbeat that was confirmed last")
+	}
+	return checkForm("the beat before", after, maxBeatLen)
+}
+
+// maxBeatLen is how long a beat is at most, in bytes: as long as a version.
+const maxBeatLen = 64
+
+// relay carries out what a holder elsewhere has sent, and returns the record that it led
+// to.
+func (r *Remote) relay(ctx context.Context, d protocol.Dispatch) (driver.Record, error) {
+	c := r.c
+	if err := c.refusal(); err != nil {
+		return driver.Record{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Record{}, uncertain(done(ctx))
+	}
+	w := newRelayed(c, d)
+	w.run.Step()
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		w.run.Do(w.m.GiveUp)
+		return driver.Record{}, uncertain(done(ctx))
+	case <-c.gone:
+		return driver.Record{}, uncertain(ErrClosed)
+	}
+	return w.result()
+}
+
+func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, try bool) (RemoteGrant, error) {
+	c := r.c
+	patience := c.timing.Lease
+	if try {
+		patience = 3 * c.timing.RequestTimeout
+	}
+	if err := o.validate(ctx, name); err != nil {
+		return RemoteGrant{}, wrap(op, name, err)
+	}
+	k, err := c.tracker(name)
+	if err != nil {
+		return RemoteGrant{}, wrap(op, name, err)
+	}
+	a := k.newAcquire(AcquireOptions{History: true}, nil, protocol.Want{
+		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data,
+		Try: try, Holds: true, Patience: patience,
+	})
+	a.remote = newRemoteWait(o.Waiting)
+	a.join()
+	got := a.await(ctx, 0)
+	if got.err != nil {
+		return RemoteGrant{}, wrap(op, name, got.err)
+	}
+	rec, t := got.o.rec, c.timing
+	return RemoteGrant{
+		Token: rec.Token, Beat: rec.Beat, Data: rec.Data, Lease: t.Lease, Heartbeat: t.Heartbeat, FreeAfter: t.FreeAfter(),
+	}, nil
+}
+
+func (o *RemoteOptions) validate(ctx context.Context, name string) error {
+	err := checkName(name)
+	if err == nil && o.Owner == "" {
+		err = invalid("owner is empty: name the holder, for those who look who it is")
+	}
+	for _, of := range []struct{ what, text string }{{"owner", o.Owner}, {"host", o.Host}, {"label", o.Label}} {
+		if err == nil {
+			err = checkText(of.what, of.text)
+		}
+	}
+	if err == nil {
+		err = checkData(o.Data)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = done(ctx)
+	}
+	if o.Data != nil {
+		o.Data = append([]byte{}, o.Data...)
+	}
+	return err
+}
+
+// relayed is one call that carries out what a holder elsewhere has sent.
+type relayed struct {
+	c        *Client
+	of       protocol.Dispatch
+	run      shell.Run
+	m        *protocol.Relay
+	ended    chan struct{} // closed when the machine has its answer
+	answered bool
+}
