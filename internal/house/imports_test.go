@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "semaphore", "shard", "tasks",
+	".", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks",
 }
 
 // onEngines is what tests of stores are written with.
@@ -67,6 +67,9 @@ var zones = []zone{
 	{dir: "semaphore", may: []string{"."}, inTests: public},
 	{dir: "shard", may: []string{"."}, inTests: public},
 	{dir: "tasks", may: []string{".", "once"}, inTests: public},
+	{dir: "server", may: []string{".", "driver", "once", "server/access"}, inTests: public},
+	{dir: "server/access", may: []string{"driver"}, inTests: public},
+	{dir: "server/dashboard", may: []string{".", "driver", "once", "semaphore", "shard", "server/access"}, inTests: public},
 	{dir: "tenureotel", may: []string{"."}, inTests: public, others: true},
 
 	// The evidence: the bed that all of its programs stand on, the processes of lock

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// Right is what a principal may do.
+type Right string
+
+// The rights. Each is for names with a prefix.
+const (
+	Read   Right = "read"   // see locks, their history and events
+	Hold   Right = "hold"   // acquire, keep and release locks, and see their data; includes Read
+	Ask    Right = "ask"    // ask a holder to step down or hand over; release a dead holder's lock
+	Revoke Right = "revoke" // take a lock from a holder that is alive
+	Admin  Right = "admin"  // all of these
+)
+
+// Rights are all rights there are.
+func Rights() []Right { return []Right{Read, Hold, Ask, Revoke, Admin} }
+
+// includes says whether whoever has r has the other right, too.
+func (r Right) includes(other Right) bool {
+	return r == other && slices.Contains(Rights(), r) || r == Admin && slices.Contains(Rights(), other) || r == Hold && other == Read
+}
+
+// Grant is a right to all names that begin with Prefix. An empty prefix means all names.
+type Grant struct {
+	Right  Right
+	Prefix string
+}
+
+// Validate returns an error that says which rule the grant breaks.
+func (g Grant) Validate() error {
+	switch {
+	case !slices.Contains(Rights(), g.Right):
+		return fmt.Errorf("right %.40q is not known: it is one of read, hold, ask, revoke, admin", string(g.Right))
+	case len(g.Prefix) > driver.MaxNameLen:
+		return fmt.Errorf("prefix %.20q... has %d bytes: no name of a lock is longer than %d", g.Prefix, len(g.Prefix), driver.MaxNameLen)
+	case !utf8.ValidString(g.Prefix):
+		return fmt.Errorf("prefix %.80q is not valid UTF-8", g.Prefix)
+	case strings.HasPrefix(g.Prefix, driver.OwnPrefix):
+		return fmt.Errorf("prefix %.40q begins with %q: such names are for records of Tenure itself", g.Prefix, driver.OwnPrefix)
+	case strings.HasSuffix(g.Prefix, "*"):
+		return fmt.Errorf("prefix %.80q ends with an asterisk: a prefix covers all names that begin with it; write %s: and nothing behind it for all names", g.Prefix, g.Right)
+	case Base(g.Prefix) != g.Prefix:
+		return fmt.Errorf("prefix %.80q is within the names that are derived from %.80q: give the right to that name, and it covers them", g.Prefix, Base(g.Prefix))
+	}
+	return nil
+}
+
+// Principal is whoever makes a call. The zero value has no name and no rights. It does
+// not change, and may be used concurrently.
+type Principal struct {
+	name   string
+	grants []Grant
+}
+
+// maxNameLen is the longest name of a principal in bytes. It stands in front of the host
+// in each record.
+const maxNameLen = 200
+
+// NewPrincipal returns a principal with these rights. The error says which rule the name
+// or a grant breaks.
+func NewPrincipal(name string, grants ...Grant) (Principal, error) {
+	switch {
+	case name == "":
+		return Principal{}, fmt.Errorf("name of the principal is empty: it must have 1 to %d bytes", maxNameLen)
+	case len(name) > maxNameLen:
+		return Principal{}, fmt.Errorf("name %.20q... of the principal has %d bytes: at most %d are allowed", name, len(name), maxNameLen)
+	case !utf8.ValidString(name):
+		return Principal{}, fmt.Errorf("name %q of the principal is not valid UTF-8", name)
+	}
+	for i, r := range name {
+		if !unicode.IsPrint(r) || r == ' ' || r == '@' {
+			return Principal{}, fmt.Errorf("name %q of the principal has %U at byte %d: only printable characters are allowed, and no space and no @", name, r, i)
+		}
+	}
+	for _, g := range grants {
+		if err := g.Validate(); err != nil {
+			return Principal{}, err
+		}
+	}
+	return Principal{name: name, grants: slices.Clone(grants)}, nil
+}
+
+// Name returns the name of the principal.
+func (p Principal) Name() string { return p.name }
+
+// Grants returns the rights of the principal.
+func (p Principal) Grants() []Grant { return slices.Clone(p.grants) }
+
+// May says whether the principal has the right to the lock of that name. Nobody has any
+// right to the records that Tenure keeps for itself.
+func (p Principal) May(right Right, name string) bool {
+	if name == "" || strings.HasPrefix(name, driver.OwnPrefix) {
+		return false
+	}
+	base := Base(name)
+	return slices.ContainsFunc(p.grants, func(g Grant) bool {
+		return g.Right.includes(right) && strings.HasPrefix(base, g.Prefix)
+	})
+}
+
+// Prefixes returns what to list so that one finds all locks below a prefix to which the
+// principal has the right: prefixes that begin with prefix, or prefix itself. None is below
+// another one. They are a bound alone: ask [Principal.May] for each name that is found.
+func (p Principal) Prefixes(right Right, prefix string) []string {
+	var found []string
+	for _, g := range p.grants {
+		switch {
+		case !g.Right.includes(right):
+		case strings.HasPrefix(prefix, g.Prefix):
+			return []string{prefix}
+		case strings.HasPrefix(g.Prefix, prefix):
+			found = append(found, g.Prefix)
+		}
+	}
+	slices.Sort(found)
+	var least []string
+	for _, f := range found { // a shorter one comes before those below it
+		if n := len(least); n == 0 || !strings.HasPrefix(f, least[n-1]) {
+			least = append(least, f)
+		}
+	}
+	return least
+}
+
+// Access knows the principals. All methods may be called concurrently.
+type Access interface {
+	// ByToken returns the principal that has the secret. It takes as long for a wrong
+	// secret as for a right one.
+	ByToken(secret string) (Principal, bool)
+	// ByName returns the principal of that name, as it is now: for whoever has been known
+	// by a secret before, such as a browser with a sealed cookie.
+	ByName(name string) (Principal, bool)
+}
