@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/semaphore"
 )
 
@@ -95,7 +96,7 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	var full *semaphore.FullError
-	var said *failure
+	var said *flags.Failure
 	switch {
 	case errors.As(err, &said):
 		return said

@@ -21,6 +21,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tenurelock/tenure/cmd/internal/demo"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 )
 
 // grammar is the command line. A command is a struct with a Run method, whose
@@ -102,7 +103,7 @@ func execute(c *console, head []string, rest operands) error {
 }
 
 func newParser(options ...kong.Option) (*kong.Kong, error) {
-	return kong.New(new(grammar), append(options, kong.Name("tenure"), kong.NoDefaultHelp(), valueMappers())...)
+	return kong.New(new(grammar), append(options, kong.Name("tenure"), kong.NoDefaultHelp(), flags.ValueMappers())...)
 }
 
 // split takes the command line apart at the first "--".

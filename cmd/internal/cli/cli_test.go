@@ -4,14 +4,11 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 )
 
 var flagInHelp = regexp.MustCompile(`(?m)^  (?:(-\w), |    )(--[a-z-]+)`)
@@ -179,99 +177,11 @@ func TestWaitingTextsShorten(t *testing.T) {
 	}
 }
 
-// stuck is a writer that nobody reads from.
-type stuck struct{ begun, end chan struct{} }
-
-func (s stuck) Write(p []byte) (int, error) {
-	select {
-	case s.begun <- struct{}{}:
-	default:
-	}
-	<-s.end
-	return len(p), nil
-}
-
-func TestLinesNeverBlock(t *testing.T) {
-	s := stuck{make(chan struct{}, 1), make(chan struct{})}
-	defer close(s.end)
-	l := newLines(s)
-	for range 10 * lineBuffer { // would hang
-		if _, err := l.Write([]byte("x\n")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	<-s.begun
-	l.close(time.Millisecond) // would hang, too
-	if _, err := l.Write([]byte("late\n")); err == nil {
-		t.Error("a write after the end was taken")
-	}
-}
-
-// Who is about to be stopped waits until what was said is written, but not for a
-// reader that does not read.
-func TestLinesFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b slowWriter
-		l := newLines(&b)
-		defer l.close(time.Hour)
-		for range 3 {
-			_, _ = l.Write([]byte("one\n"))
-		}
-		begun := time.Now()
-		if l.flush(time.Second); time.Since(begun) != time.Second || b.written() != 0 {
-			t.Errorf("%v later %d lines were written", time.Since(begun), b.written())
-		}
-		if l.flush(time.Hour); b.written() != 3 {
-			t.Errorf("%d lines were written", b.written())
-		}
-	})
-}
-
-// slowWriter takes a minute for a line.
-type slowWriter struct{ lines atomic.Int64 }
-
-func (w *slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(time.Minute)
-	w.lines.Add(1)
-	return len(p), nil
-}
-
-func (w *slowWriter) written() int64 { return w.lines.Load() }
-
-func TestLinesAreWrittenAtTheEnd(t *testing.T) {
-	var b bytes.Buffer
-	l := newLines(&b)
-	text := []byte("one\n")
-	for range 3 {
-		if _, err := l.Write(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	copy(text, "two\n") // the writer must have copied it
-	l.close(time.Minute)
-	if want := "one\none\none\n"; b.String() != want {
-		t.Errorf("written: %q, want %q", b.String(), want)
-	}
-}
-
-func TestOneLine(t *testing.T) {
-	for text, want := range map[string]string{
-		"tenure: lease is bad\ngrace is bad, too": "lease is bad; grace is bad, too",
-		"a\r\n\r\nb":               "a; b",
-		"no server:\n\ta: x\n\tb:": "no server: a: x; b:",
-		"\n":                       "",
-	} {
-		if got := oneLine(usage("%s", text)); got != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
-		}
-	}
-}
-
 // A parser that mended such a name would make one lock of two.
 func TestInvalidUTF8IsRefused(t *testing.T) {
 	for _, head := range [][]string{{"run", "z\xfe"}, {"status", "--store", "sqlite:b\xff.db"}} {
 		err := execute(newConsole(os.Stdout, os.Stderr), head, operands{given: true, words: []string{"true"}})
-		if statusOf(err) != statusUsage || !strings.Contains(err.Error(), "is not valid UTF-8") {
+		if flags.StatusOf(err) != statusUsage || !strings.Contains(err.Error(), "is not valid UTF-8") {
 			t.Errorf("%q: %v", head, err)
 		}
 	}

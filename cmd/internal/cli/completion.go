@@ -130,7 +130,7 @@ func candidates(words []string, namesIn func(store string, shown func(lock strin
 		}
 		return list
 	case strings.HasPrefix(word, "-"):
-		return fitting(flags(command), word)
+		return fitting(flagWords(command), word)
 	case len(command.Children) > 0:
 		return fitting(names(command), word)
 	case command.Name == "completion" && locksGiven == 0:
@@ -160,7 +160,7 @@ func names(command *kong.Node) []string {
 	return list
 }
 
-func flags(command *kong.Node) []string {
+func flagWords(command *kong.Node) []string {
 	list := []string{"--help"}
 	for _, f := range command.Flags {
 		list = append(list, "--"+f.Name)

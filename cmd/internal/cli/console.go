@@ -18,6 +18,7 @@ import (
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 
+	"github.com/tenurelock/tenure/cmd/internal/lines"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
@@ -28,7 +29,7 @@ type console struct {
 	screen   int  // the file descriptor of standard output, -1 if it is no terminal
 	terminal bool // standard error is a terminal
 	attended bool // somebody may sit there: standard input, output or error is a terminal
-	stderr   *lines
+	stderr   *lines.Lines
 
 	json, quiet, verbose bool
 
@@ -39,7 +40,7 @@ type console struct {
 }
 
 func newConsole(stdout, stderr *os.File) *console {
-	c := &console{stdout: stdout, screen: -1, terminal: isTerminal(stderr), stderr: newLines(stderr)}
+	c := &console{stdout: stdout, screen: -1, terminal: isTerminal(stderr), stderr: lines.New(stderr)}
 	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, stdout, stderr}, func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) })
 	if isTerminal(stdout) {
 		c.screen = int(stdout.Fd())
@@ -81,7 +82,7 @@ func printableAttr(_ []string, a slog.Attr) slog.Attr {
 // said stands before what is said to people.
 const said = "tenure: "
 
-func (c *console) close(patience time.Duration) { c.stderr.close(patience) }
+func (c *console) close(patience time.Duration) { c.stderr.Close(patience) }
 
 // say tells people what goes on. It is not said with --quiet, nor with --json.
 func (c *console) say(format string, args ...any) {

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/lines"
 )
 
 // ours are the codes that this program itself gives a terminal: colours, and what
@@ -28,7 +29,7 @@ func TestTerminalShowsPrintableTextAlone(t *testing.T) {
 		"\x1b[31mPWN\nfake\r\u202e\u2028\u009b31m\xff", `spelled \x1b]0;title\a and \x1b[2J`, "\x1b]52;c;cm0=\a x",
 	} {
 		var b bytes.Buffer
-		c := &console{terminal: true, screen: -1, stderr: newLines(&b)}
+		c := &console{terminal: true, screen: -1, stderr: lines.New(&b)}
 		c.set(outputFlags{Verbose: true})
 		st := tenure.Status{Owner: evil, Token: 3, Lease: 15 * time.Second, Heartbeat: 3 * time.Second}
 		c.say("held by %s", evil)
@@ -38,7 +39,7 @@ func TestTerminalShowsPrintableTextAlone(t *testing.T) {
 		c.log.Error("lost", "owner", evil, "error", errors.New(evil), "lock", evil)
 		c.log.With("lock", evil).Info(evil)
 		c.fail(errors.New(evil), "")
-		c.stderr.close(time.Minute)
+		c.stderr.Close(time.Minute)
 		text := b.String()
 		if n := strings.Count(text, "\n"); n != 5 {
 			t.Errorf("%q makes %d lines, want 5:\n%q", evil, n, text)

@@ -33,7 +33,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	if rest.given {
 		return usage(`this command runs nothing: leave out "--" and what follows`)
 	}
-	options, err := f.options()
+	options, err := f.Options()
 	if err != nil {
 		return err
 	}

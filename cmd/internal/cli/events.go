@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 )
 
 // told hands an event of the client on to whoever reads: the lines of --json, or
@@ -41,7 +42,7 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 	case tenure.EventStoreError:
 		t.storeError.Store(&e.Err)
 		if !t.inTrouble.Swap(true) {
-			c.say("the store gives no answer: %s; trying again", oneLine(e.Err))
+			c.say("the store gives no answer: %s; trying again", flags.OneLine(e.Err))
 		}
 	case tenure.EventWaiting, tenure.EventAcquired:
 		t.storeError.Store(nil)
@@ -49,14 +50,14 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 			c.say("the store answers again")
 		}
 	case tenure.EventJeopardy:
-		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, oneLine(e.Err), round(e.Remaining))
+		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, flags.OneLine(e.Err), round(e.Remaining))
 	case tenure.EventStopping:
 		var q *tenure.StepDownError
 		if errors.As(e.Err, &q) {
 			c.say("%s asks to %s: %s; the command is told to stop", q.By, wayText(q.To, q.ToLabel), q.Reason)
 		}
 	case tenure.EventDrift:
-		c.say("%q: %s; give all processes the same bound", e.Owner, oneLine(e.Err))
+		c.say("%q: %s; give all processes the same bound", e.Owner, flags.OneLine(e.Err))
 	case tenure.EventSafe:
 		c.say("the heartbeat for %q goes on", e.Lock)
 	}
@@ -84,12 +85,12 @@ func recordOf(e tenure.Event) record {
 	switch {
 	case e.Err == nil:
 	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost:
-		r.Cause = oneLine(e.Err) // nothing has failed, or not here
+		r.Cause = flags.OneLine(e.Err) // nothing has failed, or not here
 		if errors.As(e.Err, &asked) {
 			r.Request = &requestJSON{Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel}
 		}
 	default:
-		r.Error = oneLine(e.Err)
+		r.Error = flags.OneLine(e.Err)
 	}
 	return r
 }

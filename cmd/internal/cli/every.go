@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -73,13 +74,13 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 		case ok:
 			status = o.status()
 			if status != 0 {
-				c.say("%q: run %d failed: %s", name, r.Slot, oneLine(err))
+				c.say("%q: run %d failed: %s", name, r.Slot, flags.OneLine(err))
 			}
 		case w.fault != nil:
-			status = statusOf(w.unstarted())
-			c.warn("%q: run %d did not begin: %s", name, r.Slot, oneLine(w.fault))
+			status = flags.StatusOf(w.unstarted())
+			c.warn("%q: run %d did not begin: %s", name, r.Slot, flags.OneLine(w.fault))
 		case err != nil:
-			c.warn("%q: run %d did not begin: %s", name, r.Slot, oneLine(err))
+			c.warn("%q: run %d did not begin: %s", name, r.Slot, flags.OneLine(err))
 		}
 		clear(w.last)
 	}

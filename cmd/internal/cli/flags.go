@@ -6,10 +6,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/memstore"
 )
@@ -19,13 +18,8 @@ type storeFlags struct {
 	Store *string `placeholder:"URL"`
 }
 
-// timingFlags are the durations of a lease. Nil is "not given".
-type timingFlags struct {
-	Lease     *time.Duration
-	Heartbeat *time.Duration
-	Refresh   *time.Duration
-	Grace     *time.Duration
-}
+// timingFlags are the durations of a lease.
+type timingFlags = flags.Timing
 
 // leaseFlags are those of a holder.
 type leaseFlags struct {
@@ -44,7 +38,7 @@ type outputFlags struct {
 
 // options returns the client's options.
 func (f *leaseFlags) options() (tenure.Options, error) {
-	o, err := f.timingFlags.options()
+	o, err := f.Options()
 	if err != nil {
 		return o, err
 	}
@@ -52,31 +46,6 @@ func (f *leaseFlags) options() (tenure.Options, error) {
 	if f.Owner != nil {
 		if o.Owner = *f.Owner; o.Owner == "" {
 			return o, usage("--owner is empty: name this holder, or leave the flag out")
-		}
-	}
-	return o, nil
-}
-
-// options returns the client's options. An option of zero means its default to
-// the client, so what was given as zero is refused here.
-func (f *timingFlags) options() (tenure.Options, error) {
-	var o tenure.Options
-	for _, part := range []struct {
-		flag string
-		from *time.Duration
-		to   *time.Duration
-	}{
-		{"--lease", f.Lease, &o.LeaseDuration},
-		{"--heartbeat", f.Heartbeat, &o.HeartbeatPeriod},
-		{"--refresh", f.Refresh, &o.RefreshPeriod},
-		{"--grace", f.Grace, &o.Grace},
-	} {
-		switch {
-		case part.from == nil:
-		case *part.from <= 0:
-			return o, usage("%s %v must be positive", part.flag, *part.from)
-		default:
-			*part.to = *part.from
 		}
 	}
 	return o, nil
@@ -134,31 +103,11 @@ func refused(o tenure.Options, ask func(context.Context, *tenure.Client) error) 
 
 // location returns where the locks are, and says so if nobody else has. It is
 // said with --quiet, too: a command that excludes nobody does all else as it
-// should. Without a terminal nobody reads it: cron, a unit, a pipeline or a
-// container would go on beside others in a file of its own, so there the store has
-// to be named.
+// should.
 func (f *storeFlags) location(c *console, env func(string) string) (storeurl.Location, error) {
-	url, named := env("TENURE_STORE"), true
-	switch {
-	case f.Store != nil:
-		url = *f.Store
-	case url == "" && !c.attended:
-		return storeurl.Location{}, usage("no store is named, and there is no terminal to say on which one would be used: write --store URL, or TENURE_STORE=URL: " +
-			"dynamodb://TABLE?region=REGION for several machines, sqlite:PATH for one, default: for the file of this user")
-	case url == "":
-		url, named = "default:", false
-	}
-	l, err := storeurl.Parse(url)
-	if err != nil {
-		return l, usage("%w", err)
-	}
-	if l.Preset() {
-		if err := storeurl.MakeFolder(l); err != nil {
-			return l, storeFailed(fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.Shown(), err))
-		}
-	}
-	if !named {
+	l, named, err := flags.Locate(f.Store, env, c.attended)
+	if err == nil && !named {
 		c.warn("no store is named (--store, TENURE_STORE): using %s", l.Shown())
 	}
-	return l, nil
+	return l, err
 }

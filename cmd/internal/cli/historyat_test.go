@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 )
 
 // A time stands for as long as what it is written to.
@@ -57,7 +58,7 @@ func TestParseTime(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", " ", "soon", "25:00", "-10m", "-2d", "2d-1h", "12:", "ago", "d", "yesterday evening", "2024-02-30", "12:08:25Z", "99999999999d", "now ago"} {
-		if s, err := parseTime(text, now); statusOf(err) != statusUsage {
+		if s, err := parseTime(text, now); flags.StatusOf(err) != statusUsage {
 			t.Errorf("%q is %v to %v, %v", text, s.from, s.to, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/once"
 )
@@ -214,7 +215,7 @@ func (t *tenancy) reportEnd(lease *tenure.Lease, o outcome) {
 	status := o.status()
 	r := record{Event: eventEnded, Lock: t.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
 	if o.lost != nil {
-		r.Cause = oneLine(o.lost)
+		r.Cause = flags.OneLine(o.lost)
 	}
 	t.console.emit(r)
 }
@@ -253,7 +254,7 @@ func reasonText(err error) string {
 	if errors.As(err, &named) {
 		err = named.Err
 	}
-	return oneLine(err)
+	return flags.OneLine(err)
 }
 
 // notified tells people what the guard has noticed.
@@ -290,7 +291,7 @@ func (t *tenancy) notified(n guard.Notice) {
 		c.say("the lease of %q ends, and with it the command and all that it has started", t.lock)
 	case guard.Suspended:
 		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
-		c.stderr.flush(time.Second) // this process is about to be stopped, with what it has not written
+		c.stderr.Flush(time.Second) // this process is about to be stopped, with what it has not written
 	}
 }
 

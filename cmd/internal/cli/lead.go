@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
@@ -187,9 +188,9 @@ func unstarted(err error) error {
 
 // restUnstarted is rest after a command that could not be started.
 func (t *tenancy) restUnstarted(parent context.Context, cause error, pause time.Duration, failures int) error {
-	status := statusOf(cannotRun(cause))
-	t.console.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Error: oneLine(cause), Pause: seconds(pause)})
-	how := oneLine(cause)
+	status := flags.StatusOf(cannotRun(cause))
+	t.console.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Error: flags.OneLine(cause), Pause: seconds(pause)})
+	how := flags.OneLine(cause)
 	if failures > 1 {
 		how += fmt.Sprintf(" (%d failures in a row)", failures)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/schedule"
 	"github.com/tenurelock/tenure/once"
 )
@@ -288,9 +289,9 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it is more than %d ahead of %s, the last one: is the clock of this host right? (--max-ahead allows more)",
 			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes)))
 	case errors.As(err, &notRun):
-		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)", o.Name, slot, oneLine(notRun.Err)))
+		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)", o.Name, slot, flags.OneLine(notRun.Err)))
 	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
-		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s", o.Name, slot, oneLine(err)))
+		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s", o.Name, slot, flags.OneLine(err)))
 	}
 	return storeFailed(err)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/dynamostore"
 )
@@ -79,7 +80,7 @@ func (f *policyCmd) arn(a atTable) (string, error) {
 		case a.ctx.Err() != nil:
 			return "", err
 		case err != nil:
-			why = oneLine(err)
+			why = flags.OneLine(err)
 		case d.ARN != "":
 			return d.ARN, nil
 		default:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
@@ -136,8 +137,8 @@ func (t *tenancy) insist(ctx context.Context, lease *tenure.Lease) (outcome, err
 		if !guard.Transient(err) || time.Until(end) < pause {
 			return o, err
 		}
-		t.console.emit(record{Event: eventNotStarted, Lock: t.lock, Token: lease.Token(), Error: oneLine(err), Pause: seconds(pause)})
-		t.console.say("%s; trying again in %v", oneLine(err), pause)
+		t.console.emit(record{Event: eventNotStarted, Lock: t.lock, Token: lease.Token(), Error: flags.OneLine(err), Pause: seconds(pause)})
+		t.console.say("%s; trying again in %v", flags.OneLine(err), pause)
 		switch waited := t.idle(ctx, pause); {
 		case errors.As(waited, new(signaled)):
 			return outcome{}, waited

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenurelock/tenure/cmd/internal/lines"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -110,7 +111,7 @@ PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 // What is written for programs is written when something has changed.
 func TestGroupChangesAreWritten(t *testing.T) {
 	var b, said bytes.Buffer
-	told := &console{json: true, stderr: newLines(&said)}
+	told := &console{json: true, stderr: lines.New(&said)}
 	c := &groupChanges{to: &b, json: true, partitions: true, outages: outages{console: told}}
 	lines := func() int { return strings.Count(b.String(), "\n") }
 	for range 3 {

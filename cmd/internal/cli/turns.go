@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/once"
 )
@@ -108,7 +109,7 @@ func (w *turns) work(ctx context.Context, turn *once.Turn) error {
 	}
 	if err != nil {
 		w.fault = err
-		return failed(statusOf(cannotRun(err)), err)
+		return failed(flags.StatusOf(cannotRun(err)), err)
 	}
 	w.fault, w.begun = nil, true
 	w.last[turn.Slot()] = o

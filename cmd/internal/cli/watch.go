@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
@@ -89,7 +90,7 @@ type outages struct {
 func (o *outages) tell(trouble error) bool {
 	switch {
 	case trouble != nil && !o.out:
-		o.console.warn("the store gives no answer: %s; trying again", oneLine(trouble))
+		o.console.warn("the store gives no answer: %s; trying again", flags.OneLine(trouble))
 	case trouble == nil && o.out:
 		o.console.say("the store answers again")
 	}
@@ -183,7 +184,7 @@ func (s *screen) draw(all func(style) string, trouble error) error {
 	heading := fmt.Sprintf("%s  %s  every %v  Ctrl-C ends it", s.command, time.Now().Format(time.TimeOnly), s.refresh)
 	out := []string{fit(heading, width), ""}
 	if trouble != nil {
-		out = append(out, fit(printable.Text("the store gives no answer: "+oneLine(trouble)), width), "")
+		out = append(out, fit(printable.Text("the store gives no answer: "+flags.OneLine(trouble)), width), "")
 	}
 	out = append(out, strings.Split(strings.TrimSuffix(all(st), "\n"), "\n")...)
 	if hidden := len(out) - (height - 1); hidden > 0 {

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package lines writes lines to a reader that may stop reading, without ever waiting for
+// it.
+package lines
 
 import (
 	"bytes"
@@ -10,10 +12,9 @@ import (
 	"time"
 )
 
-// lineBuffer is how many lines may wait for a reader of standard error that
-// does not read. Further ones are dropped: a stalled terminal or a full pipe
+// Buffer is how many lines may wait for a reader that does not read. Further ones are dropped: a stalled terminal or a full pipe
 // must not hold up a heartbeat, or a child that has to be ended.
-const lineBuffer = 1024
+const Buffer = 1024
 
 // line is what waits to be written, or a mark that is closed when all before it
 // was.
@@ -22,8 +23,8 @@ type line struct {
 	mark chan struct{}
 }
 
-// lines is a writer that never blocks.
-type lines struct {
+// Lines is a writer that never blocks. Its methods may be called concurrently.
+type Lines struct {
 	to    io.Writer
 	queue chan line
 	done  chan struct{}
@@ -32,13 +33,14 @@ type lines struct {
 	closed bool
 }
 
-func newLines(to io.Writer) *lines {
-	l := &lines{to: to, queue: make(chan line, lineBuffer), done: make(chan struct{})}
+// New returns a writer to another one. It has a goroutine until [Lines.Close].
+func New(to io.Writer) *Lines {
+	l := &Lines{to: to, queue: make(chan line, Buffer), done: make(chan struct{})}
 	go l.run()
 	return l
 }
 
-func (l *lines) run() {
+func (l *Lines) run() {
 	defer close(l.done)
 	for p := range l.queue {
 		if p.mark != nil {
@@ -50,7 +52,7 @@ func (l *lines) run() {
 }
 
 // Write takes p, and drops it if too much waits already.
-func (l *lines) Write(p []byte) (int, error) {
+func (l *Lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -63,8 +65,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush waits until what was written before is, for as long as patience lasts.
-func (l *lines) flush(patience time.Duration) {
+// Flush waits until what was written before is, for as long as patience lasts.
+func (l *Lines) Flush(patience time.Duration) {
 	mark := make(chan struct{})
 	l.mu.Lock()
 	queued := false
@@ -87,8 +89,8 @@ func (l *lines) flush(patience time.Duration) {
 	}
 }
 
-// close writes what waits, for as long as patience lasts.
-func (l *lines) close(patience time.Duration) {
+// Close writes what waits, for as long as patience lasts.
+func (l *Lines) Close(patience time.Duration) {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package flags
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// valueMappers read the values of flags, and say in our words what is wrong
+// ValueMappers read the values of flags, and say in our words what is wrong
 // with one. Kong's own speak of tokens and bits.
-func valueMappers() kong.Option {
+func ValueMappers() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		for _, o := range []kong.Option{
 			kong.TypeMapper(durationType, kong.MapperFunc(decodeDuration)),

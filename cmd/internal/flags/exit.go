@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit statuses of our commands: those of sysexits.h.
+const (
+	StatusUsage    = 64
+	StatusStore    = 69 // or another service that is needed
+	StatusSoftware = 70 // a fault of this program
+)
+
+// Failure is an error with the exit status that it means.
+type Failure struct {
+	status int
+	err    error // nil: everything is said already
+}
+
+func (f *Failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit status %d", f.status)
+	}
+	return f.err.Error()
+}
+
+func (f *Failure) Unwrap() error { return f.err }
+
+// ExitCode makes a Failure a [kong.ExitCoder].
+func (f *Failure) ExitCode() int { return f.status }
+
+// Failed returns err with the exit status that it means. It is never nil: without an err
+// it ends the program with a status about which nothing is left to say.
+func Failed(status int, err error) error { return &Failure{status, err} }
+
+// Usage returns the error of a command line that is wrong.
+func Usage(format string, args ...any) error {
+	return Failed(StatusUsage, fmt.Errorf(format, args...))
+}
+
+// Told says that nothing is left to say about err.
+func Told(err error) bool {
+	var f *Failure
+	return err == nil || errors.As(err, &f) && f.err == nil
+}
+
+// StatusOf returns the exit status that an error means.
+func StatusOf(err error) int {
+	var coder kong.ExitCoder
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &coder):
+		return coder.ExitCode()
+	}
+	return StatusSoftware
+}
+
+// OneLine returns the text of an error, several joined ones in a row.
+func OneLine(err error) string {
+	text := strings.TrimPrefix(err.Error(), "tenure: ")
+	var row string
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		switch part = strings.TrimSpace(part); {
+		case row == "" || part == "":
+			row += part
+		case strings.HasSuffix(row, ":"):
+			row += " " + part
+		default:
+			row += "; " + part
+		}
+	}
+	return row
+}

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flags
+
+import (
+	"fmt"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+)
+
+// Locate returns where the locks are: as the flag --store says, else TENURE_STORE, else
+// in the file of this user; named is false then, and the caller says so. Without a
+// terminal, which is attended, nobody reads that: cron, a unit, a pipeline or a container
+// would go on beside others in a file of its own, so there the store has to be named.
+func Locate(store *string, env func(string) string, attended bool) (l storeurl.Location, named bool, err error) {
+	url := env("TENURE_STORE")
+	named = true
+	switch {
+	case store != nil:
+		url = *store
+	case url == "" && !attended:
+		return l, true, Usage("no store is named, and there is no terminal to say on which one would be used: write --store URL, or TENURE_STORE=URL: " +
+			"dynamodb://TABLE?region=REGION for several machines, sqlite:PATH for one, default: for the file of this user")
+	case url == "":
+		url, named = "default:", false
+	}
+	if l, err = storeurl.Parse(url); err != nil {
+		return l, named, Usage("%w", err)
+	}
+	if l.Preset() {
+		if err := storeurl.MakeFolder(l); err != nil {
+			return l, named, Failed(StatusStore, fmt.Errorf("default store %s: %w; name one with --store or TENURE_STORE", l.Shown(), err))
+		}
+	}
+	return l, named, nil
+}

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package flags is what the command lines of tenure and tenured have in common: the flags
+// for a store and for the durations of a lease, how values are read, and what an error
+// means for the exit status.
+package flags
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Timing are the durations of a lease. Nil is "not given".
+type Timing struct {
+	Lease     *time.Duration
+	Heartbeat *time.Duration
+	Refresh   *time.Duration
+	Grace     *time.Duration
+}
+
+// Options returns the client's options. An option of zero means its default to
+// the client, so what was given as zero is refused here.
+func (f *Timing) Options() (tenure.Options, error) {
+	var o tenure.Options
+	for _, part := range []struct {
+		flag string
+		from *time.Duration
+		to   *time.Duration
+	}{
+		{"--lease", f.Lease, &o.LeaseDuration},
+		{"--heartbeat", f.Heartbeat, &o.HeartbeatPeriod},
+		{"--refresh", f.Refresh, &o.RefreshPeriod},
+		{"--grace", f.Grace, &o.Grace},
+	} {
+		switch {
+		case part.from == nil:
+		case *part.from <= 0:
+			return o, Usage("%s %v must be positive", part.flag, *part.from)
+		default:
+			*part.to = *part.from
+		}
+	}
+	return o, nil
+}
