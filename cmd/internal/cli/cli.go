@@ -133,9 +133,6 @@ func subject(head []string) (command, hint string) {
 	return "", "see tenure --help"
 }
 
-// exclusive is what kong says of flags that are given together and must not be.
-const exclusive = " can't be used together"
-
 // explained says in our words what kong says about words that are missing or
 // misplaced.
 func explained(err error) error {
@@ -169,8 +166,8 @@ func explained(err error) error {
 		return errors.New("the period and the NAME are missing: write tenure every 1h NAME")
 	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
 		return errors.New("no lock named: its NAME is missing")
-	case strings.HasSuffix(parse.Error(), exclusive):
-		return errors.New(strings.TrimSuffix(parse.Error(), exclusive) + " exclude each other")
+	case strings.HasSuffix(parse.Error(), flags.Exclusive):
+		return errors.New(strings.TrimSuffix(parse.Error(), flags.Exclusive) + " exclude each other")
 	}
 	return err
 }

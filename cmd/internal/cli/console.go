@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,26 +56,10 @@ func (c *console) set(f outputFlags) {
 	c.json, c.quiet, c.verbose = f.JSON, f.Quiet, f.Verbose
 	if f.Verbose && !f.JSON {
 		c.log = slog.New(tint.NewTextHandler(lineWriter{c}, &tint.Options{
-			Level: slog.LevelDebug, TimeFormat: "15:04:05.000", ReplaceAttr: printableAttr,
+			Level: slog.LevelDebug, TimeFormat: "15:04:05.000", ReplaceAttr: printable.Attr,
 			NoColor: !c.terminal || os.Getenv("NO_COLOR") != "",
 		}))
 	}
-}
-
-// printableAttr makes an attribute of a log record fit for a terminal. The handler
-// makes the escape code of a terminal of what is spelled as one; spelled in
-// another way, nothing is made of it.
-func printableAttr(_ []string, a slog.Attr) slog.Attr {
-	text := ""
-	switch v := a.Value.Any().(type) {
-	case string:
-		text = v
-	case error:
-		text = v.Error()
-	default:
-		return a
-	}
-	return slog.String(a.Key, strings.ReplaceAll(printable.Text(text), `\x1b`, `\x1B`))
 }
 
 // said stands before what is said to people.

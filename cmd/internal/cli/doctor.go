@@ -20,6 +20,7 @@ import (
 type doctorCmd struct {
 	storeFlags
 	timingFlags
+	serverFlags
 	JSON  bool `name:"json"`
 	Quiet bool `short:"q"`
 }
@@ -27,11 +28,20 @@ type doctorCmd struct {
 // statusBad is the exit status of an examination that found something bad.
 const statusBad = 1
 
-// Run examines the store and the machine.
+// Run examines the store and the machine, or a lock service.
 func (f *doctorCmd) Run(c *console, rest operands) error {
 	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	if rest.given {
 		return usage(`this command runs nothing: leave out "--" and what follows`)
+	}
+	if f.Server != nil {
+		if f.Store != nil || f.Given() {
+			return usage("--server excludes --store and the durations of a lease: the service has its own")
+		}
+		return f.examineServer(c)
+	}
+	if flag, ok := f.given(); ok {
+		return usage("%s is for a lock service: name it with --server", flag)
 	}
 	options, err := f.Options()
 	if err != nil {
@@ -53,29 +63,62 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
-	var failed error
-	count := map[doctor.Level]int{}
+	r := report{c: c, json: f.JSON, quiet: f.Quiet}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		File: at.File(), Engine: engineOf(at), Open: at.Open, Options: whole,
-		Tell: func(finding doctor.Finding) {
-			count[finding.Level]++
-			if f.Quiet && finding.Level == doctor.OK {
-				return
-			}
-			failed = errors.Join(failed, f.tell(c, finding))
-		},
+		File: at.File(), Engine: engineOf(at), Open: at.Open, Options: whole, Tell: r.tell,
 	})
-	sig := signaled{}
-	if !f.JSON && failed == nil && context.Cause(ctx) == nil && (!f.Quiet || len(count) > 1 || count[doctor.OK] == 0) {
-		_, failed = fmt.Fprintf(c.stdout, "%d bad, %s\n", count[doctor.Bad], counted(count[doctor.Warn], "warning"))
+	return r.end(ctx, bad, err)
+}
+
+// report tells findings, and counts them.
+type report struct {
+	c           *console
+	json, quiet bool
+	count       [3]int // ok, warn, bad
+	failed      error  // of standard output
+}
+
+func (r *report) tell(finding doctor.Finding) {
+	switch finding.Level {
+	case doctor.OK:
+		r.count[0]++
+		if r.quiet {
+			return
+		}
+	case doctor.Warn:
+		r.count[1]++
+	case doctor.Bad:
+		r.count[2]++
 	}
+	r.failed = errors.Join(r.failed, r.write(finding))
+}
+
+func (r *report) write(finding doctor.Finding) error {
+	if r.json {
+		return writeJSON(r.c.stdout, finding)
+	}
+	text := fmt.Sprintf("%-4s  %s: %s", finding.Level, finding.Check, finding.Finding)
+	if finding.Advice != "" {
+		text += "; " + finding.Advice
+	}
+	_, err := fmt.Fprintln(r.c.stdout, printable.Text(text))
+	return err
+}
+
+// end writes the last line, and returns the exit status. Err is why the examination could
+// not go on; it was told.
+func (r *report) end(ctx context.Context, bad bool, err error) error {
+	if !r.json && r.failed == nil && context.Cause(ctx) == nil && (!r.quiet || r.count[1]+r.count[2] > 0 || r.count[0] == 0) {
+		_, r.failed = fmt.Fprintf(r.c.stdout, "%d bad, %s\n", r.count[2], counted(r.count[1], "warning"))
+	}
+	sig := signaled{}
 	switch {
 	case errors.As(context.Cause(ctx), &sig):
 		return sig
-	case failed != nil:
-		return fmt.Errorf("standard output: %w", failed)
+	case r.failed != nil:
+		return fmt.Errorf("standard output: %w", r.failed)
 	case err != nil:
-		return ended(statusStore) // it was told
+		return ended(statusStore)
 	case bad:
 		return ended(statusBad)
 	}
@@ -111,16 +154,4 @@ func withDefaults(o tenure.Options) (tenure.Options, error) {
 	}
 	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
 	return client.Options(), nil
-}
-
-func (f *doctorCmd) tell(c *console, finding doctor.Finding) error {
-	if f.JSON {
-		return writeJSON(c.stdout, finding)
-	}
-	text := fmt.Sprintf("%-4s  %s: %s", finding.Level, finding.Check, finding.Finding)
-	if finding.Advice != "" {
-		text += "; " + finding.Advice
-	}
-	_, err := fmt.Fprintln(c.stdout, printable.Text(text))
-	return err
 }

@@ -6,9 +6,9 @@ package cli
 import (
 	"embed"
 	"io/fs"
-	"runtime/debug"
 	"slices"
-	"strings"
+
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 )
 
 // The help is written by hand, in the folder help; a test compares it with the
@@ -41,16 +41,4 @@ func help(head []string, command string) (text string, asked bool) {
 	return helpOf(command)
 }
 
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "tenure (unknown version)"
-	}
-	words := []string{"tenure", info.Main.Version, info.GoVersion}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			words = append(words, s.Value)
-		}
-	}
-	return strings.Join(words, " ")
-}
+func version() string { return flags.Version("tenure") }

@@ -44,3 +44,8 @@ func (f *Timing) Options() (tenure.Options, error) {
 	}
 	return o, nil
 }
+
+// Given says that one of them was given.
+func (f *Timing) Given() bool {
+	return f.Lease != nil || f.Heartbeat != nil || f.Refresh != nil || f.Grace != nil
+}

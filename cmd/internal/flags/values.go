@@ -14,8 +14,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// ValueMappers read the values of flags, and say in our words what is wrong
-// with one. Kong's own speak of tokens and bits.
+// Exclusive is what kong says of flags that are given together and must not be.
+const Exclusive = " can't be used together"
+
+// ValueMappers returns what reads the values of flags, and says in our words what is
+// wrong with one. Kong's own speak of tokens and bits.
 func ValueMappers() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		for _, o := range []kong.Option{

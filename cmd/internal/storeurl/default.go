@@ -14,13 +14,23 @@ import (
 // Default returns the location of who names none: an SQLite file in the user's
 // state folder. It creates nothing; see [MakeFolder].
 func Default() (Location, error) {
-	folder, err := stateFolder()
+	folder, err := StateFolder()
 	if err != nil {
 		return Location{}, fmt.Errorf("the default store has no place: %w: name one with --store or TENURE_STORE", err)
 	}
-	l := sqliteAt(filepath.Join(folder, "tenure", "locks.db"), 0)
+	l := sqliteAt(filepath.Join(folder, "locks.db"), 0)
 	l.preset = true
 	return l, nil
+}
+
+// StateFolder returns where Tenure keeps what it makes for this user. It creates
+// nothing.
+func StateFolder() (string, error) {
+	folder, err := stateFolder()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(folder, "tenure"), nil
 }
 
 // stateFolder follows the XDG Base Directory Specification, by which a

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// reach asks whether the service is there at all, and how the way to it is.
+func (s *Service) reach(ctx context.Context) error {
+	a, err := s.get(ctx, "/healthz", nil)
+	if err != nil {
+		s.Tell(Finding{"server", Bad, "cannot be reached: " + err.Error(), s.unreachable(err)})
+		return err
+	}
+	switch {
+	case a.status == http.StatusMisdirectedRequest:
+		s.Tell(Finding{"server", Bad, "refuses this name: " + a.String(), "start tenured with --allow-host and the host of this URL"})
+	case a.status != http.StatusOK:
+		s.Tell(Finding{"server", Bad, "is not healthy: " + a.String(), "see its log, and whether this is the address of tenured"})
+	default:
+		s.Tell(Finding{"server", OK, fmt.Sprintf("answers in %v", shown(a.took)), ""})
+	}
+	s.encrypted(a.tls)
+	s.dated(a)
+	return nil
+}
+
+// unreachable says what to do about an error of the way.
+func (s *Service) unreachable(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, "x509"):
+		return "trust the authority that signed its certificate: --ca-file; and call it by a name that is in the certificate"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "it does not encrypt: write http://, or start tenured with --tls-cert and --tls-key"
+	case strings.Contains(text, "no such host"):
+		return "see the name in the URL"
+	}
+	return "see whether tenured runs, and where it listens: its log says so at the start"
+}
+
+// soon is how long before its end a certificate is told of.
+const soon = 14 * 24 * time.Hour
+
+func (s *Service) encrypted(state *tls.ConnectionState) {
+	if state != nil && len(state.PeerCertificates) > 0 {
+		left := time.Until(state.PeerCertificates[0].NotAfter)
+		f := Finding{"tls", OK, fmt.Sprintf("%s, with a certificate that is good for %d days", tls.VersionName(state.Version), int(left.Hours()/24)), ""}
+		if left < soon {
+			f.Level, f.Advice = Warn, "renew it; tenured reads the file again by itself"
+		}
+		s.Tell(f)
+		return
+	}
+	u, err := url.Parse(s.base)
+	if strings.HasPrefix(s.URL, "unix:") || err != nil {
+		return
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() || u.Hostname() == "localhost" {
+		return
+	}
+	s.Tell(Finding{"tls", Warn, "there is none: whoever is on the way can read the token, and take locks with it", "use https: --tls-cert and --tls-key of tenured, or a proxy beside it"})
+}
+
+// skewed is how far apart two wall clocks may be before it is told.
+const skewed = time.Minute
+
+// dated compares the wall clocks, which decide nothing.
+func (s *Service) dated(a answer) {
+	there, err := http.ParseTime(a.header.Get("Date"))
+	if err != nil {
+		return
+	}
+	apart := time.Since(there).Abs()
+	if apart > skewed {
+		s.Tell(Finding{"clock", Warn, fmt.Sprintf("the clock of the server is %v away from the one here", apart.Round(time.Second)), "no lease depends on it; times in status and history do: run a time service on both"})
+	}
+}
+
+func (s *Service) ready(ctx context.Context) {
+	switch a, err := s.get(ctx, "/readyz", nil); {
+	case err != nil:
+		s.Tell(Finding{"ready", Bad, "no answer: " + err.Error(), "ask again"})
+	case a.status == http.StatusOK:
+		s.Tell(Finding{"ready", OK, "its store answers", ""})
+	default:
+		s.Tell(Finding{"ready", Bad, "it is not: " + a.String(), "see its log: its store cannot be used, or it is shutting down"})
+	}
+}
+
+func (s *Service) version(ctx context.Context) {
+	a, err := s.get(ctx, "/openapi.json", nil)
+	var document struct{ Info struct{ Version string } }
+	if err == nil {
+		err = json.Unmarshal(a.body, &document)
+	}
+	switch version := document.Info.Version; {
+	case err != nil || version == "":
+		s.Tell(Finding{"version", Bad, "the document of its protocol cannot be read", "see whether this is the address of tenured"})
+	case version != protocolVersion:
+		s.Tell(Finding{"version", Warn, fmt.Sprintf("it has version %.20s of the protocol, this program %s", version, protocolVersion), "update the older one"})
+	default:
+		s.Tell(Finding{"version", OK, fmt.Sprintf("version %s of the protocol", version), ""})
+	}
+}
+
+// host asks by a name that no server has: a page on the web can have its own name lead to
+// any address, and read the answers.
+func (s *Service) host(ctx context.Context) {
+	if strings.HasPrefix(s.URL, "unix:") {
+		return
+	}
+	a, err := s.get(ctx, "/healthz", map[string]string{"Host": "tenure-doctor.invalid"})
+	switch {
+	case err != nil:
+		s.Tell(Finding{"host", Warn, "a call with another Host got no answer: " + err.Error(), ""})
+	case a.status == http.StatusOK:
+		s.Tell(Finding{"host", Warn, "a call with another Host is answered", "if a proxy is between, have it refuse hosts that it does not know; otherwise a web page can reach the service by a name of its own"})
+	default:
+		s.Tell(Finding{"host", OK, "a call with another Host is refused", ""})
+	}
+}
+
+// open asks without a token.
+func (s *Service) open(ctx context.Context) {
+	a, err := s.get(ctx, "/v1/locks?limit=1", nil)
+	switch {
+	case err != nil:
+		s.Tell(Finding{"token", Bad, "a call without one got no answer: " + err.Error(), "ask again"})
+	case a.status == http.StatusUnauthorized:
+		s.Tell(Finding{"token", OK, "a call without one is refused", ""})
+	default:
+		s.Tell(Finding{"token", Bad, "a call without one is not refused as such: " + a.String(), "see whether a proxy adds one: then whoever reaches the proxy may take locks"})
+	}
+}
+
+// known asks whether the token is known.
+func (s *Service) known(ctx context.Context) bool {
+	if s.Token == "" && s.TLS == nil {
+		s.Tell(Finding{"token", Warn, "none was given, so that no lock is tried", "write --token-file FILE"})
+		return false
+	}
+	a, err := s.get(ctx, "/v1/locks?limit=1", s.credentials())
+	switch {
+	case err != nil:
+		s.Tell(Finding{"token", Bad, "a call with it got no answer: " + err.Error(), "ask again"})
+		return false
+	case a.status == http.StatusUnauthorized:
+		s.Tell(Finding{"token", Bad, "it is not known: " + a.String(), "add a line for it to the file of --tokens; tenured token makes one"})
+		return false
+	case a.status == http.StatusForbidden || a.status == http.StatusOK:
+		s.Tell(Finding{"token", OK, "it is known", ""})
+		return true
+	}
+	s.Tell(Finding{"token", Bad, "a call with it failed: " + a.String(), "see the log of tenured"})
+	return false
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// trialHeartbeats is how many heartbeats are measured.
+const trialHeartbeats = 20
+
+// grant is a lock that the service has granted.
+type grant struct {
+	Token     uint64
+	Beat      string
+	Lease     int64 `json:"lease_ms"`
+	Heartbeat int64 `json:"heartbeat_ms"`
+}
+
+// renewal is a heartbeat that was confirmed.
+type renewal struct {
+	Usable int64 `json:"usable_ms"`
+	Asked  *struct{ Kind string }
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// trial takes, renews and releases a lock, and asks its holder to step down.
+func (s *Service) trial(ctx context.Context) {
+	g, ok := s.acquire(ctx)
+	if !ok {
+		return
+	}
+	last := g.Beat
+	defer func() { s.release(context.WithoutCancel(ctx), g, last) }()
+	var took []time.Duration
+	var got renewal
+	for range trialHeartbeats {
+		next, a, err := s.heartbeat(ctx, g, last)
+		if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil {
+			s.Tell(Finding{"heartbeat", Bad, "it failed: " + told(a, err), "see the log of tenured"})
+			return
+		}
+		last = next
+		took = append(took, a.took)
+	}
+	s.Tell(judgeHeartbeats(measure(took), millis(g.Lease)))
+	s.numbers(millis(g.Lease), millis(g.Heartbeat), millis(got.Usable))
+	last = s.ask(ctx, g, last)
+}
+
+// acquire takes the lock.
+func (s *Service) acquire(ctx context.Context) (g grant, ok bool) {
+	a, err := s.post(ctx, "/v1/acquire", map[string]any{"name": s.Lock, "owner": "tenure doctor " + newName()})
+	switch {
+	case err != nil:
+		s.Tell(Finding{"hold", Bad, "an acquire got no answer: " + err.Error(), "ask again"})
+	case a.status == http.StatusForbidden:
+		s.Tell(Finding{"hold", Warn, fmt.Sprintf("the token may not hold %q, so that no heartbeat is measured", s.Lock), "name a lock with --lock that it may hold"})
+	case a.status == http.StatusConflict:
+		s.Tell(Finding{"hold", Warn, fmt.Sprintf("%q is held, so that no heartbeat is measured: %s", s.Lock, a.String()), "try again, or name another lock with --lock"})
+	case a.status != http.StatusOK || json.Unmarshal(a.body, &g) != nil:
+		s.Tell(Finding{"hold", Bad, "an acquire failed: " + a.String(), "see the log of tenured, and tenure doctor on its store"})
+	default:
+		s.Tell(Finding{"hold", OK, fmt.Sprintf("the token may hold %q, which was granted within %v", s.Lock, shown(a.took)), ""})
+		return g, true
+	}
+	return g, false
+}
+
+func (s *Service) heartbeat(ctx context.Context, g grant, after string) (next string, a answer, err error) {
+	next = after[:strings.LastIndexByte(after, '-')+1] + newName()
+	a, err = s.post(ctx, "/v1/heartbeat", map[string]any{"name": s.Lock, "token": g.Token, "after": after, "next": next})
+	return next, a, err
+}
+
+// ask sees whether a request comes to the holder, and returns the newest beat.
+func (s *Service) ask(ctx context.Context, g grant, last string) string {
+	a, err := s.post(ctx, "/v1/requests", asks{s.Lock, tenure.RequestStepDown, "tenure doctor tries it", 0})
+	switch {
+	case err != nil:
+		s.Tell(Finding{"ask", Bad, "a request got no answer: " + err.Error(), "ask again"})
+		return last
+	case a.status == http.StatusForbidden:
+		s.Tell(Finding{"ask", OK, fmt.Sprintf("the token may not ask the holder of %q to step down", s.Lock), ""})
+		return last
+	case a.status != http.StatusGatewayTimeout && a.status != http.StatusOK:
+		s.Tell(Finding{"ask", Bad, "a request failed: " + a.String(), "see the log of tenured"})
+		return last
+	}
+	next, a, err := s.heartbeat(ctx, g, last)
+	var got renewal
+	switch {
+	case err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil:
+		s.Tell(Finding{"ask", Bad, "the heartbeat after a request failed: " + told(a, err), "see the log of tenured"})
+		return last
+	case got.Asked == nil || got.Asked.Kind != string(tenure.RequestStepDown):
+		s.Tell(Finding{"ask", Bad, "a holder was not told of a request with its next heartbeat", "see whether all replicas use one store"})
+	default:
+		s.Tell(Finding{"ask", OK, "a holder is told of a request with its next heartbeat", ""})
+	}
+	return next
+}
+
+func (s *Service) release(ctx context.Context, g grant, after string) {
+	a, err := s.post(ctx, "/v1/release", map[string]any{"name": s.Lock, "token": g.Token, "after": after})
+	if err != nil || a.status != http.StatusOK {
+		s.Tell(Finding{"release", Warn, fmt.Sprintf("%q was not released: %s", s.Lock, told(a, err)), fmt.Sprintf("it is free within %v", millis(g.Lease))})
+		return
+	}
+	s.Tell(Finding{"release", OK, fmt.Sprintf("%q was released again", s.Lock), ""})
+}
+
+// told says what came of a call.
+func told(a answer, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return a.String()
+}
