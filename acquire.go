@@ -39,11 +39,15 @@ func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOp
 }
 
 func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireOptions, under *parent, try bool) (*Lease, error) {
-	patience := c.timing.Lease
-	if try {
-		patience = 3 * c.timing.RequestTimeout
+	var of Timing
+	if options != nil {
+		of = options.Timing
 	}
-	o, err := options.copied(c.timing.Lease, c.options.Label)
+	t, err := c.timingOf(of, under)
+	if err != nil {
+		return nil, wrap(op, name, err)
+	}
+	o, err := options.copied(t.Lease, c.options.Label)
 	if err == nil {
 		err = checkName(name)
 	}
@@ -53,6 +57,10 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
+	patience := t.Lease
+	if try {
+		patience = 3 * t.RequestTimeout
+	}
 	if o.StoreTimeout != 0 {
 		patience = max(0, o.StoreTimeout)
 	}
@@ -60,7 +68,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	if err != nil {
 		return nil, wrap(op, name, err)
 	}
-	a := k.newAcquire(o, under, protocol.Want{
+	a := k.newAcquire(t, o, under, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
@@ -79,6 +87,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 // acquire is one call of Acquire.
 type acquire struct {
 	k       *tracker
+	t       protocol.Timing
 	run     shell.Run
 	want    protocol.Want
 	under   *parent // that is to keep the lock alive; nil: it is its own lease
@@ -111,9 +120,9 @@ func (r acquired) discard() {
 }
 
 // newAcquire returns an acquire that has not joined the others yet.
-func (k *tracker) newAcquire(options AcquireOptions, under *parent, want protocol.Want) *acquire {
+func (k *tracker) newAcquire(t protocol.Timing, options AcquireOptions, under *parent, want protocol.Want) *acquire {
 	return &acquire{
-		k: k, options: options, want: want, under: under, begun: k.c.clock.Contender(),
+		k: k, t: t, options: options, want: want, under: under, begun: k.c.clock.Contender(),
 		answer: make(chan acquired, 1), shown: make(chan time.Duration, 1),
 	}
 }
@@ -123,7 +132,7 @@ func (k *tracker) newAcquire(options AcquireOptions, under *parent, want protoco
 func (a *acquire) join() {
 	k, under, want := a.k, a.under, a.want
 	a.run = shell.Run{
-		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.unhurried, Stepped: a.stepped, Replied: a.replied,
+		Mutex: k.mu, Clock: k.c.contender, Timers: k.c.looks, Send: k.c.sender(a.t), Stepped: a.stepped, Replied: a.replied,
 	}
 	if under != nil {
 		a.run.Shared = under.mu
@@ -149,6 +158,7 @@ func (a *acquire) join() {
 		a.start() // it needs no turn: it waits for a read of the record
 	} else {
 		k.queue = append(k.queue, a)
+		k.hurry()
 		k.awaited.Store(true)
 		if len(k.queue) == 1 {
 			a.start()
@@ -213,7 +223,7 @@ func (a *acquire) start() {
 	if a.under != nil {
 		a.under.mu.Lock()
 	}
-	a.con = protocol.NewContender(a.k.c.timing, a.k.c.env, a.want, a.k.sight)
+	a.con = protocol.NewContender(a.t, a.k.c.env, a.want, a.k.sight)
 	if a.under != nil {
 		a.under.mu.Unlock()
 	}
@@ -238,6 +248,7 @@ func (a *acquire) unqueue() {
 	i := slices.Index(k.queue, waiter(a))
 	if i >= 0 {
 		k.queue = slices.Delete(k.queue, i, i+1) // no tracker keeps an acquire that has ended
+		k.hurry()
 	}
 	if i == 0 && len(k.queue) > 0 {
 		k.queue[0].act()
@@ -304,6 +315,8 @@ func (a *acquire) act() {
 	a.start()
 }
 
+func (a *acquire) timing() protocol.Timing { return a.t }
+
 func (a *acquire) heirOf(rec driver.Record) bool {
 	return protocol.KeptFor(rec, a.want.Owner, a.want.Label)
 }
@@ -332,7 +345,7 @@ func (a *acquire) won(g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
-		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+c.timing.Usable()-c.clock.Holder()),
+		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+a.t.Usable()-c.clock.Holder()),
 		Session: g.Record.Session,
 	})
 	if a.remote != nil {
@@ -373,7 +386,7 @@ func (a *acquire) lease(g protocol.Grant) (l *Lease, open bool) {
 	if a.under != nil {
 		return a.under.newLease(g, a.options)
 	}
-	return a.k.c.newLease(g, a.options)
+	return a.k.c.newLease(g, a.t, a.options)
 }
 
 func (a *acquire) settle(l *Lease, err error) {
@@ -453,7 +466,7 @@ func (a *acquire) tell() {
 func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.Result) {
 	c := a.k.c
 	// A store that was busy for a moment is no news; one that stays so is.
-	if res.Err == nil || news(res.Err) || a.con.Silence(now) >= c.timing.RequestTimeout {
+	if res.Err == nil || news(res.Err) || a.con.Silence(now) >= a.t.RequestTimeout {
 		a.k.fail(res.Err)
 		if res.Err != nil {
 			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})

@@ -59,6 +59,7 @@ type base struct {
 type kept interface {
 	// isSession says that locks rest on it, which follow it.
 	isSession() bool
+	timing() protocol.Timing
 	// stop tells it to stop, and replaced that its record excludes nobody any more.
 	stop(cause error)
 	replaced(err error)
@@ -94,7 +95,7 @@ func (c *base) begin(o Options) {
 
 	// A suspend, or a step of the wall clock, is noticed within a fraction of
 	// the grace.
-	nap := max(min(time.Second, o.Grace/4), time.Millisecond)
+	nap := napOf(c.timing)
 	c.deadlines = shell.NewTimers(c.holder, nap)
 	c.beats = shell.NewTimers(c.holder, nap)
 	c.looks = shell.NewTimers(c.contender, time.Second)
@@ -126,10 +127,11 @@ func (c *base) inOrder() []kept {
 }
 
 // send sends what a machine asks for, and hands the result to its caller.
-func (c *base) send(urgency time.Duration, r *protocol.Call, to shell.Caller) {
+func (c *base) send(timeout, urgency time.Duration, r *protocol.Call, to shell.Caller) {
 	r.Stamp(time.Now())
 	var past []driver.Record // of a review
 	c.calls.Send(urgency, shell.Call{
+		Timeout: timeout,
 		Make: func(ctx context.Context) (rec, former driver.Record, err error) {
 			switch r.Kind {
 			case protocol.Look, protocol.Peek:
@@ -158,7 +160,15 @@ func (c *base) send(urgency time.Duration, r *protocol.Call, to shell.Caller) {
 
 // sendUnhurried is send for calls that no lease depends on.
 func (c *base) sendUnhurried(r *protocol.Call, to shell.Caller) {
-	c.send(shell.Unhurried, r, to)
+	c.send(c.timing.RequestTimeout, shell.Unhurried, r, to)
+}
+
+// sender is sendUnhurried for a lock of that timing.
+func (c *base) sender(t protocol.Timing) func(*protocol.Call, shell.Caller) {
+	if t.RequestTimeout == c.timing.RequestTimeout {
+		return c.unhurried
+	}
+	return func(r *protocol.Call, to shell.Caller) { c.send(t.RequestTimeout, shell.Unhurried, r, to) }
 }
 
 // watch asks the store to hint. The context bounds the set-up alone.

@@ -41,7 +41,7 @@ func (c *Client) Close(ctx context.Context) error {
 		k.stop(ErrClosed)
 	}
 
-	w := c.closeWait(ctx)
+	w := c.closeWait(ctx, kept)
 	defer func() { w.stop() }()
 	drained := w.until(c.drained)
 	c.end()
@@ -53,10 +53,11 @@ func (c *Client) Close(ctx context.Context) error {
 	}()
 	all := w.until(ended) && drained
 
-	left := 0
+	left, within := 0, time.Duration(0)
 	for _, k := range kept {
 		if !k.freed() {
 			left++
+			within = max(within, k.timing().Lease)
 		}
 	}
 	var err error
@@ -65,7 +66,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	switch {
 	case left > 0:
-		return errors.Join(refused("tenure: close: leases not released: %d; their records run out within %v", left, c.options.LeaseDuration), err)
+		return errors.Join(refused("tenure: close: leases not released: %d; their records run out within %v", left, within), err)
 	case err != nil:
 		return refused("tenure: close: %w", err)
 	}
@@ -83,8 +84,12 @@ type closeWait struct {
 	most time.Duration
 }
 
-func (c *Client) closeWait(ctx context.Context) *closeWait {
+func (c *Client) closeWait(ctx context.Context, all []kept) *closeWait {
 	w := &closeWait{ctx: ctx, stop: func() {}, most: c.options.StopTimeout + c.options.LeaseDuration}
+	for _, k := range all {
+		t := k.timing()
+		w.most = max(w.most, t.StopTimeout+t.Lease)
+	}
 	if ctx.Err() != nil {
 		w.ignore()
 	}

@@ -25,8 +25,9 @@ type ElectionOptions struct {
 	// the data of the former leader stays.
 	Data []byte
 
-	// Capacity is as in [AcquireOptions].
+	// Capacity and Timing are as in [AcquireOptions].
 	Capacity int
+	Timing   Timing
 
 	// Priority makes this candidate preferred to those with a lower one: it asks a
 	// leader with a lower priority to hand over to it, as [Client.Transfer] does. A
@@ -122,13 +123,16 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		return err
 	}
 	checks := health{e.name, e.options.Health, e.options.HealthPeriod, e.options.HealthFailures}
-	work, err := checks.beside(e.c.timing.Lease, work)
+	t, err := e.c.timingOf(e.options.Timing, e.under)
+	if err == nil {
+		work, err = checks.beside(t.Lease, work)
+	}
 	if err != nil {
 		return wrap("lead", e.name, err)
 	}
 	for {
 		l, err := e.c.acquire(ctx, "acquire", e.name, &AcquireOptions{
-			Data: e.options.Data, StoreTimeout: -1, History: true, WatchRequests: true, Capacity: e.options.Capacity,
+			Data: e.options.Data, StoreTimeout: -1, History: true, WatchRequests: true, Capacity: e.options.Capacity, Timing: e.options.Timing,
 			Priority: e.options.Priority, PriorityPause: e.options.PriorityPause,
 			CoolDown: e.options.CoolDown, CoolDownMax: e.options.CoolDownMax,
 		}, e.under, false)
@@ -146,7 +150,7 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		case ctx.Err() != nil, e.c.isClosed(), errors.Is(lost, ErrReplaced):
 			return lostWith(&Error{"lead", e.name, lost}, endOf(ctx, err))
 		case stepped:
-			if err := e.c.StandBack(ctx, e.name); err != nil {
+			if err := e.c.standBack(ctx, e.name, t); err != nil {
 				return endOf(ctx, err, ErrClosed)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 // write.
 type keeping struct {
 	c      *base
+	t      protocol.Timing
 	key    string
 	of     keeper
 	since  time.Duration // on the holder's clock: when it was granted
@@ -84,9 +85,11 @@ func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent
 	k.deadline.Run = k.reachDeadline
 	k.loop = shell.Run{
 		Mutex: mu, Clock: c.holder, Timers: c.beats,
-		Send: func(call *protocol.Call, to shell.Caller) { c.send(k.h.Deadline(), call, to) },
+		Send: func(call *protocol.Call, to shell.Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
 	}
 	k.loop.Before, k.loop.Stepped = k.before, k.stepped
+	c.deadlines.Nap(napOf(k.t))
+	c.beats.Nap(napOf(k.t))
 	k.loop.Prepare() // the timer of the deadline takes no mutex
 }
 
@@ -228,6 +231,8 @@ func (k *keeping) noteEnded() (EventKind, error) {
 func (k *keeping) finish() {
 	if !k.finished {
 		k.finished = true
+		k.c.deadlines.Rest(napOf(k.t))
+		k.c.beats.Rest(napOf(k.t))
 		k.of.dropped()
 	}
 }
@@ -355,12 +360,14 @@ func (k *keeping) result() error {
 	case freed == protocol.Kept && k.right.parent != nil:
 		return refused("%w; it is free when its session has ended, or soon after somebody waits for it: %w", ErrNotReleased, k.h.Err())
 	case freed == protocol.Kept:
-		return refused("%w; it runs out by itself within %v: %w", ErrNotReleased, k.c.options.LeaseDuration, k.h.Err())
+		return refused("%w; it runs out by itself within %v: %w", ErrNotReleased, k.t.Lease, k.h.Err())
 	}
 	return nil
 }
 
 func (k *keeping) isSession() bool { return k.of.isSession() }
+
+func (k *keeping) timing() protocol.Timing { return k.t }
 
 // freed reports whether the record is certainly no longer this holder's.
 func (k *keeping) freed() bool {

@@ -53,6 +53,16 @@ func (l *Lease) Token() uint64 { return l.token }
 // Owner returns the name under which the lock is held.
 func (l *Lease) Owner() string { return l.c.options.Owner }
 
+// Timing returns the durations that the lease has: those of its options, of its session,
+// or of the client.
+func (l *Lease) Timing() Timing {
+	t := l.t
+	return Timing{
+		LeaseDuration: t.Lease, HeartbeatPeriod: t.Heartbeat, RefreshPeriod: t.Refresh, Grace: t.Grace,
+		RequestTimeout: t.RequestTimeout, StopTimeout: t.StopTimeout, ProgressTimeout: t.Progress,
+	}
+}
+
 // Context returns a context that lives as long as the right to act: it is
 // cancelled at the deadline, on a loss, and when the lease is told to stop.
 // context.Cause says why: an error that matches [ErrLost], or [ErrReleased],

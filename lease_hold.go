@@ -13,13 +13,13 @@ import (
 
 // newLease returns the lease that was granted, and false if the client is
 // closed, so that it must be released again.
-func (c *base) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
-	l := c.leaseOf(g, o)
+func (c *base) newLease(g protocol.Grant, t protocol.Timing, o AcquireOptions) (_ *Lease, open bool) {
+	l := c.leaseOf(g, t, o)
 	l.prepare(context.Background(), new(sync.Mutex), nil)
-	h := protocol.NewHolder(c.timing, c.env, g)
+	h := protocol.NewHolder(t, c.env, g)
 	open = l.begin(h)
 	l.do(l.h.Step)
-	if o.WatchRequests && !c.timing.Manual {
+	if o.WatchRequests && !t.Manual {
 		l.watchRequests()
 	}
 	return l, l.standing() && open
@@ -28,7 +28,7 @@ func (c *base) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool
 // newLease returns the lease that was granted under the session, and false if the
 // session has ended meanwhile, so that no caller may have the lease.
 func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bool) {
-	l := p.c.leaseOf(g, o)
+	l := p.c.leaseOf(g, p.t, o)
 	l.under = p
 	ctx := p.ctx
 	if !p.isOpen() {
@@ -36,7 +36,7 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	}
 	l.prepare(ctx, p.mu, &p.right)
 	p.mu.Lock()
-	h := protocol.NewTied(p.c.timing, p.c.env, g, p.keeper)
+	h := protocol.NewTied(p.t, p.c.env, g, p.keeper)
 	began := l.begin(h)
 	p.leases[h] = &l.keeping
 	open = p.keeper.Open(p.c.clock.Holder())
@@ -45,12 +45,12 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	return l, l.standing() && began && open
 }
 
-func (c *base) leaseOf(g protocol.Grant, o AcquireOptions) *Lease {
+func (c *base) leaseOf(g protocol.Grant, t protocol.Timing, o AcquireOptions) *Lease {
 	l := &Lease{
 		token: g.Record.Token, meter: newMeter(c.clock.Contender(), o.Capacity),
 		former: previous(g, o.Data != nil), past: g.Past(),
 	}
-	l.c, l.key, l.since = c, g.Record.Key, c.clock.Holder()
+	l.c, l.t, l.key, l.since = c, t, g.Record.Key, c.clock.Holder()
 	return l
 }
 

@@ -47,7 +47,7 @@ func (l *Lease) hinted(time.Duration) {
 		if l.h.Cause() != protocol.None {
 			return l.h.Step(now)
 		}
-		if due := l.h.Sent() + l.c.timing.Heartbeat/hintsPerHeartbeat; now < due {
+		if due := l.h.Sent() + l.t.Heartbeat/hintsPerHeartbeat; now < due {
 			l.c.beats.Set(&l.hint, due)
 			return l.h.Step(now)
 		}

@@ -54,7 +54,7 @@ func (l *Lease) work(n int) {
 	if l.meter.add(now, n) {
 		l.report.Run = l.reportBusy
 		l.meter.period(now) // a holder that never uses Do is told nothing
-		l.c.looks.Set(&l.report, now+busyPeriods*l.c.timing.Lease)
+		l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
 	}
 }
 
@@ -67,5 +67,5 @@ func (l *Lease) reportBusy(now time.Duration) {
 	}
 	busy, whole, share := l.meter.period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.Owner(), Token: l.token, Busy: busy, Held: whole, Share: share})
-	l.c.looks.Set(&l.report, now+busyPeriods*l.c.timing.Lease)
+	l.c.looks.Set(&l.report, now+busyPeriods*l.t.Lease)
 }

@@ -19,6 +19,7 @@ func (k *tracker) observe() *observer {
 	defer k.mu.Unlock()
 	k.follow()
 	k.observers[o] = struct{}{}
+	k.hurry()
 	k.awaited.Store(true)
 	k.c.seen.observing[k.seer.Observer] = &k.seer.run
 	k.seer.Want(len(k.queue) == 0)
@@ -44,6 +45,7 @@ func (k *tracker) unobserve(o *observer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.observers, o)
+	k.hurry()
 	if len(k.observers) == 0 {
 		k.seer.run.Act(k.seer.GiveUp)
 		delete(k.c.seen.observing, k.seer.Observer)
@@ -92,6 +94,10 @@ func (o *observer) wait(ctx context.Context, c *base, s sighting) error {
 // 5 s by default. [Election.Run] does it by itself. The error matches the
 // context's, or [ErrClosed].
 func (c *Client) StandBack(ctx context.Context, name string) error {
+	return c.standBack(ctx, name, c.timing)
+}
+
+func (c *Client) standBack(ctx context.Context, name string, t protocol.Timing) error {
 	k, err := c.tracker(name)
 	if err != nil {
 		return wrap("stand back", name, err)
@@ -99,7 +105,7 @@ func (c *Client) StandBack(ctx context.Context, name string) error {
 	defer k.leave()
 	o := k.observe()
 	defer k.unobserve(o)
-	bound, stop := context.WithTimeoutCause(ctx, c.timing.Reservation(), errWaited)
+	bound, stop := context.WithTimeoutCause(ctx, t.Reservation(), errWaited)
 	defer stop()
 	for {
 		s, _ := k.observed(o) // a store that fails is asked again

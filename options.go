@@ -309,6 +309,10 @@ type AcquireOptions struct {
 	// handed over to this very owner is taken all the same. TryAcquire ignores it.
 	UnlessAlive bool
 
+	// Timing has durations of this lock, if they are not to be the client's. A lock under
+	// a session has those of the session, and takes none.
+	Timing Timing
+
 	// History keeps the tenures of the lock: see [Client.History]. It costs one
 	// more write before the work begins, which is waited for as long as one request
 	// may take. Elections always have it.

@@ -32,7 +32,7 @@ type lifeSum [16]byte
 
 type mark struct {
 	since time.Duration // after the reply that first showed it
-	noted time.Duration
+	until time.Duration // it is kept at least
 }
 
 const (
@@ -68,6 +68,7 @@ func (r *recall) note(s *protocol.Sight) {
 		return
 	}
 	now := r.now()
+	until := now + maxMarkAge*min(max(r.lease, rec.Lease), protocol.MaxLease)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.marks) >= maxMarks && now >= r.tidied {
@@ -77,21 +78,20 @@ func (r *recall) note(s *protocol.Sight) {
 	was, known := r.marks[sum]
 	switch {
 	case known:
-		r.marks[sum] = mark{min(was.since, s.Since()), now}
+		r.marks[sum] = mark{min(was.since, s.Since()), until}
 	case len(r.marks) < maxMarks:
-		r.marks[sum] = mark{s.Since(), now}
+		r.marks[sum] = mark{s.Since(), until}
 	}
 }
 
 // tidy drops what was kept for long enough.
 func (r *recall) tidy(now time.Duration) {
-	age := maxMarkAge * r.lease
-	r.tidied = now + age
+	r.tidied = now + maxMarkAge*r.lease
 	for sum, m := range r.marks {
-		if now-m.noted >= age {
+		if now >= m.until {
 			delete(r.marks, sum)
 		} else {
-			r.tidied = min(r.tidied, m.noted+age)
+			r.tidied = min(r.tidied, m.until)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, 
 	if err != nil {
 		return RemoteGrant{}, wrap(op, name, err)
 	}
-	a := k.newAcquire(AcquireOptions{History: true}, nil, protocol.Want{
+	a := k.newAcquire(c.timing, AcquireOptions{History: true}, nil, protocol.Want{
 		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data,
 		Try: try, Holds: true, Patience: patience,
 	})

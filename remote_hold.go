@@ -20,7 +20,7 @@ func newRelayed(c *Client, d protocol.Dispatch) *relayed {
 		Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks,
 		// As urgent as the heartbeat of a lease that is renewed in time.
 		Send: func(call *protocol.Call, to shell.Caller) {
-			c.send(c.clock.Holder()+c.timing.Usable()-c.timing.Heartbeat, call, to)
+			c.send(c.timing.RequestTimeout, c.clock.Holder()+c.timing.Usable()-c.timing.Heartbeat, call, to)
 		},
 		Stepped: w.stepped, Replied: w.replied,
 	}

@@ -32,6 +32,10 @@ type SessionOptions struct {
 	// the process, say. It has at most 64 KiB.
 	Data []byte
 
+	// Timing has the durations of the session and of all locks under it, if they are not
+	// to be the client's. ProgressTimeout counts for each lock.
+	Timing Timing
+
 	// StoreTimeout is how long the store may fail to give any answer before
 	// OpenSession returns its error. If zero, it is the lease duration; negative
 	// means for ever.

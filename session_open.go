@@ -36,11 +36,15 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 	if err != nil {
 		return nil, wrap(op, what, err)
 	}
-	patience := c.timing.Lease
+	t, err := o.Timing.of(c.timing)
+	if err != nil {
+		return nil, wrap(op, what, err)
+	}
+	patience := t.Lease
 	if o.StoreTimeout != 0 {
 		patience = max(0, o.StoreTimeout)
 	}
-	p := c.open(append([]byte(nil), o.Data...), patience)
+	p := c.open(t, append([]byte(nil), o.Data...), patience)
 	select {
 	case <-p.ended:
 	case <-ctx.Done():
@@ -63,6 +67,7 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 // opening is one call of OpenSession.
 type opening struct {
 	c     *Client
+	t     protocol.Timing
 	begun time.Duration
 	ended chan struct{} // closed when s or err is there
 
@@ -75,15 +80,15 @@ type opening struct {
 	err  error
 }
 
-func (c *Client) open(data []byte, patience time.Duration) *opening {
+func (c *Client) open(t protocol.Timing, data []byte, patience time.Duration) *opening {
 	p := &opening{
-		c: c, begun: c.clock.Contender(), ended: make(chan struct{}),
-		m: protocol.NewOpener(c.timing, c.env, driver.Record{
+		c: c, t: t, begun: c.clock.Contender(), ended: make(chan struct{}),
+		m: protocol.NewOpener(t, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data,
 		}, patience),
 	}
 	p.run = shell.Run{
-		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Machine: p.m, Mutex: &p.mu, Clock: c.contender, Timers: c.looks, Send: c.sender(t),
 		Stepped: p.stepped,
 		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
 			if r.Err != nil {
@@ -129,9 +134,9 @@ func (p *opening) stepped(time.Duration, protocol.Action) {
 func (p *opening) opened(g protocol.Grant) {
 	c := p.c
 	s := &Session{client: c, closed: make(chan struct{})}
-	s.id, s.keeper = driver.SessionID(g.Record.Key), protocol.NewKeeper(c.timing, c.env, g)
+	s.id, s.keeper = driver.SessionID(g.Record.Key), protocol.NewKeeper(p.t, c.env, g)
 	s.waiters, s.leases = map[waiter]struct{}{}, map[*protocol.Holder]*keeping{}
-	s.c, s.key, s.since = &c.base, g.Record.Key, c.clock.Holder()
+	s.c, s.t, s.key, s.since = &c.base, p.t, g.Record.Key, c.clock.Holder()
 	s.prepare(context.Background(), s, new(sync.Mutex), nil)
 	s.loop.Wake, s.loop.Begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }

@@ -55,6 +55,8 @@ type waiter interface {
 	// meets who the holder is.
 	shows(lease time.Duration)
 	meets(held error)
+	// timing is that of the lock that it wants.
+	timing() protocol.Timing
 	// heirOf says that the record reserves the lock for it.
 	heirOf(rec driver.Record) bool
 	// fails ends it. impatient does so if it has waited for its turn for as long as
@@ -163,6 +165,7 @@ func (k *tracker) fails(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = nil
+	k.hurry()
 	for a := range k.waiters {
 		a.fails(err)
 	}
@@ -328,6 +331,21 @@ func (k *tracker) notify() {
 		}
 	}
 	k.look()
+}
+
+// hurry has the record looked at as often as the most impatient of those wants it who
+// wait, or observe. The caller holds the tracker.
+func (k *tracker) hurry() {
+	t := k.c.timing
+	if len(k.queue) > 0 && len(k.observers) == 0 {
+		t = k.queue[0].timing()
+	}
+	refresh, lease := t.Refresh, t.Lease
+	for _, q := range k.queue {
+		t := q.timing()
+		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
+	}
+	k.sight.LookFor(refresh, lease)
 }
 
 // letHeir lets the one act for whom the lock is reserved, although others of this

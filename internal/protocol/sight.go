@@ -323,6 +323,16 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 // counts as dead, so that a takeover does not fail because the sight is old.
 func (s *Sight) NextLook() time.Duration { return s.next }
 
+// LookFor has the record looked at as often as those want it who wait now: by the shortest
+// refresh period and the shortest lease among them.
+func (s *Sight) LookFor(refresh, lease time.Duration) {
+	sooner := refresh < s.t.Refresh
+	s.t.Refresh, s.t.Lease = refresh, lease
+	if sooner && s.known {
+		s.next = min(s.next, s.looked+refresh)
+	}
+}
+
 // looks says that one machine looks now, so that the others need not for a moment.
 func (s *Sight) looks(now time.Duration) { s.next = max(s.next, now+s.t.Pause()) }
 
@@ -346,6 +356,9 @@ func (s *Sight) regular() time.Duration {
 		r *= 2
 	}
 	if s.Tied() {
+		if u := s.under(); u != nil && u.t.Refresh > s.t.Refresh { // it is read for those who wait for the lock
+			u.LookFor(s.t.Refresh, min(u.t.Lease, s.t.Lease))
+		}
 		return s.looked + s.env.between(r-r/8, r+r/8) // the lock's own record shows only a release in time
 	}
 	next := s.looked + s.env.between(r-r/8, r+r/8)

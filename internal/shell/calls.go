@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -42,6 +43,8 @@ type Call struct {
 	// Make makes it, under a context that ends with the timeout. It returns what the
 	// store does, as far as the call has that.
 	Make func(context.Context) (rec, former driver.Record, err error)
+	// Timeout bounds it, if it is not 0 and not that of all calls.
+	Timeout time.Duration
 	// Answer takes that. It is called once. If the store ignores its context, Answer
 	// gets an error of unknown outcome, and Make may still be running. Answer may be
 	// nil.
@@ -118,7 +121,7 @@ func (r *Calls) Send(urgency time.Duration, q Call) {
 	r.serial++
 	w := &waitingCall{urgency: urgency, serial: r.serial, call: q}
 	heap.Push(&r.waiting, w)
-	w.late = time.AfterFunc(deafFactor*r.timeout, func() { r.giveUp(w) })
+	w.late = time.AfterFunc(deafFactor*r.timeoutOf(q), func() { r.giveUp(w) })
 }
 
 // Beside runs f in a goroutine that Wait waits for. After Close it calls f directly.
@@ -149,7 +152,7 @@ func (r *Calls) giveUp(w *waitingCall) {
 	}
 	r.mu.Unlock()
 	if waits {
-		w.call.fail(driver.NotApplied(&crowdedError{r.most, deafFactor * r.timeout}))
+		w.call.fail(driver.NotApplied(&crowdedError{r.most, deafFactor * r.timeoutOf(w.call)}))
 		r.wg.Done()
 	}
 }
@@ -183,18 +186,21 @@ func (r *Calls) run(q Call) {
 	}
 }
 
+func (r *Calls) timeoutOf(q Call) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
+
 func (r *Calls) make(q Call) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
+	timeout := r.timeoutOf(q)
+	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
 	var answered atomic.Bool
-	deaf := time.AfterFunc(deafFactor*r.timeout, func() {
+	deaf := time.AfterFunc(deafFactor*timeout, func() {
 		if answered.CompareAndSwap(false, true) {
 			q.fail(errDeaf)
 		}
 	})
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = &timeoutError{r.timeout, err}
+		err = &timeoutError{timeout, err}
 	}
 	deaf.Stop()
 	if answered.CompareAndSwap(false, true) {

@@ -21,6 +21,9 @@ type Timers struct {
 
 	mu  sync.Mutex
 	set timers
+	// naps are shorter ones that were asked for, with how often, and short the shortest.
+	naps  map[time.Duration]int
+	short time.Duration
 	// looks is when the goroutine looks again by itself: awake while it is about to, and
 	// asleep until it is woken if nothing is set.
 	looks time.Duration
@@ -49,7 +52,7 @@ type Timer struct {
 // nap while any of them is set.
 func NewTimers(now func() time.Duration, nap time.Duration) *Timers {
 	a := &Timers{
-		now: now, nap: nap, looks: awake,
+		now: now, nap: nap, short: nap, looks: awake,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go a.loop()
@@ -81,6 +84,42 @@ func (a *Timers) Drop(e *Timer) {
 		heap.Remove(&a.set, e.index-1)
 	}
 	a.mu.Unlock()
+}
+
+// Nap has the timers sleep for no longer than nap from now on. Each Nap is ended by one
+// Rest with the same nap.
+func (a *Timers) Nap(nap time.Duration) {
+	if nap >= a.nap {
+		return
+	}
+	a.mu.Lock()
+	if a.naps == nil {
+		a.naps = map[time.Duration]int{}
+	}
+	a.naps[nap]++
+	sooner := nap < a.short
+	a.short = min(a.short, nap)
+	a.mu.Unlock()
+	if sooner {
+		a.Poke()
+	}
+}
+
+// Rest ends a Nap.
+func (a *Timers) Rest(nap time.Duration) {
+	if nap >= a.nap {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.naps[nap]--; a.naps[nap] > 0 {
+		return
+	}
+	delete(a.naps, nap)
+	a.short = a.nap
+	for n := range a.naps {
+		a.short = min(a.short, n)
+	}
 }
 
 // Poke has the clock read now. It never blocks.
@@ -131,7 +170,7 @@ func (a *Timers) runDue() (sleep time.Duration, any bool) {
 		first := a.set[0]
 		if first.at > now {
 			if now = a.now(); first.at > now {
-				sleep = min(first.at-now, a.nap)
+				sleep = min(first.at-now, a.short)
 				a.looks = now + sleep
 				a.mu.Unlock()
 				return sleep, true

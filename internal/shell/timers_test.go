@@ -107,3 +107,41 @@ func TestTimersAwake(t *testing.T) {
 		}
 	})
 }
+
+// TestNaps: they sleep for no longer than the shortest nap that anybody has asked for, and
+// for long again when that has ended.
+func TestNaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		defer w.Close()
+		w.set(time.Hour)
+		synctest.Wait()
+		reads := func() int64 {
+			before := w.reads.Load()
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			return w.reads.Load() - before
+		}
+		few := reads()
+		w.Nap(time.Second)
+		w.Nap(time.Second)
+		w.Nap(10 * time.Second)
+		w.Nap(2 * nap) // no shorter than it is
+		if n := reads(); n < 600 {
+			t.Errorf("the clock was read %d times in 600 naps of a second", n)
+		}
+		w.Rest(time.Second)
+		w.Rest(2 * nap)
+		if n := reads(); n < 600 {
+			t.Errorf("read %d times, although one nap of a second goes on", n)
+		}
+		w.Rest(time.Second)
+		if n := reads(); n < 60 || n > 200 {
+			t.Errorf("read %d times in 60 naps of 10 s", n)
+		}
+		w.Rest(10 * time.Second)
+		if n := reads(); n > few+2 {
+			t.Errorf("read %d times, %d times before", n, few)
+		}
+	})
+}
