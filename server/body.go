@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// read reads the body into a value. It bounds its length and the time that it takes.
+func (c *call) read(into any) error {
+	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return problemf(wrongType, "Content-Type %.100q is not application/json: a call that decides something is never a form, which any page can send", c.r.Header.Get("Content-Type"))
+	}
+	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return problemf(wrongType, "Content-Encoding %.40q: send the body as it is", coding)
+	}
+	_ = c.control.SetReadDeadline(time.Now().Add(c.s.bodyTimeout)) // a recorder has none
+	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return problemf(tooLarge, "the body is longer than %d bytes, and nothing was done", maxBody)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.w.Header().Set("Connection", "close")
+		return problemf(badRequest, "the body was not complete after %v, and nothing was done", c.s.bodyTimeout)
+	case err != nil:
+		return problemf(badRequest, "the body was cut off, and nothing was done: %v", err)
+	case !utf8.Valid(text):
+		return problemf(badRequest, "the body is not valid UTF-8")
+	}
+	_ = c.control.SetReadDeadline(time.Time{})
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return problemf(badRequest, "the body cannot be read: %s; /openapi.json has what %s takes", strings.TrimPrefix(err.Error(), "json: "), c.r.URL.Path)
+	}
+	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Decoder returns it bare
+		return problemf(badRequest, "the body has more than one value: send one object")
+	}
+	return nil
+}
+
+// query returns the query of a call. Each parameter is one that is known, and is there once.
+func (c *call) query(known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, problemf(badRequest, "the query cannot be read: %v", err)
+	}
+	for name, values := range q {
+		switch {
+		case !slices.Contains(known, name):
+			return nil, problemf(badRequest, "parameter %.40q is not known: %s takes %s", name, c.r.URL.Path, strings.Join(known, ", "))
+		case len(values) > 1:
+			return nil, problemf(badRequest, "parameter %s is there %d times: give it once", name, len(values))
+		}
+	}
+	return q, nil
+}
+
+// number reads a parameter that is a whole number from least to most.
+func number(q url.Values, name string, standard, least, most uint64) (uint64, error) {
+	text := q.Get(name)
+	if text == "" {
+		return standard, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, problemf(badRequest, "parameter %s is %.40q: it must be a whole number from %d to %d", name, text, least, most)
+	}
+	return n, nil
+}
+
+// waitOf reads a wait_ms.
+func waitOf(ms int64) (time.Duration, error) {
+	if most := maxWait.Milliseconds(); ms < 0 || ms > most {
+		return 0, problemf(badRequest, "wait_ms is %d: it must be from 0 to %d; to wait longer, ask again", ms, most)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// accepts says whether the caller wants that media type, by name.
+func (c *call) accepts(media string) bool {
+	for part := range strings.SplitSeq(strings.Join(c.r.Header.Values("Accept"), ","), ",") {
+		if m, params, err := mime.ParseMediaType(part); err == nil && m == media && params["q"] != "0" {
+			return true
+		}
+	}
+	return false
+}

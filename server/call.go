@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/server/access"
+)
+
+// call is one request to the server, on its way through.
+type call struct {
+	s         *Server
+	r         *http.Request
+	w         http.ResponseWriter
+	out       *recorder
+	control   *http.ResponseController
+	route     *route           // nil: no path of the service
+	principal access.Principal // the zero one: nobody
+}
+
+// serve finds the route, and what the caller may, and hands over to the handler.
+func (c *call) serve() error {
+	s, r := c.s, c.r
+	c.route = s.routes[r.URL.Path]
+	if c.route == nil || c.route.who != anyone {
+		if err := s.hosts.check(r); err != nil {
+			return c.refused("host", err)
+		}
+	}
+	if err := s.cross.Check(r); err != nil {
+		return c.refused("origin", problemf(forbidden, "a browser sent this call from another site: %v; the service is called by programs, and by its own pages", err))
+	}
+	switch {
+	case c.route == nil:
+		return c.page()
+	case !c.route.takes(r.Method):
+		c.w.Header().Set("Allow", c.route.method)
+		return problemf(wrongMethod, "%s takes %s, not %.20q", r.URL.Path, c.route.method, r.Method)
+	}
+	if err := c.admit(); err != nil {
+		return err
+	}
+	return c.route.serve(c)
+}
+
+// page answers what is no path of the service.
+func (c *call) page() error {
+	switch pages := c.s.o.Pages; {
+	case strings.HasPrefix(c.r.URL.Path, "/v1/"):
+		return problemf(notFound, "there is no %.200q: /openapi.json has all paths", c.r.URL.Path)
+	case pages != nil:
+		pages.ServeHTTP(c.w, c.r)
+		return nil
+	case c.r.URL.Path != "/":
+		return problemf(notFound, "there is no %.200q: /openapi.json has all paths", c.r.URL.Path)
+	case c.r.Method != http.MethodGet && c.r.Method != http.MethodHead:
+		c.w.Header().Set("Allow", http.MethodGet)
+		return problemf(wrongMethod, "/ takes GET, not %.20q", c.r.Method)
+	}
+	return c.text("This is a Tenure lock service. /openapi.json says how to call it.\n")
+}
+
+// admit finds the principal, and counts the call.
+func (c *call) admit() error {
+	s := c.s
+	if c.route.who == anyone || c.route.who == some && !s.carriesSecret(c.r) {
+		if err := s.limits.openCall(addressOf(c.r)); err != nil {
+			return c.refused("limit", err)
+		}
+		return nil
+	}
+	p, err := s.principalOf(c.r)
+	if err != nil {
+		return c.refusedToken(err)
+	}
+	c.principal = p
+	if c.route.who == holder {
+		return nil
+	}
+	if err := s.limits.call(p.Name()); err != nil {
+		return c.refused("limit", err)
+	}
+	return nil
+}
+
+// may returns a problem if the principal does not have the right to the name.
+func (c *call) may(right access.Right, name string) error {
+	switch {
+	case name == "":
+		return problemf(badRequest, "lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
+	case strings.HasPrefix(name, driver.OwnPrefix):
+		return problemf(badRequest, "lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
+	case c.principal.Name() == "":
+		return c.refused("token", noToken())
+	case c.principal.May(right, name):
+		return nil
+	}
+	p := problemf(forbidden, "principal %q has no right %s to %.200q: its operator gives it one with %s:PREFIX in the file of principals", c.principal.Name(), right, name, right)
+	if base := access.Base(name); base != name {
+		p.Detail = fmt.Sprintf("%s; this name is derived from %.200q, and follows the right to that", p.Detail, base)
+	}
+	return c.refused("right", p)
+}
+
+// refused counts a refusal.
+func (c *call) refused(why string, err error) error {
+	c.s.meter.refused(why)
+	return err
+}
+
+// fail answers with the problem that the error is.
+func (c *call) fail(err error) {
+	p := problemOf(err)
+	if c.out.status != 0 {
+		return // the answer has begun
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", retryAfter(p.retryAfter))
+	}
+	if p.kind == unauthenticated {
+		h.Set("WWW-Authenticate", `Bearer realm="tenure"`)
+	}
+	_ = c.send(int(p.Status), p.Problem)
+}
+
+func retryAfter(d time.Duration) string {
+	return strconv.Itoa(int(max(1, math.Ceil(d.Seconds()))))
+}
+
+// answer answers with JSON. The error says that it was not sent.
+func (c *call) answer(body any) error {
+	c.w.Header().Set("Content-Type", "application/json")
+	return c.send(http.StatusOK, body)
+}
+
+func (c *call) text(body string) error {
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	return c.sendBytes(http.StatusOK, []byte(body))
+}
+
+func (c *call) send(status int, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("answer of %s: %w", c.r.URL.Path, err)
+	}
+	return c.sendBytes(status, append(text, '\n'))
+}
+
+// sendBytes sends an answer as a whole, in bounded time: a client that does not read holds
+// up nothing.
+func (c *call) sendBytes(status int, body []byte) error {
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	c.w.WriteHeader(status)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	return c.bounded(func() error {
+		_, err := c.w.Write(body)
+		return err
+	})
+}
+
+// bounded writes and flushes, in bounded time.
+func (c *call) bounded(write func() error) error {
+	// What cannot set deadlines, such as the recorder of a test, or an older wrapper, waits
+	// for as long as its server allows.
+	_ = c.control.SetWriteDeadline(time.Now().Add(c.s.writeTimeout))
+	err := write()
+	if flushed := c.control.Flush(); !errors.Is(flushed, http.ErrNotSupported) {
+		err = errors.Join(err, flushed)
+	}
+	if err == nil {
+		_ = c.control.SetWriteDeadline(time.Time{})
+	}
+	return err
+}
+
+// recover answers a call whose handler has panicked, and logs it.
+func (c *call) recover() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(v) //nolint:forbidigo // it is how a handler asks net/http to cut the connection
+	}
+	c.s.o.Logger.LogAttrs(context.Background(), slog.LevelError, "tenure: a call panicked",
+		slog.String("path", c.label()), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+	c.fail(problemf(unknown, "the server has met a fault of its own, which its log has: what the call did is not known; send the same call again"))
+}
+
+// label names the route in metrics and logs.
+func (c *call) label() string {
+	switch {
+	case c.route != nil:
+		return c.route.path
+	case c.s.o.Pages != nil && !strings.HasPrefix(c.r.URL.Path, "/v1/"):
+		return "pages"
+	}
+	return "other"
+}
+
+// recorder notes the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0: none yet
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// FlushError is for http.ResponseController, which would take the error from Unwrap if there
+// were no Flush.
+func (w *recorder) FlushError() error { return http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Flush is for pages that look for an http.Flusher.
+func (w *recorder) Flush() { _ = w.FlushError() }
+
+// ReadFrom keeps io.Copy from writing past the recorder.
+func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{w}, src)
+}
+
+func (w *recorder) code() int {
+	if w.status == 0 {
+		return http.StatusOK // net/http's own
+	}
+	return w.status
+}

@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure/memstore"
+)
+
+func TestALockIsHeldAndReleased(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7", "host": "web-7", "label": "v1", "data": "aGk="}), 200, "")
+		if a.number("token") != 1 || a.number("lease_ms") != 15000 || a.number("heartbeat_ms") != 3000 || a.number("free_after_ms") != 5000 || a.string("data") != "aGk=" {
+			w.Errorf("the grant says %s", a.text)
+		}
+		h := &hand{w: w, secret: ci, name: "jobs/a", token: 1, beat: a.string("beat")}
+		// L(1-ρ)/(1+ρ) - L/8 for a lease of 15 s and ρ = 0.09.
+		if b := h.beats(); b.number("usable_ms") != 10647 || b.number("heartbeat_ms") != 3000 || !strings.Contains(b.text, `"asked":null`) {
+			w.Errorf("the heartbeat says %s", b.text)
+		}
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			h.beats()
+		}
+		st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, "")
+		if st.string("state") != "held" || st.string("holder") != "web-7" || st.string("host") != "ci@web-7" || st.string("label") != "v1" || st.string("data") != "aGk=" {
+			w.Errorf("the status says %s", st.text)
+		}
+		w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": h.beat, "failed": "disk full"}), 200, "")
+		w.want(h.release(), 200, "") // again
+		w.want(h.heartbeat(h.next()), 410, "lost")
+		past := w.get("/v1/history?name=jobs/a", ci)
+		if !strings.Contains(past.text, "disk full") || !strings.Contains(past.text, `"end":"failed"`) || !strings.Contains(past.text, `"host":"ci@web-7"`) {
+			w.Errorf("the history says %s", past.text)
+		}
+	})
+}
+
+func TestAGrantThatNothingFollowsIsFreed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.acquire(ci, "jobs/a", "web-7")
+		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 409, "held")
+		time.Sleep(lease/3 + time.Second)
+		if a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 200, ""); a.number("token") != 2 {
+			w.Errorf("token %v, want 2", a.number("token"))
+		}
+		if m := w.get("/metrics", ci).text; !strings.Contains(m, "tenure_server_grants_unused_total 1\n") || !strings.Contains(m, "tenure_server_grants_total 2\n") {
+			w.Errorf("metrics say %s", m)
+		}
+	})
+}
+
+func TestHeldSaysWhoAndForHowLong(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		a := w.want(w.post("/v1/acquire", alice, object{"name": "jobs/a", "owner": "web-8"}), 409, "held")
+		if a.string("holder") != "web-7" || a.number("token") != 1 || a.number("free_in_ms") != 15000 || a.json["reserved"] != false {
+			w.Errorf("held says %s", a.text)
+		}
+	})
+}
+
+func TestAWaitEndsWithTheLockOrWithItsHolder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		begun := time.Now()
+		first := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 5000}))
+		second := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9", "wait_ms": 20000}))
+		for range 4 {
+			h.beats()
+			time.Sleep(2 * time.Second)
+		}
+		a := w.want(first.answer(w.T), 409, "held")
+		if a.string("holder") != "web-7" || a.number("free_in_ms") < 10000 {
+			w.Errorf("after its wait it was told %s", a.text)
+		}
+		w.want(h.release(), 200, "")
+		if a := w.want(second.answer(w.T), 200, ""); a.number("token") != 2 {
+			w.Errorf("the one that waits has %s", a.text)
+		}
+		if took := time.Since(begun); took > 11*time.Second {
+			w.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+func TestAWaiterThatGoesAwayTakesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		s := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
+		time.Sleep(time.Second)
+		s.cancel()
+		<-s.ended
+		w.want(h.release(), 200, "")
+		time.Sleep(time.Second)
+		if st := w.get("/v1/status?name=jobs/a", ci); st.string("state") != "released" || st.number("token") != 1 {
+			w.Errorf("the lock is %s", st.text)
+		}
+	})
+}
+
+// A grant that could not be sent is freed at once, and not after a third of the lease.
+func TestAGrantThatCannotBeSentIsFreed(t *testing.T) {
+	for _, accept := range []string{"application/json", "text/event-stream"} {
+		t.Run(accept, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				h := w.acquire(ci, "jobs/a", "web-7")
+				h.beats()
+				r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000})
+				r.Header.Set("Accept", accept)
+				s := w.open(r)
+				time.Sleep(time.Second)
+				s.breaks()
+				w.want(h.release(), 200, "")
+				<-s.ended
+				time.Sleep(time.Second)
+				if st := w.get("/v1/status?name=jobs/a", ci); st.string("state") != "released" || st.number("token") != 2 {
+					w.Errorf("the lock is %s", st.text)
+				}
+				if m := w.get("/metrics", ci).text; !strings.Contains(m, "tenure_server_grants_discarded_total 1\n") {
+					w.Errorf("metrics say %s", m)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAcquireTellsItsProgress(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000})
+		r.Header.Set("Accept", "text/event-stream")
+		s := w.open(r)
+		for range 4 {
+			h.beats()
+			time.Sleep(3 * time.Second)
+		}
+		if got := s.data(w.T, "waiting"); got["holder"] != "web-7" || got["token"] != 1.0 || got["free_in_ms"] == nil {
+			w.Errorf("it waits for %v", got)
+		}
+		if n := strings.Count(s.String(), ": alive\n\n"); n != 2 {
+			w.Errorf("%d comments in 12 s, want 2: %q", n, s)
+		}
+		w.want(h.release(), 200, "")
+		<-s.ended
+		if got := s.events(); !slices.Equal(got, []string{"waiting", "granted"}) || s.data(w.T, "granted")["token"] != 2.0 {
+			w.Errorf("it was told %q", s)
+		}
+		if s.header.Get("Content-Type") != "text/event-stream" {
+			w.Errorf("content type %q", s.header.Get("Content-Type"))
+		}
+
+		// What is wrong with the call is told before the stream begins, and the end of a
+		// wait in the stream.
+		r = request("POST", "/v1/acquire", web, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 1000})
+		r.Header.Set("Accept", "text/event-stream")
+		w.want(w.do(r), 403, "forbidden")
+		r = request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9", "wait_ms": 1000})
+		r.Header.Set("Accept", "text/event-stream")
+		s = w.open(r)
+		<-s.ended
+		if got := s.data(w.T, "problem"); got["type"] != "urn:tenure:problem:held" || got["status"] != 409.0 {
+			w.Errorf("after the wait it was told %v", got)
+		}
+	})
+}
+
+func TestAHeartbeatIsTheSameAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		next := h.next()
+		w.want(h.heartbeat(next), 200, "")
+		w.want(h.heartbeat(next), 200, "") // a proxy has doubled it
+		after := &hand{w: w, secret: ci, name: h.name, token: h.token, beat: next}
+		after.n = 100
+		after.beats()
+		w.want(h.heartbeat(next), 410, "lost") // it has come late
+		w.want(after.heartbeat(after.next()), 200, "")
+	})
+}
+
+func TestAHeartbeatWithoutAnAnswerOfTheStoreIsUnknown(t *testing.T) {
+	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		w.faults.SetBlackHole(true)
+		next := h.next()
+		w.want(h.heartbeat(next), 503, "unknown")
+		w.want(h.release(), 503, "unknown")
+		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/b", "owner": "web-7"}), 503, "unavailable")
+		w.faults.SetBlackHole(false)
+		w.want(h.heartbeat(next), 200, "")
+	})
+}
+
+func TestHeartbeatsCountEachForItself(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.acquire(ci, "jobs/a", "web-7"), w.acquire(ci, "jobs/b", "web-7")
+		beat := func(h *hand, name string) object {
+			return object{"name": name, "token": h.token, "after": h.beat, "next": h.next()}
+		}
+		wrong := beat(a, "jobs/a")
+		wrong["next"] = "x"
+		got := w.want(w.post("/v1/heartbeats", ci, object{"locks": []object{
+			beat(b, "jobs/b"), beat(a, "web/a"), beat(a, "jobs/c"), wrong, beat(a, "jobs/a"),
+		}}), 200, "")
+		var kinds []string
+		for _, r := range got.json["results"].([]any) {
+			one := r.(map[string]any)
+			kind := "ok"
+			if p, is := one["problem"].(map[string]any); is {
+				kind = strings.TrimPrefix(p["type"].(string), "urn:tenure:problem:")
+			} else if one["usable_ms"] == nil || one["heartbeat_ms"] == nil {
+				w.Errorf("a result without its durations: %v", one)
+			}
+			kinds = append(kinds, one["name"].(string)+" "+kind)
+		}
+		if want := []string{"jobs/b ok", "web/a forbidden", "jobs/c lost", "jobs/a bad-request", "jobs/a ok"}; !slices.Equal(kinds, want) {
+			w.Errorf("results %q, want %q", kinds, want)
+		}
+		for _, n := range []int{0, 101} {
+			w.want(w.post("/v1/heartbeats", ci, object{"locks": slices.Repeat([]object{beat(a, "jobs/a")}, n)}), 400, "bad-request")
+		}
+	})
+}
+
+func TestShutdownTellsWaitersToAskElsewhere(t *testing.T) {
+	store := memstore.New()
+	inWorldWith(t, worldOptions{store: store}, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		waiter := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
+		r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9", "wait_ms": 20000})
+		r.Header.Set("Accept", "text/event-stream")
+		streaming := w.open(r)
+		r = request("GET", "/v1/events?name=jobs/a", ci, nil)
+		r.Header.Set("Accept", "text/event-stream")
+		events := w.open(r)
+		asking := w.open(request("POST", "/v1/requests", ops, object{"name": "jobs/a", "kind": "step-down", "reason": "deploy"}))
+		time.Sleep(time.Second)
+		begun := time.Now()
+		if err := w.Shutdown(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			w.Errorf("it took %v", took)
+		}
+		a := w.want(waiter.answer(w.T), 503, "unavailable")
+		if a.header.Get("Retry-After") == "" {
+			w.Error("no Retry-After")
+		}
+		for _, s := range []*stream{streaming, events} {
+			<-s.ended
+			if p := s.data(w.T, "problem"); p["type"] != "urn:tenure:problem:unavailable" {
+				w.Errorf("the stream was told %v", p)
+			}
+		}
+		w.want(asking.answer(w.T), 504, "unanswered") // it is laid
+		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/b", "owner": "web-8"}), 503, "unavailable")
+		w.want(w.get("/readyz", ""), 503, "unavailable")
+		w.want(w.get("/healthz", ""), 200, "")
+		if a := h.beats(); a.header.Get("Connection") != "close" || !strings.Contains(a.text, "deploy") {
+			w.Errorf("a heartbeat is answered with %s, connection %q", a.text, a.header.Get("Connection"))
+		}
+		w.want(h.release(), 200, "")
+	})
+}
+
+// Another server knows nothing of the first one, and serves its clients all the same.
+func TestAnyReplicaServesAnyHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		one, two := newWorld(t, worldOptions{store: store, owner: "tenured-1"}), newWorld(t, worldOptions{store: store, owner: "tenured-2"})
+		h := one.acquire(ci, "jobs/a", "web-7")
+		for range 10 {
+			for _, w := range []*world{two, one} {
+				h.w = w
+				h.beats()
+				time.Sleep(3 * time.Second)
+			}
+		}
+		h.w = two
+		two.want(h.release(), 200, "")
+		one.want(one.get("/v1/fence-check?name=x", ci), 405, "method-not-allowed")
+	})
+}
+
+func TestDataStayUnlessThereAreOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, c := range []struct {
+			data, want any
+		}{{data: "Zmlyc3Q=", want: "Zmlyc3Q="}, {data: nil, want: "Zmlyc3Q="}, {data: "", want: nil}, {data: nil, want: nil}} {
+			body := object{"name": "jobs/a", "owner": "web-7"}
+			if c.data != nil {
+				body["data"] = c.data
+			}
+			a := w.want(w.post("/v1/acquire", ci, body), 200, "")
+			if a.json["data"] != c.want {
+				w.Errorf("with data %v the record has %v, want %v", c.data, a.json["data"], c.want)
+			}
+			w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": a.number("token"), "after": a.string("beat")}), 200, "")
+		}
+	})
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"container/list"
+	"math"
+	"sync"
+	"time"
+)
+
+// limiter counts what each caller uses. Its methods may be called concurrently.
+type limiter struct {
+	of Limits
+
+	mu         sync.Mutex
+	principals map[string]*account // as many as the file has names
+	addresses  map[string]*list.Element
+	recent     list.List // of addresses, the latest in front
+}
+
+// account is what one principal uses.
+type account struct {
+	calls, beats  bucket
+	waits, onWire int
+}
+
+// address is what comes from one address without a good token.
+type address struct {
+	name          string
+	calls, failed bucket
+}
+
+// maxAddresses bounds how many addresses are remembered: those that were heard last.
+const maxAddresses = 10_000
+
+func newLimiter(of Limits) *limiter {
+	return &limiter{of: of, principals: map[string]*account{}, addresses: map[string]*list.Element{}}
+}
+
+// bucket has tokens that come with time. The zero value is a full one.
+type bucket struct {
+	used float64 // tokens that have not come back yet
+	at   time.Time
+}
+
+// take takes n tokens, if there are so many; else it returns when there are. There are
+// never more than most, and a call for more than that takes all.
+func (b *bucket) take(n, rate, most float64) (wait time.Duration) {
+	now := time.Now()
+	b.used = max(0, b.used-rate*now.Sub(b.at).Seconds())
+	b.at = now
+	n = min(n, most)
+	if lack := b.used + n - most; lack > 1e-9 {
+		return time.Duration(math.Ceil(lack / rate * float64(time.Second)))
+	}
+	b.used += n
+	return 0
+}
+
+func (l *limiter) account(principal string) *account {
+	a := l.principals[principal]
+	if a == nil {
+		a = &account{}
+		l.principals[principal] = a
+	}
+	return a
+}
+
+// call counts a call of a principal.
+func (l *limiter) call(principal string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait := l.account(principal).calls.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
+		return problemf(limited, "principal %q makes more than %v calls a second, and nothing was done: make fewer, and wait with wait_ms instead of asking again", principal, l.of.Calls).after(wait)
+	}
+	return nil
+}
+
+// beats counts n heartbeats or releases of a principal, until done is called.
+func (l *limiter) beats(principal string, n int) (done func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(principal)
+	if a.onWire > 0 && a.onWire+n > l.of.BeatsAtOnce {
+		return nil, problemf(limited, "principal %q has %d heartbeats and releases under way, of %d at most, and nothing was done: send the same call again", principal, a.onWire, l.of.BeatsAtOnce).after(retrySoon)
+	}
+	if wait := a.beats.take(float64(n), l.of.Beats, 2*l.of.Beats); wait > 0 {
+		return nil, problemf(limited, "principal %q sends more than %v heartbeats and releases a second, and nothing was done: send the same call again", principal, l.of.Beats).after(wait)
+	}
+	a.onWire += n
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		a.onWire -= n
+	}, nil
+}
+
+// wait counts a call of a principal that waits, until done is called.
+func (l *limiter) wait(principal string) (done func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(principal)
+	if a.waits >= l.of.Waits {
+		return nil, problemf(limited, "principal %q waits with %d calls at once, as many as it may: end one, or ask without waiting", principal, a.waits).after(retrySoon)
+	}
+	a.waits++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		a.waits--
+	}, nil
+}
+
+// address returns what comes from an address, and makes it the latest.
+func (l *limiter) address(name string) *address {
+	if e := l.addresses[name]; e != nil {
+		l.recent.MoveToFront(e)
+		return e.Value.(*address)
+	}
+	a := &address{name: name}
+	l.addresses[name] = l.recent.PushFront(a)
+	if l.recent.Len() > maxAddresses {
+		delete(l.addresses, l.recent.Remove(l.recent.Back()).(*address).name)
+	}
+	return a
+}
+
+// openCall counts a call that needs no token.
+func (l *limiter) openCall(from string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait := l.address(from).calls.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
+		return problemf(limited, "more than %v calls a second come from your address without a token: send fewer", l.of.Calls).after(wait)
+	}
+	return nil
+}
+
+// failed counts a token that is not known.
+func (l *limiter) failed(from string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait := l.address(from).failed.take(1, l.of.FailedTokens/60, l.of.FailedTokens); wait > 0 {
+		return problemf(limited, "more than %v tokens a minute that are not known come from your address: a wrong one does not become right", l.of.FailedTokens).after(wait)
+	}
+	return nil
+}

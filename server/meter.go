@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// meter counts what the server does. It knows no names: each label has few values. Its
+// methods may be called concurrently.
+type meter struct {
+	mu       sync.Mutex
+	calls    map[answered]uint64
+	took     map[string]*histogram // by route
+	waits    map[string]int        // by what waits
+	beats    map[string]uint64     // by what became of them
+	beatTook histogram
+	refusals map[string]uint64 // by why
+
+	grants, discards, unusedGrants uint64
+	offered                        map[offered]struct{} // and no heartbeat has come yet
+	due                            []due                // of these and others, in their order
+}
+
+// answered is an answer, as it is counted.
+type answered struct {
+	route  string
+	status int
+}
+
+// offered is a grant that no heartbeat has followed yet, through this server.
+type offered struct {
+	name  string
+	token uint64
+}
+
+// due is when a grant is freed.
+type due struct {
+	of offered
+	at time.Time
+}
+
+// maxOffered bounds how many grants are watched. Further ones are not.
+const maxOffered = 20_000
+
+func newMeter(routes map[string]*route) *meter {
+	m := &meter{
+		offered: map[offered]struct{}{},
+		calls:   map[answered]uint64{}, took: map[string]*histogram{}, waits: map[string]int{"acquire": 0, "events": 0, "request": 0},
+		beats:    map[string]uint64{"renewed": 0, "lost": 0, "unknown": 0, "refused": 0},
+		refusals: map[string]uint64{"host": 0, "origin": 0, "token": 0, "token_limit": 0, "right": 0, "limit": 0},
+	}
+	for _, path := range slices.Sorted(maps.Keys(routes)) {
+		m.took[path] = &histogram{}
+	}
+	return m
+}
+
+func (m *meter) answered(route string, status int, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls[answered{route, status}]++
+	if h := m.took[route]; h != nil {
+		h.add(took)
+	}
+}
+
+func (m *meter) waiting(what string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits[what] += n
+}
+
+func (m *meter) refused(why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusals[why]++
+}
+
+// beat counts a heartbeat that was sent to the store, and how long that took.
+func (m *meter) beat(err error, took time.Duration) {
+	what := "unknown"
+	switch {
+	case err == nil:
+		what = "renewed"
+	case errors.Is(err, tenure.ErrInvalid):
+		what = "refused"
+	case errors.Is(err, tenure.ErrLost):
+		what = "lost"
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beats[what]++
+	if what != "refused" {
+		m.beatTook.add(took)
+	}
+}
+
+// granted counts a grant, and watches whether a heartbeat follows.
+func (m *meter) granted(name string, g tenure.RemoteGrant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.settle(now)
+	m.grants++
+	if len(m.due) < maxOffered {
+		of := offered{name, g.Token}
+		m.offered[of] = struct{}{}
+		m.due = append(m.due, due{of, now.Add(g.FreeAfter)})
+	}
+}
+
+// used says that a holder has shown life, or released the lock, through this server.
+func (m *meter) used(name string, token uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.offered, offered{name, token})
+}
+
+// discarded counts a grant that could not be sent.
+func (m *meter) discarded(name string, g tenure.RemoteGrant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.discards++
+	delete(m.offered, offered{name, g.Token})
+}
+
+// settle counts the grants whose time is up. The caller holds the mutex.
+func (m *meter) settle(now time.Time) {
+	n := 0
+	for n < len(m.due) && !now.Before(m.due[n].at) {
+		if _, unused := m.offered[m.due[n].of]; unused {
+			m.unusedGrants++
+			delete(m.offered, m.due[n].of)
+		}
+		n++
+	}
+	m.due = slices.Delete(m.due, 0, n)
+}
+
+// bounds are the upper bounds of a histogram's buckets, in seconds.
+var bounds = [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+// histogram counts durations.
+type histogram struct {
+	buckets [len(bounds) + 1]uint64 // the last one: longer than all bounds
+	sum     time.Duration
+}
+
+func (h *histogram) add(d time.Duration) {
+	i, _ := slices.BinarySearch(bounds[:], d.Seconds())
+	h.buckets[i]++
+	h.sum += d
+}

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+)
+
+// route is one path of the service.
+type route struct {
+	method, path string
+	who          who
+	serve        func(*call) error // writes the answer, or returns why there is none
+}
+
+// who may take a route, and what it counts as.
+type who int
+
+const (
+	caller who = iota // a principal; it counts as a call
+	holder            // a principal; the handler counts its heartbeats
+	some              // a principal, or anybody if the handler finds that it is public
+	anyone            // anybody, under any host name: it tells nothing of locks
+)
+
+// makeRoutes returns the routes by their paths: those of openapi.json.
+func (s *Server) makeRoutes() map[string]*route {
+	routes := map[string]*route{}
+	for _, r := range []route{
+		{http.MethodPost, "/v1/acquire", caller, (*call).acquire},
+		{http.MethodPost, "/v1/heartbeat", holder, (*call).heartbeat},
+		{http.MethodPost, "/v1/heartbeats", holder, (*call).heartbeats},
+		{http.MethodPost, "/v1/release", holder, (*call).release},
+		{http.MethodPost, "/v1/requests", caller, (*call).ask},
+		{http.MethodPost, "/v1/fence-check", caller, (*call).fenceCheck},
+		{http.MethodGet, "/v1/locks", caller, (*call).locks},
+		{http.MethodGet, "/v1/status", caller, (*call).status},
+		{http.MethodGet, "/v1/history", caller, (*call).history},
+		{http.MethodGet, "/v1/once", caller, (*call).once},
+		{http.MethodGet, "/v1/events", caller, (*call).events},
+		{http.MethodGet, "/v1/leader", some, (*call).leader},
+		{http.MethodGet, "/metrics", some, (*call).metrics},
+		{http.MethodGet, "/healthz", anyone, (*call).healthz},
+		{http.MethodGet, "/readyz", anyone, (*call).readyz},
+		{http.MethodGet, "/openapi.json", some, (*call).openapi},
+	} {
+		routes[r.path] = &r
+	}
+	return routes
+}
+
+// takes says whether the route takes the method.
+func (r *route) takes(method string) bool {
+	return method == r.method || method == http.MethodHead && r.method == http.MethodGet
+}

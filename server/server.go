@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/access"
+)
+
+// Server is the lock service as an [http.Handler]. It keeps nothing that matters: any number
+// of servers on one store serve the same clients. All methods may be called concurrently.
+type Server struct {
+	client *tenure.Client
+	remote *tenure.Remote
+	o      Options
+	hosts  hosts
+	cross  *http.CrossOriginProtection
+	routes map[string]*route // by path
+	limits *limiter
+	waits  *gate
+	feeds  *feeds
+	ready  *readiness
+	meter  *meter
+	audit  func(context.Context, access.Act)
+
+	writeTimeout, bodyTimeout time.Duration
+}
+
+// New returns a server that keeps locks through the client, which stays the caller's to
+// close: after [Server.Shutdown], and when the listeners are closed. The client's options
+// decide the lease of all locks. The error names each option that breaks a rule.
+func New(client *tenure.Client, options Options) (*Server, error) {
+	if client == nil {
+		return nil, errors.New("server: no client: make one with tenure.New")
+	}
+	o := options.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s := &Server{
+		client: client, remote: client.Remote(), o: o, hosts: newHosts(o.Hosts), cross: http.NewCrossOriginProtection(),
+		limits: newLimiter(o.Limits), waits: newGate(), audit: access.Audit(o.Logger),
+		writeTimeout: writeTimeout, bodyTimeout: bodyTimeout,
+	}
+	s.routes = s.makeRoutes()
+	s.meter = newMeter(s.routes)
+	s.feeds = newFeeds(client)
+	s.ready = &readiness{client: client}
+	return s, nil
+}
+
+// Shutdown has all calls that wait, and all streams, end with the answer to ask another
+// server, and refuses new ones the same way; /readyz fails from then on. It returns when
+// they have ended, or when ctx ends, with its error. Heartbeats and releases are served for
+// as long as the listeners are open: close those after it, with [http.Server.Shutdown].
+func (s *Server) Shutdown(ctx context.Context) error { return s.waits.shut(ctx) }
+
+// Principal returns whose call r is, by its bearer token or client certificate.
+func (s *Server) Principal(r *http.Request) (access.Principal, bool) {
+	p, err := s.principalOf(r)
+	return p, err == nil
+}
+
+// HTTPServer returns an http.Server with this handler, and with time limits that a server
+// needs which clients reach that may be slow on purpose. The caller may change it before it
+// serves.
+func (s *Server) HTTPServer() *http.Server {
+	return &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		// No ReadTimeout and no WriteTimeout: calls wait, and streams go on. The handler
+		// bounds each body, each answer and each event by itself.
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{s: s, r: r, out: &recorder{ResponseWriter: w}}
+	c.w, c.control = c.out, http.NewResponseController(c.out)
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if s.waits.closed() && r.ProtoMajor == 1 {
+		h.Set("Connection", "close") // the client's next call goes to another server
+	}
+	begun := time.Now()
+	defer func() { s.meter.answered(c.label(), c.out.code(), time.Since(begun)) }()
+	defer c.recover()
+	if err := c.serve(); err != nil {
+		c.fail(err)
+	}
+}
+
+//go:embed openapi.json
+var document []byte
+
+// Document returns the OpenAPI document of the service, as /openapi.json has it.
+func Document() []byte { return append([]byte(nil), document...) }

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/internal/wire"
+)
+
+// statusOf returns what everybody may see of a lock who may read it: no data.
+func statusOf(st *tenure.Status) wire.Status {
+	shown := wire.Status{
+		Name: st.Name, State: wire.StatusState(st.State), InDoubt: inDoubt(st),
+		Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
+		Since: shownTime(st.Since), Until: shownTime(st.Until),
+		SeenAliveMs: floorMs(st.Unchanged), FreeInMs: ceilMs(st.FreeIn),
+		LeaseMs: floorMs(st.Lease), HeartbeatMs: floorMs(st.Heartbeat),
+		Session: st.Session, Priority: int64(st.Priority),
+		ReservedFor: st.ReservedFor, ReservedForLabel: st.ReservedForLabel,
+		Requests: []wire.RequestInfo{}, End: st.End, EndedBy: requestOf(st.EndedBy), DataBytes: int64(len(st.Data)),
+	}
+	if st.Request != nil {
+		shown.Requests = append(shown.Requests, requestOf(st.Request))
+	}
+	if st.Previous != nil {
+		shown.Previous = tenureOf(st.Previous.Tenure)
+	}
+	return shown
+}
+
+// inDoubt says that a holder is late by a whole heartbeat. One beat that comes late is
+// ordinary; a second one that is missing is seen before the lease is over.
+func inDoubt(st *tenure.Status) bool {
+	beat := st.Heartbeat
+	if beat == 0 {
+		beat = st.Lease / 5 // as a holder has it that does not say
+	}
+	return st.State == tenure.StateHeld && st.Unchanged >= 2*beat
+}
+
+func tenureOf(t tenure.Tenure) wire.Tenure {
+	return wire.Tenure{
+		Token: t.Token, Holder: t.Owner, Host: t.Host, Label: t.Label,
+		Since: shownTime(t.Since), Until: shownTime(t.Until), End: t.End, Request: requestOf(t.Request), Unknown: t.Unknown,
+	}
+}
+
+// requestKinds are the words of the service for what the library asks.
+var requestKinds = map[tenure.RequestKind]string{
+	tenure.RequestStepDown: "step-down", tenure.RequestHandOver: "hand-over",
+	tenure.RequestReleaseDead: "release-dead", tenure.RequestRevoke: "revoke",
+}
+
+func requestOf(q *tenure.Request) wire.RequestInfo {
+	if q == nil {
+		return wire.RequestInfo{}
+	}
+	kind, known := requestKinds[q.Kind]
+	if !known {
+		kind = string(q.Kind)
+	}
+	return wire.RequestInfo{Kind: kind, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel, At: shownTime(q.At)}
+}
+
+// shownTime is a wall clock's time as it is shown: in UTC, to the millisecond.
+func shownTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}

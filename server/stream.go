@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/internal/wire"
+)
+
+const (
+	eventStream = "text/event-stream"
+	lineStream  = "application/x-ndjson"
+
+	// alivePeriod is how often a stream says that it is alive, so that no proxy takes it for
+	// dead, and a client that went away is found out.
+	alivePeriod = 5 * time.Second
+)
+
+// sse writes server-sent events.
+type sse struct {
+	c     *call
+	begun bool
+}
+
+// event sends one event. Each is sent at once, in bounded time; the error says that the
+// client does not take it.
+func (w *sse) event(name string, data any) error {
+	text, err := json.Marshal(data) // in one line
+	if err != nil {
+		return fmt.Errorf("event %s: %w", name, err)
+	}
+	return w.write(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text))
+}
+
+// alive sends a comment.
+func (w *sse) alive() error { return w.write(": alive\n\n") }
+
+func (w *sse) problem(p *problem) error {
+	if p.retryAfter > 0 {
+		if err := w.write(fmt.Sprintf("retry: %d\n", p.retryAfter.Milliseconds())); err != nil {
+			return err
+		}
+	}
+	return w.event("problem", p.Problem)
+}
+
+func (w *sse) write(text string) error {
+	w.c.begin(&w.begun, eventStream)
+	return w.c.bounded(func() error {
+		_, err := w.c.w.Write([]byte(text))
+		return err
+	})
+}
+
+// begin sends the headers of a stream, once.
+func (c *call) begin(begun *bool, media string) {
+	if *begun {
+		return
+	}
+	*begun = true
+	c.w.Header().Set("Content-Type", media)
+	c.w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events for itself
+	c.w.WriteHeader(http.StatusOK)
+}
+
+// taken is how an attempt has ended.
+type taken struct {
+	grant tenure.RemoteGrant
+	err   error
+}
+
+// stream answers an acquire with a stream of events.
+func (a *attempt) stream(parent context.Context) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	waiting, done := make(chan *tenure.HeldError, 1), make(chan taken, 1)
+	go func() {
+		g, err := a.take(ctx, func(e *tenure.HeldError) {
+			select {
+			case <-waiting: // older
+			default:
+			}
+			waiting <- e
+		})
+		done <- taken{g, err}
+	}()
+	w := &sse{c: a.c}
+	tick := time.NewTicker(alivePeriod)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case e := <-waiting:
+			err = w.event("waiting", waitingFor(e))
+		case <-tick.C:
+			err = w.alive()
+		case t := <-done:
+			return a.ended(w, t)
+		}
+		if err != nil { // the client has gone, or does not read
+			cancel()
+			if t := <-done; t.err == nil {
+				return a.hand(func() error { return err }, t.grant)
+			}
+			return nil
+		}
+	}
+}
+
+// ended tells how the attempt has ended.
+func (a *attempt) ended(w *sse, t taken) error {
+	if t.err != nil {
+		_ = w.problem(problemOf(t.err)) // the stream ends in any case
+		return nil
+	}
+	return a.hand(func() error { return w.event("granted", grantOf(a.of.Name, t.grant)) }, t.grant)
+}
+
+func waitingFor(e *tenure.HeldError) wire.Waiting {
+	return wire.Waiting{Holder: e.Owner, Token: e.Token, FreeInMs: ceilMs(e.FreeIn), Reserved: e.Reserved, Label: e.Label}
+}
