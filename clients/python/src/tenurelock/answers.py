@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an answer means. Whatever is not certainly the service's own answer is unknown."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .clock import MILLISECOND
+from .errors import AskedError, HeldError
+from .lease import Grant
+
+__all__ = [
+    "Answer",
+    "Confirmed",
+    "Done",
+    "Problem",
+    "Reply",
+    "Unknown",
+    "read_acquire",
+    "read_heartbeat",
+    "read_release",
+]
+
+_PREFIX = "urn:tenure:problem:"
+_LONGEST = 365 * 24 * 3600 * 1000  # in milliseconds; more is no answer of ours
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP answer, whole."""
+
+    status: int
+    content_type: str
+    body: bytes
+    retry_after: str = ""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A heartbeat was confirmed. Lengths are in nanoseconds."""
+
+    usable: int
+    period: int
+    asked: AskedError | None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A release was applied."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The service refused the call, or could not carry it out."""
+
+    kind: str
+    status: int
+    detail: str
+    more: dict[str, Any] = field(default_factory=dict)
+    retry_after: float = 0.0  # in seconds
+
+    def held(self, name: str) -> HeldError:
+        """Returns the error of a problem of the kind held."""
+        token, free_in = self.more.get("token"), self.more.get("free_in_ms")
+        return HeldError(
+            name,
+            str(self.more.get("holder") or ""),
+            token if type(token) is int else 0,
+            free_in / 1000 if type(free_in) is int else 0.0,
+            self.more.get("reserved") is True,
+            str(self.more.get("label") or ""),
+        )
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The outcome of the call is not known. ``why`` is for people."""
+
+    why: str
+
+
+Answer = Grant | Confirmed | Done | Problem | Unknown
+
+
+class _NotOurs(Exception):
+    """An answer that the service does not give."""
+
+
+def read_acquire(reply: Reply, name: str) -> Answer:
+    """Reads the answer to an acquire of the lock."""
+
+    def grant(body: dict[str, Any]) -> Answer:
+        beat = body.get("beat")
+        if body.get("name") != name or not isinstance(beat, str) or beat.count("-") != 1:
+            raise _NotOurs("no grant of this lock")
+        _number(body, "heartbeat_ms", 1)
+        _number(body, "free_after_ms", 0)
+        return Grant(
+            name,
+            _number(body, "token", 1, 2**64 - 1),
+            beat,
+            _number(body, "lease_ms", 1) * MILLISECOND,
+            _data(body),
+        )
+
+    return _read(reply, grant)
+
+
+def read_heartbeat(reply: Reply) -> Answer:
+    """Reads the answer to a heartbeat."""
+
+    def confirmed(body: dict[str, Any]) -> Answer:
+        return Confirmed(
+            _number(body, "usable_ms", 0) * MILLISECOND,
+            _number(body, "heartbeat_ms", 1) * MILLISECOND,
+            _request(body.get("asked")),
+        )
+
+    return _read(reply, confirmed)
+
+
+def read_release(reply: Reply) -> Answer:
+    """Reads the answer to a release."""
+    return _read(reply, lambda _: Done())
+
+
+def _read(reply: Reply, ok: Callable[[dict[str, Any]], Answer]) -> Answer:
+    media = reply.content_type.partition(";")[0].strip().lower()
+    try:
+        if reply.status == 200 and media == "application/json":
+            return ok(_object(reply.body))
+        if media == "application/problem+json":
+            return _problem(reply)
+    except _NotOurs as error:
+        return Unknown(f"status {reply.status}: {error}")
+    return Unknown(f"status {reply.status} of type {media!r}, which is no answer of the service")
+
+
+def _problem(reply: Reply) -> Problem:
+    body = _object(reply.body)
+    kind = body.get("type")
+    if not isinstance(kind, str) or not kind.startswith(_PREFIX) or body.get("status") != reply.status:
+        raise _NotOurs("a problem that is not the service's")
+    wait = float(reply.retry_after) if reply.retry_after.isascii() and reply.retry_after.isdigit() else 0.0
+    return Problem(kind[len(_PREFIX) :], reply.status, str(body.get("detail") or ""), body, wait)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _NotOurs("no JSON") from error
+    if not isinstance(value, dict):
+        raise _NotOurs("no JSON object")
+    return value
+
+
+def _number(body: dict[str, Any], key: str, least: int, most: int = _LONGEST) -> int:
+    """Returns a whole number of the body."""
+    value = body.get(key)
+    if type(value) is not int or not least <= value <= most:
+        raise _NotOurs(f"{key} is {value!r}")
+    return value
+
+
+def _data(body: dict[str, Any]) -> bytes | None:
+    """Returns the data of a grant."""
+    value = body.get("data")
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise _NotOurs("data is no base64") from error
+
+
+def _request(asked: Any) -> AskedError | None:
+    """Returns what the holder is asked for."""
+    if asked is None:
+        return None
+    if not isinstance(asked, dict) or not isinstance(asked.get("kind"), str):
+        raise _NotOurs("asked is no request")
+    words = [str(asked.get(key) or "") for key in ("kind", "by", "reason", "to", "to_label")]
+    return AskedError(*words)

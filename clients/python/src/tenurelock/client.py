@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The client for threads."""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .answers import Problem, read_acquire
+from .clock import SECOND, Clock, system_clock
+from .errors import HeldError, ProblemError, TenureError, UnavailableError
+from .lease import Grant, random_part
+from .lock import Lock, OnStop, describe, exchange
+from .transport import Backoff, Caller, Credentials, HTTPCaller, addresses
+
+__all__ = ["Client", "Waiting"]
+
+Result = TypeVar("Result")
+
+Waiting = Callable[[HeldError], None]
+"""Is called with each new holder that an acquire waits for."""
+
+_LONGEST_WAIT = 20.0  # of one call, in seconds: the server's limit
+_MARGIN = 10.0  # how long an answer may take beyond the wait, in seconds
+
+# The service has not done what it was asked, and may do it when it is asked again.
+_AGAIN = {"unknown", "unavailable", "limited", "unanswered", "lost"}
+
+
+class Client:
+    """Acquires locks through the servers of a lock service.
+
+    ``servers`` is an address or a list of them: ``http://HOST:PORT``, ``https://HOST:PORT`` or
+    ``unix:/PATH``. Any of them serves; a call that has no answer goes to the next one. ``token`` is
+    the bearer token, ``token_file`` a file that has it and is read anew for each call. ``tls`` is
+    the context for https; by default that of the system. ``clock`` counts suspends, in nanoseconds.
+
+    It keeps no connection and no thread of its own. May be used concurrently.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._servers = addresses(servers)
+        file = os.fspath(token_file) if token_file is not None else None
+        self._credentials = Credentials(token, file)
+        self._tls = tls
+        self.clock = clock or system_clock()
+
+    def acquire(
+        self,
+        name: str,
+        *,
+        owner: str | None = None,
+        wait: float | None = None,
+        label: str = "",
+        data: bytes | None = None,
+        stop_timeout: float | None = None,
+        on_stop: OnStop | None = None,
+        waiting: Waiting | None = None,
+    ) -> Lock:
+        """Acquires the lock and returns it held: its first heartbeat is confirmed.
+
+        ``wait`` is for how many seconds to wait for it: None without an end, 0 only tries.
+        ``owner`` is the name that people see; by default host, process id and a random part.
+        ``label`` is shown beside it. ``data`` is put into the record. ``stop_timeout`` is for how
+        many seconds the lock is held on after somebody asked; by default the lease duration.
+        ``on_stop`` is called when the work must stop, ``waiting`` with each holder waited for.
+
+        Raises :class:`HeldError` if another holder has it until the wait is over,
+        :class:`UnavailableError` if no server answered, :class:`ProblemError` if the call was
+        refused, for example for want of rights.
+        """
+        acquiring = Acquiring(
+            self, Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting)
+        )
+        try:
+            return acquiring.run()
+        except BaseException:
+            acquiring.abort()
+            raise
+
+    def run(self, name: str, work: Callable[[Lock], Result], **options: Any) -> Result:
+        """Acquires the lock, calls ``work(lock)``, releases the lock, and returns what work did.
+
+        ``options`` are those of :meth:`acquire`. Raises :class:`LostError` if the lock was lost
+        before the work was done.
+        """
+        with self.acquire(name, **options) as lock:
+            return work(lock)
+
+    def caller(self) -> Caller:
+        """Returns a caller with a connection of its own. For this package and its tests."""
+        return HTTPCaller(self._servers, self._credentials, self._tls)
+
+    def tries(self) -> int:
+        """Returns how many calls ask each server once."""
+        return len(self._servers)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an acquire was asked for."""
+
+    name: str
+    owner: str | None
+    wait: float | None
+    label: str
+    data: bytes | None
+    stop_timeout: float | None
+    on_stop: OnStop | None
+    waiting: Waiting | None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("the lock's name is empty")
+        if self.wait is not None and not self.wait >= 0:
+            raise ValueError(f"wait is {self.wait}: want seconds, 0 to try, or None for no end")
+        if self.stop_timeout is not None and not self.stop_timeout > 0:
+            raise ValueError(f"stop_timeout is {self.stop_timeout}: want more than 0 seconds")
+
+    def body(self) -> dict[str, Any]:
+        """Returns what each call of the acquire says."""
+        host = socket.gethostname()
+        owner = self.owner or f"{host}-{os.getpid()}-{random_part()[:6].lower()}"
+        body: dict[str, Any] = {"name": self.name, "owner": owner, "host": host}
+        if self.label:
+            body["label"] = self.label
+        if self.data is not None:
+            body["data"] = base64.b64encode(self.data).decode()
+        return body
+
+
+class Acquiring:
+    """An acquire under way. ``abort`` may be called from another thread; whatever is granted then is
+    given back."""
+
+    def __init__(self, client: Client, terms: Terms) -> None:
+        self._client = client
+        self._terms = terms
+        self._caller = client.caller()
+        self._aborted = threading.Event()
+        self._until = None if terms.wait is None else time.monotonic() + terms.wait
+        self._tries = client.tries()  # calls that may fail before a try without a wait gives up
+        self._backoff = Backoff()
+        self._held: HeldError | None = None
+        self._starting: Lock | None = None  # its first heartbeat is under way
+
+    def abort(self) -> None:
+        """Ends the acquire."""
+        self._aborted.set()
+        self._caller.abort()
+        starting = self._starting
+        if starting is not None:
+            starting.abandon()
+
+    def run(self) -> Lock:
+        """Returns the lock, or raises what :meth:`Client.acquire` does."""
+        body = self._terms.body()
+        # Without a first try the waiting call would tell of the holder after it.
+        wait = 0.0 if self._terms.waiting is not None else self._left()
+        try:
+            while True:
+                began = time.monotonic()
+                wait = min(wait, _LONGEST_WAIT, self._left())
+                call = {**body, "wait_ms": int(wait * 1000)}
+                answer = exchange(
+                    self._caller,
+                    "/v1/acquire",
+                    call,
+                    wait + _MARGIN,
+                    lambda reply: read_acquire(reply, self._terms.name),
+                )
+                if self._aborted.is_set():
+                    self._discard(answer)
+                    raise UnavailableError("the acquire was given up")
+                if isinstance(answer, Grant):
+                    lock = self._hold(answer)
+                    if lock is not None:
+                        return lock
+                    self._pause(0.0, UnavailableError("the grant was lost before a heartbeat"))
+                elif isinstance(answer, Problem) and answer.kind == "held":
+                    self._wait_for(answer.held(self._terms.name))
+                    if time.monotonic() - began < wait / 2:
+                        self._pause(0.0, None)  # it had no patience; we have not to hurry
+                    else:
+                        self._backoff = Backoff()
+                elif isinstance(answer, Problem) and answer.kind not in _AGAIN:
+                    raise ProblemError(answer.kind, answer.status, answer.detail)
+                else:
+                    least = answer.retry_after if isinstance(answer, Problem) else 0.0
+                    self._pause(least, UnavailableError(f"no answer: {describe(answer)}"))
+                wait = self._left()
+        finally:
+            self._caller.close()
+
+    def _left(self) -> float:
+        """Returns how long the acquire may still wait, in seconds."""
+        return _LONGEST_WAIT if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def _wait_for(self, held: HeldError) -> None:
+        if self._left() == 0:
+            raise held
+        new = self._held is None or (self._held.holder, self._held.token) != (held.holder, held.token)
+        self._held = held
+        if new and self._terms.waiting is not None:
+            self._terms.waiting(held)
+
+    def _pause(self, least: float, error: TenureError | None) -> None:
+        """Waits before the next call; raises the error if there is no time for one."""
+        self._tries -= 1
+        if self._left() == 0:
+            if self._tries > 0 and error is not None:
+                return  # another server may know better
+            raise self._held or error or UnavailableError("no answer")
+        pause = max(self._backoff.next(), min(least, _LONGEST_WAIT) * random.uniform(1.0, 1.2))
+        self._aborted.wait(min(pause, self._left()))
+
+    def _hold(self, grant: Grant) -> Lock | None:
+        """Returns the lock of a grant once it is held; None if it was lost before."""
+        lock = self._starting = self._lock(grant)
+        try:
+            held = not self._aborted.is_set() and lock.start()
+        except BaseException:
+            give_back(lock)
+            raise
+        self._starting = None
+        if held and not self._aborted.is_set():
+            return lock
+        give_back(lock)
+        return None
+
+    def _lock(self, grant: Grant) -> Lock:
+        stop = self._terms.stop_timeout
+        return Lock(
+            grant,
+            grant.lease if stop is None else int(stop * SECOND),
+            self._client.clock,
+            self._client.caller(),
+            self._client.caller(),
+            self._terms.on_stop,
+        )
+
+    def _discard(self, answer: object) -> None:
+        if isinstance(answer, Grant):
+            give_back(self._lock(answer))
+
+
+def give_back(lock: Lock) -> None:
+    """Releases a lock that was acquired for nobody."""
+    try:
+        lock.release()
+    except TenureError:
+        pass  # it is freed, or runs out

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Clocks that count the time in which the machine was suspended.
+
+``time.monotonic`` stands still in a suspend on Linux and on macOS: a holder would wake up and find
+most of its lease left, long after another one took the lock.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["MILLISECOND", "SECOND", "Clock", "Greater", "system_clock"]
+
+Clock = Callable[[], int]
+"""Tells elapsed time, suspends included, in nanoseconds since an instant of its own."""
+
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+
+
+class Greater:
+    """The greater of what a monotonic clock and the wall clock say has passed.
+
+    For systems that have no monotonic clock that counts suspends. The wall clock's lead over the
+    monotonic clock is compared with the smallest lead seen since the last step: what it grew by
+    counts, so a suspend after a step back counts in full. A wall clock that is set forward counts
+    too, and ends a lease early: nothing tells it from a suspend.
+
+    ``read`` returns both clocks, in nanoseconds. May be called concurrently.
+    """
+
+    TOLERANCE = 2 * MILLISECOND
+    """By how much two readings may differ without a cause; it adds up to no more than itself."""
+
+    def __init__(self, read: Callable[[], tuple[int, int]] | None = None) -> None:
+        self._read = read or _read_both
+        self._mutex = threading.Lock()
+        self._origin, wall = self._read()
+        self._lead = wall - self._origin
+        self._more = 0
+
+    def __call__(self) -> int:
+        with self._mutex:
+            mono, wall = self._read()
+            lead = wall - mono
+            if lead - self._lead > self.TOLERANCE:
+                self._more += lead - self._lead
+                self._lead = lead
+            self._lead = min(self._lead, lead)
+            return mono - self._origin + self._more
+
+
+def _read_both() -> tuple[int, int]:
+    """Reads both clocks as nearly at once as can be: a pause between the two would count."""
+    before = time.monotonic_ns()
+    for _ in range(3):
+        wall, after = time.time_ns(), time.monotonic_ns()
+        if after - before < MILLISECOND:
+            break
+        before = after
+    return after, wall
+
+
+def system_clock() -> Clock:
+    """Returns this machine's clock: CLOCK_BOOTTIME on Linux; on macOS CLOCK_MONOTONIC, which counts
+    suspends there (``time.monotonic`` is another clock); elsewhere :class:`Greater`."""
+    if sys.platform.startswith("linux"):
+        return lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    if sys.platform == "darwin":
+        return lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return Greater()

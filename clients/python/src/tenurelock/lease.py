@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The rules by which a client may believe that it holds a lock: a state machine without I/O.
+
+Instants and lengths are in nanoseconds of one clock that counts suspends. Nothing here may be
+called concurrently.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from .errors import AskedError
+
+__all__ = ["Grant", "Heartbeat", "Lease", "Outcome", "Release", "State", "random_part"]
+
+_LETTERS = string.digits + string.ascii_letters
+_LENGTH = 13
+
+_EXPIRED_PART = 5
+"""The part of a lease for which the release of an expired lock is tried."""
+
+
+def random_part() -> str:
+    """Returns what is new in each beat."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+
+
+class State(Enum):
+    """What a lease is at an instant."""
+
+    UNCONFIRMED = "unconfirmed"  # granted; no heartbeat is confirmed yet, so nobody may act
+    HELD = "held"
+    EXPIRED = "expired"
+    LOST = "lost"
+    RELEASED = "released"  # or its release has begun
+
+
+class Outcome(Enum):
+    """What came of a release."""
+
+    RELEASED = "released"
+    LOST = "lost"  # the lock was another's, or nobody's, before it was released
+    UNKNOWN = "unknown"  # released, or it runs out by itself
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What an acquire was answered."""
+
+    name: str
+    token: int
+    beat: str
+    lease: int
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """One heartbeat. It is the same in each sending; ``first_sent`` is the instant before the first."""
+
+    after: str
+    next: str
+    first_sent: int
+
+
+class Lease:
+    """A lock from its grant to its end, by these rules:
+
+    - A grant is no lease. The lock is held from the first confirmed heartbeat on.
+    - A confirmed heartbeat counts from the instant before its first sending.
+    - An unanswered heartbeat is sent again as it was.
+    - The deadline never moves back. Expired, lost and released are final.
+    """
+
+    def __init__(
+        self, grant: Grant, stop_timeout: int, random: Callable[[], str] = random_part
+    ) -> None:
+        self.grant = grant
+        self.asked: AskedError | None = None
+        self.refused_by = ""  # the holder that a refusal named
+        self._stop_timeout = stop_timeout
+        self._random = random
+        self._stable = grant.beat[: grant.beat.index("-") + 1]
+        self._state = State.UNCONFIRMED
+        self._confirmed = grant.beat
+        self._open: Heartbeat | None = None  # sent, not answered
+        self._deadline = 0  # counts in HELD
+        self._next_at: int | None = None  # when the next heartbeat is due; None: at once
+        self._stop_by: int | None = None  # no heartbeats from then on
+
+    def state(self, now: int) -> State:
+        """Returns what the lease is. Once it has said that it has ended it says so for ever."""
+        if self._state is State.HELD and now >= self._deadline:
+            self._state = State.EXPIRED
+        # Whatever was confirmed now would be past its deadline.
+        elif (
+            self._state is State.UNCONFIRMED
+            and self._open is not None
+            and now >= self._open.first_sent + self.grant.lease
+        ):
+            self._state = State.EXPIRED
+        return self._state
+
+    def remaining(self, now: int) -> int:
+        """Returns how long the holder may still act if nothing is confirmed any more."""
+        return self._deadline - now if self.state(now) is State.HELD else 0
+
+    def due(self, now: int) -> int | None:
+        """Returns in what time the next heartbeat is due; None: there will be none."""
+        if self.state(now) not in (State.UNCONFIRMED, State.HELD):
+            return None
+        if self._stop_by is not None and now >= self._stop_by:
+            return None  # the work did not stop in time: the lock runs out
+        if self._open is not None or self._next_at is None:
+            return 0
+        return max(0, self._next_at - now)
+
+    def send(self, now: int) -> Heartbeat | None:
+        """Returns the heartbeat to send now: an unanswered one as it was, else a new one."""
+        if self.due(now) is None:
+            return None
+        if self._open is None:
+            fresh = self._stable + self._random()
+            while fresh == self._confirmed:
+                fresh = self._stable + self._random()
+            self._open = Heartbeat(self._confirmed, fresh, now)
+        return self._open
+
+    def confirm(
+        self, heartbeat: Heartbeat, usable: int, period: int, asked: AskedError | None, now: int
+    ) -> None:
+        """Says that the server has confirmed the heartbeat; now is an instant after that answer."""
+        if heartbeat != self._open or self.state(now) not in (State.UNCONFIRMED, State.HELD):
+            return
+        self._open = None
+        self._confirmed = heartbeat.next
+        self._next_at = heartbeat.first_sent + period
+        self._deadline = max(self._deadline, heartbeat.first_sent + usable)
+        if self._state is State.UNCONFIRMED:
+            self._deadline = heartbeat.first_sent + usable
+            self._state = State.HELD
+        if asked is not None and self.asked is None:
+            self.asked = asked
+            self._stop_by = now + self._stop_timeout
+        self.state(now)
+
+    def refuse(self, heartbeat: Heartbeat, holder: str, now: int) -> None:
+        """Says that the server has answered 410 to the heartbeat: the lock is lost."""
+        if heartbeat == self._open and self.state(now) in (State.UNCONFIRMED, State.HELD):
+            self._state = State.LOST
+            self.refused_by = holder
+
+    def release(self, now: int) -> Release:
+        """Begins the release: from here on nobody acts on the lock, whatever is answered."""
+        before = self.state(now)
+        until = now + self.grant.lease
+        beats = [self._confirmed]
+        if self._open is not None:
+            # It may be applied already, or between two calls.
+            beats = [self._open.next, self._confirmed, self._open.next]
+        if before is State.LOST:
+            beats = []
+        elif before is State.EXPIRED:
+            # It runs out anyway: that the lock is lost must not be told late.
+            until = now + self.grant.lease // _EXPIRED_PART
+        else:
+            self._state = State.RELEASED
+        return Release(beats, until)
+
+
+class Release:
+    """The calls of a release: the newest beat sent, then the confirmed one. An answer that is none
+    has the same call made again, for a lease at most; then the record runs out by itself."""
+
+    def __init__(self, beats: list[str], until: int) -> None:
+        self._beats = beats
+        self._until = until
+        self._doubt = False  # a call may have been applied
+        self.outcome: Outcome | None = None if beats else Outcome.LOST
+
+    def call(self, now: int) -> str | None:
+        """Returns the beat that the next call names, None if there is no call any more."""
+        if self.outcome is None and now >= self._until:
+            self.outcome = Outcome.UNKNOWN
+        return None if self.outcome is not None else self._beats[0]
+
+    def applied(self) -> None:
+        """Says that the server has answered 200."""
+        self.outcome = Outcome.RELEASED
+
+    def refused(self) -> None:
+        """Says that the server has answered 410."""
+        del self._beats[0]
+        if not self._beats:
+            # After an unknown answer that is our own release, and what came after it.
+            self.outcome = Outcome.RELEASED if self._doubt else Outcome.LOST
+
+    def unknown(self) -> None:
+        """Says that no answer came, or none of the service's."""
+        self._doubt = True

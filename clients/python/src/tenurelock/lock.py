@@ -1,0 +1,345 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A lock that is held: its heartbeats, its deadline, its release."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from .answers import Answer, Confirmed, Done, Problem, Reply, Unknown, read_heartbeat, read_release
+from .clock import MILLISECOND, SECOND, Clock
+from .errors import (
+    AskedError,
+    ExpiredError,
+    LostError,
+    NotConfirmedError,
+    ReleasedError,
+    TenureError,
+    UncertainError,
+)
+from .lease import Grant, Heartbeat, Lease, Outcome, Release, State
+from .transport import Backoff, Caller
+
+__all__ = ["Lock", "OnStop"]
+
+OnStop = Callable[[TenureError], None]
+"""Is called with the reason when the work must stop: at an :class:`AskedError`, at a loss, or both,
+one after the other. It runs in a thread of its own."""
+
+_STEP = 1.0  # the longest sleep, in seconds: after a suspend the clock is read this soon
+_LONGEST_REASON = 1024
+
+
+class Lock:
+    """A lock that this process holds. Made by :meth:`tenurelock.Client.acquire`.
+
+    Call :meth:`check` before every side effect: it reads the clock itself, and is right where timers
+    and threads are late. All methods may be called concurrently.
+
+    ``stopping`` is set when the work must stop: somebody asked, or the lock is over. ``over`` is set
+    when the lock is not held any more. Between the two :meth:`check` passes, so that work which was
+    asked can end in order. ``reason`` says why ``stopping`` is set.
+    """
+
+    def __init__(
+        self,
+        grant: Grant,
+        stop_timeout: int,
+        clock: Clock,
+        beats: Caller,
+        releases: Caller,
+        on_stop: OnStop | None = None,
+    ) -> None:
+        self.name = grant.name
+        self.token = grant.token
+        self.data = grant.data
+        """What the former holder left in the record; None if there is nothing."""
+        self.stopping = threading.Event()
+        self.over = threading.Event()
+        self.reason: TenureError | None = None
+        self._clock = clock
+        self._beats = beats
+        self._releases = releases
+        self._limit = max(grant.lease // 10, 250 * MILLISECOND) / SECOND  # of a call, in seconds
+        self._mutex = threading.Lock()  # guards what follows, and is held over no call
+        self._lease = Lease(grant, stop_timeout)
+        self._last = ""  # what the last heartbeat that was not confirmed was answered
+        self._told = [on_stop] if on_stop is not None else []
+        self._listener: OnStop | None = None
+        self._releasing: Release | None = None
+        self._ending = threading.Event()  # the release has begun
+        self._released = threading.Event()
+        self._ended_with: TenureError | None = None
+        self._threads: list[threading.Thread] = []
+
+    def check(self) -> None:
+        """Raises if the holder may not act: :class:`LostError`, :class:`ExpiredError` or
+        :class:`ReleasedError`. It sends nothing."""
+        with self._mutex:
+            state = self._lease.state(self._clock())
+            if state is not State.HELD:
+                raise self._error(state)
+
+    def remaining(self) -> float:
+        """Returns in how many seconds the right ends if no heartbeat is confirmed any more."""
+        with self._mutex:
+            return self._lease.remaining(self._clock()) / SECOND
+
+    @property
+    def asked(self) -> AskedError | None:
+        """What somebody asked the holder for, None if nobody did."""
+        with self._mutex:
+            return self._lease.asked
+
+    def release(self, data: bytes | None = None, failed: str | None = None) -> None:
+        """Releases the lock, so that others need not wait. Call it when the work has returned.
+
+        ``data`` is kept in the record for the next holder. ``failed`` says that the work failed, and
+        why. Raises what had ended the lock before: :class:`LostError`, :class:`ExpiredError`; or
+        :class:`UncertainError` if no answer came for the time of a lease. A second call waits for
+        the first, and ends as that did.
+        """
+        with self._mutex:
+            first = self._releasing is None
+            before = self._lease.state(self._clock())
+            if self._releasing is None:
+                self._releasing = self._lease.release(self._clock())
+            release = self._releasing
+        if not first:
+            self._released.wait()
+        else:
+            try:
+                self._end_with(before, release, self._body(data, failed))
+            finally:
+                self._released.set()
+        if self._ended_with is not None:
+            raise self._ended_with
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.release(failed=failure(error))
+        except (LostError, UncertainError):
+            # What ended the work says more; and the work is done where only the answer is missing.
+            if error is None and not isinstance(self._ended_with, UncertainError):
+                raise
+
+    # What follows is for this package.
+
+    def start(self) -> bool:
+        """Sends heartbeats until the first one is confirmed, and goes on in the background then.
+        Returns False if the grant was lost before, or abandoned."""
+        backoff = Backoff()
+        while not self._ending.is_set():
+            heartbeat = self._next_heartbeat()
+            if heartbeat is None or self._exchange(heartbeat):
+                break
+            self._ending.wait(backoff.next())
+        with self._mutex:
+            if self._lease.state(self._clock()) is not State.HELD:
+                return False
+        self._tell_asked()
+        for work in (self._keep, self._watch):
+            thread = threading.Thread(target=work, name=f"tenure {self.name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return True
+
+    def abandon(self) -> None:
+        """Ends a start that is under way. The caller releases the lock then."""
+        self._ending.set()
+        self._beats.abort()
+
+    def listen(self, listener: OnStop) -> None:
+        """Has the listener called in the thread that sees the end; it must not block."""
+        with self._mutex:
+            self._listener = listener
+            reason = self.reason
+        if reason is not None:
+            listener(reason)
+
+    def _next_heartbeat(self) -> Heartbeat | None:
+        with self._mutex:
+            return self._lease.send(self._clock())
+
+    def _exchange(self, heartbeat: Heartbeat) -> bool:
+        """Sends a heartbeat once, and returns whether it was answered."""
+        body = {
+            "name": self.name,
+            "token": self.token,
+            "after": heartbeat.after,
+            "next": heartbeat.next,
+        }
+        answer = exchange(self._beats, "/v1/heartbeat", body, self._limit, read_heartbeat)
+        with self._mutex:
+            now = self._clock()
+            if isinstance(answer, Confirmed):
+                self._last = ""
+                self._lease.confirm(heartbeat, answer.usable, answer.period, answer.asked, now)
+            elif isinstance(answer, Problem) and answer.kind == "lost":
+                holder = str(answer.more.get("holder") or "")
+                self._lease.refuse(heartbeat, holder, now)
+            else:
+                self._last = describe(answer)
+                return False
+        return True
+
+    def _keep(self) -> None:
+        """Sends heartbeats as they are due, until there are none any more."""
+        backoff = Backoff()
+        while not self._ending.is_set():
+            with self._mutex:
+                wait = self._lease.due(self._clock())
+            if wait is None:
+                break
+            if wait > 0:
+                self._ending.wait(min(wait / SECOND, _STEP))
+                continue
+            heartbeat = self._next_heartbeat()
+            if heartbeat is None:
+                break
+            if self._exchange(heartbeat):
+                backoff = Backoff()
+                self._tell_asked()
+                self._tell_over()
+            else:
+                self._ending.wait(backoff.next())
+        self._beats.close()
+
+    def _watch(self) -> None:
+        """Ends the work at the deadline. It needs no network."""
+        while not self._tell_over():
+            left = max(self.remaining(), 0.001)
+            if self._ending.wait(min(left, _STEP)):
+                return
+
+    def _tell_over(self) -> bool:
+        with self._mutex:
+            state = self._lease.state(self._clock())
+            if state is State.HELD:
+                return False
+            if state is State.RELEASED or self.over.is_set():
+                return True
+            reason = self._error(state)
+            self.over.set()
+        self._tell(reason)
+        return True
+
+    def _tell_asked(self) -> None:
+        asked = self.asked
+        if asked is not None and not self.stopping.is_set():
+            self._tell(asked)
+
+    def _tell(self, reason: TenureError) -> None:
+        with self._mutex:
+            if self.reason is None:
+                self.reason = reason
+            listener = self._listener
+        self.stopping.set()
+        if listener is not None:
+            listener(reason)
+        for told in self._told:
+            # A thread each: whatever it does holds up neither heartbeats nor the deadline.
+            threading.Thread(target=told, args=(reason,), daemon=True).start()
+
+    def _error(self, state: State) -> TenureError:
+        """Returns why the holder may not act. The caller has the mutex."""
+        lock = f'"{self.name}" (token {self.token})'
+        if state is State.LOST:
+            by = f": {self._lease.refused_by!r} is there now" if self._lease.refused_by else ""
+            return LostError(f"{lock} is lost{by}")
+        if state is State.EXPIRED:
+            why = f"; the last answer: {self._last}" if self._last else ""
+            return ExpiredError(f"{lock} has expired: no heartbeat was confirmed in time{why}")
+        if state is State.UNCONFIRMED:
+            return NotConfirmedError(f"{lock}: no heartbeat is confirmed yet")
+        return ReleasedError(f"{lock} is released")
+
+    def _body(self, data: bytes | None, failed: str | None) -> dict[str, Any]:
+        body: dict[str, Any] = {"name": self.name, "token": self.token}
+        if data is not None:
+            body["data"] = base64.b64encode(data).decode()
+        if failed is not None:
+            body["failed"] = failed[:_LONGEST_REASON]
+        return body
+
+    def _end_with(self, before: State, release: Release, body: dict[str, Any]) -> None:
+        """Ends the heartbeats, and carries the release out."""
+        self.abandon()
+        for thread in self._threads:
+            # One that cannot be ended, in a look-up of a name, sends nothing any more.
+            thread.join(self._limit)
+        with self._mutex:
+            had_ended = None if before in (State.HELD, State.UNCONFIRMED) else self._error(before)
+        self.stopping.set()
+        self.over.set()
+        self._ended_with = self._carry_out(release, body)
+        self._releases.close()
+        if had_ended is not None:
+            self._ended_with = had_ended
+
+    def _carry_out(self, release: Release, body: dict[str, Any]) -> TenureError | None:
+        backoff, refused = Backoff(), None
+        while (beat := release.call(self._clock())) is not None:
+            call = {**body, "after": beat}
+            answer = exchange(self._releases, "/v1/release", call, self._limit, read_release)
+            if isinstance(answer, Done):
+                release.applied()
+            elif isinstance(answer, Problem) and answer.kind == "lost":
+                release.refused()
+            else:
+                release.unknown()
+                refused = describe(answer)
+                threading.Event().wait(backoff.next())
+        if release.outcome is Outcome.UNKNOWN:
+            return UncertainError(
+                f'the release of "{self.name}" (token {self.token}) stayed without an answer: '
+                f"it is released, or runs out by itself; the last answer: {refused}"
+            )
+        if release.outcome is Outcome.LOST:
+            return LostError(f'"{self.name}" (token {self.token}) was lost before it was released')
+        return None
+
+
+def exchange(
+    caller: Caller,
+    path: str,
+    body: dict[str, Any],
+    limit: float,
+    read: Callable[[Reply], Answer],
+) -> Answer:
+    """Sends a call once and reads its answer; one that is none moves to the next server."""
+    try:
+        answer = read(caller.call(path, body, limit))
+    except OSError as error:
+        answer = Unknown(str(error) or type(error).__name__)
+    if isinstance(answer, Unknown) or isinstance(answer, Problem) and answer.status >= 500:
+        caller.move()
+    return answer
+
+
+def describe(answer: Answer) -> str:
+    """Returns an answer for people."""
+    if isinstance(answer, Problem):
+        return f"{answer.kind} ({answer.status}): {answer.detail}"
+    return answer.why if isinstance(answer, Unknown) else str(answer)
+
+
+def failure(error: BaseException | None) -> str | None:
+    """Returns what the history says of work that ended in an error; None if it did not fail."""
+    if not isinstance(error, Exception) or isinstance(error, (AskedError, LostError)):
+        return None
+    text = f"{type(error).__name__}: {error}"
+    return "".join(c if c.isprintable() else " " for c in text)

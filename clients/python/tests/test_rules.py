@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tables of testdata, which all clients share: what may be believed, and when."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tenurelock.answers import Problem, Reply, Unknown, read_acquire, read_heartbeat, read_release
+from tenurelock.clock import MILLISECOND, Greater
+from tenurelock.errors import AskedError
+from tenurelock.lease import Grant, Heartbeat, Lease, Release, random_part
+
+TABLES = Path(__file__).parents[2] / "testdata"
+STABLE = "aaaaaaaaaaaaa-"
+
+
+def table(name: str) -> Any:
+    return json.loads((TABLES / name).read_text(encoding="utf-8"))
+
+
+def beat(name: str) -> str:
+    """Returns the beat that the tables call B0, B1, and so on."""
+    return f"{STABLE}{int(name[1:]):013}"
+
+
+class Player:
+    """Plays one scenario."""
+
+    def __init__(self, rules: Any) -> None:
+        self.made = 0
+        grant = rules["grant"]
+        self.lease = Lease(
+            Grant("n", grant["token"], beat(grant["beat"]), grant["lease_ms"] * MILLISECOND),
+            rules["stop_timeout_ms"] * MILLISECOND,
+            self.random,
+        )
+        self.sent: dict[str, Heartbeat] = {}
+        self.release: Release | None = None
+
+    def random(self) -> str:
+        self.made += 1
+        return f"{self.made:013}"
+
+    def play(self, step: dict[str, Any]) -> tuple[object, object]:
+        """Plays a step, and returns what came of it and what should."""
+        now = step["at"] * MILLISECOND
+        match step["do"]:
+            case "send":
+                sent = self.lease.send(now)
+                if sent is None or step.get("none"):
+                    return sent, None
+                self.sent[sent.next] = sent
+                want = Heartbeat(beat(step["after"]), beat(step["next"]), step["first_sent"] * MILLISECOND)
+                return sent, want
+            case "confirm":
+                asked = AskedError(**step["asked"]) if step.get("asked") else None
+                usable, period = step["usable_ms"] * MILLISECOND, step["heartbeat_ms"] * MILLISECOND
+                self.lease.confirm(self.sent[beat(step["next"])], usable, period, asked, now)
+            case "refuse":
+                self.lease.refuse(self.sent[beat(step["next"])], "b", now)
+            case "check":
+                return self.lease.state(now).value, step["is"]
+            case "remaining":
+                return self.lease.remaining(now), step["ms"] * MILLISECOND
+            case "due":
+                return self.lease.due(now), None if step["ms"] is None else step["ms"] * MILLISECOND
+            case "asked":
+                return self.lease.asked and self.lease.asked.kind, step["kind"]
+            case _:
+                return self.play_release(step, now)
+        return None, None
+
+    def play_release(self, step: dict[str, Any], now: int) -> tuple[object, object]:
+        if step["do"] == "release":
+            self.release = self.lease.release(now)
+            return None, None
+        assert self.release is not None
+        match step["do"], step.get("with"):
+            case "call", _:
+                return self.release.call(now), step["after"] and beat(step["after"])
+            case "answered", "ok":
+                self.release.applied()
+            case "answered", "lost":
+                self.release.refused()
+            case "answered", "unknown":
+                self.release.unknown()
+            case "outcome", _:
+                return self.release.outcome and self.release.outcome.value, step["is"]
+            case _:
+                raise AssertionError(f"no step {step}")
+        return None, None
+
+
+class Rules(unittest.TestCase):
+    def test_rules(self) -> None:
+        rules = table("rules.json")
+        self.assertGreater(len(rules["scenarios"]), 20)
+        for scenario in rules["scenarios"]:
+            player = Player(rules)
+            for number, step in enumerate(scenario["steps"], 1):
+                with self.subTest(scenario["rule"], step=number):
+                    got, want = player.play(step)
+                    self.assertEqual(got, want, step)
+
+    def test_clock(self) -> None:
+        for scenario in table("clock.json")["scenarios"]:
+            readings = iter(scenario["readings"])
+            at = next(readings)
+            clock = Greater(lambda: (at[0] * MILLISECOND, at[1] * MILLISECOND))
+            for at in readings:
+                with self.subTest(scenario["about"], at=at):
+                    self.assertEqual(clock() / MILLISECOND, at[2])
+
+    def test_answers(self) -> None:
+        read = {
+            "acquire": lambda reply: read_acquire(reply, "n"),
+            "heartbeat": read_heartbeat,
+            "release": read_release,
+        }
+        for case in table("answers.json")["answers"]:
+            with self.subTest(case):
+                got = read[case["call"]](Reply(case["status"], case["type"], case["body"].encode()))
+                kind = got.kind if isinstance(got, Problem) else None
+                is_ = {Problem: "problem", Unknown: "unknown"}.get(type(got), "ok")
+                self.assertEqual((is_, kind), (case["is"], case.get("kind")))
+
+    def test_random_part(self) -> None:
+        parts = {random_part() for _ in range(100)}
+        self.assertEqual(len(parts), 100)
+        for part in parts:
+            self.assertRegex(part, r"^[0-9A-Za-z]{13}$")
+
+
+if __name__ == "__main__":
+    unittest.main()

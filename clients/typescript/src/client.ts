@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+/** The client: it acquires locks. @module */
+
+import { hostname } from "node:os";
+
+import { describe, heldBy, readAcquire } from "./answers.js";
+import { greaterClock, type Clock } from "./clock.js";
+import { ProblemError, UnavailableError, type HeldError, type TenureError } from "./errors.js";
+import { randomPart, type Grant } from "./lease.js";
+import { exchange, Lock, sleep } from "./lock.js";
+import { addresses, Backoff, Caller, Credentials, defaultTransport, type TlsOptions, type Transport } from "./transport.js";
+
+/** What a client is made of. */
+export interface ClientOptions {
+  /** The bearer token. */
+  readonly token?: string;
+  /** A file that has the bearer token. It is read anew for each call. */
+  readonly tokenFile?: string;
+  /** Certificates for https. */
+  readonly tls?: TlsOptions;
+  /** Sends the calls, in place of fetch and node:http. */
+  readonly transport?: Transport;
+  /** Tells elapsed time, suspends included, in milliseconds. */
+  readonly clock?: Clock;
+}
+
+/** How a lock is acquired. Times are in milliseconds. */
+export interface AcquireOptions {
+  /** The name that people see; by default host, process id and a random part. */
+  readonly owner?: string;
+  /** How long to wait for the lock: 0 only tries; by default without an end. */
+  readonly waitMs?: number;
+  /** Is shown beside the owner. */
+  readonly label?: string;
+  /** Is put into the record. */
+  readonly data?: Uint8Array;
+  /** For how long the lock is held on after somebody asked; by default the lease duration. */
+  readonly stopTimeoutMs?: number;
+  /** Is called with each new holder that the acquire waits for. */
+  readonly waiting?: (held: HeldError) => void;
+  /** Ends the acquire. It has no effect on a lock that is held. */
+  readonly signal?: AbortSignal;
+}
+
+const LONGEST_WAIT = 20_000; // of one call, in milliseconds: the server's limit
+const MARGIN = 10_000; // how long an answer may take beyond the wait
+
+// The service has not done what it was asked, and may do it when it is asked again.
+const AGAIN = new Set(["unknown", "unavailable", "limited", "unanswered", "lost"]);
+
+/**
+ * Acquires locks through the servers of a lock service.
+ *
+ * An address is `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`. Any server serves; a call
+ * that has no answer goes to the next one.
+ */
+export class Client {
+  readonly #servers: string[];
+  readonly #credentials: Credentials;
+  readonly #transport: Transport;
+  readonly #clock: Clock;
+
+  constructor(servers: string | readonly string[], options: ClientOptions = {}) {
+    this.#servers = addresses(servers);
+    this.#credentials = new Credentials(options.token, options.tokenFile);
+    this.#transport = options.transport ?? defaultTransport(options.tls);
+    this.#clock = options.clock ?? greaterClock();
+  }
+
+  /**
+   * Acquires the lock and returns it held: its first heartbeat is confirmed.
+   *
+   * Rejects with HeldError if another holder has it until the wait is over, UnavailableError if no
+   * server answered, ProblemError if the call was refused (for example for want of rights), and with
+   * the reason of the signal.
+   */
+  async acquire(name: string, options: AcquireOptions = {}): Promise<Lock> {
+    const { waitMs, stopTimeoutMs, signal } = options;
+    if (!name) {
+      throw new TypeError("the lock's name is empty");
+    }
+    if (waitMs !== undefined && !(waitMs >= 0)) {
+      throw new TypeError(`waitMs is ${waitMs}: want milliseconds, or 0 to try`);
+    }
+    if (stopTimeoutMs !== undefined && !(stopTimeoutMs > 0)) {
+      throw new TypeError(`stopTimeoutMs is ${stopTimeoutMs}: want more than 0`);
+    }
+    signal?.throwIfAborted();
+    const caller = (): Caller => new Caller(this.#servers, this.#credentials, this.#transport);
+    const acquiring = new Acquiring(name, options, caller, this.#clock);
+    const abort = (): void => acquiring.abort();
+    signal?.addEventListener("abort", abort, { once: true });
+    try {
+      return await acquiring.run();
+    } finally {
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  /**
+   * Acquires the lock, calls the work with it, releases the lock, and returns what the work did. The
+   * work must end when `lock.signal` is aborted. Rejects with LostError if the lock was lost before
+   * the work was done.
+   */
+  async run<T>(name: string, work: (lock: Lock) => Promise<T> | T, options: AcquireOptions = {}): Promise<T> {
+    const lock = await this.acquire(name, options);
+    let result: T;
+    try {
+      result = await work(lock);
+    } catch (error) {
+      await lock.close(error ?? new Error("the work failed"));
+      throw error;
+    }
+    await lock.close(undefined);
+    return result;
+  }
+}
+
+/** An acquire under way. Whatever is granted after abort is given back. */
+class Acquiring {
+  readonly #caller: Caller;
+  readonly #aborted = new AbortController();
+  readonly #until: number;
+  #tries: number; // calls that may fail before a try without a wait gives up
+  #backoff = new Backoff();
+  #held: HeldError | undefined;
+  #starting: Lock | undefined; // its first heartbeat is under way
+
+  constructor(
+    readonly name: string,
+    readonly options: AcquireOptions,
+    readonly caller: () => Caller,
+    readonly clock: Clock,
+  ) {
+    this.#caller = caller();
+    this.#tries = this.#caller.servers.length;
+    this.#until = performance.now() + (options.waitMs ?? Infinity);
+  }
+
+  abort(): void {
+    this.#aborted.abort();
+    this.#caller.abort();
+    this.#starting?.abandon();
+  }
+
+  async run(): Promise<Lock> {
+    const body = this.#body();
+    // Without a first try the waiting call would tell of the holder after it.
+    let wait = this.options.waiting ? 0 : LONGEST_WAIT;
+    for (;;) {
+      const began = performance.now();
+      wait = Math.floor(Math.min(wait, this.#left()));
+      const call = { ...body, wait_ms: wait };
+      const answer = await exchange(this.#caller, "/v1/acquire", call, wait + MARGIN, (r) => readAcquire(r, this.name));
+      if (this.#aborted.signal.aborted && answer.is === "granted") {
+        await giveBack(this.#lock(answer.grant));
+      }
+      this.options.signal?.throwIfAborted();
+      if (answer.is === "granted") {
+        const lock = await this.#hold(answer.grant);
+        if (lock) {
+          return lock;
+        }
+        await this.#pause(0, new UnavailableError("the grant was lost before a heartbeat"));
+      } else if (answer.is === "problem" && answer.kind === "held") {
+        this.#waitFor(heldBy(answer, this.name));
+        if (performance.now() - began < wait / 2) {
+          await this.#pause(0); // it had no patience; we have not to hurry
+        } else {
+          this.#backoff = new Backoff();
+        }
+      } else if (answer.is === "problem" && !AGAIN.has(answer.kind)) {
+        throw new ProblemError(answer.kind, answer.status, answer.detail);
+      } else {
+        const least = answer.is === "problem" ? answer.retryAfterMs : 0;
+        await this.#pause(least, new UnavailableError(`no answer: ${describe(answer)}`));
+      }
+      this.options.signal?.throwIfAborted();
+      wait = LONGEST_WAIT;
+    }
+  }
+
+  #left(): number {
+    return Math.max(0, this.#until - performance.now());
+  }
+
+  #waitFor(held: HeldError): void {
+    if (this.#left() === 0) {
+      throw held;
+    }
+    const fresh = this.#held?.holder !== held.holder || this.#held.token !== held.token;
+    this.#held = held;
+    if (fresh) {
+      this.options.waiting?.(held);
+    }
+  }
+
+  /** Waits before the next call; throws the error if there is no time for one. */
+  async #pause(least: number, error?: TenureError): Promise<void> {
+    this.#tries--;
+    const left = this.#left();
+    if (left === 0) {
+      if (this.#tries > 0 && error) {
+        return; // another server may know better
+      }
+      throw this.#held ?? error ?? new UnavailableError("no answer");
+    }
+    const asked = Math.min(least, LONGEST_WAIT) * (1 + Math.random() / 5);
+    await sleep(Math.min(Math.max(this.#backoff.next(), asked), left), this.#aborted.signal);
+  }
+
+  /** Returns the lock of a grant once it is held; undefined if it was lost before. */
+  async #hold(grant: Grant): Promise<Lock | undefined> {
+    const lock = (this.#starting = this.#lock(grant));
+    const held = await lock.start();
+    this.#starting = undefined;
+    if (held && !this.#aborted.signal.aborted) {
+      return lock;
+    }
+    await giveBack(lock);
+    return undefined;
+  }
+
+  #lock(grant: Grant): Lock {
+    return new Lock(grant, this.options.stopTimeoutMs ?? grant.leaseMs, this.clock, this.caller(), this.caller());
+  }
+
+  #body(): object {
+    const { owner, label, data } = this.options;
+    const host = hostname();
+    return {
+      name: this.name,
+      owner: owner || `${host}-${process.pid}-${randomPart().slice(0, 6).toLowerCase()}`,
+      host,
+      ...(label && { label }),
+      ...(data && { data: Buffer.from(data).toString("base64") }),
+    };
+  }
+}
+
+/** Releases a lock that was acquired for nobody. */
+async function giveBack(lock: Lock): Promise<void> {
+  await lock.release().catch(() => undefined); // it is freed, or runs out
+}

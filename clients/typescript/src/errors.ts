@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+/** What a lock can end in, and what a call can fail with. @module */
+
+/** The base of all errors of this package. */
+export class TenureError extends Error {
+  override get name(): string {
+    return this.constructor.name;
+  }
+}
+
+/** Another holder has the lock, and the wait is over. Not an accident: try again later. */
+export class HeldError extends TenureError {
+  constructor(
+    readonly lock: string,
+    readonly holder: string,
+    readonly token: number,
+    /** In how many milliseconds the lock can be free at the soonest if its holder shows no life. */
+    readonly freeInMs: number,
+    /** The lock is kept for the holder, to whom it was handed over. */
+    readonly reserved: boolean,
+    readonly label: string,
+  ) {
+    super(`"${lock}" is held by ${JSON.stringify(holder)} (token ${token})`);
+  }
+}
+
+/** The lock is not held any more: stop at once. It never comes back; acquire it anew. */
+export class LostError extends TenureError {}
+
+/** The deadline passed before a heartbeat was confirmed. */
+export class ExpiredError extends LostError {}
+
+/** The lock is granted, and no heartbeat of it is confirmed yet: nobody may act on it. */
+export class NotConfirmedError extends TenureError {}
+
+/** The lock was released, or its release has begun. */
+export class ReleasedError extends TenureError {}
+
+/** Somebody asked the holder to stop. The lock is held until the work has returned. */
+export class AskedError extends TenureError {
+  constructor(
+    /** `step-down` or `hand-over`. */
+    readonly kind: string,
+    readonly by: string,
+    readonly why: string,
+    readonly to = "",
+    readonly toLabel = "",
+  ) {
+    const heir = to || toLabel;
+    super(
+      `asked to ${kind.replace("-", " ")}${heir && ` to ${JSON.stringify(heir)}`} by ${JSON.stringify(by)}${why && `: ${why}`}`,
+    );
+  }
+}
+
+/** The server refused the call. `kind` is the last part of the problem's type. */
+export class ProblemError extends TenureError {
+  constructor(
+    readonly kind: string,
+    readonly status: number,
+    readonly detail: string,
+  ) {
+    super(`${kind} (${status}): ${detail}`);
+  }
+}
+
+/** No server gave an answer to an acquire before the wait was over. Nothing is held. */
+export class UnavailableError extends TenureError {}
+
+/** No answer to the release came: the lock is released, or runs out by itself. */
+export class UncertainError extends TenureError {}

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * The rules by which a client may believe that it holds a lock: a state machine without I/O.
+ * Instants and lengths are in milliseconds of one clock that counts suspends.
+ *
+ * @module
+ */
+
+import { randomInt } from "node:crypto";
+
+import type { AskedError } from "./errors.js";
+
+/**
+ * What a lease is at an instant: granted, and no heartbeat confirmed yet, so that nobody may act;
+ * held; or one of three ends. Released also says that the release has begun.
+ */
+export type State = "unconfirmed" | "held" | "expired" | "lost" | "released";
+
+/**
+ * What came of a release. Lost: the lock was another's, or nobody's, before. Unknown: it is
+ * released, or runs out by itself.
+ */
+export type Outcome = "released" | "lost" | "unknown";
+
+/** What an acquire was answered. */
+export interface Grant {
+  readonly name: string;
+  readonly token: number;
+  readonly beat: string;
+  readonly leaseMs: number;
+  readonly data?: Uint8Array;
+}
+
+/** One heartbeat. It is the same in each sending; firstSent is the instant before the first. */
+export interface Heartbeat {
+  readonly after: string;
+  readonly next: string;
+  readonly firstSent: number;
+}
+
+const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const LENGTH = 13;
+
+/** The part of a lease for which the release of an expired lock is tried. */
+const EXPIRED_PART = 5;
+
+/** Returns what is new in each beat. */
+export function randomPart(): string {
+  return Array.from({ length: LENGTH }, () => LETTERS[randomInt(LETTERS.length)]).join("");
+}
+
+/**
+ * A lock from its grant to its end, by these rules:
+ *
+ * - A grant is no lease. The lock is held from the first confirmed heartbeat on.
+ * - A confirmed heartbeat counts from the instant before its first sending.
+ * - An unanswered heartbeat is sent again as it was.
+ * - The deadline never moves back. Expired, lost and released are final.
+ */
+export class Lease {
+  /** What somebody asked the holder for. */
+  asked: AskedError | undefined;
+  /** The holder that a refusal named. */
+  refusedBy = "";
+  readonly #stable: string;
+  #state: State = "unconfirmed";
+  #confirmed: string;
+  #open: Heartbeat | undefined; // sent, not answered
+  #deadline = 0; // counts while held
+  #nextAt = -Infinity; // when the next heartbeat is due
+  #stopBy = Infinity; // no heartbeats from then on
+
+  constructor(
+    readonly grant: Grant,
+    readonly stopTimeout: number,
+    readonly random: () => string = randomPart,
+  ) {
+    this.#confirmed = grant.beat;
+    this.#stable = grant.beat.slice(0, grant.beat.indexOf("-") + 1);
+  }
+
+  /** Returns what the lease is. Once it has said that it has ended it says so for ever. */
+  state(now: number): State {
+    if (this.#state === "held" && now >= this.#deadline) {
+      this.#state = "expired";
+    }
+    // Whatever was confirmed then would be past its deadline.
+    if (this.#state === "unconfirmed" && this.#open && now >= this.#open.firstSent + this.grant.leaseMs) {
+      this.#state = "expired";
+    }
+    return this.#state;
+  }
+
+  /** Returns how long the holder may still act if nothing is confirmed any more. */
+  remaining(now: number): number {
+    return this.state(now) === "held" ? this.#deadline - now : 0;
+  }
+
+  /** Returns in what time the next heartbeat is due; undefined: there will be none. */
+  due(now: number): number | undefined {
+    if (!this.#lives(now) || now >= this.#stopBy) {
+      return undefined; // if the work did not stop in time the lock runs out
+    }
+    return this.#open ? 0 : Math.max(0, this.#nextAt - now);
+  }
+
+  /** Returns the heartbeat to send now: an unanswered one as it was, else a new one. */
+  send(now: number): Heartbeat | undefined {
+    if (this.due(now) === undefined) {
+      return undefined;
+    }
+    if (!this.#open) {
+      let next: string;
+      do {
+        next = this.#stable + this.random();
+      } while (next === this.#confirmed);
+      this.#open = { after: this.#confirmed, next, firstSent: now };
+    }
+    return this.#open;
+  }
+
+  /** Says that the server has confirmed the heartbeat; now is an instant after that answer. */
+  confirm(heartbeat: Heartbeat, usable: number, period: number, asked: AskedError | undefined, now: number): void {
+    if (heartbeat !== this.#open || !this.#lives(now)) {
+      return;
+    }
+    const deadline = heartbeat.firstSent + usable;
+    this.#deadline = this.#state === "held" ? Math.max(this.#deadline, deadline) : deadline;
+    this.#state = "held";
+    this.#open = undefined;
+    this.#confirmed = heartbeat.next;
+    this.#nextAt = heartbeat.firstSent + period;
+    if (asked && !this.asked) {
+      this.asked = asked;
+      this.#stopBy = now + this.stopTimeout;
+    }
+    this.state(now);
+  }
+
+  /** Says that the server has answered 410 to the heartbeat: the lock is lost. */
+  refuse(heartbeat: Heartbeat, holder: string, now: number): void {
+    if (heartbeat === this.#open && this.#lives(now)) {
+      this.#state = "lost";
+      this.refusedBy = holder;
+    }
+  }
+
+  /** Begins the release: from here on nobody acts on the lock, whatever is answered. */
+  release(now: number): Release {
+    const lease = this.grant.leaseMs;
+    // An open heartbeat may be applied already, or between two calls.
+    const beats = this.#open ? [this.#open.next, this.#confirmed, this.#open.next] : [this.#confirmed];
+    switch (this.state(now)) {
+      case "lost":
+        return new Release([], now);
+      case "expired":
+        // It runs out anyway: that the lock is lost must not be told late.
+        return new Release(beats, now + lease / EXPIRED_PART);
+      default:
+        this.#state = "released";
+        return new Release(beats, now + lease);
+    }
+  }
+
+  #lives(now: number): boolean {
+    const state = this.state(now);
+    return state === "unconfirmed" || state === "held";
+  }
+}
+
+/**
+ * The calls of a release: the newest beat sent, then the confirmed one. An answer that is none has
+ * the same call made again, for a lease at most; then the record runs out by itself.
+ */
+export class Release {
+  outcome: Outcome | undefined;
+  #doubt = false; // a call may have been applied
+
+  constructor(
+    readonly beats: string[],
+    readonly until: number,
+  ) {
+    if (beats.length === 0) {
+      this.outcome = "lost";
+    }
+  }
+
+  /** Returns the beat that the next call names, undefined if there is no call any more. */
+  call(now: number): string | undefined {
+    if (!this.outcome && now >= this.until) {
+      this.outcome = "unknown";
+    }
+    return this.outcome ? undefined : this.beats[0];
+  }
+
+  /** Says that the server has answered 200. */
+  applied(): void {
+    this.outcome = "released";
+  }
+
+  /** Says that the server has answered 410. */
+  refused(): void {
+    this.beats.shift();
+    if (this.beats.length === 0) {
+      // After an unknown answer that is our own release, and what came after it.
+      this.outcome = this.#doubt ? "released" : "lost";
+    }
+  }
+
+  /** Says that no answer came, or none of the service's. */
+  unknown(): void {
+    this.#doubt = true;
+  }
+}

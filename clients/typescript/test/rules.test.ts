@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+/** The tables of testdata, which all clients share: what may be believed, and when. @module */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+
+import { readAcquire, readHeartbeat, readRelease } from "../src/answers.js";
+import { greaterClock } from "../src/clock.js";
+import { AskedError } from "../src/errors.js";
+import { Lease, randomPart, type Heartbeat, type Release } from "../src/lease.js";
+
+interface Step {
+  at: number;
+  do: string;
+  is?: string | null;
+  ms?: number | null;
+  after?: string | null;
+  next?: string;
+  first_sent?: number;
+  none?: boolean;
+  usable_ms?: number;
+  heartbeat_ms?: number;
+  asked?: { kind: string; by: string; reason: string } | null;
+  kind?: string | null;
+  with?: string;
+}
+
+function table(name: string): any {
+  return JSON.parse(readFileSync(new URL(`../../../testdata/${name}`, import.meta.url), "utf8"));
+}
+
+/** Returns the beat that the tables call B0, B1, and so on. */
+const beat = (name: string): string => `aaaaaaaaaaaaa-${name.slice(1).padStart(13, "0")}`;
+
+/** Plays one scenario. */
+class Player {
+  readonly lease: Lease;
+  readonly sent = new Map<string, Heartbeat>();
+  release: Release | undefined;
+  made = 0;
+
+  constructor(rules: any) {
+    const { token, beat: first, lease_ms: leaseMs } = rules.grant;
+    const grant = { name: "n", token, beat: beat(first), leaseMs };
+    this.lease = new Lease(grant, rules.stop_timeout_ms, () => String(++this.made).padStart(13, "0"));
+  }
+
+  play(step: Step): void {
+    const now = step.at;
+    const sent = (): Heartbeat => this.sent.get(beat(step.next ?? ""))!;
+    switch (step.do) {
+      case "send": {
+        const got = this.lease.send(now);
+        const want = { after: beat(step.after ?? ""), next: beat(step.next ?? ""), firstSent: step.first_sent };
+        assert.deepEqual(got, step.none ? undefined : want);
+        if (got) {
+          this.sent.set(got.next, got);
+        }
+        break;
+      }
+      case "confirm": {
+        const { kind, by, reason } = step.asked ?? { kind: "", by: "", reason: "" };
+        const asked = step.asked ? new AskedError(kind, by, reason) : undefined;
+        this.lease.confirm(sent(), step.usable_ms!, step.heartbeat_ms!, asked, now);
+        break;
+      }
+      case "refuse":
+        this.lease.refuse(sent(), "b", now);
+        break;
+      case "check":
+        assert.equal(this.lease.state(now), step.is);
+        break;
+      case "remaining":
+        assert.equal(this.lease.remaining(now), step.ms);
+        break;
+      case "due":
+        assert.equal(this.lease.due(now) ?? null, step.ms);
+        break;
+      case "asked":
+        assert.equal(this.lease.asked?.kind ?? null, step.kind);
+        break;
+      case "release":
+        this.release = this.lease.release(now);
+        break;
+      case "call":
+        assert.equal(this.release!.call(now) ?? null, step.after ? beat(step.after) : null);
+        break;
+      case "answered":
+        ({ ok: () => this.release!.applied(), lost: () => this.release!.refused(), unknown: () => this.release!.unknown() })[
+          step.with as "ok" | "lost" | "unknown"
+        ]();
+        break;
+      case "outcome":
+        assert.equal(this.release!.outcome ?? null, step.is);
+        break;
+      default:
+        assert.fail(`no step ${step.do}`);
+    }
+  }
+}
+
+test("rules", async (t) => {
+  const rules = table("rules.json");
+  assert.ok(rules.scenarios.length > 20);
+  for (const { rule, steps } of rules.scenarios) {
+    await t.test(rule, () => {
+      const player = new Player(rules);
+      for (const step of steps) {
+        player.play(step);
+      }
+    });
+  }
+});
+
+test("clock", async (t) => {
+  for (const { about, readings } of table("clock.json").scenarios) {
+    await t.test(about, () => {
+      let at = readings[0];
+      const clock = greaterClock(() => [at[0], at[1]]);
+      for (at of readings.slice(1)) {
+        assert.equal(clock(), at[2]);
+      }
+    });
+  }
+});
+
+test("answers", async (t) => {
+  const read: Record<string, typeof readHeartbeat> = {
+    acquire: (reply) => readAcquire(reply, "n"),
+    heartbeat: readHeartbeat,
+    release: readRelease,
+  };
+  for (const [number, given] of table("answers.json").answers.entries()) {
+    await t.test(`${number}: ${given.call} ${given.status}`, () => {
+      const got = read[given.call]!({ status: given.status, contentType: given.type, body: given.body });
+      const is = ["problem", "unknown"].includes(got.is) ? got.is : "ok";
+      assert.deepEqual([is, got.is === "problem" ? got.kind : undefined], [given.is, given.kind]);
+    });
+  }
+});
+
+test("random part", () => {
+  const parts = new Set(Array.from({ length: 100 }, randomPart));
+  assert.equal(parts.size, 100);
+  for (const part of parts) {
+    assert.match(part, /^[0-9A-Za-z]{13}$/);
+  }
+});
