@@ -84,29 +84,56 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	return l, nil
 }
 
+// timingOf returns the timing of a lock that is taken with the given one.
+func (c *base) timingOf(t Timing, under *parent) (protocol.Timing, error) {
+	switch {
+	case under == nil:
+		return t.of(c.timing)
+	case t != (Timing{}):
+		return under.t, invalid("a lock under a session has the timing of the session, and none of its own: set it in SessionOptions")
+	}
+	return under.t, nil
+}
+
 // acquire is one call of Acquire.
 type acquire struct {
-	k       *tracker
-	t       protocol.Timing
-	run     shell.Run
-	want    protocol.Want
-	under   *parent // that is to keep the lock alive; nil: it is its own lease
-	options AcquireOptions
-	begun   time.Duration
-	con     *protocol.Contender // nil while it waits for its turn
-	answer  chan acquired       // has room for the one answer
-	shown   chan time.Duration  // has room for the lease that was first seen
-	remote  *remoteWait         // of one for a holder elsewhere; otherwise nil
-	settled bool                // answered, or abandoned
-	shownTo bool
-	news    uint64 // the token of the holder that was told in an event
-	ended   bool
+	k         *tracker
+	t         protocol.Timing
+	run       shell.Run
+	want      protocol.Want
+	under     *parent // that is to keep the lock alive; nil: it is its own lease
+	options   AcquireOptions
+	begun     time.Duration
+	con       *protocol.Contender // nil while it waits for its turn
+	answer    chan acquired       // has room for the one answer
+	shown     chan time.Duration  // has room for the lease that was first seen
+	elsewhere elsewhere           // who gets the lock, if that is not this process; otherwise nil
+	settled   bool                // answered, or abandoned
+	shownTo   bool
+	news      uint64 // the token of the holder that was told in an event
+	ended     bool
 }
 
 type acquired struct {
 	l   *Lease
-	o   *offer // instead, for a holder elsewhere
+	o   offered // instead, for a holder elsewhere
 	err error
+}
+
+// elsewhere is a holder that is not this process.
+type elsewhere interface {
+	// offer takes the grant in place of a lease. If it is not wanted, it is released.
+	offer(g protocol.Grant, wanted bool) offered
+	// meets notes who holds the lock meanwhile, for waitsFor, by the caller's goroutine.
+	meets(held error)
+	news() <-chan *HeldError
+	waitsFor(*HeldError)
+}
+
+// offered is a lock that was granted for a holder elsewhere.
+type offered interface {
+	record() driver.Record
+	giveUp()
 }
 
 // discard releases what was granted, because nobody wants it any more.
@@ -178,7 +205,10 @@ func (a *acquire) wait(ctx context.Context, additional time.Duration) (*Lease, e
 
 func (a *acquire) await(ctx context.Context, additional time.Duration) acquired {
 	var late <-chan time.Time
-	shown := a.shown
+	shown, news := a.shown, (<-chan *HeldError)(nil)
+	if a.elsewhere != nil {
+		news = a.elsewhere.news()
+	}
 	if additional == 0 {
 		shown = nil
 	}
@@ -186,8 +216,8 @@ func (a *acquire) await(ctx context.Context, additional time.Duration) acquired 
 		select {
 		case r := <-a.answer:
 			return r
-		case held := <-a.remote.news():
-			a.remote.waiting(held)
+		case held := <-news:
+			a.elsewhere.waitsFor(held)
 		case lease := <-shown:
 			timer := time.NewTimer(lease + additional)
 			defer timer.Stop()
@@ -331,7 +361,11 @@ func (a *acquire) noticed() {
 	}
 }
 
-func (a *acquire) meets(held error) { a.remote.meets(held) }
+func (a *acquire) meets(held error) {
+	if a.elsewhere != nil {
+		a.elsewhere.meets(held)
+	}
+}
 
 func (a *acquire) shows(lease time.Duration) {
 	if !a.shownTo {
@@ -348,7 +382,7 @@ func (a *acquire) won(g protocol.Grant) {
 		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+a.t.Usable()-c.clock.Holder()),
 		Session: g.Record.Session,
 	})
-	if a.remote != nil {
+	if a.elsewhere != nil {
 		a.offer(g)
 		return
 	}
@@ -375,6 +409,23 @@ func (a *acquire) won(g protocol.Grant) {
 	default:
 		a.settle(l, nil)
 	}
+	a.unqueue()
+	a.k.notify()
+	a.end()
+}
+
+// offer hands a grant to a holder elsewhere, or releases it if nobody waits for it any
+// more.
+func (a *acquire) offer(g protocol.Grant) {
+	err := a.k.c.refusal()
+	wanted := err == nil && !a.settled
+	o := a.elsewhere.offer(g, wanted)
+	if wanted {
+		a.settled = true
+		a.answer <- acquired{o: o}
+	}
+	a.settle(nil, err)
+	a.note(g)
 	a.unqueue()
 	a.k.notify()
 	a.end()

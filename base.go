@@ -44,9 +44,6 @@ type base struct {
 	seen   sights
 	recall *recall // of what was seen, and forgotten
 
-	offers offers // of locks that were granted for holders elsewhere
-	lately lately // what was seen of theirs
-
 	mu      sync.Mutex // guards the fields below; taken last
 	closed  bool
 	kept    map[kept]struct{}

@@ -19,6 +19,9 @@ import (
 type Client struct {
 	base
 	trackers
+
+	offers offers // of locks that were granted for holders elsewhere
+	lately lately // what was seen of theirs
 }
 
 // New returns a client that keeps its locks in the store. The store stays the

@@ -43,17 +43,6 @@ func (t Timing) of(client protocol.Timing) (protocol.Timing, error) {
 	return p, nil
 }
 
-// timingOf returns the timing of a lock that is taken with the given one.
-func (c *base) timingOf(t Timing, under *parent) (protocol.Timing, error) {
-	switch {
-	case under == nil:
-		return t.of(c.timing)
-	case t != (Timing{}):
-		return under.t, invalid("a lock under a session has the timing of the session, and none of its own: set it in SessionOptions")
-	}
-	return under.t, nil
-}
-
 // napOf is for how long the timers of a lease may sleep: a suspend, or a step of the wall
 // clock, is noticed within a fraction of the grace.
 func napOf(t protocol.Timing) time.Duration {

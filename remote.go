@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // Remote takes locks for programs that have no store of their own, and reach this
@@ -220,13 +219,13 @@ func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, 
 		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data,
 		Try: try, Holds: true, Patience: patience,
 	})
-	a.remote = newRemoteWait(o.Waiting)
+	a.elsewhere = &remoteWait{c: c, waiting: o.Waiting, held: make(chan *HeldError, 1)}
 	a.join()
 	got := a.await(ctx, 0)
 	if got.err != nil {
 		return RemoteGrant{}, wrap(op, name, got.err)
 	}
-	rec, t := got.o.rec, c.timing
+	rec, t := got.o.record(), c.timing
 	return RemoteGrant{
 		Token: rec.Token, Beat: rec.Beat, Data: rec.Data, Lease: t.Lease, Heartbeat: t.Heartbeat, FreeAfter: t.FreeAfter(),
 	}, nil
@@ -252,14 +251,4 @@ func (o *RemoteOptions) validate(ctx context.Context, name string) error {
 		o.Data = append([]byte{}, o.Data...)
 	}
 	return err
-}
-
-// relayed is one call that carries out what a holder elsewhere has sent.
-type relayed struct {
-	c        *Client
-	of       protocol.Dispatch
-	run      shell.Run
-	m        *protocol.Relay
-	ended    chan struct{} // closed when the machine has its answer
-	answered bool
 }
