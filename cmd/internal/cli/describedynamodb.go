@@ -11,12 +11,13 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
 // onDynamoDB shows the table.
 func (f *describeTableCmd) onDynamoDB(a atTable) error {
-	options, err := withDefaults(tenure.Options{})
+	options, err := flags.WithDefaults(tenure.Options{})
 	if err != nil {
 		return err
 	}

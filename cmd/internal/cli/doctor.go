@@ -9,11 +9,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
-	"github.com/tenurelock/tenure/memstore"
 )
 
 // doctorCmd is tenure doctor.
@@ -50,7 +49,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	if err := check(options); err != nil {
 		return err
 	}
-	whole, err := withDefaults(options)
+	whole, err := flags.WithDefaults(options)
 	if err != nil {
 		return err
 	}
@@ -144,14 +143,4 @@ func engineOf(at storeurl.Location) doctor.Engine {
 		return doctor.Kubernetes{Options: url.Options, Config: url.Config}
 	}
 	return nil
-}
-
-// withDefaults returns the options as a client fills them in.
-func withDefaults(o tenure.Options) (tenure.Options, error) {
-	client, err := tenure.New(memstore.New(), &o)
-	if err != nil {
-		return o, usage("%w", err)
-	}
-	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
-	return client.Options(), nil
 }

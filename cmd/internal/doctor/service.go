@@ -17,8 +17,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/tenurelock/tenure"
 )
 
 // Service is a lock service that is examined: tenured, as its clients see it.
@@ -96,7 +94,7 @@ func (s *Service) dial() error {
 		s.base = u.Scheme + "://" + u.Host
 	}
 	s.client = &http.Client{
-		Transport: transport, Timeout: callPatience,
+		Transport: transport,
 		// A token goes to nobody else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -153,6 +151,11 @@ func (s *Service) credentials() map[string]string {
 }
 
 func (s *Service) call(ctx context.Context, method, path string, header map[string]string, body []byte) (answer, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callPatience)
+		defer cancel()
+	}
 	r, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -207,11 +210,3 @@ func judgeHeartbeats(l latency, lease time.Duration) Finding {
 
 // leastPatience is the least that a client allows for a heartbeat.
 const leastPatience = 250 * time.Millisecond
-
-// asks is a request of an operator.
-type asks struct {
-	Name   string             `json:"name"`
-	Kind   tenure.RequestKind `json:"kind"`
-	Reason string             `json:"reason"`
-	Wait   int64              `json:"wait_ms"`
-}

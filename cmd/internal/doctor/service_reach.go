@@ -119,14 +119,14 @@ func (s *Service) host(ctx context.Context) {
 	if strings.HasPrefix(s.URL, "unix:") {
 		return
 	}
-	a, err := s.get(ctx, "/healthz", map[string]string{"Host": "tenure-doctor.invalid"})
+	a, err := s.get(ctx, "/v1/locks?limit=1", map[string]string{"Host": "tenure-doctor.invalid"})
 	switch {
 	case err != nil:
-		s.Tell(Finding{"host", Warn, "a call with another Host got no answer: " + err.Error(), ""})
-	case a.status == http.StatusOK:
-		s.Tell(Finding{"host", Warn, "a call with another Host is answered", "if a proxy is between, have it refuse hosts that it does not know; otherwise a web page can reach the service by a name of its own"})
-	default:
+		s.Tell(Finding{"host", Warn, "a call with another Host got no answer: " + err.Error(), "ask again"})
+	case a.problem().Type == "misdirected" || a.problem().Type == "" && a.status/100 == 4: // the latter: a proxy's
 		s.Tell(Finding{"host", OK, "a call with another Host is refused", ""})
+	default:
+		s.Tell(Finding{"host", Warn, "a call with another Host is not refused for that", "leave out --allow-host '*'; if a proxy is between, have it refuse hosts that it does not know, and pass the Host on"})
 	}
 }
 

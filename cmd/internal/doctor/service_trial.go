@@ -10,8 +10,16 @@ import (
 	"net/http"
 	"strings"
 	"time"
+)
 
-	"github.com/tenurelock/tenure"
+// stepDown is the request that is tried.
+const stepDown = "step-down"
+
+// askPatience is how long a request may take to come to the holder, and askPause the time
+// between its heartbeats meanwhile.
+const (
+	askPatience = 5 * time.Second
+	askPause    = 50 * time.Millisecond
 )
 
 // trialHeartbeats is how many heartbeats are measured.
@@ -82,32 +90,49 @@ func (s *Service) heartbeat(ctx context.Context, g grant, after string) (next st
 	return next, a, err
 }
 
-// ask sees whether a request comes to the holder, and returns the newest beat.
+// ask sees whether a request comes to the holder, and returns the newest beat. The request
+// waits for its answer, which is the release, and the holder goes on meanwhile.
 func (s *Service) ask(ctx context.Context, g grant, last string) string {
-	a, err := s.post(ctx, "/v1/requests", asks{s.Lock, tenure.RequestStepDown, "tenure doctor tries it", 0})
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	answered := make(chan func(), 1)
+	go func() {
+		a, err := s.post(ctx, "/v1/requests", map[string]any{
+			"name": s.Lock, "kind": stepDown, "reason": "tenure doctor tries it", "wait_ms": askPatience.Milliseconds(),
+		})
+		answered <- func() { s.unasked(a, err) }
+	}()
+	for {
+		select {
+		case tell := <-answered:
+			tell()
+			return last
+		case <-time.After(askPause):
+		}
+		next, a, err := s.heartbeat(ctx, g, last)
+		var got renewal
+		if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil {
+			s.Tell(Finding{"ask", Bad, "a heartbeat after a request failed: " + told(a, err), "see the log of tenured, and whether all replicas use one store"})
+			return last
+		}
+		last = next
+		if got.Asked != nil && got.Asked.Kind == stepDown {
+			s.Tell(Finding{"ask", OK, "a holder is told of a request with its next heartbeat", ""})
+			return last
+		}
+	}
+}
+
+// unasked tells of a request that was answered before the holder heard of it.
+func (s *Service) unasked(a answer, err error) {
 	switch {
-	case err != nil:
-		s.Tell(Finding{"ask", Bad, "a request got no answer: " + err.Error(), "ask again"})
-		return last
-	case a.status == http.StatusForbidden:
+	case err == nil && a.status == http.StatusForbidden:
 		s.Tell(Finding{"ask", OK, fmt.Sprintf("the token may not ask the holder of %q to step down", s.Lock), ""})
-		return last
-	case a.status != http.StatusGatewayTimeout && a.status != http.StatusOK:
-		s.Tell(Finding{"ask", Bad, "a request failed: " + a.String(), "see the log of tenured"})
-		return last
-	}
-	next, a, err := s.heartbeat(ctx, g, last)
-	var got renewal
-	switch {
-	case err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil:
-		s.Tell(Finding{"ask", Bad, "the heartbeat after a request failed: " + told(a, err), "see the log of tenured"})
-		return last
-	case got.Asked == nil || got.Asked.Kind != string(tenure.RequestStepDown):
-		s.Tell(Finding{"ask", Bad, "a holder was not told of a request with its next heartbeat", "see whether all replicas use one store"})
+	case err == nil && a.status == http.StatusGatewayTimeout:
+		s.Tell(Finding{"ask", Bad, "a holder was not told of a request by its heartbeats", "see whether all replicas use one store"})
 	default:
-		s.Tell(Finding{"ask", OK, "a holder is told of a request with its next heartbeat", ""})
+		s.Tell(Finding{"ask", Bad, "a request failed: " + told(a, err), "see the log of tenured"})
 	}
-	return next
 }
 
 func (s *Service) release(ctx context.Context, g grant, after string) {

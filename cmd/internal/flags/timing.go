@@ -7,9 +7,11 @@
 package flags
 
 import (
+	"context"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 // Timing are the durations of a lease. Nil is "not given".
@@ -48,4 +50,15 @@ func (f *Timing) Options() (tenure.Options, error) {
 // Given says that one of them was given.
 func (f *Timing) Given() bool {
 	return f.Lease != nil || f.Heartbeat != nil || f.Refresh != nil || f.Grace != nil
+}
+
+// WithDefaults returns the options as a client fills them in, or the error of the
+// command line that a client would refuse.
+func WithDefaults(o tenure.Options) (tenure.Options, error) {
+	client, err := tenure.New(memstore.New(), &o)
+	if err != nil {
+		return o, Usage("%w", err)
+	}
+	defer func() { _ = client.Close(context.Background()) }() // it holds nothing
+	return client.Options(), nil
 }

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// certificates are the files of TLS, which are read again when they have changed. A file
+// that has become bad leaves what there is in use, and is told of.
+type certificates struct {
+	cert, key, clientCA string
+	log                 *slog.Logger
+
+	mu      sync.Mutex
+	config  *tls.Config
+	stamps  [3]stamp
+	checked time.Time
+}
+
+// stamp tells one version of a file from another.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+// recheck is how long what was read is used without a look at the files.
+const recheck = time.Second
+
+// newCertificates reads the files. ClientCA may be empty: then no client is asked for a
+// certificate.
+func newCertificates(cert, key, clientCA string, log *slog.Logger) (*certificates, error) {
+	c := &certificates{cert: cert, key: key, clientCA: clientCA, log: log}
+	c.stamps, c.checked = c.look(), time.Now()
+	config, err := c.read()
+	c.config = config
+	return c, err
+}
+
+// server returns the configuration of a listener.
+func (c *certificates) server() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil },
+	}
+}
+
+// current returns the configuration for a new connection.
+func (c *certificates) current() *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.checked) < recheck {
+		return c.config
+	}
+	c.checked = time.Now()
+	now := c.look()
+	if now == c.stamps {
+		return c.config
+	}
+	c.stamps = now
+	config, err := c.read()
+	if err != nil {
+		c.log.Error("the files of TLS have changed and cannot be used: the ones before stay in use", "error", err)
+		return c.config
+	}
+	c.log.Info("the files of TLS were read again", "cert", c.cert)
+	c.config = config
+	return config
+}
+
+func (c *certificates) look() (all [3]stamp) {
+	for i, file := range []string{c.cert, c.key, c.clientCA} {
+		if info, err := os.Stat(file); err == nil {
+			all[i] = stamp{info.ModTime(), info.Size()}
+		}
+	}
+	return all
+}
+
+func (c *certificates) read() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", c.cert, c.key, err)
+	}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair},
+	}
+	if c.clientCA == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(c.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("certificates of --client-ca: %w", err)
+	}
+	config.ClientCAs = x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in it: --client-ca wants those, in PEM, that client certificates are signed by", c.clientCA)
+	}
+	// A client without one may have a token.
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	return config, nil
+}
+
+// names returns the hosts that the certificate is for: they are what clients call this
+// server.
+func (c *certificates) names() []string {
+	leaf := c.config.Certificates[0].Leaf
+	if leaf == nil {
+		return nil
+	}
+	all := leaf.DNSNames
+	for _, ip := range leaf.IPAddresses {
+		all = append(all, ip.String())
+	}
+	return all
+}

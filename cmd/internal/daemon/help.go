@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"embed"
+	"io/fs"
+	"slices"
+)
+
+// The help is written by hand, in the folder help; a test compares it with the flags that
+// there are.
+//
+//go:embed help/*.txt
+var helpTexts embed.FS
+
+// helpOf returns the help of a command, "" being the service itself.
+func helpOf(command string) string {
+	if command == "" {
+		command = "tenured"
+	}
+	b, err := fs.ReadFile(helpTexts, "help/"+command+".txt")
+	if err != nil {
+		return "" // a test sees to it
+	}
+	return string(b)
+}
+
+// help returns the help that the command line asks for, if it does.
+func help(args []string) (text string, asked bool) {
+	asked = slices.ContainsFunc(args, func(word string) bool { return word == "--help" || word == "-h" }) ||
+		len(args) > 0 && args[0] == "help"
+	if !asked {
+		return "", false
+	}
+	return helpOf(subject(args)), true
+}

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// caller sends calls to the service, each to the next of its addresses.
+type caller struct {
+	token string
+	bases []string
+	http  *http.Client
+	turn  atomic.Int64
+}
+
+// newCaller returns one for addresses such as tenured logs them: http://HOST:PORT or
+// unix:PATH; the latter alone.
+func newCaller(token string, config *tls.Config, at ...string) *caller {
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64}
+	if path, ok := strings.CutPrefix(at[0], "unix:"); ok {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		at = []string{"http://localhost"}
+	}
+	return &caller{token: token, bases: at, http: &http.Client{Transport: transport}}
+}
+
+// reply is the answer to a call; one that is none of ours has no Kind and no error.
+type reply struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// kind returns that of the problem, "" if it is none.
+func (r reply) kind() string {
+	var p struct{ Type string }
+	_ = json.Unmarshal(r.Body, &p)
+	return strings.TrimPrefix(p.Type, "urn:tenure:problem:")
+}
+
+func (c *caller) call(ctx context.Context, method, path string, body any) (reply, error) {
+	text, ok := body.(string)
+	if !ok && body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return reply{}, err
+		}
+		text = string(b)
+	}
+	base := c.bases[int(c.turn.Add(1))%len(c.bases)]
+	r, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(text))
+	if err != nil {
+		return reply{}, err
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, bytes.TrimSpace(b)}, err
+}
+
+// held is a lock that a program holds through the service, by the rules for clients.
+type held struct {
+	c     *caller
+	Name  string
+	Token uint64
+	// after was confirmed last, next was sent last.
+	after, next string
+	lease       time.Duration
+	beat        time.Duration // the period of heartbeats
+	deadline    time.Time
+	first       time.Time // of the heartbeat that is under way
+	asked       string
+	// least is the shortest time that was left when a heartbeat was confirmed.
+	least time.Duration
+	tries int
+}
+
+var (
+	errLost    = errors.New("lost")
+	errExpired = errors.New("expired")
+	errHeld    = errors.New("held by another")
+)
+
+// acquire asks until the lock is granted, and its first heartbeat confirmed.
+func (c *caller) acquire(ctx context.Context, name, owner string, wait time.Duration) (*held, error) {
+	for {
+		r, err := c.call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": name, "owner": owner, "wait_ms": wait.Milliseconds()})
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err == nil && r.Status == http.StatusOK:
+			var g struct {
+				Token     uint64
+				Beat      string
+				Lease     int64 `json:"lease_ms"`
+				Heartbeat int64 `json:"heartbeat_ms"`
+			}
+			if err := json.Unmarshal(r.Body, &g); err != nil {
+				return nil, err
+			}
+			h := &held{
+				c: c, Name: name, Token: g.Token, after: g.Beat,
+				lease: time.Duration(g.Lease) * time.Millisecond, beat: time.Duration(g.Heartbeat) * time.Millisecond,
+			}
+			h.least = h.lease
+			return h, h.renew(ctx)
+		case err == nil && r.Status == http.StatusConflict && wait == 0:
+			return nil, errHeld
+		case err == nil && r.Status/100 == 4 && r.Status != http.StatusConflict && r.Status != http.StatusTooManyRequests:
+			return nil, fmt.Errorf("%d: %s", r.Status, r.Body)
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// pause waits, in real time: the services are processes.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// renew sends one heartbeat until it is answered.
+func (h *held) renew(ctx context.Context) error {
+	h.first = time.Now()
+	h.next = h.after[:strings.LastIndexByte(h.after, '-')+1] + rand.Text()[:13]
+	backoff := 50 * time.Millisecond
+	for {
+		if !h.deadline.IsZero() && !time.Now().Before(h.deadline) {
+			return errExpired
+		}
+		r, err := h.try(ctx)
+		var got struct {
+			Usable int64 `json:"usable_ms"`
+			Asked  *struct{ Kind string }
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Body, &got) == nil:
+			if left := time.Until(h.deadline); !h.deadline.IsZero() {
+				h.least = min(h.least, left)
+			}
+			h.deadline, h.after = h.first.Add(time.Duration(got.Usable)*time.Millisecond), h.next
+			if got.Asked != nil {
+				h.asked = got.Asked.Kind
+			}
+			return nil
+		case err == nil && r.kind() == "lost":
+			return errLost
+		}
+		h.tries++
+		pause(ctx, backoff)
+		backoff = min(2*backoff, time.Second)
+	}
+}
+
+func (h *held) try(ctx context.Context) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(h.lease/10, 250*time.Millisecond))
+	defer cancel()
+	return h.c.call(ctx, http.MethodPost, "/v1/heartbeat", map[string]any{"name": h.Name, "token": h.Token, "after": h.after, "next": h.next})
+}
+
+// keep renews the lease until ctx ends, and returns why it could not.
+func (h *held) keep(ctx context.Context) error {
+	for {
+		pause(ctx, time.Until(h.first.Add(h.beat)))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := h.renew(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// release ends the tenure.
+func (h *held) release(ctx context.Context) error {
+	for _, after := range []string{h.next, h.after} {
+		r, err := h.c.call(ctx, http.MethodPost, "/v1/release", map[string]any{"name": h.Name, "token": h.Token, "after": after})
+		switch {
+		case err != nil:
+			return err
+		case r.Status == http.StatusOK:
+			return nil
+		case r.kind() != "lost":
+			return fmt.Errorf("%d: %s", r.Status, r.Body)
+		}
+	}
+	return errLost
+}

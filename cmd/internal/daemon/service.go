@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/cmd/internal/tokenfile"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/server"
+	"github.com/tenurelock/tenure/server/dashboard"
+)
+
+// serviceFlags say what is served, where, and to whom.
+type serviceFlags struct {
+	Store         *string
+	Listen        []string `sep:"none"`
+	TLSCert       string   `name:"tls-cert"`
+	TLSKey        string   `name:"tls-key"`
+	ClientCA      string   `name:"client-ca"`
+	PlainHTTP     bool     `name:"plain-http"`
+	Tokens        *string
+	Public        []string `sep:"none"`
+	PublicMetrics bool
+	AllowHost     []string `sep:"none"`
+	PageKey       string
+	NoPage        bool
+	flags.Timing
+	MaxWaits      int
+	MaxCalls      int
+	MaxHeartbeats int
+}
+
+// service is what the flags have led to: all that is there before anybody is served.
+type service struct {
+	location   storeurl.Location
+	store      driver.Store
+	client     *tenure.Client
+	principals *server.Principals
+	server     *server.Server
+	pages      *dashboard.Dashboard // nil: none are served
+	addresses  []address
+	tls        *tls.Config // nil: not encrypted
+}
+
+// open makes everything ready. What is wrong with the command line, with the files that it
+// names, and with the store is found in this order. It writes nothing to the store.
+func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
+	options, err := f.options(log)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{}
+	if s.addresses, err = f.addresses(); err != nil {
+		return nil, err
+	}
+	hosts, err := f.encryption(s, log)
+	if err != nil {
+		return nil, err
+	}
+	if s.principals, err = f.known(s.addresses, log); err != nil {
+		return nil, err
+	}
+	var named bool
+	if s.location, named, err = flags.Locate(f.Store, os.Getenv, c.attended); err != nil {
+		return nil, err
+	}
+	if !named {
+		log.Warn("no store is named (--store, TENURE_STORE): this one is used", "store", s.location.Shown())
+	}
+	if s.location.Private() {
+		log.Warn("the store is in memory: its locks and tokens are gone when this process ends, and no replica sees them")
+	}
+	if s.store, err = s.location.Open(); err != nil {
+		return nil, flags.Failed(flags.StatusStore, err)
+	}
+	if s.client, err = tenure.New(s.store, &options); err == nil {
+		s.server, err = f.server(s, hosts, log)
+	}
+	if err != nil {
+		s.close()
+		return nil, flags.Usage("%w", err)
+	}
+	return s, nil
+}
+
+// options returns those of the client.
+func (f *serviceFlags) options(log *slog.Logger) (tenure.Options, error) {
+	o, err := f.Options()
+	if err != nil {
+		return o, err
+	}
+	switch {
+	case f.MaxWaits < 0:
+		return o, flags.Usage("--max-waits %d must be positive", f.MaxWaits)
+	case f.MaxCalls < 0:
+		return o, flags.Usage("--max-calls %d must be positive", f.MaxCalls)
+	case f.MaxHeartbeats < 0:
+		return o, flags.Usage("--max-heartbeats %d must be positive", f.MaxHeartbeats)
+	}
+	if _, err := flags.WithDefaults(o); err != nil {
+		return o, err
+	}
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		o.Logger = log
+	}
+	return o, nil
+}
+
+// addresses reads --listen, and refuses what would be open to others unasked.
+func (f *serviceFlags) addresses() ([]address, error) {
+	texts := f.Listen
+	if len(texts) == 0 {
+		texts = []string{defaultListen}
+	}
+	var all []address
+	for _, text := range texts {
+		a, err := parseAddress(text)
+		if err != nil {
+			return nil, flags.Usage("--listen: %w", err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// open reports an address that others can connect to.
+func open(all []address) (address, bool) {
+	i := slices.IndexFunc(all, func(a address) bool { return !a.local() })
+	if i < 0 {
+		return address{}, false
+	}
+	return all[i], true
+}
+
+// encryption reads the files of TLS, and returns the hosts that the service answers to.
+func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string, err error) {
+	hosts = slices.Clone(f.AllowHost)
+	for _, a := range s.addresses {
+		if a.network == "tcp" && !a.local() && !a.everywhere() {
+			hosts = append(hosts, a.host)
+		}
+	}
+	outside, exposed := open(s.addresses)
+	switch {
+	case (f.TLSCert == "") != (f.TLSKey == ""):
+		return nil, flags.Usage("--tls-cert and --tls-key go together: one of them is missing")
+	case f.TLSCert != "" && f.PlainHTTP:
+		return nil, flags.Usage("--tls-cert and --plain-http exclude each other")
+	case f.ClientCA != "" && f.TLSCert == "":
+		return nil, flags.Usage("--client-ca needs --tls-cert and --tls-key: certificates are for TLS")
+	case f.TLSCert == "" && exposed && !f.PlainHTTP:
+		return nil, flags.Usage("--listen %s can be reached from other machines: give --tls-cert and --tls-key, or --plain-http if nobody else can listen on that network", outside)
+	case f.TLSCert == "" && exposed:
+		log.Warn("served without encryption: whoever can listen on the network can read tokens, and take locks with them", "listen", outside.String())
+	}
+	if f.TLSCert != "" {
+		files, err := newCertificates(f.TLSCert, f.TLSKey, f.ClientCA, log)
+		if err != nil {
+			return nil, flags.Usage("%w", err)
+		}
+		s.tls = files.server()
+		hosts = append(hosts, files.names()...)
+	}
+	if exposed && len(hosts) == 0 {
+		return nil, flags.Usage("--listen %s can be reached from other machines, and no host is named by which they call it: give --allow-host HOST, such as locks.example.com", outside)
+	}
+	return hosts, nil
+}
+
+// known reads the file of tokens. Without one, on this machine alone, it makes one.
+func (f *serviceFlags) known(all []address, log *slog.Logger) (*server.Principals, error) {
+	path := ""
+	switch outside, exposed := open(all); {
+	case f.Tokens != nil:
+		path = *f.Tokens
+	case exposed:
+		return nil, flags.Usage("--listen %s can be reached from other machines: say who may do what, with --tokens FILE; tenured token makes one", outside)
+	default:
+		own, err := tokenfile.Own()
+		if err != nil {
+			return nil, flags.Usage("%w", err)
+		}
+		path = own
+		made, err := tokenfile.MakeOwn(path)
+		if err != nil {
+			return nil, flags.Usage("the file of the token cannot be made: %w: name one with --tokens", err)
+		}
+		log.Info("the token for this user is in a file; tenured token prints it", "file", path, "made_now", made)
+	}
+	p, err := server.OpenPrincipals(path, log)
+	if err != nil {
+		return nil, flags.Usage("--tokens: %w", err)
+	}
+	return p, nil
+}
+
+// server makes the handler.
+func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*server.Server, error) {
+	pages, err := f.pages(s, log)
+	if err != nil {
+		return nil, err
+	}
+	return server.New(s.client, server.Options{
+		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log,
+		Limits: server.Limits{Waits: f.MaxWaits, Calls: float64(f.MaxCalls), Beats: float64(f.MaxHeartbeats)},
+	})
+}
+
+// close ends the client, and with it the grants that nobody has taken.
+func (s *service) close() {
+	if s.pages != nil {
+		s.pages.Close()
+	}
+	if s.client != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*s.client.Options().RequestTimeout)
+		defer cancel()
+		_ = s.client.Close(ctx) // what is left runs out
+	}
+	_ = s.store.Close()
+}
