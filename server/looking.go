@@ -125,7 +125,7 @@ func (c *call) history() error {
 	if err != nil {
 		return err
 	}
-	below, err := number(q, "below", driver.MaxToken, 1, driver.MaxToken)
+	below, err := number(q, "below", 0, 1, driver.MaxToken)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (c *call) history() error {
 	page := wire.HistoryResponse{Name: name, Tenures: []wire.Tenure{}}
 	for _, t := range all {
 		switch {
-		case t.Token >= below && len(c.r.URL.Query().Get("below")) > 0:
+		case below != 0 && t.Token >= below:
 		case len(page.Tenures) == int(limit):
 			page.Next = page.Tenures[limit-1].Token
 			return c.answer(page)

@@ -194,7 +194,9 @@ func request(method, path, secret string, body any) *http.Request {
 func (w *world) do(r *http.Request) answer {
 	w.Helper()
 	rec := httptest.NewRecorder()
+	body := takeBody(r)
 	w.ServeHTTP(rec, r)
+	note(r, body, rec.Code, rec.Header(), rec.Body.Bytes())
 	return answerOf(w.T, rec.Code, rec.Header(), rec.Body.Bytes())
 }
 
@@ -291,9 +293,13 @@ type stream struct {
 func (w *world) open(r *http.Request) *stream {
 	ctx, cancel := context.WithCancel(r.Context())
 	s := &stream{header: http.Header{}, ended: make(chan struct{}), cancel: cancel}
+	body := takeBody(r)
 	go func() {
 		defer close(s.ended)
 		w.ServeHTTP(s, r.WithContext(ctx))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		note(r, body, s.status, s.header, s.text.Bytes())
 	}()
 	return s
 }
@@ -386,4 +392,18 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
+}
+
+// fill writes n free locks into the store, past the server.
+func (w *world) fill(prefix string, n int) {
+	w.Helper()
+	for i := range n {
+		rec := driver.Record{
+			Key: fmt.Sprintf("%s%06d", prefix, i), Version: fmt.Sprintf("v%d-0", i), Beat: fmt.Sprintf("v%d-0", i), Owner: "web-7",
+			State: driver.Held, Lease: lease, Heartbeat: lease / 5, Since: time.Now(),
+		}
+		if _, _, err := w.store.Claim(w.Context(), rec); err != nil {
+			w.Fatal(err)
+		}
+	}
 }

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func (w *world) ask(secret, name, kind string, more ...object) *stream {
+	body := object{"name": name, "kind": kind, "reason": "deploy of v7"}
+	for _, m := range more {
+		for k, v := range m {
+			body[k] = v
+		}
+	}
+	return w.open(request("POST", "/v1/requests", secret, body))
+}
+
+// audited fails the test unless the log has one line of an act, with all of these words.
+func (w *world) audited(words ...string) {
+	w.Helper()
+	for line := range strings.Lines(w.log.String()) {
+		found := strings.Contains(line, "tenure: audit")
+		for _, word := range words {
+			found = found && strings.Contains(line, word)
+		}
+		if found {
+			return
+		}
+	}
+	w.Errorf("no line of an act has %q:\n%s", words, w.log)
+}
+
+func TestAHolderIsAskedToStepDown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		s := w.ask(ops, "jobs/a", "step-down")
+		time.Sleep(time.Second)
+		a := h.beats()
+		asked, _ := a.json["asked"].(map[string]any)
+		if asked["kind"] != "step-down" || asked["reason"] != "ops: deploy of v7" || asked["by"] != "tenured-1" {
+			w.Fatalf("the holder is asked %v", asked)
+		}
+		if a := h.beats(); a.json["asked"] == nil {
+			w.Error("it is told once alone")
+		}
+		if st := w.get("/v1/status?name=jobs/a", ops); !strings.Contains(st.text, `"kind":"step-down"`) {
+			w.Errorf("the status shows no request: %s", st.text)
+		}
+		w.want(h.release(), 200, "")
+		w.want(s.answer(w.T), 200, "")
+		w.audited("principal=ops", "action=step-down", "lock=jobs/a", `reason="deploy of v7"`, "outcome=done")
+		past := w.get("/v1/history?name=jobs/a", ops)
+		if !strings.Contains(past.text, `"end":"stepped_down"`) || !strings.Contains(past.text, "ops: deploy of v7") {
+			w.Errorf("the history says %s", past.text)
+		}
+	})
+}
+
+func TestTheSameRequestAgainWaitsForTheSame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		first := w.ask(ops, "jobs/a", "step-down", object{"wait_ms": 1000})
+		keep := func(seconds int) {
+			for range seconds {
+				time.Sleep(time.Second)
+				h.beats()
+			}
+		}
+		keep(6)
+		w.want(first.answer(w.T), 504, "unanswered")
+		w.audited("action=step-down", "outcome=unanswered")
+		again := w.ask(ops, "jobs/a", "step-down")
+		other := w.ask(ops, "jobs/a", "step-down", object{"reason": "another"})
+		keep(3)
+		if a := w.want(other.answer(w.T), 409, "already-asked"); !strings.Contains(a.text, `"request":{`) {
+			w.Errorf("it says %s", a.text)
+		}
+		w.want(h.release(), 200, "")
+		w.want(again.answer(w.T), 200, "")
+	})
+}
+
+func TestHandOver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		heir := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "label": "v2", "wait_ms": 20000}))
+		w.want(w.ask(ops, "jobs/a", "hand-over", object{"to": "web-7"}).answer(w.T), 409, "held") // has it
+		s := w.ask(ops, "jobs/a", "hand-over", object{"to": "web-8"})
+		time.Sleep(time.Second)
+		if asked, _ := h.beats().json["asked"].(map[string]any); asked["kind"] != "hand-over" || asked["to"] != "web-8" {
+			w.Fatalf("the holder is asked %v", asked)
+		}
+		w.want(h.release(), 200, "")
+		w.want(s.answer(w.T), 200, "")
+		a := w.want(heir.answer(w.T), 200, "")
+		w.audited("action=hand-over", "to=web-8", "outcome=done")
+
+		next := &hand{w: w, secret: ci, name: "jobs/a", token: a.number("token"), beat: a.string("beat")}
+		s = w.ask(ops, "jobs/a", "hand-over", object{"to_label": "v3"})
+		time.Sleep(time.Second)
+		if asked, _ := next.beats().json["asked"].(map[string]any); asked["to_label"] != "v3" {
+			w.Fatalf("the holder is asked %v", asked)
+		}
+		w.want(next.release(), 200, "")
+		w.want(s.answer(w.T), 200, "")
+		held := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9"}), 409, "held")
+		if held.json["reserved"] != true || held.string("label") != "v3" {
+			w.Errorf("it is reserved: %s", held.text)
+		}
+		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "reserved" || st.string("reserved_for_label") != "v3" {
+			w.Errorf("the status is %s", st.text)
+		}
+	})
+}
+
+func TestReleaseDead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want(w.ask(ops, "jobs/a", "release-dead").answer(w.T), 409, "not-held")
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		s := w.ask(ops, "jobs/a", "release-dead")
+		time.Sleep(2 * time.Second)
+		h.beats()
+		w.want(s.answer(w.T), 409, "alive")
+		// It dies. A wait that is too short goes on with the next call.
+		w.want(w.ask(ops, "jobs/a", "release-dead", object{"wait_ms": 6000}).answer(w.T), 504, "unanswered")
+		w.want(w.ask(ops, "jobs/a", "release-dead").answer(w.T), 200, "")
+		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "released" || st.string("end") != "freed" {
+			w.Errorf("the lock is %s", st.text)
+		}
+		w.want(h.heartbeat(h.next()), 410, "lost")
+		w.audited("action=release-dead", "outcome=done")
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		w.want(w.ask(ops, "jobs/a", "revoke").answer(w.T), 403, "forbidden")
+		w.audited("principal=ops", "action=revoke", "outcome=forbidden")
+		s := w.ask(alice, "jobs/a", "revoke", object{"wait_ms": 5000})
+		time.Sleep(time.Second)
+		w.want(h.heartbeat(h.next()), 410, "lost")
+		w.want(s.answer(w.T), 504, "unanswered")
+		w.want(w.ask(alice, "jobs/a", "revoke").answer(w.T), 200, "")
+		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "released" || st.string("end") != "revoked" {
+			w.Errorf("the lock is %s", st.text)
+		}
+		if a := w.acquire(ci, "jobs/a", "web-8"); a.token != 2 {
+			w.Errorf("token %v", a.token)
+		}
+	})
+}
+
+func TestRequestsThatBreakARule(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, more := range []object{
+			{"kind": "steal"},
+			{"reason": ""},
+			{"reason": strings.Repeat("x", 1024)},
+			{"reason": "line\nfeed"},
+			{"kind": "hand-over"},
+			{"kind": "hand-over", "to": "a", "to_label": "b"},
+			{"kind": "step-down", "to": "a"},
+			{"wait_ms": -1},
+			{"wait_ms": 20001},
+			{"name": ""},
+			{"name": "tenure/session/x"},
+		} {
+			w.want(w.ask(alice, "jobs/a", "step-down", more).answer(w.T), 400, "bad-request")
+		}
+	})
+}
+
+func TestAStoreThatFailsLeavesARequestUnknown(t *testing.T) {
+	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		w.faults.SetBlackHole(true)
+		w.want(w.ask(ops, "jobs/a", "step-down").answer(w.T), 503, "unknown")
+		w.faults.SetBlackHole(false)
+	})
+}

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server"
+)
+
+// follow opens a stream of events.
+func (w *world) follow(secret, query, accept string) *stream {
+	r := request("GET", "/v1/events?"+query, secret, nil)
+	r.Header.Set("Accept", accept)
+	return w.open(r)
+}
+
+// lines returns what the lines of a stream say: the event, the name and the state.
+func (s *stream) lines() (all []string) {
+	for line := range strings.Lines(s.String()) {
+		var e struct {
+			Event, Name string
+			Status      struct{ Name, State string }
+			Problem     struct{ Type string }
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			panic(err)
+		}
+		if e.Event != "alive" {
+			all = append(all, strings.Join(strings.Fields(e.Event+" "+e.Name+e.Status.Name+" "+e.Status.State+e.Problem.Type), " "))
+		}
+	}
+	return all
+}
+
+func TestALockIsFollowed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.follow(ci, "name=jobs/a", "application/x-ndjson")
+		time.Sleep(time.Second)
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		time.Sleep(3 * time.Second)
+		h.beats()
+		time.Sleep(3 * time.Second)
+		h.beats()
+		asking := w.ask(ops, "jobs/a", "step-down")
+		time.Sleep(3 * time.Second)
+		w.want(h.release(), 200, "")
+		<-asking.ended
+		time.Sleep(3 * time.Second)
+		if got, want := s.lines(), []string{"gone jobs/a", "status jobs/a held", "status jobs/a held", "status jobs/a released"}; !slices.Equal(got, want) {
+			w.Errorf("it says %q, want %q: heartbeats are no news, a request is", got, want)
+		}
+		if s.header.Get("Content-Type") != "application/x-ndjson" || !strings.Contains(s.String(), `{"event":"alive"}`) {
+			w.Errorf("%v: %s", s.header, s)
+		}
+		s.cancel()
+		<-s.ended
+		if n := w.Feeds(); n != 0 {
+			w.Errorf("%d feeds are left", n)
+		}
+	})
+}
+
+func TestAPrefixIsFollowed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.acquire(alice, "jobs/a", "web-7")
+		w.acquire(alice, "other/x", "web-7")
+		mine, all := w.follow(ci, "prefix=", "text/event-stream"), w.follow(alice, "prefix=", "text/event-stream")
+		twin := w.follow(alice, "prefix=", "text/event-stream")
+		time.Sleep(time.Second)
+		if n := w.Feeds(); n != 2 {
+			w.Errorf("%d feeds for two prefixes", n)
+		}
+		w.acquire(alice, "jobs/b", "web-7")
+		w.want(a.release(), 200, "")
+		time.Sleep(3 * time.Second)
+		if n := len(mine.events()); n != 3 || strings.Contains(mine.String(), "other/x") || !strings.Contains(mine.String(), "jobs/b") {
+			w.Errorf("ci sees %d events: %s", n, mine)
+		}
+		if n := len(all.events()); n != 4 || all.String() != twin.String() {
+			w.Errorf("alice sees %d events: %s", n, all)
+		}
+		if !strings.Contains(w.get("/metrics", ci).text, `tenure_server_waits{for="events"} 3`) {
+			w.Error("the streams are not counted")
+		}
+		for _, s := range []*stream{mine, all, twin} {
+			s.cancel()
+			<-s.ended
+		}
+	})
+}
+
+func TestALockThatIsLostIsShownInDoubtBefore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		s := w.follow(ci, "name=jobs/a", "text/event-stream")
+		time.Sleep(9 * time.Second)
+		if got := s.data(w.T, "status"); got["in_doubt"] != true || got["state"] != "held" {
+			w.Errorf("it shows %v", got)
+		}
+		s.cancel()
+		<-s.ended
+	})
+}
+
+func TestAStreamOutlivesAStoreThatIsAway(t *testing.T) {
+	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
+		time.Sleep(time.Second)
+		w.faults.SetBlackHole(true)
+		time.Sleep(2 * lease)
+		w.faults.SetBlackHole(false)
+		time.Sleep(2 * lease)
+		got := s.lines()
+		if len(got) < 3 || got[0] != "status jobs/a held" || got[1] != "problem urn:tenure:problem:unavailable" || got[2] != "status jobs/a held" {
+			w.Errorf("it says %q", got)
+		}
+		if slices.Contains(got, "gone jobs/a") {
+			w.Error("a store that is away looks like one whose locks are gone")
+		}
+		s.cancel()
+		<-s.ended
+	})
+}
+
+func TestARecordThatIsDeletedIsGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		w.acquire(ci, "jobs/b", "web-7").beats()
+		w.want(h.release(), 200, "")
+		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
+		time.Sleep(2 * time.Minute)
+		if _, err := w.client.SweepReleased(w.Context(), "jobs/", &tenure.SweepOptions{ReleasedFor: time.Minute, RestartTokens: true}); err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if got := s.lines(); !slices.Contains(got, "gone jobs/a") {
+			w.Errorf("it says %q", got)
+		}
+		s.cancel()
+		<-s.ended
+	})
+}
+
+// A stream outlives no token.
+func TestAStreamEndsWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "principals")
+		write := func(text string) {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(principalsText)
+		w := newWorld(t, worldOptions{options: func(o *server.Options) {
+			var err error
+			if o.Principals, err = server.OpenPrincipals(file, o.Logger); err != nil {
+				t.Fatal(err)
+			}
+		}})
+		s := w.follow(ci, "prefix=", "application/x-ndjson")
+		narrow := w.follow(ops, "name=jobs/a", "application/x-ndjson")
+		time.Sleep(time.Second)
+		write(fmt.Sprintf("alice %s admin:\nops %s read:web/\n", alice, ops))
+		time.Sleep(6 * time.Second)
+		<-s.ended
+		<-narrow.ended
+		if got := s.lines(); len(got) == 0 || got[len(got)-1] != "problem urn:tenure:problem:unauthenticated" {
+			t.Errorf("it ends with %q", got)
+		}
+		if got := narrow.lines(); len(got) == 0 || got[len(got)-1] != "problem urn:tenure:problem:forbidden" {
+			t.Errorf("it ends with %q", got)
+		}
+	})
+}
+
+func TestStreamsThatBreakARule(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for query, want := range map[string]int{
+			"": 400, "name=jobs/a&prefix=b": 400, "name=": 400, "name=tenure/x": 400, "name=web/a": 403, "prefix=web/": 403,
+			"name=jobs/" + strings.Repeat("x", 1100): 400, "prefix=" + strings.Repeat("x", 1100): 400,
+		} {
+			if a := w.get("/v1/events?"+query, ci); a.status != want {
+				w.Errorf("%.40s: %d, want %d: %s", query, a.status, want, a.text)
+			}
+		}
+		r := request("GET", "/v1/events?name=jobs/a", ci, nil)
+		r.Header.Set("Accept", "text/html")
+		w.want(w.do(r), 400, "bad-request")
+	})
+}
+
+func TestAStreamFollowsNotTooManyLocks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fill("jobs/", 10_001)
+		s := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
+		<-s.ended
+		if got := s.lines(); !slices.Equal(got, []string{"problem urn:tenure:problem:too-large"}) {
+			w.Errorf("it says %q", got)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import "time"
+
+// SetTimeouts has a client that does not send or read be cut off sooner, for tests on real
+// connections.
+func (s *Server) SetTimeouts(body, write time.Duration) { s.bodyTimeout, s.writeTimeout = body, write }
+
+// Feeds returns how many feeds there are.
+func (s *Server) Feeds() int {
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	return len(s.feeds.all)
+}
+
+// Addresses returns how many addresses the server remembers.
+func (s *Server) Addresses() int {
+	s.limits.mu.Lock()
+	defer s.limits.mu.Unlock()
+	return len(s.limits.addresses)
+}
+
+// Kinds returns the kinds of problems, with their statuses.
+func Kinds() map[string]int32 {
+	all := map[string]int32{}
+	for _, k := range kinds {
+		all[k.name] = k.status
+	}
+	return all
+}
+
+// Routes returns the paths of the service, with their methods.
+func (s *Server) Routes() map[string]string {
+	all := map[string]string{}
+	for path, r := range s.routes {
+		all[path] = r.method
+	}
+	return all
+}
