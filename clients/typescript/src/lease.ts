@@ -43,8 +43,8 @@ export interface Heartbeat {
 const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const LENGTH = 13;
 
-/** The part of a lease for which the release of an expired lock is tried. */
-const EXPIRED_PART = 5;
+/** The part of a lease for which the release of a lock that is not held is tried. */
+const IDLE_PART = 5;
 
 /** Returns what is new in each beat. */
 export function randomPart(): string {
@@ -152,16 +152,15 @@ export class Lease {
     const lease = this.grant.leaseMs;
     // An open heartbeat may be applied already, or between two calls.
     const beats = this.#open ? [this.#open.next, this.#confirmed, this.#open.next] : [this.#confirmed];
-    switch (this.state(now)) {
-      case "lost":
-        return new Release([], now);
-      case "expired":
-        // It runs out anyway: that the lock is lost must not be told late.
-        return new Release(beats, now + lease / EXPIRED_PART);
-      default:
-        this.#state = "released";
-        return new Release(beats, now + lease);
+    const before = this.state(now);
+    if (before === "lost") {
+      return new Release([], now);
     }
+    if (before !== "expired") {
+      this.#state = "released";
+    }
+    // One that is not held is freed anyway: its user must not wait for that.
+    return new Release(beats, now + (before === "held" ? lease : lease / IDLE_PART));
   }
 
   #lives(now: number): boolean {

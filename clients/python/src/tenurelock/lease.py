@@ -22,8 +22,8 @@ __all__ = ["Grant", "Heartbeat", "Lease", "Outcome", "Release", "State", "random
 _LETTERS = string.digits + string.ascii_letters
 _LENGTH = 13
 
-_EXPIRED_PART = 5
-"""The part of a lease for which the release of an expired lock is tried."""
+_IDLE_PART = 5
+"""The part of a lease for which the release of a lock that is not held is tried."""
 
 
 def random_part() -> str:
@@ -159,19 +159,17 @@ class Lease:
     def release(self, now: int) -> Release:
         """Begins the release: from here on nobody acts on the lock, whatever is answered."""
         before = self.state(now)
-        until = now + self.grant.lease
         beats = [self._confirmed]
         if self._open is not None:
             # It may be applied already, or between two calls.
             beats = [self._open.next, self._confirmed, self._open.next]
         if before is State.LOST:
-            beats = []
-        elif before is State.EXPIRED:
-            # It runs out anyway: that the lock is lost must not be told late.
-            until = now + self.grant.lease // _EXPIRED_PART
-        else:
+            return Release([], now)
+        if before is not State.EXPIRED:
             self._state = State.RELEASED
-        return Release(beats, until)
+        # One that is not held is freed anyway: its user must not wait for that.
+        lease = self.grant.lease
+        return Release(beats, now + (lease if before is State.HELD else lease // _IDLE_PART))
 
 
 class Release:

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.function.Consumer;
+
+/** How a lock is acquired. Immutable: each method returns another one. */
+public final class AcquireOptions {
+    private static final AcquireOptions DEFAULTS = new AcquireOptions(new Values());
+
+    /** The values; copied before one is set. */
+    private static final class Values implements Cloneable {
+        private String owner = "";
+        private Duration wait; // null: without an end
+        private String label = "";
+        private byte[] data; // null: none
+        private Duration stopTimeout; // null: the lease duration
+        private Consumer<TenureException> onStop = reason -> {};
+        private Consumer<HeldException> waiting; // null: none
+
+        Values copy() {
+            try {
+                return (Values) clone();
+            } catch (final CloneNotSupportedException error) {
+                throw new AssertionError(error);
+            }
+        }
+    }
+
+    private final Values values;
+
+    private AcquireOptions(final Values values) {
+        this.values = values;
+    }
+
+    /** Returns the defaults: wait without an end, under an owner made of host and process id. */
+    public static AcquireOptions defaults() {
+        return DEFAULTS;
+    }
+
+    private AcquireOptions with(final Consumer<Values> set) {
+        final Values copy = values.copy();
+        set.accept(copy);
+        return new AcquireOptions(copy);
+    }
+
+    /** Sets the name that people see. By default it is host, process id and a random part. */
+    public AcquireOptions owner(final String owner) {
+        return with(v -> v.owner = owner);
+    }
+
+    /** Sets how long to wait for the lock. Zero only tries. By default the wait has no end. */
+    public AcquireOptions waitAtMost(final Duration wait) {
+        if (wait.isNegative()) {
+            throw new IllegalArgumentException("wait is " + wait + ": want zero to try, or more");
+        }
+        return with(v -> v.wait = wait);
+    }
+
+    /** Sets what is shown beside the owner. */
+    public AcquireOptions label(final String label) {
+        return with(v -> v.label = label);
+    }
+
+    /** Sets the data to put into the record. */
+    public AcquireOptions data(final byte[] data) {
+        final byte[] kept = data.clone();
+        return with(v -> v.data = kept);
+    }
+
+    /**
+     * Sets for how long the lock is held on after somebody asked the holder to stop. By default for
+     * the lease duration.
+     */
+    public AcquireOptions stopTimeout(final Duration stopTimeout) {
+        if (stopTimeout.isNegative() || stopTimeout.isZero()) {
+            throw new IllegalArgumentException("stop timeout is " + stopTimeout + ": want more than zero");
+        }
+        return with(v -> v.stopTimeout = stopTimeout);
+    }
+
+    /**
+     * Sets what is called with the reason when the work must stop: at an {@link AskedException}, at a
+     * {@link LostException}, or both, one after the other. It runs in a thread of its own.
+     */
+    public AcquireOptions onStop(final Consumer<TenureException> onStop) {
+        return with(v -> v.onStop = onStop);
+    }
+
+    /** Sets what is called with each new holder that the acquire waits for. */
+    public AcquireOptions waiting(final Consumer<HeldException> waiting) {
+        return with(v -> v.waiting = waiting);
+    }
+
+    String owner() {
+        return values.owner;
+    }
+
+    Optional<Duration> waitAtMost() {
+        return Optional.ofNullable(values.wait);
+    }
+
+    String label() {
+        return values.label;
+    }
+
+    Optional<byte[]> data() {
+        return Optional.ofNullable(values.data);
+    }
+
+    Optional<Duration> stopTimeout() {
+        return Optional.ofNullable(values.stopTimeout);
+    }
+
+    Consumer<TenureException> onStop() {
+        return values.onStop;
+    }
+
+    Optional<Consumer<HeldException>> waiting() {
+        return Optional.ofNullable(values.waiting);
+    }
+}

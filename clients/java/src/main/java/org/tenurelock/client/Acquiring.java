@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+
+/** An acquire under way. For one use, by one thread. */
+final class Acquiring {
+    private static final Duration LONGEST_WAIT = Duration.ofSeconds(20); // of one call: the server's limit
+    private static final Duration MARGIN = Duration.ofSeconds(10); // how long an answer may take beyond it
+
+    /** The service has not done what it was asked, and may do it when it is asked again. */
+    private static final Set<String> AGAIN = Set.of("unknown", "unavailable", "limited", "unanswered", "lost");
+
+    private final String name;
+    private final AcquireOptions options;
+    private final Supplier<Caller> callers;
+    private final LongSupplier clock;
+    private final Duration step;
+    private final Caller caller;
+    private final long began = System.nanoTime();
+    private int tries; // calls that may fail before a try without a wait gives up
+    private HeldException held; // null until a holder is met
+
+    Acquiring(
+            final String name,
+            final AcquireOptions options,
+            final Supplier<Caller> callers,
+            final LongSupplier clock,
+            final Duration step) {
+        this.name = name;
+        this.options = options;
+        this.callers = callers;
+        this.clock = clock;
+        this.step = step;
+        caller = callers.get();
+        tries = caller.servers();
+    }
+
+    Lock run() throws InterruptedException {
+        final Map<String, Object> body = body();
+        // Without a first try the waiting call would tell of the holder after it.
+        Duration wait = options.waiting().isPresent() ? Duration.ZERO : left();
+        while (true) {
+            final long sent = System.nanoTime();
+            body.put("wait_ms", wait.toMillis());
+            final Answer answer =
+                    caller.exchange("/v1/acquire", body, wait.plus(MARGIN), reply -> Answers.acquire(reply, name));
+            if (answer instanceof Answer.Granted granted) {
+                final Lock lock = hold(granted.grant());
+                if (lock != null) {
+                    return lock;
+                }
+                pause(Duration.ZERO, new UnavailableException("the grant was lost before a heartbeat"));
+            } else if (answer.is("held")) {
+                waitFor(((Answer.Problem) answer).held(name));
+                if (System.nanoTime() - sent < wait.toNanos() / 2) {
+                    pause(Duration.ZERO, held); // it had no patience; we have not to hurry
+                } else {
+                    caller.hurry();
+                }
+            } else if (answer instanceof Answer.Problem problem && !AGAIN.contains(problem.kind())) {
+                throw new ProblemException(problem.kind(), problem.status(), problem.detail());
+            } else {
+                final Duration least = answer instanceof Answer.Problem problem ? problem.retryAfter() : Duration.ZERO;
+                pause(least, new UnavailableException("no answer: " + answer.describe()));
+            }
+            wait = left();
+        }
+    }
+
+    /** Returns for how long the next call may wait. */
+    private Duration left() {
+        if (options.waitAtMost().isEmpty()) {
+            return LONGEST_WAIT;
+        }
+        final Duration left = options.waitAtMost().get().minusNanos(System.nanoTime() - began);
+        return left.isNegative() ? Duration.ZERO : left.compareTo(LONGEST_WAIT) < 0 ? left : LONGEST_WAIT;
+    }
+
+    private void waitFor(final HeldException by) {
+        if (left().isZero()) {
+            throw by;
+        }
+        final boolean fresh = held == null || !held.holder().equals(by.holder()) || held.token() != by.token();
+        held = by;
+        if (fresh) {
+            options.waiting().ifPresent(waiting -> waiting.accept(by));
+        }
+    }
+
+    /** Waits before the next call; throws the error if there is no time for one. */
+    private void pause(final Duration least, final TenureException error) throws InterruptedException {
+        tries--;
+        final long left = left().toNanos();
+        if (left == 0) {
+            if (tries > 0) {
+                return; // another server may know better
+            }
+            throw held != null ? held : error;
+        }
+        final long asked = (long) (Math.min(least.toNanos(), LONGEST_WAIT.toNanos())
+                * ThreadLocalRandom.current().nextDouble(1, 1.2));
+        TimeUnit.NANOSECONDS.sleep(Math.min(Math.max(caller.backoff().toNanos(), asked), left));
+    }
+
+    /** Returns the lock of a grant once it is held; null if it was lost before. */
+    private Lock hold(final Grant grant) throws InterruptedException {
+        final Lock lock = new Lock(grant, options, clock, step, callers.get(), callers.get());
+        boolean held = false;
+        try {
+            held = lock.start();
+        } finally {
+            if (!held) {
+                giveBack(lock);
+            }
+        }
+        return held ? lock : null;
+    }
+
+    /** Releases a lock that was acquired for nobody. */
+    private static void giveBack(final Lock lock) {
+        try {
+            lock.release();
+        } catch (final TenureException error) {
+            // It is freed, or runs out.
+        }
+    }
+
+    private Map<String, Object> body() {
+        final String host = host();
+        final String made = host + "-" + ProcessHandle.current().pid() + "-"
+                + Beats.randomPart().substring(0, 6).toLowerCase(Locale.ROOT);
+        final Map<String, Object> body = new HashMap<>();
+        body.put("name", name);
+        body.put("owner", options.owner().isEmpty() ? made : options.owner());
+        body.put("host", host);
+        if (!options.label().isEmpty()) {
+            body.put("label", options.label());
+        }
+        options.data().ifPresent(data ->
+                body.put("data", new String(Base64.getEncoder().encode(data), StandardCharsets.US_ASCII)));
+        return body;
+    }
+
+    private static String host() {
+        try {
+            return InetAddress.getLocalHost().getHostName();
+        } catch (final UnknownHostException error) {
+            return "localhost";
+        }
+    }
+}

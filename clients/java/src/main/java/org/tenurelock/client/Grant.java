@@ -1,0 +1,9 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import java.util.Optional;
+
+/** What an acquire was answered. The lease is in nanoseconds. */
+record Grant(String name, long token, String beat, long lease, Optional<byte[]> data) {}

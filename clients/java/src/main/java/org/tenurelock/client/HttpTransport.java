@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import javax.net.ssl.SSLContext;
+
+/** Calls over the HTTP client of the JDK. */
+final class HttpTransport implements Transport {
+    private static final int LONGEST_ANSWER = 4 << 20;
+
+    private final HttpClient client;
+
+    HttpTransport(final Optional<SSLContext> tls) {
+        // HTTP/1.1: without TLS the client would ask each server for an upgrade to HTTP/2.
+        final HttpClient.Builder builder = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1);
+        tls.ifPresent(builder::sslContext);
+        client = builder.build();
+    }
+
+    @Override
+    public Reply post(
+            final String url, final Map<String, String> headers, final String body, final Duration limit)
+            throws IOException, InterruptedException {
+        final HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url))
+                .POST(HttpRequest.BodyPublishers.ofString(body));
+        headers.forEach(request::header);
+        // The request's own time-out ends with the headers of the answer, this one with its body.
+        final CompletableFuture<HttpResponse<String>> answer =
+                client.sendAsync(request.build(), info -> new Limited());
+        try {
+            final HttpResponse<String> got = answer.get(limit.toNanos(), TimeUnit.NANOSECONDS);
+            return new Reply(got.statusCode(), header(got, "Content-Type"), got.body(), header(got, "Retry-After"));
+        } catch (final TimeoutException error) {
+            throw new IOException("no answer within " + limit.toMillis() + " ms", error);
+        } catch (final ExecutionException error) {
+            throw error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause());
+        } finally {
+            answer.cancel(true); // has no effect on an answer that is there
+        }
+    }
+
+    private static String header(final HttpResponse<?> answer, final String name) {
+        return answer.headers().firstValue(name).orElse("");
+    }
+
+    /** Reads a body that is not too long. */
+    private static final class Limited implements HttpResponse.BodySubscriber<String> {
+        private final HttpResponse.BodySubscriber<String> inner =
+                HttpResponse.BodySubscribers.ofString(StandardCharsets.UTF_8);
+        private Flow.Subscription subscription;
+        private long length;
+
+        @Override
+        public CompletionStage<String> getBody() {
+            return inner.getBody();
+        }
+
+        @Override
+        public void onSubscribe(final Flow.Subscription given) {
+            subscription = given;
+            inner.onSubscribe(given);
+        }
+
+        @Override
+        public void onNext(final List<ByteBuffer> items) {
+            length += items.stream().mapToLong(ByteBuffer::remaining).sum();
+            if (length <= LONGEST_ANSWER) {
+                inner.onNext(items);
+            } else {
+                subscription.cancel();
+                inner.onError(new IOException("an answer of more than " + LONGEST_ANSWER + " bytes"));
+            }
+        }
+
+        @Override
+        public void onError(final Throwable error) {
+            inner.onError(error);
+        }
+
+        @Override
+        public void onComplete() {
+            inner.onComplete();
+        }
+    }
+}

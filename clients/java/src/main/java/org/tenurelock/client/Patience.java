@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+/** Does what an interrupt must not leave half done. */
+final class Patience {
+    private Patience() {}
+
+    /** What can be interrupted. */
+    @FunctionalInterface
+    interface Task {
+        void run() throws InterruptedException;
+    }
+
+    /**
+     * Runs the task, anew if it is interrupted: whatever it does it may do twice. The thread is
+     * interrupted afterwards, if it was before or meanwhile.
+     */
+    static void uninterrupted(final Task task) {
+        boolean interrupted = Thread.interrupted();
+        try {
+            while (true) {
+                try {
+                    task.run();
+                    return;
+                } catch (final InterruptedException error) {
+                    interrupted = true;
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.function.LongSupplier;
+import javax.net.ssl.SSLContext;
+
+/**
+ * Acquires locks through the servers of a lock service.
+ *
+ * <p>Any server serves; a call that has no answer goes to the next one. The client keeps no connection
+ * that must be closed. All methods may be called concurrently.
+ */
+public final class TenureClient {
+    private final List<String> servers;
+    private final Credentials credentials;
+    private final Transport transport;
+    private final LongSupplier clock;
+    private final Duration step;
+
+    private TenureClient(final Builder builder) {
+        servers = Caller.addresses(builder.servers);
+        credentials = new Credentials(builder.token, builder.tokenFile);
+        transport = builder.transport == null ? new HttpTransport(Optional.ofNullable(builder.tls)) : builder.transport;
+        clock = builder.clock == null ? new GreaterClock() : builder.clock;
+        step = builder.step;
+    }
+
+    /**
+     * Begins a client of the servers.
+     *
+     * @param servers their addresses, as {@code http://HOST:PORT} or {@code https://HOST:PORT}
+     */
+    public static Builder of(final String... servers) {
+        return new Builder(List.of(servers));
+    }
+
+    /** Makes a client. */
+    public static final class Builder {
+        private final List<String> servers;
+        private String token;
+        private Path tokenFile;
+        private SSLContext tls;
+        private Transport transport;
+        private LongSupplier clock;
+        private Duration step = Duration.ofSeconds(1);
+
+        private Builder(final List<String> servers) {
+            this.servers = servers;
+        }
+
+        /** Sets the bearer token. */
+        public Builder token(final String given) {
+            token = given;
+            return this;
+        }
+
+        /** Sets a file that has the bearer token. It is read anew for each call. */
+        public Builder tokenFile(final Path given) {
+            tokenFile = given;
+            return this;
+        }
+
+        /** Sets the certificates for https, those of the client included. */
+        public Builder tls(final SSLContext given) {
+            tls = given;
+            return this;
+        }
+
+        /** Sets what sends the calls, in place of the HTTP client of the JDK. */
+        public Builder transport(final Transport given) {
+            transport = given;
+            return this;
+        }
+
+        /** Sets the clock: it tells elapsed time, suspends included, in nanoseconds. */
+        public Builder clock(final LongSupplier given) {
+            clock = given;
+            return this;
+        }
+
+        /** Sets the longest sleep between two readings of the clock, for tests. */
+        Builder step(final Duration given) {
+            step = given;
+            return this;
+        }
+
+        /**
+         * Returns the client.
+         *
+         * @throws IllegalArgumentException if an address or the token is not as it must be
+         */
+        public TenureClient build() {
+            return new TenureClient(this);
+        }
+    }
+
+    /** Acquires the lock and waits for it without an end: see {@link #acquire(String, AcquireOptions)}. */
+    public Lock acquire(final String name) throws InterruptedException {
+        return acquire(name, AcquireOptions.defaults());
+    }
+
+    /**
+     * Acquires the lock and returns it held: its first heartbeat is confirmed.
+     *
+     * @throws HeldException if another holder has it until the wait is over
+     * @throws UnavailableException if no server answered
+     * @throws ProblemException if the call was refused, for example for want of rights
+     * @throws InterruptedException if the thread is interrupted; nothing is held then
+     */
+    public Lock acquire(final String name, final AcquireOptions options) throws InterruptedException {
+        if (name.isEmpty()) {
+            throw new IllegalArgumentException("the lock's name is empty");
+        }
+        return new Acquiring(name, options, this::caller, clock, step).run();
+    }
+
+    /**
+     * What is done under a lock.
+     *
+     * @param <T> what comes of it
+     */
+    @FunctionalInterface
+    public interface Work<T> {
+        /** Works. It must end when the thread is interrupted. */
+        T under(Lock lock) throws Exception;
+    }
+
+    /**
+     * Acquires the lock, does the work in this thread, releases the lock, and returns what came of it.
+     *
+     * <p>The thread is interrupted when the work must stop. If the work ends by an {@link
+     * InterruptedException} then, the reason is thrown in its place: an {@link AskedException} or a
+     * {@link LostException}.
+     *
+     * @throws LostException if the lock was lost before the work was done
+     * @throws Exception what the work throws; otherwise as {@link #acquire(String, AcquireOptions)}
+     */
+    public <T> T run(final String name, final AcquireOptions options, final Work<T> work) throws Exception {
+        final Lock lock = acquire(name, options);
+        final Interrupts interrupts = new Interrupts(Thread.currentThread());
+        Throwable failed = null;
+        try {
+            lock.listen(interrupts::stop);
+            return work.under(lock);
+        } catch (final InterruptedException error) {
+            failed = interrupts.reason().map(Throwable.class::cast).orElse(error);
+            if (failed instanceof TenureException reason) {
+                reason.addSuppressed(error);
+                throw reason;
+            }
+            throw error;
+        } catch (final Throwable error) {
+            failed = error;
+            throw error;
+        } finally {
+            interrupts.end();
+            lock.close(failed);
+        }
+    }
+
+    private Caller caller() {
+        return new Caller(servers, credentials, transport);
+    }
+
+    /** Interrupts the thread of a work, and never after it. */
+    private static final class Interrupts {
+        private final Thread worker;
+        private TenureException reason;
+        private boolean over;
+        private boolean sent;
+
+        Interrupts(final Thread worker) {
+            this.worker = worker;
+        }
+
+        synchronized void stop(final TenureException given) {
+            if (over) {
+                return;
+            }
+            reason = given;
+            sent = true;
+            worker.interrupt();
+        }
+
+        synchronized Optional<TenureException> reason() {
+            return Optional.ofNullable(reason);
+        }
+
+        /** Ends it. An interrupt of ours that the work did not take is taken back. */
+        synchronized void end() {
+            over = true;
+            if (sent) {
+                Thread.interrupted();
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+
+/** The tables of testdata, which all clients share: what may be believed, and when. */
+final class RulesTest {
+    private static final long MS = 1_000_000;
+
+    @SuppressWarnings("unchecked") // a table that is not as it should be fails the test
+    private static Map<String, Object> table(final String name) throws IOException {
+        return (Map<String, Object>) Json.read(Files.readString(Path.of("..", "testdata", name)));
+    }
+
+    @SuppressWarnings("unchecked") // the same
+    private static List<Map<String, Object>> list(final Map<String, Object> of, final String key) {
+        return (List<Map<String, Object>>) of.get(key);
+    }
+
+    /** Returns the beat that the tables call B0, B1, and so on. */
+    private static String beat(final Object name) {
+        return String.format("aaaaaaaaaaaaa-%013d", Integer.parseInt(((String) name).substring(1)));
+    }
+
+    private static long ms(final Map<?, ?> of, final String key) {
+        return (Long) of.get(key) * MS;
+    }
+
+    /** Plays one scenario. */
+    private static final class Player {
+        private final Lease lease;
+        private final Map<String, Heartbeat> sent = new HashMap<>();
+        private Release release;
+        private int made;
+
+        Player(final Map<String, Object> rules) {
+            final Map<?, ?> grant = (Map<?, ?>) rules.get("grant");
+            final long token = (Long) grant.get("token");
+            lease = new Lease(
+                    new Grant("n", token, beat(grant.get("beat")), ms(grant, "lease_ms"), Optional.empty()),
+                    ms(rules, "stop_timeout_ms"),
+                    () -> String.format("%013d", ++made));
+        }
+
+        void play(final Map<String, Object> step) {
+            final long now = ms(step, "at");
+            final Object what = step.get("do");
+            if (what.equals("send")) {
+                final Optional<Heartbeat> got = lease.send(now);
+                final Optional<Heartbeat> want = step.containsKey("none")
+                        ? Optional.empty()
+                        : Optional.of(
+                                new Heartbeat(beat(step.get("after")), beat(step.get("next")), ms(step, "first_sent")));
+                assertEquals(want, got, step.toString());
+                got.ifPresent(heartbeat -> sent.put(heartbeat.next(), heartbeat));
+            } else if (what.equals("confirm")) {
+                final Optional<AskedException> asked = Optional.ofNullable((Map<?, ?>) step.get("asked"))
+                        .map(r -> new AskedException(
+                                Answers.text(r, "kind"), Answers.text(r, "by"), Answers.text(r, "reason"), "", ""));
+                final var answer = new Answer.Confirmed(ms(step, "usable_ms"), ms(step, "heartbeat_ms"), asked);
+                lease.confirm(sent.get(beat(step.get("next"))), answer, now);
+            } else if (what.equals("refuse")) {
+                lease.refuse(sent.get(beat(step.get("next"))), "b", now);
+            } else if (what.equals("check")) {
+                assertEquals(step.get("is"), lease.state(now).name().toLowerCase(Locale.ROOT), step.toString());
+            } else if (what.equals("remaining")) {
+                assertEquals(ms(step, "ms"), lease.remaining(now), step.toString());
+            } else if (what.equals("due")) {
+                final OptionalLong want = step.get("ms") == null ? OptionalLong.empty() : OptionalLong.of(ms(step, "ms"));
+                assertEquals(want, lease.due(now), step.toString());
+            } else if (what.equals("asked")) {
+                assertEquals(step.get("kind"), lease.asked().map(AskedException::kind).orElse(null), step.toString());
+            } else {
+                playRelease(what.toString(), step, now);
+            }
+        }
+
+        private void playRelease(final String what, final Map<String, Object> step, final long now) {
+            switch (what) {
+                case "release" -> release = lease.release(now);
+                case "call" -> assertEquals(
+                        Optional.ofNullable(step.get("after")).map(RulesTest::beat), release.call(now), step.toString());
+                case "answered" -> {
+                    switch ((String) step.get("with")) {
+                        case "ok" -> release.applied();
+                        case "lost" -> release.refused();
+                        case "unknown" -> release.unknown();
+                        default -> throw new AssertionError(step);
+                    }
+                }
+                case "outcome" -> assertEquals(
+                        step.get("is"),
+                        release.outcome().map(o -> o.name().toLowerCase(Locale.ROOT)).orElse(null),
+                        step.toString());
+                default -> throw new AssertionError(step);
+            }
+        }
+    }
+
+    @TestFactory
+    Stream<DynamicTest> rules() throws IOException {
+        final Map<String, Object> rules = table("rules.json");
+        assertTrue(list(rules, "scenarios").size() > 20);
+        return list(rules, "scenarios").stream()
+                .map(scenario -> DynamicTest.dynamicTest((String) scenario.get("rule"), () -> {
+                    final Player player = new Player(rules);
+                    list(scenario, "steps").forEach(player::play);
+                }));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> clock() throws IOException {
+        return list(table("clock.json"), "scenarios").stream()
+                .map(scenario -> DynamicTest.dynamicTest((String) scenario.get("about"), () -> {
+                    final Iterator<?> readings = ((List<?>) scenario.get("readings")).iterator();
+                    final AtomicReference<List<?>> at = new AtomicReference<>((List<?>) readings.next());
+                    final GreaterClock clock = new GreaterClock(() ->
+                            new GreaterClock.Reading((Long) at.get().get(0) * MS, (Long) at.get().get(1) * MS));
+                    while (readings.hasNext()) {
+                        at.set((List<?>) readings.next());
+                        assertEquals((Long) at.get().get(2) * MS, clock.getAsLong(), at.toString());
+                    }
+                }));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> answers() throws IOException {
+        return list(table("answers.json"), "answers").stream()
+                .map(given -> DynamicTest.dynamicTest(given.toString(), () -> {
+                    final int status = ((Long) given.get("status")).intValue();
+                    final Reply reply = new Reply(status, (String) given.get("type"), (String) given.get("body"), "");
+                    final Answer got = switch ((String) given.get("call")) {
+                        case "acquire" -> Answers.acquire(reply, "n");
+                        case "heartbeat" -> Answers.heartbeat(reply);
+                        default -> Answers.release(reply);
+                    };
+                    if (got instanceof Answer.Problem problem) {
+                        assertEquals("problem", given.get("is"));
+                        assertEquals(given.get("kind"), problem.kind());
+                    } else {
+                        assertEquals(given.get("is"), got instanceof Answer.Unknown ? "unknown" : "ok");
+                    }
+                }));
+    }
+
+    @Test
+    void randomPart() {
+        final Set<String> parts = new HashSet<>();
+        IntStream.range(0, 100).forEach(i -> parts.add(Beats.randomPart()));
+        assertEquals(100, parts.size());
+        parts.forEach(part -> assertTrue(part.matches("[0-9A-Za-z]{13}"), part));
+    }
+
+    @Test
+    void json() {
+        final String text = "{\"a\":[1,-2,1.5,1e300,true,null,{}],\"\\u00fc\\n\\\"\":\"\\ud83d\\ude00\"}";
+        final Map<?, ?> map = (Map<?, ?>) Json.read(" " + text + "\n");
+        assertEquals(List.of(1L, -2L, 1.5, 1e300), ((List<?>) map.get("a")).subList(0, 4));
+        assertEquals("\ud83d\ude00", map.get("ü\n\""));
+        assertEquals("{\"k\\\"\":\"\\u0001\\\\ü\",\"n\":7}", Json.write(new java.util.TreeMap<>(Map.of("k\"", "\u0001\\ü", "n", 7L))));
+        for (final String bad : List.of("", "{", "[1,]", "{\"a\"}", "01", "1 2", "nul", "\"\\x\"", "\"\n\"", "'a'", "[".repeat(100))) {
+            assertThrows(IllegalArgumentException.class, () -> Json.read(bad), bad);
+        }
+    }
+}
