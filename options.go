@@ -124,7 +124,8 @@ const (
 )
 
 // Clock tells elapsed time, in durations since an origin of its own. All
-// methods may be called concurrently, and never go back.
+// methods may be called concurrently, never go back, and never return a negative
+// duration: [New] refuses a clock that does.
 type Clock interface {
 	// Holder counts all time that may have passed; a holder's deadline is
 	// compared with it.
@@ -135,7 +136,8 @@ type Clock interface {
 
 // MonotonicClock returns a clock that goes by the monotonic reading of package
 // time alone. It does not count suspends, which real programs must; it is for
-// tests inside a testing/synctest bubble.
+// tests inside a testing/synctest bubble. It may be made anywhere, once for all
+// tests, and be used in many bubbles: it gives each of them its own time.
 func MonotonicClock() Clock { return clock.Go() }
 
 const (
@@ -191,9 +193,21 @@ func (o *Options) validate() error {
 	if o.HistoryLimit > maxHistoryLimit {
 		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
 	}
-	errs = append(errs, checkText("owner", o.Owner),
+	errs = append(errs, checkClock(o.Clock), checkText("owner", o.Owner),
 		checkText("host", o.Host), checkText("label", o.Label))
 	return errors.Join(errs...)
+}
+
+// checkClock returns an error if the clock stands before its origin: a deadline is
+// positive, and what is not stands for the end of a lease (see [right]).
+func checkClock(c Clock) error {
+	if c == nil {
+		return nil
+	}
+	if now := min(c.Holder(), c.Contender()); now < 0 {
+		return invalid("clock shows %v: it must not be negative; take an origin that lies before all readings", now)
+	}
+	return nil
 }
 
 // checkName returns an error if name cannot be the name of a lock that is taken,

@@ -76,6 +76,7 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 		"owner":         {tenure.Options{Owner: "a\nb"}, `owner "a\nb" has U+000A at byte 1`},
 		"long owner":    {tenure.Options{Owner: strings.Repeat("o", 1025)}, "has 1025 bytes: at most 1024 are allowed"},
 		"host":          {tenure.Options{Host: "\xff"}, `host "\xff" is not valid UTF-8`},
+		"clock":         {tenure.Options{Clock: earlyClock{}}, "clock shows -1ns: it must not be negative; take an origin that lies before all readings"},
 		"label":         {tenure.Options{Label: "\x00"}, `label "\x00" has U+0000 at byte 0`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +96,36 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 			t.Errorf("error %q does not name %s", err, part)
 		}
 	}
+}
+
+// earlyClock is a clock of which one answer lies before its origin.
+type earlyClock struct{}
+
+func (earlyClock) Holder() time.Duration    { return 0 }
+func (earlyClock) Contender() time.Duration { return -1 }
+
+// TestOneClockForAllBubbles: a clock that was made outside of bubbles, or in another
+// one, lets a lease be acquired, kept and lost.
+func TestOneClockForAllBubbles(t *testing.T) {
+	clock := tenure.MonotonicClock()
+	for range 2 {
+		inWorld(t, func(t *testing.T, w *world) {
+			m := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+			l := m.mustAcquire("x", nil)
+			time.Sleep(10 * lease)
+			want(t, l.Check(), nil)
+			m.crash()
+			<-l.Context().Done()
+			want(t, l.Check(), tenure.ErrLost)
+			clock = tenure.MonotonicClock() // for the next bubble
+		})
+	}
+	c := mustNew(t, memstore.New(), &tenure.Options{Clock: clock})
+	l, err := c.TryAcquire(t.Context(), "x", nil)
+	want(t, err, nil)
+	want(t, l.Check(), nil)
+	want(t, l.Release(t.Context()), nil)
+	want(t, c.Close(t.Context()), nil)
 }
 
 func TestNamesThatNoStoreCanKeepAreRefused(t *testing.T) {

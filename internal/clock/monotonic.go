@@ -9,21 +9,47 @@ import "time"
 // monotonic part of time.Now, which stands still in a suspend.
 //
 // It is the clock for a testing/synctest bubble, where it gives the bubble's
-// time: [Elapsed] would ask the real boot clock, which knows nothing of
-// bubbles. Make it in the bubble in which it is used.
-type Monotonic struct {
-	base time.Time
-}
+// time: [Elapsed] would ask the real boot clock, which knows nothing of bubbles.
+//
+// It holds nothing, and each reading says for itself where it was made: outside
+// of bubbles it is the time since the process began, inside one the time since
+// the bubble began. So one may be made anywhere, and used in many bubbles. An
+// origin that it took with it would lie decades ahead of a bubble's time, or an
+// hour ahead of the next bubble's, and its instants would be negative there.
+type Monotonic struct{}
 
-var _ Clock = (*Monotonic)(nil)
+var _ Clock = Monotonic{}
 
-// Go returns a clock that reads Go's clock and no other, and starts at zero.
-func Go() *Monotonic {
-	return &Monotonic{base: time.Now()}
-}
+// Go returns a clock that reads Go's clock and no other.
+func Go() Monotonic { return Monotonic{} }
 
-// Holder returns the time since the clock was made, without suspends.
-func (m *Monotonic) Holder() time.Duration { return time.Since(m.base) }
+// Holder returns the time since the process or the bubble began, without suspends.
+func (Monotonic) Holder() time.Duration { return elapsed() }
 
 // Contender returns the same as Holder.
-func (m *Monotonic) Contender() time.Duration { return time.Since(m.base) }
+func (Monotonic) Contender() time.Duration { return elapsed() }
+
+// The origins of Monotonic. Neither is ever changed.
+var (
+	processStart = time.Now()                                  // package variables are set outside of all bubbles
+	bubbleStart  = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where testing/synctest begins, by its documentation
+)
+
+func elapsed() time.Duration {
+	now := time.Now()
+	if wallAlone(now) && !wallAlone(processStart) {
+		return now.Sub(bubbleStart)
+	}
+	return now.Sub(processStart)
+}
+
+// InBubble reports whether the caller is in a testing/synctest bubble, as far as
+// its time shows: until the year 2157.
+func InBubble() bool {
+	now := time.Now()
+	return wallAlone(now) && inRange(now)
+}
+
+// wallAlone reports whether t has no monotonic part. A time from time.Now has
+// none in a bubble, or if the wall clock is out of range.
+func wallAlone(t time.Time) bool { return t == t.Round(0) }

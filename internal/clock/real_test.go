@@ -104,16 +104,60 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestBubble reads the time of a bubble.
+// TestBubble reads the time of bubbles by one clock that was made outside of them
+// all, and by one that was made in a bubble before.
 func TestBubble(t *testing.T) {
+	outside := Go()
+	former := outside
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			for i := range 3 {
+				want := time.Duration(i) * time.Hour
+				for name, clock := range map[string]Clock{"made here": Go(), "made outside": outside, "made in a bubble before": former} {
+					if h, c := clock.Holder(), clock.Contender(); h != want || c != want {
+						t.Errorf("%s: holder %v, contender %v; want %v", name, h, c, want)
+					}
+				}
+				time.Sleep(time.Hour)
+			}
+			former = Go()
+		})
+	}
+	before := time.Since(processStart)
+	got := former.Holder()
+	if after := time.Since(processStart); got < before || got > after || got <= 0 {
+		t.Errorf("made in a bubble, used outside: %v; want %v to %v", got, before, after)
+	}
+}
+
+// TestBubbleOfAges lets a bubble's time go beyond what time.Now has a monotonic
+// part for.
+func TestBubbleOfAges(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		clock := Go()
 		for i := range 3 {
-			want := time.Duration(i) * time.Hour
-			if h, c := clock.Holder(), clock.Contender(); h != want || c != want {
-				t.Errorf("holder %v, contender %v; want %v", h, c, want)
+			if got, want := clock.Holder(), time.Duration(i)*century; got != want {
+				t.Errorf("%v; want %v", got, want)
 			}
-			time.Sleep(time.Hour)
+			time.Sleep(century)
 		}
 	})
+}
+
+func TestInBubble(t *testing.T) {
+	if InBubble() {
+		t.Error("in a bubble, outside of all")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			if !InBubble() {
+				t.Errorf("outside, in a bubble at %v", time.Now())
+			}
+			time.Sleep(150 * 365 * 24 * time.Hour)
+		}
+	})
+	if InBubble() {
+		t.Error("in a bubble, when that has ended")
+	}
 }

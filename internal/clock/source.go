@@ -42,6 +42,9 @@ const (
 	maxWallBits = 33
 )
 
+// inRange reports whether the wall clock of t leaves room for a monotonic part.
+func inRange(t time.Time) bool { return uint64(t.Unix()-minWall)>>maxWallBits == 0 }
+
 // system reads this machine's clocks.
 type system struct {
 	base time.Time // where Mono starts; has a monotonic part
@@ -52,7 +55,7 @@ func makeSystem() system { return system{base: time.Now()} }
 // Now reads time.Now.
 func (s *system) Now() Instant {
 	t := time.Now()
-	if uint64(t.Unix()-minWall)>>maxWallBits != 0 {
+	if !inRange(t) {
 		return s.beyond(t)
 	}
 	return Instant{Wall: time.Duration(t.UnixNano()), Mono: t.Sub(s.base)}
