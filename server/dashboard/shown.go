@@ -6,32 +6,8 @@ package dashboard
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
-
-// printed returns s with what cannot be seen, or turns text around, spelled out as Go
-// would: \n, \x1b, \u202e. What stands in a store was written by anybody who may write
-// there.
-func printed(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1: // no UTF-8
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		i += size
-	}
-	return b.String()
-}
 
 // short returns a duration as people say it, by its two largest units.
 func short(d time.Duration) string {

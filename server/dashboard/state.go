@@ -72,7 +72,7 @@ func late(unchanged, heartbeat, lease time.Duration) bool {
 	if heartbeat <= 0 {
 		heartbeat = lease / 5 // as by default
 	}
-	return unchanged > missedBeats*heartbeat
+	return unchanged >= missedBeats*heartbeat
 }
 
 // unreadableLock is a lock whose record nobody understands.

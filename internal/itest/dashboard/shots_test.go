@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// shots is where the pictures of the docs are put; they are made if it is given:
+//
+//	go test ./internal/itest/dashboard -run Screenshots -shots "$PWD/docs/evidence/dashboard"
+var shots = flag.String("shots", "", "make pictures of the pages in this folder")
+
+// maxShot is how large a picture may be, in bytes.
+const maxShot = 150_000
+
+// fill makes a world in which there is something to see.
+func (w *world) fill() {
+	const hour, day = time.Hour, 24 * time.Hour
+	w.held("scheduler",
+		past{owner: "web-1", label: "v6", ago: 6*day + 4*hour, lasted: 2*day + 3*hour, end: steppedDown("deploy", "v7 comes")},
+		past{owner: "web-2", label: "v7", ago: 4*day + hour - time.Minute, lasted: 9 * hour, end: failed("panic: no such queue")},
+		past{owner: "web-3", label: "v7", ago: 3*day + 15*hour, lasted: day + 2*hour},
+		past{owner: "web-1", label: "v7", ago: 2*day + 12*hour, lasted: 11 * hour, end: steppedDown("alice", "maintenance of web-1")},
+		past{owner: "web-2", label: "v7", ago: 2*day + hour - time.Minute, lasted: 20 * hour},
+	)
+	w.now.set(-(day + 3*hour))
+	w.holder("scheduler", tenure.Options{Owner: "web-3", Host: "web-3.example", Label: "v7", LeaseDuration: 15 * time.Second})
+	w.now.set(-5 * time.Minute)
+	w.holder("billing/invoices", tenure.Options{Owner: "billing-7", Host: "app-2.example", Label: "2026.4", LeaseDuration: 30 * time.Second})
+	w.holder("mail/outbox", tenure.Options{Owner: "mail-1", Host: "app-1.example", LeaseDuration: 10 * time.Second})
+	w.holder("migrations", tenure.Options{Owner: "deploy-4711", Host: "ci-3.example", LeaseDuration: time.Minute})
+	w.now.set(-20 * time.Minute)
+	w.silent("search/reindex", tenure.Options{Owner: "search-2", Host: "app-4.example", LeaseDuration: 10 * time.Minute, HeartbeatPeriod: time.Second, RequestTimeout: time.Second})
+	w.silent("thumbnails", tenure.Options{Owner: "img-9", Host: "app-5.example", LeaseDuration: time.Second})
+	w.now.set(0)
+	w.held("nightly", past{owner: "cron-2", ago: 9 * hour, lasted: 14 * time.Minute}, past{owner: "cron-1", ago: 8 * hour, lasted: 12 * time.Minute})
+	w.workers("orders", 64, "worker-a", "worker-b", "worker-c")
+}
+
+// shoot makes a picture of the page.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	ctx, cancel := b.within()
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if len(png) > maxShot {
+		b.t.Errorf("%s has %d bytes, more than %d", name, len(png), maxShot)
+	}
+	if err := os.WriteFile(filepath.Join(*shots, name), png, 0o644); err != nil { //nolint:gosec // it is for everybody
+		b.t.Fatal(err)
+	}
+}
+
+// TestScreenshots makes the pictures that the docs show.
+func TestScreenshots(t *testing.T) {
+	if *shots == "" {
+		t.Skip("no pictures wanted: see the flag -shots")
+	}
+	w := newWorld(t)
+	w.fill()
+	b := newBrowser(t, w.url, 1180, 760)
+	b.open("login")
+	b.shoot("login.png")
+	b.signIn(rootToken)
+	b.open("./")
+	b.until("document.querySelectorAll('tr.s-in-doubt').length > 0 && document.querySelectorAll('tr.s-expired').length > 0")
+	b.shoot("now.png")
+	b.open("lock?name=scheduler")
+	b.shoot("lock.png")
+	b.open("shards?group=orders")
+	b.until("document.querySelectorAll('.grid tbody tr').length == 3")
+	b.shoot("shards.png")
+	b.open("sessions")
+	b.shoot("sessions.png")
+	b.open("doctor")
+	b.shoot("doctor.png")
+
+	b.dark(true)
+	b.open("./?prefix=s")
+	b.shoot("now-dark.png")
+	b.open("lock?name=scheduler")
+	b.shoot("lock-dark.png")
+	b.dark(false)
+	b.size(360, 740, 2)
+	b.open("./?prefix=s")
+	b.shoot("phone.png")
+	b.open("lock?name=scheduler")
+	b.shoot("phone-lock.png")
+	b.size(1180, 500, 1)
+	w.away.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+	b.open("./")
+	b.until("document.querySelector('.alert.bad')")
+	b.shoot("away.png")
+}

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/server/dashboard"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// The principals of a world, and their secrets.
+const (
+	rootToken  = "root-secret"
+	readerName = "reader"
+	readToken  = "reader-secret"
+	nobody     = "nobody-secret"
+)
+
+// world is a store, processes that hold locks in it, and the pages over it.
+type world struct {
+	t      *testing.T
+	memory *memstore.Store
+	now    *shifted // the store of holders, whose wall clocks can be wrong
+	away   *faultstore.Store
+	pages  *dashboard.Dashboard
+	url    string
+
+	mu    sync.Mutex
+	audit []access.Act
+}
+
+// newWorld makes the pages over an empty store.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, memory: memstore.New()}
+	w.now = &shifted{Store: w.memory}
+	w.away = faultstore.New(w.memory, nil)
+	t.Cleanup(func() { _ = w.away.Close() })
+	client := w.client(w.away.Driver(), tenure.Options{Owner: "tenured-1", LeaseDuration: 15 * time.Second})
+	pages, err := dashboard.New(dashboard.Options{
+		Client: client, Access: principals(t), Title: "production",
+		Audit: func(_ context.Context, act access.Act) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.audit = append(w.audit, act)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pages = pages
+	s := httptest.NewUnstartedServer(pages)
+	s.Config.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.Start()
+	w.url = s.URL
+	t.Cleanup(func() {
+		pages.Close()
+		s.Close()
+	})
+	return w
+}
+
+// client returns a client that ends with the test.
+func (w *world) client(s driver.Store, o tenure.Options) *tenure.Client {
+	w.t.Helper()
+	c, err := tenure.New(s, &o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_ = c.Close(ctx)
+	})
+	return c
+}
+
+// holder takes a lock in the name of a process, and keeps it until the test ends.
+func (w *world) holder(name string, o tenure.Options) *tenure.Lease {
+	w.t.Helper()
+	l, err := w.client(w.now, o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = l.Release(context.Background()) })
+	return l
+}
+
+// silent takes a lock in the name of a process that shows no more life: its store is out of
+// reach from then on.
+func (w *world) silent(name string, o tenure.Options) {
+	w.t.Helper()
+	faults := faultstore.New(w.now, nil)
+	w.t.Cleanup(func() { _ = faults.Close() })
+	if _, err := w.client(faults.Driver(), o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true}); err != nil {
+		w.t.Fatal(err)
+	}
+	faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+}
+
+// past is a tenure that is over: it began so long ago, and lasted so long.
+type past struct {
+	owner, label string
+	ago, lasted  time.Duration
+	end          func(*tenure.Lease) error
+}
+
+// held has the tenures happen, the oldest first.
+func (w *world) held(name string, all ...past) {
+	w.t.Helper()
+	for _, p := range all {
+		w.now.set(-p.ago)
+		c, err := tenure.New(w.now, &tenure.Options{Owner: p.owner, Host: p.owner, Label: p.label, LeaseDuration: time.Second, RefreshPeriod: 20 * time.Millisecond})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		l, err := c.Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.now.set(-p.ago + p.lasted)
+		if p.end == nil {
+			p.end = func(l *tenure.Lease) error { return l.Release(context.Background()) }
+		}
+		if err := p.end(l); err != nil {
+			w.t.Fatalf("%s, %s: %v", name, p.owner, err)
+		}
+		if err := c.Close(context.Background()); err != nil && p.end == nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.now.set(0)
+}
+
+// steppedDown ends a tenure as one that was asked to.
+func steppedDown(by, reason string) func(*tenure.Lease) error {
+	return func(l *tenure.Lease) error {
+		if err := l.StepDown(by + ": " + reason); err != nil {
+			return err
+		}
+		return l.Release(context.Background())
+	}
+}
+
+// failed ends a tenure as one whose work has failed.
+func failed(reason string) func(*tenure.Lease) error {
+	return func(l *tenure.Lease) error {
+		return l.ReleaseWith(context.Background(), &tenure.ReleaseOptions{Failed: fmt.Errorf("%s", reason)})
+	}
+}
+
+// workers makes a group, and runs its workers until the test ends.
+func (w *world) workers(group string, partitions int, names ...string) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, name := range names {
+		c := w.client(w.now, tenure.Options{Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, RefreshPeriod: 100 * time.Millisecond})
+		g, err := shard.New(c, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		running.Go(func() {
+			_ = g.Run(ctx, func(ctx context.Context, p *shard.Partition) error {
+				_ = p.Checkpoint(ctx, []byte("offset 4711"))
+				<-ctx.Done()
+				return nil
+			})
+		})
+	}
+	w.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// acts are the audit lines so far.
+func (w *world) acts() []access.Act {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]access.Act(nil), w.audit...)
+}
+
+// principals are those of a world.
+func principals(t *testing.T) access.Access {
+	t.Helper()
+	known := book{}
+	for secret, p := range map[string]struct {
+		name   string
+		grants []access.Grant
+	}{
+		rootToken: {"alice", []access.Grant{{Right: access.Admin}}},
+		readToken: {readerName, []access.Grant{{Right: access.Read, Prefix: "team/"}}},
+		nobody:    {"nobody", nil},
+	} {
+		principal, err := access.NewPrincipal(p.name, p.grants...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[secret] = principal
+	}
+	return known
+}
+
+// book knows principals by their secrets.
+type book map[string]access.Principal
+
+func (b book) ByToken(secret string) (access.Principal, bool) {
+	p, ok := b[secret]
+	return p, ok
+}
+
+func (b book) ByName(name string) (access.Principal, bool) {
+	for _, p := range b {
+		if p.Name() == name {
+			return p, true
+		}
+	}
+	return access.Principal{}, false
+}
+
+// shifted is a store whose users have a wall clock that is wrong, by an amount that can be
+// changed: so a history of days is made in a second. Instants that are not about now were
+// shifted before, and stay as they are.
+type shifted struct {
+	driver.Store
+	by atomic.Int64
+}
+
+func (s *shifted) set(by time.Duration) { s.by.Store(int64(by)) }
+
+func (s *shifted) at(t time.Time) time.Time {
+	if t.IsZero() || time.Since(t).Abs() > time.Minute {
+		return t
+	}
+	return t.Add(time.Duration(s.by.Load()))
+}
+
+func (s *shifted) record(r driver.Record) driver.Record {
+	r.Since, r.Until = s.at(r.Since), s.at(r.Until)
+	if r.Prev != nil {
+		prev := *r.Prev
+		prev.Since, prev.Until = s.at(prev.Since), s.at(prev.Until)
+		r.Prev = &prev
+	}
+	return r
+}
+
+func (s *shifted) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	return s.Store.Claim(ctx, s.record(next))
+}
+
+func (s *shifted) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return s.Store.Swap(ctx, prev, s.record(next))
+}
+
+// Watch is that of the store in memory.
+func (s *shifted) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
+	return s.Store.(driver.Watcher).Watch(ctx, key, hint)
+}
+
+var _ http.Handler = (*dashboard.Dashboard)(nil)

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dashboard shows people who holds which lock, who led when, and what is in doubt,
+// and lets them ask holders to make way: web pages that a program mounts, beside the lock
+// service of package server or by themselves.
+//
+//	pages, err := dashboard.New(dashboard.Options{Client: client, Access: principals, Key: key})
+//	...
+//	defer pages.Close()
+//	mux.Handle("/", pages)
+//
+// The pages are: all locks now; one lock, with its tenures as a band over time; the
+// sessions; the groups of package shard as grids; and what a doctor would look at. Each
+// works without JavaScript. With it, a page stays up to date by itself. Whoever asks without
+// a browser, as curl does, gets the same as plain text.
+//
+// All links are relative. Below a prefix, mount it with [http.StripPrefix] and a slash at
+// the end of the prefix.
+//
+// # Who sees what
+//
+// A program sends a bearer token with each request. A browser cannot, so a form takes the
+// token once, and answers with a cookie for an hour. It holds the name of the principal and
+// its end, sealed by [Options.Key], and nothing else; it opens these pages alone. The rights
+// of the principal are asked for each page, each row and each act, so a right that was taken
+// away is gone at once. A secret that was changed does not end the cookies that it has
+// opened; a principal that was removed has none.
+//
+// A page shows the locks that its visitor may read, and no others, nor how many there are.
+// The sessions are shown that keep such a lock alive; all of them to a visitor who may read
+// all locks.
+//
+// # What it keeps
+//
+// Nothing that matters: what the store has answered last, to show it to several visitors,
+// and while the store is away. Any replica with the same key serves any page. The store is
+// asked while somebody looks, and not otherwise; for a large or slow one all visitors
+// together ask a fifth of the time at most.
+//
+// # What is not guaranteed
+//
+// What a page shows was so when the store was read. Only the client of a holder knows how
+// long it may act. Times of day are by the wall clocks of the holders.
+//
+// A browser sends a cookie to all ports of a host. On a loopback address, where it is not
+// bound to TLS, any program that listens on that address can see it: what it opens are these
+// pages, for an hour.
+package dashboard

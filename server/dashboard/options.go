@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/access"
+)
+
+// Options are for [New]. Client and Access must be set.
+type Options struct {
+	// Client reads the locks and asks their holders. It is not closed by the dashboard.
+	Client *tenure.Client
+
+	// Access knows the principals.
+	Access access.Access
+
+	// Key seals the cookies. It has 32 random bytes or more, and is the same on all replicas
+	// and after a restart. If empty, it is made at random, and a visitor signs in again at
+	// each process.
+	Key []byte
+
+	// Title names the installation on each page, such as "production". It may be empty.
+	Title string
+
+	// Authenticate knows a visitor by something else than a token or a cookie, such as a
+	// client certificate. It may be nil.
+	Authenticate func(*http.Request) (access.Principal, bool)
+
+	// Audit is told of each act of a visitor, the refused ones included, and of each
+	// sign-in. If nil, nobody is. See [access.Audit].
+	Audit func(context.Context, access.Act)
+
+	// Doctor makes further checks for the doctor's page, such as those of the engine. It is
+	// called while somebody looks at that page, once a few seconds at most. It may be nil.
+	Doctor func(context.Context) []Finding
+}
+
+// via is how an audit line says that an act came this way.
+const via = "dashboard"
+
+// check fills in what was left out, and says what is missing.
+func (o *Options) check() error {
+	if o.Client == nil {
+		return errors.New("dashboard: Options.Client is nil: it must be the client whose locks are shown")
+	}
+	if o.Access == nil {
+		return errors.New("dashboard: Options.Access is nil: it must know who may see what")
+	}
+	if o.Authenticate == nil {
+		o.Authenticate = func(*http.Request) (access.Principal, bool) { return access.Principal{}, false }
+	}
+	if o.Audit == nil {
+		o.Audit = access.Audit(nil)
+	}
+	if o.Doctor == nil {
+		o.Doctor = func(context.Context) []Finding { return nil }
+	}
+	return nil
+}

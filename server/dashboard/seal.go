@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// minKeyLen is the least length of Options.Key in bytes.
+	minKeyLen = 32
+	// sealPurpose keeps what is sealed here apart from what is sealed elsewhere with the
+	// same key.
+	sealPurpose = "tenure dashboard cookie 1"
+	// maxSealed bounds what is looked at: a name of a principal, and what is around it.
+	maxSealed = 1024
+)
+
+// errSeal says that a cookie was not sealed by this key, or is over.
+var errSeal = errors.New("not a cookie of this dashboard, or one that is over")
+
+// sealer seals the name of a principal and the end of its time into a text that nobody
+// else can read or make.
+type sealer struct{ aead cipher.AEAD }
+
+// newSealer returns a sealer with a key that is derived from the one given. Without one it
+// makes a key of its own, which no other process has.
+func newSealer(key []byte) (*sealer, error) {
+	switch {
+	case len(key) == 0:
+		key = make([]byte, minKeyLen)
+		rand.Read(key) //nolint:errcheck // it never fails
+	case len(key) < minKeyLen:
+		return nil, fmt.Errorf("dashboard: Options.Key has %d bytes: it must have %d at least, random ones; leave it empty for a key of this process alone", len(key), minKeyLen)
+	}
+	derived, err := hkdf.Key(sha256.New, key, nil, sealPurpose, minKeyLen)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: deriving the key: %w", err)
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	return &sealer{aead}, nil
+}
+
+// seal returns the text of a cookie.
+func (s *sealer) seal(principal string, until time.Time) string {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
+	plain = append(plain, principal...)
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(sealPurpose)))
+}
+
+// open returns what was sealed, if it was sealed by this key and is not over.
+func (s *sealer) open(text string, now time.Time) (principal string, until time.Time, err error) {
+	if len(text) > maxSealed {
+		return "", time.Time{}, errSeal
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return "", time.Time{}, errSeal
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, []byte(sealPurpose))
+	if err != nil || len(plain) < 8 {
+		return "", time.Time{}, errSeal
+	}
+	until = time.Unix(int64(binary.BigEndian.Uint64(plain)), 0) //nolint:gosec // it was made from one
+	if !now.Before(until) {
+		return "", time.Time{}, errSeal
+	}
+	return string(plain[8:]), until, nil
+}

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure/server/access"
+)
+
+// cookieLife is for how long a visitor is signed in.
+const cookieLife = time.Hour
+
+// visitor is who looks.
+type visitor struct {
+	access.Principal
+	until time.Time // when the cookie is over; zero if it was none
+	form  bool      // may send forms: a program that sends a token has /v1
+}
+
+// all says that the visitor may read all locks there are.
+func (v visitor) all() bool {
+	prefixes := v.Prefixes(access.Read, "")
+	return len(prefixes) == 1 && prefixes[0] == ""
+}
+
+// anything says that there may be a lock that the visitor may read.
+func (v visitor) anything() bool { return len(v.Prefixes(access.Read, "")) > 0 }
+
+// visitor returns who sends a request. A token that is sent and wrong is not made good by a
+// cookie.
+func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		if p, ok := d.byHeader(r, header); ok {
+			return visitor{Principal: p}, true
+		}
+		return visitor{}, false
+	}
+	if p, ok := d.options.Authenticate(r); ok {
+		return visitor{Principal: p, form: true}, true
+	}
+	return d.byCookie(r)
+}
+
+func (d *Dashboard) byHeader(r *http.Request, header string) (access.Principal, bool) {
+	scheme, secret, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || !d.failures.allow(r.RemoteAddr) {
+		return access.Principal{}, false
+	}
+	p, ok := d.options.Access.ByToken(strings.TrimSpace(secret))
+	if !ok {
+		d.failures.add(r.RemoteAddr)
+	}
+	return p, ok
+}
+
+func (d *Dashboard) byCookie(r *http.Request) (visitor, bool) {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		name, until, err := d.sealer.open(c.Value, time.Now())
+		if err != nil {
+			continue
+		}
+		if p, ok := d.options.Access.ByName(name); ok {
+			return visitor{Principal: p, until: until, form: true}, true
+		}
+	}
+	return visitor{}, false
+}
+
+// still returns the visitor as it is now, with the rights of now, for a stream that is open.
+func (d *Dashboard) still(r *http.Request, v visitor) (visitor, bool) {
+	if v.until.IsZero() { // the token came with this very request
+		p, ok := d.options.Access.ByName(v.Name())
+		v.Principal = p
+		return v, ok
+	}
+	return d.byCookie(r)
+}
+
+// cookieName binds the cookie to TLS and to this host where there is TLS.
+func cookieName(r *http.Request) string {
+	if onLoopback(r) {
+		return "tenure"
+	}
+	return "__Host-tenure"
+}
+
+// cookie returns the cookie that signs a visitor in; out, with an empty value.
+func (d *Dashboard) cookie(r *http.Request, value string, life time.Duration) *http.Cookie {
+	c := &http.Cookie{
+		Name: cookieName(r), Value: value, Path: "/", MaxAge: int(life.Seconds()),
+		HttpOnly: true, Secure: !onLoopback(r), SameSite: http.SameSiteStrictMode,
+	}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+// onLoopback says that the browser has come without TLS to an address of its own machine:
+// there it may refuse a cookie that is for TLS alone.
+func onLoopback(r *http.Request) bool {
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		return false
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// Failed tokens of one address: so many at once, and one more each refill.
+const (
+	failuresAtOnce = 10
+	failuresRefill = 6 * time.Second
+	failuresKept   = 4096 // addresses
+)
+
+// failures bounds how often somebody may try a token that is wrong.
+type failures struct {
+	mu sync.Mutex
+	by map[string]time.Time // when all is forgotten
+}
+
+func newFailures() *failures { return &failures{by: map[string]time.Time{}} }
+
+// allow says whether a token from that address is looked at.
+func (f *failures) allow(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Until(f.by[host(address)]) <= (failuresAtOnce-1)*failuresRefill
+}
+
+// add notes a wrong token.
+func (f *failures) add(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if len(f.by) >= failuresKept {
+		for a, forgotten := range f.by {
+			if now.After(forgotten) {
+				delete(f.by, a)
+			}
+		}
+		for a := range f.by { // any, rather than no bound
+			if len(f.by) < failuresKept {
+				break
+			}
+			delete(f.by, a)
+		}
+	}
+	from := f.by[host(address)]
+	if from.Before(now) {
+		from = now
+	}
+	f.by[host(address)] = from.Add(failuresRefill)
+}
+
+// host returns the address without its port.
+func host(address string) string {
+	h, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return cmp.Or(address, "unknown")
+	}
+	return h
+}
