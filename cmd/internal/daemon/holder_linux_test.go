@@ -43,6 +43,7 @@ func newCaller(token string, config *tls.Config, at ...string) *caller {
 // reply is the answer to a call; one that is none of ours has no Kind and no error.
 type reply struct {
 	Status int
+	Proto  string
 	Header http.Header
 	Body   []byte
 }
@@ -80,7 +81,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (reply
 	}
 	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(res.Body)
-	return reply{res.StatusCode, res.Header, bytes.TrimSpace(b)}, err
+	return reply{res.StatusCode, res.Proto, res.Header, bytes.TrimSpace(b)}, err
 }
 
 // held is a lock that a program holds through the service, by the rules for clients.

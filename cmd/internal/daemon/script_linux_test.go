@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 		"call":    program(call),
 		"hold":    program(hold),
 		"listens": program(listens),
+		"certify": program(certify),
 	})
 }
 
@@ -168,6 +169,7 @@ func call() error {
 	w := flagsOfCall()
 	kind := flag.String("type", "", "Content-Type")
 	host := flag.String("host", "", "Host")
+	proto := flag.Bool("proto", false, "print the version of HTTP")
 	flag.Parse()
 	c, err := w.caller()
 	if err != nil {
@@ -183,6 +185,9 @@ func call() error {
 	r, err := c.call(ctx, flag.Arg(0), flag.Arg(1), body)
 	if err != nil {
 		return err
+	}
+	if *proto {
+		fmt.Println(r.Proto)
 	}
 	_, err = fmt.Printf("%d %s\n", r.Status, r.Body)
 	return err

@@ -1,0 +1,360 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fleet are processes of tenured on one store, each on a socket of its own.
+type fleet struct {
+	t     *testing.T
+	dir   string
+	args  []string
+	token string
+	all   []*replica
+}
+
+// newFleet starts n of them, with further arguments.
+func newFleet(t *testing.T, n int, args ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, dir: t.TempDir(), args: args, token: "SECRETSECRETSECRET"}
+	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), []byte("tester "+f.token+" admin:\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		r := &replica{f: f, socket: filepath.Join(f.dir, fmt.Sprintf("%d.sock", i))}
+		f.all = append(f.all, r)
+		r.start()
+	}
+	return f
+}
+
+func (f *fleet) caller(r *replica) *caller { return newCaller(f.token, nil, "unix:"+r.socket) }
+
+// replica is one process at a time.
+type replica struct {
+	f      *fleet
+	socket string
+	starts int
+	cmd    *exec.Cmd
+	ready  atomic.Bool // as the balancer knows
+}
+
+// start starts the process, and waits until it is ready.
+func (r *replica) start() {
+	t := r.f.t
+	t.Helper()
+	r.starts++
+	path := fmt.Sprintf("%s.%d.log", r.socket, r.starts)
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	r.cmd = exec.Command("tenured", append([]string{ //nolint:noctx // it is ended by signals
+		"--store", "sqlite:" + filepath.Join(r.f.dir, "locks.db"), "--listen", "unix:" + r.socket,
+		"--tokens", filepath.Join(r.f.dir, "tokens"), "--max-calls", "100000",
+	}, r.f.args...)...)
+	r.cmd.Stderr = log
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := r.cmd
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it may have ended long since
+	if _, err := listensAt(path); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; pause(t.Context(), 20*time.Millisecond) {
+		a, err := r.f.caller(r).call(t.Context(), http.MethodGet, "/readyz", nil)
+		if err == nil && a.Status == http.StatusOK {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not ready: %v %s", err, a.Body)
+		}
+	}
+}
+
+// stop ends the process by a signal, and checks its exit status.
+func (r *replica) stop(s syscall.Signal, want int) {
+	r.f.t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		r.f.t.Fatal(err)
+	}
+	_ = r.cmd.Wait() // the status says it
+	if got := r.cmd.ProcessState.ExitCode(); got != want {
+		r.f.t.Errorf("signal %v: exit status %d, want %d", s, got, want)
+	}
+}
+
+// balance returns the address of a proxy that sends calls to the replicas by turns, as far
+// as they say that they are ready. A replica that is gone without a word costs a call 502.
+func (f *fleet) balance() string {
+	var turn atomic.Int64
+	next := func() *replica {
+		for range f.all {
+			if r := f.all[int(turn.Add(1))%len(f.all)]; r.ready.Load() {
+				return r
+			}
+		}
+		return f.all[0]
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		host, _, _ := strings.Cut(addr, ":")
+		var i int
+		if _, err := fmt.Sscanf(host, "replica-%d", &i); err != nil {
+			return nil, err
+		}
+		return new(net.Dialer).DialContext(ctx, "unix", f.all[i].socket)
+	}}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			r := next()
+			for i := range f.all {
+				if f.all[i] == r {
+					p.SetURL(&url.URL{Scheme: "http", Host: fmt.Sprintf("replica-%d", i)})
+				}
+			}
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = w.Write([]byte("<html>Bad Gateway</html>"))
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var probing sync.WaitGroup
+	for _, r := range f.all {
+		r.ready.Store(true)
+		probing.Go(func() {
+			c := f.caller(r)
+			for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+				a, err := c.call(ctx, http.MethodGet, "/readyz", nil)
+				r.ready.Store(err == nil && a.Status == http.StatusOK)
+			}
+		})
+	}
+	f.t.Cleanup(func() { cancel(); probing.Wait(); proxy.CloseClientConnections(); proxy.Close() })
+	return proxy.URL
+}
+
+// tokens returns the tokens of all locks.
+func (f *fleet) tokens(c *caller) map[string]uint64 {
+	f.t.Helper()
+	all := map[string]uint64{}
+	for after := ""; ; {
+		a, err := c.call(f.t.Context(), http.MethodGet, "/v1/locks?limit=500&after="+url.QueryEscape(after), nil)
+		var page struct {
+			Locks []struct {
+				Name  string
+				Token uint64
+			}
+			Next string
+		}
+		if err == nil {
+			err = json.Unmarshal(a.Body, &page)
+		}
+		if err != nil || a.Status != http.StatusOK {
+			f.t.Fatalf("%v: %d %s", err, a.Status, a.Body)
+		}
+		for _, l := range page.Locks {
+			all[l.Name] = l.Token
+		}
+		if after = page.Next; after == "" {
+			return all
+		}
+	}
+}
+
+// A waiter is told to ask elsewhere at once when the service shuts down, readiness fails,
+// and heartbeats are answered until the end.
+func TestShutdownTellsWaiters(t *testing.T) {
+	f := newFleet(t, 1, "--drain", "3s", "--lease", "30s")
+	r := f.all[0]
+	c := f.caller(r)
+	ctx := t.Context()
+	h, err := c.acquire(ctx, "job", "holder", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan reply, 1)
+	go func() {
+		a, err := f.caller(r).call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": "job", "owner": "waiter", "wait_ms": 20000})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- a
+	}()
+	awaitWaits(t, c)
+	begun := time.Now()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a := <-answered
+	if a.Status != http.StatusServiceUnavailable || a.kind() != "unavailable" || a.Header.Get("Retry-After") == "" {
+		t.Errorf("the waiter was told %d %s, Retry-After %q", a.Status, a.Body, a.Header.Get("Retry-After"))
+	}
+	for n := 0; n < 5; n++ {
+		if err := h.renew(ctx); err != nil || h.tries > 0 {
+			t.Fatalf("heartbeat %d during the drain, %v after the signal: %v, tried again %d times", n, time.Since(begun), err, h.tries)
+		}
+	}
+	if a, err := c.call(ctx, http.MethodGet, "/readyz", nil); err != nil || a.Status != http.StatusServiceUnavailable {
+		t.Errorf("ready during the drain: %v %d %s", err, a.Status, a.Body)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took < 3*time.Second {
+		t.Errorf("it ended after %v, before its drain of 3s", took)
+	}
+
+	// The next one knows the holder by its token and beat.
+	r.start()
+	if err := h.renew(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := h.release(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitWaits waits until a call waits at the service.
+func awaitWaits(t *testing.T, c *caller) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); pause(t.Context(), 10*time.Millisecond) {
+		a, err := c.call(t.Context(), http.MethodGet, "/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(a.Body)) {
+			if strings.HasPrefix(line, "tenure_server_waits") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+				return
+			}
+		}
+	}
+	t.Fatal("nobody waits")
+}
+
+// A second signal ends the drain.
+func TestSecondSignal(t *testing.T) {
+	f := newFleet(t, 1, "--drain", "1h")
+	r := f.all[0]
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		a, err := f.caller(r).call(t.Context(), http.MethodGet, "/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Status == http.StatusServiceUnavailable {
+			break
+		}
+	}
+	r.stop(syscall.SIGINT, 0)
+}
+
+// A service that was killed has held nothing that matters: its holders go on with the next
+// one, and what it had granted to nobody runs out.
+func TestKilledService(t *testing.T) {
+	f := newFleet(t, 1, "--lease", "10s")
+	r := f.all[0]
+	c := f.caller(r)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	h, err := c.acquire(ctx, "job", "holder", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": "unused", "owner": "nobody"})
+	if err != nil || a.Status != http.StatusOK {
+		t.Fatal(err, a.Status)
+	}
+	r.stop(syscall.SIGKILL, -1)
+	r.start()
+	if err := h.renew(ctx); err != nil {
+		t.Fatal(err)
+	}
+	keeping, stop := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		if err := h.keep(keeping); err != nil {
+			t.Error(err)
+		}
+	})
+	other, err := c.acquire(ctx, "unused", "next", 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.Token != 2 {
+		t.Errorf("the unused grant was followed by token %d", other.Token)
+	}
+	stop()
+	keeper.Wait()
+	for _, h := range []*held{h, other} {
+		if err := h.renew(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.release(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Three replicas serve one client, each call another.
+func TestReplicas(t *testing.T) {
+	f := newFleet(t, 3, "--lease", "30s")
+	c := newCaller(f.token, nil, f.balance())
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	const holders, turns = 4, 10
+	var inside, total atomic.Int64
+	var working sync.WaitGroup
+	for i := range holders {
+		working.Go(func() {
+			for range turns {
+				h, err := c.acquire(ctx, "job", fmt.Sprintf("holder-%d", i), 20*time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two hold the lock")
+				}
+				for range 3 {
+					if err := h.renew(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+				total.Add(1)
+				inside.Add(-1)
+				if err := h.release(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	if token := f.tokens(c)["job"]; total.Load() != holders*turns || token != holders*turns {
+		t.Errorf("%d turns, and the token is %d: want %d", total.Load(), token, holders*turns)
+	}
+}
