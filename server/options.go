@@ -148,10 +148,10 @@ func checkHost(host string) error {
 	switch _, _, err := net.SplitHostPort(host); {
 	case host == "":
 		return errors.New("a host is empty: name hosts as clients do, such as locks.example.com")
-	case err == nil:
-		return fmt.Errorf("host %.80q has a port: leave it out, any port will do", host)
 	case strings.ContainsAny(host, "/ @") || strings.Contains(host, "*") && host != "*":
 		return fmt.Errorf("host %.80q is no name of a host: write locks.example.com or 10.0.0.5, or an asterisk alone for any", host)
+	case err == nil:
+		return fmt.Errorf("host %.80q has a port: leave it out, any port will do", host)
 	}
 	return nil
 }

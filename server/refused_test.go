@@ -1,0 +1,362 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server"
+)
+
+// calls are one good call of each route that wants a right, and the right that it wants.
+func calls(name string) []struct {
+	right string
+	r     func(secret string) *http.Request
+} {
+	post := func(path string, body object) func(string) *http.Request {
+		body["name"] = name
+		return func(secret string) *http.Request { return request("POST", path, secret, body) }
+	}
+	get := func(path string) func(string) *http.Request {
+		return func(secret string) *http.Request { return request("GET", path+"?name="+name, secret, nil) }
+	}
+	beat := object{"token": 1, "after": "a-0000000000000", "next": "a-0000000000001"}
+	type row = struct {
+		right string
+		r     func(secret string) *http.Request
+	}
+	return []row{
+		{"hold", post("/v1/acquire", object{"owner": "web-7"})},
+		{"hold", post("/v1/heartbeat", beat)},
+		{"hold", post("/v1/release", object{"token": 1, "after": "a-0000000000000"})},
+		{"ask", post("/v1/requests", object{"kind": "step-down", "reason": "x"})},
+		{"ask", post("/v1/requests", object{"kind": "hand-over", "to": "y", "reason": "x"})},
+		{"ask", post("/v1/requests", object{"kind": "release-dead", "reason": "x"})},
+		{"revoke", post("/v1/requests", object{"kind": "revoke", "reason": "x"})},
+		{"read", post("/v1/fence-check", object{"token": 1})},
+		{"read", get("/v1/status")},
+		{"read", get("/v1/history")},
+		{"read", get("/v1/leader")},
+		{"read", get("/v1/once")},
+		{"read", get("/v1/events")},
+	}
+}
+
+// Each call needs its own right to the name, and no other right will do.
+func TestEachCallNeedsItsRight(t *testing.T) {
+	included := map[string][]string{"read": {"read"}, "hold": {"hold", "read"}, "ask": {"ask"}, "revoke": {"revoke"}, "admin": {"read", "hold", "ask", "revoke"}}
+	text := ""
+	for right := range included {
+		text += fmt.Sprintf("%s secret-of-%s-0123456789 %s:jobs/\n", right, right, right)
+	}
+	inWorldWith(t, worldOptions{options: func(o *server.Options) {
+		var err error
+		if o.Principals, err = server.ParsePrincipals(text); err != nil {
+			t.Fatal(err)
+		}
+		o.Limits.FailedTokens = 1000
+	}}, func(w *world) {
+		for right, covers := range included {
+			secret := "secret-of-" + right + "-0123456789"
+			for _, c := range calls("jobs/a") {
+				may := strings.Contains(fmt.Sprint(covers), c.right)
+				s := w.open(c.r(secret))
+				time.Sleep(50 * time.Millisecond)
+				s.cancel() // what waits
+				<-s.ended
+				if got := s.status == http.StatusForbidden; got == may {
+					w.Errorf("right %s, %s: status %d: %s", right, c.r("").URL, s.status, s)
+				}
+			}
+			for _, c := range calls("web/a") { // another prefix
+				w.want(w.do(c.r(secret)), 403, "forbidden")
+			}
+			for _, c := range calls("tenure/session/a") { // Tenure's own
+				w.want(w.do(c.r(secret)), 400, "bad-request")
+			}
+			for _, c := range calls("jobs/a") {
+				w.want(w.do(c.r("")), 401, "unauthenticated")
+				w.want(w.do(c.r("secret-of-nobody")), 401, "unauthenticated")
+			}
+		}
+	})
+}
+
+func TestTokensThatAreRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, headers := range [][]string{{}, {""}, {"Bearer"}, {"Bearer "}, {"Basic " + ci}, {"Bearer x"}, {"Bearer " + ci, "Bearer " + ci}, {ci}} {
+			r := request("GET", "/v1/locks", "", nil)
+			r.Header["Authorization"] = headers
+			a := w.want(w.do(r), 401, "unauthenticated")
+			if a.header.Get("WWW-Authenticate") == "" {
+				w.Errorf("%q: no WWW-Authenticate", headers)
+			}
+		}
+		r := request("GET", "/v1/locks", "", nil)
+		r.Header.Set("Authorization", "bearer  "+ci)
+		w.want(w.do(r), 200, "")
+	})
+}
+
+func TestHostsThatAreRefused(t *testing.T) {
+	inWorldWith(t, worldOptions{options: func(o *server.Options) { o.Hosts = []string{"Locks.example.com", "10.0.0.5"} }}, func(w *world) {
+		for host, ok := range map[string]bool{
+			"localhost": true, "localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "[::1]": true,
+			"locks.example.com": true, "LOCKS.example.com:443": true, "locks.example.com.": true, "10.0.0.5:80": true,
+			"": false, "evil.example": false, "evil.example:7070": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "10.0.0.50": false,
+		} {
+			r := request("GET", "/v1/locks", ci, nil)
+			r.Host = host
+			a := w.do(r)
+			if got := a.status != 421; got != ok {
+				w.Errorf("host %q: %d", host, a.status)
+			}
+			r = request("GET", "/healthz", "", nil)
+			r.Host = host
+			w.want(w.do(r), 200, "") // by whatever name a probe has
+		}
+	})
+}
+
+func TestBodiesThatAreRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const good = `{"name":"jobs/a","owner":"web-7"}`
+		for _, c := range []struct {
+			body   string
+			status int
+			kind   string
+			change func(*http.Request)
+		}{
+			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Del("Content-Type") }},
+			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }},
+			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }},
+			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Type", "application/json; charset=utf-16") }},
+			{good, 415, "unsupported-media-type", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }},
+			{`{"name":"jobs/a","owner":"web-7","ttl":5}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":7}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"web-7","wait_ms":1.5}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"web-7","wait_ms":20001}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"web-7","data":"!"}`, 400, "bad-request", nil},
+			{good + good, 400, "bad-request", nil},
+			{good[:10], 400, "bad-request", nil},
+			{"", 400, "bad-request", nil},
+			{"null", 400, "bad-request", nil},
+			{"[]", 400, "bad-request", nil},
+			{strings.Repeat("[", 100_000), 400, "bad-request", nil},
+			{"{\"name\":\"jobs/\xff\",\"owner\":\"web-7\"}", 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":""}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a\u0000","owner":"web-7"}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"web\u202e7"}`, 400, "bad-request", nil},
+			{`{"name":"jobs/` + strings.Repeat("x", 1020) + `","owner":"web-7"}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"` + strings.Repeat("x", 1025) + `"}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"web-7","host":"` + strings.Repeat("x", 1023) + `"}`, 400, "bad-request", nil},
+			{`{"name":"jobs/a","owner":"web-7","data":"` + strings.Repeat("AAAA", 90_000) + `"}`, 400, "bad-request", nil},
+			{`{"name":"` + strings.Repeat("x", 1<<20), 413, "too-large", nil},
+		} {
+			r := request("POST", "/v1/acquire", ci, c.body)
+			if c.change != nil {
+				c.change(r)
+			}
+			if a := w.do(r); a.status != c.status || a.kind() != c.kind || a.string("detail") == "" {
+				w.Errorf("%.60q: %d %s, want %d %s", c.body, a.status, a.text, c.status, c.kind)
+			}
+		}
+		if st := w.get("/v1/status?name=jobs/a", ci); st.status != 404 {
+			w.Errorf("something was done: %s", st.text)
+		}
+		r := request("POST", "/v1/acquire", ci, good)
+		r.Header.Set("Content-Type", `application/json; charset="UTF-8"`)
+		w.want(w.do(r), 200, "")
+	})
+}
+
+func TestBeatsThatAreRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		term, _, _ := strings.Cut(h.beat, "-")
+		for _, next := range []string{"", h.beat, "x", term, term + "-", term + "-123456789012", term + "-12345678901234", term + "-12345678901_3", "other-1234567890123"} {
+			w.want(h.heartbeat(next), 400, "bad-request")
+		}
+		for _, change := range []object{{"token": 0}, {"after": ""}, {"after": strings.Repeat("x", 100)}} {
+			body := object{"name": h.name, "token": h.token, "after": h.beat, "next": h.next()}
+			for k, v := range change {
+				body[k] = v
+			}
+			w.want(w.post("/v1/heartbeat", ci, body), 400, "bad-request")
+			delete(body, "next")
+			w.want(w.post("/v1/release", ci, body), 400, "bad-request")
+		}
+		h.beats()
+	})
+}
+
+// What one principal uses up is not there for itself, and there for all others.
+func TestLimits(t *testing.T) {
+	small := server.Limits{Waits: 3, Calls: 10, Beats: 5, BeatsAtOnce: 4, FailedTokens: 6}
+	inSmall := func(name string, faults bool, test func(*world)) {
+		t.Run(name, func(t *testing.T) {
+			inWorldWith(t, worldOptions{faults: faults, options: func(o *server.Options) { o.Limits = small }}, test)
+		})
+	}
+	retried := func(w *world, a answer) {
+		w.Helper()
+		w.want(a, 429, "limited")
+		if a.header.Get("Retry-After") == "" {
+			w.Error("no Retry-After")
+		}
+	}
+	inSmall("calls", false, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		for range 19 {
+			w.want(w.get("/v1/locks", ci), 200, "")
+		}
+		retried(w, w.get("/v1/locks", ci))
+		h.beats() // has a budget of its own
+		w.want(w.get("/v1/locks", alice), 200, "")
+		time.Sleep(100 * time.Millisecond)
+		w.want(w.get("/v1/locks", ci), 200, "")
+		retried(w, w.get("/v1/locks", ci))
+	})
+	inSmall("heartbeats", false, func(w *world) {
+		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
+		for range 10 {
+			h.beats()
+		}
+		retried(w, h.heartbeat(h.next()))
+		retried(w, h.release())
+		retried(w, w.post("/v1/heartbeats", ci, object{"locks": []object{{"name": "jobs/a", "token": 1, "after": h.beat, "next": h.next()}}}))
+		other.beats()
+		time.Sleep(200 * time.Millisecond)
+		h.beats()
+	})
+	inSmall("heartbeats at once", true, func(w *world) {
+		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
+		w.faults.SetBlackHole(true)
+		var under []*stream
+		for range 4 {
+			under = append(under, w.open(request("POST", "/v1/heartbeat", ci, object{"name": h.name, "token": h.token, "after": h.beat, "next": h.next()})))
+		}
+		time.Sleep(10 * time.Millisecond)
+		retried(w, h.heartbeat(h.next()))
+		w.faults.SetBlackHole(false)
+		other.beats()
+		for _, s := range under {
+			s.cancel()
+			<-s.ended
+		}
+		h.heartbeat(h.next()) // of those, or a new one
+	})
+	inSmall("waits", false, func(w *world) {
+		h := w.acquire(alice, "jobs/a", "web-7")
+		h.beats()
+		wait := func(secret string) *stream {
+			return w.open(request("POST", "/v1/acquire", secret, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
+		}
+		all := []*stream{wait(ci), w.follow(ci, "name=jobs/a", "text/event-stream"), w.follow(ci, "prefix=", "text/event-stream")}
+		time.Sleep(time.Second)
+		retried(w, wait(ci).answer(w.T))
+		retried(w, w.get("/v1/events?name=jobs/a", ci))
+		all = append(all, wait(alice))
+		time.Sleep(time.Second)
+		if all[3].over() {
+			w.Errorf("another principal may not wait: %s", all[3])
+		}
+		for _, s := range all {
+			s.cancel()
+			<-s.ended
+		}
+		h.beats()
+		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 1000}), 409, "held") // there is room again
+	})
+	inSmall("tokens that fail", false, func(w *world) {
+		for range 6 {
+			w.want(w.get("/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
+		}
+		retried(w, w.get("/v1/locks", "wrong-secret-0123456789"))
+		w.want(w.get("/v1/locks", ci), 200, "") // from the same address
+		r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
+		r.RemoteAddr = "192.0.2.9:1"
+		w.want(w.do(r), 401, "unauthenticated")
+		if n := strings.Count(w.log.String(), "that is not known"); n != 7 || strings.Contains(w.log.String(), "wrong-secret") {
+			w.Errorf("%d lines, want 7 without the token:\n%s", n, w.log)
+		}
+		time.Sleep(10 * time.Second)
+		w.want(w.get("/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
+	})
+	inSmall("calls without a token", false, func(w *world) {
+		for range 20 {
+			w.want(w.get("/healthz", ""), 200, "")
+		}
+		retried(w, w.get("/healthz", ""))
+		retried(w, w.get("/v1/leader?name=jobs/a", ""))
+		w.want(w.get("/v1/locks", ci), 200, "")
+	})
+	inSmall("addresses are forgotten", false, func(w *world) {
+		for i := range 10_100 {
+			r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
+			r.RemoteAddr = fmt.Sprintf("[2001:db8::%x]:1", i)
+			w.do(r)
+		}
+		if n := w.Addresses(); n != 10_000 {
+			w.Errorf("%d addresses are remembered", n)
+		}
+	})
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		principals, err := server.ParsePrincipals(principalsText)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, c := range []struct {
+			o    server.Options
+			want string
+		}{
+			{server.Options{}, "no principals"},
+			{server.Options{Principals: principals, Hosts: []string{"a:80"}}, "has a port"},
+			{server.Options{Principals: principals, Hosts: []string{""}}, "a host is empty"},
+			{server.Options{Principals: principals, Hosts: []string{"http://a/"}}, "no name of a host"},
+			{server.Options{Principals: principals, Hosts: []string{"*.example.com"}}, "no name of a host"},
+			{server.Options{Principals: principals, Public: []string{""}}, "public prefix is empty"},
+			{server.Options{Principals: principals, Public: []string{"tenure/x"}}, "records of Tenure itself"},
+			{server.Options{Principals: principals, Public: []string{"a:once"}}, `derived from "a"`},
+			{server.Options{Principals: principals, Limits: server.Limits{Calls: -1}}, "must not be negative"},
+		} {
+			if _, err := server.New(w.client, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+				w.Errorf("%+v: %v, want an error with %q", c.o, err, c.want)
+			}
+		}
+		if _, err := server.New(nil, server.Options{Principals: principals}); err == nil {
+			w.Error("a server without a client")
+		}
+	})
+}
+
+func TestAPanicIsAnUnknownOutcome(t *testing.T) {
+	inWorldWith(t, worldOptions{options: func(o *server.Options) {
+		o.Pages = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/cut" {
+				panic(http.ErrAbortHandler)
+			}
+			panic(tenure.ErrClosed)
+		})
+	}}, func(w *world) {
+		w.want(w.get("/", ""), 503, "unknown")
+		if !strings.Contains(w.log.String(), "a call panicked") {
+			w.Errorf("the log says %s", w.log)
+		}
+		defer func() {
+			if v := recover(); v != http.ErrAbortHandler { //nolint:errorlint // it is that very value
+				w.Errorf("a page that cuts its connection ends with %v", v)
+			}
+		}()
+		w.get("/cut", "")
+	})
+}
