@@ -41,7 +41,7 @@ export function defaultTransport(tls?: TlsOptions): Transport {
 export function addresses(servers: string | readonly string[]): string[] {
   const listed = typeof servers === "string" ? [servers] : [...servers];
   if (listed.length === 0) {
-    throw new TypeError("no server: give at least one address, as http://127.0.0.1:7700");
+    throw new TypeError("no server: give at least one address, as http://127.0.0.1:8368");
   }
   return listed.map((server) => {
     const url = URL.canParse(server) ? new URL(server) : undefined;

@@ -3,7 +3,7 @@
 
 """Locks that one process at a time holds, through Tenure's lock service.
 
-    client = tenurelock.Client("http://127.0.0.1:7700", token_file="token")
+    client = tenurelock.Client("http://127.0.0.1:8368", token_file="token")
     with client.acquire("reports", wait=60) as lock:
         lock.check()  # before every side effect
         write_report(lock.token)

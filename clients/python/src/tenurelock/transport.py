@@ -55,7 +55,7 @@ def addresses(servers: str | Sequence[str]) -> list[Address]:
     """Reads the addresses: ``http://HOST:PORT``, ``https://HOST`` or ``unix:/PATH``."""
     listed = [servers] if isinstance(servers, str) else list(servers)
     if not listed:
-        raise ValueError("no server: give at least one address, as http://127.0.0.1:7700")
+        raise ValueError("no server: give at least one address, as http://127.0.0.1:8368")
     return [_address(text) for text in listed]
 
 

@@ -33,7 +33,7 @@ final class Caller {
     /** Checks the addresses, and returns them without a slash at their end. */
     static List<String> addresses(final List<String> servers) {
         if (servers.isEmpty()) {
-            throw new IllegalArgumentException("no server: give at least one address, as http://127.0.0.1:7700");
+            throw new IllegalArgumentException("no server: give at least one address, as http://127.0.0.1:8368");
         }
         return servers.stream().map(Caller::address).toList();
     }

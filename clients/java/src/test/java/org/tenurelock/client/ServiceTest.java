@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package org.tenurelock.client;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** Against a real service: clients/test starts it, and says in the environment where it is. */
+@Timeout(120)
+@EnabledIfEnvironmentVariable(named = "TENURE_TEST_SERVERS", matches = ".+")
+final class ServiceTest {
+    private static final AcquireOptions SOON = AcquireOptions.defaults().waitAtMost(Duration.ofMinutes(1));
+    private static final AcquireOptions TRY = AcquireOptions.defaults().waitAtMost(Duration.ZERO);
+
+    // Not unix sockets: this client has none.
+    private final String[] servers = Stream.of(
+                    Optional.ofNullable(System.getenv("TENURE_TEST_SERVERS")).orElse("").split(","))
+            .filter(server -> server.startsWith("http"))
+            .toArray(String[]::new);
+    private final Path tokenFile = Path.of(Optional.ofNullable(System.getenv("TENURE_TEST_TOKEN_FILE")).orElse(""));
+    private final String name = "test/java/" + Beats.randomPart();
+    private final List<Lock> locks = new ArrayList<>();
+
+    @AfterEach
+    void end() {
+        for (final Lock lock : locks) {
+            try {
+                lock.release();
+            } catch (final TenureException error) {
+                // The test was about that.
+            }
+        }
+    }
+
+    private TenureClient client() {
+        return TenureClient.of(servers).tokenFile(tokenFile).build();
+    }
+
+    private Lock acquire(final AcquireOptions options) throws InterruptedException {
+        final Lock lock = client().acquire(name, options);
+        locks.add(lock);
+        return lock;
+    }
+
+    /** Makes a request as an operator, and does not wait for its end. */
+    private void ask(final String kind) throws IOException, InterruptedException {
+        final Map<String, Object> body = Map.of("name", name, "kind", kind, "reason", "a test", "wait_ms", 0);
+        final HttpRequest call = HttpRequest.newBuilder(URI.create(servers[0] + "/v1/requests"))
+                .header("Content-Type", "application/json")
+                .header("Authorization", "Bearer " + Files.readString(tokenFile).strip())
+                .POST(HttpRequest.BodyPublishers.ofString(Json.write(body)))
+                .build();
+        final var answer = HttpClient.newHttpClient().send(call, HttpResponse.BodyHandlers.ofString());
+        // 504: it is written, and not answered yet.
+        assertTrue(List.of(200, 504).contains(answer.statusCode()), answer.body());
+    }
+
+    @Test
+    void oneAtATime() throws InterruptedException {
+        final Lock lock = acquire(SOON.owner("first"));
+        final HeldException held = assertThrows(HeldException.class, () -> acquire(TRY));
+        assertEquals("first " + lock.token(), held.holder() + " " + held.token());
+        final byte[] data = {-1, 17};
+        lock.release(data, null);
+        final Lock after = acquire(SOON);
+        assertEquals(lock.token() + 1, after.token());
+        assertArrayEquals(data, after.data().orElseThrow());
+    }
+
+    @Test
+    void heartbeatsAreConfirmed() throws InterruptedException {
+        final Lock lock = acquire(SOON);
+        Duration last = Duration.ZERO;
+        for (int rises = 0; rises <= 3; TimeUnit.MILLISECONDS.sleep(10)) {
+            lock.check();
+            final Duration left = lock.remaining();
+            rises += left.compareTo(last) > 0 ? 1 : 0;
+            last = left;
+        }
+    }
+
+    @Test
+    void waitsForTheHolder() throws InterruptedException {
+        final Lock lock = acquire(SOON);
+        final Thread releases = new Thread(() -> {
+            try {
+                TimeUnit.MILLISECONDS.sleep(300);
+            } catch (final InterruptedException error) {
+                return;
+            }
+            lock.release();
+        });
+        releases.start();
+        assertEquals(lock.token() + 1, acquire(SOON).token());
+    }
+
+    @Test
+    void asked() {
+        final AskedException asked = assertThrows(AskedException.class, () -> client().run(name, SOON, lock -> {
+            ask("step-down");
+            try {
+                new CountDownLatch(1).await();
+            } finally {
+                lock.check();
+            }
+            return null;
+        }));
+        assertEquals("step-down", asked.kind());
+        assertTrue(asked.reason().endsWith("a test"), asked.reason()); // the principal may stand before it
+    }
+
+    @Test
+    void revoked() throws Exception {
+        final Lock lock = acquire(SOON);
+        ask("revoke");
+        assertInstanceOf(LostException.class, lock.over().get());
+        assertThrows(LostException.class, lock::check);
+    }
+
+    @Test
+    void refused() {
+        final TenureClient stranger = TenureClient.of(servers).token("nobody").build();
+        final ProblemException refused = assertThrows(ProblemException.class, () -> stranger.acquire(name, TRY));
+        assertEquals("unauthenticated", refused.kind());
+        final ProblemException reserved =
+                assertThrows(ProblemException.class, () -> client().acquire("tenure/reserved", TRY));
+        assertTrue(List.of("bad-request", "forbidden").contains(reserved.kind()), reserved.kind());
+    }
+
+    @Test
+    @EnabledIfEnvironmentVariable(named = "TENURE_TEST_README", matches = ".+")
+    void readme() throws Exception {
+        final Matcher program = Pattern.compile("^```java\\n(.*?)^```", Pattern.MULTILINE | Pattern.DOTALL)
+                .matcher(Files.readString(Path.of("README.md")));
+        assertTrue(program.find());
+        final Path folder = tokenFile.getParent(); // where the file "token" is
+        Files.writeString(folder.resolve("Reports.java"), program.group(1));
+        final String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        final String classes = new File("target/classes").getAbsolutePath();
+        final Process process = new ProcessBuilder(java, "-cp", classes, "Reports.java")
+                .directory(folder.toFile())
+                .redirectErrorStream(true)
+                .start();
+        final String said = new String(process.getInputStream().readAllBytes(), UTF_8);
+        assertEquals(0, process.waitFor(), said);
+        assertTrue(said.matches("one process at a time is here, under token \\d+\\n"), said);
+    }
+}

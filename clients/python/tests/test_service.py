@@ -1,0 +1,171 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Against a real service: clients/test starts it, and says in the environment where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tenurelock import (
+    AskedError,
+    AsyncClient,
+    AsyncLock,
+    Client,
+    HeldError,
+    Lock,
+    LostError,
+    ProblemError,
+    TenureError,
+)
+
+SOON = 60.0
+SERVERS = os.environ.get("TENURE_TEST_SERVERS", "")
+TOKEN_FILE = os.environ.get("TENURE_TEST_TOKEN_FILE", "")
+README = Path(__file__).parents[1] / "README.md"
+
+
+def ask(name: str, kind: str) -> None:
+    """Makes a request as an operator, and does not wait for its end."""
+    server = next(server for server in SERVERS.split(",") if server.startswith("http"))
+    body = {"name": name, "kind": kind, "reason": "a test", "wait_ms": 0}
+    token = Path(TOKEN_FILE).read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    call = urllib.request.Request(f"{server}/v1/requests", json.dumps(body).encode(), headers)
+    try:
+        urllib.request.urlopen(call, timeout=SOON).close()
+    except urllib.error.HTTPError as error:
+        if error.code != 504:  # written, and not answered yet
+            raise AssertionError(error.read().decode()) from error
+
+
+@unittest.skipUnless(SERVERS, "no service: see clients/test")
+class RealService(unittest.TestCase):
+    def setUp(self) -> None:
+        self.client = Client(SERVERS.split(","), token_file=TOKEN_FILE)
+        self.name = f"test/python/{secrets.token_hex(4)}"
+
+    def acquire(self, **options: Any) -> Lock:
+        lock = self.client.acquire(self.name, **{"wait": SOON, **options})
+        self.addCleanup(self.end, lock)
+        return lock
+
+    @staticmethod
+    def end(lock: Lock) -> None:
+        try:
+            lock.release()
+        except TenureError:
+            pass  # the test was about that
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        limit = time.monotonic() + SOON
+        while not condition():
+            self.assertLess(time.monotonic(), limit, "it never came")
+            time.sleep(0.01)
+
+    def test_one_at_a_time(self) -> None:
+        lock = self.acquire(owner="first")
+        with self.assertRaises(HeldError) as raised:
+            self.client.acquire(self.name, wait=0)
+        self.assertEqual((raised.exception.holder, raised.exception.token), ("first", lock.token))
+        lock.release(data=b"next: \xff17")
+        after = self.acquire()
+        self.assertEqual((after.token, after.data), (lock.token + 1, b"next: \xff17"))
+
+    def test_heartbeats_are_confirmed(self) -> None:
+        lock, rises, last = self.acquire(), 0, 0.0
+
+        def risen() -> bool:
+            nonlocal rises, last
+            lock.check()
+            left = lock.remaining()
+            rises, last = rises + (left > last), left
+            return rises > 3
+
+        self.until(risen)
+
+    def test_waits_for_the_holder(self) -> None:
+        lock = self.acquire()
+        threading.Timer(0.3, lock.release).start()
+        self.assertEqual(self.acquire().token, lock.token + 1)
+
+    def test_asked(self) -> None:
+        lock = self.acquire()
+        ask(self.name, "step-down")
+        self.assertTrue(lock.stopping.wait(SOON))
+        assert isinstance(lock.reason, AskedError)
+        self.assertEqual(lock.reason.kind, "step-down")
+        self.assertRegex(lock.reason.reason, "a test$")  # the principal may stand before it
+        lock.check()
+        lock.release()
+
+    def test_revoked(self) -> None:
+        lock = self.acquire()
+        ask(self.name, "revoke")
+        self.assertTrue(lock.over.wait(SOON))
+        with self.assertRaises(LostError):
+            lock.check()
+
+    def test_refused(self) -> None:
+        with self.assertRaises(ProblemError) as raised:
+            Client(SERVERS.split(","), token="nobody").acquire(self.name, wait=0)
+        self.assertEqual(raised.exception.kind, "unauthenticated")
+        with self.assertRaises(ProblemError) as raised:
+            self.client.acquire("tenure/reserved", wait=0)
+        self.assertIn(raised.exception.kind, ("bad-request", "forbidden"))
+
+
+@unittest.skipUnless(SERVERS, "no service: see clients/test")
+class RealServiceForAsyncio(unittest.IsolatedAsyncioTestCase):
+    async def test_asked(self) -> None:
+        name = f"test/aio/{secrets.token_hex(4)}"
+        client = AsyncClient(SERVERS.split(","), token_file=TOKEN_FILE)
+
+        async def work(lock: AsyncLock) -> None:
+            ask(name, "step-down")
+            await lock.wait_stopping()
+            await asyncio.Event().wait()
+
+        with self.assertRaises(AskedError):
+            await client.run(name, work, wait=SOON)
+        async with client.acquire(name, wait=SOON):
+            pass  # it was released
+
+
+@unittest.skipUnless(os.environ.get("TENURE_TEST_README"), "no service at the README's address")
+class Readme(unittest.TestCase):
+    def test_programs(self) -> None:
+        programs = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.M | re.S)
+        self.assertEqual(len(programs), 2)
+        for program in programs:
+            with self.subTest(program):
+                folder = Path(TOKEN_FILE).parent  # where the file "token" is
+                path = os.pathsep.join([str(README.parent / "src"), os.environ.get("PYTHONPATH", "")])
+                ran = subprocess.run(
+                    [sys.executable, "-c", program],
+                    cwd=folder,
+                    env={**os.environ, "PYTHONPATH": path},
+                    capture_output=True,
+                    text=True,
+                    timeout=2 * SOON,
+                )
+                self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+                self.assertRegex(ran.stdout, r"under token \d+\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()
