@@ -299,7 +299,9 @@ func (w *world) open(r *http.Request) *stream {
 		w.ServeHTTP(s, r.WithContext(ctx))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		note(r, body, s.status, s.header, s.text.Bytes())
+		if s.fail == nil {
+			note(r, body, s.status, s.header, s.text.Bytes())
+		}
 	}()
 	return s
 }

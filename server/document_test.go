@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure/server"
+)
+
+// The handlers have the paths and the kinds of problems that the document has.
+// internal/itest/server compares the rest.
+func TestDocumentHasAllPathsAndKinds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var doc struct {
+			Paths      map[string]map[string]any
+			Components struct {
+				Schemas map[string]struct {
+					Properties map[string]struct {
+						Description string
+						Enum        []any
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(server.Document(), &doc); err != nil {
+			w.Fatal(err)
+		}
+		var written, routed []string
+		for path, methods := range doc.Paths {
+			for method := range methods {
+				written = append(written, strings.ToUpper(method)+" "+path)
+			}
+		}
+		for path, method := range w.Routes() {
+			routed = append(routed, method+" "+path)
+		}
+		slices.Sort(written)
+		slices.Sort(routed)
+		if !slices.Equal(written, routed) {
+			w.Errorf("the document has %q, and the server %q", written, routed)
+		}
+		kind := doc.Components.Schemas["Problem"].Properties["type"]
+		names := slices.Sorted(maps.Keys(server.Kinds()))
+		for _, name := range names {
+			if want := fmt.Sprintf("- `urn:tenure:problem:%s` (%d): ", name, server.Kinds()[name]); !strings.Contains(kind.Description, want) {
+				w.Errorf("the document does not say %s", want)
+			}
+		}
+		if len(kind.Enum) != len(names) {
+			w.Errorf("the document has %d kinds, and the server %d", len(kind.Enum), len(names))
+		}
+	})
+}
