@@ -125,7 +125,7 @@ type elsewhere interface {
 	// offer takes the grant in place of a lease. If it is not wanted, it is released.
 	offer(g protocol.Grant, wanted bool) offered
 	// meets notes who holds the lock meanwhile, for waitsFor, by the caller's goroutine.
-	meets(held error)
+	meets(held *HeldError)
 	news() <-chan *HeldError
 	waitsFor(*HeldError)
 }
@@ -361,7 +361,7 @@ func (a *acquire) noticed() {
 	}
 }
 
-func (a *acquire) meets(held error) {
+func (a *acquire) meets(held *HeldError) {
 	if a.elsewhere != nil {
 		a.elsewhere.meets(held)
 	}

@@ -278,7 +278,7 @@ func (c *base) isClosed() bool {
 	}
 }
 
-func (c *base) heldBy(rec driver.Record, freeIn time.Duration) error {
+func (c *base) heldBy(rec driver.Record, freeIn time.Duration) *HeldError {
 	e := &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: c.owns(rec), Reserved: rec.State == driver.Reserved}
 	if e.Reserved && e.Owner == "" {
 		e.Label = rec.Label

@@ -33,7 +33,7 @@ func ExampleTiming() {
 		fmt.Println(err)
 		return
 	}
-	defer job.Release(ctx)
+	defer func() { _ = job.Release(ctx) }()
 	fmt.Println("a heartbeat of the job each", job.Timing().HeartbeatPeriod)
 
 	err = leader.Run(ctx, func(_ context.Context, lease *tenure.Lease) error {

@@ -15,16 +15,15 @@ type remoteWait struct {
 }
 
 // meets notes a holder that is waited for. The caller holds the tracker.
-func (w *remoteWait) meets(held error) {
-	e, ok := held.(*HeldError)
-	if w.waiting == nil || !ok {
+func (w *remoteWait) meets(held *HeldError) {
+	if w.waiting == nil {
 		return
 	}
 	select {
-	case <-w.held: // older
+	case <-w.held: //nolint:errcheck // an older one
 	default:
 	}
-	w.held <- e
+	w.held <- held
 }
 
 func (w *remoteWait) news() <-chan *HeldError { return w.held }

@@ -54,7 +54,7 @@ type waiter interface {
 	// shows tells it the lease of the holder, from which an AdditionalWait counts, and
 	// meets who the holder is.
 	shows(lease time.Duration)
-	meets(held error)
+	meets(held *HeldError)
 	// timing is that of the lock that it wants.
 	timing() protocol.Timing
 	// heirOf says that the record reserves the lock for it.

@@ -140,7 +140,7 @@ func (a *asking) same(q tenure.Request) bool {
 // follow waits until the record shows this request no more: the tenure has ended.
 func (a *asking) follow(ctx context.Context) error {
 	client := a.c.s.client
-	for range client.Election(a.q.Name, nil).Observe(ctx) {
+	for range client.Election(a.q.Name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
 		if ctx.Err() != nil {
 			break
 		}

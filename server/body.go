@@ -48,7 +48,7 @@ func (c *call) read(into any) error {
 	if err := decoder.Decode(into); err != nil {
 		return problemf(badRequest, "the body cannot be read: %s; /openapi.json has what %s takes", strings.TrimPrefix(err.Error(), "json: "), c.r.URL.Path)
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Decoder returns it bare
+	if _, err := decoder.Token(); err != io.EOF {
 		return problemf(badRequest, "the body has more than one value: send one object")
 	}
 	return nil

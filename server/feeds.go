@@ -93,7 +93,7 @@ func (s *feeds) run(ctx context.Context, of feedOf, f *feed) {
 	var observing sync.WaitGroup
 	if of.name != "" {
 		observing.Go(func() {
-			for range s.client.Election(of.name, nil).Observe(ctx) {
+			for range s.client.Election(of.name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
 				select {
 				case hint <- struct{}{}:
 				default:

@@ -84,7 +84,7 @@ func (a *attempt) stream(parent context.Context) error {
 	go func() {
 		g, err := a.take(ctx, func(e *tenure.HeldError) {
 			select {
-			case <-waiting: // older
+			case <-waiting: //nolint:errcheck // an older one
 			default:
 			}
 			waiting <- e
