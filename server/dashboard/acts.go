@@ -52,11 +52,11 @@ func (m *lockModel) acts(l *lock, who visitor) {
 		{Kind: "hand-over", Title: "Hand over", Hint: "The holder ends its work, and the lock is kept for one who waits for it: an owner, or a label.", Heir: true},
 		{
 			Kind: "release-dead", Title: "Release",
-			Hint: fmt.Sprintf("For a dead holder that nobody waits to follow: the lock is released when there has been no sign of life for its lease, %s.", exact(l.Lease)),
+			Hint: fmt.Sprintf("For a dead holder that nobody waits to follow: the lock is released when there has been no sign of life for its lease, %s.", term(l.Lease)),
 		},
 		{
 			Kind: "revoke", Title: "Revoke", Danger: true,
-			Hint: fmt.Sprintf("For a holder that lives and does not answer: it cannot renew from now on, and the lock is free when its lease has run out, after %s.", exact(l.Lease)),
+			Hint: fmt.Sprintf("For a holder that lives and does not answer: it cannot renew from now on, and the lock is free when its lease has run out, after %s.", term(l.Lease)),
 		},
 	} {
 		kind := kindOf(a.Kind)
@@ -127,12 +127,13 @@ func (l *lock) refuses(kind tenure.RequestKind) string {
 	return ""
 }
 
-// actFrom reads the form of an act.
-func actFrom(form url.Values) (name string, token uint64, q tenure.Request, p *problem) {
+// actFrom reads the form of an act. The name is in the address, where it comes through as it
+// is: in a form, a browser writes line ends its own way.
+func actFrom(query, form url.Values) (name string, token uint64, q tenure.Request, p *problem) {
 	bad := func(format string, args ...any) *problem {
 		return &problem{http.StatusBadRequest, "This cannot be asked", fmt.Sprintf(format, args...)}
 	}
-	name, q.Kind = form.Get("name"), kindOf(form.Get("kind"))
+	name, q.Kind = query.Get("name"), kindOf(form.Get("kind"))
 	q.Reason, q.To, q.ToLabel = strings.TrimSpace(form.Get("reason")), form.Get("to"), form.Get("to-label")
 	token, err := strconv.ParseUint(form.Get("token"), 10, 64)
 	switch {
@@ -166,7 +167,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		d.failed(w, r, badForm(err))
 		return
 	}
-	name, token, q, problem := actFrom(r.PostForm)
+	name, token, q, problem := actFrom(r.URL.Query(), r.PostForm)
 	if problem != nil {
 		d.failed(w, r, problem)
 		return

@@ -74,7 +74,7 @@ func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*pag
 	}
 	locks := d.census(ctx, "")
 	if locks.err != nil {
-		m.Rows = append(m.Rows, Finding{"records", Bad, "cannot be listed: " + locks.err.Error(), "see the store"})
+		p.Alerts = append(p.Alerts, storeAlert(locks.err, locks.good, locks.at))
 		p.Status = max(p.Status, storeStatus(locks.err, locks.good))
 	}
 	m.Rows = append(slices.Clip(m.Rows), m.records(visible(locks.value.locks, who, ""), locks)...)
@@ -190,7 +190,7 @@ func (m *doctorModel) records(locks []*lock, seen answer[census]) []Finding {
 	}
 	if sweepable > 0 {
 		m.Sweep = "tenure sweep --released-before=30d --dry-run"
-		found = append(found, Finding{"sweep", Good, fmt.Sprintf("%s were released more than 30 days ago and may be swept, if their tokens may begin at 1 again.", counted(sweepable, "lock")), m.Sweep})
+		found = append(found, Finding{"sweep", Good, fmt.Sprintf("Released more than 30 days ago, and may be swept if tokens may begin at 1 again: %s.", counted(sweepable, "lock")), m.Sweep})
 	} else {
 		found = append(found, Finding{"sweep", Good, "No lock was released more than 30 days ago: nothing to sweep.", ""})
 	}

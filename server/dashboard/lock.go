@@ -141,8 +141,8 @@ func (m *lockModel) describe(l *lock, at time.Time) {
 	}
 	m.fact("Free since", clockText(l.Until), ago1(l.Until, at), "")
 	if l.holds() {
-		m.fact("Last sign of life", short(l.Unchanged.Truncate(time.Second))+" ago", "as seen here", "")
-		m.fact("Lease", exact(l.Lease), heartbeatNote(l.Heartbeat), "")
+		m.fact("Last sign of life", passed(l.Unchanged), "as seen from here", "")
+		m.fact("Lease", term(l.Lease), heartbeatNote(l.Heartbeat), "")
 	}
 	if l.Priority != 0 {
 		m.fact("Priority", strconv.Itoa(l.Priority), "", "")
@@ -176,6 +176,14 @@ func ago1(since, at time.Time) string {
 		return text
 	}
 	return text + " ago"
+}
+
+// passed says how long ago something was that cannot be in the future.
+func passed(d time.Duration) string {
+	if d < time.Second {
+		return "just now"
+	}
+	return short(d.Truncate(time.Second)) + " ago"
 }
 
 func heartbeatNote(d time.Duration) string {

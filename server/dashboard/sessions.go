@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
 )
 
 const (
@@ -153,11 +154,32 @@ func sessionRowOf(s tenure.SessionStatus, under []*lock, at time.Time) sessionRo
 		r.Left, r.LeftShare = left(s.FreeIn, s.Lease)
 	}
 	r.Silent = short(s.Unchanged.Truncate(time.Second))
-	for _, l := range under[:min(len(under), shownLocks)] {
-		r.Locks = append(r.Locks, link{l.Name, lockLink(l.Name)})
-	}
-	r.More = len(under) - len(r.Locks)
+	r.Locks, r.More = linksOf(under)
 	return r
+}
+
+// linksOf names the locks under a session, the partitions of a group of shards together.
+func linksOf(under []*lock) (links []link, more int) {
+	parts := map[string]int{}
+	var groups []string
+	for _, l := range under {
+		group, _, ok := shard.ParseLockName(l.Name)
+		switch {
+		case ok && parts[group] == 0:
+			groups = append(groups, group)
+			parts[group]++
+		case ok:
+			parts[group]++
+		case len(links) < shownLocks:
+			links = append(links, link{l.Name, lockLink(l.Name)})
+		default:
+			more++
+		}
+	}
+	for _, group := range groups {
+		links = append(links, link{counted(parts[group], "partition") + " of " + group, groupLink(group)})
+	}
+	return links, more
 }
 
 // Word is the state of a session in words: it is no lock.

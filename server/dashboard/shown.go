@@ -6,8 +6,32 @@ package dashboard
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
+
+// printable returns s with what cannot be seen, or turns text around, spelled out as Go
+// would: \n, \x1b, \u202e. What stands in a store was written by anybody who may write
+// there. Unlike a log line, a page shows all else as it is, a backslash too.
+func printable(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1: // no UTF-8
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		i += size
+	}
+	return b.String()
+}
 
 // short returns a duration as people say it, by its two largest units.
 func short(d time.Duration) string {
@@ -37,6 +61,14 @@ func exact(d time.Duration) string {
 		return d.Round(10 * time.Millisecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
+}
+
+// term is a duration that somebody has chosen, such as a lease.
+func term(d time.Duration) string {
+	if d >= time.Minute && d%time.Second == 0 {
+		return short(d)
+	}
+	return exact(d)
 }
 
 // clockText is a time by somebody's wall clock, for people.

@@ -12,8 +12,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-
-	"github.com/tenurelock/tenure/server/access"
 )
 
 //go:embed pages/*.html
@@ -58,9 +56,6 @@ func asset(name string) (string, error) {
 	}
 	return name + "?v=" + contentSum(content), nil
 }
-
-// printable shows what cannot be seen: see [access.Printable].
-func printable(s string) string { return access.Printable(s) }
 
 // parsePages reads the templates. What they are given is escaped by its place; text of the
 // store goes through p besides.
