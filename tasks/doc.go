@@ -90,6 +90,7 @@
 //
 // # Testing
 //
-// Inside a bubble of testing/synctest, set [Options.Signals] to an empty slice:
-// nil means SIGINT and SIGTERM, and a bubble does not allow to catch signals.
+// A group runs as it is inside a bubble of testing/synctest. No signal is caught
+// there: end the context of Run instead. Package tenuretest has what else a test
+// needs.
 package tasks

@@ -6,7 +6,6 @@ package tasks_test
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -281,7 +280,7 @@ func TestEveryBeginsNoRunWithoutTheLead(t *testing.T) {
 		}
 		defer faults.Close()
 		defer client.Close(context.WithoutCancel(t.Context()))
-		group := tasks.New(client.Election(election, nil), &tasks.Options{Signals: []os.Signal{}})
+		group := tasks.New(client.Election(election, nil), nil)
 		var lead atomic.Pointer[tenure.Lease]
 		group.Leading("lead", func(ctx context.Context, l *tenure.Lease) error {
 			lead.Store(l)

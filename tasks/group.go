@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/clock"
 )
 
 // Group is an application as tasks. Add them, then call Run once. Run and the
@@ -23,7 +24,7 @@ import (
 type Group struct {
 	election  *tenure.Election
 	options   Options
-	notify    func(chan<- os.Signal, ...os.Signal) // signal.Notify, but in tests
+	notify    func(chan<- os.Signal, ...os.Signal) // the function notify, but in tests
 	always    []*task
 	leading   []*task
 	following []*task
@@ -51,7 +52,7 @@ type Options struct {
 	// Signals stop the group. If nil, they are SIGINT and SIGTERM; if empty,
 	// none. The group catches only the first one: a second one does what it
 	// does to any program, which is to end it. Inside a bubble of
-	// testing/synctest use an empty slice, and not nil.
+	// testing/synctest none is caught, whatever is set here.
 	Signals []os.Signal
 
 	// Logger gets a record of each start and end of a task. If nil, nothing is
@@ -65,7 +66,7 @@ const defaultStopTimeout = 10 * time.Second
 // share an election. Options may be nil. What is wrong with them, or with the
 // tasks, is an error of Run.
 func New(election *tenure.Election, options *Options) *Group {
-	g := &Group{election: election, notify: signal.Notify}
+	g := &Group{election: election, notify: notify}
 	if options != nil {
 		g.options = *options
 		g.options.Signals = slices.Clone(options.Signals)
@@ -246,6 +247,15 @@ func (g *Group) result() error {
 		panic(p) //nolint:forbidigo // handed on
 	}
 	return err
+}
+
+// notify is signal.Notify. In a bubble of testing/synctest it does nothing, so that a
+// signal ends the test, as it does any: package signal uses the channel from outside
+// of the bubble, which is a fatal error.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	if !clock.InBubble() {
+		signal.Notify(c, signals...)
+	}
 }
 
 // hookSignals has the first signal begin the stop. The function that it

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/tasks"
 )
 
@@ -107,6 +109,36 @@ func TestReplicasThroughFaults(t *testing.T) {
 				}
 				if tenures < 10 || leaders < 20 || following < 50 {
 					t.Errorf("%d tenures; leaders at work in %d of 100 looks; followers %d", tenures, leaders, following)
+				}
+			})
+		})
+	}
+}
+
+// A group runs in a bubble as it runs outside, whatever its signals are. Where they are
+// caught, the whole test binary dies.
+func TestInBubble(t *testing.T) {
+	for name, options := range map[string]*tasks.Options{
+		"no options":      nil,
+		"no signal":       {Signals: []os.Signal{}},
+		"a signal":        {Signals: []os.Signal{os.Interrupt}},
+		"default signals": {StopTimeout: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, err := tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close(t.Context())
+				group := tasks.New(client.Election(election, nil), options)
+				led := false
+				group.Leading("l", func(context.Context, *tenure.Lease) error {
+					led = true
+					return tasks.ErrStop
+				})
+				if err := group.Run(t.Context()); err != nil || !led {
+					t.Errorf("%v; led: %v", err, led)
 				}
 			})
 		})

@@ -6,7 +6,6 @@ package tasks_test
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +35,7 @@ func TestUnhealthyLeaderGivesWay(t *testing.T) {
 		})
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
-		group := tasks.New(e, &tasks.Options{Signals: []os.Signal{}})
+		group := tasks.New(e, nil)
 		begun := time.Now()
 		var led []time.Duration
 		group.Leading("work", func(ctx context.Context, l *tenure.Lease) error {
