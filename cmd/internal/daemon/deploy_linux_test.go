@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// deployment has the files of the guide.
+const deployment = "../../../docs/guides/service"
+
+func readDeployment(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployment, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// checkArgs has tenured check flags that a deployment file starts it with, whose files are
+// elsewhere.
+func checkArgs(t *testing.T, args []string, files map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	run := exec.CommandContext(t.Context(), "certify", "tenured.tenured.svc", "client")
+	run.Dir = dir
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, text := range map[string]string{"tokens": "one SECRETSECRETSECRET hold:\n", "key": strings.Repeat("k", 32)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := strings.Join(args, "\n")
+	for there, here := range files {
+		if !strings.Contains(line, there) {
+			t.Errorf("%q has no %s", args, there)
+		}
+		line = strings.ReplaceAll(line, there, filepath.Join(dir, here))
+	}
+	run = exec.CommandContext(t.Context(), "tenured", append([]string{"check"}, strings.Split(line, "\n")...)...)
+	run.Env = append(os.Environ(), "TENURE_STORE=memory:")
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Errorf("%q: %v: %s", args, err, out)
+	}
+}
+
+// The arguments in the deployment files are those that tenured takes.
+func TestDeployedArguments(t *testing.T) {
+	var compose struct {
+		Services map[string]struct{ Command []string }
+	}
+	if err := yaml.Unmarshal([]byte(readDeployment(t, "compose.yaml")), &compose); err != nil {
+		t.Fatal(err)
+	}
+	checkArgs(t, compose.Services["tenured"].Command, map[string]string{"/run/secrets/tokens": "tokens", "/run/secrets/page_key": "key"})
+
+	for _, object := range strings.Split(readDeployment(t, "kubernetes.yaml"), "\n---\n") {
+		var d struct {
+			Kind string
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []struct{ Args []string } }
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(object), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind == "Deployment" {
+			checkArgs(t, d.Spec.Template.Spec.Containers[0].Args, map[string]string{
+				"/etc/tenured/tls/tls.crt": "server.pem", "/etc/tenured/tls/tls.key": "server.key",
+				"/etc/tenured/secret/tokens": "tokens", "/etc/tenured/secret/page-key": "key",
+			})
+		}
+	}
+
+	starts := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/tenured (.*)$`).FindStringSubmatch(readDeployment(t, "tenured.service"))
+	if starts == nil {
+		t.Fatal("the unit starts nothing")
+	}
+	checkArgs(t, strings.Fields(starts[1]), map[string]string{"/etc/tenured/tokens": "tokens"})
+}
+
+// The unit is one that systemd takes, and leaves little open.
+func TestUnit(t *testing.T) {
+	program, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze: it comes with systemd")
+	}
+	// It looks for the program.
+	unit := filepath.Join(t.TempDir(), "tenured.service")
+	text := strings.ReplaceAll(readDeployment(t, "tenured.service"), "/usr/local/bin/tenured", "/bin/true")
+	if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("tenured.service:")) {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err = exec.CommandContext(t.Context(), program, "security", "--offline=yes", "--threshold=20", "--no-pager", unit).CombinedOutput()
+	if err != nil {
+		t.Errorf("it is exposed by more than 2.0: %v: %s", err, out)
+	}
+}
+
+// A manager is told when the service is ready, and when it stops.
+func TestManagerIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	t.Setenv("NOTIFY_SOCKET", path)
+	f := newFleet(t, 1, "--drain", "0s")
+	told := func(want string) {
+		t.Helper()
+		b := make([]byte, 100)
+		if n, err := c.Read(b); err != nil || string(b[:n]) != want {
+			t.Errorf("told %q, %v; want %q", b[:n], err, want)
+		}
+	}
+	told("READY=1")
+	f.all[0].stop(syscall.SIGTERM, 0)
+	told("STOPPING=1")
+}
+
+// The image has the program, and certificates, and nothing else: it runs in an empty root,
+// as a user without a name.
+func TestRunsInAnEmptyRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for chroot")
+	}
+	if os.Getenv(enginetest.Required) == "" {
+		t.Skip("builds the program again, for minutes: set " + enginetest.Required + "=1")
+	}
+	build := regexp.MustCompile(`(?m)^RUN CGO_ENABLED=0 go build (.*) -o /out/ \./cmd/tenured \./cmd/tenure$`).FindStringSubmatch(readDeployment(t, "Containerfile"))
+	if build == nil {
+		t.Fatal("the Containerfile builds in another way")
+	}
+	root, err := os.MkdirTemp("", "tenured-root") // the user in it reaches this folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // others are who runs it
+		t.Fatal(err)
+	}
+	args := append(append([]string{"build"}, strings.Fields(build[1])...), "-o", filepath.Join(root, "tenured"), "../../tenured")
+	run := exec.CommandContext(t.Context(), "go", args...)
+	run.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(root, "tokens"), []byte("one SECRETSECRETSECRET hold:\n"), 0o644); err != nil { //nolint:gosec // likewise
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	service := exec.CommandContext(ctx, "/tenured", "--store", "memory:", "--listen", "127.0.0.1:0", "--tokens", "/tokens")
+	service.Env = []string{"PATH=/"}
+	service.Dir, service.Stderr = "/", log
+	service.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	service.Err = nil // the path is inside
+	if err := service.Start(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := listensAt(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newCaller("SECRETSECRETSECRET", nil, at).acquire(ctx, "job", "holder", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.release(ctx); err != nil {
+		t.Error(err)
+	}
+	if a, err := newCaller("", nil, at).call(ctx, http.MethodGet, "/healthz", nil); err != nil || a.Status != http.StatusOK {
+		t.Error(err, a.Status)
+	}
+	cancel()
+	_ = service.Wait() // it was killed
+}
