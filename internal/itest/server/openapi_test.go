@@ -385,6 +385,9 @@ func TestTypesAreMadeFromTheDocument(t *testing.T) {
 	}
 	doc, text := load(t), string(made)
 	for name, s := range doc.Components.Schemas {
+		if name == "OnceStatus" || name == "Run" {
+			continue // package once writes them itself
+		}
 		if !strings.Contains(text, "\ntype "+name+" ") {
 			t.Errorf("schema %s has no type: run go generate ./server/...", name)
 			continue

@@ -212,7 +212,7 @@ type AskRequestKind string
 
 // Asked What the holder was asked. It stops its work then, and releases the lock.
 type Asked struct {
-	// By Who asked.
+	// By The owner name of whoever asked.
 	By string `json:"by"`
 
 	// Kind What was asked.
@@ -366,27 +366,6 @@ type LocksResponse struct {
 	Unreadable []Unreadable `json:"unreadable,omitempty,omitzero"`
 }
 
-// OnceStatus The ledger of `tenure once NAME`, as `tenure once NAME --show --json` prints it.
-type OnceStatus struct {
-	// Held A holder may be at work.
-	Held bool `json:"held"`
-
-	// LastSlot The newest slot that was begun or set, null if there is none.
-	LastSlot *int64 `json:"last_slot"`
-
-	// Name The name.
-	Name string `json:"name"`
-
-	// Owner The holder, or the last one.
-	Owner string `json:"owner,omitempty,omitzero"`
-
-	// Runs The last 20 runs, the newest first.
-	Runs []Run `json:"runs"`
-
-	// Token The fencing token of the tenure: one higher with every change of holder. It is a whole number up to 2^63-1.
-	Token uint64 `json:"token,omitempty,omitzero"`
-}
-
 // Problem Why a call has failed (RFC 9457).
 type Problem struct {
 	// Detail What was wrong, which rule, what to do.
@@ -512,42 +491,6 @@ type RequestInfo struct {
 
 	// ToLabel The label of those who are to have it next.
 	ToLabel string `json:"to_label,omitempty,omitzero"`
-}
-
-// Run One run of `tenure once`.
-type Run struct {
-	// Attempts How often it was started.
-	Attempts int64 `json:"attempts,omitempty,omitzero"`
-
-	// Begun When it began, by that host's clock.
-	Begun time.Time `json:"begun,omitempty,omitzero"`
-
-	// Ended When it ended.
-	Ended time.Time `json:"ended,omitempty,omitzero"`
-
-	// Error Why it failed.
-	Error string `json:"error,omitempty,omitzero"`
-
-	// ExitStatus The exit status of the work.
-	ExitStatus int64 `json:"exit_status,omitempty,omitzero"`
-
-	// Missed How many slots before it nobody has begun.
-	Missed int64 `json:"missed,omitempty,omitzero"`
-
-	// Owner Who ran it.
-	Owner string `json:"owner,omitempty,omitzero"`
-
-	// Slot The slot: for a schedule, its instant in minutes since 1970.
-	Slot int64 `json:"slot"`
-
-	// State running, done, failed, unknown, or reset.
-	State string `json:"state"`
-
-	// Token The fencing token of the tenure: one higher with every change of holder. It is a whole number up to 2^63-1.
-	Token uint64 `json:"token,omitempty,omitzero"`
-
-	// TookSeconds How long it took, in seconds.
-	TookSeconds float32 `json:"took_seconds,omitempty,omitzero"`
 }
 
 // Status What the record of a lock shows. It never has a beat, a version or a bell.
