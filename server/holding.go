@@ -116,11 +116,17 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 	return &tenure.Error{Op: "acquire", Key: name, Err: e}
 }
 
-// hand sends a grant. If it could not be sent, nobody has the lock, and it is released.
+// hand sends a grant. If it could not be sent, nobody has the lock, and it is released. A
+// client that closes its connection once it has the answer, as curl does, has the lock: so
+// after the sending the context of the call says nothing.
 func (a *attempt) hand(send func() error, g tenure.RemoteGrant) error {
 	c, name := a.c, a.of.Name
 	c.s.meter.granted(name, g)
-	if err := send(); err != nil || c.r.Context().Err() != nil {
+	err := c.r.Context().Err()
+	if err == nil {
+		err = send()
+	}
+	if err != nil {
 		c.s.remote.Discard(name, g)
 		c.s.meter.discarded(name, g)
 	}
