@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -17,6 +18,10 @@ import (
 
 // events is GET /v1/events.
 func (c *call) events() error {
+	if c.r.Method == http.MethodHead {
+		c.w.Header().Set("Allow", http.MethodGet)
+		return problemf(wrongMethod, "%s takes GET, not HEAD: a stream has no end", c.r.URL.Path)
+	}
 	of, err := c.following()
 	if err != nil {
 		return err

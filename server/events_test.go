@@ -198,6 +198,7 @@ func TestStreamsThatBreakARule(t *testing.T) {
 				w.Errorf("%.40s: %d, want %d: %s", query, a.status, want, a.text)
 			}
 		}
+		w.want(w.do(request("HEAD", "/v1/events?name=jobs/a", ci, nil)), 405, "")
 		r := request("GET", "/v1/events?name=jobs/a", ci, nil)
 		r.Header.Set("Accept", "text/html")
 		w.want(w.do(r), 400, "bad-request")

@@ -291,9 +291,13 @@ func TestLimits(t *testing.T) {
 	})
 	inSmall("calls without a token", false, func(w *world) {
 		for range 20 {
-			w.want(w.get("/healthz", ""), 200, "")
+			w.want(w.get("/openapi.json", ""), 200, "")
 		}
-		retried(w, w.get("/healthz", ""))
+		retried(w, w.get("/openapi.json", ""))
+		for range 100 {
+			w.want(w.get("/healthz", ""), 200, "")
+			w.want(w.get("/readyz", ""), 200, "")
+		}
 		retried(w, w.get("/v1/leader?name=jobs/a", ""))
 		w.want(w.get("/v1/locks", ci), 200, "")
 	})

@@ -90,8 +90,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if s.waits.closed() && r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // the client's next call goes to another server
+	if s.waits.closed() {
+		h.Set("Connection", "close") // the client's next call goes to another server; HTTP/2 says GOAWAY for it
 	}
 	begun := time.Now()
 	defer func() { s.meter.answered(c.label(), c.out.code(), time.Since(begun)) }()
