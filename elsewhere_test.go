@@ -96,6 +96,7 @@ func TestHolderElsewhereCosts(t *testing.T) {
 		}
 		expect("grant", a, "claim", func() { v = a.visitor("x", "us") })
 		expect("first heartbeat", a, "heartbeat", func() { v.mustBeat(a) })
+		expect("nothing more for the grant", a, "", func() { time.Sleep(lease / 2) })
 		expect("heartbeat", a, "heartbeat", func() { v.mustBeat(a) })
 		expect("through another", b, "get heartbeat", func() { v.mustBeat(b) })
 		expect("again", b, "heartbeat", func() { v.mustBeat(b) })
