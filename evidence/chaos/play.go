@@ -77,8 +77,8 @@ func (r *round) run(ctx context.Context) error {
 			return err
 		}
 	}
-	lateness, stopLateness := r.measureLateness(ctx)
-	defer stopLateness()
+	lateness := wait.Lateness()
+	defer lateness()
 	if !r.awaitGrant(ctx, 0, time.Minute) {
 		return fmt.Errorf("nobody leads at the start: %q", r.problems)
 	}
@@ -116,9 +116,9 @@ func (r *round) run(ctx context.Context) error {
 
 // lastBlow waits for a leader, kills it, and measures how long it takes until
 // another one leads: the one that was killed is not replaced.
-func (r *round) lastBlow(ctx context.Context, lateness <-chan time.Duration) {
+func (r *round) lastBlow(ctx context.Context, lateness func() time.Duration) {
 	r.healed = r.watch.Now()
-	r.late = <-lateness
+	r.late = lateness()
 	r.bound = r.Lease + 2*time.Second + 10*r.late
 	r.recovery = -1
 	last := r.awaitLeader(ctx, r.bound+r.Lease) // who has just been told to stop may hold it for so long

@@ -205,31 +205,6 @@ func (r *round) awaitLeader(ctx context.Context, patience time.Duration) *proces
 	return p
 }
 
-// measureLateness measures by how much a timer of this process is late at most:
-// how busy the machine is.
-func (r *round) measureLateness(ctx context.Context) (worst <-chan time.Duration, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan time.Duration)
-	go func() {
-		const nap = 20 * time.Millisecond
-		var most time.Duration
-		t := time.NewTicker(nap)
-		defer t.Stop()
-		last := time.Now()
-		for {
-			select {
-			case <-t.C:
-				most = max(most, time.Since(last)-nap)
-				last = time.Now()
-			case told <- most:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return told, cancel
-}
-
 func (r *round) note(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -85,7 +85,7 @@ func endAtWork(ctx context.Context, s *scene) (cell, error) {
 	if err := wait.For(ctx, s.beat()); err != nil {
 		return cell{}, err
 	}
-	o := holder.Asking(end, name)
+	o := holder.Asking(wire.End, name)
 	o.DrainMs = drain.Milliseconds()
 	if s.name == javaName {
 		o.Command = wire.Close

@@ -43,23 +43,19 @@ type worker struct {
 func serving(l serve.Library) proc.Role {
 	return func(in io.Reader, out io.Writer) error {
 		w := &worker{ending: make(chan struct{})}
-		l.Commands = map[string]serve.Command{wire.Work: w.work, end: w.end, hurry: w.hurries}
+		l.Commands = map[string]serve.Command{wire.Work: w.work, wire.End: w.end, wire.Hurry: w.hurries}
 		return l.Role(in, out)
 	}
 }
-
-// end is the command to close the client while its work needs DrainMs more.
-const end = "end"
 
 // checkPeriod is how often work asks whether it may go on.
 const checkPeriod = time.Millisecond
 
 // A process that is to be stopped asks without a pause, so that a check is the
 // first thing that it does when it goes on: a pause would end after the timers
-// of the library that were due meanwhile. hurry has it do so, for hurryBound at
+// of the library that were due meanwhile. wire.Hurry has it do so, for hurryBound at
 // most, and for hurryAfter when it goes on.
 const (
-	hurry      = "hurry"
 	hurryBound = 500 * time.Millisecond
 	hurryAfter = 20 * time.Millisecond
 )

@@ -61,7 +61,7 @@ func suspend(ctx context.Context, s *scene) (cell, error) {
 // stop stops the holder in the middle of its work.
 func (p *pair) stop(ctx context.Context) error {
 	if p.scene.name != javaName {
-		if _, err := p.holder.Do(ctx, p.holder.Asking(hurry, p.name)); err != nil {
+		if _, err := p.holder.Do(ctx, p.holder.Asking(wire.Hurry, p.name)); err != nil {
 			return err
 		}
 	}

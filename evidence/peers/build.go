@@ -68,27 +68,39 @@ func BuildJava(ctx context.Context) (*Program, error) {
 	}
 	dir := filepath.Join(root, "peers", "java")
 	target := filepath.Join(dir, "target")
-	unlock, err := lockDir(ctx, target)
+	jar := filepath.Join(target, "lock-client-peer.jar")
+	err = Build(ctx, target, jar, []string{filepath.Join(dir, "pom.xml"), filepath.Join(dir, "src")}, func(ctx context.Context) error {
+		_, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package")
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer unlock()
-	sum, err := sumSources(dir)
-	if err != nil {
-		return nil, err
-	}
-	// The sum is written last: a build that was interrupted leaves none.
-	jar, built := filepath.Join(target, "lock-client-peer.jar"), filepath.Join(target, "built.sum")
-	old, err := os.ReadFile(built)
-	if _, missing := os.Stat(jar); err != nil || missing != nil || string(old) != sum {
-		if _, err := proc.Run(ctx, dir, "mvn", "-q", "-B", "package"); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(built, []byte(sum), 0o644); err != nil {
-			return nil, err
-		}
 	}
 	return &Program{Java, proc.Command{Args: []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-jar", jar}}}, nil
+}
+
+// Build makes a file in a folder by a tool, unless it was made of the same sources, files
+// and folders, before. Processes that do so at the same time share one build.
+func Build(ctx context.Context, target, file string, sources []string, build func(context.Context) error) error {
+	unlock, err := lockDir(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	sum, err := sumSources(sources)
+	if err != nil {
+		return err
+	}
+	// The sum is written last: a build that was interrupted leaves none.
+	built := filepath.Join(target, "built.sum")
+	old, err := os.ReadFile(built)
+	if _, missing := os.Stat(file); err == nil && missing == nil && string(old) == sum {
+		return nil
+	}
+	if err := build(ctx); err != nil {
+		return err
+	}
+	return os.WriteFile(built, []byte(sum), 0o644)
 }
 
 // lockDir makes the folder and holds a lock on a file in it until the returned
@@ -119,25 +131,25 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	}
 }
 
-// sumSources is a sum over what the Java peer is built from. Contents and not
-// times, since a checkout touches files that it does not change.
-func sumSources(dir string) (string, error) {
+// sumSources is a sum over what a peer is built from. Contents and not times, since a
+// checkout touches files that it does not change.
+func sumSources(sources []string) (string, error) {
 	sum := sha256.New()
-	add := func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	for _, source := range sources {
+		add := func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			file, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }() // it was only read
+			fmt.Fprintf(sum, "\n%s\n", strings.TrimPrefix(path, filepath.Dir(source)))
+			_, err = io.Copy(sum, file)
 			return err
 		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = file.Close() }() // it was only read
-		fmt.Fprintf(sum, "\n%s\n", strings.TrimPrefix(path, dir))
-		_, err = io.Copy(sum, file)
-		return err
-	}
-	for _, name := range []string{"pom.xml", "src"} {
-		if err := filepath.WalkDir(filepath.Join(dir, name), add); err != nil {
+		if err := filepath.WalkDir(source, add); err != nil {
 			return "", err
 		}
 	}

@@ -162,7 +162,7 @@ func TestAttack(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var attacking sync.WaitGroup
-	attacking.Go(func() { p.Attack(ctx, time.Millisecond, To("/buy")) })
+	attacking.Go(func() { p.Attack(ctx, time.Millisecond, 2, To("/buy")) })
 	if err := wait.Until(t.Context(), "both are sent again", func() bool { return s.served("later") > 2 && s.served("now") > 2 }); err != nil {
 		t.Error(err)
 	}

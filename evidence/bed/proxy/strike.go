@@ -12,7 +12,8 @@ import (
 // Strike is one fault that calls of a kind are to have, in the place of what is drawn.
 type Strike struct {
 	Fault Fault
-	// Of says of a call whether it is to have the fault. Nil: all are.
+	// Of says of a call whether it is to have the fault. Nil: all are. It is asked about one
+	// call after the other.
 	Of func(Call) bool
 	// Times is how many calls have it. Zero: all, until [Proxy.Lift].
 	Times int
@@ -95,10 +96,9 @@ func (p *Proxy) Resend(ctx context.Context, c Call) (Answer, error) {
 	return Answer{a.status, a.body}, nil
 }
 
-// Attack sends one of the captured calls of a kind again, each period, until ctx ends. It
-// takes one of the last few, in turn.
-func (p *Proxy) Attack(ctx context.Context, period time.Duration, of func(Call) bool) {
-	const few = 4
+// Attack sends one of the captured calls of a kind again, each period, until ctx ends: of
+// the last few of them one after the other.
+func (p *Proxy) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) {
 	for n := 0; ; n++ {
 		if calls := p.Captured(of); len(calls) > 0 {
 			last := calls[max(0, len(calls)-few):]

@@ -86,3 +86,29 @@ func AtOnce(ctx context.Context, n, limit int, f func(ctx context.Context, i int
 	wg.Wait()
 	return context.Cause(ctx)
 }
+
+// Lateness measures by how much a timer of this process is late: how busy the machine is. It
+// returns a function that ends the measurement, and tells by how much at most.
+func Lateness() (most func() time.Duration) {
+	const nap = 20 * time.Millisecond
+	end, told := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var worst time.Duration
+		ticker := time.NewTicker(nap)
+		defer ticker.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-ticker.C:
+				worst = max(worst, time.Since(last)-nap)
+				last = time.Now()
+			case <-end:
+				told <- worst
+				return
+			}
+		}
+	}()
+	return sync.OnceValue(func() time.Duration {
+		close(end)
+		return <-told
+	})
+}

@@ -46,3 +46,15 @@ func TestWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestLateness: a timer that nothing holds up is not late, and the figure stays as it was
+// told.
+func TestLateness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := wait.Lateness()
+		wait.Rest(t.Context(), time.Second)
+		if first := most(); first != 0 || most() != first {
+			t.Errorf("late by %v, then by %v", first, most())
+		}
+	})
+}

@@ -26,6 +26,12 @@ const (
 	Close     = "close"     // closes the client, which releases what it holds
 )
 
+// What only the table of faults asks for.
+const (
+	End   = "end"   // closes the client while its work needs DrainMs more
+	Hurry = "hurry" // has work ask without a pause, and answers: the process is about to be stopped
+)
+
 // The kinds of a refusal, in [Answer.Kind].
 const (
 	Held        = "held"        // somebody has the lock and the request was not to wait
@@ -94,6 +100,12 @@ type Request struct {
 	RequestTimeout  bool  `json:"requestTimeout,omitempty"`
 	ReleaseOnCancel bool  `json:"releaseOnCancel,omitempty"`
 	DrainMs         int64 `json:"drainMs,omitempty"`
+
+	// Of the clients of the lock service. Of open: the token that they show. Of work: a
+	// resource that the holder writes to, each EffectMs at most.
+	Secret   string `json:"secret,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	EffectMs int64  `json:"effectMs,omitempty"`
 }
 
 // Answer is a peer's answer to one request, or an event when Event is set.

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenurelock.service;
+
+/** An answer that is a refusal of a kind. */
+final class Refusal extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    private final String kind;
+
+    Refusal(final String kind, final String message) {
+        super(message);
+        this.kind = kind;
+    }
+
+    Refusal(final String kind, final Throwable cause) {
+        super(cause.getMessage(), cause);
+        this.kind = kind;
+    }
+
+    String kind() {
+        return kind;
+    }
+
+    /** The type that the client has for it. */
+    String type() {
+        return (getCause() == null ? this : getCause()).getClass().getName();
+    }
+}

@@ -1,0 +1,339 @@
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Python client of the lock service as a peer: one JSON request a line on standard input,
+answers on standard output. The language is that of the Go package peers/wire.
+
+Acquires are made with the client for asyncio, work with the plain one."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import platform
+import sys
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from tenurelock import AsyncClient, AsyncLock, Client, HeldError, Lock, LostError, TenureError
+
+CHECK_PERIOD = 0.001
+ERROR_PAUSE = 0.05
+# Work that is to be stopped by a signal asks without a pause, for so long at most, and for so long
+# when it goes on: a check is the first thing that it does then.
+HURRY_BOUND = 500_000_000
+HURRY_AFTER = 20_000_000
+
+
+class Refusal(Exception):
+    """An answer that is a refusal of a kind."""
+
+    def __init__(self, kind: str, cause: BaseException | str) -> None:
+        super().__init__(str(cause))
+        self.kind = kind
+        self.of = type(cause).__name__
+
+
+class Resource:
+    """What the holder of a lock writes to. It notes each effect with the instant before the check
+    that allowed it."""
+
+    def __init__(self, url: str, owner: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self._owner = owner
+        self._path = parts.path + "/effect"
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=2)
+
+    def effect(self, lock: Lock, checked: int) -> None:
+        headers = {
+            "Tenure-Lock": lock.name,
+            "Tenure-Token": str(lock.token),
+            "Effect-Owner": self._owner,
+            "Effect-Checked": str(checked),
+        }
+        try:
+            self._connection.request("POST", self._path, b"", headers)
+            self._connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+
+
+class Peer:
+    """One client, and the locks that it has."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._out = threading.Lock()
+        self._mutex = threading.Lock()  # guards what follows
+        self._open: dict[str, Any] | None = None
+        self._client: AsyncClient | None = None
+        self._locks: dict[str, AsyncLock] = {}
+        self._waiting: set[Any] = set()
+        self._ending = threading.Event()
+        self._drain = 0.0
+        self._hurry = 0
+
+    def say(self, line: dict[str, Any]) -> None:
+        """Writes a line. No buffer is between."""
+        text = (json.dumps(line) + "\n").encode()
+        with self._out:
+            os.write(1, text)
+
+    def serve(self) -> None:
+        """Answers until the input ends, and leaves as in a crash then."""
+        now = time.monotonic_ns()
+        self.say(
+            {
+                "event": "ready",
+                "ok": True,
+                "peer": "tenurelock (Python)",
+                "version": "this checkout",
+                "runtime": "Python " + platform.python_version(),
+                "pid": os.getpid(),
+                "sentNs": now,
+                "gotNs": now,
+            }
+        )
+        for line in sys.stdin:
+            threading.Thread(target=self._answer, args=(json.loads(line),), daemon=True).start()
+        os._exit(0)
+
+    def _answer(self, request: dict[str, Any]) -> None:
+        sent = time.monotonic_ns()
+        try:
+            answer = {"ok": True, **self._run(request)}
+        except Refusal as refusal:
+            answer = {"ok": False, "kind": refusal.kind, "class": refusal.of, "message": str(refusal)}
+        except Exception as error:
+            answer = {"ok": False, "kind": "other", "class": type(error).__name__, "message": str(error)}
+        got = time.monotonic_ns()
+        answer.update(id=request["id"], sentNs=sent, gotNs=got, elapsedMs=(got - sent) / 1e6)
+        self.say(answer)
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        command = request["cmd"]
+        if command == "open":
+            return self._opened(request)
+        if command == "ping":
+            return {}
+        if command == "hurry":
+            self._hurry = time.monotonic_ns() + HURRY_BOUND
+            return {}
+        if self._client is None:
+            raise Refusal("other", "not open")
+        if command == "acquire":
+            return self._acquire(request)
+        if command == "release":
+            self._release(self._lock(request))
+            return {}
+        if command == "holds":
+            return {"holds": holds(self._lock(request))}
+        if command == "work":
+            return {"counts": self._work(request)}
+        if command == "close":
+            self._close()
+            return {}
+        if command == "end":
+            self._drain = request.get("drainMs", 0) / 1000
+            self._ending.set()
+            return {}
+        raise Refusal("unsupported", f"no command {command}")
+
+    def _opened(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._mutex:
+            if self._client is not None:
+                raise Refusal("other", "already open")
+            self._open = {"servers": request["endpoint"].split(","), "token": request["secret"]}
+            self._owner = request.get("owner") or str(os.getpid())
+            self._notice = bool(request.get("notice"))
+            self._client = AsyncClient(**self._open)
+        return {}
+
+    def _close(self) -> None:
+        """Ends the acquires that wait. There is nothing else to close: a lock is its own."""
+        with self._mutex:
+            waiting, self._client = list(self._waiting), None
+        for acquiring in waiting:
+            acquiring.cancel()
+
+    def _acquire(self, request: dict[str, Any]) -> dict[str, Any]:
+        client, try_only = self._client, bool(request.get("tryOnly"))
+        if client is None:
+            raise Refusal("other", "not open")
+
+        async def acquired() -> AsyncLock:
+            return await client.acquire(request["name"], owner=self._owner, wait=patience(request))
+
+        acquiring = asyncio.run_coroutine_threadsafe(acquired(), self._loop)
+        with self._mutex:
+            self._waiting.add(acquiring)
+        try:
+            lock = acquiring.result()
+        except HeldError as error:
+            raise Refusal("held" if try_only else "timeout", error) from error
+        finally:
+            with self._mutex:
+                self._waiting.discard(acquiring)
+        with self._mutex:
+            self._locks[request["name"]] = lock
+        return {"name": lock.name, "owner": self._owner, "token": lock.token}
+
+    def _lock(self, request: dict[str, Any]) -> AsyncLock:
+        with self._mutex:
+            lock = self._locks.get(request["name"])
+        if lock is None:
+            raise Refusal("other", "no handle of " + request["name"])
+        return lock
+
+    def _release(self, lock: AsyncLock) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(lock.release(), self._loop).result()
+        except LostError as error:
+            raise Refusal("lost", error) from error
+
+    def _work(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._open is not None
+        work = Work(self, Client(**self._open), self._owner, request, self._notice)
+        return work.run()
+
+    # What work asks of its peer.
+
+    def hurries(self) -> bool:
+        return time.monotonic_ns() < self._hurry
+
+    def hurried(self, now: int) -> bool:
+        """Says whether work was to hurry, and has it hurry for a moment more."""
+        if self._hurry == 0:
+            return False
+        self._hurry = now + HURRY_AFTER
+        return True
+
+    def ending(self) -> float | None:
+        """Returns for how long work goes on after it was told to end; None: it was not."""
+        return self._drain if self._ending.is_set() else None
+
+
+class Work:
+    """The work command: acquire, hold and release until the time is up, with a log of the holds."""
+
+    def __init__(
+        self, peer: Peer, client: Client, owner: str, request: dict[str, Any], notice: bool
+    ) -> None:
+        self._peer = peer
+        self._client = client
+        self._owner = owner
+        self._request = request
+        self._notice = notice
+        self._log = os.open(request["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._counts: dict[str, Any] = dict.fromkeys(
+            ("acquired", "refused", "expired", "released", "errors"), 0
+        )
+        self._counts["lastError"] = ""
+        url = request.get("resource")
+        self._resource = Resource(url, owner) if url else None
+        self._every = request.get("effectMs", 0) * 1_000_000
+
+    def run(self) -> dict[str, Any]:
+        deadline = time.monotonic_ns() + self._request["durationMs"] * 1_000_000
+        while time.monotonic_ns() < deadline and self._peer.ending() is None:
+            try:
+                self._round()
+            except HeldError:
+                self._counts["refused"] += 1
+            except TenureError as error:
+                self._counts["errors"] += 1
+                self._counts["lastError"] = f"{type(error).__name__}: {error}"
+                time.sleep(ERROR_PAUSE)
+            time.sleep(self._request.get("pauseMs", 0) / 1000)
+        os.close(self._log)
+        return self._counts
+
+    def _round(self) -> None:
+        lock = self._client.acquire(
+            self._request["name"],
+            owner=self._owner,
+            wait=patience(self._request),
+            on_stop=self._told if self._notice else None,
+        )
+        self._counts["acquired"] += 1
+        begin = time.monotonic_ns()
+        if not holds(lock):
+            self._counts["expired"] += 1  # it came too late to be claimed for a single instant
+            return
+        self.write("begin", begin, lock.token)
+        held, drain = self.hold(lock, begin)
+        if drain is not None:
+            time.sleep(drain)
+            self.write("end", time.monotonic_ns())
+        if not held:
+            self._counts["expired"] += 1
+        try:
+            lock.release()
+            self._counts["released"] += 1
+        except LostError:
+            pass  # it is over, as the counts say
+
+    def hold(self, lock: Lock, begin: int) -> tuple[bool, float | None]:
+        """Works under the lock. Returns whether it was held to the end, and how long the work goes
+        on if it was told to end."""
+        last, effect, held, no = begin, begin, True, 0
+        drain = None
+        until = begin + self._request["holdMs"] * 1_000_000
+        while last < until and not lock.stopping.is_set() and drain is None:
+            # The instant first, then the check: what is logged was not expired.
+            now = time.monotonic_ns()
+            if not holds(lock):
+                held, no = False, time.monotonic_ns()
+                break
+            stood, last = now - last > HURRY_BOUND, now
+            if self._resource is not None and now >= effect:
+                self._resource.effect(lock, now)
+                effect = now + self._every
+            if self._peer.hurries() or stood and self._peer.hurried(now):
+                continue
+            drain = self._peer.ending()
+            time.sleep(CHECK_PERIOD)
+        if no == 0 and not holds(lock):
+            held, no = False, time.monotonic_ns()
+        if self._notice and no > 0:
+            self.write("no", no)
+        if drain is None:
+            self.write("end", last)
+        return held, drain
+
+    def _told(self, reason: TenureError) -> None:
+        if isinstance(reason, LostError):
+            self.write("notice", time.monotonic_ns())
+
+    def write(self, what: str, ns: int, token: int | None = None) -> None:
+        line = f"{what} {self._owner} {ns}" + (f" {token}" if token is not None else "")
+        os.write(self._log, line.encode() + b"\n")
+
+
+def holds(lock: Lock | AsyncLock) -> bool:
+    try:
+        lock.check()
+    except TenureError:
+        return False
+    return True
+
+
+def patience(request: dict[str, Any]) -> float | None:
+    """Returns for how long an acquire waits."""
+    if request.get("tryOnly"):
+        return 0.0
+    return request["waitMs"] / 1000 if "waitMs" in request else None
+
+
+if __name__ == "__main__":
+    if "TENURE_PEER_WRONG" in os.environ:
+        import mistakes
+
+        mistakes.make(os.environ["TENURE_PEER_WRONG"])
+    Peer().serve()

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/proc"
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+)
+
+// tenured is the package of the command.
+const tenured = "github.com/tenurelock/tenure/cmd/tenured"
+
+// BuildTenured builds the command in a folder, and returns its path.
+func BuildTenured(ctx context.Context, dir string) (string, error) {
+	file := filepath.Join(dir, "tenured")
+	_, err := proc.Run(ctx, "", "go", "build", "-buildvcs=false", "-o", file, tenured)
+	return file, err
+}
+
+// Config says what the replicas are.
+type Config struct {
+	// Program is the path of tenured, or of a program that understands the same flags: then
+	// Role is what it is to be.
+	Program, Role string
+	Env           []string
+	Dir           string // of the file of principals
+	// Stores are the URL of the store as each replica has it: one replica for each.
+	Stores []string
+	Lease  time.Duration
+	// Drain is for how long a replica that is told to end answers heartbeats.
+	Drain time.Duration
+}
+
+// Replicas are processes of the lock service on one store. They may be used concurrently.
+type Replicas struct {
+	// Worker is the token of those who hold locks, and Operator that of one who may do
+	// anything.
+	Worker, Operator string
+
+	config Config
+	tokens string
+	all    []*replica
+}
+
+// replica is where one process after another listens on one port.
+type replica struct {
+	args    []string
+	address string
+
+	mu      sync.Mutex
+	process *proc.Process
+}
+
+// Start starts the replicas, and returns when all of them serve.
+func Start(ctx context.Context, c Config) (*Replicas, error) {
+	r := &Replicas{Worker: rand.Text(), Operator: rand.Text(), config: c, tokens: filepath.Join(c.Dir, "principals-"+rand.Text())}
+	lines := fmt.Sprintf("worker %s hold:\noperator %s admin:\n", r.Worker, r.Operator)
+	if err := os.WriteFile(r.tokens, []byte(lines), 0o600); err != nil {
+		return nil, err
+	}
+	for _, store := range c.Stores {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		r.all = append(r.all, &replica{address: address, args: []string{
+			c.Program, "--store", store, "--listen", address, "--tokens", r.tokens, "--lease", c.Lease.String(),
+			"--drain", c.Drain.String(),
+		}})
+	}
+	err := wait.AtOnce(ctx, len(r.all), len(r.all), r.Restart)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// freeAddress returns one of this machine that nobody listens at. Replicas that are started
+// again have to have theirs again, so that it cannot be left to them.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// URLs are where the replicas are reached.
+func (r *Replicas) URLs() []string {
+	urls := make([]string, len(r.all))
+	for i, one := range r.all {
+		urls[i] = "http://" + one.address
+	}
+	return urls
+}
+
+// Len is how many there are.
+func (r *Replicas) Len() int { return len(r.all) }
+
+// Restart starts a replica that is not there, and returns when it serves.
+func (r *Replicas) Restart(ctx context.Context, i int) error {
+	one := r.all[i]
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	p, err := proc.Start(proc.Command{Args: one.args, Role: r.config.Role, Env: r.config.Env})
+	if err != nil {
+		return err
+	}
+	one.process = p
+	err = wait.Until(ctx, "a replica serves", func() bool { return !p.Alive() || ready(ctx, one.address) })
+	if err == nil && !p.Alive() {
+		err = errors.New("the replica has ended")
+	}
+	if err != nil {
+		p.Kill()
+		return fmt.Errorf("replica %d: %w\n%s", i+1, err, p.Stderr())
+	}
+	return nil
+}
+
+func ready(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close() // the status is all
+	return answer.StatusCode == http.StatusOK
+}
+
+// process is the process of a replica.
+func (r *Replicas) process(i int) *proc.Process {
+	one := r.all[i]
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.process
+}
+
+// Kill kills a replica with SIGKILL.
+func (r *Replicas) Kill(i int) { r.process(i).Kill() }
+
+// Terminate tells a replica to end, as an operating system does before it ends itself, and
+// returns when it has.
+func (r *Replicas) Terminate(ctx context.Context, i int) error {
+	p := r.process(i)
+	_ = p.Signal(syscall.SIGTERM) // an error means that it has ended
+	select {
+	case <-p.Exited():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !p.State().Success() {
+		return fmt.Errorf("replica %d: %s\n%s", i+1, p.State(), p.Stderr())
+	}
+	return nil
+}
+
+// Freeze stops a replica with SIGSTOP, until Thaw.
+func (r *Replicas) Freeze(ctx context.Context, i int) error { return r.process(i).Stop(ctx) }
+
+// Thaw has a replica go on.
+func (r *Replicas) Thaw(i int) error { return r.process(i).Continue() }
+
+// Alive says that the process of a replica has not ended.
+func (r *Replicas) Alive(i int) bool { return r.process(i).Alive() }
+
+// Said is the end of what a replica has written to its log.
+func (r *Replicas) Said(i int) string { return r.process(i).Stderr() }
+
+// Close ends all of them.
+func (r *Replicas) Close() {
+	for _, one := range r.all {
+		one.mu.Lock()
+		if one.process != nil {
+			one.process.Kill()
+		}
+		one.mu.Unlock()
+	}
+}

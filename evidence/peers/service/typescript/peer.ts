@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * The TypeScript client of the lock service as a peer: one JSON request a line on standard input,
+ * answers on standard output. The language is that of the Go package peers/wire.
+ */
+
+import { openSync, writeSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+import { Client, HeldError, LostError, type Lock } from "../../../../clients/typescript/src/index.js";
+import { monotonic, type Request } from "./request.js";
+import { Work, holds } from "./work.js";
+
+/** Work that is to be stopped by a signal asks without a pause, for so long at most. */
+const HURRY_BOUND = 500_000_000;
+/** And for so long when it goes on: a check is the first thing that it does then. */
+const HURRY_AFTER = 20_000_000;
+
+/** An answer that is a refusal of a kind. */
+class Refusal extends Error {
+  constructor(
+    readonly kind: string,
+    message: string,
+    readonly of = "Refusal",
+  ) {
+    super(message);
+  }
+}
+
+/** One client, and the locks that it has. */
+export class Peer {
+  #client: Client | undefined;
+  #owner = "";
+  #notice = false;
+  #drainMs: number | undefined;
+  #hurry = 0;
+  readonly #waiting = new AbortController();
+  readonly #locks = new Map<string, Lock>();
+
+  /** Answers until the input ends, and leaves as in a crash then. */
+  async serve(): Promise<void> {
+    const now = monotonic();
+    const ready = { event: "ready", ok: true, peer: "@tenurelock/client", version: "this checkout" };
+    say({ ...ready, runtime: `Node ${process.versions.node}`, pid: process.pid, sentNs: now, gotNs: now });
+    for await (const line of createInterface({ input: process.stdin })) {
+      void this.#answer(JSON.parse(line) as Request);
+    }
+    process.exit(0);
+  }
+
+  async #answer(request: Request): Promise<void> {
+    const sentNs = monotonic();
+    let answer: object;
+    try {
+      answer = { ok: true, ...(await this.#run(request)) };
+    } catch (error) {
+      const e = error instanceof Error ? error : new Error(String(error));
+      const refused = e instanceof Refusal ? { kind: e.kind, class: e.of } : { kind: "other", class: e.name };
+      answer = { ok: false, ...refused, message: e.message };
+    }
+    const gotNs = monotonic();
+    say({ ...answer, id: request.id, sentNs, gotNs, elapsedMs: (gotNs - sentNs) / 1e6 });
+  }
+
+  async #run(request: Request): Promise<object> {
+    switch (request.cmd) {
+      case "open":
+        return this.#open(request);
+      case "ping":
+        return {};
+      case "hurry":
+        this.#hurry = monotonic() + HURRY_BOUND;
+        return {};
+    }
+    const client = this.#client;
+    if (!client) {
+      throw new Refusal("other", "not open");
+    }
+    switch (request.cmd) {
+      case "acquire":
+        return this.#acquire(client, request);
+      case "release":
+        return this.#release(this.#lock(request));
+      case "holds":
+        return { holds: holds(this.#lock(request)) };
+      case "work":
+        return { counts: await new Work(this, client, this.#owner, request, this.#notice).run() };
+      case "close":
+        // The acquires that wait end. There is nothing else to close: a lock is its own.
+        this.#client = undefined;
+        this.#waiting.abort();
+        return {};
+      case "end":
+        this.#drainMs = request.drainMs ?? 0;
+        return {};
+    }
+    throw new Refusal("unsupported", `no command ${request.cmd}`);
+  }
+
+  #open(request: Request): object {
+    if (this.#client) {
+      throw new Refusal("other", "already open");
+    }
+    this.#owner = request.owner || String(process.pid);
+    this.#notice = request.notice ?? false;
+    this.#client = new Client((request.endpoint ?? "").split(","), { token: request.secret ?? "" });
+    return {};
+  }
+
+  async #acquire(client: Client, request: Request): Promise<object> {
+    try {
+      const lock = await client.acquire(request.name ?? "", {
+        owner: this.#owner,
+        signal: this.#waiting.signal,
+        ...(request.tryOnly ? { waitMs: 0 } : request.waitMs === undefined ? {} : { waitMs: request.waitMs }),
+      });
+      this.#locks.set(lock.name, lock);
+      return { name: lock.name, owner: this.#owner, token: lock.token };
+    } catch (error) {
+      if (error instanceof HeldError) {
+        throw new Refusal(request.tryOnly ? "held" : "timeout", error.message, error.name);
+      }
+      throw error;
+    }
+  }
+
+  #lock(request: Request): Lock {
+    const lock = this.#locks.get(request.name ?? "");
+    if (!lock) {
+      throw new Refusal("other", `no handle of ${request.name}`);
+    }
+    return lock;
+  }
+
+  async #release(lock: Lock): Promise<object> {
+    try {
+      await lock.release();
+    } catch (error) {
+      if (error instanceof LostError) {
+        throw new Refusal("lost", error.message, error.name);
+      }
+      throw error;
+    }
+    return {};
+  }
+
+  // What work asks of its peer.
+
+  hurries(now: number): boolean {
+    return now < this.#hurry;
+  }
+
+  /** Says whether work that stood from one instant to another was to hurry, and has it hurry for a moment more. */
+  hurried(last: number, now: number): boolean {
+    if (this.#hurry === 0 || now - last <= HURRY_BOUND) {
+      return false;
+    }
+    this.#hurry = now + HURRY_AFTER;
+    return true;
+  }
+
+  /** For how long work goes on after it was told to end; undefined: it was not. */
+  get ending(): number | undefined {
+    return this.#drainMs;
+  }
+}
+
+/** Writes a line. No buffer is between. */
+function say(line: object): void {
+  const text = Buffer.from(JSON.stringify(line) + "\n");
+  for (let at = 0; at < text.length; ) {
+    try {
+      at += writeSync(out, text, at);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") {
+        throw error;
+      }
+    }
+  }
+}
+
+// A descriptor of its own: Node makes its standard output non-blocking.
+const out = openSync("/proc/self/fd/1", "w");
+
+await new Peer().serve();

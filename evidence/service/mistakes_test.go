@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && tenure_wrong
+
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/evidence/peers/service"
+)
+
+// played is a scene, with a mistake or without one.
+type played struct {
+	scene
+	name   string
+	env    []string // of the replicas
+	client *peers.Program
+	seen   string // empty where there is no mistake
+}
+
+// breaking is a client that breaks a rule.
+func breaking(program *peers.Program, rule string) *peers.Program {
+	wrong := *program
+	wrong.Command.Env = append(slices.Clone(program.Command.Env), service.WrongEnv+"="+rule)
+	return &wrong
+}
+
+// TestMistakes: each scene shows the mistake that it is for, and nothing where there is
+// none, with a client of each language; in short, of one.
+func TestMistakes(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := need(t, service.Python)
+	var all []played
+	for i, s := range scenes {
+		for j, kind := range service.Kinds {
+			if testing.Short() && j != i%len(service.Kinds) {
+				continue
+			}
+			all = append(all, played{scene: s, name: s.name + ", " + string(kind), client: need(t, kind)})
+		}
+	}
+	for _, v := range variants {
+		i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == v.scene })
+		p := played{scene: scenes[i], name: v.name, client: python, seen: v.seen}
+		if v.server != "" {
+			p.env = []string{wrongEnv + "=" + v.server}
+		} else {
+			p.client = breaking(python, v.client)
+		}
+		all = append(all, p)
+	}
+	const together = 6 // they wait for most of their time
+	err = wait.AtOnce(t.Context(), len(all), together, func(ctx context.Context, i int) error {
+		all[i].play(ctx, t, setting{Program: program, Role: replicaRole, Env: all[i].env}, python)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func (p played) play(ctx context.Context, t *testing.T, on setting, two *peers.Program) {
+	wrong, err := p.run(ctx, on, p.client, two)
+	shown := slices.IndexFunc(wrong, func(text string) bool { return strings.Contains(text, p.seen) })
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", p.name, err)
+	case p.seen == "" && len(wrong) > 0:
+		t.Errorf("%s:\n%s", p.name, strings.Join(wrong, "\n"))
+	case p.seen != "" && shown < 0:
+		t.Errorf("%s: the scene %q does not show it: want %q in %q", p.name, p.scene.name, p.seen, wrong)
+	case p.seen != "":
+		t.Logf("%s: %s", p.name, wrong[shown])
+	}
+}
+
+// TestRoundBites: a round of the nemesis shows two holders as well, without a scene that is
+// made for it.
+func TestRoundBites(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := need(t, service.Python)
+	p := plan{
+		setting:  setting{Program: program, Role: replicaRole, Env: []string{wrongEnv + "=" + fromMemory}, Replicas: 3, Lease: 2 * time.Second},
+		Programs: []*peers.Program{python, python, python, python}, Length: 20 * time.Second,
+	}
+	overlaps := func(text string) bool {
+		return strings.Contains(text, " ended: ") || strings.Contains(text, " acted under ")
+	}
+	for p.Seed = 1; p.Seed <= 3; p.Seed++ {
+		if v := p.mustPlay(t); slices.ContainsFunc(v.Wrong, overlaps) {
+			return
+		}
+	}
+	t.Error("replicas answer heartbeats from memory, and no round shows two holders")
+}

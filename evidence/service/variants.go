@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+// variant is a wrong variant of a client or of the server, and what shows it.
+type variant struct {
+	name string
+	// client is the rule that a client breaks (see peers/service/python/mistakes.py), or
+	// server the one that a replica does.
+	client, server string
+	scene, seen    string
+	// besides is what else finds it, where the network alone brings about only a part of it.
+	besides string
+}
+
+// variants are the wrong variants of the service, as section 9 of the design lists them,
+// and one more. TestMistakes has each be made once, in its scene, and be seen.
+var variants = []variant{
+	{name: "a lease is counted from the grant", client: "from-grant", scene: noBeatScene, seen: "ended"},
+	{name: "a lease is counted from the answer", client: "from-answer", scene: repeatScene, seen: "ended"},
+	{name: "a lease is counted from a repeated sending", client: "from-repeat", scene: repeatScene, seen: "ended"},
+	{name: "a repeated acquire renews", server: acquireRenews, scene: deadScene, seen: "the lock was"},
+	{name: "a heartbeat is answered from memory", server: fromMemory, scene: replicasScene, seen: "ended"},
+	{
+		name: "a heartbeat counts whatever beat it follows", server: anyBeat, scene: deadScene, seen: "the lock was",
+		besides: "a replica that has seen the lock before knows a beat that comes back, and waits no longer for it",
+	},
+	{
+		name: "a heartbeat counts over a released record", server: heartbeatRevive, scene: revivedScene, seen: "the lock was",
+		besides: "over a reserved one: the simulator, TestServiceMistakes in internal/sim",
+	},
+	{name: "a heartbeat drops a request", server: heartbeatDrops, scene: stepDownScene, seen: "the lock was"},
+	{
+		name: "the token of a heartbeat is not compared", server: anyToken, scene: tokenScene, seen: "want 410",
+		besides: "where a late write of a store brings a beat back: the simulator and the model",
+	},
+	{name: "a GET decides", client: "get", scene: cacheScene, seen: "ended"},
+	{name: "a 5xx means that nothing was done", client: "not-applied", scene: releaseScene, seen: "ended"},
+	{name: "a wait outlives its connection", server: waitOutlives, scene: goneScene, seen: "the lock was"},
+	{name: "a lease that has expired lives again", client: "revive", scene: lateScene, seen: "token 1 of"},
+}
