@@ -61,6 +61,7 @@ const (
 	RelayDropsRequest // a dispatch drops the request in the record
 	RelayAnyToken     // a dispatch counts for a tenure of another token
 	RelayAnyBeat      // a dispatch counts whatever beat it follows
+	RelayShortens     // a dispatch gives the record the lease of the process that carries it out
 	OfferStays        // what was granted for a holder elsewhere that went away is never released
 )
 
@@ -81,6 +82,6 @@ func (m Mistake) String() string {
 		"failures of another label counted", "expiry counted as a failure", "failures from before a good end counted", "cool-down without a bound", "failures counted and not waited for",
 		"reservation for another label taken", "reservation for nobody taken for want of a label", "reservation for a label without an end",
 		"released record revived by a beat from elsewhere", "request dropped by a beat from elsewhere", "token of a beat from elsewhere not compared",
-		"beat from elsewhere without the one before it", "unused grant kept",
+		"beat from elsewhere without the one before it", "lease of a beat from elsewhere not that of its grant", "unused grant kept",
 	}[m]
 }

@@ -121,9 +121,14 @@ func (r *Relay) next() driver.Record {
 		}
 		return next
 	}
+	// The lease and the drift stay those of the grant, whatever this process has: the
+	// holder counts by them until it learns of others, and a shorter lease would let
+	// another one in before that.
 	next := r.seen.Clone()
 	next.Version, next.Beat = r.of.Next, r.of.Next
-	next.Lease, next.Heartbeat, next.Drift = r.t.Lease, r.t.Heartbeat, r.t.Drift
+	if Making(RelayShortens) {
+		next.Lease, next.Heartbeat, next.Drift = r.t.Lease, r.t.Heartbeat, r.t.Drift
+	}
 	if Making(RelayDropsRequest) {
 		next.Requests = nil
 	}

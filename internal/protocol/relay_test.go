@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// The beats of a holder elsewhere, in their order.
+const (
+	beat0 = "TTTTTTTTTTTTT-0000000000000"
+	beat1 = "TTTTTTTTTTTTT-0000000000001"
+	beat2 = "TTTTTTTTTTTTT-0000000000002"
+)
+
+// sent is the heartbeat that is to follow beat1, and released the release then.
+var (
+	sent     = Dispatch{Key: "k", Token: 7, After: beat1, Next: beat2}
+	released = Dispatch{Key: "k", Token: 7, After: beat1}
+)
+
+// relayed has a relay that knows nothing look, and returns what it sends then.
+func relayed(t *testing.T, timing Timing, of Dispatch, shown Result) (*Relay, *Call) {
+	t.Helper()
+	r := NewRelay(timing, counting(), of, driver.Record{}, 5*time.Second)
+	c := r.Step(0).Call
+	if c == nil || c.Kind != Look || c.Consistency != driver.Strong || c.Key != "k" {
+		t.Fatalf("begins with %+v, want a strong look", c)
+	}
+	return r, r.Reply(0, shown).Call
+}
+
+// TestFollowsBeat: a beat begins with what the acquire has made, and is new.
+func TestFollowsBeat(t *testing.T) {
+	for _, tt := range []struct {
+		after, next string
+		want        bool
+	}{
+		{beat1, beat2, true},
+		{beat1, "TTTTTTTTTTTTT-azAZ09azAZ09a", true},
+		{"v18-v19", "v18-0000000000001", true},
+		{beat1, beat1, false},
+		{beat1, "SSSSSSSSSSSSS-0000000000002", false},
+		{beat1, "TTTTTTTTTTTTT0000000000002", false},
+		{beat1, "TTTTTTTTTTTTT-000000000002", false},
+		{beat1, "TTTTTTTTTTTTT-00000000000002", false},
+		{beat1, "TTTTTTTTTTTTT-00000000-0002", false},
+		{beat1, "TTTTTTTTTTTTT-00000000 0002", false},
+		{beat1, "TTTTTTTTTTTTT-00000000\x100002", false},
+		{beat1, "TTTTTTTTTTTTT-00000000é0002", false},
+		{beat1, "", false},
+		{"TTTTTTTTTTTTT", "TTTTTTTTTTTTT-0000000000002", false},
+		{"", "-0000000000002", false},
+	} {
+		if got := FollowsBeat(tt.after, tt.next); got != tt.want {
+			t.Errorf("%q after %q: %v, want %v", tt.next, tt.after, got, tt.want)
+		}
+	}
+}
+
+// TestRelayJudges: what a dispatch means for a record as a look shows it.
+func TestRelayJudges(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	at := func(beat string) driver.Record { return theirs(timing, beat, 7) }
+	asked := asking(at(beat1), "v", driver.Request{ID: "q", Kind: driver.StepDown})
+	revoked := reserved(at(beat1), "v", heir{}, timing.Lease, driver.EndRevoked, nil)
+	handed := reserved(at(beat1), "v", heir{owner: "x"}, time.Second, driver.EndHandedOver, nil)
+	with := func(rec driver.Record, edit func(*driver.Record)) driver.Record {
+		edit(&rec)
+		return rec
+	}
+	after := func(end driver.EndReason) driver.Record { // the next tenure, and how this one has ended
+		return with(theirs(timing, "v", 8), func(r *driver.Record) { r.Prev = at(beat1).Tenure(end) })
+	}
+	for _, tt := range []struct {
+		name      string
+		rec       driver.Record
+		beat      Answer // to a heartbeat; NoAnswer: it is written
+		end       Answer // to a release, likewise
+	}{
+		{"the beat before", at(beat1), NoAnswer, NoAnswer},
+		{"the beat before, and a request", asked, NoAnswer, NoAnswer},
+		{"the next beat", at(beat2), Done, Changed},
+		{"an earlier beat", at(beat0), Changed, Changed},
+		{"another token", with(at(beat1), func(r *driver.Record) { r.Token = 8 }), Changed, Changed},
+		{"the next beat under another token", with(at(beat2), func(r *driver.Record) { r.Token = 8 }), Changed, Changed},
+		{"a session's", under(timing, "s", beat1, 7), Changed, Changed},
+		{"no record", driver.Record{}, Changed, Changed},
+		{"released by its holder", freed(at(beat1), "v", driver.EndReleased, nil), Changed, Done},
+		{"released after a request", freed(at(beat1), "v", driver.EndSteppedDown, nil), Changed, Done},
+		{"released with a failure", freed(at(beat1), "v", driver.EndFailed, nil), Changed, Done},
+		{"freed by an offer", freed(at(beat1), "v", driver.EndAbandoned, nil), Changed, Changed},
+		{"freed by an operator", freed(at(beat1), "v", driver.EndReleasedDead, nil), Changed, Changed},
+		{"the next tenure, released", with(freed(at(beat1), "v", driver.EndReleased, nil), func(r *driver.Record) { r.Token = 8 }), Changed, Changed},
+		{"revoked", revoked, Changed, Changed},
+		{"handed over", handed, Changed, Done},
+		{"held by the next one, after a release", after(driver.EndReleased), Changed, Done},
+		{"held by the next one, after a hand-over", after(driver.EndHandedOver), Changed, Done},
+		{"held by the next one, which took over", after(driver.EndExpired), Changed, Changed},
+	} {
+		for what, want := range map[string]Answer{"heartbeat": tt.beat, "release": tt.end} {
+			of := sent
+			if what == "release" {
+				of = released
+			}
+			r, c := relayed(t, timing, of, Result{Outcome: Applied, Record: tt.rec, Found: tt.rec.Key != ""})
+			if got, _, _ := r.Answer(); got != want || (c == nil) != (want != NoAnswer) {
+				t.Errorf("%s of %s: answer %d, want %d; sends %+v", what, tt.name, got, want, c)
+			}
+		}
+	}
+}
+
+// TestRelayWritesOneBeat: a heartbeat changes the beat and nothing else, whichever process
+// carries it out: all that do write the same over the same.
+func TestRelayWritesOneBeat(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	rec := theirs(timing, beat1, 7)
+	rec.Data, rec.Label, rec.Host = []byte("d"), "v1", "h"
+	rec.Requests = []driver.Request{{ID: "q", Kind: driver.HandOver, To: "x"}}
+	rec.Version = "v"
+	r, c := relayed(t, timing, sent, found(rec))
+	want := rec.Clone()
+	want.Version, want.Beat = beat2, beat2
+	if c.Kind != Heartbeat || !reflect.DeepEqual(c.Prev, rec) || !reflect.DeepEqual(c.Next, want) {
+		t.Errorf("writes %+v over %+v, want %+v", c.Next, c.Prev, want)
+	}
+	r.Reply(1, found(c.Next))
+	if a, is, err := r.Answer(); a != Done || !reflect.DeepEqual(is, want) || err != nil || !r.Over() {
+		t.Errorf("answer %d with %+v, %v; over %v", a, is, err, r.Over())
+	}
+	if q := AskedOf(want); q == nil || q.ID != "q" || q.To != "x" {
+		t.Errorf("asked %+v", q)
+	}
+}
+
+// TestRelayKeepsTheLease: the lease and the drift stay those of the grant. A process with a
+// shorter lease wrote its own: others waited for that, and the holder, which had not heard
+// of it yet, acted for the longer one.
+func TestRelayKeepsTheLease(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	rec := theirs(timing, beat1, 7)
+	rec.Heartbeat, rec.Drift = timing.Heartbeat, timing.Drift
+	other := Timing{Lease: timing.Lease / 2, Drift: 0.2}.WithDefaults()
+	_, c := relayed(t, other, sent, found(rec))
+	if is := c.Next; is.Lease != rec.Lease || is.Heartbeat != rec.Heartbeat || is.Drift != rec.Drift {
+		t.Errorf("writes a lease of %v, a period of %v and a drift of %v", is.Lease, is.Heartbeat, is.Drift)
+	}
+	if got, want := other.UsableOf(c.Next), timing.Window()-other.Grace; got != want {
+		t.Errorf("usable for %v, want %v", got, want)
+	}
+}
+
+// TestRelayKnowing: a record that the process has seen saves the look, if it shows the beat
+// that the dispatch follows. It answers nothing.
+func TestRelayKnowing(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	for beat, want := range map[string]Kind{beat0: Look, beat1: Heartbeat, beat2: Look} {
+		r := NewRelay(timing, counting(), sent, theirs(timing, beat, 7), time.Second)
+		if c := r.Step(0).Call; c == nil || c.Kind != want {
+			t.Errorf("knowing %s it sends %+v, want %v", beat, c, want)
+		}
+	}
+	other := NewRelay(timing, counting(), sent, theirs(timing, beat1, 8), time.Second)
+	if c := other.Step(0).Call; c.Kind != Look {
+		t.Errorf("knowing another token it sends %+v", c)
+	}
+
+	// What it knew was old: the conflict tells.
+	r := NewRelay(timing, counting(), sent, theirs(timing, beat1, 7), time.Second)
+	r.Step(0)
+	r.Reply(1, conflict(theirs(timing, beat2, 7)))
+	if a, _, _ := r.Answer(); a != Done {
+		t.Errorf("answer %d to what another process has carried out, want %d", a, Done)
+	}
+}
+
+// TestRelayRaces: a request that comes between is kept, and a process that writes again and
+// again is waited for, longer and longer.
+func TestRelayRaces(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	rec := theirs(timing, beat1, 7)
+	r, c := relayed(t, timing, sent, found(rec))
+	rec = asking(rec, "v1", driver.Request{ID: "q", Kind: driver.StepDown})
+	c = r.Reply(0, conflict(rec)).Call
+	if c == nil || c.Prev.Version != "v1" || len(c.Next.Requests) != 1 {
+		t.Fatalf("after the first conflict: %+v, want a write at once that keeps the request", c)
+	}
+	now, last := time.Duration(0), time.Duration(0)
+	for i := range 3 {
+		if c := r.Reply(now, conflict(rec)).Call; c != nil {
+			t.Fatalf("writes at once after conflict %d", i+2)
+		}
+		at, due := r.Next()
+		if !due || at-now <= last {
+			t.Fatalf("tries again after %v, %v, and after %v before", at-now, due, last)
+		}
+		last, now = at-now, at
+		if c := r.Step(now).Call; c == nil || c.Kind != Heartbeat {
+			t.Fatalf("sends %+v", c)
+		}
+	}
+}
+
+// TestRelayWithoutAnswer: a write that was not answered is looked for. A store that gives
+// no answer for the patience is unusable, and so is one that answers looks alone.
+func TestRelayWithoutAnswer(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	rec := theirs(timing, beat1, 7)
+	for name, reads := range map[string]bool{"mute": false, "answers looks": true} {
+		r, c := relayed(t, timing, sent, found(rec))
+		now := time.Duration(0)
+		for !r.Over() && now < time.Minute; {
+			if c == nil {
+				at, due := r.Next()
+				if !due || at <= now {
+					t.Fatalf("%s: at %v it is due at %v, %v", name, now, at, due)
+				}
+				now = at
+				c = r.Step(now).Call
+				continue
+			}
+			now += timing.RequestTimeout / 2
+			res := Result{Outcome: Unknown, Err: errStore}
+			if c.Kind == Look {
+				if res.Outcome = NotApplied; reads {
+					res = found(rec)
+				}
+			}
+			c = r.Reply(now, res).Call
+		}
+		if a, _, err := r.Answer(); !reads && (a != Unusable || err != errStore || now < 5*time.Second || now > 5*time.Second+timing.RequestTimeout) {
+			t.Errorf("%s: answer %d, %v after %v", name, a, err, now)
+		}
+		if a, _, _ := r.Answer(); reads && a != Unusable {
+			t.Errorf("%s: answer %d after %v", name, a, now)
+		}
+	}
+
+	r, c := relayed(t, timing, sent, found(rec))
+	if r.Reply(1, Result{Outcome: Unknown, Err: errStore}); c.Kind != Heartbeat {
+		t.Fatalf("sends %+v", c)
+	}
+	at, _ := r.Next()
+	if c := r.Step(at).Call; c == nil || c.Kind != Look {
+		t.Fatalf("looks for its write by %+v", c)
+	}
+	r.Reply(at, found(theirs(timing, beat2, 7)))
+	if a, _, _ := r.Answer(); a != Done {
+		t.Errorf("answer %d to a write that was made, want %d", a, Done)
+	}
+}
+
+// TestRelayReleases: the record is left as a holder leaves it that knows of the request in
+// it, with the data of the release, or those that it has.
+func TestRelayReleases(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	rec := theirs(timing, beat1, 7)
+	rec.Data = []byte("old")
+	stepDown := driver.Request{ID: "q", Kind: driver.StepDown, By: "op"}
+	handOver := driver.Request{ID: "q", Kind: driver.HandOver, By: "op", To: "x"}
+	broken := driver.Request{By: "r1", Reason: "no space"}
+	for _, tt := range []struct {
+		name  string
+		of    Dispatch
+		asked *driver.Request
+		state driver.State
+		end   driver.EndReason
+		id    string // of what it ended for
+		data  string
+	}{
+		{"done", Dispatch{}, nil, driver.Released, driver.EndReleased, "", "old"},
+		{"done with data", Dispatch{Data: []byte("new")}, nil, driver.Released, driver.EndReleased, "", "new"},
+		{"done with no data", Dispatch{Data: []byte{}}, nil, driver.Released, driver.EndReleased, "", ""},
+		{"failed", Dispatch{Failed: &broken}, nil, driver.Released, driver.EndFailed, "w1", "old"},
+		{"asked to step down", Dispatch{}, &stepDown, driver.Released, driver.EndSteppedDown, "q", "old"},
+		{"asked, and failed", Dispatch{Failed: &broken}, &stepDown, driver.Released, driver.EndSteppedDown, "q", "old"},
+		{"asked to hand over", Dispatch{Data: []byte("new")}, &handOver, driver.Reserved, driver.EndHandedOver, "q", "new"},
+	} {
+		of, was := tt.of, rec
+		of.Key, of.Token, of.After = released.Key, released.Token, released.After
+		if tt.asked != nil {
+			was = asking(rec, "v", *tt.asked)
+		}
+		_, c := relayed(t, timing, of, found(was))
+		next := c.Next
+		ended := next.Tenure("")
+		if tt.state == driver.Reserved {
+			ended = next.Prev
+		}
+		id := ""
+		if ended.Asked != nil {
+			id = ended.Asked.ID
+		}
+		if c.Kind != Release || next.State != tt.state || ended.End != tt.end || id != tt.id || string(next.Data) != tt.data || len(next.Requests) > 0 {
+			t.Errorf("%s: %v leaves %+v, ended %+v", tt.name, c.Kind, next, ended)
+		}
+		if next.Version == was.Version || next.Version == beat1 {
+			t.Errorf("%s: the version %s is not new", tt.name, next.Version)
+		}
+		if tt.state == driver.Reserved && (next.Owner != "x" || next.Lease != timing.Reservation()) {
+			t.Errorf("%s: reserved for %q for %v", tt.name, next.Owner, next.Lease)
+		}
+	}
+	if broken.ID != "" || broken.Kind != "" {
+		t.Errorf("the caller's request was changed: %+v", broken)
+	}
+}
+
+// TestRelayGivenUp: it sends nothing more.
+func TestRelayGivenUp(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	r, _ := relayed(t, timing, sent, found(theirs(timing, beat1, 7)))
+	r.GiveUp(1)
+	if r.Over() {
+		t.Error("over with a write under way")
+	}
+	if c := r.Reply(2, conflict(theirs(timing, beat1, 7))).Call; c != nil || !r.Over() {
+		t.Errorf("sends %+v; over %v", c, r.Over())
+	}
+	if a, _, _ := r.Answer(); a != Abandoned {
+		t.Errorf("answer %d", a)
+	}
+}
