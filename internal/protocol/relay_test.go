@@ -78,10 +78,10 @@ func TestRelayJudges(t *testing.T) {
 		return with(theirs(timing, "v", 8), func(r *driver.Record) { r.Prev = at(beat1).Tenure(end) })
 	}
 	for _, tt := range []struct {
-		name      string
-		rec       driver.Record
-		beat      Answer // to a heartbeat; NoAnswer: it is written
-		end       Answer // to a release, likewise
+		name string
+		rec  driver.Record
+		beat Answer // to a heartbeat; NoAnswer: it is written
+		end  Answer // to a release, likewise
 	}{
 		{"the beat before", at(beat1), NoAnswer, NoAnswer},
 		{"the beat before, and a request", asked, NoAnswer, NoAnswer},
@@ -215,7 +215,7 @@ func TestRelayWithoutAnswer(t *testing.T) {
 	for name, reads := range map[string]bool{"mute": false, "answers looks": true} {
 		r, c := relayed(t, timing, sent, found(rec))
 		now := time.Duration(0)
-		for !r.Over() && now < time.Minute; {
+		for !r.Over() && now < time.Minute {
 			if c == nil {
 				at, due := r.Next()
 				if !due || at <= now {
