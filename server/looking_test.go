@@ -233,13 +233,18 @@ func TestMetricsCountAndNameNobody(t *testing.T) {
 		w.want(w.get("/v1/status?name=web/a", ci), 403, "forbidden")
 		w.want(h.release(), 200, "")
 		w.want(h.heartbeat(h.next()), 410, "lost")
+		held := w.acquire(ci, "jobs/b", "web-7") // for longer than a grant that is not used
+		for range 10 {
+			held.beats()
+			time.Sleep(time.Second)
+		}
 		m := w.want(w.get("/metrics", ""), 200, "").text
 		for _, line := range []string{
-			`tenure_server_calls_total{route="/v1/acquire",status="200"} 1`,
+			`tenure_server_calls_total{route="/v1/acquire",status="200"} 2`,
 			`tenure_server_calls_total{route="/v1/acquire",status="409"} 1`,
-			`tenure_server_heartbeats_total{result="renewed"} 1`,
+			`tenure_server_heartbeats_total{result="renewed"} 11`,
 			`tenure_server_heartbeats_total{result="lost"} 1`,
-			`tenure_server_heartbeat_seconds_count 2`,
+			`tenure_server_heartbeat_seconds_count 12`,
 			`tenure_server_refused_total{reason="right"} 1`,
 			`tenure_server_waits{for="acquire"} 0`,
 			`tenure_server_grants_unused_total 0`,
@@ -253,6 +258,34 @@ func TestMetricsCountAndNameNobody(t *testing.T) {
 			if strings.Contains(m, name) {
 				w.Errorf("the metrics name %s", name)
 			}
+		}
+	})
+}
+
+// A prefix is a bound alone: what is below it, and follows the right to another name, is not
+// shown.
+func TestNamesAreShownOneByOne(t *testing.T) {
+	const sly = "secret-of-sly-0123456789"
+	inWorldWith(t, worldOptions{options: func(o *server.Options) {
+		var err error
+		if o.Principals, err = server.ParsePrincipals(principalsText + "sly " + sly + " read:nightly: read:web/\n"); err != nil {
+			t.Fatal(err)
+		}
+	}}, func(w *world) {
+		for _, name := range []string{"nightly:once", "nightly:x", "other/x", "web/x"} {
+			w.acquire(alice, name, "web-7").beats()
+		}
+		list := w.want(w.get("/v1/locks", sly), 200, "")
+		s, narrow := w.follow(sly, "prefix=", "application/x-ndjson"), w.follow(sly, "prefix=nightly", "application/x-ndjson")
+		time.Sleep(time.Second)
+		for _, shown := range []string{list.text, s.String(), narrow.String()} {
+			if strings.Contains(shown, "nightly:once") || strings.Contains(shown, "other/x") || !strings.Contains(shown, "nightly:x") {
+				w.Errorf("it is shown %s", shown)
+			}
+		}
+		for _, one := range []*stream{s, narrow} {
+			one.cancel()
+			<-one.ended
 		}
 	})
 }

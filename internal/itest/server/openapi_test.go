@@ -266,6 +266,9 @@ func (j *judge) check(x exchange) error {
 	if item := j.doc.Paths.Value(path); item != nil {
 		method := x.Method
 		if method == http.MethodHead {
+			if x.Status == http.StatusMethodNotAllowed {
+				return nil // no operation, and no body
+			}
 			method, x.Type = http.MethodGet, ""
 		}
 		op = item.GetOperation(method)
