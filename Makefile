@@ -143,13 +143,15 @@ race: setup ## Of verify: build, vet and test all modules with the race detector
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
 .PHONY: plain
-plain: ## Of verify: what is tested without the race detector
+plain: setup ## Of verify: what is tested without the race detector, and clients in other languages
 	$(call part,plain)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) -run '^TestMonth' $(TESTFLAGS) ./once
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
+	@# The clients of the lock service, each in its language. Go would not see that they change.
+	clients/test
 
 .PHONY: api
 api: setup ## Of verify: all tests of the library, and the command's scripts, on each engine

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+import time
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tenurelock.answers import Problem, Reply, Unknown, read_acquire, read_heartbeat, read_release
-from tenurelock.clock import MILLISECOND, Greater
+from tenurelock.clock import MILLISECOND, Greater, system_clock
 from tenurelock.errors import AskedError
 from tenurelock.lease import Grant, Heartbeat, Lease, Release, random_part
 
@@ -115,6 +117,21 @@ class Rules(unittest.TestCase):
             for at in readings:
                 with self.subTest(scenario["about"], at=at):
                     self.assertEqual(clock() / MILLISECOND, at[2])
+
+    def test_system_clock(self) -> None:
+        def read(clock: int) -> int:
+            return clock
+
+        for platform, want in (("linux", getattr(time, "CLOCK_BOOTTIME", None)), ("darwin", time.CLOCK_MONOTONIC)):
+            with (
+                self.subTest(platform),
+                mock.patch("sys.platform", platform),
+                mock.patch("time.clock_gettime_ns", read),
+            ):
+                if want is not None:
+                    self.assertEqual(system_clock()(), want)
+        with mock.patch("sys.platform", "win32"):
+            self.assertIsInstance(system_clock(), Greater)
 
     def test_answers(self) -> None:
         read = {
