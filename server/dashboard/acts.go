@@ -35,8 +35,8 @@ type actForm struct {
 	Heir              bool     // it asks for whom
 	Owners, Labels    []string // that have had the lock, as suggestions
 	Not               string   // why it cannot be done now
-	Command           string   // as far as it stands without what is typed; "" if there is none
-	Shown             string   // with an example of a reason
+	Command           []string // as far as it stands without what is typed; empty if there is none
+	Sample            []string // what may follow
 	MaxReason         int
 }
 
@@ -59,19 +59,17 @@ func (m *lockModel) acts(l *lock, who visitor) {
 			Hint: fmt.Sprintf("For a holder that lives and does not answer: it cannot renew from now on, and the lock is free when its lease has run out, after %s.", term(l.Lease)),
 		},
 	} {
-		kind := kindOf(a.Kind)
+		kind := kinds[a.Kind]
 		if !mayOperate(who, kind, m.Name) {
 			continue
 		}
 		a.Name, a.Token, a.MaxReason = m.Name, strconv.FormatUint(l.Token, 10), driver.MaxReasonLen-len(who.Name())-len(": ")
 		a.Command = commandOf(kind, m.Name)
-		if a.Command != "" {
-			a.Shown = a.Command + " --reason='why'"
-			if a.Heir {
-				a.Shown = a.Command + " --to=OWNER --reason='why'"
-				a.Owners, a.Labels = m.heirs(l)
-			}
+		if a.Heir {
+			a.Sample = []string{"--to=OWNER"}
+			a.Owners, a.Labels = m.heirs(l)
 		}
+		a.Sample = append(a.Sample, "--reason='why'")
 		a.Not = l.refuses(kind)
 		m.Acts = append(m.Acts, a)
 	}
@@ -94,13 +92,20 @@ func (m *lockModel) heirs(l *lock) (owners, labels []string) {
 	return owners, labels
 }
 
-// kindOf returns the kind of a request by its name in a form and in an address; "" if there
-// is none.
-func kindOf(name string) tenure.RequestKind {
-	return map[string]tenure.RequestKind{
-		"step-down": tenure.RequestStepDown, "hand-over": tenure.RequestHandOver,
-		"release-dead": tenure.RequestReleaseDead, "revoke": tenure.RequestRevoke,
-	}[name]
+// kinds are the requests that a visitor can make, by their names in forms and audit lines.
+var kinds = map[string]tenure.RequestKind{
+	"step-down": tenure.RequestStepDown, "hand-over": tenure.RequestHandOver,
+	"release-dead": tenure.RequestReleaseDead, "revoke": tenure.RequestRevoke,
+}
+
+// kindName returns the name of a kind of request.
+func kindName(kind tenure.RequestKind) string {
+	for name, k := range kinds {
+		if k == kind {
+			return name
+		}
+	}
+	return string(kind)
 }
 
 // refuses says why a request of that kind is of no use now; "" if it may be.
@@ -133,7 +138,7 @@ func actFrom(query, form url.Values) (name string, token uint64, q tenure.Reques
 	bad := func(format string, args ...any) *problem {
 		return &problem{http.StatusBadRequest, "This cannot be asked", fmt.Sprintf(format, args...)}
 	}
-	name, q.Kind = query.Get("name"), kindOf(form.Get("kind"))
+	name, q.Kind = query.Get("name"), kinds[form.Get("kind")]
 	q.Reason, q.To, q.ToLabel = strings.TrimSpace(form.Get("reason")), form.Get("to"), form.Get("to-label")
 	token, err := strconv.ParseUint(form.Get("token"), 10, 64)
 	switch {
@@ -174,7 +179,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	}
 	q.By, q.At = who.Name(), time.Now()
 	line := access.Act{
-		Principal: who.Name(), Action: strings.ReplaceAll(string(q.Kind), "_", "-"), Lock: name,
+		Principal: who.Name(), Action: kindName(q.Kind), Lock: name,
 		To: q.To, ToLabel: q.ToLabel, Reason: q.Reason,
 	}
 	if !mayOperate(who, q.Kind, name) {

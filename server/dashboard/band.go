@@ -17,14 +17,12 @@ import (
 
 // band is the tenures of a lock over time. All places are in per cent of its width.
 type band struct {
-	Pieces     []piece
-	Ticks      []tick
-	Owners     []legend
-	Kinds      []legend // what the marks mean that there are
-	From, To   string
-	Label      string // all of it in a sentence, for those who cannot see it
-	OneOwner   bool
-	NobodyLeft string // for how long nobody has held it, if that is so now
+	Pieces   []piece
+	Ticks    []tick
+	Owners   []legend
+	Kinds    []legend // what the marks mean that there are
+	From, To string
+	Label    string // all of it in a sentence, for those who cannot see it
 }
 
 // piece is one tenure, or one gap between two, or a part of either.
@@ -142,10 +140,8 @@ func drawBand(list []tenure.Tenure, l *lock, at time.Time, back time.Duration) *
 	}
 	if last := all[len(all)-1]; !last.going {
 		b.gap(place(last.to), 100, at.Sub(last.to))
-		b.NobodyLeft = short(at.Sub(last.to).Truncate(time.Second))
 	}
 	b.ticks(from, at, place)
-	b.OneOwner = len(b.Owners) == 1
 	b.Label = fmt.Sprintf("%s from %s to %s, with %s with nobody between them; the table below has each.",
 		counted(shown, "tenure"), b.From, b.To, counted(gaps, "gap"))
 	return b

@@ -12,12 +12,12 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-// commandOf returns the command that does the same as an act, as a person would type it
-// into a shell; "" if there is none, because the command takes no name that begins with a
-// dash. Flags are those that have a text yet.
-func commandOf(kind tenure.RequestKind, name string, flags ...flag) string {
+// commandOf returns the words of the command that does the same as an act, as a person would
+// type them into a shell; none if there is no such command, because it takes no name that
+// begins with a dash. Flags are those that have a text yet.
+func commandOf(kind tenure.RequestKind, name string, flags ...flag) []string {
 	if strings.HasPrefix(name, "-") || !utf8.ValidString(name) {
-		return ""
+		return nil
 	}
 	words := []string{"tenure"}
 	switch kind {
@@ -28,13 +28,13 @@ func commandOf(kind tenure.RequestKind, name string, flags ...flag) string {
 	case tenure.RequestRevoke:
 		words = append(words, "release", quoted(name), "--force")
 	default:
-		return ""
+		return nil
 	}
 	for _, f := range flags {
 		// With "=", so that a text that begins with a dash is not taken for a flag.
 		words = append(words, "--"+f.name+"="+quoted(f.text))
 	}
-	return strings.Join(words, " ")
+	return words
 }
 
 // flag is a flag of a command, and its text.

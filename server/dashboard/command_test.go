@@ -29,7 +29,7 @@ func TestCommand(t *testing.T) {
 		{tenure.RequestStepDown, "\xff", nil, ""},
 		{tenure.RequestRaise, "x", nil, ""},
 	} {
-		if got := commandOf(c.kind, c.name, c.flags...); got != c.want {
+		if got := strings.Join(commandOf(c.kind, c.name, c.flags...), " "); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.kind, c.name, got, c.want)
 		}
 	}

@@ -183,7 +183,7 @@ func (m *doctorModel) records(locks []*lock, seen answer[census]) []Finding {
 	if len(leases) > 1 {
 		var all []string
 		for lease, n := range leases {
-			all = append(all, fmt.Sprintf("%v (%s)", lease, counted(n, "lock")))
+			all = append(all, fmt.Sprintf("%s (%s)", term(lease), counted(n, "lock")))
 		}
 		slices.Sort(all)
 		found = append(found, Finding{"lease", Good, "Holders keep different leases: " + strings.Join(all, ", ") + ".", ""})

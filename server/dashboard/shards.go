@@ -36,7 +36,6 @@ type groupModel struct {
 	Coordinator string
 	Epoch       string
 	Strips      []strip
-	Ends        []tick // of the partitions, below the strips
 	Rows        []partitionRow
 	Only        []chip // what the partitions are narrowed to
 	Place       string
@@ -156,9 +155,6 @@ func groupOf(st shard.Status, at time.Time, query url.Values) *groupModel {
 	}
 	if nobody := nobodyStrip(st.Partitions); len(nobody.Runs) > 0 {
 		g.Strips = append(g.Strips, nobody)
-	}
-	if n := len(st.Partitions); n > 0 {
-		g.Ends = []tick{{X: "0%", Text: st.Partitions[0].ID}, {X: "100%", Text: st.Partitions[n-1].ID}}
 	}
 	g.table(st, at, query)
 	return g

@@ -142,5 +142,5 @@ func askedText(q *tenure.Request) string {
 	case q.Kind == tenure.RequestHandOver && q.ToLabel != "":
 		return "hand over to label " + q.ToLabel
 	}
-	return strings.ReplaceAll(string(q.Kind), "_", " ")
+	return strings.NewReplacer("_", " ", "-", " ").Replace(kindName(q.Kind))
 }

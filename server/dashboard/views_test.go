@@ -177,7 +177,7 @@ func TestLock(t *testing.T) {
 		a := s.get("lock?name=team/x")
 		s.status(a, http.StatusOK)
 		s.has(a, "web-2 holds it under token 2.", "no such queue", "failed", "web-1, token 1, 1 h 00 min, failed", "nobody, for 1 h 00 min",
-			`<svg x="33.333%" y="12" width="33.333%" height="30" class="piece gap">`, "tenure step-down team/x", "tenure release team/x --force",
+			`<svg x="33.333%" y="12" width="33.333%" height="30" class="piece gap">`, "<span>tenure</span> <span>step-down</span> <span>team/x</span>", "<span>release</span> <span>team/x</span> <span>--force</span>",
 			`<noscript>stands still: <a href="lock?name=team%2Fx">refresh</a>`)
 		s.has(s.get("lock?name=team/x&span=6h"), `aria-current="true">6h</a>`)
 		s.status(s.get("lock?name=team/none"), http.StatusNotFound)

@@ -8,11 +8,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -26,6 +29,9 @@ type browser struct {
 	t   *testing.T
 	ctx context.Context
 	url string
+
+	mu       sync.Mutex
+	problems []string
 }
 
 // chromium returns the program, and skips the test if there is none.
@@ -58,9 +64,46 @@ func newBrowser(t *testing.T, url string, width, height int) *browser {
 	if err := chromedp.Do(ctx); err != nil { // this context is that of the browser
 		t.Fatal(err)
 	}
-	b := &browser{t, ctx, url}
+	b := &browser{t: t, ctx: ctx, url: url}
+	if err := chromedp.Listen(ctx, b.note); err != nil {
+		t.Fatal(err)
+	}
+	command(b, log.Enable, cdp.Empty{})
+	command(b, runtime.Enable, cdp.Empty{})
 	b.size(width, height, 1)
 	return b
+}
+
+// note keeps what a page does wrong: errors of its script, and what its policy refuses.
+func (b *browser) note(event any) {
+	text := ""
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		text = "exception: " + e.ExceptionDetails.Text
+		if x := e.ExceptionDetails.Exception; x != nil {
+			text += " " + x.Description
+		}
+	case *log.EventEntryAdded:
+		// Answers that are refused are tested for; the console tells of each.
+		if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
+			text = string(e.Entry.Source) + ": " + e.Entry.Text
+		}
+	}
+	if text != "" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.problems = append(b.problems, text)
+	}
+}
+
+// clean fails the test if a page has done something wrong.
+func (b *browser) clean() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		b.t.Error(p)
+	}
 }
 
 // within is a context for one action.
@@ -139,6 +182,18 @@ func (b *browser) signIn(token string) {
 	b.open("login")
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token), chromedp.Submit(chromedp.CSS("#token")))
 	b.until("document.getElementById('live')")
+}
+
+// fill types text into a field.
+func (b *browser) fill(selector, text string) {
+	b.t.Helper()
+	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+// click clicks on an element.
+func (b *browser) click(selector string) {
+	b.t.Helper()
+	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
 // until waits for a condition, which is in JavaScript.

@@ -5,7 +5,6 @@ package dashboard_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +37,9 @@ type world struct {
 	now    *shifted // the store of holders, whose wall clocks can be wrong
 	away   *faultstore.Store
 	pages  *dashboard.Dashboard
+	server *httptest.Server
 	url    string
+	gone   atomic.Bool // the server answers nothing
 
 	mu    sync.Mutex
 	audit []access.Act
@@ -64,16 +65,22 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.pages = pages
-	s := httptest.NewUnstartedServer(pages)
-	s.Config.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	s.Start()
-	w.url = s.URL
+	s := httptest.NewServer(http.HandlerFunc(func(r http.ResponseWriter, q *http.Request) {
+		if w.gone.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		pages.ServeHTTP(r, q)
+	}))
+	w.server, w.url = s, s.URL
 	t.Cleanup(func() {
 		pages.Close()
 		s.Close()
 	})
 	return w
 }
+
+// closePatience bounds how long a client is waited for whose store is out of reach.
+const closePatience = time.Second
 
 // client returns a client that ends with the test.
 func (w *world) client(s driver.Store, o tenure.Options) *tenure.Client {
@@ -83,7 +90,7 @@ func (w *world) client(s driver.Store, o tenure.Options) *tenure.Client {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
 		_ = c.Close(ctx)
 	})
@@ -97,8 +104,22 @@ func (w *world) holder(name string, o tenure.Options) *tenure.Lease {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = l.Release(context.Background()) })
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		_ = l.Release(ctx)
+	})
 	return l
+}
+
+// obeys has the holder make way as soon as it is asked.
+func (w *world) obeys(l *tenure.Lease) {
+	var running sync.WaitGroup
+	running.Go(func() {
+		<-l.Context().Done()
+		_ = l.Release(context.Background())
+	})
+	w.t.Cleanup(running.Wait)
 }
 
 // silent takes a lock in the name of a process that shows no more life: its store is out of
@@ -273,5 +294,3 @@ func (s *shifted) Swap(ctx context.Context, prev, next driver.Record) (driver.Re
 func (s *shifted) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	return s.Store.(driver.Watcher).Watch(ctx, key, hint)
 }
-
-var _ http.Handler = (*dashboard.Dashboard)(nil)

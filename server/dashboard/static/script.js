@@ -108,11 +108,14 @@ document.addEventListener("input", (event) => {
   const form = event.target.closest("form.act");
   const shown = form && form.querySelector("code.command");
   if (!shown) return;
-  let text = form.dataset.command;
+  while (shown.lastChild.className !== "") shown.lastChild.remove(); // the words that stand
   for (const name of ["to", "to-label", "reason"]) {
     const field = form.elements.namedItem(name);
-    if (field && field.value) text += ` --${name}=${quoted(field.value)}`;
+    if (!field || !field.value) continue;
+    const word = document.createElement("span");
+    word.className = "sample";
+    word.textContent = `--${name}=${quoted(field.value)}`;
+    shown.append(" ", word);
   }
   shown.dataset.typed = "yes";
-  shown.textContent = text;
 });

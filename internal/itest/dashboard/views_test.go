@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// TestViews signs in by the form, and sees each page.
+func TestViews(t *testing.T) {
+	b := newBrowserOf(t)
+	w := newWorld(t)
+	b.url = w.url
+	w.fill()
+	b.open("lock?name=scheduler")
+	b.until("document.querySelector('h1').innerText == 'Sign in'")
+	b.fill("#token", rootToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.until("document.querySelector('h1').innerText == 'scheduler'") // where it wanted to go
+	if got := value[int](b, "document.querySelectorAll('svg.piece:not(.gap)').length"); got != 6 {
+		t.Errorf("the band has %d tenures, not 6", got)
+	}
+	if got := value[float64](b, "document.querySelector('svg.piece').getBoundingClientRect().width"); got < 50 {
+		t.Errorf("the first tenure is %v pixels wide", got)
+	}
+	for link, shows := range map[string]string{
+		"./":       "document.querySelectorAll('table.locks tbody tr').length >= 8",
+		"sessions": "document.querySelectorAll('table.sessions tbody tr').length == 3",
+		"shards":   "document.querySelectorAll('table.grid tbody tr').length == 3 && document.querySelectorAll('.strip .r-has').length > 3",
+		"doctor":   "document.querySelector('table.findings').innerText.includes('Reads take')",
+	} {
+		b.click(`header nav a[href="` + link + `"]`)
+		b.until("location.href.endsWith('" + strings.TrimPrefix(link, ".") + "') && " + shows)
+		b.until(`document.getElementById("link").innerText == "live"`)
+	}
+	if cookies := value[string](b, "document.cookie"); cookies != "" {
+		t.Errorf("a script can read %q", cookies)
+	}
+	if kept := value[int](b, "localStorage.length + sessionStorage.length"); kept != 0 {
+		t.Error("the page keeps something in the browser")
+	}
+	b.clean()
+}
+
+// newBrowserOf starts a browser as wide as a desk's, for a world that is made later: it is
+// skipped before that if there is none.
+func newBrowserOf(t *testing.T) *browser { return newBrowser(t, "", 1180, 800) }
+
+// signedIn is a world, and a browser that is signed in to it.
+func signedIn(t *testing.T, token string) (*world, *browser) {
+	t.Helper()
+	b := newBrowserOf(t)
+	w := newWorld(t)
+	b.url = w.url
+	b.signIn(token)
+	return w, b
+}
+
+// TestLiveUpdate changes a page that is open, and leaves the focus and what was typed where
+// it is.
+func TestLiveUpdate(t *testing.T) {
+	w, b := signedIn(t, rootToken)
+	w.holder("m", tenure.Options{Owner: "web-1"})
+	b.until("document.querySelector('table.locks').innerText.includes('web-1')")
+	value[any](b, "document.querySelector('table.locks a').focus(), window.mark = document.querySelector('table.locks a')")
+	w.holder("a", tenure.Options{Owner: "web-2"}) // comes before it
+	w.holder("z", tenure.Options{Owner: "web-3"})
+	b.until("document.querySelectorAll('table.locks tbody tr').length == 3")
+	if !value[bool](b, "document.activeElement === window.mark && window.mark.isConnected && window.mark.innerText == 'm'") {
+		t.Error("the focus has moved")
+	}
+	if got := value[string](b, "[...document.querySelectorAll('table.locks a')].map(a => a.innerText).join()"); got != "a,m,z" {
+		t.Errorf("the rows are %s", got)
+	}
+	if got := value[string](b, "document.getElementById('summary').innerText"); got != "3 locks" {
+		t.Errorf("the summary is %q", got)
+	}
+
+	b.open("lock?name=m")
+	b.until(`document.getElementById("link").innerText == "live"`)
+	b.fill("#reason-step-down", "half a rea")
+	value[any](b, "window.field = document.activeElement")
+	before := value[string](b, "document.querySelector('.facts').innerText")
+	b.until("document.querySelector('.facts').innerText != " + strconv.Quote(before)) // as time goes on
+	b.fill("#reason-step-down", "son")
+	if got := value[string](b, "document.activeElement === window.field ? window.field.value : 'lost'"); got != "half a reason" {
+		t.Errorf("the field has %q", got)
+	}
+	b.clean()
+}
+
+// TestStoreAwayLive tells of a store that goes away while a page is open, and of its return.
+func TestStoreAwayLive(t *testing.T) {
+	w, b := signedIn(t, rootToken)
+	w.holder("m", tenure.Options{Owner: "web-1"})
+	b.until("document.querySelector('table.locks').innerText.includes('web-1')")
+	restore := w.away.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+	b.until("document.querySelector('#live [role=alert]').innerText.includes('The store gives no answer')")
+	if !value[bool](b, "document.querySelector('table.locks').innerText.includes('web-1')") {
+		t.Error("what was known is gone")
+	}
+	restore()
+	b.until("!document.querySelector('#live [role=alert]')")
+	b.clean()
+}
+
+// TestServerAway says that a page is not up to date, and connects again.
+func TestServerAway(t *testing.T) {
+	w, b := signedIn(t, rootToken)
+	b.until(`document.getElementById("link").innerText == "live"`)
+	w.gone.Store(true)
+	w.server.CloseClientConnections()
+	b.until(`document.getElementById("link").dataset.state == "lost"`)
+	w.gone.Store(false)
+	b.until(`document.getElementById("link").dataset.state == "live"`)
+}
+
+// TestWithoutScripts does all by forms and links.
+func TestWithoutScripts(t *testing.T) {
+	b := newBrowserOf(t)
+	w := newWorld(t)
+	b.url = w.url
+	b.scripts(false)
+	b.signIn(rootToken)
+	l := w.holder("m", tenure.Options{Owner: "web-1", LeaseDuration: 5 * time.Second})
+	w.obeys(l)
+	// It loads itself anew.
+	b.until("document.querySelector('table.locks') && document.querySelector('table.locks').innerText.includes('web-1')")
+	b.fill("#prefix", "m")
+	b.do(chromedp.Submit(chromedp.CSS("#prefix")))
+	b.until("location.search == '?prefix=m' && document.querySelector('table.locks')")
+	b.click("table.locks a")
+	b.until("document.querySelector('h1').innerText == 'm'")
+	if !value[bool](b, "document.getElementById('link').innerText.includes('stands still')") {
+		t.Error("nothing says that the page stands still")
+	}
+	b.fill("#reason-step-down", "maintenance")
+	b.click("#act-step-down button")
+	b.until("document.querySelector('.alert.good')")
+	if err := l.Check(); err == nil {
+		t.Error("the holder goes on")
+	}
+	b.click(".signed button")
+	b.until("document.querySelector('h1').innerText == 'Sign in'")
+}
