@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import ssl
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ from tenurelock import (
     LostError,
     ProblemError,
     TenureError,
+    UnavailableError,
 )
 
 SOON = 60.0
@@ -127,6 +129,15 @@ class RealService(unittest.TestCase):
         with self.assertRaises(ProblemError) as raised:
             self.client.acquire("tenure/reserved", wait=0)
         self.assertIn(raised.exception.kind, ("bad-request", "forbidden"))
+
+    @unittest.skipUnless(os.environ.get("TENURE_TEST_TLS"), "no service with TLS")
+    def test_tls(self) -> None:
+        tls = ssl.create_default_context(cafile=os.environ["TENURE_TEST_CA"])
+        server = os.environ["TENURE_TEST_TLS"]
+        with Client(server, token_file=TOKEN_FILE, tls=tls).acquire(self.name, wait=SOON) as lock:
+            lock.check()
+        with self.assertRaisesRegex(UnavailableError, "certificate"):
+            Client(server, token_file=TOKEN_FILE).acquire(self.name, wait=0)
 
 
 @unittest.skipUnless(SERVERS, "no service: see clients/test")

@@ -12,7 +12,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-import { AskedError, Client, HeldError, LostError, ProblemError, type AcquireOptions, type Lock } from "../src/index.js";
+import { AskedError, Client, HeldError, LostError, ProblemError, UnavailableError, type AcquireOptions, type Lock } from "../src/index.js";
 
 const SOON = 60_000;
 const servers = (process.env["TENURE_TEST_SERVERS"] ?? "").split(",");
@@ -113,6 +113,15 @@ test("refused", { skip }, async () => {
   const kind = (want: string[]) => (error: unknown) => error instanceof ProblemError && want.includes(error.kind);
   await assert.rejects(stranger.acquire(freshName(), { waitMs: 0 }), kind(["unauthenticated"]));
   await assert.rejects(acquire("tenure/reserved", { waitMs: 0 }), kind(["bad-request", "forbidden"]));
+});
+
+test("TLS", { skip: process.env["TENURE_TEST_TLS"] ? false : "no service with TLS" }, async () => {
+  const server = process.env["TENURE_TEST_TLS"] ?? "";
+  const tls = { ca: readFileSync(process.env["TENURE_TEST_CA"] ?? "") };
+  const trusting = new Client(server, { tokenFile, tls });
+  await trusting.run(freshName(), (lock) => lock.check(), { waitMs: SOON });
+  const stranger = new Client(server, { tokenFile });
+  await assert.rejects(stranger.acquire(freshName(), { waitMs: 0 }), (e) => e instanceof UnavailableError && /certificate/.test(e.message));
 });
 
 test("README", { skip: process.env["TENURE_TEST_README"] ? false : "no service at the README's address" }, async () => {

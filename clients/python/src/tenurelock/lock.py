@@ -216,7 +216,6 @@ class Lock:
                 self._tell_over()
             else:
                 self._ending.wait(backoff.next())
-        self._beats.close()
 
     def _watch(self) -> None:
         """Ends the work at the deadline. It needs no network."""
@@ -281,6 +280,8 @@ class Lock:
         for thread in self._threads:
             # One that cannot be ended, in a look-up of a name, sends nothing any more.
             thread.join(self._limit)
+        if not any(thread.is_alive() for thread in self._threads):
+            self._beats.close()
         with self._mutex:
             had_ended = None if before in (State.HELD, State.UNCONFIRMED) else self._error(before)
         self.stopping.set()

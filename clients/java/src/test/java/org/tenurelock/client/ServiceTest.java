@@ -12,12 +12,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -28,6 +31,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -153,6 +158,28 @@ final class ServiceTest {
         final ProblemException reserved =
                 assertThrows(ProblemException.class, () -> client().acquire("tenure/reserved", TRY));
         assertTrue(List.of("bad-request", "forbidden").contains(reserved.kind()), reserved.kind());
+    }
+
+    @Test
+    @EnabledIfEnvironmentVariable(named = "TENURE_TEST_TLS", matches = ".+")
+    void tls() throws Exception {
+        final KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+        trusted.load(null);
+        try (InputStream in = Files.newInputStream(Path.of(System.getenv("TENURE_TEST_CA")))) {
+            trusted.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(in));
+        }
+        final TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        factory.init(trusted);
+        final SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, factory.getTrustManagers(), null);
+        final TenureClient.Builder builder =
+                TenureClient.of(System.getenv("TENURE_TEST_TLS")).tokenFile(tokenFile);
+        final UnavailableException strange =
+                assertThrows(UnavailableException.class, () -> builder.build().acquire(name, TRY));
+        assertTrue(strange.getMessage().contains("cert"), strange.getMessage());
+        try (Lock lock = builder.tls(context).build().acquire(name, SOON)) {
+            lock.check();
+        }
     }
 
     @Test
