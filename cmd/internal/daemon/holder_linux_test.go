@@ -109,6 +109,15 @@ var (
 
 // acquire asks until the lock is granted, and its first heartbeat confirmed.
 func (c *caller) acquire(ctx context.Context, name, owner string, wait time.Duration) (*held, error) {
+	h, err := c.grant(ctx, name, owner, wait)
+	if err != nil {
+		return nil, err
+	}
+	return h, h.renew(ctx)
+}
+
+// grant asks until the lock is granted.
+func (c *caller) grant(ctx context.Context, name, owner string, wait time.Duration) (*held, error) {
 	for {
 		r, err := c.call(ctx, http.MethodPost, "/v1/acquire", map[string]any{"name": name, "owner": owner, "wait_ms": wait.Milliseconds()})
 		switch {
@@ -129,7 +138,7 @@ func (c *caller) acquire(ctx context.Context, name, owner string, wait time.Dura
 				lease: time.Duration(g.Lease) * time.Millisecond, beat: time.Duration(g.Heartbeat) * time.Millisecond,
 			}
 			h.least = h.lease
-			return h, h.renew(ctx)
+			return h, nil
 		case err == nil && r.Status == http.StatusConflict && wait == 0:
 			return nil, errHeld
 		case err == nil && r.Status/100 == 4 && r.Status != http.StatusConflict && r.Status != http.StatusTooManyRequests:

@@ -320,6 +320,32 @@ func TestKilledService(t *testing.T) {
 	}
 }
 
+// A replica that has given a grant leaves the lock alone if the heartbeats go to another one,
+// when the grant would be freed, and when it ends.
+func TestHeartbeatsGoElsewhere(t *testing.T) {
+	f := newFleet(t, 2, "--lease", "12s", "--drain", "0s")
+	ctx := t.Context()
+	h, err := f.caller(f.all[0]).grant(ctx, "job", "holder", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := time.Now()
+	h.c = f.caller(f.all[1])
+	for time.Since(granted) < h.lease/2 { // it is freed after a third
+		if err := h.renew(ctx); err != nil {
+			t.Fatal(err)
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	f.all[0].stop(syscall.SIGTERM, 0)
+	if err := h.renew(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := h.release(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // Three replicas serve one client, each call another.
 func TestReplicas(t *testing.T) {
 	f := newFleet(t, 3, "--lease", "30s")
