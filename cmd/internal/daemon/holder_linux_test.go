@@ -98,7 +98,7 @@ type held struct {
 	asked       string
 	// least is the shortest time that was left when a heartbeat was confirmed.
 	least time.Duration
-	tries int
+	again []string // why a heartbeat was sent again
 }
 
 var (
@@ -185,7 +185,7 @@ func (h *held) renew(ctx context.Context) error {
 		case err == nil && r.kind() == "lost":
 			return errLost
 		}
-		h.tries++
+		h.again = append(h.again, fmt.Sprintf("%d %s %v", r.Status, r.kind(), err))
 		pause(ctx, backoff)
 		backoff = min(2*backoff, time.Second)
 	}
@@ -197,17 +197,15 @@ func (h *held) try(ctx context.Context) (reply, error) {
 	return h.c.call(ctx, http.MethodPost, "/v1/heartbeat", map[string]any{"name": h.Name, "token": h.Token, "after": h.after, "next": h.next})
 }
 
-// keep renews the lease until ctx ends, and returns why it could not.
-func (h *held) keep(ctx context.Context) error {
+// keep renews the lease until stop ends, and returns why it could not. A heartbeat that is
+// under way is awaited: only its own repetition could follow it.
+func (h *held) keep(ctx, stop context.Context) error {
 	for {
-		pause(ctx, time.Until(h.first.Add(h.beat)))
-		if ctx.Err() != nil {
+		pause(stop, time.Until(h.first.Add(h.beat)))
+		if stop.Err() != nil {
 			return nil
 		}
 		if err := h.renew(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
 			return err
 		}
 	}

@@ -27,15 +27,21 @@ import (
 type fleet struct {
 	t     *testing.T
 	dir   string
+	store string
 	args  []string
 	token string
 	all   []*replica
 }
 
-// newFleet starts n of them, with further arguments.
+// newFleet starts n of them on a file, with further arguments.
 func newFleet(t *testing.T, n int, args ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, dir: t.TempDir(), args: args, token: "SECRETSECRETSECRET"}
+	return newFleetOn(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"), n, args...)
+}
+
+func newFleetOn(t *testing.T, store string, n int, args ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, dir: t.TempDir(), store: store, args: args, token: "SECRETSECRETSECRET"}
 	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), []byte("tester "+f.token+" admin:\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +76,7 @@ func (r *replica) start() {
 	}
 	defer func() { _ = log.Close() }()
 	r.cmd = exec.Command("tenured", append([]string{ //nolint:noctx // it is ended by signals
-		"--store", "sqlite:" + filepath.Join(r.f.dir, "locks.db"), "--listen", "unix:" + r.socket,
+		"--store", r.f.store, "--listen", "unix:" + r.socket,
 		"--tokens", filepath.Join(r.f.dir, "tokens"), "--max-calls", "100000",
 	}, r.f.args...)...)
 	r.cmd.Stderr = log
@@ -213,8 +219,8 @@ func TestShutdownTellsWaiters(t *testing.T) {
 		t.Errorf("the waiter was told %d %s, Retry-After %q", a.Status, a.Body, a.Header.Get("Retry-After"))
 	}
 	for n := 0; n < 5; n++ {
-		if err := h.renew(ctx); err != nil || h.tries > 0 {
-			t.Fatalf("heartbeat %d during the drain, %v after the signal: %v, tried again %d times", n, time.Since(begun), err, h.tries)
+		if err := h.renew(ctx); err != nil || len(h.again) > 0 {
+			t.Fatalf("heartbeat %d during the drain, %v after the signal: %v, tried again for %q", n, time.Since(begun), err, h.again)
 		}
 	}
 	if a, err := c.call(ctx, http.MethodGet, "/readyz", nil); err != nil || a.Status != http.StatusServiceUnavailable {
@@ -297,7 +303,7 @@ func TestKilledService(t *testing.T) {
 	keeping, stop := context.WithCancel(ctx)
 	var keeper sync.WaitGroup
 	keeper.Go(func() {
-		if err := h.keep(keeping); err != nil {
+		if err := h.keep(ctx, keeping); err != nil {
 			t.Error(err)
 		}
 	})

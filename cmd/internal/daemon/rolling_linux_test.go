@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // TestRollingRestart restarts three replicas, one after the other, while 1000 programs hold
@@ -20,8 +23,20 @@ func TestRollingRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute: run without -short")
 	}
+	testRollingRestart(t, newFleet(t, 3, "--lease", "60s", "--heartbeat", "3s", "--drain", "2s"))
+}
+
+// TestPostgresRollingRestart is the same on the store of the Compose file.
+func TestPostgresRollingRestart(t *testing.T) {
+	database := enginetest.Database(t, enginetest.PostgreSQL(t))
+	if out, err := exec.CommandContext(t.Context(), "tenure", "table", "create", "--store", database).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	testRollingRestart(t, newFleetOn(t, database, 3, "--lease", "60s", "--heartbeat", "3s", "--drain", "2s"))
+}
+
+func testRollingRestart(t *testing.T, f *fleet) {
 	const holders = 1000
-	f := newFleet(t, 3, "--lease", "60s", "--heartbeat", "3s", "--drain", "2s")
 	c := newCaller(f.token, nil, f.balance())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
@@ -48,7 +63,7 @@ func TestRollingRestart(t *testing.T) {
 	var keepers sync.WaitGroup
 	for _, h := range all {
 		keepers.Go(func() {
-			if err := h.keep(keeping); err != nil {
+			if err := h.keep(ctx, keeping); err != nil {
 				fail("keeping", h.Name, err)
 			}
 		})
@@ -73,10 +88,13 @@ func TestRollingRestart(t *testing.T) {
 	stop()
 	keepers.Wait()
 
-	least := all[0].least
+	least, reasons := all[0].least, map[string]int{}
 	for _, h := range all {
 		least = min(least, h.least)
-		retried.Add(int64(h.tries))
+		for _, why := range h.again {
+			reasons[why]++
+		}
+		retried.Add(int64(len(h.again)))
 	}
 	tokens := f.tokens(c)
 	for _, h := range all {
@@ -95,8 +113,8 @@ func TestRollingRestart(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Error("the waiter:", err)
 	}
-	t.Logf("%d holders, 3 restarts in %v: %d have failed, %d heartbeats were sent again, and no lease had less than %v left of %v",
-		holders, restarted.Round(100*time.Millisecond), failed.Load(), retried.Load(), least.Round(100*time.Millisecond), all[0].lease)
+	t.Logf("%d holders, 3 restarts in %v: %d have failed, %d heartbeats were sent again %v, and no lease had less than %v left of %v",
+		holders, restarted.Round(100*time.Millisecond), failed.Load(), retried.Load(), reasons, least.Round(100*time.Millisecond), all[0].lease)
 	if failed.Load() > 0 || len(tokens) != holders {
 		t.Error(errors.New("not all locks were kept"))
 	}
