@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuretest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// Client is a client of a [World], with what can happen to its process, its machine and
+// its network. Hand the [tenure.Client] in it to the program under test.
+//
+// All methods may be called concurrently. After [Client.Kill] the methods that change
+// something fail the test, since nothing can happen to a dead process.
+type Client struct {
+	*tenure.Client
+
+	w       *World
+	name    string
+	process *process
+	faults  *faultstore.Store
+	network network
+}
+
+func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Client, error) {
+	c := &Client{w: w, name: name}
+	o := tenure.Options{Owner: owner, Host: owner}
+	for _, e := range edit {
+		e(&o)
+	}
+	c.process = &process{clock: o.Clock}
+	if o.Clock == nil {
+		c.process.clock = tenure.MonotonicClock()
+	}
+	o.Clock = c.process
+	if o.Logger == nil {
+		o.Logger = w.logger(owner)
+	}
+	c.faults = faultstore.New(w.store.Open(), nil)
+	c.network.faults = c.faults
+	store, ok := c.faults.Driver().(inner)
+	if !ok {
+		return nil, fmt.Errorf("%T has not all that memstore can do", c.faults.Driver())
+	}
+	var err error
+	if c.Client, err = tenure.New(&gate{store, c.process}, &o); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// World returns the world of the client.
+func (c *Client) World() *World { return c.w }
+
+// Partition cuts the client off the store: what it sends from now on is lost, and what
+// is on its way to it, too. Its calls hang until their timeouts.
+func (c *Client) Partition() {
+	c.w.t.Helper()
+	if c.lives("Partition") {
+		c.network.cut(true)
+	}
+}
+
+// Heal ends a [Client.Partition], what is left of [Client.LoseReplies], and
+// [Client.Slow]. Rules that were given to Faults stay, and so does a pause.
+func (c *Client) Heal() {
+	c.w.t.Helper()
+	if c.lives("Heal") {
+		c.network.heal()
+	}
+}
+
+// Slow makes each call of the client take d more from now on, half of it on its way to
+// the store, and half of it on its way back. Zero ends that.
+func (c *Client) Slow(d time.Duration) {
+	c.w.t.Helper()
+	switch {
+	case d < 0:
+		c.w.t.Errorf("tenuretest: Slow(%v) of %q: a call cannot take less than no time; 0 ends the slowness", d, c.name)
+	case c.lives("Slow"):
+		c.network.setSlow(d)
+	}
+}
+
+// LoseReplies loses the replies of the next n writes of the client: the store makes
+// each write, and the client waits for the answer until its timeout, and never learns
+// of it. Calls add up.
+func (c *Client) LoseReplies(n int) {
+	c.w.t.Helper()
+	switch {
+	case n < 1:
+		c.w.t.Errorf("tenuretest: LoseReplies(%d) of %q: give a number of 1 or more; Heal ends what is left of an earlier one", n, c.name)
+	case c.lives("LoseReplies"):
+		c.network.loseReplies(n)
+	}
+}
+
+// Faults returns what stands between the client and the store, for faults of other
+// kinds: late and duplicate writes, stale reads, errors of your own. It also counts the
+// calls, and keeps a log of them.
+func (c *Client) Faults() *faultstore.Store { return c.faults }
+
+// Pause stops the process of the client, as SIGSTOP does, until [Client.Resume]. The
+// package comment says what that is. The goroutines of the test and of the program run
+// on.
+func (c *Client) Pause() {
+	c.w.t.Helper()
+	if c.lives("Pause") {
+		c.process.pause()
+	}
+}
+
+// Resume ends a [Client.Pause], as SIGCONT does.
+func (c *Client) Resume() {
+	c.w.t.Helper()
+	if c.lives("Resume") {
+		c.process.resume()
+	}
+}
+
+// Suspend puts the machine of the client to sleep for d, and returns when it is awake
+// again: Pause, and then Resume.
+func (c *Client) Suspend(d time.Duration) {
+	c.w.t.Helper()
+	c.Pause()
+	<-time.After(d)
+	if !c.killed() {
+		c.Resume()
+	}
+}
+
+// Kill ends the process of the client, as SIGKILL does, with nothing released. When it
+// returns, a millisecond later, every Check of its leases fails, their contexts have
+// ended with [tenure.ErrClosed], and the calls of the program return as they do from a
+// client that was closed. Others take its locks over as those of any crashed process.
+func (c *Client) Kill() {
+	c.w.t.Helper()
+	if !c.lives("Kill") || !c.process.kill() {
+		return
+	}
+	c.network.cut(true) // before all else, so that nothing gets out
+	// Close ends the contexts at once, and then waits for releases, which cannot come.
+	ctx, stop := context.WithTimeout(context.WithoutCancel(c.w.t.Context()), killTimeout)
+	defer stop()
+	_ = c.Close(ctx)
+	c.process.bury()
+}
+
+// killTimeout is how long a killed client may take to end.
+const killTimeout = time.Millisecond
+
+// killed reports whether Kill was called.
+func (c *Client) killed() bool { return c.process.killed() }
+
+// lives fails the test if the client was killed.
+func (c *Client) lives(op string) bool {
+	c.w.t.Helper()
+	if !c.killed() {
+		return true
+	}
+	c.w.t.Errorf("tenuretest: %s of %q, which was killed: start it again with World.Client(%q)", op, c.name, c.name)
+	return false
+}
+
+// ended returns a context that has ended. Close ignores one, and has a bound of its own
+// then: the stop timeout and a lease duration.
+func ended(ctx context.Context) context.Context {
+	ctx, end := context.WithCancel(ctx)
+	end()
+	return ctx
+}
+
+// end closes the client at the end of the test, in good order if it lives.
+func (c *Client) end() {
+	if !c.killed() {
+		c.process.resume()
+		c.network.cut(false)
+		_ = c.Close(ended(c.w.t.Context())) // what was left behind is the program's business, and in its log
+	}
+	_ = c.faults.Close() // a memstore, which has no error
+}
+
+// state says how the client is, for the message of a test that fails.
+func (c *Client) state() string {
+	switch {
+	case c.killed():
+		return "killed"
+	case c.process.paused():
+		return "paused"
+	}
+	return c.network.state()
+}

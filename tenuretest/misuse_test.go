@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuretest_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/tenuretest"
+)
+
+// fakeTB is a test that may fail without harm. What it says is kept.
+type fakeTB struct {
+	testing.TB
+
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (f *fakeTB) Errorf(format string, a ...any) { fmt.Fprintf(f, format+"\n", a...) }
+func (f *fakeTB) Fatalf(format string, a ...any) { f.Errorf(format, a...); runtime.Goexit() }
+func (f *fakeTB) Output() io.Writer              { return f }
+
+func (f *fakeTB) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.said.Write(p)
+}
+
+func (f *fakeTB) text() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.said.String()
+}
+
+// What cannot be done fails the test, and says what to do.
+func TestMisuse(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(t *testing.T, w *tenuretest.World, a *tenuretest.Client)
+		want string
+	}{
+		"options that are refused": {
+			func(_ *testing.T, w *tenuretest.World, _ *tenuretest.Client) {
+				w.Client("b", func(o *tenure.Options) { o.MaxInFlight = -1 })
+			},
+			`tenuretest: client "b": tenure: max in flight -1 must be positive`,
+		},
+		"a name that is taken": {
+			func(_ *testing.T, w *tenuretest.World, _ *tenuretest.Client) { w.Client("a") },
+			`tenuretest: there is a client "a": give this one another name, or kill that one first`,
+		},
+		"a dead one is healed": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.Heal() },
+			`tenuretest: Heal of "a", which was killed: start it again with World.Client("a")`,
+		},
+		"a dead one is stopped": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.Pause() },
+			`tenuretest: Pause of "a", which was killed`,
+		},
+		"killed twice": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Kill(); a.Kill() },
+			`tenuretest: Kill of "a", which was killed`,
+		},
+		"the dead do not hinder the others": {
+			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) { a.Kill(); w.Partition(); w.Heal() },
+			"",
+		},
+		"slowness": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.Slow(-1) },
+			`tenuretest: Slow(-1ns) of "a": a call cannot take less than no time; 0 ends the slowness`,
+		},
+		"no reply": {
+			func(_ *testing.T, _ *tenuretest.World, a *tenuretest.Client) { a.LoseReplies(0) },
+			`tenuretest: LoseReplies(0) of "a": give a number of 1 or more`,
+		},
+		"no leader": {
+			func(_ *testing.T, w *tenuretest.World, a *tenuretest.Client) {
+				a.Partition()
+				w.Client("b").Pause()
+				w.Client("c").Slow(time.Second)
+				w.Client("d").LoseReplies(2)
+				w.Client("e").Kill()
+				w.Client("f")
+				w.Leader("x")
+			},
+			`tenuretest: waited for 5m0s until there is a holder of "x": it was never held; "a" is partitioned, "b" is paused, ` +
+				`"c" is slow by 1s, "d" is to lose 2 replies, "e" is killed, "f" is healthy`,
+		},
+		"no successor": {
+			func(t *testing.T, w *tenuretest.World, a *tenuretest.Client) {
+				if l, err := a.TryAcquire(t.Context(), "x", nil); err == nil {
+					defer l.Release(t.Context())
+				}
+				w.LeaderAfter(w.Leader("x"))
+			},
+			`tenuretest: waited for 5m0s until token 1 has a successor on "x": it is held, token 1, of "a"`,
+		},
+		"no condition": {
+			func(_ *testing.T, w *tenuretest.World, _ *tenuretest.Client) {
+				w.Until("pigs fly", func() bool { return false })
+			},
+			`tenuretest: waited for 5m0s until pigs fly; "a" is healthy`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := &fakeTB{TB: t}
+				w := tenuretest.New(tb)
+				a := w.Client("a", func(o *tenure.Options) { o.Logger = silent })
+				var done sync.WaitGroup
+				done.Go(func() { tt.do(t, w, a) }) // which Fatalf ends
+				done.Wait()
+				if got := tb.text(); tt.want == "" && strings.Contains(got, "tenuretest:") || !strings.Contains(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A world without clients says so.
+func TestNoClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := &fakeTB{TB: t}
+		w := tenuretest.New(tb)
+		var done sync.WaitGroup
+		done.Go(func() { w.Leader("x") })
+		done.Wait()
+		if !strings.Contains(tb.text(), "the world has no clients: make them with World.Client") {
+			t.Error(tb.text())
+		}
+	})
+}
+
+var silent = slog.New(slog.DiscardHandler)

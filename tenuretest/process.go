@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuretest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// creep is by how much the clock of a stopped process moves each time that it is read.
+// Something that waits for an instant just ahead, and sleeps until then, would else
+// find the clock where it was, and sleep for as little again, without end.
+const creep = time.Microsecond
+
+// afterlife is by how much the clock of a dead process jumps: past every deadline.
+const afterlife = 2 * 365 * 24 * time.Hour
+
+// process is what a client runs in, as the client sees it: a clock, and whether it
+// runs. It is the client's [tenure.Clock].
+type process struct {
+	clock tenure.Clock // which knows of no pause
+
+	mu      sync.Mutex
+	resumed chan struct{} // closed when a pause ends; nil while there is none
+	held    instants      // what the clock shows in the pause
+	dying   bool          // it was killed
+	dead    bool          // nothing of it runs any more
+	missed  []func()      // what is to be called when the pause ends
+}
+
+// instants are the two answers of a clock.
+type instants struct{ holder, contender time.Duration }
+
+// Holder returns the time by the process's clock.
+func (p *process) Holder() time.Duration { return p.now().holder }
+
+// Contender is Holder for the other answer of the clock.
+func (p *process) Contender() time.Duration { return p.now().contender }
+
+func (p *process) now() instants {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := instants{p.clock.Holder(), p.clock.Contender()}
+	switch {
+	case p.dead:
+		return instants{now.holder + afterlife, now.contender + afterlife}
+	case p.resumed != nil:
+		p.held = instants{min(p.held.holder+creep, now.holder), min(p.held.contender+creep, now.contender)}
+		return p.held
+	}
+	return now
+}
+
+// pause stops the process.
+func (p *process) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.resumed == nil && !p.dying {
+		p.resumed = make(chan struct{})
+		p.held = instants{p.clock.Holder(), p.clock.Contender()}
+	}
+}
+
+// resume ends the pause, if there is one.
+func (p *process) resume() {
+	p.mu.Lock()
+	if p.resumed != nil {
+		close(p.resumed)
+		p.resumed = nil
+	}
+	missed := p.missed
+	p.missed = nil
+	p.mu.Unlock()
+	for _, f := range missed {
+		f()
+	}
+}
+
+// kill begins the end of the process, and reports whether it has not begun before.
+func (p *process) kill() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.dying
+	p.dying, p.missed = true, nil
+	return first
+}
+
+// bury ends a process that was killed, and with it a pause.
+func (p *process) bury() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.resume()
+}
+
+// killed reports whether the process was killed.
+func (p *process) killed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dying
+}
+
+// paused reports whether the process is stopped.
+func (p *process) paused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resumed != nil
+}
+
+// running waits until the process runs. The error is the context's.
+func (p *process) running(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		resumed := p.resumed
+		p.mu.Unlock()
+		if resumed == nil {
+			return nil
+		}
+		select {
+		case <-resumed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// whenRunning calls f: now, or when the pause ends. It never waits.
+func (p *process) whenRunning(f func()) {
+	p.mu.Lock()
+	paused := p.resumed != nil
+	if paused && !p.dying {
+		p.missed = append(p.missed, f)
+	}
+	p.mu.Unlock()
+	if !paused {
+		f()
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuretest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/memstore"
+)
+
+// World is a store in memory, and the clients that share it.
+//
+// All methods may be called concurrently, except that those that wait, and Client, end
+// a test that fails: call them from the goroutine of the test. So do not share a World
+// between tests, nor between bubbles of testing/synctest.
+type World struct {
+	t     testing.TB
+	store *memstore.Store
+	edit  []func(*tenure.Options)
+	begun time.Time
+
+	mu      sync.Mutex
+	clients []*Client // in the order in which they were made
+}
+
+// New returns a world without clients. It ends with the test: all clients are closed
+// then, those that are partitioned or paused in good order.
+//
+// Each edit is called with the options of every client of the world.
+func New(t testing.TB, edit ...func(*tenure.Options)) *World {
+	w := &World{t: t, store: memstore.New(), edit: edit, begun: time.Now()}
+	t.Cleanup(w.close)
+	return w
+}
+
+// Two returns two clients of a new world, "a" and "b".
+func Two(t testing.TB, edit ...func(*tenure.Options)) (a, b *Client) {
+	t.Helper()
+	w := New(t, edit...)
+	return w.Client("a"), w.Client("b")
+}
+
+// Client returns a new client of the world: a replica, on a machine of its own. Its
+// owner and its host have the name that is given. Each edit is called with its options
+// after those of [New]; the defaults of the options are those of [tenure.Options], but
+// that events are logged into the test's output.
+//
+// A name may be given again when its client was killed, as a process is started again.
+// The owner of the further clients is the name with a number, such as "a-2".
+//
+// Options that are refused, and a name that another client has, fail the test.
+func (w *World) Client(name string, edit ...func(*tenure.Options)) *Client {
+	w.t.Helper()
+	owner, err := w.owner(name)
+	if err != nil {
+		w.t.Fatalf("tenuretest: %v", err)
+	}
+	c, err := newClient(w, name, owner, slices.Concat(w.edit, edit))
+	if err != nil {
+		w.t.Fatalf("tenuretest: client %q: %v", name, err)
+	}
+	w.mu.Lock()
+	w.clients = append(w.clients, c)
+	w.mu.Unlock()
+	return c
+}
+
+// owner returns the owner of a new client of that name.
+func (w *World) owner(name string) (string, error) {
+	taken := map[string]bool{}
+	for _, c := range w.all() {
+		if c.name == name && !c.killed() {
+			return "", fmt.Errorf("there is a client %q: give this one another name, or kill that one first", name)
+		}
+		taken[c.Options().Owner] = true
+	}
+	owner := name
+	for n := 2; taken[owner]; n++ {
+		owner = fmt.Sprintf("%s-%d", name, n)
+	}
+	return owner, nil
+}
+
+// Store returns the records of the world, past all faults: for an operator's client,
+// say, or to read what stands there.
+func (w *World) Store() *memstore.Store { return w.store }
+
+// Partition cuts all clients off the store, as an outage of the store does.
+func (w *World) Partition() {
+	for _, c := range w.all() {
+		if !c.killed() {
+			c.Partition()
+		}
+	}
+}
+
+// Heal heals all clients: see [Client.Heal].
+func (w *World) Heal() {
+	for _, c := range w.all() {
+		if !c.killed() {
+			c.Heal()
+		}
+	}
+}
+
+// all returns the clients, the killed ones as well.
+func (w *World) all() []*Client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.clients)
+}
+
+// close closes all clients.
+func (w *World) close() {
+	var closing sync.WaitGroup
+	for _, c := range w.all() {
+		closing.Go(c.end)
+	}
+	closing.Wait()
+}
