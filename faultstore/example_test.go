@@ -6,7 +6,6 @@ package faultstore_test
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +13,10 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
-	"github.com/tenurelock/tenure/tasks"
 )
 
-// The tests of this file are those of docs/guides/testing.md.
+// The tests of this file show a store with faults by itself. Package tenuretest has
+// more for the tests of a program: see docs/guides/testing-your-service.md.
 
 func TestWorkStopsWhenTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -76,24 +75,6 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 		}
 		if after.Token() <= before.Token() {
 			t.Errorf("token %d came after token %d", after.Token(), before.Token())
-		}
-	})
-}
-
-func TestGroupOfTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, err := tenure.New(memstore.New(), &tenure.Options{Clock: tenure.MonotonicClock()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close(t.Context())
-
-		group := tasks.New(client.Election("scheduler", nil), &tasks.Options{Signals: []os.Signal{}})
-		group.Leading("scheduler", func(ctx context.Context, lease *tenure.Lease) error {
-			return tasks.ErrStop // the work of the whole group is done
-		})
-		if err := group.Run(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }
