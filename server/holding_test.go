@@ -133,6 +133,31 @@ func TestAGrantThatCannotBeSentIsFreed(t *testing.T) {
 	}
 }
 
+// A client that takes no event any more waits no more, and is granted nothing.
+func TestAStreamThatBreaksTakesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000})
+		r.Header.Set("Accept", "text/event-stream")
+		s := w.open(r)
+		time.Sleep(time.Second)
+		s.breaks()
+		for range 6 {
+			h.beats()
+			time.Sleep(time.Second)
+		}
+		if !s.over() {
+			w.Error("it waits on")
+		}
+		w.want(h.release(), 200, "")
+		time.Sleep(time.Second)
+		if st := w.get("/v1/status?name=jobs/a", ci); st.string("state") != "released" || st.number("token") != 1 {
+			w.Errorf("the lock is %s", st.text)
+		}
+		<-s.ended
+	})
+}
+
 func TestAnAcquireTellsItsProgress(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")

@@ -5,6 +5,7 @@ package access_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -144,7 +145,29 @@ func TestAuditLinesAreOneLineEach(t *testing.T) {
 		t.Errorf("not one line with who did what: %q", line)
 	}
 	access.Audit(nil)(t.Context(), access.Act{}) // does nothing
+
+	// Not every handler escapes what it is given.
+	var bare bareHandler
+	access.Audit(slog.New(&bare))(t.Context(), access.Act{Principal: "ci", Action: "revoke", Lock: "a\nb", Reason: "x\u202ey"})
+	if want := `revoke a\nb x\u202ey`; !strings.Contains(string(bare), want) {
+		t.Errorf("a handler that escapes nothing writes %q, want %s", bare, want)
+	}
 }
+
+// bareHandler writes the values of a record as they are.
+type bareHandler string
+
+func (h *bareHandler) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		*h += bareHandler(" " + a.Value.String())
+		return true
+	})
+	return nil
+}
+
+func (h *bareHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *bareHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *bareHandler) WithGroup(string) slog.Handler            { return h }
 
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
