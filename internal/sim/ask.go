@@ -27,8 +27,8 @@ func (p *process) meddle() {
 		switch l.src.Intn(8) {
 		case 0, 1, 2:
 			q.Kind, q.To = driver.HandOver, absent
-			if n := l.src.Intn(len(l.procs) + 1); n < len(l.procs) {
-				q.To = l.procs[n].name
+			if n := l.src.Intn(l.owners() + 1); n < l.owners() {
+				q.To = l.someOwner(n)
 			}
 			if l.cfg.Labels && l.one(2) {
 				q.To, q.ToLabel = "", someLabel(l.src)
@@ -144,10 +144,11 @@ func (l *lock) asked(m *machine, was driver.Record) {
 
 // askedOf judges what is asked of the holder that a lock's record shows.
 func (l *lock) askedOf(m *machine, q driver.Request, was driver.Record) {
-	if q.By != m.p.name {
+	if q.By != m.owner() {
 		l.fail("%s asks in the name of %s", m, q.By)
 	}
 	l.laid[q.ID] = l.now
+	l.askedIn[was.Token] = laid{id: q.ID, at: l.now, honoured: q.Kind == driver.StepDown || q.Kind == driver.HandOver}
 	if m.k != nil {
 		return
 	}
@@ -196,7 +197,11 @@ func (l *lock) checkRequests() {
 		return
 	}
 	holder := slices.IndexFunc(l.procs, func(p *process) bool { return p.name == rec.Owner })
-	if holder < 0 || !l.procs[holder].up {
+	if holder < 0 {
+		l.checkHeeds(rec)
+		return
+	}
+	if !l.procs[holder].up {
 		return
 	}
 	since := l.now - l.laid[rec.Requests[0].ID]

@@ -30,6 +30,8 @@ type checks struct {
 	beatOf   map[string]string        // by version
 	ids      map[*machine]string      // of the requests of askers
 	laid     map[string]time.Duration // when a request was, by its id
+	askedIn  map[uint64]laid          // the request in the record of a lock, by its token
+	beatenBy map[string]*machine      // the relay whose write of a client's beat was applied
 	answered []protocol.Answer
 
 	again         bool // it has been held since the faults ended
@@ -67,7 +69,7 @@ type judged struct {
 func newChecks() checks {
 	return checks{
 		written: map[string]write{}, tenures: map[uint64]*tenure{}, debts: map[uint64][]*debt{}, beats: map[uint64]int{}, number: map[string]int{}, stored: map[string]time.Duration{}, first: map[string]time.Duration{},
-		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{},
+		beatOf: map[string]string{}, ids: map[*machine]string{}, laid: map[string]time.Duration{}, askedIn: map[uint64]laid{}, beatenBy: map[string]*machine{},
 	}
 }
 
@@ -78,16 +80,19 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	if m.e != nil {
 		return // an entry keeps its version, however often it is sent
 	}
-	if _, used := l.written[r.Next.Version]; used && r.Kind != protocol.Forget && !protocol.Making(protocol.ReleaseKeepsVersion) {
+	if by, used := l.written[r.Next.Version]; used && m.repeats(by, r) {
+		return
+	} else if used && r.Kind != protocol.Forget && !protocol.Making(protocol.ReleaseKeepsVersion) {
 		l.fail("%s sends version %s again", m, r.Next.Version)
 	}
 	if r.Kind == protocol.Forget {
 		return // nothing is written
 	}
+	l.judgeCall(m, r)
 	if r.Kind == protocol.Takeover && l.firstTakeover == 0 {
 		l.firstTakeover = l.now
 	}
-	if r.Kind == protocol.Heartbeat && m.h.Quiet() {
+	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
 		l.fail("%s has said that it is quiet, and beats", m)
 	}
 	if r.Kind == protocol.Ask && m.k == nil {
@@ -147,6 +152,7 @@ func (l *lock) apply(m *machine, r *protocol.Call, behind int) (rec, former driv
 		l.tally.Disowned++
 	}
 	l.wrote(m, r, before, found)
+	l.carried(m, r, before)
 	if l.store.rec.Token != before.Token && found && !bytes.Equal(before.Data, l.store.rec.Data) {
 		l.fail("the data changed from %q to %q with the holder", before.Data, l.store.rec.Data)
 	}
@@ -181,18 +187,24 @@ func (l *lock) granted(m *machine, g protocol.Grant) {
 
 // believed judges the first instant at which a process believes in a grant.
 func (l *lock) believed(m *machine, g protocol.Grant) {
-	if g.Record.Token <= l.last {
-		l.fail("%s is granted token %d after %d", m, g.Record.Token, l.last)
-	}
-	l.last = max(l.last, g.Record.Token)
-	l.grants++
-	m.grant = l.grants
+	m.grant = l.believes(m, g.Record)
 	l.leaders, l.ledSince = append(l.leaders, m.p), append(l.ledSince, l.now)
 	m.traceGrant(g.Record)
+}
+
+// believes judges the first instant at which somebody believes in a grant, and numbers
+// that.
+func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
+	if rec.Token <= l.last {
+		l.fail("%s is granted token %d after %d", who, rec.Token, l.last)
+	}
+	l.last = max(l.last, rec.Token)
+	l.grants++
 	l.tally.Grants++
-	if p := g.Record.Prev; p != nil && p.End == driver.EndExpired {
+	if p := rec.Prev; p != nil && p.End == driver.EndExpired {
 		l.tally.Takeovers++
 	}
+	return l.grants
 }
 
 // believes says whether the lease check of m passes now.
@@ -206,9 +218,24 @@ func (m *machine) believes() bool {
 	return !m.done && !m.h.Over()
 }
 
+// actor is what acts under a lock: a lease of a process, or a visit of a client.
+type actor interface {
+	fmt.Stringer
+	believes() bool
+	acts(grant int) bool  // it lives, and believes in that grant
+	token() uint64        // of the record
+	lost() (string, bool) // why it does not believe any more, if that is to be wondered at
+}
+
+func (m *machine) acts(grant int) bool {
+	return m.grant == grant && m.epoch == m.p.epoch && m.believes()
+}
+
+func (m *machine) token() uint64 { return m.h.Record().Token }
+
 // check judges every lease of the lock after a step.
 func (l *lock) check() {
-	var holder *machine
+	var holder actor
 	for _, p := range l.procs {
 		for _, m := range p.machines {
 			if m.h == nil {
@@ -230,9 +257,11 @@ func (l *lock) check() {
 			}
 		}
 	}
+	holder = l.checkVisits(holder)
 	if l.final && holder != nil {
 		l.again = true
 	}
+	l.checkOffers()
 	l.checkGhost()
 	l.checkRequests()
 	if len(l.store.rec.Data) > 0 || l.kept[1] > 0 {
@@ -315,7 +344,7 @@ func (p *process) sees() func(*machine) {
 // a request was written on top of them.
 func (l *lock) recognised(m *machine, res protocol.Result) {
 	by, wrote := l.written[res.Record.Beat]
-	if !wrote || by.by != m || by.acquire != m.acquire || !by.unknown || m.left || res.Record.State != driver.Held {
+	if !wrote || by.by != m || by.acquire != m.acquire || !by.unknown || m.left || m.h == nil && m.done || res.Record.State != driver.Held {
 		return
 	}
 	if m.h == nil {

@@ -23,20 +23,6 @@ type cool struct {
 func coolDown(t protocol.Timing) time.Duration    { return t.Lease / 4 }
 func coolDownMax(t protocol.Timing) time.Duration { return t.Lease / 2 }
 
-// label is the version of the software of a process.
-func (p *process) label() string {
-	switch {
-	case p.l.cfg.Labels:
-		return p.versions()
-	case !p.l.cfg.Cools:
-		return ""
-	}
-	if p.name[len(p.name)-1]%2 == 0 {
-		return "even"
-	}
-	return "odd"
-}
-
 // fails ends the work with a failure now and then.
 func (m *machine) fails() bool {
 	l := m.p.l
@@ -113,7 +99,7 @@ func (m *machine) count(r *protocol.Call, res protocol.Result) int {
 	k := 0
 	for token := rec.Token; token > 0 && token+protocol.Reviewed > rec.Token; token-- {
 		t, known := ends[token]
-		if !known || t.label != m.p.label() {
+		if !known || t.label != m.label() {
 			continue
 		}
 		switch t.end {

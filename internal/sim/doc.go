@@ -10,16 +10,26 @@
 // time, without goroutines. Every choice comes from a [Source], so that the same
 // source repeats a run.
 //
+// One schedule of eight has clients of a lock service: programs without the store, with
+// clocks of their own, that hold locks through replicas. The replicas run the same
+// machines: a [protocol.Contender] for an acquire, a [protocol.Offer] for each grant, a
+// [protocol.Relay] for each heartbeat and release. A second network lies between the two,
+// which loses, delays and repeats calls, and answers 502 for what is carried out. A client
+// is no machine of the core. It follows the rules that every client of the service has to,
+// in visit.go.
+//
 // After every step it checks what must always hold: no two processes whose
 // lease check passes hold one lock, tokens rise, no write of an earlier holder
 // passes a real [fence.Gate] after one of a later holder, every write changes what
-// it may and nothing else. When the faults have ended it checks that each lock has
+// it may and nothing else. Of a client's heartbeats, which several replicas may carry out,
+// one write at most is applied; a client is told of a request, and of its loss only when it
+// has lost; a grant that it does not use is freed. When the faults have ended it checks that each lock has
 // a holder within a stated bound, and that the history is complete but for what two
 // crashes in a row may hide. The first violation ends the run, and [Shrink] makes it
 // small.
 //
 // [Explore] runs many seeds; the program in run does it until it is stopped. A
-// [Wrong] makes one deliberate mistake in the world around the machines, and
-// under the build tag tenure_wrong a [protocol.Mistake] one inside of them,
+// [Wrong] makes one deliberate mistake in the world around the machines, clients,
+// replicas and proxies among it, and under the build tag tenure_wrong a [protocol.Mistake] one inside of them,
 // which checks worth having must find.
 package sim

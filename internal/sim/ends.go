@@ -5,7 +5,6 @@ package sim
 
 import (
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -30,6 +29,9 @@ type tenure struct {
 func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 	var asked *driver.Request
 	switch {
+	case m.r != nil && len(r.Prev.Requests) > 0:
+		asked = &r.Prev.Requests[0]
+	case m.r != nil:
 	case m.offered != nil:
 		asked = m.offered
 	case m.h != nil && m.under != nil:
@@ -38,6 +40,8 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 		asked = &r.Prev.Requests[0]
 	}
 	switch {
+	case m.r != nil:
+		return finished(m, r, asked)
 	case m.h == nil: // nobody ever believed in it
 		return driver.EndAbandoned, nil
 	case m.unwanted:
@@ -48,6 +52,13 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 		return driver.EndStopTimeout, asked
 	case m.h.Expired():
 		return driver.EndExpired, asked
+	}
+	return finished(m, r, asked)
+}
+
+// finished returns how one leaves whose work has returned in time.
+func finished(m *machine, r *protocol.Call, asked *driver.Request) (driver.EndReason, *driver.Request) {
+	switch {
 	case asked == nil && m.failed && r.Next.Asked != nil:
 		q := failure(m)
 		q.ID = r.Next.Asked.ID
@@ -85,6 +96,12 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 		}
 	case protocol.Heartbeat:
 		same.Beat, same.Data = is.Beat, is.Data
+		if m.r != nil {
+			same.Data = was.Data
+		}
+		if l.cfg.Harm {
+			same.Lease, same.Heartbeat, same.Drift = is.Lease, is.Heartbeat, is.Drift
+		}
 		l.only(m, r, same)
 	case protocol.Claim, protocol.Takeover:
 		l.began(m, r, was, found)
@@ -113,10 +130,10 @@ func (l *lock) only(m *machine, r *protocol.Call, same driver.Record) {
 // began judges the beginning of a tenure, and what its record says of the one before.
 func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool) {
 	is := l.store.rec
-	if is.Owner != m.p.name || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
+	if is.Owner != m.owner() || is.State != driver.Held || is.End != "" || is.Asked != nil || len(is.Requests) > 0 {
 		l.fail("%s begins with %+v", m, is)
 	}
-	l.tenures[is.Token] = &tenure{owner: m.p.name, session: is.Session, sent: l.written[r.Next.Version].at, since: is.Since, kept: found && m.p.heirOf(was)}
+	l.tenures[is.Token] = &tenure{owner: m.owner(), session: is.Session, sent: l.written[r.Next.Version].at, since: is.Since, kept: found && m.heirOf(was)}
 	if !found {
 		return
 	}
@@ -138,7 +155,7 @@ func (l *lock) began(m *machine, r *protocol.Call, was driver.Record, found bool
 			before.asked = &was.Requests[0]
 		}
 	case driver.Reserved:
-		if !m.p.heirOf(was) {
+		if !m.heirOf(was) {
 			l.stood(m, r, was)
 		}
 		l.inherited(m, was)
@@ -213,10 +230,8 @@ func (l *lock) freed(m *machine, r *protocol.Call, was driver.Record) {
 	} else if !l.sessionEnded(was.Session) {
 		l.fail("%s frees a lock under session %s, which is alive", m, was.Session)
 	}
-	for _, p := range l.procs {
-		if i := slices.IndexFunc(p.machines, func(h *machine) bool { return h.believes() && h.h.Record().Token == was.Token }); i >= 0 {
-			l.fail("%s frees the lock while %s holds it", m, p.machines[i])
-		}
+	if holder := l.holder(); holder != nil && holder.token() == was.Token {
+		l.fail("%s frees the lock while %s holds it", m, holder)
 	}
 	if was.State == driver.Held {
 		t.end, t.asked = driver.EndReleasedDead, &want

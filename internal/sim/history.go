@@ -242,7 +242,7 @@ func (l *lock) checkHistory() {
 	if holder == nil {
 		return // the lock is reserved for an owner that has not come yet
 	}
-	now := holder.h.Record().Token
+	now := holder.token()
 	for token := range now {
 		was, ok := l.tenures[token]
 		if !ok || token+uint64(l.cfg.History) < now {

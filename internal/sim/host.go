@@ -19,12 +19,15 @@ type host struct {
 	cont   clock // what contenders count by
 	up     bool
 	paused time.Duration // takes no step until then
+	stood  time.Duration // the same of its last pause
 	asleep []func()      // what it is called for when it wakes up
 	cutOff time.Duration // does not reach the store until then
 	epoch  int           // of crashes
 	flaky  bool          // has a bad link while it does not lead
 	src    Source        // of its own choices, that of the world if nil
 	procs  []*process    // one for each lock
+	serves bool          // it is a replica
+	client *client       // that runs in it, nil if it is a process with the store
 
 	session *machine                   // the session of this process, nil if it has none
 	sights  map[string]*protocol.Sight // of sessions, by id
@@ -38,6 +41,22 @@ func (h *host) sessionSight(id string) *protocol.Sight {
 		h.sights[id] = protocol.NewSight(h.t, h.w.env(h))
 	}
 	return h.sights[id]
+}
+
+// later has do called when d has passed, unless the process has crashed since the given
+// epoch; a paused process is called when it wakes up.
+func (h *host) later(epoch int, d time.Duration, do func()) {
+	var try func()
+	try = func() {
+		switch {
+		case h.epoch != epoch:
+		case h.w.now < h.paused:
+			h.asleep = append(h.asleep, try)
+		default:
+			do()
+		}
+	}
+	h.w.after(d, try)
 }
 
 // source returns where the choices of a process come from.
@@ -58,7 +77,7 @@ func (h *host) pause(d time.Duration) {
 	if h.paused > h.w.now {
 		return
 	}
-	h.paused = h.w.now + d
+	h.paused, h.stood = h.w.now+d, h.w.now+d
 	if h.w.cfg.Wrong == StoppingClock {
 		h.hold.halt(h.w.now)
 	}
@@ -107,6 +126,7 @@ func (h *host) step(d time.Duration) {
 			}
 		}
 	}
+	h.client.looks()
 }
 
 func (h *host) crash() {
@@ -117,6 +137,7 @@ func (h *host) crash() {
 	for _, p := range h.procs {
 		p.machines, p.observer = nil, nil
 	}
+	h.client.dies()
 }
 
 func (h *host) restart() {

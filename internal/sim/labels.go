@@ -9,26 +9,46 @@ import "github.com/tenurelock/tenure/driver"
 // nobody.
 var versions = [...]string{"", "v1", "v2", "v3"}
 
-// versions is the label of a process: one of three has none.
-func (p *process) versions() string {
-	return versions[int(p.name[len(p.name)-1])%(len(versions)-1)]
+// labelOf returns the label of a process or a client: where there are labels, one of
+// three has none. With a cool-down it is the version of its software.
+func (w *World) labelOf(name string) string {
+	last := int(name[len(name)-1])
+	switch {
+	case w.cfg.Labels:
+		return versions[last%(len(versions)-1)]
+	case !w.cfg.Cools:
+		return ""
+	case last%2 == 0:
+		return "even"
+	}
+	return "odd"
 }
+
+// owner returns in whose name a machine acts: a replica acquires for a client.
+func (m *machine) owner() string {
+	if m.conn != nil {
+		return m.conn.v.c.name
+	}
+	return m.p.name
+}
+
+func (m *machine) label() string { return m.p.w.labelOf(m.owner()) }
 
 // someLabel is a label to hand over to, that of nobody too.
 func someLabel(src Source) string { return versions[1+src.Intn(len(versions)-1)] }
 
-// heirOf says whether a record is reserved for a process: by its name or, if the record
-// has no name, by a label that is one.
-func (p *process) heirOf(rec driver.Record) bool {
+// heirOf says whether a record is reserved for whom a machine acts: by the name or, if the
+// record has no name, by a label that is one.
+func (m *machine) heirOf(rec driver.Record) bool {
 	switch {
 	case rec.State != driver.Reserved:
 		return false
 	case rec.Owner != "":
-		return rec.Owner == p.name
+		return rec.Owner == m.owner()
 	case rec.Label == "":
 		return false
 	}
-	return rec.Label == p.label()
+	return rec.Label == m.label()
 }
 
 // heirTo says whether a request would hand over to the holder itself.
@@ -36,12 +56,7 @@ func (l *lock) heirTo(q driver.Request, owner string) bool {
 	if q.ToLabel == "" {
 		return owner == q.To
 	}
-	for _, p := range l.procs {
-		if p.name == owner {
-			return p.label() == q.ToLabel
-		}
-	}
-	return false
+	return l.labelOf(owner) == q.ToLabel
 }
 
 // inherited counts what became of a reservation for a label.
@@ -50,7 +65,7 @@ func (l *lock) inherited(m *machine, was driver.Record) {
 		return
 	}
 	l.tally.Kept++
-	if m.p.heirOf(was) && l.now-l.first[was.Beat] < was.Lease {
+	if m.heirOf(was) && l.now-l.first[was.Beat] < was.Lease {
 		l.tally.Came++
 	}
 }

@@ -36,6 +36,8 @@ func (w *World) heal() {
 				case crashed:
 				case m.k != nil:
 					m.forget()
+				case m.c != nil && m.conn != nil && !m.conn.open:
+					m.leave() // its client has gone, and now the replica learns of that
 				case w.cfg.Trying && m.c != nil:
 					m.leave()
 				}
@@ -48,6 +50,9 @@ func (w *World) heal() {
 			h.restart()
 		}
 		h.wake()
+	}
+	for _, c := range w.clients {
+		c.heal()
 	}
 	w.checkAll()
 }
@@ -63,6 +68,9 @@ func (w *World) slack() time.Duration {
 // lock must have been granted again.
 func (w *World) patience() time.Duration {
 	most := w.slowest().Lease + w.slack()
+	if w.cfg.Clients > 0 {
+		most += w.slowest().Lease // a heartbeat of a dead client that came late, and a grant that nobody uses
+	}
 	if w.cfg.Cools {
 		most += coolDownMax(w.slowest()) + 2*w.slowest().RequestTimeout
 	}
@@ -96,7 +104,7 @@ func (w *World) watchLiveness() {
 }
 
 func (l *lock) watchHolder() {
-	for range len(l.procs) + 1 {
+	for range len(l.procs) + len(l.clients) + 1 {
 		end := l.now + l.patience()
 		l.run(func() bool { return l.now > end || l.holder() != nil })
 		if l.violation != "" {
@@ -112,26 +120,38 @@ func (l *lock) watchHolder() {
 		if l.violation != "" || holder.believes() {
 			return
 		}
-		beat := holder.h.Record().Beat
-		if holder.under != nil {
-			beat = holder.under.h.Record().Beat
-		}
-		late := l.locks[0].written[beat].at < l.healed && l.written[beat].at < l.healed // hardly any of its lease was left
-		if holder.h.Cause() != protocol.Asked && !late {
-			l.fail("%s lost its lease although nothing failed: %v", holder, holder.h.Cause())
+		if why, lost := holder.lost(); lost {
+			l.fail("%s lost its lease although nothing failed: %s", holder, why)
 			return
 		}
 	}
 	l.fail("the lock changes hands without an end")
 }
 
-// holder returns a machine whose lease check passes, nil if there is none.
-func (l *lock) holder() *machine {
+// lost says why a lease has ended that nobody has asked for, and that had time left when
+// the faults ended.
+func (m *machine) lost() (string, bool) {
+	l := m.p.l
+	beat := m.h.Record().Beat
+	if m.under != nil {
+		beat = m.under.h.Record().Beat
+	}
+	late := l.locks[0].written[beat].at < l.healed && l.written[beat].at < l.healed
+	return m.h.Cause().String(), m.h.Cause() != protocol.Asked && !late
+}
+
+// holder returns whose lease check passes, nil if there is none.
+func (l *lock) holder() actor {
 	for _, p := range l.procs {
 		for _, m := range p.machines {
 			if m.believes() {
 				return m
 			}
+		}
+	}
+	for _, v := range l.visits {
+		if v.believes() {
+			return v
 		}
 	}
 	return nil

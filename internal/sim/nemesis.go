@@ -55,12 +55,21 @@ func (f Fault) Except() Fault { return (noFaults - 1) &^ f }
 // fails says whether faults of a kind happen now.
 func (w *World) fails(f Fault) bool { return w.cfg.Faults && !w.final && w.cfg.Without&f == 0 }
 
+// some returns a process, a replica or a client.
+func (w *World) some() *host {
+	n := w.src.Intn(len(w.hosts) + len(w.clients))
+	if n < len(w.hosts) {
+		return w.hosts[n]
+	}
+	return w.clients[n-len(w.hosts)].host
+}
+
 // nemesis makes trouble now and then.
 func (w *World) nemesis() {
 	if w.final {
 		return
 	}
-	h := w.hosts[w.src.Intn(len(w.hosts))]
+	h := w.some()
 	d := w.upTo(2 * w.t.Lease)
 	switch kind := w.src.Intn(8); {
 	case kind == 0 && w.fails(CutOffs):

@@ -51,6 +51,14 @@ func (w *World) fate(m *machine) fate {
 	}[w.src.Intn(16)]
 }
 
+// claimed is where what applies a claim again is kept: for a client, its visit knows.
+func (m *machine) claimed() *func() {
+	if m.conn != nil {
+		return &m.conn.v.claims
+	}
+	return &m.claims
+}
+
 // send carries a call to the store and brings the answer back.
 func (m *machine) send(r *protocol.Call) {
 	l, p := m.p.l, m.p
@@ -91,8 +99,8 @@ func (m *machine) send(r *protocol.Call) {
 		if !r.Kind.Reads() {
 			m.traceApply(number, res)
 		}
-		if r.Kind == protocol.Release && m.claims != nil && !l.final {
-			l.after(l.upTo(l.t.Lease/32), m.claims) // somebody else may be quicker
+		if claims := m.claimed(); r.Kind == protocol.Release && *claims != nil && !l.final {
+			l.after(l.upTo(l.t.Lease/32), *claims) // somebody else may be quicker
 		}
 		return res
 	}
@@ -112,8 +120,8 @@ func (m *machine) send(r *protocol.Call) {
 		l.late = append(l.late, do)
 		l.after(from+l.upTo(to), do)
 	}
-	if r.Kind == protocol.Claim && l.cfg.Doubled && l.fails(Messages) && m.under != nil {
-		m.claims = func() {
+	if r.Kind == protocol.Claim && l.cfg.Doubled && l.fails(Messages) && (m.under != nil || m.conn != nil) {
+		*m.claimed() = func() {
 			l.tally.LateWrites++
 			if apply(); l.one(2) {
 				p.rests = l.now + 4*l.t.Lease // nobody but another process finds it then

@@ -25,6 +25,9 @@ type process struct {
 
 	observer *machine // of the lock, nil if nobody observes it
 
+	offers map[uint64]*machine // what is offered to clients, by token
+	lately driver.Record       // of a client, as this process has seen it last
+
 	rests    time.Duration // its user does not want the lock until then
 	priority int
 	pauses   time.Duration // between two asks for priority
@@ -69,10 +72,16 @@ type machine struct {
 	claims   func()          // applies its claim again
 	unheard  time.Duration   // until then nothing is heard of what the acquire has sent
 	unless   unless
-	done     bool // the work has returned
+	done     bool // the work has returned, or a client was offered the lock
 	failed   bool // by itself
 	cool     cool
 	judged
+
+	// Of what a replica does for a client:
+	conn *conn // by which the client has asked for it; otherwise nil
+	f    *protocol.Offer
+	r    *protocol.Relay
+	of   protocol.Dispatch // of a relay
 }
 
 func (m *machine) String() string { return m.id }
@@ -80,26 +89,16 @@ func (m *machine) String() string { return m.id }
 // look begins with no sight of the record, as a new process does.
 func (p *process) look() {
 	p.sight, p.wish = protocol.NewSight(p.t, p.w.env(p.host)), 0
+	p.offers, p.lately = map[uint64]*machine{}, driver.Record{}
 }
 
-// after has do called when d has passed, unless the process has crashed; a
-// paused process is called when it wakes up.
+// after has do called when d has passed, unless the process of the machine has crashed.
 func (p *process) after(m *machine, d time.Duration, do func()) {
 	epoch := p.epoch
 	if m != nil {
 		epoch = m.epoch
 	}
-	var try func()
-	try = func() {
-		switch {
-		case p.epoch != epoch:
-		case p.w.now < p.paused:
-			p.asleep = append(p.asleep, try)
-		default:
-			do()
-		}
-	}
-	p.w.after(d, try)
+	p.later(epoch, d, do)
 }
 
 // act is what the user of a process does now and then: acquire the lock if
@@ -127,7 +126,7 @@ func (p *process) acquire() {
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
 	}
-	want.Label = p.label()
+	want.Label = l.labelOf(p.name)
 	if l.cfg.Cools {
 		want.CoolDown, want.CoolDownMax = coolDown(p.t), coolDownMax(p.t)
 	}
@@ -182,7 +181,7 @@ func (m *machine) giveUp() {
 // leave ends an acquire, if that has not ended yet.
 func (m *machine) leave() {
 	l := m.p.l
-	if m.h != nil || m.left {
+	if m.h != nil || m.left || m.done {
 		return
 	}
 	l.note("%s gives up", m)
@@ -203,7 +202,7 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		m.traceReply(number, res)
 	}
 	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
-	m.unsure = m.unsure || res.Outcome == protocol.Unknown
+	m.unsure = m.unsure || res.Outcome == protocol.Unknown || m.f != nil && res.Outcome == protocol.NotApplied
 	res = l.misread(m, res)
 	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
 		by.unknown = true
@@ -219,7 +218,7 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		m.entered(r, res)
 		return
 	}
-	if m.o != nil || m.d != nil {
+	if m.o != nil || m.d != nil || m.r != nil || m.f != nil {
 		m.took(is.Reply(now, res))
 		return
 	}
@@ -268,6 +267,10 @@ func (m *machine) driven() (protocol.Machine, time.Duration) {
 		return m.e, now
 	case m.v != nil:
 		return m.v, now
+	case m.r != nil:
+		return m.r, now
+	case m.f != nil:
+		return m.f, now
 	}
 	return m.c, now
 }
@@ -287,7 +290,9 @@ func (m *machine) took(a protocol.Action) {
 	switch {
 	case m.k != nil:
 		m.told()
-	case m.d != nil, m.g != nil, m.e != nil:
+	case m.d != nil, m.g != nil, m.e != nil, m.f != nil:
+	case m.r != nil:
+		m.relayed()
 	case m.v != nil:
 		m.saw()
 	case m.o != nil && m.h == nil:
@@ -296,7 +301,10 @@ func (m *machine) took(a protocol.Action) {
 			return
 		}
 	case m.h == nil:
-		if g, ok := m.c.Granted(); ok {
+		if g, ok := m.c.Granted(); ok && m.conn != nil {
+			m.offers(g)
+			return
+		} else if ok {
 			m.hold(g)
 			return
 		}
@@ -306,6 +314,7 @@ func (m *machine) took(a protocol.Action) {
 			l.judgeGhost(m)
 			m.traced(trace.Leave, trace.Event{})
 			m.left = true
+			m.refuses()
 		}
 	}
 	for _, n := range a.Notes {

@@ -10,10 +10,10 @@ import (
 )
 
 // What the model knows of a run, as it happens. Nothing is noted once the run
-// is judged, or without a recorder.
+// is judged, or without a recorder, or of a run with clients, which the model has not.
 
 func (w *World) recorder() *trace.Recorder {
-	if w.cfg.Trace == nil {
+	if w.cfg.Trace == nil || w.cfg.Clients > 0 {
 		return nil
 	}
 	return w.cfg.Trace.Events

@@ -47,14 +47,14 @@ func (m *machine) work() {
 }
 
 // arrives has the fence judge a write, and judges the fence.
-func (l *lock) arrives(m *machine, grant int, token uint64) {
+func (l *lock) arrives(m actor, grant int, token uint64) {
 	err := l.gate.Do(context.Background(), l.key, token, func(context.Context) error { return nil })
 	switch {
 	case err == nil && grant < l.passed:
 		l.fail("a write of grant %d passes the fence after one of grant %d, of %s with token %d", grant, l.passed, m, token)
 	case err == nil:
 		l.passed = grant
-	case m.grant == grant && m.epoch == m.p.epoch && m.believes():
+	case m.acts(grant):
 		l.fail("the fence refuses %s, which holds: %v", m, err)
 	default:
 		l.tally.Refused++

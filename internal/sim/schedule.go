@@ -21,7 +21,8 @@ const (
 	minProcesses = 3
 )
 
-// Schedule draws a world with faults, of at least 3 processes and 200 events.
+// Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
+// has clients of a lock service.
 func Schedule(src Source) Config {
 	t := Tight()
 	switch src.Intn(4) {
@@ -43,7 +44,22 @@ func Schedule(src Source) Config {
 		Mixed: src.Intn(4) == 3, Unless: src.Intn(2) == 1, Twice: src.Intn(4) == 3, Deletions: src.Intn(4) == 3, Observers: src.Intn(2) == 1,
 		Events: minEvents, Faults: true, Rough: src.Intn(8) == 7, Requests: src.Intn(4) != 0, Sessions: src.Intn(2) == 1,
 	}
-	ghosts := src.Intn(4)
-	c.Trying, c.Doubled = ghosts > 1, ghosts%2 == 1
+	ghosts := src.Intn(32)
+	c.Trying, c.Doubled = ghosts&2 > 0, ghosts&1 > 0
+	if ghosts >= 28 {
+		c.serve(src)
+	}
 	return c
+}
+
+// serve draws clients and replicas into a schedule, with fewer other processes.
+func (c *Config) serve(src Source) {
+	c.Processes, c.Replicas, c.Clients = 1+src.Intn(2), 2+src.Intn(2), 2+src.Intn(3)
+}
+
+// Served has a schedule with clients, whatever was drawn.
+func (c *Config) Served() {
+	if c.Clients == 0 {
+		c.Processes, c.Replicas, c.Clients = 1, 2, 3
+	}
 }

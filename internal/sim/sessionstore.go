@@ -105,7 +105,7 @@ func (l *lock) onlySession(m *machine, r *protocol.Call, was, is driver.Record) 
 func (l *lock) askedSession(m *machine, kind protocol.Kind, q driver.Request, was driver.Record) {
 	switch {
 	case kind == protocol.Inquire:
-		if q.Kind != driver.Confirm || q.By != m.p.name || q.Lock != l.key {
+		if q.Kind != driver.Confirm || q.By != m.owner() || q.Lock != l.key {
 			l.fail("%s asks session %s: %+v", m, was.Key, q)
 		}
 		return

@@ -36,6 +36,12 @@ type Tally struct {
 	Beside      int // acquires beside a lease of the same process
 	Observed    int // looks of observers
 	Holes       int // tenures that two crashes in a row have kept out of the history
+	Offered     int // grants for clients
+	Taken       int // of these, that a client has confirmed
+	Unused      int // of these, that the replica has freed
+	Replayed    int // calls of clients that were carried out once more, or late
+	Heeded      int // clients that were asked to stop, and told
+	Cached      int // heartbeats that a proxy has answered, where that mistake is made
 
 	Seen Transitions
 	// Cooled is how often a candidate with a cool-down has read the history, and Failed
@@ -71,12 +77,15 @@ const (
 	clearing                 // what is left of a session
 	chronicling              // a tenure that has ended
 	observing
+	offering // what was granted for a client
+	relaying // a heartbeat of a client
+	parting  // a release of a client
 	phases
 )
 
 var phaseNames = [phases]string{
 	"waiting", "resolving", "leaving", "working", "in jeopardy", "draining", "expired", "quiet", "releasing", "asking", "asking on", "operating",
-	"opening", "denying", "clearing", "chronicling", "observing",
+	"opening", "denying", "clearing", "chronicling", "observing", "offering", "relaying", "parting",
 }
 
 const (
@@ -89,6 +98,12 @@ func (m *machine) phase() phase {
 	switch {
 	case m.v != nil:
 		return observing
+	case m.f != nil:
+		return offering
+	case m.r != nil && m.of.Releases():
+		return parting
+	case m.r != nil:
+		return relaying
 	case m.d != nil:
 		return denying
 	case m.g != nil:
@@ -143,6 +158,9 @@ var kindsOf = [phases][]protocol.Kind{
 	clearing:    {protocol.Peek, protocol.Close, protocol.Forget},
 	chronicling: {protocol.Enter, protocol.Look, protocol.Erase},
 	observing:   {protocol.Look, protocol.Peek},
+	offering:    {protocol.Release},
+	relaying:    {protocol.Look, protocol.Heartbeat},
+	parting:     {protocol.Look, protocol.Release},
 }
 
 // possible says whether a transition exists. A look never has an outcome that

@@ -81,7 +81,7 @@ func (m *machine) stop() {
 // act has ended before.
 func (m *machine) offer() {
 	l := m.p.l
-	q := driver.Request{By: m.p.name, To: l.procs[l.src.Intn(len(l.procs))].name, Reason: "it leaves"}
+	q := driver.Request{By: m.p.name, To: l.someOwner(l.src.Intn(l.owners())), Reason: "it leaves"}
 	l.note("%s is to hand over to %s", m, q.To)
 	first := m.h.Cause() == protocol.None
 	act := m.h.HandOver(m.clock(), q)

@@ -68,6 +68,13 @@ type Config struct {
 	// Labels gives the processes labels, some of them none, and has people ask holders
 	// to hand over to a label: the model knows of none, so it is not told of such a run.
 	Labels bool
+	// Clients is how many programs hold locks that have no store, through so many
+	// Replicas of a lock service, which take none for themselves. The model knows of no
+	// clients, so it is not told of such a run.
+	Clients, Replicas int
+	// Harm has clients judged by what comes of what they do, and not by what they count
+	// and are told.
+	Harm bool
 	// History is how many tenures the history of a lock keeps, 100 if it is zero.
 	History int
 	// Drain is how long the work needs to stop when the faults are over.
@@ -107,13 +114,14 @@ type World struct {
 	queue queue
 	count int // of everything numbered
 	locks []*lock
-	hosts []*host
+	hosts []*host       // with the store: processes and replicas
 	down  time.Duration // the store cannot be reached until then
 	late  []func()      // writes that may be applied yet
 	// What the store has of sessions, by key.
 	sessions map[string]*store
 	final    bool          // the faults are over
 	healed   time.Duration // since then
+	clients  []*client
 
 	violation, rule string // the first, and what all of its kind share
 	tally           Tally
@@ -133,6 +141,7 @@ type lock struct {
 	checks
 	resource
 	history
+	elsewhere
 }
 
 // Run runs a world to its end and returns the first violation, nil if there is
@@ -147,7 +156,9 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	w := newWorld(src, cfg)
 	for _, l := range w.locks {
 		for _, p := range l.procs {
-			w.after(w.upTo(w.t.Lease/4), p.act)
+			if !p.serves {
+				w.after(w.upTo(w.t.Lease/4), p.act)
+			}
 			if cfg.Observers {
 				w.after(w.upTo(2*w.t.Lease), p.observes)
 			}
@@ -159,9 +170,16 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			w.after(w.upTo(4*w.t.Lease), l.clear)
 		}
 	}
+	for _, c := range w.clients {
+		for _, l := range w.locks {
+			w.after(w.upTo(w.t.Lease/4), func() { c.come(l) })
+		}
+	}
 	if cfg.Sessions {
 		for _, h := range w.hosts {
-			w.after(w.upTo(w.t.Lease/4), h.keep)
+			if !h.serves {
+				w.after(w.upTo(w.t.Lease/4), h.keep)
+			}
 			w.after(w.upTo(4*w.t.Lease), h.sweep)
 		}
 	}
@@ -197,7 +215,7 @@ func newWorld(src Source, cfg Config) *World {
 		w.cfg.Skew = min(0.9, 3*cfg.Timing.Drift)
 	}
 	for i := range max(1, cfg.Locks) {
-		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource(), history: newHistory()}
+		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource(), history: newHistory(), elsewhere: newElsewhere()}
 		l.store = store{key: l.key, wrong: cfg.Wrong}
 		if cfg.First.Key != "" {
 			l.store.put(cfg.First)
@@ -205,21 +223,38 @@ func newWorld(src Source, cfg Config) *World {
 		w.locks = append(w.locks, l)
 	}
 	for i := range cfg.Processes {
-		h := &host{w: w, name: fmt.Sprintf("p%d", i+1), up: true, sights: map[string]*protocol.Sight{}, peeks: map[string][]peek{}}
-		h.hold, h.cont = w.clock(), w.clock()
-		h.t = w.timing()
-		w.hosts = append(w.hosts, h)
-		w.started(h)
-		for _, l := range w.locks {
-			p := &process{host: h, l: l}
-			p.look()
-			if cfg.Requests {
-				p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2
-			}
-			h.procs, l.procs = append(h.procs, p), append(l.procs, p)
-		}
+		w.addHost(fmt.Sprintf("p%d", i+1))
+	}
+	for i := range cfg.Replicas {
+		w.addHost(fmt.Sprintf("r%d", i+1)).serves = true
+	}
+	for i := range cfg.Clients {
+		w.clients = append(w.clients, newClient(w, fmt.Sprintf("c%d", i+1)))
 	}
 	return w
+}
+
+// addHost adds a process that has the store.
+func (w *World) addHost(name string) *host {
+	h := w.newHost(name)
+	w.hosts = append(w.hosts, h)
+	w.started(h)
+	for _, l := range w.locks {
+		p := &process{host: h, l: l}
+		p.look()
+		if w.cfg.Requests {
+			p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2
+		}
+		h.procs, l.procs = append(h.procs, p), append(l.procs, p)
+	}
+	return h
+}
+
+func (w *World) newHost(name string) *host {
+	h := &host{w: w, name: name, up: true, sights: map[string]*protocol.Sight{}, peeks: map[string][]peek{}}
+	h.hold, h.cont = w.clock(), w.clock()
+	h.t = w.timing()
+	return h
 }
 
 // timing returns what the next process counts with. No clock errs by more than

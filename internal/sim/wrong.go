@@ -49,6 +49,19 @@ const (
 	LifeInvented   // such an acquire takes any look for a sign of life
 	OwnHolderTaken // a contender takes the lock from a lease of its own process
 	NextLife       // after a deletion the store compares the token alone
+
+	CountedFromGrant   // a client acts from the grant on, and counts from there
+	CountedFromAnswer  // a client counts a heartbeat from its answer
+	CountedFromRepeat  // a client counts a heartbeat from the latest sending
+	AcquireRenews      // a repeated acquire is answered with the same grant, and counts
+	AnsweredFromMemory // a replica confirms a heartbeat by what it saw last
+	LostFromMemory     // a replica tells by what it saw last that a tenure is over
+	AskedUntold        // a replica does not tell what the holder is asked
+	CachedByLock       // a proxy answers a heartbeat as it answered another of the same token
+	CachedByCall       // a proxy answers a repeated heartbeat as it answered the same call before
+	ReleaseTakenBack   // a client acts on when a proxy has answered its release by an error
+	WaitOutlives       // a replica waits on for a client that has hung up
+	LateAnswerRevives  // a client that has expired acts again when an answer comes
 )
 
 func (l Wrong) String() string {
@@ -63,6 +76,9 @@ func (l Wrong) String() string {
 		"end of a tenure forgotten", "end of the predecessor forgotten", "asker forgotten",
 		"waits for its own lease duration", "sign of life ignored", "sign of life invented", "lock taken from a lease of the same process",
 		"token alone after a deletion",
+		"client counts from the grant", "client counts from the answer", "client counts from a repeated sending", "repeated acquire renews",
+		"heartbeat answered from memory", "loss told from memory", "request not told", "heartbeat answered from the cache of another", "repeated heartbeat answered from a cache",
+		"release taken back after an error", "wait outlives its connection", "expired client revived by a late answer",
 	}[l]
 }
 

@@ -62,8 +62,13 @@ func TestSimulatedMistakes(t *testing.T) {
 }
 
 // modelled leaves out what the model of traces has not: sessions, processes with
-// different leases, and records that are deleted.
-func modelled(c *sim.Config) { c.Sessions, c.Mixed, c.Deletions = false, false, false }
+// different leases, records that are deleted, and clients.
+func modelled(c *sim.Config) {
+	c.Sessions, c.Mixed, c.Deletions = false, false, false
+	if c.Clients > 0 {
+		c.Clients, c.Replicas, c.Processes = 0, 0, 3
+	}
+}
 
 // simulated returns the trace of a schedule. What the simulator itself finds in
 // it is not asked here.

@@ -40,6 +40,7 @@ type options struct {
 	lines        int
 	all          bool
 	sessions     bool
+	clients      bool
 }
 
 func main() {
@@ -54,6 +55,7 @@ func main() {
 	flag.StringVar(&o.trace, "trace", "", "write what the model knows of a replay to this file, as lines of JSON")
 	flag.IntVar(&o.lines, "lines", 200, "how many of the last lines of a replay to print; 0: all")
 	flag.BoolVar(&o.sessions, "sessions", false, "have all schedules use sessions")
+	flag.BoolVar(&o.clients, "clients", false, "have all schedules use clients of a lock service")
 	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
 	flag.Parse()
 	debug.SetGCPercent(800) // worlds are small, and many
@@ -77,6 +79,9 @@ func run(o options, out io.Writer) int {
 	shape := func(c *sim.Config) {
 		c.Without = faults.Except()
 		c.Sessions = c.Sessions || o.sessions
+		if o.clients {
+			c.Served()
+		}
 	}
 	switch {
 	case o.seed != "":
