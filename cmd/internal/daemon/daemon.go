@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -118,6 +117,3 @@ func subject(args []string) string {
 	}
 	return ""
 }
-
-// discard logs nothing.
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

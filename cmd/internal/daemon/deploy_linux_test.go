@@ -156,7 +156,7 @@ func TestRunsInAnEmptyRoot(t *testing.T) {
 	if build == nil {
 		t.Fatal("the Containerfile builds in another way")
 	}
-	root, err := os.MkdirTemp("", "tenured-root") // the user in it reaches this folder
+	root, err := os.MkdirTemp("", "tenured-root") //nolint:usetesting // the user in it reaches this folder
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func listensAt(log string) (string, error) {
 func listens() error {
 	at, err := listensAt(os.Args[1])
 	if err == nil {
-		_, err = fmt.Println(at)
+		_, err = fmt.Fprintln(os.Stdout, at)
 	}
 	return err
 }
@@ -187,9 +187,9 @@ func call() error {
 		return err
 	}
 	if *proto {
-		fmt.Println(r.Proto)
+		fmt.Fprintln(os.Stdout, r.Proto)
 	}
-	_, err = fmt.Printf("%d %s\n", r.Status, r.Body)
+	_, err = fmt.Fprintf(os.Stdout, "%d %s\n", r.Status, r.Body)
 	return err
 }
 
@@ -226,7 +226,7 @@ func hold() error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("held", h.Name, h.Token)
+	fmt.Fprintln(os.Stdout, "held", h.Name, h.Token)
 	for n := 0; ; n++ {
 		if _, err := os.Stat(*stay); n >= 3 && (*stay == "" || err == nil) {
 			break
@@ -239,6 +239,6 @@ func hold() error {
 	if err := h.release(ctx); err != nil {
 		return err
 	}
-	_, err = fmt.Println("released", h.Name)
+	_, err = fmt.Fprintln(os.Stdout, "released", h.Name)
 	return err
 }

@@ -7,7 +7,6 @@ package deploy_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +31,7 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	project, err := options.LoadProject(context.Background())
+	project, err := options.LoadProject(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
