@@ -91,6 +91,8 @@ const (
 	ownerColours = 8
 	// roomForName is how many per cent of the band an owner's name needs.
 	roomForName = 7
+	// leastSilent is from how many per cent on it can be seen that there was no sign of life.
+	leastSilent = 0.5
 	// leastBand is how long a band is at least, so that a lock that was just taken for the
 	// first time has one.
 	leastBand = time.Minute
@@ -209,7 +211,9 @@ func (b *band) add(s stretch, place func(time.Time) float64, colours map[string]
 	if begun := place(s.to.Add(-s.silent)); begun < to {
 		share := 100 * min(1, (to-begun)/(to-from))
 		p.Silent, p.SilentW = percent(100-share), percent(share)
-		b.kind("silent", "no sign of life")
+		if to-begun >= leastSilent {
+			b.kind("silent", "no sign of life")
+		}
 	}
 	if !s.going {
 		p.Mark = endClass(s.Tenure)

@@ -22,7 +22,8 @@ func tenures(of ...struct {
 	owner      string
 	from, to   int
 	end, asked string
-}) []tenure.Tenure {
+},
+) []tenure.Tenure {
 	var list []tenure.Tenure
 	for i, o := range of {
 		t := tenure.Tenure{Owner: o.owner, Token: uint64(i + 1), Since: bandNow.Add(-time.Duration(o.from) * time.Minute), End: o.end} //nolint:gosec // small

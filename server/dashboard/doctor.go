@@ -173,12 +173,16 @@ func (m *doctorModel) records(locks []*lock, seen answer[census]) []Finding {
 		found = append(found, Finding{"records", Warn, fmt.Sprintf("There are more than %s: the rest is not counted here.", counted(maxLocks, "lock")), "Narrow the list by a prefix. See whether old ones may be swept."})
 	}
 	if len(unread) > 0 {
-		found = append(found, Finding{"records", Warn, counted(len(unread), "record") + " cannot be read: " + named(unread),
-			"Such a lock can neither be taken nor released: another version of Tenure, or another program, has written it. Delete it when nobody uses it."})
+		found = append(found, Finding{
+			"records", Warn, counted(len(unread), "record") + " cannot be read: " + named(unread),
+			"Such a lock can neither be taken nor released: another version of Tenure, or another program, has written it. Delete it when nobody uses it.",
+		})
 	}
 	if len(ahead) > 0 {
-		found = append(found, Finding{"clock", Warn, counted(len(ahead), "holder") + " began in the future, by the clock of this machine: " + named(ahead),
-			"Leases are not affected; the times shown are wrong. Run chrony or systemd-timesyncd on both machines."})
+		found = append(found, Finding{
+			"clock", Warn, counted(len(ahead), "holder") + " began in the future, by the clock of this machine: " + named(ahead),
+			"Leases are not affected; the times shown are wrong. Run chrony or systemd-timesyncd on both machines.",
+		})
 	}
 	if len(leases) > 1 {
 		var all []string

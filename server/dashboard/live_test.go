@@ -43,7 +43,7 @@ func (s *site) open(server *httptest.Server, query, cookie string) *http.Respons
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { answer.Body.Close() }) //nolint:errcheck // read to its end, or given up
+	s.Cleanup(func() { answer.Body.Close() })
 	return answer
 }
 

@@ -4,7 +4,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -276,7 +275,7 @@ func TestBelowAPrefix(t *testing.T) {
 	inSite(t, func(s *site) {
 		mux := http.NewServeMux()
 		mux.Handle("/locks/", http.StripPrefix("/locks", s.pages))
-		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://127.0.0.1/locks/", nil)
+		r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://127.0.0.1/locks/", nil)
 		r.Header.Set("Accept", "text/html")
 		r.Header.Set("Cookie", s.signIn(aliceToken))
 		w := httptest.NewRecorder()

@@ -39,7 +39,7 @@ func newSealer(key []byte) (*sealer, error) {
 	switch {
 	case len(key) == 0:
 		key = make([]byte, minKeyLen)
-		rand.Read(key) //nolint:errcheck // it never fails
+		rand.Read(key) // it never fails
 	case len(key) < minKeyLen:
 		return nil, fmt.Errorf("dashboard: Options.Key has %d bytes: it must have %d at least, random ones; leave it empty for a key of this process alone", len(key), minKeyLen)
 	}

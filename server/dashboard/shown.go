@@ -39,7 +39,7 @@ func short(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "-" + short(-d)
-	case d < time.Second:
+	case d > 0 && d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))

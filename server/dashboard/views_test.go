@@ -359,7 +359,7 @@ func TestSessions(t *testing.T) {
 			}
 		}
 		faults := faultstore.New(s.memory, nil)
-		defer faults.Close() //nolint:errcheck // of a test
+		defer faults.Close()
 		dying := s.client(faults.Driver(), tenure.Options{Owner: "web-2"})
 		if _, err := dying.OpenSession(s.Context(), nil); err != nil {
 			s.Fatal(err)
@@ -457,7 +457,7 @@ func TestText(t *testing.T) {
 		if got := a.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
 			s.Errorf("type %s", got)
 		}
-		if want := "LOCK    STATE  OWNER  TOKEN  FOR   FREE IN  HOST           LABEL\nteam/x  held   web-1  1      0 ms  15 s     web-1.example  v7\n"; a.body != want {
+		if want := "LOCK    STATE  OWNER  TOKEN  FOR  FREE IN  HOST           LABEL\nteam/x  held   web-1  1      0 s  15 s     web-1.example  v7\n"; a.body != want {
 			s.Errorf("got\n%swant\n%s", a.body, want)
 		}
 		s.has(s.plain("lock?name=team/x", readerToken), "team/x: held\nweb-1 holds it under token 1.\n", "Host               web-1.example")

@@ -36,7 +36,7 @@ func (w *world) fill() {
 	w.held("scheduler",
 		past{owner: "web-1", label: "v6", ago: 6*day + 4*hour, lasted: 2*day + 3*hour, end: steppedDown("deploy", "v7 comes")},
 		past{owner: "web-2", label: "v7", ago: 4*day + hour - time.Minute, lasted: 9 * hour, end: failed("panic: no such queue")},
-		past{owner: "web-3", label: "v7", ago: 3*day + 15*hour, lasted: day + 2*hour},
+		past{owner: "web-3", label: "v7", ago: 3*day + 15*hour, lasted: day + 2*hour, crash: true},
 		past{owner: "web-1", label: "v7", ago: 2*day + 12*hour, lasted: 11 * hour, end: steppedDown("alice", "maintenance of web-1")},
 		past{owner: "web-2", label: "v7", ago: 2*day + hour - time.Minute, lasted: 20 * hour},
 	)
@@ -51,7 +51,7 @@ func (w *world) fill() {
 	w.silent("thumbnails", tenure.Options{Owner: "img-9", Host: "app-5.example", LeaseDuration: time.Second})
 	w.now.set(0)
 	w.held("nightly", past{owner: "cron-2", ago: 9 * hour, lasted: 14 * time.Minute}, past{owner: "cron-1", ago: 8 * hour, lasted: 12 * time.Minute})
-	w.workers("orders", 64, "worker-a", "worker-b", "worker-c")
+	w.workers("orders", 64, "worker-a", "worker-b", "worker-c", "worker-d")
 }
 
 // shoot makes a picture of the page.
@@ -130,7 +130,7 @@ func TestScreenshots(t *testing.T) {
 	b.open("lock?name=scheduler")
 	b.shoot("lock.png")
 	b.open("shards?group=orders&from=50")
-	b.until("document.querySelectorAll('.grid tbody tr').length == 3")
+	b.until("document.querySelectorAll('.grid tbody tr').length == 4 && document.querySelector('.strip .r-comes')")
 	b.shoot("shards.png")
 	b.open("sessions")
 	b.shoot("sessions.png")

@@ -34,8 +34,8 @@ func TestViews(t *testing.T) {
 	}
 	for link, shows := range map[string]string{
 		"./":       "document.querySelectorAll('table.locks tbody tr').length >= 8",
-		"sessions": "document.querySelectorAll('table.sessions tbody tr').length == 3",
-		"shards":   "document.querySelectorAll('table.grid tbody tr').length == 3 && document.querySelectorAll('.strip .r-has').length > 3",
+		"sessions": "document.querySelectorAll('table.sessions tbody tr').length == 4",
+		"shards":   "document.querySelectorAll('table.grid tbody tr').length == 4 && document.querySelectorAll('.strip .r-has').length > 3",
 		"doctor":   "document.querySelector('table.findings').innerText.includes('Reads take')",
 	} {
 		b.click(`header nav a[href="` + link + `"]`)

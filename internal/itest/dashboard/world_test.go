@@ -119,7 +119,10 @@ func (w *world) obeys(l *tenure.Lease) {
 		<-l.Context().Done()
 		_ = l.Release(context.Background())
 	})
-	w.t.Cleanup(running.Wait)
+	w.t.Cleanup(func() {
+		_ = l.Release(context.Background()) // if it was not asked
+		running.Wait()
+	})
 }
 
 // silent takes a lock in the name of a process that shows no more life: its store is out of
@@ -139,6 +142,7 @@ type past struct {
 	owner, label string
 	ago, lasted  time.Duration
 	end          func(*tenure.Lease) error
+	crash        bool // it shows no more life at the end
 }
 
 // held has the tenures happen, the oldest first.
@@ -146,7 +150,8 @@ func (w *world) held(name string, all ...past) {
 	w.t.Helper()
 	for _, p := range all {
 		w.now.set(-p.ago)
-		c, err := tenure.New(w.now, &tenure.Options{Owner: p.owner, Host: p.owner, Label: p.label, LeaseDuration: time.Second, RefreshPeriod: 20 * time.Millisecond})
+		faults := faultstore.New(w.now, nil)
+		c, err := tenure.New(faults.Driver(), &tenure.Options{Owner: p.owner, Host: p.owner + ".example", Label: p.label, LeaseDuration: time.Second, RefreshPeriod: 20 * time.Millisecond})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -155,15 +160,20 @@ func (w *world) held(name string, all ...past) {
 			w.t.Fatal(err)
 		}
 		w.now.set(-p.ago + p.lasted)
-		if p.end == nil {
+		switch {
+		case p.crash:
+			faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+			p.end = func(*tenure.Lease) error { return nil }
+		case p.end == nil:
 			p.end = func(l *tenure.Lease) error { return l.Release(context.Background()) }
 		}
 		if err := p.end(l); err != nil {
 			w.t.Fatalf("%s, %s: %v", name, p.owner, err)
 		}
-		if err := c.Close(context.Background()); err != nil && p.end == nil {
-			w.t.Fatal(err)
-		}
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		_ = c.Close(ctx) // of one that has crashed it leaves the lease behind
+		cancel()
+		_ = faults.Close()
 	}
 	w.now.set(0)
 }
@@ -185,29 +195,55 @@ func failed(reason string) func(*tenure.Lease) error {
 	}
 }
 
-// workers makes a group, and runs its workers until the test ends.
+// workers makes a group, and runs its workers until the test ends. The last one comes when the
+// others have all partitions, and the first one takes its time to hand over.
 func (w *world) workers(group string, partitions int, names ...string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, name := range names {
-		c := w.client(w.now, tenure.Options{Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, RefreshPeriod: 100 * time.Millisecond})
-		g, err := shard.New(c, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		running.Go(func() {
-			_ = g.Run(ctx, func(ctx context.Context, p *shard.Partition) error {
-				_ = p.Checkpoint(ctx, []byte("offset 4711"))
-				<-ctx.Done()
-				return nil
-			})
-		})
-	}
 	w.t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
+	for i, name := range names {
+		c := w.client(w.now, tenure.Options{Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, StopTimeout: time.Minute, RefreshPeriod: 100 * time.Millisecond})
+		g, err := shard.New(c, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if i == len(names)-1 {
+			w.owned(c, group)
+		}
+		running.Go(func() {
+			_ = g.Run(ctx, func(of context.Context, p *shard.Partition) error {
+				_ = p.Checkpoint(of, []byte("offset 4711"))
+				<-of.Done()
+				if i == 0 {
+					<-ctx.Done()
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// owned waits until each partition of a group has an owner.
+func (w *world) owned(c *tenure.Client, group string) {
+	w.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for {
+		st, err := shard.Read(w.t.Context(), c, group)
+		if err == nil && st.Unowned == 0 && st.Moving == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			w.t.Fatalf("%s: %+v, %v", group, st, err)
+		}
+	}
 }
 
 // acts are the audit lines so far.
@@ -271,6 +307,9 @@ func (s *shifted) at(t time.Time) time.Time {
 	}
 	return t.Add(time.Duration(s.by.Load()))
 }
+
+// Close leaves the store open, which others use.
+func (s *shifted) Close() error { return nil }
 
 func (s *shifted) record(r driver.Record) driver.Record {
 	r.Since, r.Until = s.at(r.Since), s.at(r.Until)
