@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 			return fmt.Errorf("seed %d: %w", p.Seed, err)
 		}
 		x := result{p.Seed, p.Length, v}
-		x.print(out)
+		x.show(out)
 		r.Rounds = append(r.Rounds, x)
 	}
 	r.Took, r.Machine.LoadAfter = time.Since(began), machine.Load()

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -107,4 +108,26 @@ func TestRoundBites(t *testing.T) {
 		}
 	}
 	t.Error("replicas answer heartbeats from memory, and no round shows two holders")
+}
+
+// run plays a scene with a client, on replicas of a setting.
+func (s scene) run(ctx context.Context, on setting, one, two *peers.Program) (wrong []string, err error) {
+	on.Replicas, on.Lease = s.replicas, s.lease
+	x, err := on.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closed := x.close(); err == nil {
+			err = closed
+		}
+	}()
+	wrong, err = s.play(ctx, &act{x, one, two})
+	if err != nil {
+		for i := range x.Len() {
+			err = fmt.Errorf("%w\nreplica %d: %s", err, i+1, x.Said(i))
+		}
+		err = fmt.Errorf("%s: %w", s.name, err)
+	}
+	return wrong, err
 }

@@ -55,7 +55,7 @@ func (r *report) wrong() (all []string) {
 }
 
 // print says what a round has shown.
-func (x result) print(w io.Writer) {
+func (x result) show(w io.Writer) {
 	fmt.Fprintf(w, "seed %d: %d holds (%s), %d effects, %d refused, longest gap %v, recovered in %v\n",
 		x.Seed, x.Holds, counted(x.Of), x.Effects, x.Refused, x.Gap.Round(time.Millisecond), x.Recovery.Round(time.Millisecond))
 	for _, text := range x.Wrong {

@@ -123,7 +123,7 @@ func (r *round) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := r.heal(ctx); err != nil {
+	if err := r.heal(); err != nil {
 		return err
 	}
 	if err := r.lastBlow(ctx); err != nil {
@@ -150,7 +150,7 @@ func (s *seat) fill(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", owner, err)
 	}
 	s.now = c
-	s.works = c.Begin(r.work(s.hold, pause, long))
+	s.works = c.Begin(r.work(s.hold, pause))
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (r *round) holder() (owner string, since int64) {
 }
 
 // heal ends all faults, and has every seat filled.
-func (r *round) heal(ctx context.Context) error {
+func (r *round) heal() error {
 	r.mu.Lock()
 	r.healed = true
 	r.mu.Unlock()

@@ -65,28 +65,6 @@ var scenes = []scene{
 	{goneScene, 1, 6 * time.Second, waitersGone},
 }
 
-// run plays a scene with a client, on replicas of a setting.
-func (s scene) run(ctx context.Context, on setting, one, two *peers.Program) (wrong []string, err error) {
-	on.Replicas, on.Lease = s.replicas, s.lease
-	x, err := on.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if closed := x.close(); err == nil {
-			err = closed
-		}
-	}()
-	wrong, err = s.play(ctx, &act{x, one, two})
-	if err != nil {
-		for i := range x.Len() {
-			err = fmt.Errorf("%w\nreplica %d: %s", err, i+1, x.Said(i))
-		}
-		err = fmt.Errorf("%s: %w", s.name, err)
-	}
-	return wrong, err
-}
-
 // long is a time that no scene takes.
 const long = 5 * time.Minute
 
@@ -114,8 +92,8 @@ func (a *act) working(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Begin(a.work(long, 0, long))
-	return one, a.until(ctx, wait.Bound, "begin", one)
+	one.Begin(a.work(long, 0))
+	return one, a.until(ctx, "begin", one)
 }
 
 // successor has the other client wait for the lock and hold it.
@@ -124,14 +102,14 @@ func (a *act) successor(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	two.Begin(a.work(long, 0, long))
+	two.Begin(a.work(long, 0))
 	return two, nil
 }
 
 // until waits until a client has written a word to the log.
-func (a *act) until(ctx context.Context, bound time.Duration, word string, c *client) error {
+func (a *act) until(ctx context.Context, word string, c *client) error {
 	var err error
-	came := wait.Within(ctx, bound, func() bool {
+	came := wait.Within(ctx, wait.Bound, func() bool {
 		var text []byte
 		text, err = os.ReadFile(a.log)
 		return err != nil || strings.Contains(string(text), word+" "+c.owner+" ")
@@ -145,7 +123,7 @@ func (a *act) until(ctx context.Context, bound time.Duration, word string, c *cl
 // overlaps lets the successor hold the lock for a while, ends all, and returns what is wrong
 // with the holds and the effects.
 func (a *act) overlaps(ctx context.Context, two *client, for_ time.Duration) ([]string, error) {
-	if err := a.until(ctx, wait.Bound, "begin", two); err != nil {
+	if err := a.until(ctx, "begin", two); err != nil {
 		return nil, err
 	}
 	if err := wait.For(ctx, for_); err != nil {
@@ -170,9 +148,9 @@ func (a *act) judged(ctx context.Context) ([]string, error) {
 	return append(v.Wrong, bad...), nil
 }
 
-// strike has all calls to a path have a fault.
-func (c *client) strike(fault proxy.Fault, path string) *proxy.Strike {
-	return c.front.Proxy.Strike(proxy.Strike{Fault: fault, Of: service.IsCall(path)})
+// strike has all heartbeats have a fault.
+func (c *client) strike(fault proxy.Fault) *proxy.Strike {
+	return c.front.Proxy.Strike(proxy.Strike{Fault: fault, Of: service.IsCall(service.HeartbeatPath)})
 }
 
 // unconfirmed: no heartbeat arrives after the grant.
@@ -181,8 +159,8 @@ func unconfirmed(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lost := one.strike(proxy.LoseRequest, service.HeartbeatPath)
-	one.Begin(a.work(long, 0, long))
+	lost := one.strike(proxy.LoseRequest)
+	one.Begin(a.work(long, 0))
 	if err := lost.Hit(ctx); err != nil {
 		return nil, err
 	}
@@ -234,8 +212,8 @@ func lateBeats(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lost := one.strike(proxy.LoseRequest, service.HeartbeatPath)
-	if err := a.until(ctx, wait.Bound, "end", one); err != nil {
+	lost := one.strike(proxy.LoseRequest)
+	if err := a.until(ctx, "end", one); err != nil {
 		return nil, err
 	}
 	one.front.Proxy.Lift(lost)
@@ -251,8 +229,8 @@ func releasedUnseen(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Begin(a.work(a.Lease/2, 0, long))
-	if err := a.until(ctx, wait.Bound, "begin", one); err != nil {
+	one.Begin(a.work(a.Lease/2, 0))
+	if err := a.until(ctx, "begin", one); err != nil {
 		return nil, err
 	}
 	two, err := a.successor(ctx)
@@ -264,7 +242,7 @@ func releasedUnseen(ctx context.Context, a *act) ([]string, error) {
 		return nil, err
 	}
 	// A heartbeat would tell a client that is wrong, too.
-	one.strike(proxy.LoseRequest, service.HeartbeatPath)
+	one.strike(proxy.LoseRequest)
 	return a.overlaps(ctx, two, a.Lease/2)
 }
 
@@ -275,11 +253,11 @@ func cachedLeader(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Begin(a.work(long, 0, long))
-	if err := a.until(ctx, wait.Bound, "begin", one); err != nil {
+	one.Begin(a.work(long, 0))
+	if err := a.until(ctx, "begin", one); err != nil {
 		return nil, err
 	}
-	one.strike(proxy.LoseRequest, service.HeartbeatPath)
+	one.strike(proxy.LoseRequest)
 	two, err := a.successor(ctx)
 	if err != nil {
 		return nil, err
@@ -293,15 +271,15 @@ func twoReplicas(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Begin(a.work(long, 0, long))
-	if err := a.until(ctx, wait.Bound, "begin", one); err != nil {
+	one.Begin(a.work(long, 0))
+	if err := a.until(ctx, "begin", one); err != nil {
 		return nil, err
 	}
 	two, err := a.at(ctx, 1, a.two)
 	if err != nil {
 		return nil, err
 	}
-	two.Begin(a.work(long, 0, long))
+	two.Begin(a.work(long, 0))
 	if err := wait.For(ctx, 5*a.Lease/2); err != nil {
 		return nil, err
 	}

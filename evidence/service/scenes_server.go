@@ -98,7 +98,7 @@ func beatAfterRelease(ctx context.Context, a *act) ([]string, error) {
 	if _, err := one.Acquire(ctx, lockName); err != nil {
 		return nil, err
 	}
-	held := one.strike(proxy.Withhold, service.HeartbeatPath)
+	held := one.strike(proxy.Withhold)
 	if err := held.Hit(ctx); err != nil {
 		return nil, err
 	}

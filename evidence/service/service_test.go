@@ -51,7 +51,7 @@ func (p plan) mustPlay(t *testing.T) *verdict {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	result{p.Seed, p.Length, v}.print(&text)
+	result{p.Seed, p.Length, v}.show(&text)
 	t.Logf("%sthe nemesis: %s\nthe proxies: %s\nerrors of work: %s", &text, counted(v.Faults), counted(v.Weather), counted(v.Errors))
 	return v
 }

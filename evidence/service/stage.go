@@ -123,12 +123,12 @@ func (x *stage) clientAt(ctx context.Context, program *peers.Program, owner stri
 	return c, nil
 }
 
-// work is a request to take the lock and hold it for a while, over and over for as long as
-// said.
-func (x *stage) work(hold, pause, length time.Duration) wire.Request {
+// work is a request to take the lock and hold it for a while, over and over for a long
+// time.
+func (x *stage) work(hold, pause time.Duration) wire.Request {
 	return wire.Request{
 		Command: wire.Work, Name: lockName, Log: x.log, Resource: x.resource.url, EffectMs: 10,
-		HoldMs: hold.Milliseconds(), PauseMs: pause.Milliseconds(), DurationMs: length.Milliseconds(),
+		HoldMs: hold.Milliseconds(), PauseMs: pause.Milliseconds(), DurationMs: long.Milliseconds(),
 		WaitMs: peers.Milliseconds(waitAtMost),
 	}
 }

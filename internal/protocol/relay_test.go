@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -185,9 +186,9 @@ func TestRelayKnowing(t *testing.T) {
 func TestRelayRaces(t *testing.T) {
 	timing := Timing{}.WithDefaults()
 	rec := theirs(timing, beat1, 7)
-	r, c := relayed(t, timing, sent, found(rec))
+	r, _ := relayed(t, timing, sent, found(rec))
 	rec = asking(rec, "v1", driver.Request{ID: "q", Kind: driver.StepDown})
-	c = r.Reply(0, conflict(rec)).Call
+	c := r.Reply(0, conflict(rec)).Call
 	if c == nil || c.Prev.Version != "v1" || len(c.Next.Requests) != 1 {
 		t.Fatalf("after the first conflict: %+v, want a write at once that keeps the request", c)
 	}
@@ -234,7 +235,7 @@ func TestRelayWithoutAnswer(t *testing.T) {
 			}
 			c = r.Reply(now, res).Call
 		}
-		if a, _, err := r.Answer(); !reads && (a != Unusable || err != errStore || now < 5*time.Second || now > 5*time.Second+timing.RequestTimeout) {
+		if a, _, err := r.Answer(); !reads && (a != Unusable || !errors.Is(err, errStore) || now < 5*time.Second || now > 5*time.Second+timing.RequestTimeout) {
 			t.Errorf("%s: answer %d, %v after %v", name, a, err, now)
 		}
 		if a, _, _ := r.Answer(); reads && a != Unusable {
