@@ -56,6 +56,13 @@ func lostOnHeartbeat(ctx context.Context, s *scene) (cell, error) {
 	if err := p.strikes(ctx); err != nil {
 		return cell{}, err
 	}
+	return p.keeps(ctx)
+}
+
+// keeps is the cell of whether the holder still has the lock after a while in which another
+// one waits for it.
+func (p *pair) keeps(ctx context.Context) (cell, error) {
+	looked := 5 * p.lease / 2
 	select {
 	case <-p.granted.Done():
 		a, err := p.granted.Wait(ctx)
@@ -69,7 +76,7 @@ func lostOnHeartbeat(ctx context.Context, s *scene) (cell, error) {
 		o := over{b, a.GotNs}
 		gap := o.margin()
 		return cell{Verdict: failed, Figures: []float64{gap}, Seen: fmt.Sprintf("lost a living holder's lock; %s", between(gap))}, nil
-	case <-time.After(5 * s.lease / 2):
+	case <-time.After(looked):
 	case <-ctx.Done():
 		return cell{}, context.Cause(ctx)
 	}
@@ -80,7 +87,7 @@ func lostOnHeartbeat(ctx context.Context, s *scene) (cell, error) {
 	if b.over() || b.notice > 0 {
 		return cell{Verdict: failed, Seen: "given up, though nobody else has it"}, nil
 	}
-	return cell{Verdict: passed, Seen: fmt.Sprintf("kept for the %s that were looked at", length(milliseconds(int64(5*s.lease/2))))}, nil
+	return cell{Verdict: passed, Seen: fmt.Sprintf("kept for the %s that were looked at", length(milliseconds(int64(looked))))}, nil
 }
 
 // between says what was between one holder's belief and the next one's grant.

@@ -43,8 +43,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		list      = flags.String("rows", names(rows, row.name), "which faults")
-		libraries = flags.String("libraries", names(subjects, subject.id), "at which libraries")
+		list      = flags.String("rows", "", "which faults, of "+names(rows, row.name)+", and with -service others; all if empty")
+		libraries = flags.String("libraries", "", "at which libraries, of "+names(subjects, subject.id)+", or with -service "+names(clients, subject.id)+"; all if empty")
+		service   = flags.Bool("service", false, "throw them at the clients of the lock service, and write evidence/faults/service.json and docs/evidence/service.md")
 		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River and Tenure")
 		zookeeper = flags.String("zookeeper", os.Getenv(zooKeeperEnv), "the `address` of a ZooKeeper, HOST:PORT, for Tenure")
 		kube      = flags.String("kubernetes", os.Getenv(kubernetesEnv), "the `kubeconfig` of an API server whose user may make namespaces, for Tenure")
@@ -61,11 +62,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *engine == "" {
 		return dynamo.NoEngine("faults")
 	}
-	chosen, err := pick(subjects, *libraries, "library", subject.id)
+	all, faults := subjects, rows
+	if *service {
+		all, faults = clients, clientRows()
+	}
+	chosen, err := pick(all, *libraries, "library", subject.id)
 	if err != nil {
 		return err
 	}
-	thrown, err := pick(rows, *list, "row", row.name)
+	thrown, err := pick(faults, *list, "row", row.name)
 	if err != nil {
 		return err
 	}
@@ -124,8 +129,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if !*write {
 		return nil
 	}
-	if len(chosen) < len(subjects) {
+	if len(chosen) < len(all) {
 		return fmt.Errorf("nothing is written: not all libraries were looked at")
+	}
+	if *service {
+		return found.publishService(ctx, stdout)
 	}
 	if err := found.complete(); err != nil {
 		return fmt.Errorf("nothing is written: %w", err)
@@ -169,8 +177,11 @@ func (r *rig) engines(ctx context.Context, chosen []subject) (map[engine]string,
 	return all, nil
 }
 
-// pick returns the elements of a list of names.
+// pick returns the elements of a list of names, all of them if there is none.
 func pick[T any](all []T, list, what string, name func(T) string) (chosen []T, err error) {
+	if list == "" {
+		return all, nil
+	}
 	for wanted := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(t T) bool { return name(t) == wanted })
 		if i < 0 {
@@ -192,16 +203,15 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 			return err
 		}
 	}
+	if err := r.prepareService(ctx, chosen); err != nil {
+		return err
+	}
 	for _, row := range thrown {
 		switch row.id {
 		case childRow:
 			err = r.buildCommands(ctx)
 		case suspendRow:
-			r.say("building with a runtime that can sleep")
-			r.suspendable, err = buildSuspendable(ctx, r.dir)
-			if err == nil && r.java != nil {
-				err = buildPreload(ctx, r.dir)
-			}
+			err = r.prepareSleep(ctx, chosen)
 		}
 		if err != nil {
 			return err
@@ -213,12 +223,16 @@ func (r *rig) prepare(ctx context.Context, thrown []row, chosen []subject) (err 
 
 // usualGroups are the libraries, then Tenure on its other stores, then on Kubernetes, whose
 // API server is the largest of the engines: all at once would be too much for a machine with
-// two cores.
-func usualGroups() [][]string {
-	groups := make([][]string, 3)
-	for _, s := range subjects {
+// two cores. The clients of the service are looked at with one replica, and then with more.
+func usualGroups(chosen []subject) [][]string {
+	groups := make([][]string, 5)
+	for _, s := range chosen {
 		i := 0
 		switch {
+		case s.isServed() && s.replicas() > 1:
+			i = 4
+		case s.isServed():
+			i = 3
 		case s.isOnKubernetes():
 			i = 2
 		case s.elsewhere():
@@ -234,7 +248,7 @@ func usualGroups() [][]string {
 func (r *rig) row(ctx context.Context, row row, chosen []subject) (map[string]cell, error) {
 	groups := row.groups
 	if groups == nil {
-		groups = usualGroups()
+		groups = usualGroups(chosen)
 	}
 	var mu sync.Mutex
 	cells := map[string]cell{}

@@ -88,12 +88,12 @@ func (r *report) markdown() string {
 
 	libraries := slices.DeleteFunc(r.looked(), subject.elsewhere)
 	b.WriteString("\n## The table\n\n")
-	r.table(&b, libraries, func(s subject) string { return s.title })
+	r.table(&b, rows, libraries, row.anchored, func(s subject) string { return s.title })
 	b.WriteString(aboutStores)
 	onStores := slices.DeleteFunc(r.looked(), func(s subject) bool { return !s.isTenure() })
 	if len(onStores) > 1 {
 		b.WriteString("\n")
-		r.table(&b, onStores, func(s subject) string { return string(s.on) })
+		r.table(&b, rows, onStores, row.anchored, func(s subject) string { return string(s.on) })
 	}
 	for _, s := range subjects {
 		if s.elsewhere() && r.Libraries[s.name] == "" {
@@ -120,15 +120,15 @@ func (r *report) markdown() string {
 // notLooked stands in the place of what a run has left out.
 const notLooked = "not looked at in this run"
 
-// table writes the cells of some subjects, under the name that each has there, and how
-// many of them are passed.
-func (r *report) table(b *strings.Builder, of []subject, name func(subject) string) {
+// table writes the cells of some rows and subjects, with where a row is explained and under
+// the name that each subject has there, and how many of them are passed.
+func (r *report) table(b *strings.Builder, rows []row, of []subject, link func(row) string, name func(subject) string) {
 	head, table := []string{"fault"}, [][]string{}
 	for _, s := range of {
 		head = append(head, name(s))
 	}
 	for _, row := range rows {
-		cells := []string{fmt.Sprintf("[%s](#%s)", row.title, row.anchor())}
+		cells := []string{fmt.Sprintf("[%s](%s)", row.title, link(row))}
 		for _, s := range of {
 			c := r.Cells[row.id][s.name]
 			cells = append(cells, marks[c.Verdict]+c.Seen)
@@ -141,6 +141,9 @@ func (r *report) table(b *strings.Builder, of []subject, name func(subject) stri
 
 // marks begin a cell.
 var marks = map[verdict]string{passed: "**pass**: ", failed: "**FAIL**: ", none: "– "}
+
+// anchored links to the row's heading on the same page.
+func (r row) anchored() string { return "#" + r.anchor() }
 
 // anchor is what a heading is linked by.
 func (r row) anchor() string {

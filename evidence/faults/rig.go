@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ type rig struct {
 	zookeeper string    // host and port
 	cluster   *cluster  // nil if Tenure is not looked at on Kubernetes
 	java      *peers.Program
+	tenured   string // the service's command, by its path; empty if its clients are not looked at
+	clients   map[peers.Kind]*peers.Program
 	program   string // this one, by its path: it serves the libraries in Go
 	// suspendable is the same, with a runtime that can be told to sleep.
 	suspendable string
@@ -162,6 +165,8 @@ type scene struct {
 
 	word string // of its locks' names
 
+	service *servedBy // nil where the subject is no client of the service
+
 	// Of Tenure on another store than DynamoDB: where it has the records, and that place
 	// without a gate.
 	place   string
@@ -192,6 +197,11 @@ func (r *rig) scene(ctx context.Context, s subject, lease time.Duration) (*scene
 			return nil, err
 		}
 	}
+	if s.isServed() {
+		if err := c.startService(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 
@@ -205,6 +215,9 @@ func (s *scene) close(ctx context.Context) {
 	for _, m := range members {
 		m.Kill()
 		m.gate.Close()
+	}
+	if s.service != nil {
+		s.service.close()
 	}
 	if s.onDynamoDB() {
 		// The engine is in memory, and ended soon.
@@ -280,6 +293,9 @@ func (s *scene) newGate() (gate.Gate, error) {
 	if s.name == kubeName {
 		return gate.NewHTTP(s.kube, leaseWrite), nil
 	}
+	if s.isServed() {
+		return s.service.front()
+	}
 	direct, err := s.direct()
 	switch {
 	case err != nil:
@@ -347,6 +363,9 @@ func (s *scene) member(ctx context.Context, how manner) (*member, error) {
 	if s.table != nil {
 		r.Table = s.table.Name
 	}
+	if s.service != nil {
+		r.Secret = s.service.Worker
+	}
 	if r.Endpoint, err = s.endpoint(g.Address()); err != nil {
 		g.Close()
 		return nil, err
@@ -391,8 +410,11 @@ func (s *scene) held(ctx context.Context) (holder, other *member, name string, e
 
 // served is the program of the library.
 func (s *scene) served() *peers.Program {
-	if s.name == javaName {
+	switch {
+	case s.name == javaName:
 		return s.java
+	case s.isServed():
+		return s.clients[s.client()]
 	}
 	return peers.Own(peers.Kind(s.name))
 }
@@ -517,8 +539,8 @@ func (s *scene) sleeper(program *peers.Program) (*peers.Program, []byte, error) 
 		return nil, nil, err
 	}
 	sleeps := *program
-	sleeps.Command.Env = []string{suspendEnv + "=" + file}
-	if s.name == javaName {
+	sleeps.Command.Env = append(slices.Clone(program.Command.Env), suspendEnv+"="+file)
+	if s.preloads() {
 		sleeps.Command.Env = append(sleeps.Command.Env, "LD_PRELOAD="+filepath.Join(s.dir, preloaded))
 	} else {
 		sleeps.Command.Args = []string{s.suspendable}

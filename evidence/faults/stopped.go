@@ -46,7 +46,7 @@ func suspend(ctx context.Context, s *scene) (cell, error) {
 		return p.wake(ctx, func() int64 {
 			slept := proc.Monotonic() - stopped
 			p.holder.sleep(time.Duration(slept))
-			if s.name != javaName {
+			if !s.preloads() {
 				slept = 0 // its log is by the machine's own clock
 			}
 			return slept

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from tenurelock import lease, lock
+from tenurelock import client, lease, lock
 from tenurelock.clock import system_clock
 from tenurelock.lease import Heartbeat, Lease, State
 
@@ -166,8 +166,8 @@ def get() -> None:
 
     first = peer.Work.__init__
 
-    def init(self: Any, of: Any, client: Any, owner: str, request: Any, notice: bool) -> None:
-        first(self, of, client, owner, request, notice)
+    def init(self: Any, of: Any, by: Any, owner: str, request: Any, notice: bool) -> None:
+        first(self, of, by, owner, request, notice)
         peer.Work.opened, peer.Work.holder = of._open, owner
 
     def tell_over(self: lock.Lock) -> bool:
@@ -178,6 +178,11 @@ def get() -> None:
     lock.Lock._tell_over = tell_over  # type: ignore[method-assign]
 
 
+def mono_clock() -> None:
+    """The lease is counted by a clock that stands still in a suspend."""
+    client.system_clock = lambda: time.monotonic_ns
+
+
 MISTAKES = {
     "from-grant": from_grant,
     "from-answer": from_answer,
@@ -185,4 +190,5 @@ MISTAKES = {
     "revive": revive,
     "not-applied": not_applied,
     "get": get,
+    "mono-clock": mono_clock,
 }
