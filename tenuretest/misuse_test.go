@@ -98,7 +98,7 @@ func TestMisuse(t *testing.T) {
 		"no successor": {
 			func(t *testing.T, w *tenuretest.World, a *tenuretest.Client) {
 				if l, err := a.TryAcquire(t.Context(), "x", nil); err == nil {
-					defer l.Release(t.Context())
+					defer func() { _ = l.Release(t.Context()) }()
 				}
 				w.LeaderAfter(w.Leader("x"))
 			},
