@@ -19,6 +19,8 @@ const (
 	// without it the stream says that it is there.
 	livePace = time.Second
 	liveBeat = 15 * time.Second
+	// livePaceOverTook is how many times as long as it takes to make a page it is left alone.
+	livePaceOverTook = 20
 	// liveLife is how long a stream is open: the page connects again.
 	liveLife = 10 * time.Minute
 	// liveWrite bounds how long a page may take to read what it is sent.
@@ -31,6 +33,7 @@ const (
 // streams counts those that are open.
 type streams struct {
 	done chan struct{}
+	turn chan struct{} // held by the one that makes its page
 
 	mu     sync.Mutex
 	n      int
@@ -38,7 +41,9 @@ type streams struct {
 	closed bool
 }
 
-func newStreams() *streams { return &streams{done: make(chan struct{}), of: map[string]int{}} }
+func newStreams() *streams {
+	return &streams{done: make(chan struct{}), turn: make(chan struct{}, 1), of: map[string]int{}}
+}
 
 // close ends all streams.
 func (s *streams) close() {
@@ -74,6 +79,11 @@ func (s *streams) leave(name string) {
 // live keeps a page up to date: it sends the part of it that changes, whenever it is not as
 // it was.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet { // a HEAD has no stream
+		w.Header().Set("Allow", http.MethodGet)
+		d.failed(w, r, &problem{http.StatusMethodNotAllowed, "Not allowed", "a stream takes GET"})
+		return
+	}
 	who, ok := d.visitor(r)
 	if !ok {
 		d.unknown(w, r)
@@ -100,7 +110,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 
 // follow sends what is new until the stream ends.
 func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, who visitor, v view) {
-	tick := time.NewTicker(livePace)
+	tick := time.NewTimer(livePace)
 	defer tick.Stop()
 	var before string
 	sent := time.Now()
@@ -110,7 +120,9 @@ func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, who 
 			s.send("event: out\ndata:\n\n")
 			return
 		}
+		begun := time.Now()
 		content := d.content(ctx, now, v, r)
+		took := time.Since(begun)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -121,6 +133,7 @@ func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, who 
 			sent = time.Now()
 			s.send(":\n\n")
 		}
+		tick.Reset(max(livePace, livePaceOverTook*took))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -131,8 +144,15 @@ func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, who 
 	}
 }
 
-// content is the part of a page that changes, as it is now.
+// content is the part of a page that changes, as it is now. One stream at a time makes it:
+// whatever the number of open pages, they leave time for what else the server does.
 func (d *Dashboard) content(ctx context.Context, who visitor, v view, r *http.Request) string {
+	select {
+	case d.streams.turn <- struct{}{}:
+		defer func() { <-d.streams.turn }()
+	case <-ctx.Done():
+		return ""
+	}
 	p, problem := v.look(ctx, who, r.URL.Query())
 	if problem != nil {
 		p = &page{Alerts: []alert{{"bad", problem.title + ": " + problem.detail}}, View: "none"}

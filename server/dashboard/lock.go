@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -44,7 +45,8 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (lockSeen, error)
 	}
 	one := []lock{lockOf(st)}
 	err = d.freed(ctx, one)
-	return lockSeen{one[0], st.Data}, err
+	// What is not shown is not kept.
+	return lockSeen{one[0], bytes.Clone(st.Data[:min(len(st.Data), maxShownData+1)])}, err
 }
 
 // historyKey asks for the history anew when the record has changed in what it shows.

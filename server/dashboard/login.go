@@ -99,19 +99,20 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := r.PostForm.Get("next")
-	if !d.failures.allow(r.RemoteAddr) {
+	p, ok := d.options.Access.ByToken(strings.TrimSpace(r.PostForm.Get("token")))
+	switch {
+	case ok:
+	case !d.failures.allow(r.RemoteAddr):
 		w.Header().Set("Retry-After", retryAfter)
 		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany)
 		return
-	}
-	p, ok := d.options.Access.ByToken(strings.TrimSpace(r.PostForm.Get("token")))
-	if !ok {
+	default:
 		d.failures.add(r.RemoteAddr)
-		d.audit(r.Context(), access.Act{Action: "sign-in", Outcome: "unauthenticated"})
+		d.audit(r.Context(), access.Act{Action: "sign-in", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr)})
 		d.signIn(w, r, http.StatusUnauthorized, next, "This token is not known.")
 		return
 	}
-	d.audit(r.Context(), access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done"})
+	d.audit(r.Context(), access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: "from " + host(r.RemoteAddr)})
 	http.SetCookie(w, d.cookie(r, d.sealer.seal(p.Name(), time.Now().Add(cookieLife)), cookieLife))
 	seeOther(w, d.local(next))
 }

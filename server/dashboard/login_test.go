@@ -140,15 +140,22 @@ func TestTooManyWrongTokens(t *testing.T) {
 		if code := try("guess"); code != http.StatusTooManyRequests {
 			s.Errorf("an eleventh wrong token: %d", code)
 		}
-		// What was signed in before is not harmed, nor is somebody else.
-		a := s.plain("./", aliceToken)
+		a := s.plain("./", "guess")
 		s.status(a, http.StatusTooManyRequests)
 		if a.Header().Get("Retry-After") == "" {
 			s.Error("429 without Retry-After")
 		}
-		time.Sleep(time.Minute)
+		if n := len(s.acts); n != 10 {
+			s.Errorf("%d lines of the log for wrong tokens", n)
+		}
+		// Somebody else has the same address, and a right token.
 		if code := try(aliceToken); code != http.StatusSeeOther {
-			s.Errorf("a right token a minute later: %d", code)
+			s.Errorf("a right token: %d", code)
+		}
+		s.status(s.plain("./", aliceToken), http.StatusOK)
+		time.Sleep(2 * time.Minute)
+		if code := try("guess"); code != http.StatusUnauthorized {
+			s.Errorf("a wrong token later: %d", code)
 		}
 	})
 }
