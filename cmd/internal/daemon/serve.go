@@ -91,8 +91,9 @@ func (f *serveCmd) drain(s *service, h *httpServer, signals <-chan os.Signal) {
 	if s.pages != nil {
 		s.pages.Shutdown()
 	}
+	// From here on each answer ends its connection, so that the next call goes to another
+	// replica. Connections that are idle stay open: a call may be on its way on one.
 	_ = s.server.Shutdown(ctx) // whoever is left is cut off below
-	h.server.SetKeepAlivesEnabled(false)
 	select {
 	case <-ctx.Done():
 	case <-signals:
