@@ -31,6 +31,7 @@ CROWD := $(EVIDENCE)/crowd
 SHARDS := $(EVIDENCE)/shards
 FAULTS := $(EVIDENCE)/faults
 CHAOS := $(EVIDENCE)/chaos
+SERVICE := $(EVIDENCE)/service
 INTEROP := $(EVIDENCE)/interop
 ITEST := ./internal/itest
 
@@ -52,7 +53,7 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./shard ./dynamostore ./sqlitestore ./pgstore
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
+APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -163,13 +164,13 @@ api: setup ## Of verify: all tests of the library, and the command's scripts, on
 # the machine: they wait for most of their time. The fault table's column of Kubernetes is left out
 # here, by the names of its tests, and is part of `make kubernetes`.
 .PHONY: simulate
-simulate: setup ## Of verify: the simulator's schedules, and benchmarks and fault table in small
+simulate: setup ## Of verify: the simulator's schedules, and benchmarks, fault table and the lock service's nemesis in small
 	$(call part,simulate)
 	@echo "left out of the fault table: $(ON_KUBERNETES), which make kubernetes has"
 	$(GO) build -o $(BIN)/simulator ./internal/sim/run
 	nice -n 19 $(BIN)/simulator -seeds $(SEEDS) -all & simulator=$$!; \
 	trap 'kill $$simulator 2>/dev/null || true' EXIT; \
-	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS); \
+	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE); \
 	wait $$simulator
 
 # TLC keeps the machine busy, which the tests of real time must not feel.
@@ -179,16 +180,19 @@ model: setup ## Of verify: the smaller configurations of the model, and traces a
 	scripts/spec ci
 	$(REQUIRED) $(GOTEST) $(TESTFLAGS) $(ITEST)/spec
 
-# The simulator finds every deliberate mistake in the core; and none without one, above.
+# The simulator finds every deliberate mistake in the core, and real processes those of the lock
+# service and its clients; and none without one, above.
+WRONG_SERVICE := ^TestMistakes$$|Bites$$
 .PHONY: wrong
-wrong: ## Of verify: each deliberate mistake is found
+wrong: setup ## Of verify: each deliberate mistake is found
 	$(call part,wrong)
 	$(GOTEST) -tags tenure_wrong $(TESTFLAGS) ./internal/sim
 	$(GOTEST) -tags tenure_wrong -run IsFound $(TESTFLAGS) .
+	$(REQUIRED) $(GOTEST) -short -tags tenure_wrong -run '$(WRONG_SERVICE)' $(TESTFLAGS) $(SERVICE)
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos faults service bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -237,6 +241,12 @@ spec: setup ## Check the model, its wrong variants, and traces of the code again
 .PHONY: faults
 faults: setup ## Throw the same faults at Tenure and at other clients, and write docs/evidence/faults.md
 	scripts/engines run dynoxide postgres zookeeper kubernetes -- $(GO) run $(FAULTS) -write
+
+.PHONY: service
+service: setup ## Throw faults at clients and replicas of the lock service, and write docs/evidence/service.md
+	scripts/engines run dynoxide -- $(GO) run $(FAULTS) -service -write
+	$(GO) run $(SERVICE) -duration $(DURATION) -write
+	$(REQUIRED) $(GO) test -count=1 -timeout 1h -tags tenure_wrong -run '$(WRONG_SERVICE)' $(SERVICE)
 
 .PHONY: kubernetes
 kubernetes: setup ## Test the store on Kubernetes, the command with it, and its faults and chaos in small, on an API server that is built first

@@ -30,12 +30,12 @@ var variants = []variant{
 	},
 	{
 		name: "a heartbeat counts over a released record", server: heartbeatRevive, scene: revivedScene, seen: "the lock was",
-		besides: "over a reserved one: the simulator, TestServiceMistakes in internal/sim",
+		besides: "over a reserved one: `TestMistakesOfTheService` in internal/sim",
 	},
 	{name: "a heartbeat drops a request", server: heartbeatDrops, scene: stepDownScene, seen: "the lock was"},
 	{
 		name: "the token of a heartbeat is not compared", server: anyToken, scene: tokenScene, seen: "want 410",
-		besides: "where a late write of a store brings a beat back: the simulator and the model",
+		besides: "where a late write of the store brings a beat back: `TestMistakesOfTheService` in internal/sim",
 	},
 	{name: "a GET decides", client: "get", scene: cacheScene, seen: "ended"},
 	{name: "a 5xx means that nothing was done", client: "not-applied", scene: releaseScene, seen: "ended"},
