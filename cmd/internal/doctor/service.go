@@ -89,7 +89,11 @@ func (s *Service) dial() error {
 	} else {
 		u, err := url.Parse(s.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil || strings.Trim(u.Path, "/") != "" {
-			return fmt.Errorf("server %.80q is no address of a lock service: write https://HOST, http://HOST:PORT or unix:PATH", s.URL)
+			shown := s.URL
+			if strings.Contains(shown, "@") {
+				shown = "…" // it may have a password
+			}
+			return fmt.Errorf("server %.80q is no address of a lock service: write https://HOST, http://HOST:PORT or unix:PATH", shown)
 		}
 		s.base = u.Scheme + "://" + u.Host
 	}

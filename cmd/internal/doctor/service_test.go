@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/server"
+)
+
+const principals = `
+all    ALLALLALLALLALLALL    admin:
+reader READREADREADREADREAD  read:
+holder HOLDHOLDHOLDHOLDHOLD  hold:
+`
+
+// newService returns the handler of a lock service on a store of its own.
+func newService(t *testing.T, o server.Options) *server.Server {
+	t.Helper()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) }) // it holds nothing
+	if o.Principals, err = server.ParsePrincipals(principals); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// examine returns what is found of a service behind the handler, in lines.
+func examine(t *testing.T, h http.Handler, token string) (lines []string, bad bool) {
+	t.Helper()
+	l := httptest.NewServer(h)
+	defer l.Close()
+	bad, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Token: token, Lock: "doctor", Tell: func(f doctor.Finding) {
+		lines = append(lines, string(f.Level)+" "+f.Check+": "+f.Finding+"; "+f.Advice)
+		if f.Level != doctor.OK && f.Advice == "" {
+			t.Errorf("%q does not say what to do", f)
+		}
+	}})
+	if err != nil {
+		t.Error(err)
+	}
+	return lines, bad
+}
+
+// wants fails unless a line begins with each text that is wanted.
+func wants(t *testing.T, lines []string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("no line %q in\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func TestServiceThatIsWell(t *testing.T) {
+	s := newService(t, server.Options{})
+	lines, bad := examine(t, s, "ALLALLALLALLALLALL")
+	if bad {
+		t.Error("it is bad")
+	}
+	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1", "ok host: a call with another Host is refused",
+		"ok token: a call without one is refused", "ok token: it is known", `ok hold: the token may hold "doctor"`, "ok latency: heartbeats take",
+		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor" was released`)
+	// It leaves nothing that is held.
+	again, bad := examine(t, s, "ALLALLALLALLALLALL")
+	if bad {
+		t.Errorf("a second time it is bad:\n%s", strings.Join(again, "\n"))
+	}
+}
+
+func TestServiceByRights(t *testing.T) {
+	s := newService(t, server.Options{})
+	lines, bad := examine(t, s, "HOLDHOLDHOLDHOLDHOLD")
+	wants(t, lines, "ok ask: the token may not ask", "ok release:")
+	more, alsoBad := examine(t, s, "READREADREADREADREAD")
+	wants(t, more, "ok token: it is known", `warn hold: the token may not hold "doctor"`)
+	if bad || alsoBad {
+		t.Error("a token with few rights is bad")
+	}
+	unknown, bad := examine(t, s, "NONENONENONENONENONE")
+	wants(t, unknown, "bad token: it is not known: 401 unauthenticated")
+	if !bad {
+		t.Error("an unknown token is not bad")
+	}
+	none, bad := examine(t, s, "")
+	wants(t, none, "warn token: none was given")
+	if bad {
+		t.Error("to try no lock is bad")
+	}
+}
+
+func TestServiceThatIsOpen(t *testing.T) {
+	lines, bad := examine(t, newService(t, server.Options{Hosts: []string{"*"}}), "ALLALLALLALLALLALL")
+	wants(t, lines, "warn host: a call with another Host is not refused")
+	if bad {
+		t.Error("it is bad")
+	}
+	s := newService(t, server.Options{})
+	lines, bad = examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer ALLALLALLALLALLALL") // as some proxy might
+		s.ServeHTTP(w, r)
+	}), "ALLALLALLALLALLALL")
+	wants(t, lines, "bad token: a call without one is not refused as such")
+	if !bad {
+		t.Error("it is not bad that a proxy has a token for everybody")
+	}
+}
+
+func TestServiceThatIsNone(t *testing.T) {
+	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("<html>Welcome</html>"))
+	}), "ALLALLALLALLALLALL")
+	wants(t, lines, "bad version:", "bad token: a call without one is not refused as such: 200 OK, which is no answer of tenured")
+	if !bad {
+		t.Error("it is not bad")
+	}
+}
+
+func TestServiceThatShutsDown(t *testing.T) {
+	s := newService(t, server.Options{})
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lines, bad := examine(t, s, "ALLALLALLALLALLALL")
+	wants(t, lines, "bad ready: it is not: 503 unavailable", "bad hold: an acquire failed: 503 unavailable")
+	if !bad {
+		t.Error("it is not bad")
+	}
+}
+
+// Replicas that have a store each answer one heartbeat, and not the next.
+func TestServiceOnTwoStores(t *testing.T) {
+	replicas := []http.Handler{newService(t, server.Options{}), newService(t, server.Options{})}
+	var turn atomic.Int64
+	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		replicas[turn.Add(1)%2].ServeHTTP(w, r)
+	}), "ALLALLALLALLALLALL")
+	wants(t, lines, "bad heartbeat: it failed: 410 lost")
+	if !bad {
+		t.Error("it is not bad")
+	}
+}
+
+func TestServiceThatIsSlow(t *testing.T) {
+	s := newService(t, server.Options{})
+	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/heartbeat" { // above a quarter of what a client allows
+			select {
+			case <-time.After(400 * time.Millisecond):
+			case <-r.Context().Done():
+			}
+		}
+		s.ServeHTTP(w, r)
+	}), "HOLDHOLDHOLDHOLDHOLD")
+	wants(t, lines, "warn latency: heartbeats take")
+	if bad {
+		t.Error("it is bad")
+	}
+}
+
+func TestServiceOutOfReach(t *testing.T) {
+	l := httptest.NewServer(http.NotFoundHandler())
+	l.Close()
+	var told []string
+	_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Lock: "doctor", Tell: func(f doctor.Finding) { told = append(told, string(f.Level)+" "+f.Check) }})
+	if !errors.Is(err, doctor.ErrNoService) || !slices.Contains(told, "bad server") {
+		t.Errorf("%v, %q", err, told)
+	}
+	for _, url := range []string{"", "127.0.0.1:8368", "ftp://host", "https://", "https://user:secret@host", "http://host/path", "http://host?x=y"} {
+		_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: url, Lock: "doctor", Tell: func(doctor.Finding) {}})
+		if err == nil || errors.Is(err, doctor.ErrNoService) || !strings.Contains(err.Error(), "no address of a lock service") {
+			t.Errorf("%q: %v", url, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows a password: %v", err)
+		}
+	}
+}
