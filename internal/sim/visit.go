@@ -199,10 +199,10 @@ func (v *visit) try(mine func() bool) {
 
 // heard takes an answer to the heartbeat under way, or that there was none.
 func (v *visit) heard(r reply, mine func() bool) {
-	switch {
-	case r.status == isLost:
+	switch r.status {
+	case isLost:
 		v.loses()
-	case r.status == okay:
+	case okay:
 		v.confirms(r)
 	}
 	switch {
