@@ -6,6 +6,7 @@ package daemon_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -88,8 +89,10 @@ func (r *replica) start() {
 	if _, err := listensAt(path); err != nil {
 		t.Fatal(err)
 	}
+	c := r.f.caller(r)
+	defer c.http.CloseIdleConnections()
 	for end := time.Now().Add(patience); ; pause(t.Context(), 20*time.Millisecond) {
-		a, err := r.f.caller(r).call(t.Context(), http.MethodGet, "/readyz", nil)
+		a, err := c.call(t.Context(), http.MethodGet, "/readyz", nil)
 		if err == nil && a.Status == http.StatusOK {
 			return
 		}
@@ -193,6 +196,7 @@ func (f *fleet) tokens(c *caller) map[string]uint64 {
 // A waiter is told to ask elsewhere at once when the service shuts down, readiness fails,
 // and heartbeats are answered until the end.
 func TestShutdownTellsWaiters(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1, "--drain", "3s", "--lease", "30s")
 	r := f.all[0]
 	c := f.caller(r)
@@ -260,6 +264,38 @@ func awaitWaits(t *testing.T, c *caller) {
 	t.Fatal("nobody waits")
 }
 
+// Connections that say nothing use up the limit, and are cut off: then others are served.
+func TestConnectionsThatSayNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1, "--max-connections", "2")
+	r := f.all[0]
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var silent []net.Conn
+	for range 2 {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", r.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		silent = append(silent, c)
+	}
+	hurried, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer stop()
+	if a, err := f.caller(r).call(hurried, http.MethodGet, "/healthz", nil); err == nil {
+		t.Errorf("a connection above the limit is served: %d", a.Status)
+	}
+	if a, err := f.caller(r).call(ctx, http.MethodGet, "/healthz", nil); err != nil || a.Status != http.StatusOK {
+		t.Errorf("it is never served: %v", err)
+	}
+	for _, c := range silent {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection that said nothing is open: %v", err)
+		}
+	}
+}
+
 // A second signal ends the drain.
 func TestSecondSignal(t *testing.T) {
 	f := newFleet(t, 1, "--drain", "1h")
@@ -282,6 +318,7 @@ func TestSecondSignal(t *testing.T) {
 // A service that was killed has held nothing that matters: its holders go on with the next
 // one, and what it had granted to nobody runs out.
 func TestKilledService(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1, "--lease", "10s")
 	r := f.all[0]
 	c := f.caller(r)
@@ -329,6 +366,7 @@ func TestKilledService(t *testing.T) {
 // A replica that has given a grant leaves the lock alone if the heartbeats go to another one,
 // when the grant would be freed, and when it ends.
 func TestHeartbeatsGoElsewhere(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, "--lease", "12s", "--drain", "0s")
 	ctx := t.Context()
 	h, err := f.caller(f.all[0]).grant(ctx, "job", "holder", 0)
@@ -354,6 +392,7 @@ func TestHeartbeatsGoElsewhere(t *testing.T) {
 
 // Three replicas serve one client, each call another.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, "--lease", "30s")
 	c := newCaller(f.token, nil, f.balance())
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)

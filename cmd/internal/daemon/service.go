@@ -32,6 +32,7 @@ type serviceFlags struct {
 	PublicMetrics bool
 	AllowHost     []string `sep:"none"`
 	PageKey       string
+	PageTitle     string
 	NoPage        bool
 	flags.Timing
 	MaxWaits      int

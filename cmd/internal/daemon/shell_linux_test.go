@@ -59,6 +59,7 @@ func (s *scripted) end() int {
 }
 
 func TestShellScript(t *testing.T) {
+	t.Parallel()
 	theScript(t)
 	f := newFleet(t, 1, "--lease", "8s", "--drain", "0s", "--listen", "127.0.0.1:0")
 	r := f.all[0]
