@@ -53,7 +53,7 @@ type service struct {
 }
 
 // open makes everything ready. What is wrong with the command line, with the files that it
-// names, and with the store is found in this order. It writes nothing to the store.
+// names, and with the store is found in this order. It writes no record.
 func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 	options, err := f.options(log)
 	if err != nil {
