@@ -100,6 +100,8 @@ func (v *verdict) judgeEffects(p *past) {
 		}
 		if e.Token < came {
 			v.Late++
+		} else if e.Refused {
+			v.say("the fence refused %s under token %d, and no later token had come", e.Owner, e.Token)
 		}
 		came = max(came, e.Token)
 		if e.Refused {

@@ -108,7 +108,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", p.Seed, err)
 		}
-		x := result{p.Seed, p.Length, v}
+		x := result{p.Seed, p.Length, *v}
 		x.show(out)
 		r.Rounds = append(r.Rounds, x)
 	}

@@ -27,7 +27,7 @@ type fault struct {
 // faults are all of them. What the proxies do goes on all the time.
 var faults = []fault{
 	{"client killed", 0.2, 0.8, (*round).killClient},
-	{"client stopped", 0.3, 2, (*round).stopClient},
+	{"client stopped", 0.5, 3, (*round).stopClient},
 	{"client stopped and killed", 0.1, 0.5, (*round).stopAndKillClient},
 	{"client cut off", 0.5, 2, (*round).cutClient},
 	{"replica killed", 0.1, 0.8, (*round).killReplica},

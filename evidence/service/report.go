@@ -41,7 +41,7 @@ type report struct {
 type result struct {
 	Seed   uint64        `json:"seed"`
 	Length time.Duration `json:"lengthNs"` // under faults
-	*verdict
+	verdict
 }
 
 // wrong is everything that was.
@@ -100,7 +100,7 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&b, "| clients, replicas, lease | %d, %d, %v |\n", r.Clients, r.Replicas, r.Lease)
 	fmt.Fprintf(&b, "| holds of the lock | %s (%s) |\n", page.Thousands(holds), counted(r.sum(func(x result) map[string]int { return x.Of })))
 	fmt.Fprintf(&b, "| effects on the resource | %s |\n", page.Thousands(effects))
-	fmt.Fprintf(&b, "| of these after an effect of a later holder | %d, and %d refused by the fence |\n", late, refused)
+	fmt.Fprintf(&b, "| of these late: their process was stopped between the check and the effect, and another holder had come | %d; the fence refused %d |\n", late, refused)
 	fmt.Fprintf(&b, "| longest time without a holder | %v; %v are allowed |\n", gap.Round(10*time.Millisecond), gapBound(r.Lease))
 	fmt.Fprintf(&b, "| longest time to the next holder after the last kill | %v |\n", recovery.Round(10*time.Millisecond))
 	fmt.Fprintf(&b, "| **what was wrong** | **%d** |\n\n", len(r.wrong()))

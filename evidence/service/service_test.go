@@ -51,7 +51,7 @@ func (p plan) mustPlay(t *testing.T) *verdict {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	result{p.Seed, p.Length, v}.show(&text)
+	result{p.Seed, p.Length, *v}.show(&text)
 	t.Logf("%sthe nemesis: %s\nthe proxies: %s\nerrors of work: %s", &text, counted(v.Faults), counted(v.Weather), counted(v.Errors))
 	return v
 }
@@ -103,6 +103,7 @@ func TestJudge(t *testing.T) {
 		{"nothing", past{Holds: two, Tenures: tenures, Effects: []effect{did("a", 1, 12, 13), did("b", 2, 31, 32)}}, nil},
 		{"a late effect, refused", past{Holds: two, Tenures: tenures, Effects: []effect{did("b", 2, 31, 32), refused(did("a", 1, 19, 33))}}, nil},
 		{"a late effect, let in", past{Holds: two, Tenures: tenures, Effects: []effect{did("b", 2, 31, 32), did("a", 1, 19, 33)}}, []string{"the fence let a in under token 1 after token 2"}},
+		{"an effect that is refused for nothing", past{Holds: two, Tenures: tenures, Effects: []effect{refused(did("a", 1, 12, 13))}}, []string{"the fence refused a under token 1"}},
 		{"two at once", past{Holds: []holds.Hold{hold("a", 1, 10, 31), hold("b", 2, 30, 40)}, Tenures: tenures}, []string{"b began 1ns before a ended"}},
 		{"both act", past{
 			Holds: []holds.Hold{hold("a", 1, 10, 35), hold("b", 2, 30, 40)}, Tenures: tenures,

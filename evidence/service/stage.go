@@ -124,10 +124,11 @@ func (x *stage) clientAt(ctx context.Context, program *peers.Program, owner stri
 }
 
 // work is a request to take the lock and hold it for a while, over and over for a long
-// time.
+// time. Half of that is between a check and the effect that it allows: a process that is
+// stopped there is late, as nothing but a fence can tell.
 func (x *stage) work(hold, pause time.Duration) wire.Request {
 	return wire.Request{
-		Command: wire.Work, Name: lockName, Log: x.log, Resource: x.resource.url, EffectMs: 10,
+		Command: wire.Work, Name: lockName, Log: x.log, Resource: x.resource.url, EffectMs: 10, HesitateMs: 10,
 		HoldMs: hold.Milliseconds(), PauseMs: pause.Milliseconds(), DurationMs: long.Milliseconds(),
 		WaitMs: peers.Milliseconds(waitAtMost),
 	}

@@ -102,10 +102,12 @@ type Request struct {
 	DrainMs         int64 `json:"drainMs,omitempty"`
 
 	// Of the clients of the lock service. Of open: the token that they show. Of work: a
-	// resource that the holder writes to, each EffectMs at most.
-	Secret   string `json:"secret,omitempty"`
-	Resource string `json:"resource,omitempty"`
-	EffectMs int64  `json:"effectMs,omitempty"`
+	// resource that the holder writes to, each EffectMs at most, HesitateMs after the check
+	// that allowed it.
+	Secret     string `json:"secret,omitempty"`
+	Resource   string `json:"resource,omitempty"`
+	EffectMs   int64  `json:"effectMs,omitempty"`
+	HesitateMs int64  `json:"hesitateMs,omitempty"`
 }
 
 // Answer is a peer's answer to one request, or an event when Event is set.

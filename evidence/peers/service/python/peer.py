@@ -238,6 +238,7 @@ class Work:
         url = request.get("resource")
         self._resource = Resource(url, owner) if url else None
         self._every = request.get("effectMs", 0) * 1_000_000
+        self._hesitate = request.get("hesitateMs", 0) / 1000
 
     def run(self) -> dict[str, Any]:
         deadline = time.monotonic_ns() + self._request["durationMs"] * 1_000_000
@@ -293,6 +294,7 @@ class Work:
                 break
             stood, last = now - last > HURRY_BOUND, now
             if self._resource is not None and now >= effect:
+                time.sleep(self._hesitate)
                 self._resource.effect(lock, now)
                 effect = now + self._every
             if self._peer.hurries() or stood and self._peer.hurried(now):

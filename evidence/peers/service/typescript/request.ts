@@ -19,6 +19,7 @@ export interface Request {
   readonly log?: string;
   readonly resource?: string;
   readonly effectMs?: number;
+  readonly hesitateMs?: number;
 }
 
 /** The machine's CLOCK_MONOTONIC in nanoseconds. */

@@ -143,6 +143,7 @@ export class Work {
       const before = last;
       last = now;
       if (this.#resource && now >= effect) {
+        await sleep(this.request.hesitateMs ?? 0);
         await this.#resource.effect(lock, now);
         effect = now + every;
       }

@@ -144,6 +144,7 @@ final class Work {
             final long before = last;
             last = now;
             if (resource.isPresent() && now - effect >= 0) {
+                Thread.sleep(request.number("hesitateMs").orElse(0L));
                 resource.get().effect(lock, now);
                 effect = now + every;
             }
