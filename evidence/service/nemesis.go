@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,11 @@ var faults = []fault{
 	{"acquire sent again by an attacker", 0, 0, (*round).replayAcquire},
 }
 
+// deck are the faults that the nemesis deals.
+func (p plan) deck() []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return len(p.Only) > 0 && !slices.Contains(p.Only, f.name) })
+}
+
 // nemesis deals faults until ctx ends, and returns when they are over. Meanwhile attackers
 // send what they have seen again.
 func (r *round) nemesis(ctx context.Context) {
@@ -45,9 +51,9 @@ func (r *round) nemesis(ctx context.Context) {
 	defer under.Wait()
 	under.Go(func() { r.attack(ctx, rand.New(rand.NewPCG(r.plan.Seed, 2))) })
 	for n := 0; ctx.Err() == nil; n++ {
-		deck := n % len(faults)
+		deck := n % len(r.deck)
 		if deck == 0 {
-			r.random.Shuffle(len(faults), func(i, j int) { r.deck[i], r.deck[j] = r.deck[j], r.deck[i] })
+			r.random.Shuffle(len(r.deck), func(i, j int) { r.deck[i], r.deck[j] = r.deck[j], r.deck[i] })
 		}
 		f := r.deck[deck]
 		length := time.Duration((f.least + r.random.Float64()*(f.most-f.least)) * float64(r.Lease))

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +29,8 @@ type plan struct {
 	Programs []*peers.Program // a seat for each
 	Seed     uint64
 	Length   time.Duration // of the nemesis
+	// Only has the nemesis deal no other faults, by their names, if it is not empty.
+	Only []string
 }
 
 // round is one run of clients that contend for a lock, under one nemesis.
@@ -93,7 +94,7 @@ type seat struct {
 
 // play plays a round. The error is one of this program, or of the machine.
 func (p plan) play(ctx context.Context) (v *verdict, err error) {
-	r := &round{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), deck: slices.Clone(faults), errors: map[string]int{}}
+	r := &round{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), deck: p.deck(), errors: map[string]int{}}
 	if r.stage, err = p.setting.open(ctx); err != nil {
 		return nil, err
 	}
