@@ -4,14 +4,11 @@
 package cli_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +16,7 @@ import (
 
 	"github.com/tenurelock/tenure/cmd/internal/cli"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
-	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/cmd/internal/scripts"
 )
 
 // TestMain makes this binary the command tenure, and its guardian.
@@ -27,23 +24,14 @@ func TestMain(m *testing.M) {
 	if guard.IsGuardian() {
 		guard.Main()
 	}
-	// By default a program with the race detector rests for a second at its end.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
-		panic(err)
-	}
-	// What is ignored here, as SIGHUP is under nohup, would be ignored by the commands
-	// of the scripts, which send it. What is caught is not.
-	if strings.HasSuffix(os.Args[0], ".test") {
-		enginetest.DefaultSignals()
-	}
-	testscript.Main(m, map[string]func(){
+	scripts.Main(m, map[string]func(){
 		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },
-		"worker": program(worker),
-		"keeper": program(keeper),
-		"deface": program(deface),
+		"worker": scripts.Program(worker),
+		"keeper": scripts.Program(keeper),
+		"deface": scripts.Program(deface),
 
-		"inscribe":  program(inscribe),
-		"inscribed": program(inscribed),
+		"inscribe":  scripts.Program(inscribe),
+		"inscribed": scripts.Program(inscribed),
 	})
 }
 
@@ -66,7 +54,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("STORE", "sqlite:"+filepath.Join(env.WorkDir, "locks.db"))
 			return os.Mkdir(home, 0o755)
 		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exits": scripts.Exits},
 		Condition: onStore("sqlite"),
 	})
 }
@@ -82,7 +70,7 @@ func runStoreScripts(t *testing.T, store string, commands map[string]func(*tests
 	for _, name := range []string{"status_of_child", "held", "lead", "ledgers", "once", "operator", "status"} {
 		files = append(files, "testdata/"+name+".txtar")
 	}
-	all := map[string]func(*testscript.TestScript, bool, []string){"exits": exits}
+	all := map[string]func(*testscript.TestScript, bool, []string){"exits": scripts.Exits}
 	maps.Copy(all, commands)
 	testscript.Run(t, testscript.Params{
 		Files:               files,
@@ -115,27 +103,5 @@ func onStore(store string) func(string) (bool, error) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		}
 		return name == store, nil
-	}
-}
-
-// exits runs a program and compares its exit status:
-//
-//	exits STATUS PROGRAM [ARG...]
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS PROGRAM [ARG...]")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	status := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		status = exit.ExitCode()
-	}
-	if status != want {
-		ts.Fatalf("exit status %d, want %d", status, want)
 	}
 }

@@ -20,16 +20,6 @@ import (
 // The scripts want processes that hold locks under a session, which no command
 // of tenure does.
 
-// program makes a command of the scripts.
-func program(run func() error) func() {
-	return func() {
-		if err := run(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-}
-
 // worker is a worker of a group of partitions, until SIGINT:
 //
 //	worker [FLAG...] GROUP

@@ -5,15 +5,12 @@ package daemon_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,26 +19,19 @@ import (
 
 	"github.com/tenurelock/tenure/cmd/internal/cli"
 	"github.com/tenurelock/tenure/cmd/internal/daemon"
-	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/cmd/internal/scripts"
 )
 
 // TestMain makes this binary the commands tenured and tenure, and the programs of the
 // scripts.
 func TestMain(m *testing.M) {
-	// By default a program with the race detector rests for a second at its end.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
-		panic(err)
-	}
-	if strings.HasSuffix(os.Args[0], ".test") {
-		enginetest.DefaultSignals()
-	}
-	testscript.Main(m, map[string]func(){
+	scripts.Main(m, map[string]func(){
 		"tenured": func() { os.Exit(daemon.Main(os.Args[1:])) },
 		"tenure":  func() { os.Exit(cli.Main(os.Args[1:])) },
-		"call":    program(call),
-		"hold":    program(hold),
-		"listens": program(listens),
-		"certify": program(certify),
+		"call":    scripts.Program(call),
+		"hold":    scripts.Program(hold),
+		"listens": scripts.Program(listens),
+		"certify": scripts.Program(certify),
 	})
 }
 
@@ -64,40 +54,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TENURE_STORE", "sqlite:"+filepath.Join(env.WorkDir, "locks.db"))
 			return os.Mkdir(home, 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripts.Exits},
 	})
-}
-
-// exits runs a program and compares its exit status:
-//
-//	exits STATUS PROGRAM [ARG...]
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS PROGRAM [ARG...]")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	status := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		status = exit.ExitCode()
-	}
-	if status != want {
-		ts.Fatalf("exit status %d, want %d", status, want)
-	}
-}
-
-// program makes a command of the scripts.
-func program(run func() error) func() {
-	return func() {
-		if err := run(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
 }
 
 // where are the flags of a program that calls the service.
