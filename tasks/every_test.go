@@ -4,6 +4,7 @@
 package tasks_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -307,9 +308,19 @@ func TestEveryBeginsNoRunWithoutTheLead(t *testing.T) {
 			Match: func(c faultstore.Call) bool { return c.Key == election && c.Op == faultstore.OpHeartbeat },
 			Fault: faultstore.Refuse(),
 		})
-		time.Sleep(7*time.Second - time.Millisecond)
-		clock.by.Store(int64(5 * time.Second)) // more than is left of the one lease, and less than of the other
-		time.Sleep(time.Minute)
+		// With the write that begins the period, the one lease is over; more is left of the other.
+		faults.Inject(faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpSetData},
+			Key: once.EveryLockName(tasks.EveryName(election, "tick")),
+			Match: func(c faultstore.Call) bool {
+				return !bytes.Contains(c.Prev.Data, []byte(`"n":1`)) && bytes.Contains(c.Next.Data, []byte(`"n":1`))
+			},
+			Decide: func(faultstore.Call) faultstore.Fault {
+				clock.by.Store(int64(lead.Load().Remaining()))
+				return faultstore.Fault{}
+			},
+		})
+		time.Sleep(time.Minute + 7*time.Second)
 		remove()
 		if err := <-ended; err != nil {
 			t.Error(err)
