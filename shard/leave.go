@@ -26,20 +26,29 @@ type departure struct {
 
 // former is a plan that has been replaced.
 type former struct {
-	v     *view
+	v     *view     // nil for one that this worker has not seen
 	until time.Time // by then the others have looked, and found the new one
 }
 
-// replaces notes that a plan has been replaced while the worker leaves.
-func (d *departure) replaces(v *view, period time.Duration) {
+// replaces notes that a plan has been replaced while the worker leaves. Where several were,
+// one after the other within a look, it has seen only the first and the last of them; others
+// may have found one in between.
+func (d *departure) replaces(before, v *view, period time.Duration) {
 	now := time.Now()
+	until := now.Add(period + period/4)
 	d.former = slices.DeleteFunc(d.former, func(f former) bool { return !now.Before(f.until) })
-	d.former = append(d.former, former{v, now.Add(period + period/4)})
+	d.former = append(d.former, former{before, until})
+	if v.roll.Epoch > before.roll.Epoch+1 {
+		d.former = append(d.former, former{nil, until})
+	}
 }
 
 // knows says that a worker is to have a partition by all plans that it may go by.
 func (d *departure) knows(id string, to member) bool {
 	for _, f := range d.former {
+		if f.v == nil {
+			return false
+		}
 		place, ok := f.v.owner(id)
 		if m, in := f.v.in[to.Session]; !ok || !in || m.Place != place {
 			return false

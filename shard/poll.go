@@ -80,7 +80,7 @@ func (w *worker) adopt(v *view) {
 	}
 	w.mu.Unlock()
 	if w.departure != nil {
-		w.departure.replaces(before, w.period)
+		w.departure.replaces(before, v, w.period)
 	}
 	me, in := v.in[id]
 	ev := Event{Kind: EventPlan, Place: w.place, Epoch: v.roll.Epoch}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -62,9 +63,24 @@ func TestAllButOneAreStopped(t *testing.T) {
 // partition is handed over to one that knows of it, and nobody waits for one that
 // leaves.
 func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
+	someAreStopped(t, 60, func(*worker) {})
+}
+
+// One that leaves may miss a plan by which another one goes.
+func TestSomeAreStoppedAndMissPlans(t *testing.T) {
+	someAreStopped(t, 60, func(w *worker) {
+		w.faults.Inject(faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpGet}, Key: shard.RollName(name),
+			Decide: func(faultstore.Call) faultstore.Fault { return faultstore.Slow(rand.N(refresh/2), 0) },
+		})
+	})
+}
+
+// someAreStopped has some workers stop, and does something to each of them.
+func someAreStopped(t *testing.T, runs int, do func(*worker)) {
 	const n, partitions = 6, 48
 	var slowest, widest time.Duration
-	times(t, 60, shard.Options{Partitions: partitions}, func(s *stage, run int) {
+	times(t, runs, shard.Options{Partitions: partitions}, func(s *stage, run int) {
 		s.blind = false
 		workers := s.staggered(n)
 		s.settle(n, partitions)
@@ -72,6 +88,7 @@ func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
 		rand.Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
 		stopped := map[*worker]time.Time{}
 		for _, w := range workers[:2+run%3] {
+			do(w)
 			w.stop()
 			stopped[w] = time.Now()
 			time.Sleep(rand.N(refresh))
