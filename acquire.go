@@ -166,7 +166,7 @@ func (a *acquire) join() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.waiters[a] = struct{}{}
+	k.joins(a)
 	if err := k.c.began(nil); err != nil {
 		a.settle(nil, err)
 		a.end()
@@ -185,7 +185,6 @@ func (a *acquire) join() {
 		a.start() // it needs no turn: it waits for a read of the record
 	} else {
 		k.queue = append(k.queue, a)
-		k.hurry()
 		k.awaited.Store(true)
 		if len(k.queue) == 1 {
 			a.start()
@@ -278,7 +277,6 @@ func (a *acquire) unqueue() {
 	i := slices.Index(k.queue, waiter(a))
 	if i >= 0 {
 		k.queue = slices.Delete(k.queue, i, i+1) // no tracker keeps an acquire that has ended
-		k.hurry()
 	}
 	if i == 0 && len(k.queue) > 0 {
 		k.queue[0].act()
@@ -471,7 +469,7 @@ func (a *acquire) end() {
 			a.note(g)
 		}
 	}
-	delete(a.k.waiters, a)
+	a.k.leaves(a)
 	if a.under != nil {
 		delete(a.under.waiters, a)
 	}

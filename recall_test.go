@@ -4,10 +4,10 @@
 package tenure_test
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -22,7 +22,7 @@ func (w *world) bury(rec driver.Record) {
 	w.t.Helper()
 	rec.Version = rand.Text() + "-" + rand.Text()
 	rec.Beat, rec.Token = rec.Version, 1
-	rec.Owner, rec.Lease, rec.Heartbeat, rec.Since = "dead", lease, heartbeat, time.Now()
+	rec.Owner, rec.Lease, rec.Heartbeat, rec.Since = "dead", cmp.Or(rec.Lease, lease), heartbeat, time.Now()
 	if _, _, err := w.records.Claim(w.t.Context(), rec); err != nil {
 		w.t.Fatal(err)
 	}
@@ -34,32 +34,38 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	if remote != nil {
 		t.Skip("too many for an engine")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		const whole, marked, tooMany = 10_000, 50_000, 700
-		w := newWorld(t)
-		locks := names(whole + marked + tooMany)
+	for _, of := range []struct{ lease, later time.Duration }{
+		{lease, time.Second},
+		{time.Hour, 30 * time.Minute}, // long after what the client's own lease would have kept
+	} {
+		inWorldRun(t, of.lease.String(), func(t *testing.T, w *world) { rememberedIsBounded(t, w, of.lease, of.later) })
+	}
+}
+
+func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
+	const whole, marked, tooMany = 10_000, 50_000, 700
+	locks := names(whole + marked + tooMany)
+	for _, name := range locks {
+		w.bury(driver.Record{Key: name, State: driver.Held, Lease: lease})
+	}
+	b := w.machine("b")
+	counted := func() (n int) {
 		for _, name := range locks {
-			w.bury(driver.Record{Key: name, State: driver.Held})
-		}
-		b := w.machine("b")
-		counted := func() (n int) {
-			for _, name := range locks {
-				s, err := b.Status(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if s.Unchanged > 0 {
-					n++
-				}
+			s, err := b.Status(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return n
+			if s.Unchanged > 0 {
+				n++
+			}
 		}
-		counted()
-		time.Sleep(time.Second)
-		if n := counted(); n < whole+marked-1 || n > whole+marked+1 {
-			t.Errorf("of %d locks it was known since when they had not changed, want %d", n, whole+marked)
-		}
-	})
+		return n
+	}
+	counted()
+	time.Sleep(later)
+	if n := counted(); n < whole+marked-1 || n > whole+marked+1 {
+		t.Errorf("of %d locks it was known since when they had not changed, want %d", n, whole+marked)
+	}
 }
 
 // tries has b try all locks in turn, and returns how many it has taken. It releases

@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -46,6 +47,36 @@ type Tenure struct {
 	// it down; or, at the end of the list, the lock had no history yet, or the
 	// tenure is not kept any more.
 	Unknown bool
+}
+
+// Ended says in words for people how the tenure ended, as the command and the dashboard
+// show it; it is empty while it goes on. A program compares End.
+func (t Tenure) Ended() string {
+	switch t.End {
+	case EndHandedOver:
+		switch q := t.Request; {
+		case q == nil: // to whom is not known, nor where an older version has written it without the label
+		case q.ToLabel != "":
+			return "handed over to label " + q.ToLabel
+		case q.To != "":
+			return "handed over to " + q.To
+		}
+	case EndExpired:
+		if t.Request != nil {
+			return "expired, asked in vain"
+		}
+	case EndAbandoned:
+		return "given up before any work"
+	case EndStalled:
+		return "stalled: no progress"
+	case EndStopTimeout:
+		return "did not stop in time"
+	case EndReleasedDead:
+		return "released as dead"
+	case EndRaised:
+		return "token raised, held by nobody"
+	}
+	return strings.ReplaceAll(t.End, "_", " ")
 }
 
 func tenureOf(t *driver.Tenure) Tenure {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 // during counts the calls of a kind on a key while a duration passes.
@@ -146,6 +147,18 @@ func TestTimingOfWaiters(t *testing.T) {
 		third()
 		looks(6)
 		slow()
+
+		// One that gives up at a sign of life waits for no turn, and looks as well.
+		ended := started(func() error {
+			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{
+				UnlessAlive: true, Timing: tenure.Timing{LeaseDuration: time.Minute, RefreshPeriod: 500 * time.Millisecond},
+			})
+			return err
+		})
+		if n := b.during(10*time.Second, faultstore.OpGet, "x"); n < 14 || n > 26 {
+			t.Errorf("%d looks in 10 s of one each 0.5 s", n)
+		}
+		want(t, <-ended, tenure.ErrHeld)
 		want(t, held.Check(), nil)
 	})
 }
@@ -196,6 +209,36 @@ func TestTimingUnderASession(t *testing.T) {
 		if took := time.Since(begun); took > 5*time.Second+2*refresh {
 			t.Errorf("taken over after %v", took)
 		}
+	})
+}
+
+// TestProgressUnderASession: the work of a lock has the session's time to show progress, and
+// the time that the session gives it to stop.
+func TestProgressUnderASession(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		s, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: tenure.Timing{LeaseDuration: time.Minute, ProgressTimeout: 5 * time.Second}})
+		want(t, err, nil)
+		l, err := s.Acquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		want(t, within(t, 5*time.Second, 5*time.Second, func() error { <-l.Context().Done(); return context.Cause(l.Context()) }), tenure.ErrStalled)
+		want(t, s.Check(), nil)
+	})
+}
+
+// TestSuspendUnderAShortLease: a jump of the clock is noticed within a fraction of the grace
+// of the lock, however long the client's is.
+func TestSuspendUnderAShortLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &leapingClock{Clock: tenure.MonotonicClock()}
+		c := mustNew(t, memstore.New(), &tenure.Options{Clock: clock, LeaseDuration: time.Minute})
+		l, err := c.Acquire(t.Context(), "x", &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: 2 * time.Second}})
+		want(t, err, nil)
+		time.Sleep(10 * time.Millisecond)
+		clock.leapt.Store(int64(time.Hour))
+		grace := l.Timing().Grace
+		want(t, within(t, 0, grace/4+time.Millisecond, func() error { <-l.Context().Done(); return context.Cause(l.Context()) }), tenure.ErrExpired)
+		_ = c.Close(context.WithoutCancel(t.Context()))
 	})
 }
 

@@ -31,6 +31,7 @@ type tracker struct {
 	sight     *protocol.Sight
 	queue     []waiter            // the first one acts
 	waiters   map[waiter]struct{} // all that have not ended
+	hasty     map[waiter]struct{} // those of them with a timing of their own
 	observers map[*observer]struct{}
 	seer      *seer  // looks for them, when nobody waits; nil before the first one
 	watching  bool   // asked the store to watch
@@ -165,7 +166,6 @@ func (k *tracker) fails(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = nil
-	k.hurry()
 	for a := range k.waiters {
 		a.fails(err)
 	}
@@ -336,16 +336,33 @@ func (k *tracker) notify() {
 // hurry has the record looked at as often as the most impatient of those wants it who
 // wait, or observe. The caller holds the tracker.
 func (k *tracker) hurry() {
-	t := k.c.timing
-	if len(k.queue) > 0 && len(k.observers) == 0 {
-		t = k.queue[0].timing()
+	refresh, lease := k.c.timing.Refresh, k.c.timing.Lease
+	if len(k.hasty) > 0 && len(k.hasty) == len(k.waiters) && len(k.observers) == 0 {
+		refresh, lease = protocol.MaxLease, protocol.MaxLease // nobody has the client's
 	}
-	refresh, lease := t.Refresh, t.Lease
-	for _, q := range k.queue {
+	for q := range k.hasty {
 		t := q.timing()
 		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
 	}
 	k.sight.LookFor(refresh, lease)
+}
+
+// joins and leaves keep the account of those who wait.
+func (k *tracker) joins(w waiter) {
+	k.waiters[w] = struct{}{}
+	if w.timing() != k.c.timing {
+		if k.hasty == nil {
+			k.hasty = map[waiter]struct{}{}
+		}
+		k.hasty[w] = struct{}{}
+	}
+	k.hurry()
+}
+
+func (k *tracker) leaves(w waiter) {
+	delete(k.waiters, w)
+	delete(k.hasty, w)
+	k.hurry()
 }
 
 // letHeir lets the one act for whom the lock is reserved, although others of this

@@ -100,36 +100,10 @@ func (l *lock) reason() string {
 
 // endText says how a tenure ended.
 func endText(t tenure.Tenure) string {
-	switch t.End {
-	case "":
-		if t.Unknown {
-			return "unknown"
-		}
-		return ""
-	case tenure.EndHandedOver:
-		switch q := t.Request; {
-		case q == nil: // to whom is not known
-		case q.ToLabel != "":
-			return "handed over to label " + q.ToLabel
-		case q.To != "":
-			return "handed over to " + q.To
-		}
-	case tenure.EndExpired:
-		if t.Request != nil {
-			return "expired, asked in vain"
-		}
-	case tenure.EndAbandoned:
-		return "given up before any work"
-	case tenure.EndStalled:
-		return "stalled: no progress"
-	case tenure.EndStopTimeout:
-		return "did not stop in time"
-	case tenure.EndReleasedDead:
-		return "released as dead"
-	case tenure.EndRaised:
-		return "token raised, held by nobody"
+	if t.End == "" && t.Unknown {
+		return "unknown"
 	}
-	return strings.ReplaceAll(t.End, "_", " ")
+	return t.Ended()
 }
 
 // askedText says what a holder was asked.

@@ -131,34 +131,13 @@ func tenureCells(t tenure.Tenure) []string {
 
 // endText says how a tenure ended.
 func endText(t tenure.Tenure) string {
-	switch t.End {
-	case "":
-		if t.Request != nil {
-			return "asked " + requestText(*t.Request)
-		}
-		return "holds it"
-	case tenure.EndHandedOver:
-		switch q := t.Request; {
-		case q == nil: // to whom is not known, nor where an older version has written it without the label
-		case q.ToLabel != "":
-			return fmt.Sprintf("handed over to label %s", q.ToLabel)
-		case q.To != "":
-			return fmt.Sprintf("handed over to %s", q.To)
-		}
-	case tenure.EndExpired:
-		if t.Request != nil {
-			return "expired, asked in vain"
-		}
-	case tenure.EndAbandoned:
-		return "given up before any work"
-	case tenure.EndStalled:
-		return "stalled: no progress"
-	case tenure.EndStopTimeout:
-		return "did not stop in time"
-	case tenure.EndRaised:
-		return "token raised, held by nobody"
+	switch {
+	case t.End != "":
+		return t.Ended()
+	case t.Request != nil:
+		return "asked " + requestText(*t.Request)
 	}
-	return strings.ReplaceAll(t.End, "_", " ")
+	return "holds it"
 }
 
 // tenureJSON is a tenure as an object of --json.
