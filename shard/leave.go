@@ -144,12 +144,30 @@ func (w *worker) deal() {
 		d.portion = (len(d.queue) + portions - 1) / portions
 	}
 	n := min(len(d.queue), d.portion)
+	if n > 0 && w.overtaken() {
+		d.again = time.Time{} // what is to be handed over is found anew, at once
+		return
+	}
 	for _, h := range d.queue[:n] {
 		w.handOver(h)
 	}
 	if d.queue, d.deal = d.queue[n:], now.Add(w.period/portions); len(d.queue) == 0 {
 		d.deal = d.again
 	}
+}
+
+// overtaken looks at the group before something is handed over, and returns true if there
+// is a new plan: the next owners may go by it already, and not know of this worker's.
+func (w *worker) overtaken() bool {
+	before := w.epoch()
+	w.poll()
+	return w.epoch() != before
+}
+
+func (w *worker) epoch() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.view.roll.Epoch
 }
 
 // handovers returns what is to be handed over in the time of a look.
