@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -123,4 +124,29 @@ func defaced(q *driver.Request) *driver.Request {
 		other.To = hostile
 	}
 	return &other
+}
+
+// spoil makes the records of locks unreadable, in a SQLite file:
+//
+//	spoil LOCK...
+func spoil() (err error) {
+	file, isFile := strings.CutPrefix(os.Getenv("TENURE_STORE"), "sqlite:")
+	if !isFile {
+		return errors.New("TENURE_STORE is no sqlite:FILE")
+	}
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for _, lock := range os.Args[1:] {
+		done, err := db.Exec("UPDATE tenure_records SET requests = '{' WHERE key = ?", lock)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n != 1 {
+			return fmt.Errorf("%d records of %q were changed (%w)", n, lock, err)
+		}
+	}
+	return nil
 }

@@ -20,10 +20,12 @@ import (
 type statusCmd struct {
 	Names []string `arg:"" optional:""`
 	storeFlags
-	Refresh *time.Duration
-	Watch   bool `short:"w"`
-	JSON    bool `name:"json"`
-	Quiet   bool `short:"q"`
+	Refresh  *time.Duration
+	Watch    bool           `short:"w"`
+	ExitCode bool           `name:"exit-code"`
+	MaxAge   *time.Duration `name:"max-age"`
+	JSON     bool           `name:"json"`
+	Quiet    bool           `short:"q"`
 }
 
 // Run shows who holds what.
@@ -37,6 +39,9 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if err := check(tenure.Options{}, f.Names...); err != nil {
 		return err
 	}
+	if err := f.checkOne(); err != nil {
+		return err
+	}
 	at, err := f.location(c, os.Getenv)
 	if err != nil {
 		return err
@@ -46,7 +51,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	if empty && !f.Watch {
-		return f.print(c, nothing(f.Names))
+		return f.finish(c, nothing(f.Names))
 	}
 	v, err := visitAt(at, nil)
 	if err != nil {
@@ -58,10 +63,31 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 		return f.watch(ctx, c, client, refresh)
 	}
 	rows, err := look(ctx, client, f.Names)
+	if err == nil && f.MaxAge != nil {
+		rows, err = age(ctx, client, rows, *f.MaxAge, refresh)
+	}
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
-	return f.print(c, rows)
+	return f.finish(c, rows)
+}
+
+// finish prints the rows, and ends with the status of the one that there is if that was asked
+// for.
+func (f *statusCmd) finish(c *console, rows []row) error {
+	if f.ExitCode && len(rows) != 1 {
+		return usage("--exit-code is for one lock, and %q is %d of them: name one of their locks, such as %q", f.Names[0], len(rows), rows[0].Name)
+	}
+	if f.ExitCode && f.Quiet {
+		return f.exit(rows[0])
+	}
+	if err := f.print(c, rows); err != nil && (!f.ExitCode || rows[0].err == nil) {
+		return err
+	}
+	if f.ExitCode {
+		return f.exit(rows[0])
+	}
+	return nil
 }
 
 // refreshPeriod is how often --watch looks.
@@ -281,7 +307,7 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority
 	o.Semaphore, o.Slot, o.Slots = r.semaphore, r.slot, r.slots
 	switch r.state {
-	case stateHeld, stateAsked, stateExpired:
+	case stateHeld, stateAsked, stateInDoubt, stateExpired:
 		o.Unchanged, o.FreeIn = seconds(r.Unchanged), seconds(r.FreeIn)
 	case stateReserved:
 		o.FreeIn = seconds(r.FreeIn)

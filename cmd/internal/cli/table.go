@@ -88,7 +88,7 @@ func colourOf(line int, rows []row) string {
 	switch rows[line-1].state {
 	case stateHeld, stateAsked:
 		return escGreen
-	case stateExpired, stateUnreadable:
+	case stateExpired, stateUnreadable, stateInDoubt:
 		return escRed
 	}
 	return escDim
@@ -100,8 +100,8 @@ func colourOf(line int, rows []row) string {
 func (r row) cells(s style) []string {
 	since, unchanged, free := clockText(r.Since), "", ""
 	switch r.state {
-	case stateHeld, stateAsked:
-		if s.live {
+	case stateHeld, stateAsked, stateInDoubt:
+		if s.live || r.state == stateInDoubt {
 			unchanged = fmt.Sprintf("%.1fs", r.Unchanged.Seconds())
 		}
 		free = fmt.Sprintf("<%v", round(r.FreeIn))
