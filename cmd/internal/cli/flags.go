@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
@@ -27,6 +28,8 @@ type leaseFlags struct {
 	Owner   *string
 	Label   string
 	Contain bool
+
+	progress time.Duration // how long the command may show none, 0: for ever
 }
 
 // outputFlags say what people, or programs, get to read.
@@ -42,7 +45,7 @@ func (f *leaseFlags) options() (tenure.Options, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Label = f.Label
+	o.Label, o.ProgressTimeout = f.Label, f.progress
 	if f.Owner != nil {
 		if o.Owner = *f.Owner; o.Owner == "" {
 			return o, usage("--owner is empty: name this holder, or leave the flag out")

@@ -65,6 +65,9 @@ func (o outcome) status() int {
 // itself, nil for any other: nothing had asked it to stop, neither a signal, nor a
 // request, nor the end of the lease.
 func (o outcome) failure() error {
+	if o.timedOut {
+		return errors.New("the command had to stop: its time was up")
+	}
 	if o.lost != nil || o.asked || o.hungUp || o.swept || o.steppedDown != nil || o.interrupted() ||
 		o.exit.Reason != guard.Ended || o.status() == 0 {
 		return nil
@@ -118,7 +121,9 @@ func (r *running) stop() {
 	// At the deadline there is the grace left. Before it, the lease has another
 	// holder already, or the wall clock says that this machine was paused and the
 	// boot clock with it: nothing is left.
-	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSuperseded) || now < r.latest.Term.Add(-r.grace/4) {
+	// Without progress the lease ends before its deadline, and nobody else has it until then.
+	cause := context.Cause(r.lease.Context())
+	if errors.Is(cause, tenure.ErrSuperseded) || !errors.Is(cause, tenure.ErrStalled) && now < r.latest.Term.Add(-r.grace/4) {
 		r.guard.Stop(now)
 		return
 	}
@@ -177,6 +182,7 @@ func (t *tenancy) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 	t.running.Store(r)
 	r.extend() // a heartbeat may have been confirmed meanwhile
 	unhook := context.AfterFunc(ctx, r.stop)
+	unwatch := t.watchProgress(lease)
 
 	var o outcome
 	unhand := t.signals.to(func(sig syscall.Signal) {
@@ -191,6 +197,7 @@ func (t *tenancy) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 		}
 	})
 	o.exit = g.Wait()
+	unwatch()
 	unhand()
 	unhook()
 	t.running.Store(nil)

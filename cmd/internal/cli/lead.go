@@ -19,6 +19,7 @@ import (
 // leadCmd is tenure lead.
 type leadCmd struct {
 	job
+	progressFlags
 	Once          bool
 	Priority      int
 	PriorityPause *time.Duration
@@ -45,11 +46,15 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	if err := l.coolDown(&p); err != nil {
 		return err
 	}
+	if err := l.progressFlags.check(&l.job); err != nil {
+		return err
+	}
 	t, err := l.open(c, rest)
 	if err != nil {
 		return err
 	}
 	defer t.close()
+	l.tell(t)
 	ctx := context.Background()
 	failures, started := 0, false
 	for {

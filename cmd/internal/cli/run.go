@@ -12,13 +12,16 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
+	"github.com/tenurelock/tenure/once"
 )
 
 // runCmd is tenure run.
 type runCmd struct {
 	job
 	slotFlags
+	progressFlags
 	Wait               *time.Duration
+	Timeout            time.Duration
 	UnlessAlive        bool
 	AtLeastFor         time.Duration
 	ConflictExitStatus int `name:"conflict-exit-code" short:"E" default:"75"`
@@ -38,7 +41,13 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
 	}
+	if r.Timeout < 0 {
+		return usage("--timeout %v must not be negative", r.Timeout)
+	}
 	if err := r.slotFlags.check(r); err != nil {
+		return err
+	}
+	if err := r.progressFlags.check(&r.job); err != nil {
 		return err
 	}
 	t, err := r.open(c, rest)
@@ -46,6 +55,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	defer t.close()
+	r.tell(t)
 	if err := t.contend(r.slotFlags); err != nil {
 		return err
 	}
@@ -59,7 +69,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 			return err
 		}
 		begun := time.Now()
-		o, err := t.insist(lease.Context(), lease)
+		o, err := r.hold(t, lease)
 		if err == nil {
 			if !t.keep(lease, o, r.AtLeastFor-time.Since(begun)) {
 				t.conclude(lease, &o)
@@ -93,6 +103,17 @@ func (r *runCmd) Run(c *console, rest operands) error {
 			r.Wait = &left
 		}
 	}
+}
+
+// hold runs the command for as long as it may.
+func (r *runCmd) hold(t *tenancy, lease *tenure.Lease) (outcome, error) {
+	ctx := lease.Context()
+	if r.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, r.Timeout, once.ErrTimeout)
+		defer stop()
+	}
+	return t.insist(ctx, lease)
 }
 
 // keep holds the lock on for a while after the command has ended, and releases it. A

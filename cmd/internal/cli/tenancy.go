@@ -37,7 +37,8 @@ type tenancy struct {
 	lock    string
 	command guard.Command
 
-	extra []string // of the command's environment
+	extra        []string // of the command's environment
+	progressFile string   // by which it shows progress, "" if it does not
 
 	slots *slots // of which one is taken; nil: the lock itself is
 

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// progressFlags tie the heartbeats to what the command shows of its work.
+type progressFlags struct {
+	ProgressFile    *string
+	ProgressTimeout *time.Duration
+}
+
+// check takes the time over into the options of the client.
+func (f *progressFlags) check(j *job) error {
+	switch {
+	case f.ProgressFile == nil && f.ProgressTimeout == nil:
+		return nil
+	case f.ProgressTimeout == nil:
+		return usage("--progress-file needs --progress-timeout: how long the file may stay as it is")
+	case f.ProgressFile == nil:
+		return usage("--progress-timeout needs --progress-file: what COMMAND touches to show that it gets on")
+	case *f.ProgressFile == "":
+		return usage("--progress-file is empty: name a file that COMMAND touches")
+	case *f.ProgressTimeout <= 0:
+		return usage("--progress-timeout %v must be positive", *f.ProgressTimeout)
+	}
+	j.progress = *f.ProgressTimeout
+	return nil
+}
+
+// tell says which file the command shows its progress by.
+func (f *progressFlags) tell(t *tenancy) {
+	if f.ProgressFile != nil {
+		t.progressFile = *f.ProgressFile
+		t.extra = append(t.extra, "TENURE_PROGRESS_FILE="+*f.ProgressFile)
+	}
+}
+
+// looksForProgress is how often the file is looked at within the time that it has.
+const looksForProgress = 10
+
+// watchProgress reports progress to the lease whenever the file has changed, until the
+// returned function is called. What is in the file does not matter.
+func (t *tenancy) watchProgress(lease *tenure.Lease) (stop func()) {
+	if t.progressFile == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	pause := min(time.Second, t.client.Options().ProgressTimeout/looksForProgress)
+	last, _ := os.Stat(t.progressFile) // what was there before shows no progress
+	go func() {
+		defer close(ended)
+		for sleep(ctx, pause) == nil {
+			now, err := os.Stat(t.progressFile)
+			if err != nil {
+				now = nil // it is being replaced, or is not there yet
+			}
+			if now != nil && (last == nil || !os.SameFile(now, last) || !now.ModTime().Equal(last.ModTime()) || now.Size() != last.Size()) {
+				lease.Progress()
+			}
+			if now != nil {
+				last = now
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
