@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
+	".", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
 }
 
 // onEngines is what tests of stores are written with.
@@ -68,6 +68,7 @@ var zones = []zone{
 	{dir: "shard", may: []string{"."}, inTests: public},
 	// But no public call says whether there is a bubble of testing/synctest: that is the
 	// clock's.
+	{dir: "ready", may: []string{"."}, inTests: public},
 	{dir: "tasks", may: []string{".", "once", "internal/clock"}, inTests: public},
 	{dir: "tenuretest", may: []string{".", "driver", "faultstore", "memstore", "internal/clock"}, inTests: public},
 	{dir: "server", may: []string{".", "driver", "once", "server/access"}, inTests: public},
@@ -84,6 +85,7 @@ var zones = []zone{
 	{dir: "evidence/crowd", any: true, others: true},
 	{dir: "evidence/faults", any: true, others: true},
 	{dir: "evidence/interop", any: true, others: true},
+	{dir: "evidence/load", any: true, others: true},
 	{dir: "evidence/native", any: true, others: true},
 	{dir: "evidence/service", any: true, others: true},
 	{dir: "evidence/shards", any: true, others: true},
@@ -96,7 +98,7 @@ var zones = []zone{
 
 // closed directories are imported by nobody from outside of them.
 var closed = []string{
-	"cmd", "evidence", "evidence/bench", "evidence/chaos", "evidence/crowd", "evidence/faults", "evidence/interop", "evidence/native", "evidence/service", "evidence/shards",
+	"cmd", "evidence", "evidence/bench", "evidence/chaos", "evidence/crowd", "evidence/faults", "evidence/interop", "evidence/load", "evidence/native", "evidence/service", "evidence/shards",
 	"internal/house", "internal/itest",
 }
 
