@@ -47,7 +47,9 @@ type Store interface {
 	//
 	// It returns the record as stored, and the record that it replaced (zero
 	// if there was none). If the key is there in any state but Released, it
-	// changes nothing and returns a *ConflictError with the current record.
+	// changes nothing and returns a *ConflictError with the current record. So it
+	// may after several others have come before it meanwhile: then that record may
+	// be Released, and the caller claims again.
 	// Any other error leaves the outcome unknown, unless it matches
 	// ErrNotApplied.
 	Claim(ctx context.Context, next Record) (now, prev Record, err error)

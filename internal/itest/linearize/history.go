@@ -114,6 +114,7 @@ type call struct {
 // not overlap have numbers in their order.
 type history struct {
 	conflictsReadLater bool
+	claimsGiveUp       bool
 
 	mu    sync.Mutex
 	clock int64

@@ -38,6 +38,9 @@ type Options struct {
 	// ConflictsReadLater says that the record in a conflict is read after the
 	// condition had failed, not in the same step.
 	ConflictsReadLater bool
+	// ClaimsGiveUp says that a claim which others come before again and again ends in a
+	// conflict with what it has found last, and that may be free.
+	ClaimsGiveUp bool
 }
 
 func (o *Options) withDefaults() Options {
@@ -95,7 +98,7 @@ func record(t *testing.T, open func(t *testing.T) driver.Store, o Options, round
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	h := &history{conflictsReadLater: o.ConflictsReadLater}
+	h := &history{conflictsReadLater: o.ConflictsReadLater, claimsGiveUp: o.ClaimsGiveUp}
 	names := keys{locks: make([]string, o.Keys), past: make([]string, o.Ops/8), sessions: make([]string, o.Keys)}
 	for i := range names.locks {
 		names.locks[i] = fmt.Sprintf("linearize-%d-%d-%d", o.Seed, round, i)

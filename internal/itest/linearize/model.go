@@ -30,7 +30,7 @@ func (h *history) model() porcupine.Model {
 		Partition: byKey,
 		Init:      func() any { return register{} },
 		Step: func(state, in, out any) (bool, any) {
-			return step(state.(register), in.(input), out.(output), h.conflictsReadLater)
+			return step(state.(register), in.(input), out.(output), h.conflictsReadLater || h.claimsGiveUp && in.(input).kind == claim)
 		},
 		Hash: func(state any) uint64 { return maphash.Comparable(seed, state.(register)) },
 		DescribeOperation: func(in, out any) string {
@@ -45,7 +45,10 @@ func (h *history) model() porcupine.Model {
 // A call of unknown outcome took effect where its condition held, or never; for the
 // search, never means at the end. It would be just as true to let it happen without
 // effect at any time, but then the search would try every order of all such calls.
-func step(s register, in input, out output, conflictsReadLater bool) (bool, register) {
+//
+// A conflict is with a record by which the condition does not hold, unless it may be with
+// any: one that was read later.
+func step(s register, in input, out output, conflictsWithAny bool) (bool, register) {
 	after, applies := apply(s, in)
 	switch {
 	case in.kind == settled:
@@ -61,7 +64,7 @@ func step(s register, in input, out output, conflictsReadLater bool) (bool, regi
 	case out.outcome == unknown:
 		return applies, after
 	case out.outcome == conflicted:
-		return out.now == s.rec && (!applies || conflictsReadLater), s
+		return out.now == s.rec && (!applies || conflictsWithAny), s
 	case in.kind == claim:
 		return applies && out.now == after.rec && out.replaced == s.rec, after
 	default:
