@@ -32,6 +32,7 @@ SHARDS := $(EVIDENCE)/shards
 FAULTS := $(EVIDENCE)/faults
 CHAOS := $(EVIDENCE)/chaos
 SERVICE := $(EVIDENCE)/service
+LOAD := $(EVIDENCE)/load
 INTEROP := $(EVIDENCE)/interop
 ITEST := ./internal/itest
 
@@ -53,7 +54,7 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./shard ./dynamostore ./sqlitestore ./pgstore
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
+APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -170,7 +171,7 @@ simulate: setup ## Of verify: the simulator's schedules, and benchmarks, fault t
 	$(GO) build -o $(BIN)/simulator ./internal/sim/run
 	nice -n 19 $(BIN)/simulator -seeds $(SEEDS) -all & simulator=$$!; \
 	trap 'kill $$simulator 2>/dev/null || true' EXIT; \
-	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE); \
+	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD); \
 	wait $$simulator
 
 # TLC keeps the machine busy, which the tests of real time must not feel.
@@ -192,7 +193,7 @@ wrong: setup ## Of verify: each deliberate mistake is found
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults service bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos faults service load bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -247,6 +248,14 @@ service: setup ## Throw faults at clients and replicas of the lock service, and 
 	scripts/engines run dynoxide -- $(GO) run $(FAULTS) -service -write
 	$(GO) run $(SERVICE) -duration $(DURATION) -write
 	$(REQUIRED) $(GO) test -count=1 -timeout 1h -tags tenure_wrong -run '$(WRONG_SERVICE)' $(SERVICE)
+
+# A program that takes part beside etcd, if there is one.
+CONSUL ?=
+
+.PHONY: load
+load: setup ## Put load on the lock service and on etcd's JSON gateway, and write docs/evidence/service-load.md
+	scripts/engines install etcd
+	$(GO) run $(LOAD) -consul '$(CONSUL)' -json $(LOAD)/results.json -markdown docs/evidence/service-load.md
 
 .PHONY: kubernetes
 kubernetes: setup ## Test the store on Kubernetes, the command with it, and its faults and chaos in small, on an API server that is built first

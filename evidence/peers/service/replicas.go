@@ -38,7 +38,8 @@ type Config struct {
 	// Role is what it is to be.
 	Program, Role string
 	Env           []string
-	Dir           string // of the file of principals
+	Args          []string // more of them, after those that the fields here make
+	Dir           string   // of the file of principals
 	// Stores are the URL of the store as each replica has it: one replica for each.
 	Stores []string
 	Lease  time.Duration
@@ -78,10 +79,10 @@ func Start(ctx context.Context, c Config) (*Replicas, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.all = append(r.all, &replica{address: address, args: []string{
+		r.all = append(r.all, &replica{address: address, args: append([]string{
 			c.Program, "--store", store, "--listen", address, "--tokens", r.tokens, "--lease", c.Lease.String(),
 			"--drain", c.Drain.String(),
-		}})
+		}, c.Args...)})
 	}
 	err := wait.AtOnce(ctx, len(r.all), len(r.all), r.Restart)
 	if err != nil {
@@ -185,6 +186,9 @@ func (r *Replicas) Thaw(i int) error { return r.process(i).Continue() }
 
 // Alive says that the process of a replica has not ended.
 func (r *Replicas) Alive(i int) bool { return r.process(i).Alive() }
+
+// PID is the id of a replica's process.
+func (r *Replicas) PID(i int) int { return r.process(i).PID() }
 
 // Said is the end of what a replica has written to its log.
 func (r *Replicas) Said(i int) string { return r.process(i).Stderr() }
