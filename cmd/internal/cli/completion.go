@@ -60,12 +60,12 @@ var shells = []string{"bash", "fish", "zsh"}
 // a line. It prints none where a file may stand, or nobody knows: the shell
 // completes files then.
 func complete(w io.Writer, words []string) {
-	for _, word := range candidates(words, namesIn) {
+	for _, word := range candidates(words) {
 		fmt.Fprintln(w, word)
 	}
 }
 
-func candidates(words []string, namesIn func(store string, shown func(lock string) string) []string) []string {
+func candidates(words []string) []string {
 	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
 		return nil
 	}
@@ -76,7 +76,7 @@ func candidates(words []string, namesIn func(store string, shown func(lock strin
 	}
 	var command *kong.Node
 	store := os.Getenv("TENURE_STORE")
-	locksGiven := 0 // behind the command
+	locksGiven, lock := 0, "" // behind the command; the first of them
 	for i := 0; i < len(before); i++ {
 		switch {
 		case command == nil && !strings.HasPrefix(before[i], "-"):
@@ -102,7 +102,7 @@ func candidates(words []string, namesIn func(store string, shown func(lock strin
 			}
 			if !joined {
 				if i++; i == len(before) {
-					return values(f, word)
+					return values(f, word, func() (string, string) { return store, lock })
 				}
 				value = before[i]
 			}
@@ -110,7 +110,9 @@ func candidates(words []string, namesIn func(store string, shown func(lock strin
 				store = value
 			}
 		default:
-			locksGiven++
+			if locksGiven++; locksGiven == 1 {
+				lock = before[i]
+			}
 		}
 	}
 	switch {
@@ -125,7 +127,7 @@ func candidates(words []string, namesIn func(store string, shown func(lock strin
 			return nil
 		}
 		var list []string
-		for _, v := range values(f, value) {
+		for _, v := range values(f, value, func() (string, string) { return store, lock }) {
 			list = append(list, flag+"="+v)
 		}
 		return list
@@ -177,10 +179,18 @@ func flagOf(command *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
-// values are those that a flag can begin with. A store is a path, mostly.
-func values(f *kong.Flag, word string) []string {
-	if f.Name == "store" {
+// values are those that a flag can begin with. A store is a path, mostly. Those to whom a lock
+// can be handed over are the ones who had it before: who waits for it is written nowhere.
+func values(f *kong.Flag, word string, given func() (store, lock string)) []string {
+	switch f.Name {
+	case "store":
 		return fitting([]string{"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:", "default:"}, word)
+	case "to":
+		store, lock := given()
+		return fitting(heldBy(store, lock, func(t tenure.Tenure) string { return t.Owner }), word)
+	case "to-label":
+		store, lock := given()
+		return fitting(heldBy(store, lock, func(t tenure.Tenure) string { return t.Label }), word)
 	}
 	return nil
 }
@@ -226,9 +236,43 @@ func ledgerOf(suffix string) func(lock string) string {
 	}
 }
 
-// namesIn returns the names in a store, as they are shown for its locks, none if
-// it cannot be read at once. It does not create a store.
+// namesIn returns the names in a store, as they are shown for its locks.
 func namesIn(url string, shown func(lock string) string) []string {
+	return ask(url, func(ctx context.Context, client *tenure.Client) (names []string) {
+		for st, err := range client.Locks(ctx, "") {
+			if name := shown(st.Name); err == nil && plainName.MatchString(name) {
+				names = append(names, name)
+			}
+			if len(names) == mostCompleted {
+				break
+			}
+		}
+		return names
+	})
+}
+
+// heldBy returns what is shown of the tenures of a lock, each once.
+func heldBy(url, lock string, shown func(tenure.Tenure) string) []string {
+	if lock == "" {
+		return nil
+	}
+	return ask(url, func(ctx context.Context, client *tenure.Client) (names []string) {
+		history, err := client.History(ctx, lock)
+		if err != nil {
+			return nil
+		}
+		for _, t := range history {
+			if name := shown(t); plainName.MatchString(name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		return names
+	})
+}
+
+// ask returns what is found in a store, nothing if it cannot be read at once. It does not
+// create a store.
+func ask(url string, find func(context.Context, *tenure.Client) []string) []string {
 	at, err := storeurl.Default()
 	if url != "" {
 		at, err = storeurl.Parse(url)
@@ -248,22 +292,14 @@ func namesIn(url string, shown func(lock string) string) []string {
 			answer <- nil
 			return
 		}
-		var names []string
-		for st, err := range client.Locks(context.Background(), "") {
-			if name := shown(st.Name); err == nil && plainName.MatchString(name) {
-				names = append(names, name)
-			}
-			if len(names) == mostCompleted {
-				break
-			}
-		}
+		found := find(context.Background(), client)
 		_ = client.Close(context.Background()) // it holds nothing
 		_ = store.Close()
-		answer <- names
+		answer <- found
 	}()
 	select {
-	case names := <-answer:
-		return names
+	case found := <-answer:
+		return found
 	case <-time.After(completionPatience):
 		return nil
 	}

@@ -5,10 +5,12 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,6 +33,19 @@ func completionStore(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(t.Context())) }()
+	for i, owner := range []string{"web-1", "web-2", "db-1", "web-1", "needs quotes"} {
+		other, err := tenure.New(store, &tenure.Options{Owner: owner, Label: "v" + strconv.Itoa(i%3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := other.Acquire(t.Context(), "leader", &tenure.AcquireOptions{History: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(l.Release(t.Context()), other.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, name := range []string{"nightly", "nightly-2", "scheduler", "needs quotes", shard.SpecName("orders")} {
 		l, err := client.Acquire(t.Context(), name, nil)
 		if err != nil {
@@ -65,6 +80,12 @@ func TestBashCompletes(t *testing.T) {
 		{"tenure step-down --re", "--reason"},
 		{"tenure step-down night", "nightly nightly-2"},
 		{"tenure status nightly s", "scheduler"},
+		{"tenure step-down leader --to ", "db-1 web-1 web-2"},
+		{"tenure step-down leader --to we", "web-1 web-2"},
+		{"tenure step-down leader --to=we", "web-1 web-2"},
+		{"tenure step-down leader --to-label ", "v0 v1 v2"},
+		{"tenure step-down scheduler --to web", ""},
+		{"tenure step-down --to we", ""},
 		{"tenure history --at 10m sch", "scheduler"},
 		{"tenure shard ", "orders"},
 		{"tenure shard --re", "--refresh --resize"},

@@ -94,7 +94,7 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 		}
 		cells = append(cells, line)
 	}
-	if _, err := io.WriteString(c.stdout, strings.Join(columns(cells), "\n")+"\n"); err != nil {
+	if _, err := io.WriteString(c.stdout, strings.Join(columns(narrow(cells, c.screenWidth())), "\n")+"\n"); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	if last := list[len(list)-1]; last.Token > 1 {

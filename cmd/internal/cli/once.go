@@ -379,7 +379,7 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), r.Error,
 		}))
 	}
-	if _, err := io.WriteString(c.stdout, strings.Join(columns(cells), "\n")+"\n"); err != nil {
+	if _, err := io.WriteString(c.stdout, strings.Join(columns(narrow(cells, c.screenWidth())), "\n")+"\n"); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

@@ -251,7 +251,7 @@ func (f *statusCmd) print(c *console, rows []row) error {
 			err = errors.Join(err, r.writeJSON(c.stdout, time.Time{}))
 		}
 	} else {
-		_, err = fmt.Fprint(c.stdout, table(rows, plain))
+		_, err = fmt.Fprint(c.stdout, table(rows, style{width: c.screenWidth()}))
 		if len(rows) == 0 {
 			c.say("no locks yet")
 		}

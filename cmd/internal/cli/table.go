@@ -41,7 +41,7 @@ func table(rows []row, s style) string {
 		cells = append(cells, r.cells(s))
 	}
 	var b strings.Builder
-	for n, out := range columns(cells) {
+	for n, out := range columns(narrow(cells, s.width)) {
 		if s.width > 0 {
 			out = fit(out, s.width)
 		}
@@ -160,7 +160,7 @@ func (s *sheet) table(cells [][]string, colours []string) {
 		return
 	}
 	s.line("", "")
-	for i, text := range columns(cells) {
+	for i, text := range columns(narrow(cells, s.width)) {
 		s.line(colours[i], text)
 	}
 }
