@@ -20,6 +20,7 @@ import (
 type leadCmd struct {
 	job
 	progressFlags
+	hookFlags
 	Once          bool
 	Priority      int
 	PriorityPause *time.Duration
@@ -49,6 +50,9 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	if err := l.progressFlags.check(&l.job); err != nil {
 		return err
 	}
+	if err := l.hookFlags.check(&rest); err != nil {
+		return err
+	}
 	t, err := l.open(c, rest)
 	if err != nil {
 		return err
@@ -63,10 +67,11 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			return err
 		}
 		t.console.say("elected for %q under token %d", t.lock, lease.Token())
-		o, err := t.hold(lease.Context(), lease)
+		o, err := l.lead(t, lease)
 		switch {
 		case errors.Is(err, guard.ErrTooLate), errors.Is(err, guard.ErrOverdue) && !l.Once:
 			_ = t.release(lease, nil) // stopped until the lease was over; nothing is left of what had begun
+			l.lost(t, lease)
 			if t.meanwhile != nil {
 				return *t.meanwhile
 			}
@@ -76,6 +81,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 			continue
 		case err != nil:
 			_ = t.release(lease, unstarted(err))
+			l.lost(t, lease)
 			if !started && !mayPass(err) || errors.Is(err, guard.ErrOverdue) { // it may have begun, once
 				return cannotRun(err)
 			}
@@ -90,6 +96,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		}
 		started = true
 		t.conclude(lease, &o)
+		l.lost(t, lease)
 		if o.asked || o.lost == nil && (l.Once || o.interrupted()) {
 			return ended(o.status())
 		}

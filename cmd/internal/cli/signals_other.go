@@ -13,5 +13,10 @@ import (
 // passedOn are the signals that are the command's once it runs.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 
+// ownGroup is not known on this system, so that killGroup kills one process alone.
+func ownGroup() *syscall.SysProcAttr { return nil }
+
+func killGroup(p *os.Process) error { return p.Kill() }
+
 // suspendable does nothing: there is no Ctrl-Z on this system.
 func suspendable(_, _ func()) (stop func()) { return func() {} }

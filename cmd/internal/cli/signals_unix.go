@@ -16,6 +16,11 @@ var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
+// ownGroup has a command begin a process group of its own, and killGroup kills that.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
+
 // suspendable has Ctrl-Z stop this process between before and after, until
 // stop is called.
 func suspendable(before, after func()) (stop func()) {
