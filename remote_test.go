@@ -89,6 +89,7 @@ var localTests = map[string]string{
 
 	"TestLostRacesAreNotRunHot":                      ownStore,
 	"TestElapsedIsTheContendersClock":                ownStore,
+	"TestSuspendUnderAShortLease":                    ownStore,
 	"TestReleaseWakesObserversOfTheSameProcess":      ownStore,
 	"TestMaxInFlightBoundsTheRequests":               ownStore,
 	"TestNoPlaceForARequest":                         ownStore,
@@ -204,6 +205,9 @@ var sessionTests = []string{
 	"TestSessionStatuses",
 	"TestSessionStopTimeout",
 	"TestSessionSweep",
+	"TestTimingPerLock",
+	"TestTimingUnderASession",
+	"TestProgressUnderASession",
 	"TestSessionThatCrashed",
 }
 

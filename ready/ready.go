@@ -68,7 +68,7 @@ func New(options *Options) *Handler {
 		h.options = *options
 	}
 	if h.options.Least < 0 {
-		panic("ready: Options.Least must not be negative")
+		panic("ready: Options.Least must not be negative") //nolint:forbidigo // a mistake in the program
 	}
 	return h
 }
