@@ -1,0 +1,3 @@
+module github.com/tenurelock/tenure/tenureotel
+
+go 1.26.0
