@@ -146,9 +146,10 @@ func NewLocks(client *tenure.Client, o *LocksOptions) (*Locks, error) {
 func (l *Locks) timeout() time.Duration { return max(l.o.Interval, pollTimeout) }
 
 // Run polls until ctx ends, and returns nil then. A store that gives no answer is asked
-// again at the next poll; onError, if it is not nil, is called with the error of each poll
-// that failed, and with nil for each that did not.
-func (l *Locks) Run(ctx context.Context, onError func(error)) error {
+// again at the next poll; onPoll, if it is not nil, is called with the error of each poll,
+// nil if it has succeeded. Run ends with an error that matches [tenure.ErrReplaced] or
+// [tenure.ErrClosed] if the client cannot see the store any more: it needs a new client.
+func (l *Locks) Run(ctx context.Context, onPoll func(error)) error {
 	ticker := time.NewTicker(l.o.Interval)
 	defer ticker.Stop()
 	for {
@@ -156,8 +157,11 @@ func (l *Locks) Run(ctx context.Context, onError func(error)) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if onError != nil {
-			onError(err)
+		if onPoll != nil {
+			onPoll(err)
+		}
+		if errors.Is(err, tenure.ErrReplaced) || errors.Is(err, tenure.ErrClosed) {
+			return err
 		}
 		select {
 		case <-ticker.C:
@@ -281,8 +285,10 @@ func (l *Locks) note(st tenure.Status, now time.Time) (vacant time.Time) {
 		g = &log{token: st.Token, ended: endedBy(st)}
 		l.logs[st.Name] = g
 		l.tenures.WithLabelValues(st.Name)
-		for _, end := range recordEnds {
-			l.ended.WithLabelValues(st.Name, end)
+		if l.named[st.Name] { // those of a prefix can be many, and begin at 1
+			for _, end := range recordEnds {
+				l.ended.WithLabelValues(st.Name, end)
+			}
 		}
 	}
 	switch {
@@ -297,13 +303,13 @@ func (l *Locks) note(st tenure.Status, now time.Time) (vacant time.Time) {
 		l.tenures.WithLabelValues(st.Name).Add(float64(st.Token - g.token))
 		l.ends(st, g)
 	}
-	g.token = st.Token
 	switch {
 	case st.Held:
 		g.vacant = time.Time{}
-	case g.vacant.IsZero():
+	case g.vacant.IsZero(), st.Token != g.token: // it had a holder meanwhile
 		g.vacant = now
 	}
+	g.token = st.Token
 	return g.vacant
 }
 
@@ -333,7 +339,9 @@ func (l *Locks) ends(st tenure.Status, g *log) {
 	if p := st.Previous; p != nil && p.Token < st.Token {
 		count(p.Token, p.End)
 	}
-	l.ended.WithLabelValues(st.Name, endUnseen).Add(float64(unseen))
+	if unseen > 0 {
+		l.ended.WithLabelValues(st.Name, endUnseen).Add(float64(unseen))
+	}
 	g.ended = last
 }
 

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 		"worker": scripts.Program(worker),
 		"keeper": scripts.Program(keeper),
 		"deface": scripts.Program(deface),
+		"scrape": scripts.Program(scrape),
 
 		"inscribe":  scripts.Program(inscribe),
 		"inscribed": scripts.Program(inscribed),
