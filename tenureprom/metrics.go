@@ -4,6 +4,7 @@
 package tenureprom
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,14 +36,13 @@ type Options struct {
 type Metrics struct {
 	elections []string
 	label     func(string) string
-	account   *telemetry.Account
+	shards    *shards
 
+	mu       sync.Mutex // guards what follows
+	account  *telemetry.Account
 	timing   telemetry.Timing
 	attached bool
-	shards   *shards
-
-	mu    sync.Mutex
-	known map[string]bool // labels whose counters have begun
+	known    map[string]bool // labels whose counters have begun
 
 	acquired, ended, late, jeopardy, timeouts, failed, sessions *prometheus.CounterVec
 	waits                                                       *prometheus.HistogramVec
@@ -104,6 +104,8 @@ func (m *Metrics) Attach(o *tenure.Options) {
 }
 
 func (m *Metrics) attach(o *tenure.Options) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.timing = telemetry.TimingOf(o)
 	m.account = telemetry.NewAccount(m.timing.Grace)
 	m.attached = o != nil
@@ -134,7 +136,10 @@ func (m *Metrics) OnEvent(e tenure.Event) {
 		label = m.label(e.Lock)
 		m.begin(label)
 	}
-	change := m.account.Take(e)
+	m.mu.Lock()
+	account := m.account
+	m.mu.Unlock()
+	change := account.Take(e)
 	switch {
 	case change.End == "":
 	case e.Lock == "":
@@ -200,52 +205,33 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		c.Collect(to)
 	}
 	now := time.Now()
-	type sum struct {
-		n         int
-		token     uint64
-		remaining time.Duration
-		share     float64
-		busy      bool
-	}
-	held := map[string]*sum{}
 	m.mu.Lock()
-	for label := range m.known {
-		held[label] = &sum{}
-	}
+	account, timing, attached, known := m.account, m.timing, m.attached, maps.Clone(m.known)
 	m.mu.Unlock()
-	leads := map[string]bool{}
-	for _, h := range m.account.Held(now) {
-		leads[h.Lock] = true
-		label := m.label(h.Lock)
-		s := held[label]
-		if s == nil {
-			s = &sum{}
-			held[label] = s
+	held := account.Held(now)
+	for label, s := range telemetry.Summary(held, m.label, known) {
+		gauge(to, heldDesc, float64(s.Leases), label)
+		if s.Leases > 0 {
+			gauge(to, tokenDesc, float64(s.Token), label)
+			gauge(to, remainingDesc, s.Remaining.Seconds(), label)
 		}
-		if s.n++; s.n == 1 || h.Remaining < s.remaining {
-			s.remaining = h.Remaining
+		if s.Busy {
+			gauge(to, shareDesc, s.Share, label)
 		}
-		s.token, s.share, s.busy = max(s.token, h.Token), max(s.share, h.Share), s.busy || h.Busy
 	}
-	for label, s := range held {
-		gauge(to, heldDesc, float64(s.n), label)
-		if s.n > 0 {
-			gauge(to, tokenDesc, float64(s.token), label)
-			gauge(to, remainingDesc, s.remaining.Seconds(), label)
-		}
-		if s.busy {
-			gauge(to, shareDesc, s.share, label)
-		}
+	leads := map[string]bool{}
+	for _, h := range held {
+		leads[h.Lock] = true
 	}
 	for _, name := range m.elections {
 		gauge(to, statusDesc, bit(leads[name]), name)
 	}
-	gauge(to, openDesc, float64(m.account.Sessions(now)))
-	to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(m.account.Missed()))
-	if m.attached {
-		gauge(to, leaseDesc, m.timing.Lease.Seconds())
-		gauge(to, graceDesc, m.timing.Grace.Seconds())
-		gauge(to, deadlineDesc, m.timing.Deadline.Seconds())
+	gauge(to, openDesc, float64(account.Sessions(now)))
+	to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(account.Missed()))
+	if attached {
+		gauge(to, leaseDesc, timing.Lease.Seconds())
+		gauge(to, graceDesc, timing.Grace.Seconds())
+		gauge(to, deadlineDesc, timing.Deadline.Seconds())
 	}
 	m.shards.collect(to)
 }
