@@ -91,4 +91,6 @@ func holder(w *tenuretest.World, name string, edit ...func(*tenure.Options)) (*t
 
 const settle = 100 * time.Millisecond
 
-func ended(end string) string { return fmt.Sprintf("tenure_tenures_ended_total{end=%s,name=leader}", end) }
+func ended(end string) string {
+	return fmt.Sprintf("tenure_tenures_ended_total{end=%s,name=leader}", end)
+}

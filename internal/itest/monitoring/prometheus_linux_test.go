@@ -57,7 +57,7 @@ type monitor struct {
 }
 
 // shorter has the rules fit to a test: scrapes come each second.
-var shorter = [][2]string{{"[5m]", "[15s]"}, {"[15m]", "[45s]"}, {"[1h]", "[5m]"}, {"for: 1m", "for: 8s"}, {"for: 2m", "for: 8s"}}
+var shorter = [][2]string{{"[5m]", "[15s]"}, {"[15m]) > 5", "[45s]) > 5"}, {"[15m]) > 0", "[15s]) > 0"}, {"[1h]", "[5m]"}, {"for: 1m", "for: 8s"}, {"for: 2m", "for: 8s"}}
 
 func startPrometheus(t *testing.T, jobs map[string][]int) *monitor {
 	t.Helper()
