@@ -54,7 +54,7 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./shard ./dynamostore ./sqlitestore ./pgstore
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(KUBERNETES)
+APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -152,6 +152,8 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) -run '^TestMonth' $(TESTFLAGS) ./once
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
+	@# A Prometheus that scrapes each second does not like to be tested beside others.
+	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
 	@# The clients of the lock service, each in its language. Go would not see that they change.
 	clients/test
 

@@ -74,7 +74,10 @@ var zones = []zone{
 	{dir: "server", may: []string{".", "driver", "once", "server/access"}, inTests: public},
 	{dir: "server/access", may: []string{"driver"}, inTests: public},
 	{dir: "server/dashboard", may: []string{".", "driver", "once", "semaphore", "shard", "server/access"}, inTests: public},
-	{dir: "tenureotel", may: []string{"."}, inTests: public, others: true},
+	// What the events mean to metrics is in one place for both.
+	{dir: "internal/telemetry", may: []string{".", "internal/protocol"}, inTests: public},
+	{dir: "tenureotel", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},
+	{dir: "tenureprom", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},
 
 	// The evidence: the bed that all of its programs stand on, the processes of lock
 	// clients, and the programs. These may import all but the commands.

@@ -37,9 +37,10 @@ type grammar struct {
 	StepDown stepDownCmd `cmd:""`
 	Release  releaseCmd  `cmd:""`
 
-	Shard  shardCmd  `cmd:""`
-	Sweep  sweepCmd  `cmd:""`
-	Tokens tokensCmd `cmd:""`
+	Shard    shardCmd    `cmd:""`
+	Exporter exporterCmd `cmd:""`
+	Sweep    sweepCmd    `cmd:""`
+	Tokens   tokensCmd   `cmd:""`
 
 	Table  tableCmd  `cmd:""`
 	Doctor doctorCmd `cmd:""`

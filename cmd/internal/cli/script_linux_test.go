@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		"keeper": scripts.Program(keeper),
 		"deface": scripts.Program(deface),
 		"spoil":  scripts.Program(spoil),
+		"scrape": scripts.Program(scrape),
 
 		"inscribe":  scripts.Program(inscribe),
 		"inscribed": scripts.Program(inscribed),

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/tenureprom"
+)
+
+// exporterCmd is tenure exporter.
+type exporterCmd struct {
+	Names    []string `arg:"" optional:""`
+	Leader   []string `sep:"none" placeholder:"NAME"`
+	Prefix   []string `sep:"none" placeholder:"PREFIX"`
+	Listen   *string  `placeholder:"HOST:PORT"`
+	Refresh  *time.Duration
+	Discover *time.Duration
+	Max      *int
+	Holder   *string
+	storeFlags
+	Quiet bool `short:"q"`
+}
+
+// exporterListen is on this machine alone, beside the port of tenured.
+const exporterListen = "127.0.0.1:8369"
+
+// scrapesAtOnce and scrapeTimeout bound what scrapes cost. A scrape sends no request to the
+// store.
+const (
+	scrapesAtOnce = 8
+	scrapeTimeout = 10 * time.Second
+)
+
+// Run serves the metrics of locks until a signal.
+func (f *exporterCmd) Run(c *console, rest operands) error {
+	c.set(outputFlags{Quiet: f.Quiet})
+	f.Names = append(f.Names, rest.words...)
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	v, err := f.visit(c, nil)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	locks, err := tenureprom.NewLocks(v.client, o)
+	if err != nil {
+		return usage("%w", err)
+	}
+	listener, err := net.Listen("tcp", f.listen())
+	if err != nil {
+		return storeFailed(fmt.Errorf("--listen: %w", err))
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(locks)
+	server := &http.Server{Handler: exporterPages(registry), ReadHeaderTimeout: scrapeTimeout, ReadTimeout: scrapeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	c.say("serving http://%s/metrics", listener.Addr())
+
+	ctx, cancel := context.WithCancel(v.ctx)
+	defer cancel()
+	polled := make(chan error, 1)
+	trouble := &outages{console: c}
+	go func() { polled <- locks.Run(ctx, func(err error) { trouble.tell(err) }) }()
+	select {
+	case err = <-served: // nobody can ask any more
+		err = fmt.Errorf("--listen: %w", err)
+		cancel()
+		<-polled
+	case err = <-polled: // nil after a signal
+	}
+	bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)
+	defer stop()
+	if server.Shutdown(bounded) != nil {
+		_ = server.Close()
+	}
+	if err != nil {
+		return storeFailed(err)
+	}
+	return nil
+}
+
+// exporterPages answers scrapes, and people that look for them.
+func exporterPages(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTimeout, EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprintln(w, "tenure exporter: the metrics are at /metrics")
+	})
+	return mux
+}
+
+func (f *exporterCmd) listen() string {
+	if f.Listen == nil {
+		return exporterListen
+	}
+	return *f.Listen
+}
+
+// options finds what is wrong with the command line before a store is touched.
+func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
+	if len(f.Names)+len(f.Leader)+len(f.Prefix) == 0 {
+		return nil, usage("no locks named: give NAMEs, --leader or --prefix; --prefix '' is all locks")
+	}
+	if err := check(tenure.Options{}, append(f.Names, f.Leader...)...); err != nil {
+		return nil, err
+	}
+	o := &tenureprom.LocksOptions{Names: f.Names, Leaders: f.Leader, Prefixes: f.Prefix}
+	for _, period := range []struct {
+		flag  string
+		given *time.Duration
+		to    *time.Duration
+	}{{"--refresh", f.Refresh, &o.Interval}, {"--discover", f.Discover, &o.Discover}} {
+		if period.given == nil {
+			continue
+		}
+		if *period.given <= 0 {
+			return nil, usage("%s %v must be positive", period.flag, *period.given)
+		}
+		*period.to = *period.given
+	}
+	if f.Max != nil {
+		if o.Max = *f.Max; o.Max < 1 {
+			return nil, usage("--max %d must be 1 at least", o.Max)
+		}
+	}
+	if f.Holder != nil {
+		labels := map[string]func(tenure.Status) string{
+			"host":  func(st tenure.Status) string { return st.Host },
+			"label": func(st tenure.Status) string { return st.Label },
+			"owner": func(st tenure.Status) string { return st.Owner },
+			"none":  func(tenure.Status) string { return "" },
+		}
+		if o.Holder = labels[*f.Holder]; o.Holder == nil {
+			return nil, usage("--holder %.20q: want host, label, owner or none", *f.Holder)
+		}
+	}
+	if _, _, err := net.SplitHostPort(f.listen()); err != nil {
+		return nil, usage("--listen %.60q is no address: write HOST:PORT, such as %s", f.listen(), exporterListen)
+	}
+	return o, nil
+}

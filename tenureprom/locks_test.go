@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenureprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/tenureprom"
+	"github.com/tenurelock/tenure/tenuretest"
+)
+
+// watcher polls locks each second, by a client that holds nothing.
+func watcher(t *testing.T, w *tenuretest.World, o tenureprom.LocksOptions) (*tenuretest.Client, *tenureprom.Locks) {
+	t.Helper()
+	c := w.Client("watcher")
+	o.Interval = time.Second
+	l, err := tenureprom.NewLocks(c.Client, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, l
+}
+
+func run(ctx context.Context, l *tenureprom.Locks) { go func() { _ = l.Run(ctx, nil) }() }
+
+func recordEnded(name, end string) string {
+	return fmt.Sprintf("tenure_lock_tenures_ended_total{end=%s,name=%s}", end, name)
+}
+
+func TestLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t)
+		_, l := watcher(t, w, tenureprom.LocksOptions{Leaders: []string{"leader"}, Names: []string{"job"}})
+		want(t, l, "before the first poll", map[string]float64{"tenure_store_up{}": 0, "tenure_lock_held{name=leader}": absent, "tenure_lock_expected{name=leader}": 1})
+		run(t.Context(), l)
+		time.Sleep(30 * time.Second)
+		want(t, l, "never held", map[string]float64{
+			"tenure_store_up{}": 1, "tenure_lock_held{name=leader}": 0, "tenure_lock_token{name=leader}": 0, "tenure_lock_vacant_seconds{name=leader}": 30,
+			"tenure_lock_lease_seconds{name=leader}": 15, "tenure_lock_holder{holder=a,name=leader}": absent, "tenure_lock_free_in_seconds{name=leader}": absent,
+			"tenure_lock_expected{name=leader}": 1, "tenure_lock_expected{name=job}": absent, "tenure_lock_tenures_total{name=leader}": 0,
+		})
+		a := w.Client("a")
+		lease, err := a.Acquire(t.Context(), "leader", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		want(t, l, "held for an hour", map[string]float64{
+			"tenure_lock_held{name=leader}": 1, "tenure_lock_token{name=leader}": 1, "tenure_lock_vacant_seconds{name=leader}": 0,
+			"tenure_lock_holder{holder=a,name=leader}": 1, "tenure_lock_tenures_total{name=leader}": 1, recordEnded("leader", "released"): 0,
+		})
+		_ = lease.Release(t.Context())
+		time.Sleep(10 * time.Second)
+		want(t, l, "released", map[string]float64{
+			"tenure_lock_held{name=leader}": 0, "tenure_lock_vacant_seconds{name=leader}": 10, "tenure_lock_holder{holder=a,name=leader}": absent,
+			recordEnded("leader", "released"): 1, "tenure_lock_token{name=leader}": 1,
+		})
+		for range 3 { // tenures that begin and end between two polls
+			lease, err := a.Acquire(t.Context(), "leader", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = lease.Release(t.Context())
+		}
+		time.Sleep(2 * time.Second)
+		want(t, l, "three more", map[string]float64{
+			"tenure_lock_tenures_total{name=leader}": 4, recordEnded("leader", "released"): 3, recordEnded("leader", "unseen"): 1, "tenure_lock_vacant_seconds{name=leader}": 2, // the record tells of the last two
+		})
+		if _, err := a.Acquire(t.Context(), "leader", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		a.Kill()
+		time.Sleep(8 * time.Second)
+		want(t, l, "killed", map[string]float64{"tenure_lock_held{name=leader}": 1})
+		time.Sleep(12 * time.Second)
+		shown := scrape(t, l)
+		if v := shown["tenure_lock_vacant_seconds{name=leader}"]; shown["tenure_lock_held{name=leader}"] != 0 || v < 1 || v > 8 {
+			t.Errorf("20 s after a kill: held %v, without a holder for %v s", shown["tenure_lock_held{name=leader}"], v)
+		}
+		if _, err := w.Client("b").Acquire(t.Context(), "leader", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		want(t, l, "taken over", map[string]float64{
+			"tenure_lock_holder{holder=b,name=leader}": 1, recordEnded("leader", "expired"): 1, recordEnded("leader", "released"): 3, "tenure_lock_token{name=leader}": 6,
+		})
+	})
+}
+
+// TestStoreAway cuts the store off: no lock is shown as without a holder then, nor for having
+// had none while nobody could see it.
+func TestStoreAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t)
+		c, l := watcher(t, w, tenureprom.LocksOptions{Leaders: []string{"leader", "free"}})
+		if _, err := w.Client("a").Acquire(t.Context(), "leader", nil); err != nil {
+			t.Fatal(err)
+		}
+		var failed, fine int
+		go func() {
+			_ = l.Run(t.Context(), func(err error) {
+				if err != nil {
+					failed++
+				} else {
+					fine++
+				}
+			})
+		}()
+		time.Sleep(time.Minute)
+		want(t, l, "at first", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=leader}": 1, "tenure_lock_vacant_seconds{name=free}": 60})
+		c.Partition()
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			if shown := scrape(t, l); shown["tenure_store_up{}"] == 1 && shown["tenure_lock_held{name=leader}"] != 1 {
+				t.Fatal("the store was away, and a lock with a living holder has none by the metrics")
+			}
+		}
+		want(t, l, "away", map[string]float64{
+			"tenure_store_up{}": 0, "tenure_lock_held{name=leader}": absent, "tenure_lock_held{name=free}": absent, "tenure_lock_token{name=leader}": absent,
+			"tenure_lock_vacant_seconds{name=free}": absent, "tenure_lock_tenures_total{name=leader}": absent, "tenure_polls_total{result=failed}": float64(failed),
+		})
+		if failed < 10 {
+			t.Errorf("%d polls failed in a minute without a store", failed)
+		}
+		c.Heal()
+		time.Sleep(10*time.Second + settle)
+		want(t, l, "back", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=leader}": 1, "tenure_polls_total{result=ok}": float64(fine)})
+		if v := scrape(t, l)["tenure_lock_vacant_seconds{name=free}"]; v > 10 {
+			t.Errorf("10 s after an outage a lock is shown without a holder for %v s", v)
+		}
+	})
+}
+
+// TestStopped shows no lock if nobody polls any more.
+func TestStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t)
+		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
+		ctx, stop := context.WithCancel(t.Context())
+		run(ctx, l)
+		time.Sleep(time.Minute)
+		stop()
+		want(t, l, "at first", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=x}": 0, "tenure_lock_vacant_seconds{name=x}": 60})
+		time.Sleep(time.Minute)
+		want(t, l, "later", map[string]float64{"tenure_store_up{}": 0, "tenure_lock_held{name=x}": absent})
+		if err := l.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, l, "after a pause", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_vacant_seconds{name=x}": 0})
+	})
+}
+
+// TestTokenFell loses the record of a lock: the token is shown as it is.
+func TestTokenFell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t)
+		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
+		run(t.Context(), l)
+		a := w.Client("a")
+		cycle := func() {
+			lease, err := a.Acquire(t.Context(), "x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			_ = lease.Release(t.Context())
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(settle)
+		for range 3 {
+			cycle()
+		}
+		rec, err := w.Store().Get(t.Context(), "x", driver.Strong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Store().Delete(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		want(t, l, "deleted", map[string]float64{"tenure_lock_token{name=x}": 0, "tenure_lock_tenures_total{name=x}": 3, recordEnded("x", "released"): 3})
+		w.Client("b").Kill()
+		a = w.Client("c")
+		cycle()
+		want(t, l, "again", map[string]float64{"tenure_lock_token{name=x}": 1, "tenure_lock_tenures_total{name=x}": 4, recordEnded("x", "released"): 4})
+	})
+}
+
+// TestRaised has tokens raised by an operator: no tenure has begun with that.
+func TestRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t)
+		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"x"}})
+		lease, err := w.Client("a").Acquire(t.Context(), "x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t.Context(), l)
+		time.Sleep(2 * time.Second)
+		_ = lease.Release(t.Context())
+		time.Sleep(2 * time.Second)
+		if _, err := w.Client("operator").RaiseTokens(t.Context(), "", 1000, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		shown := scrape(t, l)
+		if shown["tenure_lock_token{name=x}"] < 1000 || shown["tenure_lock_tenures_total{name=x}"] > 1 || shown[recordEnded("x", "raised")] != 1 {
+			t.Errorf("after tokens were raised by 1000: token %v, tenures %v, raised %v", shown["tenure_lock_token{name=x}"], shown["tenure_lock_tenures_total{name=x}"], shown[recordEnded("x", "raised")])
+		}
+	})
+}
+
+// TestPrefix finds locks by a prefix, as many as may be shown.
+func TestPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t)
+		_, l := watcher(t, w, tenureprom.LocksOptions{Prefixes: []string{"jobs/", "jobs/1"}, Names: []string{"jobs/3", "x"}, Max: 10, Discover: 20 * time.Second})
+		run(t.Context(), l)
+		time.Sleep(2 * time.Second)
+		a := w.Client("a")
+		for i := range 14 {
+			if _, err := a.Acquire(t.Context(), fmt.Sprintf("jobs/%d", i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.Acquire(t.Context(), "others", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		want(t, l, "found", map[string]float64{
+			"tenure_lock_held{name=jobs/0}": 1, "tenure_lock_held{name=jobs/3}": 1, "tenure_lock_held{name=others}": absent, "tenure_lock_held{name=x}": 0,
+			"tenure_locks_omitted{}": 3, "tenure_lock_held{name=jobs/9}": absent,
+		})
+		rec, err := w.Store().Get(t.Context(), "jobs/0", driver.Strong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Store().Delete(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		want(t, l, "deleted", map[string]float64{"tenure_lock_held{name=jobs/0}": absent, "tenure_lock_token{name=jobs/0}": absent, "tenure_lock_held{name=jobs/1}": 1})
+		time.Sleep(30 * time.Second)
+		want(t, l, "long ago", map[string]float64{"tenure_lock_tenures_total{name=jobs/0}": absent, "tenure_lock_held{name=jobs/1}": 1, "tenure_locks_omitted{}": 2})
+	})
+}
+
+// unreadable is a store with a record that nobody can read.
+type unreadable struct{ driver.Store }
+
+func (u unreadable) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
+	if strings.HasPrefix(key, "strange") {
+		return driver.Record{}, driver.ErrUnreadable
+	}
+	return u.Store.Get(ctx, key, c)
+}
+
+// TestUnreadable counts records that cannot be read, and shows the other locks.
+func TestUnreadable(t *testing.T) {
+	c, err := tenure.New(unreadable{memstore.New()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+	l, err := tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{"strange", "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, l, "polled", map[string]float64{"tenure_store_up{}": 1, "tenure_locks_unreadable{}": 1, "tenure_lock_held{name=strange}": absent, "tenure_lock_held{name=x}": 0})
+}
+
+func TestLocksOptions(t *testing.T) {
+	c, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+	for _, o := range []*tenureprom.LocksOptions{nil, {}, {Names: []string{"x"}, Interval: -1}, {Names: []string{"x"}, Max: -1}, {Names: []string{"x"}, Discover: -1}} {
+		if _, err := tenureprom.NewLocks(c, o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+	l, err := tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{""}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Poll(t.Context()); !errors.Is(err, tenure.ErrInvalid) {
+		t.Errorf("a lock without a name: error %v, want ErrInvalid", err)
+	}
+}
+
+// TestClosed ends Run when its client can see nothing any more.
+func TestClosed(t *testing.T) {
+	c, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tenureprom.NewLocks(c, &tenureprom.LocksOptions{Names: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(t.Context(), nil); !errors.Is(err, tenure.ErrClosed) {
+		t.Errorf("Run on a closed client: error %v, want ErrClosed", err)
+	}
+	want(t, l, "closed", map[string]float64{"tenure_store_up{}": 0})
+}
