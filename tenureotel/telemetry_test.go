@@ -189,7 +189,7 @@ func TestSessionsAndShards(t *testing.T) {
 func told(s trace.ReadOnlySpan) string {
 	words := []string{s.Name()}
 	for _, a := range s.Attributes() {
-		words = append(words, string(a.Key)+"="+a.Value.Emit())
+		words = append(words, string(a.Key)+"="+a.Value.String())
 	}
 	for _, e := range s.Events() {
 		words = append(words, e.Name)
