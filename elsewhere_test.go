@@ -220,7 +220,7 @@ func TestUnusedGrantIsFreed(t *testing.T) {
 		}
 		begun := time.Now()
 		b.mustAcquire("x", nil)
-		if took := time.Since(begun); took < lease/3 || took > lease/3+2*refresh {
+		if took := time.Since(begun); took < lease/3 || took > lease/3+3*refresh { // whose looks are twice as rare while nothing is heard
 			t.Errorf("free after %v, want %v", took, lease/3)
 		}
 		if prev := w.record("x").Prev; prev == nil || prev.End != driver.EndAbandoned {
