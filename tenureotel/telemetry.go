@@ -218,7 +218,7 @@ func (t *Telemetry) Attach(o *tenure.Options) {
 // their own; others use [Telemetry.Attach].
 func (t *Telemetry) OnEvent(e tenure.Event) {
 	ctx := context.Background() // an event belongs to no call
-	var at metric.MeasurementOption = metric.WithAttributes()
+	at := metric.WithAttributes()
 	t.mu.Lock()
 	account := t.account
 	var lock []attribute.KeyValue

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -78,7 +79,7 @@ func (f *exporterCmd) Run(c *console, rest operands) error {
 	case err = <-served: // nobody can ask any more
 		err = fmt.Errorf("--listen: %w", err)
 		cancel()
-		<-polled
+		err = errors.Join(err, <-polled)
 	case err = <-polled: // nil after a signal
 	}
 	bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout)

@@ -18,9 +18,16 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 )
 
+// view is what a board has, of what is looked at.
+type view struct {
+	editable  *bool
+	variables []dashboard.VariableModel
+	all       []dashboard.PanelOrRowPanel
+}
+
 // board reads a board as Grafana's own types have it: a field that they do not know, or that
 // is missing, is an error.
-func board(text string) (*dashboard.Dashboard, error) {
+func board(text string) (*view, error) {
 	plugins.RegisterDefaultPlugins()
 	// The strict reader has all the errors, but returns an empty list of errors for none, and
 	// loses the panels for that. The other one reads them.
@@ -33,12 +40,12 @@ func board(text string) (*dashboard.Dashboard, error) {
 	if err := json.Unmarshal([]byte(text), d); err != nil {
 		return nil, err
 	}
-	return d, d.Validate()
+	return &view{d.Editable, d.Templating.List, d.Panels}, d.Validate()
 }
 
 // panels are those of the board that show something.
-func panels(d *dashboard.Dashboard) (list []dashboard.Panel) {
-	for _, p := range d.Panels {
+func panels(v *view) (list []dashboard.Panel) {
+	for _, p := range v.all {
 		if p.Panel != nil {
 			list = append(list, *p.Panel)
 		}
@@ -77,10 +84,10 @@ var (
 // source, job and instance; each panel with a title, a description, a unit and that source;
 // each selector with a matcher for job and instance; rates over $__rate_interval; counters
 // under a rate. The program itself cannot be had from the proxy of Go modules.
-func lint(d *dashboard.Dashboard) (found []string) {
+func lint(d *view) (found []string) {
 	bad := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
 	variables := map[string]dashboard.VariableModel{}
-	for _, v := range d.Templating.List {
+	for _, v := range d.variables {
 		variables[v.Name] = v
 	}
 	if v := variables["datasource"]; v.Type != dashboard.VariableTypeDatasource || text(v.Label) != "Data source" {
@@ -97,7 +104,7 @@ func lint(d *dashboard.Dashboard) (found []string) {
 			bad("the variable %s must ask ${datasource}", name)
 		}
 	}
-	if d.Editable == nil || *d.Editable {
+	if d.editable == nil || *d.editable {
 		bad("the board must not be editable: it would differ from the file")
 	}
 	ids, titles := map[uint32]bool{}, map[string]bool{}
