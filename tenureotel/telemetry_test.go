@@ -275,6 +275,19 @@ func TestNoSpans(t *testing.T) {
 	})
 }
 
+// TestManySpans has more leases than spans may be open, one after the other.
+func TestManySpans(t *testing.T) {
+	s := newSDK(t, tenureotel.Options{})
+	for i := range 10_050 {
+		lock := fmt.Sprint("lock-", i)
+		s.OnEvent(tenure.Event{Kind: tenure.EventAcquired, Lock: lock, Token: 1, Time: time.Now()})
+		s.OnEvent(tenure.Event{Kind: tenure.EventReleased, Lock: lock, Token: 1, Time: time.Now()})
+	}
+	if n := len(s.spans.Ended()); n != 2*10_050 {
+		t.Errorf("%d spans of 10050 leases", n)
+	}
+}
+
 // TestGlobal uses the providers that the program has set, or none.
 func TestGlobal(t *testing.T) {
 	o, err := tenureotel.New(nil)

@@ -189,7 +189,6 @@ func (l *Locks) Poll(ctx context.Context) error {
 	result := "ok"
 	if err != nil {
 		result = "failed"
-		l.unknown()
 	}
 	l.polls.WithLabelValues(result).Inc()
 	l.mu.Lock()

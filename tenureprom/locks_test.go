@@ -81,8 +81,14 @@ func TestLocks(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		a.Kill()
-		time.Sleep(8 * time.Second)
+		time.Sleep(8*time.Second + settle)
 		want(t, l, "killed", map[string]float64{"tenure_lock_held{name=leader}": 1})
+		const free, unchanged = "tenure_lock_free_in_seconds{name=leader}", "tenure_lock_unchanged_seconds{name=leader}"
+		before := scrape(t, l)
+		time.Sleep(settle) // between two polls
+		if after := scrape(t, l); before[free]-after[free] < 0.09 || after[unchanged]-before[unchanged] < 0.09 {
+			t.Errorf("0.1 s later: free in %v s and then %v s, unchanged for %v s and then %v s", before[free], after[free], before[unchanged], after[unchanged])
+		}
 		time.Sleep(12 * time.Second)
 		shown := scrape(t, l)
 		if v := shown["tenure_lock_vacant_seconds{name=leader}"]; shown["tenure_lock_held{name=leader}"] != 0 || v < 1 || v > 8 {
@@ -120,7 +126,9 @@ func TestStoreAway(t *testing.T) {
 		time.Sleep(time.Minute)
 		want(t, l, "at first", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=leader}": 1, "tenure_lock_vacant_seconds{name=free}": 60})
 		c.Partition()
-		for range 600 {
+		time.Sleep(5 * time.Second)
+		want(t, l, "just away", map[string]float64{"tenure_store_up{}": 0, "tenure_lock_held{name=leader}": absent})
+		for range 550 {
 			time.Sleep(100 * time.Millisecond)
 			if shown := scrape(t, l); shown["tenure_store_up{}"] == 1 && shown["tenure_lock_held{name=leader}"] != 1 {
 				t.Fatal("the store was away, and a lock with a living holder has none by the metrics")
@@ -253,6 +261,16 @@ func TestPrefix(t *testing.T) {
 		want(t, l, "deleted", map[string]float64{"tenure_lock_held{name=jobs/0}": absent, "tenure_lock_token{name=jobs/0}": absent, "tenure_lock_held{name=jobs/1}": 1})
 		time.Sleep(30 * time.Second)
 		want(t, l, "long ago", map[string]float64{"tenure_lock_tenures_total{name=jobs/0}": absent, "tenure_lock_held{name=jobs/1}": 1, "tenure_locks_omitted{}": 2})
+		b := w.Client("b")
+		for range 3 {
+			lease, err := b.Acquire(t.Context(), "jobs/0", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = lease.Release(t.Context())
+		}
+		time.Sleep(30 * time.Second)
+		want(t, l, "found again", map[string]float64{"tenure_lock_tenures_total{name=jobs/0}": 0, "tenure_lock_token{name=jobs/0}": 3})
 	})
 }
 
