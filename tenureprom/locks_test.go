@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,13 +114,13 @@ func TestStoreAway(t *testing.T) {
 		if _, err := w.Client("a").Acquire(t.Context(), "leader", nil); err != nil {
 			t.Fatal(err)
 		}
-		var failed, fine int
+		var failed, fine atomic.Int64
 		go func() {
 			_ = l.Run(t.Context(), func(err error) {
 				if err != nil {
-					failed++
+					failed.Add(1)
 				} else {
-					fine++
+					fine.Add(1)
 				}
 			})
 		}()
@@ -136,14 +137,14 @@ func TestStoreAway(t *testing.T) {
 		}
 		want(t, l, "away", map[string]float64{
 			"tenure_store_up{}": 0, "tenure_lock_held{name=leader}": absent, "tenure_lock_held{name=free}": absent, "tenure_lock_token{name=leader}": absent,
-			"tenure_lock_vacant_seconds{name=free}": absent, "tenure_lock_tenures_total{name=leader}": absent, "tenure_polls_total{result=failed}": float64(failed),
+			"tenure_lock_vacant_seconds{name=free}": absent, "tenure_lock_tenures_total{name=leader}": absent, "tenure_polls_total{result=failed}": float64(failed.Load()),
 		})
-		if failed < 10 {
-			t.Errorf("%d polls failed in a minute without a store", failed)
+		if n := failed.Load(); n < 10 {
+			t.Errorf("%d polls failed in a minute without a store", n)
 		}
 		c.Heal()
 		time.Sleep(10*time.Second + settle)
-		want(t, l, "back", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=leader}": 1, "tenure_polls_total{result=ok}": float64(fine)})
+		want(t, l, "back", map[string]float64{"tenure_store_up{}": 1, "tenure_lock_held{name=leader}": 1, "tenure_polls_total{result=ok}": float64(fine.Load())})
 		if v := scrape(t, l)["tenure_lock_vacant_seconds{name=free}"]; v > 10 {
 			t.Errorf("10 s after an outage a lock is shown without a holder for %v s", v)
 		}

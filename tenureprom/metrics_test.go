@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,8 +261,8 @@ func TestBusy(t *testing.T) {
 // metrics with another callback.
 func TestLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seen := 0
-		own := func(o *tenure.Options) { o.OnEvent = func(tenure.Event) { seen++ } }
+		var seen atomic.Int64 // each client has a goroutine for its events
+		own := func(o *tenure.Options) { o.OnEvent = func(tenure.Event) { seen.Add(1) } }
 		w := tenuretest.New(t)
 		byTenant := tenureprom.New(&tenureprom.Options{Label: func(lock string) string { tenant, _, _ := strings.Cut(lock, "/"); return tenant }})
 		a, am := holder(w, "a", own)
@@ -284,8 +285,8 @@ func TestLabels(t *testing.T) {
 		}
 		want(t, am, "500 locks", map[string]float64{"tenure_acquired_total{name=other}": 500, "tenure_tenures_ended_total{end=released,name=other}": 500})
 		want(t, byTenant, "by tenant", map[string]float64{"tenure_acquired_total{name=t0}": 167, "tenure_acquired_total{name=t2}": 166})
-		if seen < 2000 {
-			t.Errorf("the program's own callback saw %d events, want 2000 and more", seen)
+		if n := seen.Load(); n < 2000 {
+			t.Errorf("the program's own callback saw %d events, want 2000 and more", n)
 		}
 	})
 }
