@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,8 +108,8 @@ const settle = 100 * time.Millisecond
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSDK(t, tenureotel.Options{Locks: []string{"leader"}})
-		seen := 0
-		c := tenuretest.New(t).Client("a", func(o *tenure.Options) { o.OnEvent = func(tenure.Event) { seen++ } }, s.Attach)
+		var seen atomic.Int64
+		c := tenuretest.New(t).Client("a", func(o *tenure.Options) { o.OnEvent = func(tenure.Event) { seen.Add(1) } }, s.Attach)
 		s.want("at first", map[string]float64{"tenure.held{tenure.lock=leader}": 0, "tenure.token{tenure.lock=leader}": absent, "tenure.session.open{}": 0})
 		lease, err := c.Acquire(t.Context(), "leader", nil)
 		if err != nil {
@@ -139,8 +140,8 @@ func TestMetrics(t *testing.T) {
 			"tenure.held{tenure.lock=leader}": 0, "tenure.held{tenure.lock=other}": 0, "tenure.ended{tenure.end=released,tenure.lock=leader}": 1,
 			"tenure.ended{tenure.end=expired,tenure.lock=other}": 1, "tenure.stop_timeout{tenure.lock=other}": 1,
 		})
-		if seen < 50 {
-			t.Errorf("the program's own callback saw %d events", seen)
+		if seen.Load() < 50 {
+			t.Errorf("the program's own callback saw %d events", seen.Load())
 		}
 		c.Heal()
 		if err := s.Close(); err != nil {

@@ -143,7 +143,7 @@ func candidates(words []string) []string {
 		return fitting(namesIn(store, ledgerOf(once.LockName(""))), word)
 	case command.Name == "every" && locksGiven < 2:
 		return fitting(namesIn(store, ledgerOf(once.EveryLockName(""))), word)
-	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status"):
+	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status" || command.Name == "exporter"):
 		return fitting(namesIn(store, func(lock string) string { return lock }), word)
 	}
 	return nil
@@ -185,6 +185,8 @@ func values(f *kong.Flag, word string, given func() (store, lock string)) []stri
 	switch f.Name {
 	case "store":
 		return fitting([]string{"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:", "default:"}, word)
+	case "holder":
+		return fitting(holders, word)
 	case "to":
 		store, lock := given()
 		return fitting(heldBy(store, lock, func(t tenure.Tenure) string { return t.Owner }), word)

@@ -87,6 +87,8 @@ func TestBashCompletes(t *testing.T) {
 		{"tenure step-down scheduler --to web", ""},
 		{"tenure step-down --to we", ""},
 		{"tenure history --at 10m sch", "scheduler"},
+		{"tenure exporter nightly s", "scheduler"},
+		{"tenure exporter --holder l", "label"},
 		{"tenure shard ", "orders"},
 		{"tenure shard --re", "--refresh --resize"},
 		{"tenure run --store=s", "sqlite:"},

@@ -35,6 +35,9 @@ type exporterCmd struct {
 // exporterListen is on this machine alone, beside the port of tenured.
 const exporterListen = "127.0.0.1:8369"
 
+// holders are the values of --holder.
+var holders = []string{"host", "label", "none", "owner"}
+
 // scrapesAtOnce and scrapeTimeout bound what scrapes cost. A scrape sends no request to the
 // store.
 const (
