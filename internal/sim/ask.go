@@ -173,11 +173,12 @@ func (l *lock) checkTied() {
 	for len(l.tied) > 0 {
 		q := l.tied[0]
 		for _, p := range l.procs {
-			most := time.Duration(float64(p.t.Heartbeat+3*p.t.RequestTimeout) / (1 - l.cfg.Skew))
 			for _, m := range p.machines {
 				if m.h == nil || m.under == nil || m.life != l.life || m.done || m.h.Record().Token != q.token || m.h.Cause() != protocol.None {
 					continue
 				}
+				t := m.under.timing()
+				most := time.Duration(float64(t.Heartbeat+3*t.RequestTimeout) / (1 - l.cfg.Skew))
 				if l.now-q.at <= most {
 					return // it and those after it have time
 				}
@@ -206,7 +207,7 @@ func (l *lock) checkRequests() {
 	}
 	since := l.now - l.laid[rec.Requests[0].ID]
 	drain := l.t.Lease // see took
-	t := l.procs[holder].t
+	t := l.procs[holder].timingOf(rec.Token)
 	most := time.Duration(float64(t.Heartbeat+3*t.RequestTimeout)/(1-l.cfg.Skew)) + drain
 	if since > most && l.tenures[rec.Token].prompt {
 		l.fail("a request is laid for %v, and not honoured", since)

@@ -278,7 +278,7 @@ func (l *lock) checkLapse(m *machine) {
 	if l.cfg.Faults || m.h.Over() || m.done || m.under == nil || !m.h.Quiet() || m.under.h.Cause() != protocol.None {
 		return
 	}
-	most := time.Duration(float64(m.p.t.Lease+4*m.p.t.RequestTimeout) / (1 - l.cfg.Skew))
+	most := time.Duration(float64(m.timing().Lease+4*m.timing().RequestTimeout) / (1 - l.cfg.Skew))
 	if quiet := l.now - m.quietSince; quiet > most {
 		l.fail("%s is quiet for %v, and its session keeps the lock from others", m, quiet)
 	}
@@ -290,7 +290,7 @@ func (l *lock) checkFollows(m *machine) {
 	if l.cfg.Faults || m.h.Over() || m.under == nil || !m.under.h.Over() {
 		return
 	}
-	most := time.Duration(float64(m.p.t.Lease+4*m.p.t.RequestTimeout) / (1 - l.cfg.Skew))
+	most := time.Duration(float64(m.timing().Lease+4*m.timing().RequestTimeout) / (1 - l.cfg.Skew))
 	if over := l.now - m.under.overSince; over > most {
 		l.fail("%s is not over, though its session is for %v", m, over)
 	}
@@ -304,7 +304,7 @@ func (l *lock) checkLease(m *machine) {
 	if m.under != nil {
 		latest = m.under.applied[1]
 	}
-	if m.h.Deadline() > latest+m.p.t.Usable() {
+	if m.h.Deadline() > latest+m.timing().Usable() {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
 	revoked := l.tenures[rec.Token].end == driver.EndRevoked
@@ -348,7 +348,7 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		return
 	}
 	if m.h == nil {
-		if now := m.p.cont.at(l.now); now < by.cont+m.p.t.Usable() {
+		if now := m.p.cont.at(l.now); now < by.cont+m.timing().Usable() {
 			l.fail("%s does not see that it holds what it wrote as %s", m, res.Record.Beat)
 		}
 		return
@@ -357,7 +357,7 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		return // its deadline is the session's
 	}
 	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
-	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+m.p.t.Usable() {
+	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+m.timing().Usable() {
 		l.fail("%s does not see that its heartbeat %s was applied", m, res.Record.Beat)
 	}
 }

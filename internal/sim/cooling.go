@@ -60,17 +60,22 @@ func (m *machine) reviewed(r *protocol.Call, res protocol.Result) {
 	if _, _, _, cools := m.c.Cooling(); !cools {
 		return // it wants to ask the leader to make way
 	}
-	if c := m.cool; !c.is || c.token != rec.Token || c.state != rec.State || c.sign != rec.Sign() {
-		m.cool = cool{is: true, token: rec.Token, state: rec.State, sign: rec.Sign(), from: m.sentCont}
-	}
+	m.coolsFrom(rec, m.sentCont)
 	if res.Outcome != protocol.Applied {
 		return
 	}
 	m.cool.wait = 0
-	d := coolDown(m.p.t)
+	d := coolDown(m.timing())
 	for range m.count(r, res) {
-		m.cool.wait = min(d, coolDownMax(m.p.t))
+		m.cool.wait = min(d, coolDownMax(m.timing()))
 		d *= 2
+	}
+}
+
+// coolsFrom notes since when an acquire waits because of a tenure, once.
+func (m *machine) coolsFrom(rec driver.Record, from time.Duration) {
+	if c := m.cool; !c.is || c.token != rec.Token || c.state != rec.State || c.sign != rec.Sign() {
+		m.cool = cool{is: true, token: rec.Token, state: rec.State, sign: rec.Sign(), from: from}
 	}
 }
 
@@ -123,7 +128,8 @@ func (m *machine) judgeCount(r *protocol.Call, res protocol.Result) {
 	if want := m.count(r, res); k != want {
 		m.p.l.fail("%s counts %d failures of its label, and there were %d", m, k, want)
 	}
-	if most := m.cool.from + coolDownMax(m.p.t); until > most {
+	m.coolsFrom(rec, m.p.cont.at(m.p.l.now)) // it has read that to ask the leader to make way, and could move by now
+	if most := m.cool.from + coolDownMax(m.timing()); until > most {
 		m.p.l.fail("%s waits for %v longer than it may", m, until-most)
 	}
 }

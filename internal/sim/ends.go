@@ -199,7 +199,7 @@ func (l *lock) released(m *machine, r *protocol.Call, was driver.Record) {
 	switch {
 	case is.Token != was.Token || was.State != driver.Held:
 		l.fail("%s releases token %d from %s, token %d", m, is.Token, was.State, was.Token)
-	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel || is.Lease != m.p.t.Reservation()):
+	case kept && (is.State != driver.Reserved || is.Owner != t.asked.To || is.Label != t.asked.ToLabel || is.Lease != m.timing().Reservation()):
 		l.fail("%s was to hand over to %q%q, and leaves %+v", m, t.asked.To, t.asked.ToLabel, is)
 	case kept:
 		l.remembers(m, is.Prev, is.Token)

@@ -77,9 +77,11 @@ func (w *World) patience() time.Duration {
 	return time.Duration(float64(most) / (1 - w.cfg.Skew))
 }
 
-// slowest returns the longest that each part of a timing is in any process.
+// slowest returns the longest that each part of a timing is in any process, or was in an
+// acquire or a session.
 func (w *World) slowest() protocol.Timing {
 	t := w.t
+	t.Lease, t.Refresh, t.RequestTimeout = max(t.Lease, w.most.Lease), max(t.Refresh, w.most.Refresh), max(t.RequestTimeout, w.most.RequestTimeout)
 	for _, h := range w.hosts {
 		t.Lease, t.Refresh, t.RequestTimeout = max(t.Lease, h.t.Lease), max(t.Refresh, h.t.Refresh), max(t.RequestTimeout, h.t.RequestTimeout)
 	}

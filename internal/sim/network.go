@@ -80,7 +80,8 @@ func (m *machine) send(r *protocol.Call) {
 	}
 	m.judgeWait(r)
 
-	latency := min(l.cfg.Latency, max(p.t.RequestTimeout, l.cfg.Latency-l.t.RequestTimeout))
+	patience := m.timing().RequestTimeout
+	latency := min(l.cfg.Latency, max(patience, l.cfg.Latency-l.t.RequestTimeout))
 	there, back := p.upTo(latency/2), p.upTo(latency/2)
 	if p.source().Intn(2) == 1 {
 		there, back = there/64, back/64
@@ -98,6 +99,9 @@ func (m *machine) send(r *protocol.Call) {
 		res := protocol.ResultOf(r.Kind, rec, former, err)
 		if !r.Kind.Reads() {
 			m.traceApply(number, res)
+		}
+		if r.Kind == protocol.Takeover && err == nil && r.Prev.Lease != r.Next.Lease && m.timing() != p.t {
+			l.tally.Mixed++
 		}
 		if claims := m.claimed(); r.Kind == protocol.Release && *claims != nil && !l.final {
 			l.after(l.upTo(l.t.Lease/32), *claims) // somebody else may be quicker
@@ -129,11 +133,11 @@ func (m *machine) send(r *protocol.Call) {
 		}
 	}
 	timeout := func() {
-		p.after(m, p.t.RequestTimeout, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
+		p.after(m, patience, func() { m.reply(number, r, protocol.ResultOf(r.Kind, driver.Record{}, driver.Record{}, errTimeout)) })
 	}
 	switch l.fate(m) {
 	case repeated:
-		again(0, 3*p.t.Lease)
+		again(0, 3*m.timing().Lease)
 		fallthrough
 	case answered:
 		l.after(there, func() {
@@ -150,9 +154,9 @@ func (m *machine) send(r *protocol.Call) {
 		l.after(there, func() { apply() })
 		timeout()
 	case delayed:
-		again(p.t.RequestTimeout, 2*p.t.Lease)
+		again(patience, 2*m.timing().Lease)
 		if l.one(4) {
-			again(p.t.RequestTimeout, 2*p.t.Lease)
+			again(patience, 2*m.timing().Lease)
 		}
 		timeout()
 	}

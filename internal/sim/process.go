@@ -49,7 +49,8 @@ type machine struct {
 	e       *protocol.Chronicler
 	v       *protocol.Observer
 	seen    observed
-	under   *machine // the session under which the lock is taken
+	under   *machine         // the session under which the lock is taken
+	own     *protocol.Timing // of an acquire, or a session; nil: that of the process
 	c       *protocol.Contender
 	h       *protocol.Holder
 	was     protocol.Holder // h after the step before
@@ -85,6 +86,37 @@ type machine struct {
 }
 
 func (m *machine) String() string { return m.id }
+
+// timing returns what the machine counts with.
+func (m *machine) timing() protocol.Timing {
+	if m.own != nil {
+		return *m.own
+	}
+	return m.p.t
+}
+
+// timingOf returns the timing of the lease with a token, or that of the process if it has
+// none.
+func (p *process) timingOf(token uint64) protocol.Timing {
+	for _, m := range p.machines {
+		if m.h != nil && m.life == p.l.life && m.h.Record().Token == token {
+			return m.timing()
+		}
+	}
+	return p.t
+}
+
+// hurry has the record looked at as often as the most impatient of those wants it who wait.
+func (p *process) hurry() {
+	t := p.t
+	for _, m := range p.machines {
+		if m.c != nil && m.h == nil && !m.left {
+			own := m.timing()
+			t.Refresh, t.Lease = min(t.Refresh, own.Refresh), min(t.Lease, own.Lease)
+		}
+	}
+	p.sight.LookFor(t.Refresh, t.Lease)
+}
 
 // look begins with no sight of the record, as a new process does.
 func (p *process) look() {
@@ -127,26 +159,28 @@ func (p *process) acquire() {
 		want.Patience = l.t.Lease / 2
 	}
 	want.Label = l.labelOf(p.name)
-	if l.cfg.Cools {
-		want.CoolDown, want.CoolDownMax = coolDown(p.t), coolDownMax(p.t)
-	}
 	under := p.session
 	if under != nil && (under.s == nil || !under.s.Open(under.clock()) || !(l.final && l.cfg.Trying) && l.one(4)) {
 		under = nil
 	}
+	own := p.ofOwn()
 	if under != nil {
-		want.Under = under.s
+		want.Under, own = under.s, under.timing()
+	}
+	if l.cfg.Cools {
+		want.CoolDown, want.CoolDownMax = coolDown(own), coolDownMax(own)
 	}
 	m := p.reused()
 	if m == nil {
-		m = &machine{p: p, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
+		m = &machine{p: p, own: &own, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
 		if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
 			want.Behind, m.unless.is = false, true
 			want.UnlessAlive = l.cfg.Wrong != UnlessIgnored
 			l.tally.Unless++
 		}
-		m.c = protocol.NewContender(p.t, l.env(p.host), want, p.sight)
+		m.c = protocol.NewContender(own, l.env(p.host), want, p.sight)
 		p.machines = append(p.machines, m)
+		p.hurry()
 	}
 	m.acquire, m.begun, m.left, m.under, m.life = p.acquires, l.now, false, under, l.life
 	m.judged, m.cool = newJudged(), cool{}

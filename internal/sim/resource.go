@@ -29,7 +29,7 @@ func (m *machine) work() {
 		return
 	}
 	if m.awaits() {
-		m.p.after(m, l.upTo(m.p.t.RequestTimeout), m.work)
+		m.p.after(m, l.upTo(m.timing().RequestTimeout), m.work)
 		return
 	}
 	m.begins()

@@ -23,8 +23,9 @@ func (h *host) open() {
 	w := h.w
 	p := h.procs[0]
 	w.count++
-	m := &machine{p: p, epoch: h.epoch, id: w.id("%s/session%d", h.name, w.count), judged: newJudged(), begun: w.now}
-	m.o = protocol.NewOpener(h.t, w.env(h), driver.Record{Owner: h.name}, 0)
+	own := h.ofOwn()
+	m := &machine{p: p, own: &own, epoch: h.epoch, id: w.id("%s/session%d", h.name, w.count), judged: newJudged(), begun: w.now}
+	m.o = protocol.NewOpener(own, w.env(h), driver.Record{Owner: h.name}, 0)
 	h.session = m
 	w.note("%s opens", m)
 	m.took(m.o.Step(h.cont.at(w.now)))
@@ -39,7 +40,7 @@ func (m *machine) opened(g protocol.Grant) {
 	m.counts(g)
 	w.note("%s is open as %s", m, g.Record.Key)
 	w.tally.Sessions++
-	m.s = protocol.NewKeeper(h.t, w.env(h), g)
+	m.s = protocol.NewKeeper(m.timing(), w.env(h), g)
 	m.h = m.s.Holder
 	m.took(m.s.Step(m.clock()))
 	if !w.final && w.one(2) {

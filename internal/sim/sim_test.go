@@ -86,13 +86,14 @@ func TestSchedulesHave(t *testing.T) {
 		sum.Alive += tally.Alive
 		sum.Cleared += tally.Cleared
 		sum.Beside += tally.Beside
+		sum.Mixed += tally.Mixed
 		sum.Taken += tally.Taken
 	}
 	t.Logf("%d schedules with different timings; %d acquires unless alive, %d that gave up; %d records deleted; %d acquires beside a lease; %d grants for clients",
 		mixed, sum.Unless, sum.Alive, sum.Cleared, sum.Beside, sum.Taken)
 	for what, n := range map[string]int{
 		"process with a timing of its own": mixed, "acquire unless somebody lives": sum.Unless - sum.Alive, "sign of life": sum.Alive,
-		"deletion": sum.Cleared, "acquire beside a lease": sum.Beside, "grant for a client": sum.Taken,
+		"takeover by an acquire with a timing of its own": sum.Mixed, "deletion": sum.Cleared, "acquire beside a lease": sum.Beside, "grant for a client": sum.Taken,
 	} {
 		if n < 10 {
 			t.Errorf("the schedules have hardly a %s any more: %d", what, n)

@@ -21,11 +21,16 @@ func (m *machine) hold(g protocol.Grant) {
 	}
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
+	m.p.hurry()
 	l.judgeUnless(m, g)
+	t := m.timing()
+	if wrong := l.cfg.Wrong; wrong == HoldsByClient && m.under == nil || wrong == TiedByClient && m.under != nil {
+		t = m.p.t
+	}
 	if m.under != nil {
-		m.h = protocol.NewTied(m.p.t, l.env(m.p.host), g, m.under.s)
+		m.h = protocol.NewTied(t, l.env(m.p.host), g, m.under.s)
 	} else {
-		m.h = protocol.NewHolder(m.p.t, l.env(m.p.host), g)
+		m.h = protocol.NewHolder(t, l.env(m.p.host), g)
 	}
 	m.chronicle(g)
 	if !m.believes() || m.under != nil && !m.under.s.Open(m.clock()) {
@@ -42,7 +47,7 @@ func (m *machine) hold(g protocol.Grant) {
 		m.p.after(m, 0, m.progress)
 	}
 	if l.t.Manual || !l.final && l.one(4) {
-		m.p.after(m, l.upTo(m.p.t.Heartbeat), m.renew)
+		m.p.after(m, l.upTo(m.timing().Heartbeat), m.renew)
 	}
 	if l.final {
 		return
@@ -159,7 +164,7 @@ func (m *machine) renew() {
 	}
 	m.took(m.h.Renew(m.clock()))
 	if m.p.l.t.Manual {
-		m.p.after(m, m.p.t.Heartbeat, m.renew)
+		m.p.after(m, m.timing().Heartbeat, m.renew)
 	}
 }
 
@@ -169,5 +174,5 @@ func (m *machine) progress() {
 		return // it hangs
 	}
 	m.h.Progress(m.clock())
-	m.p.after(m, m.p.t.Progress/16+l.upTo(m.p.t.Progress/2), m.progress)
+	m.p.after(m, m.timing().Progress/16+l.upTo(m.timing().Progress/2), m.progress)
 }

@@ -51,7 +51,8 @@ type Config struct {
 	// under their sessions, where they have some.
 	Trying bool
 	// Mixed gives each process a timing of its own: longer and shorter leases,
-	// other looks, and bounds of the clocks' errors that are wider than need be.
+	// other looks, and bounds of the clocks' errors that are wider than need be; and
+	// some of its acquires and sessions another one.
 	Mixed bool
 	// Unless has some acquires give up at the first sign of life.
 	Unless bool
@@ -109,6 +110,7 @@ type line struct {
 type World struct {
 	cfg   Config
 	t     protocol.Timing
+	most  protocol.Timing // the longest that acquires and sessions have
 	src   Source
 	now   time.Duration
 	queue queue
@@ -278,6 +280,23 @@ func (w *World) timing() protocol.Timing {
 			t = wider
 		}
 	}
+	return t
+}
+
+// ofOwn returns the timing of an acquire, or a session, of a process: its client's, or
+// another one with the client's bound of the clocks' errors.
+func (h *host) ofOwn() protocol.Timing {
+	w := h.w
+	if !w.cfg.Mixed || !w.one(2) {
+		return h.t
+	}
+	t := w.timing()
+	t.Drift = h.t.Drift
+	if t.Validate() != nil { // too little is left of the lease with that bound
+		return h.t
+	}
+	w.most.Lease, w.most.Refresh = max(w.most.Lease, t.Lease), max(w.most.Refresh, t.Refresh)
+	w.most.RequestTimeout = max(w.most.RequestTimeout, t.RequestTimeout)
 	return t
 }
 

@@ -49,6 +49,9 @@ const (
 	LifeInvented   // such an acquire takes any look for a sign of life
 	OwnHolderTaken // a contender takes the lock from a lease of its own process
 	NextLife       // after a deletion the store compares the token alone
+	HoldsByClient  // a lease with a timing of its own is counted by that of its client
+	ClaimsByClient // an acquire with a timing of its own writes the lease of its client
+	TiedByClient   // a lock under a session with a timing of its own is held by that of its client
 
 	CountedFromGrant   // a client acts from the grant on, and counts from there
 	CountedFromAnswer  // a client counts a heartbeat from its answer
@@ -76,6 +79,7 @@ func (l Wrong) String() string {
 		"end of a tenure forgotten", "end of the predecessor forgotten", "asker forgotten",
 		"waits for its own lease duration", "sign of life ignored", "sign of life invented", "lock taken from a lease of the same process",
 		"token alone after a deletion",
+		"lease counted by the client's timing", "client's lease written for another one", "lock under a session held by the client's timing",
 		"client counts from the grant", "client counts from the answer", "client counts from a repeated sending", "repeated acquire renews",
 		"heartbeat answered from memory", "loss told from memory", "request not told", "heartbeat answered from the cache of another", "repeated heartbeat answered from a cache",
 		"release taken back after an error", "wait outlives its connection", "expired client revived by a late answer",
@@ -105,6 +109,8 @@ func (l *lock) miswrite(m *machine, req *protocol.Call) *protocol.Call {
 		next.End, next.Asked = driver.EndSteppedDown, req.Next.Prev.Asked
 	case wrong == HandOverToOther && r.Kind == protocol.Release && kept:
 		next.Owner = m.p.name
+	case wrong == ClaimsByClient && m.own != nil && (r.Kind == protocol.Claim || r.Kind == protocol.Takeover):
+		next.Lease = m.p.t.Lease
 	case wrong == RevokeAtOnce && r.Kind == protocol.Free && kept:
 		*next = r.Prev.Clone()
 		next.Version, next.State, next.Requests = req.Next.Version, driver.Released, nil

@@ -28,6 +28,7 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 	rough := func(c *sim.Config) { c.Rough, c.Requests = true, false }
 	mixed := func(c *sim.Config) { c.Mixed, c.Requests = true, false }
+	tied := func(c *sim.Config) { c.Mixed, c.Sessions, c.Requests = true, true, true }
 	unless := func(c *sim.Config) { c.Unless, c.Sessions = true, true }
 	twice := func(c *sim.Config) { c.Twice, c.Requests = true, false }
 	deleted := func(c *sim.Config) { c.Deletions, c.Rough, c.Length = true, true, 12*c.Timing.Lease }
@@ -71,6 +72,9 @@ func TestMistakesAreFound(t *testing.T) {
 		{sim.LifeInvented, unless, 500, "gives up as if somebody lived"},
 		{sim.OwnHolderTaken, twice, 300, "writes nothing of token"},
 		{sim.NextLife, deleted, 500, "changes more than it may"},
+		{sim.HoldsByClient, mixed, 300, "later than any applied write gives it"},
+		{sim.ClaimsByClient, mixed, 1000, "both hold"},
+		{sim.TiedByClient, tied, 300, "was to hand over"},
 	} {
 		t.Run(tt.wrong.String(), func(t *testing.T) {
 			run := func(seed uint64, wrong sim.Wrong) error {
