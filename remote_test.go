@@ -90,6 +90,7 @@ var localTests = map[string]string{
 	"TestLostRacesAreNotRunHot":                      ownStore,
 	"TestElapsedIsTheContendersClock":                ownStore,
 	"TestSuspendUnderAShortLease":                    ownStore,
+	"TestAnHourOfManyTimings":                        ownStore,
 	"TestReleaseWakesObserversOfTheSameProcess":      ownStore,
 	"TestMaxInFlightBoundsTheRequests":               ownStore,
 	"TestNoPlaceForARequest":                         ownStore,
