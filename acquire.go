@@ -378,7 +378,7 @@ func (a *acquire) won(g protocol.Grant) {
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
 		Took: c.clock.Contender() - a.begun, Remaining: max(0, g.Sent+a.t.Usable()-c.clock.Holder()),
-		Session: g.Record.Session,
+		Session: g.Record.Session, Grace: a.t.Grace,
 	})
 	if a.elsewhere != nil {
 		a.offer(g)

@@ -82,6 +82,7 @@ type Event struct {
 	Remaining  time.Duration
 	Held, Busy time.Duration
 	Share      float64
+	Grace      time.Duration // of EventAcquired and EventOpened: see [Timing]
 	Err        error
 
 	// Missed counts the events before this one that were dropped because

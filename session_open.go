@@ -146,7 +146,7 @@ func (p *opening) opened(g protocol.Grant) {
 	open = s.standing() && open
 	c.events.emit(Event{
 		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,
-		Took: c.clock.Contender() - p.begun, Remaining: s.Remaining(),
+		Took: c.clock.Contender() - p.begun, Remaining: s.Remaining(), Grace: p.t.Grace,
 	})
 	switch {
 	case p.left || !open:

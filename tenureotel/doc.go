@@ -20,6 +20,7 @@
 //	tenure.held                  leases whose deadline has not passed, by lock
 //	tenure.token                 the fencing token of a lease, by lock
 //	tenure.remaining             s until the deadline, by lock
+//	tenure.slack                 s until the deadline less the grace, by lock
 //	tenure.busy_share            the busy share of the last whole period, by lock
 //	tenure.acquired              tenures that began, by lock
 //	tenure.acquire.wait          s from the call of an acquire, by lock

@@ -87,7 +87,7 @@ func New(o *Options) (*Telemetry, error) {
 	}
 	t := &Telemetry{
 		label: telemetry.Names(o.Label, o.Locks), meter: meters.Meter(scope), tracer: tracers.Tracer(scope),
-		account: telemetry.NewAccount(telemetry.TimingOf(nil).Grace),
+		account: telemetry.NewAccount(),
 		known:   map[string]bool{}, groups: map[string]*shard.Group{},
 	}
 	if !o.NoSpans {
@@ -114,7 +114,7 @@ func (t *Telemetry) instruments() error {
 	}
 	counter(&t.acquired, "tenure.acquired", "{tenure}", "Tenures of this program that began.")
 	counter(&t.ended, "tenure.ended", "{tenure}", "Tenures of this program that ended, by how.")
-	counter(&t.late, "tenure.heartbeat.late", "{heartbeat}", "Heartbeats that were confirmed when less than the grace was left before the deadline.")
+	counter(&t.late, "tenure.heartbeat.late", "{heartbeat}", "Heartbeats that were confirmed when less than the grace of the lease was left before the deadline.")
 	counter(&t.jeopardy, "tenure.jeopardy", "{event}", "Times at which heartbeats began to fail.")
 	counter(&t.timeouts, "tenure.stop_timeout", "{tenure}", "Tenures whose work did not stop in time.")
 	counter(&t.failed, "tenure.store_error", "{request}", "Requests of acquires that failed.")
@@ -145,6 +145,7 @@ func (t *Telemetry) observe() error {
 	heldNow := gauge("tenure.held", "{lease}", "Leases of this program whose deadline has not passed.")
 	token := gauge("tenure.token", "1", "The fencing token of the lease; the highest one of several.")
 	remaining := decimal("tenure.remaining", "s", "What is left until the deadline; the least of several.")
+	slack := decimal("tenure.slack", "s", "What is left until the deadline, less the grace of the lease; the least of several.")
 	share := decimal("tenure.busy_share", "1", "The busy share of the last whole period; the highest of several.")
 	open := gauge("tenure.session.open", "{session}", "Sessions of this program whose deadline has not passed.")
 	parts := gauge("tenure.shard.held", "{partition}", "Partitions that this worker has.")
@@ -154,35 +155,36 @@ func (t *Telemetry) observe() error {
 		return err
 	}
 	t.registered, err = t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		account, known, groups := t.state()
+		known, groups := t.state()
 		now := time.Now()
-		for label, s := range telemetry.Summary(account.Held(now), t.label, known) {
+		for label, s := range telemetry.Summary(t.account.Held(now), t.label, known) {
 			at := metric.WithAttributes(lockKey.String(label))
 			to.ObserveInt64(heldNow, int64(s.Leases), at)
 			if s.Leases > 0 {
 				to.ObserveInt64(token, int64(s.Token), at)
 				to.ObserveFloat64(remaining, s.Remaining.Seconds(), at)
+				to.ObserveFloat64(slack, s.Slack.Seconds(), at)
 			}
 			if s.Busy {
 				to.ObserveFloat64(share, s.Share, at)
 			}
 		}
-		to.ObserveInt64(open, int64(account.Sessions(now)))
-		to.ObserveInt64(dropped, int64(account.Missed()))
+		to.ObserveInt64(open, int64(t.account.Sessions(now)))
+		to.ObserveInt64(dropped, int64(t.account.Missed()))
 		for name, g := range groups {
 			n, at := g.Stats(), metric.WithAttributes(groupKey.String(name))
 			to.ObserveInt64(parts, int64(n.Held), at)
 			to.ObserveInt64(planned, int64(n.Planned), at)
 		}
 		return nil
-	}, heldNow, token, remaining, share, open, parts, planned, dropped)
+	}, heldNow, token, remaining, slack, share, open, parts, planned, dropped)
 	return err
 }
 
-func (t *Telemetry) state() (*telemetry.Account, map[string]bool, map[string]*shard.Group) {
+func (t *Telemetry) state() (map[string]bool, map[string]*shard.Group) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.account, maps.Clone(t.known), maps.Clone(t.groups)
+	return maps.Clone(t.known), maps.Clone(t.groups)
 }
 
 // Close has the provider ask no more. Spans of leases that are held end.
@@ -197,12 +199,8 @@ func (t *Telemetry) Close() error {
 }
 
 // Attach has a client that is made with the options feed the telemetry. What the options
-// have as OnEvent is called, too. Call it once, before [tenure.New], and set the durations
-// of the options before it: late heartbeats are those that have less than the grace left.
+// have as OnEvent is called, too. Call it once, before [tenure.New].
 func (t *Telemetry) Attach(o *tenure.Options) {
-	t.mu.Lock()
-	t.account = telemetry.NewAccount(telemetry.TimingOf(o).Grace)
-	t.mu.Unlock()
 	own := o.OnEvent
 	if own == nil {
 		o.OnEvent = t.OnEvent
@@ -220,7 +218,6 @@ func (t *Telemetry) OnEvent(e tenure.Event) {
 	ctx := context.Background() // an event belongs to no call
 	at := metric.WithAttributes()
 	t.mu.Lock()
-	account := t.account
 	var lock []attribute.KeyValue
 	if e.Lock != "" {
 		label := t.label(e.Lock)
@@ -229,7 +226,7 @@ func (t *Telemetry) OnEvent(e tenure.Event) {
 		at = metric.WithAttributes(lock...)
 	}
 	t.mu.Unlock()
-	change := account.Take(e)
+	change := t.account.Take(e)
 	if change.End != "" {
 		if e.Lock == "" {
 			t.sessions.Add(ctx, 1, metric.WithAttributes(endKey.String(change.End)))

@@ -124,8 +124,9 @@ func TestMetrics(t *testing.T) {
 		}
 		s.want("held", map[string]float64{
 			"tenure.held{tenure.lock=leader}": 1, "tenure.held{tenure.lock=other}": 1, "tenure.token{tenure.lock=leader}": 1,
-			"tenure.remaining{tenure.lock=leader}": lease.Remaining().Seconds(), "tenure.busy_share{tenure.lock=leader}": 0.5,
-			"tenure.acquired{tenure.lock=leader}": 1, "tenure.acquire.wait{tenure.lock=leader} count": 1, "tenure.heartbeat.duration{} sum": 0,
+			"tenure.remaining{tenure.lock=leader}": lease.Remaining().Seconds(), "tenure.slack{tenure.lock=leader}": (lease.Remaining() - lease.Timing().Grace).Seconds(),
+			"tenure.busy_share{tenure.lock=leader}": 0.5,
+			"tenure.acquired{tenure.lock=leader}":   1, "tenure.acquire.wait{tenure.lock=leader} count": 1, "tenure.heartbeat.duration{} sum": 0,
 			"tenure.heartbeat.late{tenure.lock=leader}": absent, "tenure.events.dropped{}": 0,
 		})
 		c.Partition()

@@ -38,8 +38,9 @@ type Metrics struct {
 	label     func(string) string
 	shards    *shards
 
+	account *telemetry.Account
+
 	mu       sync.Mutex // guards what follows
-	account  *telemetry.Account
 	timing   telemetry.Timing
 	attached bool
 	known    map[string]bool // labels whose counters have begun
@@ -63,10 +64,11 @@ func New(o *Options) *Metrics {
 		elections: slices.Compact(slices.Sorted(slices.Values(o.Elections))),
 		label:     telemetry.Names(o.Label, o.Elections, o.Locks),
 		known:     map[string]bool{},
+		account:   telemetry.NewAccount(),
 		shards:    newShards(),
 		acquired:  counter("tenure_acquired_total", "Tenures of this program that began.", "name"),
 		ended:     counter("tenure_tenures_ended_total", "Tenures of this program that ended, by how.", "name", "end"),
-		late:      counter("tenure_heartbeats_late_total", "Heartbeats that were confirmed when less than the grace was left before the deadline. A session's have no name.", "name"),
+		late:      counter("tenure_heartbeats_late_total", "Heartbeats that were confirmed when less than the grace of the lease was left before the deadline. A session's have no name.", "name"),
 		jeopardy:  counter("tenure_jeopardy_total", "Times at which heartbeats began to fail. A session's have no name.", "name"),
 		timeouts:  counter("tenure_stop_timeouts_total", "Tenures whose work did not stop in time: another holder may have begun beside it.", "name"),
 		failed:    counter("tenure_store_errors_total", "Requests of acquires that failed.", "name"),
@@ -78,7 +80,6 @@ func New(o *Options) *Metrics {
 			Name: "tenure_heartbeat_seconds", Help: "How long the store took to confirm a heartbeat.", Buckets: telemetry.Buckets(),
 		}),
 	}
-	m.attach(nil)
 	for _, names := range [][]string{o.Elections, o.Locks} {
 		for _, name := range names {
 			m.begin(m.label(name))
@@ -91,7 +92,9 @@ func New(o *Options) *Metrics {
 // as OnEvent is called, too. Call it once, before [tenure.New], and set the durations
 // of the options before it: the grace and the lease duration are metrics as well.
 func (m *Metrics) Attach(o *tenure.Options) {
-	m.attach(o)
+	m.mu.Lock()
+	m.timing, m.attached = telemetry.TimingOf(o), true
+	m.mu.Unlock()
 	own := o.OnEvent
 	if own == nil {
 		o.OnEvent = m.OnEvent
@@ -101,14 +104,6 @@ func (m *Metrics) Attach(o *tenure.Options) {
 		m.OnEvent(e)
 		own(e)
 	}
-}
-
-func (m *Metrics) attach(o *tenure.Options) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.timing = telemetry.TimingOf(o)
-	m.account = telemetry.NewAccount(m.timing.Grace)
-	m.attached = o != nil
 }
 
 // begin has the counters of a label begin at 0: Prometheus sees the first increase of a
@@ -136,10 +131,7 @@ func (m *Metrics) OnEvent(e tenure.Event) {
 		label = m.label(e.Lock)
 		m.begin(label)
 	}
-	m.mu.Lock()
-	account := m.account
-	m.mu.Unlock()
-	change := account.Take(e)
+	change := m.account.Take(e)
 	switch {
 	case change.End == "":
 	case e.Lock == "":
@@ -172,6 +164,7 @@ var (
 	heldDesc      = desc("tenure_held", "How many locks of this name this program holds: leases whose deadline has not passed.", "name")
 	tokenDesc     = desc("tenure_token", "The fencing token of the lock that this program holds; the highest one of several locks.", "name")
 	remainingDesc = desc("tenure_remaining_seconds", "What is left until the deadline of the lease; the least of several locks.", "name")
+	slackDesc     = desc("tenure_slack_seconds", "What is left until the deadline of the lease, less its grace; the least of several locks.", "name")
 	shareDesc     = desc("tenure_busy_share", "The busy share of the last whole period, of holders that use Lease.Do; the highest of several locks.", "name")
 	openDesc      = desc("tenure_sessions_open", "Sessions of this program whose deadline has not passed.")
 	droppedDesc   = desc("tenure_events_dropped_total", "Events that were dropped because a callback was slow. The metrics miss what they told.")
@@ -193,7 +186,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(to)
 	}
-	for _, d := range []*prometheus.Desc{statusDesc, heldDesc, tokenDesc, remainingDesc, shareDesc, openDesc, droppedDesc, leaseDesc, graceDesc, deadlineDesc} {
+	for _, d := range []*prometheus.Desc{statusDesc, heldDesc, tokenDesc, remainingDesc, slackDesc, shareDesc, openDesc, droppedDesc, leaseDesc, graceDesc, deadlineDesc} {
 		to <- d
 	}
 	m.shards.describe(to)
@@ -206,14 +199,15 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	now := time.Now()
 	m.mu.Lock()
-	account, timing, attached, known := m.account, m.timing, m.attached, maps.Clone(m.known)
+	timing, attached, known := m.timing, m.attached, maps.Clone(m.known)
 	m.mu.Unlock()
-	held := account.Held(now)
+	held := m.account.Held(now)
 	for label, s := range telemetry.Summary(held, m.label, known) {
 		gauge(to, heldDesc, float64(s.Leases), label)
 		if s.Leases > 0 {
 			gauge(to, tokenDesc, float64(s.Token), label)
 			gauge(to, remainingDesc, s.Remaining.Seconds(), label)
+			gauge(to, slackDesc, s.Slack.Seconds(), label)
 		}
 		if s.Busy {
 			gauge(to, shareDesc, s.Share, label)
@@ -226,8 +220,8 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, name := range m.elections {
 		gauge(to, statusDesc, bit(leads[name]), name)
 	}
-	gauge(to, openDesc, float64(account.Sessions(now)))
-	to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(account.Missed()))
+	gauge(to, openDesc, float64(m.account.Sessions(now)))
+	to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(m.account.Missed()))
 	if attached {
 		gauge(to, leaseDesc, timing.Lease.Seconds())
 		gauge(to, graceDesc, timing.Grace.Seconds())

@@ -39,8 +39,9 @@ func TestTenure(t *testing.T) {
 		time.Sleep(settle)
 		want(t, m, "held", map[string]float64{
 			"leader_election_master_status{name=leader}": 1, "tenure_held{name=leader}": 1, "tenure_token{name=leader}": 1,
-			"tenure_remaining_seconds{name=leader}": lease.Remaining().Seconds(), "tenure_acquired_total{name=leader}": 1,
-			"tenure_deadline_seconds{}": lease.Remaining().Seconds() + settle.Seconds(), "tenure_busy_share{name=leader}": absent,
+			"tenure_remaining_seconds{name=leader}": lease.Remaining().Seconds(), "tenure_slack_seconds{name=leader}": (lease.Remaining() - lease.Timing().Grace).Seconds(),
+			"tenure_acquired_total{name=leader}": 1,
+			"tenure_deadline_seconds{}":          lease.Remaining().Seconds() + settle.Seconds(), "tenure_busy_share{name=leader}": absent,
 			"tenure_acquire_wait_seconds{name=leader} count": 1,
 		})
 		c.Slow(200 * time.Millisecond)
@@ -236,6 +237,34 @@ func TestSession(t *testing.T) {
 		_ = s.Close(t.Context())
 		time.Sleep(time.Minute)
 		want(t, m, "closed", map[string]float64{ended("expired"): 1, "tenure_tenures_ended_total{end=expired,name=other}": 2, "tenure_sessions_ended_total{end=expired}": 1})
+	})
+}
+
+// TestOwnTiming: a lock with a lease shorter than the client's grace is not always late.
+func TestOwnTiming(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m := holder(tenuretest.New(t), "a")
+		short := tenure.Timing{LeaseDuration: 2 * time.Second}
+		lease, err := c.Acquire(t.Context(), "leader", &tenure.AcquireOptions{Timing: short})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.OpenSession(t.Context(), &tenure.SessionOptions{Timing: short})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Acquire(t.Context(), "x", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		grace := lease.Timing().Grace
+		want(t, m, "after an hour", map[string]float64{
+			"tenure_slack_seconds{name=leader}": (lease.Remaining() - grace).Seconds(), "tenure_slack_seconds{name=other}": (s.Remaining() - grace).Seconds(),
+			"tenure_heartbeats_late_total{name=leader}": 0, "tenure_heartbeats_late_total{name=}": absent, "tenure_grace_seconds{}": 1.875,
+		})
+		if least := min(lease.Remaining(), s.Remaining()) - grace; least < 0 {
+			t.Errorf("the slack is %v while nothing fails", least)
+		}
 	})
 }
 

@@ -29,8 +29,6 @@ const EndSuperseded = "superseded"
 // Account is what the events of one client tell of the leases that it holds. Its methods
 // may be called concurrently.
 type Account struct {
-	grace time.Duration
-
 	mu       sync.Mutex
 	leases   map[string]*lease // by lock: the one with the highest token
 	sessions map[string]*lease // by id
@@ -43,23 +41,24 @@ type lease struct {
 	token    uint64
 	since    time.Time
 	deadline time.Time
+	grace    time.Duration
 	stop     string // why it is to end, "" while nobody has said so
 	lost     bool   // it has ended, and its end is counted, although its work may go on
 	share    float64
 	busy     bool // share is known
 }
 
-// NewAccount returns an account of a client that keeps the grace.
-func NewAccount(grace time.Duration) *Account {
-	return &Account{grace: grace, leases: map[string]*lease{}, sessions: map[string]*lease{}}
+// NewAccount returns an account of a client.
+func NewAccount() *Account {
+	return &Account{leases: map[string]*lease{}, sessions: map[string]*lease{}}
 }
 
 // Change is what an event adds to the counters.
 type Change struct {
 	// End is how a tenure ended, or a session; empty if none did. Each ends once.
 	End string
-	// Late says that a heartbeat was confirmed when less than the grace was left
-	// before the deadline that counted until then.
+	// Late says that a heartbeat was confirmed when less than the grace of its lease
+	// was left before the deadline that counted until then.
 	Late bool
 	// Latency says that Took of the event is how long the store took for a
 	// heartbeat.
@@ -77,10 +76,10 @@ func (a *Account) Take(e tenure.Event) Change {
 		if l := a.leases[e.Lock]; l != nil && l.token >= e.Token {
 			return Change{} // told late
 		}
-		a.leases[e.Lock] = &lease{session: e.Session, token: e.Token, since: e.Time, deadline: deadline}
+		a.leases[e.Lock] = &lease{session: e.Session, token: e.Token, since: e.Time, deadline: deadline, grace: e.Grace}
 		return Change{}
 	case tenure.EventOpened:
-		a.sessions[e.Session] = &lease{since: e.Time, deadline: deadline}
+		a.sessions[e.Session] = &lease{since: e.Time, deadline: deadline, grace: e.Grace}
 		return Change{}
 	}
 	l := a.of(e)
@@ -92,7 +91,7 @@ func (a *Account) Take(e tenure.Event) Change {
 		if e.Lock != "" && e.Session != "" {
 			break // a write of the lock alone: the session's heartbeats are its own
 		}
-		late := l.deadline.Sub(e.Time) < a.grace && l.stop == ""
+		late := l.deadline.Sub(e.Time) < l.grace && l.stop == ""
 		l.deadline = deadline
 		return Change{Late: late, Latency: true}
 	case tenure.EventSafe, tenure.EventJeopardy:
@@ -175,6 +174,8 @@ type Held struct {
 	Since time.Time
 	// Remaining is what is left until the deadline.
 	Remaining time.Duration
+	// Slack is that less the grace.
+	Slack time.Duration
 	// Share is the busy share of the last whole period; Busy says that it is known.
 	Share float64
 	Busy  bool
@@ -191,18 +192,18 @@ func (a *Account) Held(now time.Time) []Held {
 	defer a.mu.Unlock()
 	var list []Held
 	for lock, l := range a.leases {
-		deadline := l.deadline
+		deadline, grace := l.deadline, l.grace
 		if s := a.sessions[l.session]; s != nil {
 			if s.lost {
 				continue
 			}
-			deadline = s.deadline
+			deadline, grace = s.deadline, s.grace
 		}
 		if now.Sub(deadline) > forgotten {
 			delete(a.leases, lock)
 		}
 		if left := deadline.Sub(now); left > 0 && !l.lost {
-			list = append(list, Held{lock, l.token, l.since, left, l.share, l.busy})
+			list = append(list, Held{lock, l.token, l.since, left, left - grace, l.share, l.busy})
 		}
 	}
 	return list

@@ -26,7 +26,7 @@ type step struct {
 func TestAccount(t *testing.T) {
 	const s = time.Second
 	acquired := func(token uint64) tenure.Event {
-		return tenure.Event{Kind: tenure.EventAcquired, Lock: "x", Token: token, Remaining: 10 * s}
+		return tenure.Event{Kind: tenure.EventAcquired, Lock: "x", Token: token, Remaining: 10 * s, Grace: 2 * s}
 	}
 	of := func(kind tenure.EventKind, token uint64, err error) tenure.Event {
 		return tenure.Event{Kind: kind, Lock: "x", Token: token, Err: err, Remaining: 10 * s}
@@ -62,7 +62,7 @@ func TestAccount(t *testing.T) {
 			{5 * s, of(tenure.EventReleased, 2, nil), telemetry.Change{End: "released"}, 0},
 		},
 		"a lock under a session": {
-			{0, tenure.Event{Kind: tenure.EventOpened, Session: "s", Remaining: 10 * s}, telemetry.Change{}, 0},
+			{0, tenure.Event{Kind: tenure.EventOpened, Session: "s", Remaining: 10 * s, Grace: 2 * s}, telemetry.Change{}, 0},
 			{s, tenure.Event{Kind: tenure.EventAcquired, Lock: "x", Session: "s", Token: 1, Remaining: 60 * s}, telemetry.Change{}, 1},
 			{9 * s, tenure.Event{Kind: tenure.EventRenewed, Lock: "x", Session: "s", Token: 1, Remaining: 60 * s}, telemetry.Change{}, 1},
 			{9500 * time.Millisecond, tenure.Event{Kind: tenure.EventRenewed, Session: "s", Remaining: 10 * s}, telemetry.Change{Late: true, Latency: true}, 1},
@@ -71,7 +71,7 @@ func TestAccount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := telemetry.NewAccount(2 * s)
+			a := telemetry.NewAccount()
 			for i, step := range steps {
 				step.event.Time = day.Add(step.at)
 				if got := a.Take(step.event); got != step.change {
@@ -88,7 +88,7 @@ func TestAccount(t *testing.T) {
 // TestForgotten drops leases of which nobody tells an end.
 func TestForgotten(t *testing.T) {
 	for hours, end := range map[int]string{1: "released", 48: ""} {
-		a := telemetry.NewAccount(time.Second)
+		a := telemetry.NewAccount()
 		a.Take(tenure.Event{Kind: tenure.EventAcquired, Lock: "x", Token: 7, Time: day, Remaining: time.Second})
 		at := day.Add(time.Duration(hours) * time.Hour)
 		if n := len(a.Held(at)); n != 0 {

@@ -10,6 +10,7 @@ type Sum struct {
 	Leases    int
 	Token     uint64        // the highest
 	Remaining time.Duration // the least
+	Slack     time.Duration // the least
 	Share     float64       // the highest
 	Busy      bool          // Share is known
 }
@@ -25,6 +26,9 @@ func Summary(held []Held, label func(lock string) string, known map[string]bool)
 		s := all[name]
 		if s.Leases++; s.Leases == 1 || h.Remaining < s.Remaining {
 			s.Remaining = h.Remaining
+		}
+		if s.Leases == 1 || h.Slack < s.Slack {
+			s.Slack = h.Slack
 		}
 		s.Token, s.Share, s.Busy = max(s.Token, h.Token), max(s.Share, h.Share), s.Busy || h.Busy
 		all[name] = s

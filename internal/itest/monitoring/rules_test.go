@@ -81,7 +81,7 @@ func TestRulesBite(t *testing.T) {
 		{"by (job, name) (leader", "by (name) (leader"},
 		{"[1h]", "[1m]"},
 		{"[15m]) > 5", "[15m]) > 0"},
-		{"or\n          tenure_remaining_seconds < on (job, instance) group_left () tenure_grace_seconds", ""},
+		{"or\n          tenure_slack_seconds < 0", ""},
 		{" or absent(tenure_store_up)", ""},
 		{"for: 2m", "for: 30s"},
 	} {
