@@ -64,6 +64,8 @@ WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$|^Test(Etcd|ZooKeeper|Po
 # Three packages at a time on two cores: the tests start processes and engines of
 # their own, and wait for three quarters of their time.
 TEST_PARALLEL ?= 3
+# Those with engines wait for still more of it.
+RACE_PARALLEL ?= 4
 # For one package. The longest ones cut networks and kill processes.
 TEST_TIMEOUT ?= 20m
 # Flags of the simulator: see `go doc ./internal/sim/run`.
@@ -111,6 +113,9 @@ PORTABLE := $(filter-out $(addsuffix /...,$(EVIDENCE) $(FAULTS) $(ITEST)),$(MODU
 # part NAME begins a part of a target, so that the output tells what each costs.
 part = @echo "==> $(1), at $$(date +%T)"
 
+# Set with `make -k`.
+KEEP_GOING = $(findstring k,$(firstword -$(MAKEFLAGS)))
+
 .PHONY: help
 help: ## Describe the targets (default)
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -125,8 +130,18 @@ test: ## Build, vet and test what needs Go and nothing else: the library, SQLite
 	$(GO) vet $(QUICK)
 	TENURE_REQUIRE_ENGINES= $(GOTEST) -json -short -p $(TEST_PARALLEL) $(TESTFLAGS) $(QUICK) | $(GO) run ./internal/skips
 
+# The tests wait for most of their time. What computes alone takes what they leave of the
+# processors, and none from them: see scripts/idle. What it prints comes at the end.
 .PHONY: verify
-verify: test setup lint race plain api simulate model wrong ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
+verify: test setup lint ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
+	@mkdir -p $(BIN)
+	@# In a group of its own, so that all of it ends if this is stopped.
+	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator wrong-core >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
+	trap 'kill -- -$$computing 2>/dev/null || true' EXIT; \
+	failed=; $(MAKE) race plain api measured wrong-processes || failed=1; \
+	[ -z "$$failed" ] || [ -n "$(KEEP_GOING)" ] || exit 1; \
+	echo "==> what computes, at $$(date +%T)"; \
+	wait $$computing || failed=1; cat $(BIN)/computed.log; [ -z "$$failed" ]
 	$(call part,verified)
 
 .PHONY: setup
@@ -140,7 +155,7 @@ race: setup ## Of verify: build, vet and test all modules with the race detector
 	$(GO) build work
 	$(GO) vet work
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(LONGEST))"); \
-	$(WITH_ENGINES) $(GOTEST) -race -p $(TEST_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)' $(TESTFLAGS) $(LONGEST) $$packages
+	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)' $(TESTFLAGS) $(LONGEST) $$packages
 
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
@@ -163,20 +178,20 @@ api: setup ## Of verify: all tests of the library, and the command's scripts, on
 	$(WITH_ENGINES) $(GOTEST) -p $(TEST_PARALLEL) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) $(STORES) ./cmd/internal/cli
 
 # What measures is not tested beside the others. And the fault table's clients are large: etcd and
-# Kubernetes, with the race detector, take minutes to build. The simulator takes what they leave of
-# the machine: they wait for most of their time. The fault table's column of Kubernetes is left out
-# here, by the names of its tests, and is part of `make kubernetes`.
-.PHONY: simulate
-simulate: setup ## Of verify: the simulator's schedules, and benchmarks, fault table and the lock service's nemesis in small
-	$(call part,simulate)
+# Kubernetes, with the race detector, take minutes to build. The fault table's column of Kubernetes
+# is left out here, by the names of its tests, and is part of `make kubernetes`.
+.PHONY: measured
+measured: setup ## Of verify: benchmarks, fault table, load and the lock service's nemesis in small
+	$(call part,measured)
 	@echo "left out of the fault table: $(ON_KUBERNETES), which make kubernetes has"
-	$(GO) build -o $(BIN)/simulator ./internal/sim/run
-	nice -n 19 $(BIN)/simulator -seeds $(SEEDS) -all & simulator=$$!; \
-	trap 'kill $$simulator 2>/dev/null || true' EXIT; \
-	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD); \
-	wait $$simulator
+	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD)
 
-# TLC keeps the machine busy, which the tests of real time must not feel.
+.PHONY: simulator
+simulator: setup ## Of verify: the simulator's schedules
+	$(call part,simulator)
+	$(GO) build -o $(BIN)/simulator ./internal/sim/run
+	$(BIN)/simulator -seeds $(SEEDS) -all
+
 .PHONY: model
 model: setup ## Of verify: the smaller configurations of the model, and traces against it (TLC; needs Java)
 	$(call part,model)
@@ -186,11 +201,13 @@ model: setup ## Of verify: the smaller configurations of the model, and traces a
 # The simulator finds every deliberate mistake in the core, and real processes those of the lock
 # service and its clients; and none without one, above.
 WRONG_SERVICE := ^TestMistakes$$|Bites$$
-.PHONY: wrong
-wrong: setup ## Of verify: each deliberate mistake is found
-	$(call part,wrong)
+.PHONY: wrong-core wrong-processes
+wrong-core: setup ## Of verify: each deliberate mistake in the core is found
+	$(call part,wrong-core)
 	$(GOTEST) -tags tenure_wrong $(TESTFLAGS) ./internal/sim
 	$(GOTEST) -tags tenure_wrong -run IsFound $(TESTFLAGS) .
+wrong-processes: setup ## Of verify: each deliberate mistake of the lock service and its clients is found
+	$(call part,wrong-processes)
 	$(REQUIRED) $(GOTEST) -short -tags tenure_wrong -run '$(WRONG_SERVICE)' $(TESTFLAGS) $(SERVICE)
 
 .PHONY: evidence
