@@ -96,7 +96,7 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 	for i := range list {
 		keys[i] = protocol.HistoryKey(name, from-uint64(i))
 	}
-	found, err := c.readAll(ctx, keys)
+	found, err := c.readAll(ctx, keys, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -16,9 +16,9 @@ import (
 
 // get reads one record, and waits for the answer. It waits for one request timeout, or
 // two if the store ignores it.
-func (c *base) get(ctx context.Context, key string) (protocol.Result, error) {
+func (c *base) get(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
 	answer := make(answer, 1)
-	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: driver.Strong}, answer)
+	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
 	return c.answered(ctx, answer)
 }
 
@@ -27,10 +27,17 @@ type answer chan protocol.Result
 
 func (a answer) Result(_ *protocol.Call, res protocol.Result) { a <- res }
 
-// readAll reads many records, in few requests where the store can do that.
-func (c *base) readAll(ctx context.Context, keys []string) ([]driver.Lookup, error) {
+// readAll reads many records, in few requests where the store can do that. How says how
+// fresh the answer for each key must be; nil: strong.
+func (c *base) readAll(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
+	if how == nil {
+		how = make([]driver.Consistency, len(keys))
+		for i := range how {
+			how[i] = driver.Strong
+		}
+	}
 	if c.store.batch != nil && len(keys) > 0 {
-		return c.readBatch(ctx, keys)
+		return c.readBatches(ctx, keys, how)
 	}
 	const atOnce = 8
 	found := make([]driver.Lookup, len(keys))
@@ -45,7 +52,7 @@ func (c *base) readAll(ctx context.Context, keys []string) ([]driver.Lookup, err
 		}
 		all.Go(func() {
 			defer func() { <-places }()
-			found[i].Record, found[i].Err = c.read(ctx, key)
+			found[i].Record, found[i].Err = c.read(ctx, key, how[i])
 		})
 	}
 	all.Wait()
@@ -53,8 +60,8 @@ func (c *base) readAll(ctx context.Context, keys []string) ([]driver.Lookup, err
 }
 
 // read is get for a record that should be there.
-func (c *base) read(ctx context.Context, key string) (driver.Record, error) {
-	res, err := c.get(ctx, key)
+func (c *base) read(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	res, err := c.get(ctx, key, how)
 	if err == nil && !res.Found {
 		err = driver.ErrNotFound
 	}
@@ -80,17 +87,30 @@ func unreadable(rec driver.Record) error {
 }
 
 // seeSessions reads sessions, so that it can be told whether the locks under
-// them are held. It waits as look does.
-func (c *base) seeSessions(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
+// them are held. It waits as look does. If it is to be cheap, a session is not read whose
+// next heartbeat is not due, and each as freshly as what is known of it asks for.
+func (c *base) seeSessions(ctx context.Context, ids []string, cheap bool) error {
+	sent := c.clock.Contender()
+	how := make([]driver.Consistency, 0, len(ids))
+	keys := make([]string, 0, len(ids))
+	read := make([]string, 0, len(ids))
+	c.seeing.Lock()
+	for _, id := range ids {
+		fresh := driver.Strong
+		if cheap {
+			u := c.seen.of(id)
+			if !u.Due(sent) {
+				continue
+			}
+			fresh = u.How(sent)
+		}
+		read, keys, how = append(read, id), append(keys, driver.SessionKey(id)), append(how, fresh)
+	}
+	c.seeing.Unlock()
+	if len(keys) == 0 {
 		return nil
 	}
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = driver.SessionKey(id)
-	}
-	sent := c.clock.Contender()
-	found, err := c.readAll(ctx, keys)
+	found, err := c.readAll(ctx, keys, how)
 	if err != nil {
 		return err
 	}
@@ -100,9 +120,9 @@ func (c *base) seeSessions(ctx context.Context, ids []string) error {
 	for i, f := range found {
 		switch {
 		case f.Err == nil:
-			c.seen.of(ids[i]).Saw(sent, now, driver.Strong, f.Record, true)
+			c.seen.of(read[i]).Saw(sent, now, how[i], f.Record, true)
 		case isNotFound(f.Err):
-			c.seen.of(ids[i]).Saw(sent, now, driver.Strong, driver.Record{}, false)
+			c.seen.of(read[i]).Saw(sent, now, how[i], driver.Record{}, false)
 		default:
 			return f.Err
 		}
@@ -112,12 +132,38 @@ func (c *base) seeSessions(ctx context.Context, ids []string) error {
 
 func isNotFound(err error) bool { return errors.Is(err, driver.ErrNotFound) }
 
-func (c *base) readBatch(ctx context.Context, keys []string) ([]driver.Lookup, error) {
+// readBatches is readAll where the store can read many records in a request: the strong
+// reads in one, the others in another.
+func (c *base) readBatches(ctx context.Context, keys []string, how []driver.Consistency) ([]driver.Lookup, error) {
+	found := make([]driver.Lookup, len(keys))
+	for _, fresh := range []driver.Consistency{driver.Strong, driver.Eventual} {
+		var some []string
+		var at []int
+		for i, key := range keys {
+			if how[i] == fresh {
+				some, at = append(some, key), append(at, i)
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		list, err := c.readBatch(ctx, some, fresh)
+		if err != nil {
+			return nil, err
+		}
+		for j, f := range list {
+			found[at[j]] = f
+		}
+	}
+	return found, nil
+}
+
+func (c *base) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
 	var found []driver.Lookup
 	answer := make(answer, 1)
 	c.calls.Send(shell.Unhurried, shell.Call{
 		Make: func(ctx context.Context) (none, also driver.Record, err error) {
-			found, err = c.store.GetBatch(ctx, keys, driver.Strong)
+			found, err = c.store.GetBatch(ctx, keys, how)
 			if err == nil && len(found) != len(keys) {
 				err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
 			}

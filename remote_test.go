@@ -91,6 +91,8 @@ var localTests = map[string]string{
 	"TestElapsedIsTheContendersClock":                ownStore,
 	"TestSuspendUnderAShortLease":                    ownStore,
 	"TestAnHourOfManyTimings":                        ownStore,
+	"TestEventualStatusesCost":                       tooLong,
+	"TestEventualStatusesNeverGoBack":                noStale,
 	"TestReleaseWakesObserversOfTheSameProcess":      ownStore,
 	"TestMaxInFlightBoundsTheRequests":               ownStore,
 	"TestNoPlaceForARequest":                         ownStore,

@@ -52,7 +52,7 @@ func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, e
 		err = ErrClosed
 	}
 	if err == nil {
-		err = c.seeSessions(ctx, []string{id})
+		err = c.seeSessions(ctx, []string{id}, false)
 	}
 	if err != nil {
 		return SessionStatus{}, wrap("status", "session "+id, err)

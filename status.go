@@ -86,7 +86,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	}
 	defer k.leave()
 	sent := c.clock.Contender()
-	res, err := c.get(ctx, name)
+	res, err := c.get(ctx, name, driver.Strong)
 	if err != nil {
 		return sighting{}, err
 	}
@@ -95,7 +95,7 @@ func (c *Client) look(ctx context.Context, name string) (sighting, error) {
 	}
 	s := k.saw(sent, driver.Strong, res.Record, res.Found)
 	if id, open := k.openSession(); open {
-		if err := c.seeSessions(ctx, []string{id}); err != nil {
+		if err := c.seeSessions(ctx, []string{id}, false); err != nil {
 			return sighting{}, err
 		}
 		s = k.seen()

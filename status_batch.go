@@ -20,6 +20,20 @@ import (
 // in the order of the names: what [Client.Status] returns for each. What was seen
 // is remembered, for [Client.TryAcquire] say.
 func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []error) {
+	return c.statuses(ctx, names, false)
+}
+
+// EventualStatuses is [Client.Statuses] for those who look again and again: by reads that
+// may be behind, which cost half as much on DynamoDB, and fail seldom where strong ones
+// do. A session is not read before its next heartbeat is due. So the answers may be behind
+// by as long as such a read is, and the end of a session by a heartbeat period. They are
+// never older than what this client has seen before. An acquire of this client that acts on
+// what they show reads anew, or writes on conditions that say whether it is still so.
+func (c *Client) EventualStatuses(ctx context.Context, names []string) ([]Status, []error) {
+	return c.statuses(ctx, names, true)
+}
+
+func (c *Client) statuses(ctx context.Context, names []string, cheap bool) ([]Status, []error) {
 	list, errs := make([]Status, len(names)), make([]error, len(names))
 	var keys []string
 	var at []int
@@ -32,7 +46,11 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 		keys, at = append(keys, name), append(at, i)
 	}
 	sent := c.clock.Contender()
-	found, err := c.readAll(ctx, keys)
+	how, err := c.freshness(keys, cheap)
+	var found []driver.Lookup
+	if err == nil {
+		found, err = c.readAll(ctx, keys, how)
+	}
 	if err == nil && c.isClosed() {
 		err = ErrClosed
 	}
@@ -60,7 +78,7 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 			recs[j] = f.Record
 		}
 	}
-	seen, err := c.sawAll(ctx, sent, driver.Strong, recs)
+	seen, err := c.sawAll(ctx, sent, how, recs, cheap)
 	if err != nil {
 		return fail(err)
 	}
@@ -72,10 +90,29 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 	return list, errs
 }
 
+// freshness returns how fresh the reads of locks must be: strong, unless they are to be
+// cheap and what is known of the lock allows for it.
+func (c *Client) freshness(keys []string, cheap bool) ([]driver.Consistency, error) {
+	how := make([]driver.Consistency, len(keys))
+	now := c.clock.Contender()
+	for i, key := range keys {
+		if how[i] = driver.Strong; !cheap {
+			continue
+		}
+		k, err := c.tracker(key)
+		if err != nil {
+			return nil, err
+		}
+		how[i] = k.how(now)
+		k.leave()
+	}
+	return how, nil
+}
+
 // sawAll notes what a read of many records has shown, and reads the sessions of
-// those that are held under one. A record with a key and no state is one that is
+// those that are held under one, cheaply if told so. A record with a key and no state is one that is
 // not there; a record that nobody understands is left out.
-func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Consistency, recs []driver.Record) ([]sighting, error) {
+func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, cheap bool) ([]sighting, error) {
 	trackers := make([]*tracker, len(recs))
 	defer func() {
 		for _, k := range trackers {
@@ -94,12 +131,12 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how driver.Cons
 			return nil, err
 		}
 		trackers[i] = k
-		k.saw(sent, how, rec, rec.State != "")
+		k.saw(sent, how[i], rec, rec.State != "")
 		if id, ok := k.openSession(); ok {
 			open[id] = struct{}{}
 		}
 	}
-	if err := c.seeSessions(ctx, slices.Sorted(maps.Keys(open))); err != nil {
+	if err := c.seeSessions(ctx, slices.Sorted(maps.Keys(open)), cheap); err != nil {
 		return nil, err
 	}
 	seen := make([]sighting, len(recs))
@@ -131,7 +168,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 			// All of the page is noted before the caller takes its time with it.
 			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
 			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			seen, err := c.sawAll(ctx, sent, driver.Eventual, page.Records)
+			seen, err := c.sawAll(ctx, sent, slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records)), page.Records, false)
 			if err != nil {
 				yield(Status{}, wrap("list", prefix, err))
 				return

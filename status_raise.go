@@ -250,7 +250,7 @@ func (r *raising) read(ctx context.Context, keys []string, saw func(driver.Recor
 	for chunk := range slices.Chunk(keys, raiseAtOnce) {
 		var found []driver.Lookup
 		if err := r.try(ctx, func(ctx context.Context) (err error) {
-			found, err = r.c.readAll(ctx, chunk)
+			found, err = r.c.readAll(ctx, chunk, nil)
 			for i := 0; err == nil && i < len(found); i++ {
 				if f := found[i].Err; !isNotFound(f) && !errors.Is(f, ErrUnreadable) {
 					err = f

@@ -237,7 +237,7 @@ func (s *releasedSweep) past(ctx context.Context, rec driver.Record) ([]driver.R
 				from--
 			}
 		}
-		found, err := s.c.readAll(ctx, keys)
+		found, err := s.c.readAll(ctx, keys, nil)
 		if err != nil {
 			return nil, err
 		}

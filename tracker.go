@@ -278,6 +278,13 @@ func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Rec
 	return k.sighting()
 }
 
+// how returns how fresh a read must be that is made now.
+func (k *tracker) how(now time.Duration) driver.Consistency {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sight.How(now)
+}
+
 // sighting returns what was seen last. The caller holds the tracker.
 func (k *tracker) sighting() sighting {
 	now := k.c.clock.Contender()

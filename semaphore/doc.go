@@ -50,8 +50,8 @@
 //
 // Waiters of one process come in their order. Of all processes that wait, one is
 // at the front of a line, which is a lock too. It polls the slots several times in
-// a refresh period. Each of the others polls one slot, after a refresh period at
-// the earliest, so that many free slots are not left to one process to fill. A
+// a refresh period. Each of the others polls one slot, after a refresh period and
+// then each five of them, so that many free slots are not left to one process to fill. A
 // process that has just released a slot, and wants one again, joins the line like
 // any other. When the front has its slot, one of the waiting processes comes next,
 // each with about the same chance; the process that was at the front lets the
@@ -69,8 +69,8 @@
 // [Semaphore.TryAcquire] joins no line. A process that calls it again and again
 // comes before those that wait.
 //
-// If a waiter crashes at the front, the others have only their one poll per
-// refresh period until its lease has run out.
+// If a waiter crashes at the front, the others have only their one poll in five
+// refresh periods until its lease has run out.
 //
 // A lock with the name of a slot, taken by hand, is a slot that is held. If data
 // that is no number of slots is written into [SizeName] by hand, the semaphore
@@ -83,9 +83,9 @@
 // costs two writes and one read then. To hold it costs what a lock costs, a write
 // per heartbeat. The first use of a semaphore writes its size: three writes.
 //
-// A process that waits, with any number of waiters, sends about three reads a
-// refresh period; the one at the front sends Options.Looks and one more, and a
-// write per heartbeat. Its turn costs two writes besides. With all slots held,
+// A process that waits, with any number of waiters, sends somewhat more than one read
+// a refresh period; the one at the front sends Options.Looks and one more, and a write
+// per heartbeat. Most of these reads may be behind, and cost half on DynamoDB. Its turn costs two writes besides. With all slots held,
 // TryAcquire reads each of them. Slots under a session cost its heartbeat, whatever
 // their number: see [Options.Session].
 package semaphore

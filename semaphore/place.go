@@ -126,7 +126,8 @@ func (w *waiter) behind(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	at := time.Now()
-	st, err := client.Status(ctx, w.s.name+lineSuffix)
+	list, errs := client.EventualStatuses(ctx, []string{w.s.name + lineSuffix})
+	st, err := list[0], errs[0]
 	switch {
 	case errors.Is(err, tenure.ErrUnreadable):
 		return false, nil // nothing rests on it

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/tenurelock/tenure"
 )
@@ -77,18 +76,27 @@ type looked struct {
 
 // look looks at the slots, at all of them at once.
 func (s *Semaphore) look(ctx context.Context, slots []int) []looked {
-	out := make([]looked, len(slots))
-	var wg sync.WaitGroup
+	return s.lookBy(ctx, slots, s.client.Statuses)
+}
+
+// glance is look by cheap reads, for those who wait: a slot that it shows free is taken
+// only if it still is.
+func (s *Semaphore) glance(ctx context.Context, slots []int) []looked {
+	return s.lookBy(ctx, slots, s.client.EventualStatuses)
+}
+
+func (s *Semaphore) lookBy(ctx context.Context, slots []int, read func(context.Context, []string) ([]tenure.Status, []error)) []looked {
+	names := make([]string, len(slots))
 	for i, slot := range slots {
-		wg.Go(func() {
-			st, err := s.client.Status(ctx, LockName(s.name, slot))
-			out[i] = looked{slot, st, err}
-			if err == nil {
-				s.sight.looked(slot)
-			}
-		})
+		names[i] = LockName(s.name, slot)
 	}
-	wg.Wait()
+	list, errs := read(ctx, names)
+	out := make([]looked, len(slots))
+	for i, slot := range slots {
+		if out[i] = (looked{slot, list[i], errs[i]}); errs[i] == nil {
+			s.sight.looked(slot)
+		}
+	}
 	return out
 }
 

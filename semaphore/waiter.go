@@ -50,8 +50,12 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	}
 }
 
+// chanceEach is how many refresh periods a process behind another one waits between two
+// looks at a slot.
+const chanceEach = 5
+
 // round is one round of polls: of the line, and of some of the slots. A process
-// behind another one polls one slot, and not before it has waited for a refresh
+// behind another one polls one slot now and then, and not before it has waited for a refresh
 // period, so that a process that has just released a slot does not take it again
 // before the waiters have polled. The one poll is there so that many free slots
 // are not left to one process to fill.
@@ -74,7 +78,7 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 		case now.Before(w.chance):
 			return nil, nil
 		default:
-			w.chance = now.Add(refresh * 9 / 10)
+			w.chance = now.Add(chanceEach*refresh - refresh/10)
 		}
 	}
 	age := cached
@@ -95,7 +99,7 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	case w.passed >= z.Slots:
 		slots = slots[:min(s.options.Looks, len(slots))]
 	}
-	l, _, err := w.pass(ctx, slots, behind)
+	l, _, err := w.pass(ctx, slots, behind, s.glance)
 	if l != nil || err != nil {
 		return l, err
 	}
@@ -128,7 +132,7 @@ func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
 		return nil, nil, err
 	}
 	for {
-		l, holders, err := w.pass(ctx, s.sight.order(z.Slots, 0, false), false)
+		l, holders, err := w.pass(ctx, s.sight.order(z.Slots, 0, false), false, s.look)
 		if l != nil || err != nil {
 			return l, nil, err
 		}
@@ -147,12 +151,15 @@ func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
 // atOnce is how many slots are looked at at the same time.
 const atOnce = 8
 
+// lookFunc looks at slots.
+type lookFunc func(ctx context.Context, slots []int) []looked
+
 // pass looks at the slots in their order, and takes the first one that is free.
 // Without one it returns their holders.
 //
 // The write that takes a free slot is the cheapest look there is, so the first
 // slot is not looked at before, unless it is likely to be held.
-func (w *waiter) pass(ctx context.Context, slots []int, held bool) (*Lease, []Holder, error) {
+func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc) (*Lease, []Holder, error) {
 	var holders []Holder
 	if len(slots) > 0 && !held && w.s.sight.fresh(slots[0]) {
 		l, holder, err := w.take(ctx, slots[0])
@@ -163,7 +170,7 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool) (*Lease, []Ho
 	}
 	for len(slots) > 0 {
 		n := min(atOnce, len(slots))
-		looks := w.s.look(ctx, slots[:n])
+		looks := look(ctx, slots[:n])
 		slots = slots[n:]
 		for _, k := range looks {
 			switch {

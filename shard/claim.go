@@ -151,11 +151,20 @@ func (w *worker) statuses(ids []string) []looked {
 	return w.statusesOf(names)
 }
 
+// statusesOf looks at locks by cheap reads: what follows from them is a claim, which the
+// store makes only if it is still so, or another look. One that leaves is in a hurry.
 func (w *worker) statusesOf(names []string) []looked {
-	out := make([]looked, len(names))
-	list, errs := w.client.Statuses(w.ctx, names)
+	if w.isLeaving() {
+		return w.lookedAt(w.client.Statuses(w.ctx, names))
+	}
+	list, errs := w.client.EventualStatuses(w.ctx, names)
+	return w.lookedAt(list, errs)
+}
+
+func (w *worker) lookedAt(list []tenure.Status, errs []error) []looked {
+	out := make([]looked, len(list))
 	var first error
-	for i := range names {
+	for i := range list {
 		out[i] = looked{list[i], errs[i]}
 		if first == nil {
 			first = errs[i]

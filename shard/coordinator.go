@@ -29,8 +29,10 @@ type coordinator struct {
 	roll    roll
 	office  office
 	spec    spec
-	waiting []member  // the workers that were not on the roll at the last poll
-	waited  int       // polls
+	waiting []member // the workers that were not on the roll at the last poll
+	waited  int      // polls
+	looked  int      // polls of all places; and what they have shown
+	vacant  []bool
 	changed time.Time // when it wrote the roll
 
 	closed sync.Map // the ids of sessions that have ended for good
@@ -192,11 +194,7 @@ func (c *coordinator) lookNow() {
 // that is called for.
 func (c *coordinator) look() error {
 	w := c.w
-	names := []string{SpecName(w.g.name)}
-	for i := range c.office.Places {
-		names = append(names, MemberName(w.g.name, i))
-	}
-	list, errs := w.client.Statuses(c.ctx, names)
+	list, errs := c.places()
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
 			return err // half a look is none
@@ -222,6 +220,62 @@ func (c *coordinator) look() error {
 		return nil
 	}
 	return c.publish(next)
+}
+
+const (
+	// Places that were vacant are looked at each so many polls, but for the lowest ones:
+	// a worker that comes takes one of these.
+	vacantEach = 5
+	lowest     = 2
+)
+
+// places looks at the group's spec, and at all places where a worker may be.
+func (c *coordinator) places() ([]tenure.Status, []error) {
+	w := c.w
+	all := 1 + c.office.Places
+	list, errs := make([]tenure.Status, all), make([]error, all)
+	hurry := w.isLeaving() || slices.ContainsFunc(c.roll.Members, func(m member) bool { return m.Leaving })
+	look := func(at []int) {
+		names := make([]string, len(at))
+		for j, i := range at {
+			if names[j] = SpecName(w.g.name); i > 0 {
+				names[j] = MemberName(w.g.name, i-1)
+			}
+		}
+		read := w.client.EventualStatuses
+		if hurry {
+			read = w.client.Statuses
+		}
+		some, bad := read(c.ctx, names)
+		for j, i := range at {
+			list[i], errs[i] = some[j], bad[j]
+		}
+	}
+	var now, later []int
+	vacant := 0
+	full := hurry || c.looked%vacantEach == 0 || len(c.vacant) != all
+	c.looked++
+	for i := range all {
+		if !full && c.vacant[i] {
+			if vacant++; vacant > lowest {
+				later = append(later, i)
+				continue
+			}
+		}
+		now = append(now, i)
+	}
+	look(now)
+	for _, i := range now {
+		if len(later) > 0 && c.vacant[i] && list[i].State == tenure.StateHeld {
+			look(later) // there are new ones, perhaps more of them
+			break
+		}
+	}
+	c.vacant = make([]bool, all)
+	for i := range list {
+		c.vacant[i] = i > 0 && errs[i] == nil && list[i].State != tenure.StateHeld
+	}
+	return list, errs
 }
 
 // member returns the worker in a place.

@@ -102,11 +102,13 @@
 //
 // A worker sends one write per heartbeat, whatever it has. In a refresh period
 // ([tenure.Options.RefreshPeriod], a fifth of a lease at most) it reads the
-// coordinator's record and its session's, and [Options.Audit] partitions with the
-// sessions of their owners: six reads at most by default. The coordinator also
-// reads the record and the session of each worker, and as many records of vacant
-// places as there are workers, ten or so at least; its successor reads the records
-// and sessions. A change of the membership costs two writes, and each worker two
+// coordinator's record, and [Options.Audit] partitions, three records by default; and
+// of the sessions that these are held under each that has a heartbeat due. The
+// coordinator also reads the record of each worker, and two of vacant places; each
+// five periods those of all vacant places, of which there are as many as workers, ten
+// or so at least. Its successor reads the records of the workers. While nothing
+// changes, these reads may be behind ([tenure.Client.EventualStatuses]), and cost half
+// on DynamoDB. A change of the membership costs two writes, and each worker two
 // reads.
 //
 // A partition costs a read and a write to be claimed. To move one costs a write to

@@ -211,7 +211,7 @@ func (w *worker) staying(all []handover) []handover {
 	if len(names) == 0 {
 		return nil
 	}
-	list := w.statusesOf(names)
+	list := w.lookedAt(w.client.Statuses(w.ctx, names))
 	return slices.DeleteFunc(all, func(h handover) bool {
 		st := list[at[h.to.Place]]
 		p, ok := parseProfile(st.Data)

@@ -15,7 +15,7 @@ import (
 
 // poll looks at who coordinates, and at the roll if there is a new one.
 func (w *worker) poll() {
-	st, err := w.client.Status(w.ctx, LeadName(w.g.name))
+	st, err := w.office()
 	if err != nil {
 		w.trouble(err)
 		return
@@ -36,6 +36,24 @@ func (w *worker) poll() {
 	} else {
 		w.stand(st, v.active == 0)
 	}
+}
+
+// office looks at who coordinates: by a cheap read, unless it shows that something is to be
+// done, or the worker leaves and must not miss a plan.
+func (w *worker) office() (tenure.Status, error) {
+	name := LeadName(w.g.name)
+	if w.isLeaving() {
+		return w.client.Status(w.ctx, name)
+	}
+	list, errs := w.client.EventualStatuses(w.ctx, []string{name})
+	st, err := list[0], errs[0]
+	w.mu.Lock()
+	epoch, mine := w.view.roll.Epoch, w.coordinator != nil
+	w.mu.Unlock()
+	if err == nil && st.Held && (st.Session == w.session.ID()) == mine && parseOffice(st.Data).Epoch == epoch {
+		return st, nil
+	}
+	return w.client.Status(w.ctx, name)
 }
 
 func (w *worker) readRoll(v *view) {

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// TestEventualStatusesAnswerAsStatuses: of locks of all kinds, in the order of the names.
+func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("held", nil)
+		a.mustRelease(a.mustAcquire("free", nil))
+		names := []string{"free", "never", "", "held", "free"}
+		for range 3 {
+			_, _ = b.EventualStatuses(t.Context(), names) // the first reads are strong, these need not be
+		}
+		list, errs := b.EventualStatuses(t.Context(), names)
+		strong, strongErrs := b.Statuses(t.Context(), names)
+		for i, name := range names {
+			if got, want := list[i], strong[i]; got.State != want.State || got.Held != want.Held || got.Owner != want.Owner || got.Token != want.Token || got.Name != name {
+				t.Errorf("%q: %+v, want %+v", name, got, want)
+			}
+			if (errs[i] == nil) != (strongErrs[i] == nil) || name == "" && !errors.Is(errs[i], tenure.ErrInvalid) {
+				t.Errorf("%q: error %v, want %v", name, errs[i], strongErrs[i])
+			}
+		}
+	})
+}
+
+// TestEventualStatusesCost: who looks each refresh period reads locks cheaply, and a session
+// when its next heartbeat is near; and sees a death as soon as with strong reads.
+func TestEventualStatusesCost(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		s, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		for _, name := range names(10) {
+			_, err := s.Acquire(t.Context(), name, nil)
+			want(t, err, nil)
+		}
+		look := func() bool {
+			list, errs := b.EventualStatuses(t.Context(), names(10))
+			want(t, errors.Join(errs...), nil)
+			return list[0].Held && list[9].Held
+		}
+		for range 10 {
+			look()
+			time.Sleep(refresh)
+		}
+		b.faults.ResetLog()
+		const beats = 100
+		for range beats * int(heartbeat/refresh) {
+			if !look() {
+				t.Fatal("not held")
+			}
+			time.Sleep(refresh)
+		}
+		strong, locks, sessions := 0, 0, 0
+		for _, c := range b.faults.Log() {
+			switch {
+			case c.Consistency == driver.Strong:
+				strong++
+			case c.Key == driver.SessionKey(s.ID()):
+				sessions++
+			default:
+				locks++
+			}
+		}
+		t.Logf("in %d heartbeat periods, each of %d looks: %d reads of locks and %d of the session, %d more that are strong", beats, heartbeat/refresh, locks, sessions, strong)
+		if sessions > beats*5/2 || strong > beats/2 {
+			t.Errorf("%d cheap reads of the session and %d strong ones in %d heartbeat periods", sessions, strong, beats)
+		}
+		a.crash()
+		crashed := time.Now()
+		for look() {
+			time.Sleep(refresh)
+		}
+		if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
+			t.Errorf("seen to be dead after %v", took)
+		}
+		b.mustTry("lock-00000", nil)
+	})
+}
+
+// TestEventualStatusesNeverGoBack: whatever old state a cheap read shows, and a living holder
+// never counts as dead.
+func TestEventualStatusesNeverGoBack(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		r := rand.New(rand.NewPCG(1, 2))
+		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
+			return faultstore.Stale(r.IntN(4))
+		}})
+		s, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		var token uint64
+		for range 50 {
+			x, err := s.Acquire(t.Context(), "x", nil)
+			want(t, err, nil)
+			y := a.mustAcquire("y", nil)
+			time.Sleep(2 * refresh) // the first look at a new tenure may not see it
+			for range 20 {
+				list, errs := b.EventualStatuses(t.Context(), []string{"x", "y"})
+				want(t, errors.Join(errs...), nil)
+				if list[0].Token < token || list[1].Token < token {
+					t.Fatalf("tokens %d and %d after %d", list[0].Token, list[1].Token, token)
+				}
+				for _, st := range list {
+					if st.Token == x.Token() && st.State == tenure.StateHeld && !st.Held {
+						t.Fatalf("%s counts as dead, and is held: %+v", st.Name, st)
+					}
+				}
+				time.Sleep(refresh)
+			}
+			token = x.Token() - 1
+			a.mustRelease(x)
+			a.mustRelease(y)
+		}
+	})
+}
