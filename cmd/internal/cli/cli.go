@@ -50,6 +50,7 @@ type grammar struct {
 	Man        manCmd        `cmd:""`
 
 	DemoReplica demo.ReplicaCmd `cmd:"" hidden:""` // demo.ReplicaCommand
+	Crashed     crashedCmd      `cmd:"" hidden:""` // crashedWord
 }
 
 // operands are the words behind the first "--", which are nobody's flags.
