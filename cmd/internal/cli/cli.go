@@ -39,6 +39,7 @@ type grammar struct {
 
 	Shard    shardCmd    `cmd:""`
 	Exporter exporterCmd `cmd:""`
+	Reap     reapCmd     `cmd:""`
 	Sweep    sweepCmd    `cmd:""`
 	Tokens   tokensCmd   `cmd:""`
 
