@@ -155,7 +155,7 @@ func (f *family) bury() {
 }
 
 // buried judges what a guardian has made of a record.
-func (l *lock) buried(m *machine, r *protocol.Call, was driver.Record) {
+func (l *lock) buried(m *machine, was driver.Record) {
 	is, f := l.store.rec, m.family
 	by := l.written[was.Beat]
 	switch holder := l.holder(); {
