@@ -113,6 +113,7 @@ func TestKilledTenureIsFreed(t *testing.T) {
 				}
 				second.signal(syscall.SIGKILL) // its guardian frees the lock, and ends
 				second.status()
+				s.await("the end of its guardian", func() bool { return len(s.left(markName+"="+s.mark)) == 0 })
 			})
 		})
 	}

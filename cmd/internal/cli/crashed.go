@@ -130,6 +130,9 @@ func reach(ctx context.Context, at storeurl.Location) (driver.Store, error) {
 		if err == nil {
 			return store, nil
 		}
+		if permanent(err) {
+			return nil, err
+		}
 		if sleep(ctx, openPause) != nil {
 			return nil, err
 		}
