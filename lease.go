@@ -19,6 +19,7 @@ import (
 // ReleaseWith wait for a heartbeat that is under way.
 type Lease struct {
 	keeping
+	id     string
 	token  uint64
 	former *Previous
 	past   []driver.Tenure // what the history may lack yet; read before the work begins
@@ -49,6 +50,12 @@ func (l *Lease) Name() string { return l.key }
 // never lower again. Hand it to the resource, and have the resource refuse a token
 // lower than one that it has seen.
 func (l *Lease) Token() uint64 { return l.token }
+
+// ID returns what tells this lease from all others: a string of letters and digits that
+// its acquire has made, and that no other acquire makes, whatever the names of its owner
+// and the token are. It stays the same while the lease is renewed. A process that watches
+// over the holder's, and sees it end, names the lease by it: [Client.ReleaseCrashed].
+func (l *Lease) ID() string { return l.id }
 
 // Owner returns the name under which the lock is held.
 func (l *Lease) Owner() string { return l.c.options.Owner }

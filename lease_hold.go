@@ -47,7 +47,7 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 
 func (c *base) leaseOf(g protocol.Grant, t protocol.Timing, o AcquireOptions) *Lease {
 	l := &Lease{
-		token: g.Record.Token, meter: newMeter(c.clock.Contender(), o.Capacity),
+		id: g.ID, token: g.Record.Token, meter: newMeter(c.clock.Contender(), o.Capacity),
 		former: previous(g, o.Data != nil), past: g.Past(),
 	}
 	l.c, l.t, l.key, l.since = c, t, g.Record.Key, c.clock.Holder()

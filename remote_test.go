@@ -157,6 +157,8 @@ var sessionTests = []string{
 	"TestStoreThatOnlyReads/sweep",
 	"TestSweepInTheBackgroundRests",
 	"TestObserverOfASweptSession",
+	"TestReapClosesSessions",
+	"TestReapOnce",
 	"TestWhoWaitsActsOnWhatOthersSee/status/under_a_session",
 	"TestWhoWaitsActsOnWhatOthersSee/statuses/under_a_session",
 	"TestWhoWaitsActsOnWhatOthersSee/list/under_a_session",

@@ -44,7 +44,8 @@
 // know who the holder is. A [Disclaimer] releases a lock that its session does not
 // know of, a [Reaper] clears dead sessions, a [Chronicler] writes ended tenures into
 // the history. For a holder in another process that has no store, an [Offer] keeps the
-// grant until that shows life, and a [Relay] carries out each [Dispatch] of it. What a process has seen of a record is a [Sight]; all machines of
+// grant until that shows life, and a [Relay] carries out each [Dispatch] of it. An
+// [Undertaker] frees what a holder has left that has certainly ended. What a process has seen of a record is a [Sight]; all machines of
 // the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and

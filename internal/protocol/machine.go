@@ -34,4 +34,5 @@ var (
 	_ Machine = (*Observer)(nil)
 	_ Machine = (*Relay)(nil)
 	_ Machine = (*Offer)(nil)
+	_ Machine = (*Undertaker)(nil)
 )

@@ -192,7 +192,7 @@ const partLen = 13
 // beatOf returns a new beat of the term t. Every beat of a lock is of the form
 // T-n: T is made by the acquire, and never again, so that a beat proves whose
 // term a record shows; n is new with every beat. A session's T is its id. Nothing
-// parses one.
+// parses one, but to see whose it is: see IsBeatOf.
 func (e Env) beatOf(t string) string { return t + "-" + e.part() }
 
 // between returns a random duration in [lo, hi).

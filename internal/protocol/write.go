@@ -24,6 +24,7 @@ const (
 	Quit                      // swap it to say why no more heartbeats come, with the beat as it is
 	Ask                       // swap it with a request for its holder, with the beat as it is
 	Free                      // an operator's swap to released, or to reserved for nobody
+	Bury                      // swap what a holder has left that has certainly ended to released, or closed
 	Peek                      // read the record of the session under which the lock is held
 	Close                     // swap a dead session to closed
 	Inquire                   // swap a session with the question whether it holds the lock
@@ -34,14 +35,14 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "peek", "close", "inquire", "forget", "enter", "erase", "review"}[k]
+	return [...]string{"none", "look", "claim", "takeover", "heartbeat", "release", "quit", "ask", "free", "bury", "peek", "close", "inquire", "forget", "enter", "erase", "review"}[k]
 }
 
 // Reads says that the call changes nothing.
 func (k Kind) Reads() bool { return k == Look || k == Peek || k == Review }
 
 // OfSession says that calls of the kind are always about a session's record. An
-// Ask, a Claim or a Heartbeat can be about one: see [Call.OfSession].
+// Ask, a Claim, a Heartbeat or a Bury can be about one: see [Call.OfSession].
 func (k Kind) OfSession() bool { return k == Peek || k == Close || k == Inquire || k == Forget }
 
 // Call is one call of the store that a machine asks for. The machine waits
@@ -82,6 +83,8 @@ func (r *Call) Stamp(now time.Time) {
 		} else {
 			next.Until = now
 		}
+	case Bury:
+		next.Until = now
 	case Ask, Inquire:
 		next.Requests[len(next.Requests)-1].At = now
 	case Free:

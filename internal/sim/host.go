@@ -131,6 +131,7 @@ func (h *host) step(d time.Duration) {
 
 func (h *host) crash() {
 	h.w.note("%s crashes", h.name)
+	h.orphans()
 	h.w.crashed(h)
 	h.up, h.asleep, h.session = false, nil, nil
 	h.epoch++

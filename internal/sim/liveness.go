@@ -54,6 +54,10 @@ func (w *World) heal() {
 	for _, c := range w.clients {
 		c.heal()
 	}
+	for _, g := range w.guardians {
+		g.paused = min(g.paused, w.now)
+		g.wake()
+	}
 	w.checkAll()
 }
 

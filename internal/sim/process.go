@@ -83,6 +83,12 @@ type machine struct {
 	f    *protocol.Offer
 	r    *protocol.Relay
 	of   protocol.Dispatch // of a relay
+
+	// Of a guardian, and of a lease that has one:
+	u         *protocol.Undertaker
+	family    *family
+	first     string        // the version of the grant
+	heldSince time.Duration // in real time
 }
 
 func (m *machine) String() string { return m.id }
@@ -252,8 +258,11 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		m.entered(r, res)
 		return
 	}
-	if m.o != nil || m.d != nil || m.r != nil || m.f != nil {
+	if m.o != nil || m.d != nil || m.r != nil || m.f != nil || m.u != nil {
 		m.took(is.Reply(now, res))
+		if m.u != nil && l.cfg.Wrong == FreedByOneLook && res.Outcome != protocol.Applied {
+			m.u.GiveUp(now)
+		}
 		return
 	}
 	m.peeked(r, res)
@@ -305,6 +314,8 @@ func (m *machine) driven() (protocol.Machine, time.Duration) {
 		return m.r, now
 	case m.f != nil:
 		return m.f, now
+	case m.u != nil:
+		return m.u, now
 	}
 	return m.c, now
 }
@@ -324,7 +335,7 @@ func (m *machine) took(a protocol.Action) {
 	switch {
 	case m.k != nil:
 		m.told()
-	case m.d != nil, m.g != nil, m.e != nil, m.f != nil:
+	case m.d != nil, m.g != nil, m.e != nil, m.f != nil, m.u != nil:
 	case m.r != nil:
 		m.relayed()
 	case m.v != nil:

@@ -10,10 +10,10 @@ import (
 )
 
 // What the model knows of a run, as it happens. Nothing is noted once the run
-// is judged, or without a recorder, or of a run with clients, which the model has not.
+// is judged, or without a recorder, or of a run with clients or guardians, which the model has not.
 
 func (w *World) recorder() *trace.Recorder {
-	if w.cfg.Trace == nil || w.cfg.Clients > 0 {
+	if w.cfg.Trace == nil || w.cfg.Clients > 0 || w.cfg.Guarded {
 		return nil
 	}
 	return w.cfg.Trace.Events

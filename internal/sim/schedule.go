@@ -22,7 +22,7 @@ const (
 )
 
 // Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
-// has clients of a lock service.
+// has clients of a lock service, and another one guardians.
 func Schedule(src Source) Config {
 	t := Tight()
 	switch src.Intn(4) {
@@ -46,8 +46,11 @@ func Schedule(src Source) Config {
 	}
 	ghosts := src.Intn(32)
 	c.Trying, c.Doubled = ghosts&2 > 0, ghosts&1 > 0
-	if ghosts >= 28 {
+	switch {
+	case ghosts >= 28:
 		c.serve(src)
+	case ghosts >= 24:
+		c.Guarded = true
 	}
 	return c
 }
@@ -60,6 +63,7 @@ func (c *Config) serve(src Source) {
 // Served has a schedule with clients, whatever was drawn.
 func (c *Config) Served() {
 	if c.Clients == 0 {
+		c.Guarded = false
 		c.Processes, c.Replicas, c.Clients = 1, 2, 3
 	}
 }

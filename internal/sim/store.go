@@ -51,7 +51,7 @@ func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
 }
 
 func (s *store) swap(prev, next driver.Record) (driver.Record, error) {
-	if err := driver.CheckSwap(prev, next); err != nil && !protocol.Making(protocol.ReleaseKeepsVersion) {
+	if err := driver.CheckSwap(prev, next); err != nil && !protocol.Making(protocol.ReleaseKeepsVersion) && s.wrong != FreedVersionKept {
 		return driver.Record{}, err
 	}
 	same := s.rec.Version == prev.Version && s.rec.Token == prev.Token

@@ -42,6 +42,7 @@ type Tally struct {
 	Unused      int // of these, that the replica has freed
 	Replayed    int // calls of clients that were carried out once more, or late
 	Heeded      int // clients that were asked to stop, and told
+	Buried      int // locks that guardians have freed
 	Cached      int // heartbeats that a proxy has answered, where that mistake is made
 
 	Seen Transitions
@@ -81,12 +82,13 @@ const (
 	offering // what was granted for a client
 	relaying // a heartbeat of a client
 	parting  // a release of a client
+	burying  // what a process that crashed has left
 	phases
 )
 
 var phaseNames = [phases]string{
 	"waiting", "resolving", "leaving", "working", "in jeopardy", "draining", "expired", "quiet", "releasing", "asking", "asking on", "operating",
-	"opening", "denying", "clearing", "chronicling", "observing", "offering", "relaying", "parting",
+	"opening", "denying", "clearing", "chronicling", "observing", "offering", "relaying", "parting", "burying",
 }
 
 const (
@@ -97,6 +99,8 @@ const (
 // phase returns what m is doing.
 func (m *machine) phase() phase {
 	switch {
+	case m.u != nil:
+		return burying
 	case m.v != nil:
 		return observing
 	case m.f != nil:
@@ -162,6 +166,7 @@ var kindsOf = [phases][]protocol.Kind{
 	offering:    {protocol.Release},
 	relaying:    {protocol.Look, protocol.Heartbeat},
 	parting:     {protocol.Look, protocol.Release},
+	burying:     {protocol.Look, protocol.Bury},
 }
 
 // possible says whether a transition exists. A look never has an outcome that

@@ -74,7 +74,7 @@ func (l *lock) judgeUnless(m *machine, g protocol.Grant) {
 	switch {
 	case first.Session != "" && closed != nil && closed.closed != "" && closed.since <= max(m.begun, m.firstPeek(session)):
 		return // it was free when that was first to be seen
-	case was.end == driver.EndReleasedDead, was.end == driver.EndAbandoned: // another process has seen that it was dead, or it did no work
+	case was.end == driver.EndReleasedDead, was.end == driver.EndCrashed, was.end == driver.EndAbandoned: // another process has seen that it was dead, or it did no work
 	case was.end != driver.EndExpired && was.end != driver.EndStalled && was.end != driver.EndStopTimeout:
 		l.fail("%s is granted the lock unless somebody lives: token %d has ended since: %s", m, first.Token, was.end)
 	case first.Session == "" && l.beats[first.Token] > l.number[first.Beat]:

@@ -41,6 +41,7 @@ func (m *machine) hold(g protocol.Grant) {
 		return
 	}
 	l.believed(m, g)
+	m.first, m.heldSince = g.Record.Version, l.now
 	m.took(m.h.Step(m.clock()))
 	m.p.after(m, l.upTo(l.t.Lease/4), m.work)
 	if l.t.Progress > 0 {

@@ -76,6 +76,10 @@ type Config struct {
 	// Harm has clients judged by what comes of what they do, and not by what they count
 	// and are told.
 	Harm bool
+	// Guarded has the work of a process that crashes go on for a while, in processes of
+	// its own, until a guardian has killed them, which then frees the lock. The model
+	// knows of no guardians, so it is not told of such a run.
+	Guarded bool
 	// History is how many tenures the history of a lock keeps, 100 if it is zero.
 	History int
 	// Drain is how long the work needs to stop when the faults are over.
@@ -120,10 +124,11 @@ type World struct {
 	down  time.Duration // the store cannot be reached until then
 	late  []func()      // writes that may be applied yet
 	// What the store has of sessions, by key.
-	sessions map[string]*store
-	final    bool          // the faults are over
-	healed   time.Duration // since then
-	clients  []*client
+	sessions  map[string]*store
+	final     bool          // the faults are over
+	healed    time.Duration // since then
+	clients   []*client
+	guardians []*host
 
 	violation, rule string // the first, and what all of its kind share
 	tally           Tally
@@ -144,6 +149,7 @@ type lock struct {
 	resource
 	history
 	elsewhere
+	families []*family // at work without the process that holds the lease
 }
 
 // Run runs a world to its end and returns the first violation, nil if there is
@@ -187,6 +193,9 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	}
 	if cfg.Faults {
 		w.after(w.upTo(w.t.Lease), w.nemesis)
+	}
+	if cfg.Guarded {
+		w.after(w.upTo(2*w.t.Lease), w.kills)
 	}
 	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= cfg.Events })
 	w.heal()

@@ -65,6 +65,17 @@ const (
 	ReleaseTakenBack   // a client acts on when a proxy has answered its release by an error
 	WaitOutlives       // a replica waits on for a client that has hung up
 	LateAnswerRevives  // a client that has expired acts again when an answer comes
+
+	FreedByOwner     // a guardian knows the dead holder's record by owner and token
+	FreedByVersion   // a guardian knows it by the version of its grant
+	FreedByProcess   // the leases of a process have one id
+	FreedEarly       // a guardian frees the lock before the family is dead
+	FreedAtOnce      // a guardian leaves the last requests of the dead no time
+	FreedVersionKept // a guardian keeps the version
+	FreedReleased    // a guardian writes upon what is released
+	FreedReserved    // a guardian writes upon what is reserved
+	FreedByOneLook   // a guardian gives up at the first conflict
+	ToldLate         // a guardian is told of the lease when the work has begun
 )
 
 func (l Wrong) String() string {
@@ -83,6 +94,8 @@ func (l Wrong) String() string {
 		"client counts from the grant", "client counts from the answer", "client counts from a repeated sending", "repeated acquire renews",
 		"heartbeat answered from memory", "loss told from memory", "request not told", "heartbeat answered from the cache of another", "repeated heartbeat answered from a cache",
 		"release taken back after an error", "wait outlives its connection", "expired client revived by a late answer",
+		"guardian goes by owner and token", "guardian goes by the version", "id of the process", "guardian frees before the family is dead",
+		"guardian frees without the grace", "guardian keeps the version", "guardian frees what is released", "guardian frees what is reserved", "guardian looks once", "guardian told late",
 	}[l]
 }
 
@@ -97,6 +110,8 @@ func (l *lock) miswrite(m *machine, req *protocol.Call) *protocol.Call {
 	next := &r.Next
 	kept := next.State == driver.Reserved
 	switch wrong := l.cfg.Wrong; {
+	case wrong == FreedVersionKept && r.Kind == protocol.Bury:
+		next.Version = r.Prev.Version
 	case wrong == RequestBeats && r.Kind == protocol.Ask, wrong == QuitBeats && r.Kind == protocol.Quit:
 		next.Beat = next.Version
 	case wrong == RequestOnAnything && r.Kind == protocol.Ask:
@@ -135,7 +150,11 @@ func (l *lock) misread(m *machine, res protocol.Result) protocol.Result {
 	}
 	rec := &res.Record
 	asked := rec.State == driver.Held && len(rec.Requests) > 0
-	waits := m.h == nil && m.k == nil
+	waits := m.h == nil && m.k == nil && m.u == nil
+	if m.u != nil && rec.Key != "" {
+		m.family.misled(l, rec)
+		return res
+	}
 	switch wrong := l.cfg.Wrong; {
 	case wrong == RequestIsLife && m.h == nil && asked, wrong == QuitIsLife && m.h == nil && rec.State == driver.Held && rec.End != "":
 		rec.Beat = rec.Version

@@ -39,6 +39,7 @@ type grammar struct {
 
 	Shard    shardCmd    `cmd:""`
 	Exporter exporterCmd `cmd:""`
+	Reap     reapCmd     `cmd:""`
 	Sweep    sweepCmd    `cmd:""`
 	Tokens   tokensCmd   `cmd:""`
 
@@ -50,6 +51,7 @@ type grammar struct {
 	Man        manCmd        `cmd:""`
 
 	DemoReplica demo.ReplicaCmd `cmd:"" hidden:""` // demo.ReplicaCommand
+	Crashed     crashedCmd      `cmd:"" hidden:""` // crashedWord
 }
 
 // operands are the words behind the first "--", which are nobody's flags.

@@ -143,7 +143,7 @@ func candidates(words []string) []string {
 		return fitting(namesIn(store, ledgerOf(once.LockName(""))), word)
 	case command.Name == "every" && locksGiven < 2:
 		return fitting(namesIn(store, ledgerOf(once.EveryLockName(""))), word)
-	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status" || command.Name == "exporter"):
+	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status" || command.Name == "exporter" || command.Name == "reap"):
 		return fitting(namesIn(store, func(lock string) string { return lock }), word)
 	}
 	return nil

@@ -172,7 +172,7 @@ func (t *tenancy) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 		return outcome{}, guard.ErrTooLate
 	}
 	command := t.command
-	command.Env = t.environment(lease)
+	command.Env, command.Last = t.environment(lease), t.lastAct(lease)
 	g, err := guard.Start(command, first)
 	if err != nil {
 		return outcome{}, err

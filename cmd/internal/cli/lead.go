@@ -58,6 +58,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	defer t.close()
+	t.proves = true
 	l.tell(t)
 	ctx := context.Background()
 	failures, started := 0, false

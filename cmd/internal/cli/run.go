@@ -55,6 +55,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		return err
 	}
 	defer t.close()
+	t.proves = true
 	r.tell(t)
 	if err := t.contend(r.slotFlags); err != nil {
 		return err

@@ -36,6 +36,7 @@ type tenancy struct {
 
 	lock    string
 	command guard.Command
+	proves  bool // if this process is killed its guardian frees the lock
 
 	extra        []string // of the command's environment
 	progressFile string   // by which it shows progress, "" if it does not

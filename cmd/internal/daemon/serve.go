@@ -45,6 +45,8 @@ func (f *serveCmd) Run(c *console) error {
 	for _, l := range listeners {
 		log.Info("listening", "url", l.url, "store", s.location.Shown())
 	}
+	stopReaping := s.reap(f.Reap, log)
+	defer stopReaping()
 	h := serveHTTP(s.server.HTTPServer(), listeners, log)
 	tell(log, "READY=1")
 	select {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
@@ -34,6 +35,7 @@ type serviceFlags struct {
 	PageKey       string
 	PageTitle     string
 	NoPage        bool
+	Reap          []string `sep:"none"`
 	flags.Timing
 	MaxWaits      int
 	MaxCalls      int
@@ -109,6 +111,11 @@ func (f *serviceFlags) options(log *slog.Logger) (tenure.Options, error) {
 	}
 	if _, err := flags.WithDefaults(o); err != nil {
 		return o, err
+	}
+	for _, prefix := range f.Reap {
+		if strings.HasPrefix(prefix, driver.OwnPrefix) {
+			return o, flags.Usage("--reap %.60q: no lock has a name that begins with %q: such names are for records of Tenure itself", prefix, driver.OwnPrefix)
+		}
 	}
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		o.Logger = log

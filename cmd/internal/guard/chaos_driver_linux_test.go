@@ -41,6 +41,10 @@ func TestMain(m *testing.M) {
 	if IsGuardian() {
 		Main()
 	}
+	if len(os.Args) > 1 && os.Args[1] == lastArg {
+		lastAct(os.Args[2:])
+		os.Exit(0)
+	}
 	if os.Getenv(driverEnv) != "" {
 		os.Exit(driver(os.Args[1:]))
 	}
@@ -72,6 +76,9 @@ func driver(args []string) int {
 	stop := flags.Duration("stop", 0, "ask the command to stop after that time")
 	allow := flags.Duration("allow", 500*time.Millisecond, "how long the command may take to stop")
 	contain := flags.Bool("contain", false, "")
+	act := flags.String("last", "", "where the last act of the guardian is noted")
+	nonsense := flags.String("nonsense", "", "a file: when it is there something goes to the guardian that it cannot read")
+	hangup := flags.String("hangup", "", "a file: when it is there the pipe to the guardian is closed, once")
 	linger := flags.Duration("linger", 0, "how long the notice of a stop takes")
 	file := flags.String("report", os.DevNull, "where to leave the report")
 	_ = flags.Parse(args) // it ends the process itself
@@ -110,9 +117,14 @@ func driver(args []string) int {
 		}
 		return r.Status
 	}
+	var lastArgs []string
+	if *act != "" {
+		lastArgs = []string{"last-act", lastArg, *act}
+	}
 	g, err := Start(Command{
 		Args:    flags.Args(),
 		Contain: *contain,
+		Last:    lastArgs,
 		Notify: func(n Notice) {
 			fmt.Fprintf(os.Stderr, "notice: %v %v\n", n.Kind, n.Processes)
 			if n.Kind == Suspended {
@@ -149,6 +161,14 @@ func driver(args []string) int {
 	for done := false; !done; {
 		select {
 		case <-ticker.C:
+			if *nonsense != "" && there(*nonsense) {
+				*nonsense = ""
+				_, _ = g.toIt.Write(make([]byte, frameSize))
+			}
+			if *hangup != "" && there(*hangup) {
+				*hangup = ""
+				_ = g.toIt.Close()
+			}
 			if g.mu.Lock(); counts && !g.newOrders {
 				if taken++; taken == 2 {
 					note("counting")
@@ -184,6 +204,11 @@ func driver(args []string) int {
 		status = 73
 	}
 	return finish(report{Exit: exit, Status: status, Spare: spare})
+}
+
+func there(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // family is a driver under test, with its guardian, its command and all that it started.

@@ -26,6 +26,18 @@ type Command struct {
 	// and group exist: sudo and other set-user-ID programs do not work there. Linux only.
 	Contain bool
 
+	// Last, if not empty, are the name and the arguments with which the guardian executes
+	// this program once more, in its own place, when the caller has ended before it: killed,
+	// most likely. It does so when nothing is left of the command and all that it has
+	// started, as wait4 says, and the caller's process has certainly ended too. Two arguments
+	// are appended: the [Instant] of that, and the latest Limits.Expiry that has reached the
+	// guardian; see [ParseInstant]. The environment and the folder are the command's; standard
+	// input, output and error are the null device. People see Last in ps, from the start on.
+	//
+	// There is no such proof, and Last is not executed, where the guardian has died before,
+	// in a namespace on Linux before 5.3, and on other systems.
+	Last []string
+
 	// Notify, if not nil, is told of what a person may want to know while the command
 	// runs. Calls come one at a time from a goroutine of their own: a slow Notify holds up
 	// no deadline, but loses notices, and holds up the return of [Guard.Wait], which it must

@@ -21,6 +21,10 @@
 //   - The guardian is killed: the caller inherits what is left, and kills it.
 //   - The guardian is stopped: the caller terminates and kills in time.
 //
+// A guardian whose caller is gone has one thing left to do when all else has ended: it knows
+// for certain that nothing is left, and can execute a program that tells others, which
+// [Command.Last] names.
+//
 // The instants are on CLOCK_BOOTTIME, so that time spent in suspend counts.
 //
 // # Guarantees

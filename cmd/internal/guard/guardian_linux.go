@@ -16,7 +16,7 @@ import (
 )
 
 // guardianArg marks a guardian's command line: name, guardianArg, a spec, the program's path,
-// the command's arguments. People see it in ps.
+// those of Command.Last, the command's arguments. People see it in ps.
 const guardianArg = "--tenure-guardian"
 
 // IsGuardian reports whether this process was started by [Start] to be a guardian. The
@@ -52,12 +52,13 @@ type guardianSpec struct {
 	contain    bool
 	confined   bool // contain came with a user namespace
 	foreground bool // give the terminal to the command from its start
+	last       []string
 }
 
-const guardianSpecFormat = "fd=%d,parent=%d,contain=%t,confined=%t,foreground=%t"
+const guardianSpecFormat = "fd=%d,parent=%d,contain=%t,confined=%t,foreground=%t,last=%d"
 
 func (s guardianSpec) String() string {
-	return fmt.Sprintf(guardianSpecFormat, s.fd, s.parent, s.contain, s.confined, s.foreground)
+	return fmt.Sprintf(guardianSpecFormat, s.fd, s.parent, s.contain, s.confined, s.foreground, len(s.last))
 }
 
 type phase int
@@ -86,6 +87,7 @@ type guardian struct {
 	given         bool // the first orders have come
 	orders        orders
 	callerGone    bool
+	pipeEnded     bool          // and not only nonsense in it
 	early         []unix.Signal // came before the command was started, which gets them then
 
 	phase     phase
@@ -101,11 +103,15 @@ func newGuardian(argv []string) (*guardian, error) {
 	if len(argv) < 5 {
 		return nil, errors.New("too few arguments")
 	}
-	g := &guardian{clock: Now, path: argv[3], args: argv[4:]}
-	s := &g.spec
-	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.confined, &s.foreground); err != nil {
+	g := &guardian{clock: Now, path: argv[3]}
+	s, last := &g.spec, 0
+	if _, err := fmt.Sscanf(argv[2], guardianSpecFormat, &s.fd, &s.parent, &s.contain, &s.confined, &s.foreground, &last); err != nil {
 		return nil, err
 	}
+	if last < 0 || len(argv) < 5+last {
+		return nil, errors.New("too few arguments")
+	}
+	s.last, g.args = argv[4:4+last], argv[4+last:]
 	if s.contain && unix.Getpid() != 1 {
 		return nil, errors.New("contain was asked for, but this is not process 1 of a pid namespace")
 	}
@@ -178,6 +184,7 @@ func (g *guardian) run() error {
 		now := g.look()
 		switch {
 		case g.phase == waiting && g.callerGone:
+			g.last()
 			return nil
 		case g.phase == waiting && !g.given:
 		case g.phase == waiting && g.orders.term(now):
@@ -190,7 +197,9 @@ func (g *guardian) run() error {
 			}
 			continue // it may have ended already
 		case g.childless:
-			return g.finish()
+			err := g.finish()
+			g.last()
+			return err
 		case g.phase != killing && (g.callerGone || now >= g.orders.kill()):
 			g.phase = killing
 			g.setReason()
@@ -297,7 +306,7 @@ func (g *guardian) listen() {
 		case err == unix.EAGAIN:
 			return
 		case err != nil || n == 0:
-			g.callerGone = true
+			g.callerGone, g.pipeEnded = true, err == nil
 			return
 		}
 		g.inbox = append(g.inbox, buf[:n]...)

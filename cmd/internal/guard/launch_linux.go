@@ -49,7 +49,7 @@ func (g *Guard) launch() (err error) {
 	}
 
 	files, at := descriptorTable([]int{down[0], up[1], self, tty})
-	spec := guardianSpec{fd: at, parent: os.Getpid(), contain: g.cmd.Contain, foreground: foreground}
+	spec := guardianSpec{fd: at, parent: os.Getpid(), contain: g.cmd.Contain, foreground: foreground, last: g.cmd.Last}
 	attr := &syscall.ProcAttr{
 		Dir:   g.cmd.Dir,
 		Env:   lastWins(g.cmd.environ()),
@@ -78,11 +78,13 @@ func (g *Guard) launch() (err error) {
 	return nil
 }
 
+// self is the running binary, even if its file was replaced or removed since.
+const self = "/proc/self/exe"
+
 func (g *Guard) fork(spec guardianSpec, attr *syscall.ProcAttr) (err error) {
-	// The running binary, even if its file was replaced or removed since.
-	const self = "/proc/self/exe"
 	start := func() (int, error) {
-		argv := append([]string{"tenure-guardian", guardianArg, spec.String(), g.path}, g.cmd.Args...)
+		argv := append([]string{"tenure-guardian", guardianArg, spec.String(), g.path}, spec.last...)
+		argv = append(argv, g.cmd.Args...)
 		return syscall.ForkExec(self, argv, attr)
 	}
 	if !spec.contain {

@@ -5,6 +5,7 @@ package guard
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -17,6 +18,15 @@ func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 
 // Sub returns the time from u to t.
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
+
+// ParseInstant reads an instant as the arguments of [Command.Last] have it.
+func ParseInstant(s string) (Instant, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%.40q is no reading of a clock", s)
+	}
+	return Instant(n), nil
+}
 
 // Limits say until when a command may live.
 type Limits struct {

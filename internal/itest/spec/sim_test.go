@@ -62,9 +62,9 @@ func TestSimulatedMistakes(t *testing.T) {
 }
 
 // modelled leaves out what the model of traces has not: sessions, processes with
-// different leases, records that are deleted, and clients.
+// different leases, records that are deleted, clients, and guardians.
 func modelled(c *sim.Config) {
-	c.Sessions, c.Mixed, c.Deletions = false, false, false
+	c.Sessions, c.Mixed, c.Deletions, c.Guarded = false, false, false, false
 	if c.Clients > 0 {
 		c.Clients, c.Replicas, c.Processes = 0, 0, 3
 	}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
+)
+
+// reapCmd is tenure reap.
+type reapCmd struct {
+	Prefixes  []string `arg:"" optional:"" name:"prefix"`
+	Name      []string `sep:"none" placeholder:"NAME"`
+	ListEvery *time.Duration
+	Once      bool
+	Reason    string
+	By        *string `placeholder:"NAME"`
+	storeFlags
+	JSON  bool `name:"json"`
+	Quiet bool `short:"q"`
+}
+
+// reaped is a lock that was freed, or a session that was closed, as an object of --json.
+type reaped struct {
+	Time    string `json:"time"`
+	Result  string `json:"result"` // reaped, or closed
+	Lock    string `json:"lock,omitempty"`
+	Session string `json:"session,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Token   uint64 `json:"token,omitempty"`
+	Host    string `json:"host,omitempty"`
+}
+
+// Run frees the locks of dead holders until a signal comes, or once.
+func (f *reapCmd) Run(c *console, rest operands) error {
+	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
+	f.Prefixes = append(f.Prefixes, rest.words...)
+	options := tenure.Options{Owner: operatorName()}
+	if f.By != nil {
+		if options.Owner = *f.By; options.Owner == "" {
+			return usage("--by is empty: name the person or program that asks")
+		}
+	}
+	o := tenure.ReapOptions{Prefixes: f.Prefixes, Names: f.Name, Once: f.Once, Reason: f.Reason}
+	if err := f.check(&o, options); err != nil {
+		return err
+	}
+	v, err := f.visit(c, &options)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	trouble, freed := &outages{console: c}, 0
+	var wrote error
+	o.OnReaped = func(r tenure.Reaped) {
+		trouble.tell(nil)
+		freed++
+		if err := f.tell(c, r); err != nil {
+			wrote = err
+		}
+	}
+	o.OnError = func(err error) {
+		if errors.Is(err, tenure.ErrUnreadable) {
+			c.warn("%s", flags.OneLine(err))
+			return
+		}
+		trouble.tell(err)
+	}
+	if f.Once {
+		c.show("watching for what is dead: for a lease, if there is a holder")
+	}
+	err = v.client.Reap(v.ctx, o)
+	c.clear()
+	switch {
+	case err != nil:
+		return lookFailed(v.ctx, err)
+	case wrote != nil:
+		return wrote
+	case f.Once && v.ctx.Err() != nil:
+		return lookFailed(v.ctx, v.ctx.Err())
+	case f.Once && freed == 0 && !c.json:
+		c.say("nobody is dead that is watched")
+	}
+	return nil
+}
+
+// check finds what is wrong with the command line before a store is touched.
+func (f *reapCmd) check(o *tenure.ReapOptions, options tenure.Options) error {
+	if len(f.Prefixes)+len(f.Name) == 0 {
+		return usage("no locks named: give a PREFIX of their names, or --name NAME; '' is all locks")
+	}
+	if f.ListEvery != nil {
+		if o.ListEvery = *f.ListEvery; o.ListEvery <= 0 {
+			return usage("--list-every %v must be positive", o.ListEvery)
+		}
+	}
+	return refused(options, func(ctx context.Context, client *tenure.Client) error {
+		return client.Reap(ctx, *o)
+	})
+}
+
+func (f *reapCmd) tell(c *console, r tenure.Reaped) error {
+	if c.json {
+		line := reaped{Time: time.Now().UTC().Format(timeFormat), Result: "reaped", Lock: r.Name, Session: r.Session, Owner: r.Owner, Token: r.Token, Host: r.Host}
+		if r.Name == "" {
+			line.Result = "closed"
+		}
+		return c.object(line)
+	}
+	if r.Name == "" {
+		c.say("closed session %s of %q, and freed all locks under it: it has shown no sign of life for its lease", r.Session, r.Owner)
+		return nil
+	}
+	c.say("freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
+	return nil
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/tenurelock/tenure"
+)
+
+// reap watches locks beside the service, and frees those of dead holders, until stop is
+// called, which waits for the end. Without prefixes it does nothing.
+func (s *service) reap(prefixes []string, log *slog.Logger) (stop func()) {
+	if len(prefixes) == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := s.client.Reap(ctx, tenure.ReapOptions{
+			Prefixes: prefixes,
+			OnReaped: func(r tenure.Reaped) {
+				if r.Name == "" {
+					log.Warn("a dead session was closed: it had shown no sign of life for its lease", "session", r.Session, "owner", r.Owner, "host", r.Host)
+					return
+				}
+				log.Warn("the lock of a dead holder was freed: it had shown no sign of life for its lease", "lock", r.Name, "owner", r.Owner, "token", r.Token, "host", r.Host)
+			},
+			OnError: func(err error) { log.Warn("watching for dead holders: an error, and on it goes", "error", err) },
+		})
+		if err != nil {
+			log.Error("dead holders are not watched for any more", "error", err)
+		}
+	})
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// The id of a lease begins all of its beats and no others, and is that of its acquire.
+func TestLeaseID(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		ids := map[string]bool{}
+		for range 3 {
+			l := a.mustAcquire("x", nil)
+			id := l.ID()
+			if id == "" || ids[id] || strings.Contains(id, "-") {
+				t.Errorf("id %q", id)
+			}
+			ids[id] = true
+			for range 3 {
+				if rec := w.record("x"); !strings.HasPrefix(rec.Beat, id+"-") {
+					t.Errorf("beat %q, id %q", rec.Beat, id)
+				}
+				time.Sleep(heartbeat)
+			}
+			want(t, l.Check(), nil)
+			if l.ID() != id {
+				t.Errorf("id %q was %q", l.ID(), id)
+			}
+			a.mustRelease(l)
+		}
+	})
+}
+
+// Who knows for certain that a holder has ended frees its lock when the last requests of
+// the dead have ended too: others need not wait for the lease.
+func TestReleaseCrashed(t *testing.T) {
+	const grace = lease / 8
+	inWorld(t, func(t *testing.T, w *world) {
+		history := func(o *tenure.Options) { o.HistoryLimit = 10 }
+		a, b, c := w.machine("a"), w.machine("b", history), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		time.Sleep(heartbeat + heartbeat/2)
+		a.crash()
+		waiter := started(func() error {
+			l, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{History: true})
+			if err == nil {
+				want(t, l.Check(), nil)
+				if p, ok := l.Previous(); !ok || p.End != tenure.EndCrashed || p.Until.IsZero() || p.Ended() != "crashed" {
+					t.Errorf("previous %+v", p)
+				}
+			}
+			return err
+		})
+		died := time.Now()
+		want(t, within(t, grace, grace+lease/100, func() error { return c.ReleaseCrashed(t.Context(), "x", l.ID(), nil) }), nil)
+		st, err := c.Status(t.Context(), "x")
+		if want(t, err, nil); st.State != tenure.StateReleased || st.End != tenure.EndCrashed || st.Until.Sub(died) < grace {
+			t.Errorf("status %+v", st)
+		}
+		want(t, within(t, 0, 2*refresh, func() error { return <-waiter }), nil)
+		list, err := b.History(t.Context(), "x")
+		if want(t, err, nil); len(list) != 2 || list[1].End != tenure.EndCrashed || list[1].Owner != "a" || list[1].Until.Before(died) {
+			t.Errorf("history %+v", list)
+		}
+
+		// b holds it now, and is not a.
+		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)
+		if st, _ := c.Status(t.Context(), "x"); !st.Held || st.Owner != "b" {
+			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// The lock of another lease is left alone, whatever its owner and its token are.
+func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, same, c := w.machine("a"), w.machine("a"), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		a.crash()
+		if err := w.records.Delete(t.Context(), w.record("x")); err != nil {
+			t.Fatal(err)
+		}
+		other := same.mustAcquire("x", nil)
+		if remote == nil && other.Token() != l.Token() {
+			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
+		}
+		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)
+		time.Sleep(2 * lease)
+		want(t, other.Check(), nil)
+	})
+}
+
+// What the store does not answer in time runs out; what it answers late is found out.
+func TestReleaseCrashedAndTheStore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, c := w.machine("a"), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		a.crash()
+		lost := c.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), &tenure.CrashOptions{After: -1}), nil)
+		lost()
+		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndCrashed {
+			t.Errorf("record %+v", rec)
+		}
+
+		b := w.machine("b")
+		l = b.mustAcquire("y", nil)
+		b.crash()
+		c.crash()
+		err := within(t, lease, lease+2*requestTimeout, func() error {
+			return c.ReleaseCrashed(t.Context(), "y", l.ID(), &tenure.CrashOptions{After: -1, Within: lease})
+		})
+		if err == nil {
+			t.Error("done without a store")
+		}
+		want(t, c.ReleaseCrashed(t.Context(), "y", "", nil), tenure.ErrInvalid)
+		want(t, c.ReleaseCrashed(t.Context(), "y", l.ID(), &tenure.CrashOptions{After: time.Hour, Within: time.Minute}), tenure.ErrInvalid)
+	})
+}

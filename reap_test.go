@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// coroner is a client that reaps, and what it was told.
+type coroner struct {
+	*machine
+	mu     sync.Mutex
+	reaped []tenure.Reaped
+	errs   []error
+	done   <-chan error
+	stop   context.CancelFunc
+}
+
+func (w *world) reaps(o tenure.ReapOptions, edit ...func(*tenure.Options)) *coroner {
+	w.t.Helper()
+	r := &coroner{machine: w.machine("reaper", edit...)}
+	o.OnReaped = func(what tenure.Reaped) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.reaped = append(r.reaped, what)
+	}
+	o.OnError = func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.errs = append(r.errs, err)
+	}
+	ctx, stop := context.WithCancel(w.t.Context())
+	r.stop = stop
+	r.done = started(func() error { return r.Reap(ctx, o) })
+	return r
+}
+
+// names returns what was freed.
+func (r *coroner) names() (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, what := range r.reaped {
+		name := what.Name
+		if what.Session != "" {
+			name = "a session"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The lock of a dead holder is free for one who looks just once; those of living holders
+// are left alone, and so is a lock that was released.
+func TestReap(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		dead, alive := w.machine("dead"), w.machine("alive")
+		held := alive.mustAcquire("job/b", nil)
+		alive.mustRelease(alive.mustAcquire("job/c", nil))
+		dead.mustAcquire("job/a", nil)
+		dead.mustAcquire("other", nil)
+		r := w.reaps(tenure.ReapOptions{Prefixes: []string{"job/"}, ListEvery: time.Minute, Reason: "nobody home"})
+		time.Sleep(4 * lease)
+		if n := len(r.names()); n != 0 {
+			t.Fatalf("freed while all lived: %v", r.names())
+		}
+		dead.crash()
+		died := time.Now()
+		for w.record("job/a").State == driver.Held {
+			time.Sleep(time.Second / 4)
+		}
+		if took := time.Since(died); took < lease-heartbeat || took > lease+lease/2+time.Second {
+			t.Errorf("free %v after the death, want a lease, and a half of one at most", took)
+		}
+		synctest.Wait()
+		if got := r.names(); !slices.Equal(got, []string{"job/a"}) || r.reaped[0].Owner != "dead" || r.reaped[0].Token != 1 {
+			t.Errorf("told of %+v", r.reaped)
+		}
+		late := w.machine("late")
+		l := late.mustTry("job/a", nil)
+		if p, _ := l.Previous(); p.End != tenure.EndReleasedDead || p.Request == nil || p.Request.Reason != "nobody home" {
+			t.Errorf("previous %+v", p)
+		}
+		_, err := late.TryAcquire(t.Context(), "other", nil) // which is not watched
+		want(t, err, tenure.ErrHeld)
+		want(t, held.Check(), nil)
+
+		// A lock that is new is found by the next list.
+		dead2 := w.machine("dead2")
+		dead2.mustAcquire("job/new", nil)
+		dead2.crash()
+		time.Sleep(time.Minute + 2*lease)
+		late.mustTry("job/new", nil)
+		r.stop()
+		want(t, <-r.done, nil)
+		if len(r.errs) > 0 {
+			t.Errorf("errors: %v", r.errs)
+		}
+	})
+}
+
+// A record's own lease counts, not that of the client which watches.
+func TestReapGoesByTheLeaseOfTheRecord(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		long := w.machine("long", func(o *tenure.Options) { o.LeaseDuration = 8 * lease })
+		long.mustAcquire("x", nil)
+		long.crash()
+		r := w.reaps(tenure.ReapOptions{Names: []string{"x"}})
+		time.Sleep(8*lease - time.Second)
+		if rec := w.record("x"); rec.State != driver.Held {
+			t.Fatalf("freed early: %+v", rec)
+		}
+		time.Sleep(4 * lease)
+		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndReleasedDead {
+			t.Errorf("record %+v", rec)
+		}
+		r.stop()
+		want(t, <-r.done, nil)
+	})
+}
+
+// What a lock costs: two reads in a lease, whether it is held or free.
+func TestReapCosts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		const locks, leases = 20, 10
+		for i, name := range names(locks) {
+			l := a.mustAcquire(name, nil)
+			if i%2 == 0 {
+				a.mustRelease(l)
+			}
+		}
+		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
+		time.Sleep(leases * lease)
+		reads, lists := 0, 0
+		for _, call := range r.faults.Log() {
+			switch call.Op {
+			case faultstore.OpGet:
+				reads++
+			case faultstore.OpList:
+				lists++
+			}
+		}
+		if most := locks * (2*leases + 2); reads > most || reads < locks*leases {
+			t.Errorf("%d reads of %d locks in %d leases, want %d at most", reads, locks, leases, most)
+		}
+		if lists != 1 {
+			t.Errorf("%d lists, want 1 in 10 minutes", lists)
+		}
+		r.stop()
+		want(t, <-r.done, nil)
+	})
+}
+
+// A dead session is closed, which frees all locks under it, and its record goes later.
+func TestReapClosesSessions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		sa, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		sb, err := b.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		for i := range 4 {
+			_, err := sa.Acquire(t.Context(), fmt.Sprintf("a%d", i), nil)
+			want(t, err, nil)
+			_, err = sb.Acquire(t.Context(), fmt.Sprintf("b%d", i), nil)
+			want(t, err, nil)
+		}
+		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
+		time.Sleep(2 * lease)
+		a.crash()
+		time.Sleep(2 * lease)
+		c := w.machine("c")
+		for i := range 4 {
+			if i > 0 { // a first look may not have met the session yet
+				c.mustTry(fmt.Sprintf("a%d", i), nil)
+			}
+			_, err := c.TryAcquire(t.Context(), fmt.Sprintf("b%d", i), nil)
+			want(t, err, tenure.ErrHeld)
+		}
+		if got := r.names(); !slices.Equal(got, []string{"a session"}) || r.reaped[0].Session != sa.ID() {
+			t.Errorf("told of %+v", r.reaped)
+		}
+		time.Sleep(6 * lease)
+		st, err := c.SessionStatus(t.Context(), sa.ID())
+		if want(t, err, nil); st.State != "" {
+			t.Errorf("the session's record: %+v", st)
+		}
+		st, err = c.SessionStatus(t.Context(), sb.ID())
+		if want(t, err, nil); !st.Alive {
+			t.Errorf("the living session: %+v", st)
+		}
+		r.stop()
+		want(t, <-r.done, nil)
+	})
+}
+
+// Once: it returns when what is dead is free, and the rest has shown life.
+func TestReapOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		dead, alive := w.machine("dead"), w.machine("alive")
+		alive.mustAcquire("b", nil)
+		alive.mustRelease(alive.mustAcquire("c", nil))
+		dead.mustAcquire("a", nil)
+		dead.crash()
+		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}, Names: []string{"never"}, Once: true})
+		want(t, within(t, lease/2, lease+lease/2, func() error { return <-r.done }), nil)
+		if got := r.names(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("told of %+v", r.reaped)
+		}
+		if rec := w.record("b"); rec.State != driver.Held {
+			t.Errorf("%+v", rec)
+		}
+		r.stop()
+
+		// There is nothing to wait for.
+		again := w.reaps(tenure.ReapOptions{Names: []string{"a", "c"}, Once: true})
+		want(t, within(t, 0, time.Second, func() error { return <-again.done }), nil)
+		again.stop()
+
+		// Its session is dead.
+		s := w.machine("s")
+		session, err := s.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		_, err = session.Acquire(t.Context(), "d", nil)
+		want(t, err, nil)
+		s.crash()
+		last := w.reaps(tenure.ReapOptions{Names: []string{"d"}, Once: true})
+		want(t, within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)
+		if got := last.names(); !slices.Equal(got, []string{"a session"}) {
+			t.Errorf("told of %+v", last.reaped)
+		}
+		last.stop()
+	})
+}
+
+// A store that does not answer is asked again; records that nobody can read are told of and
+// left alone.
+func TestReapAndTheStore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		a.mustAcquire("x", nil)
+		a.crash()
+		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
+		time.Sleep(lease / 2)
+		r.faults.SetBlackHole(true)
+		time.Sleep(3 * lease)
+		r.faults.SetBlackHole(false)
+		time.Sleep(3 * lease)
+		if rec := w.record("x"); rec.State != driver.Released {
+			t.Errorf("%+v", rec)
+		}
+		if len(r.errs) == 0 || len(r.errs) > 20 {
+			t.Errorf("%d errors of an outage: %v", len(r.errs), r.errs)
+		}
+		r.stop()
+		want(t, <-r.done, nil)
+
+		want(t, r.Reap(t.Context(), tenure.ReapOptions{}), tenure.ErrInvalid)
+		want(t, r.Reap(t.Context(), tenure.ReapOptions{Names: []string{""}}), tenure.ErrInvalid)
+		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{driver.SessionPrefix}}), tenure.ErrInvalid)
+		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{""}, ListEvery: -1}), tenure.ErrInvalid)
+	})
+}
