@@ -117,6 +117,14 @@ func (l *Lease) done(e Event) Event {
 
 func (l *Lease) isSession() bool { return false }
 
+func (l *Lease) asked() {
+	if l.under != nil {
+		l.under.hurries() // the requests to its locks are in the session's record
+		return
+	}
+	l.hurries()
+}
+
 func (l *Lease) dropped() {
 	l.unwatchRequests()
 	l.c.finishedLease(&l.keeping, l.key)
