@@ -266,7 +266,7 @@ func rungWhileDead(t *testing.T, w *world, n *wires) time.Duration {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	t.Cleanup(func() { _ = <-got })
+	t.Cleanup(func() { want(t, <-got, nil) })
 	return time.Since(crashed)
 }
 
