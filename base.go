@@ -98,7 +98,7 @@ func (c *base) begin(o Options) {
 	c.beats = shell.NewTimers(c.holder, nap)
 	c.looks = shell.NewTimers(c.contender, time.Second)
 	c.poke = c.deadlines.Poke
-	c.ringer = newRinger(o.Bell, c.contender, c.looks, c.calls.Beside)
+	c.ringer = newRinger(o.Bell, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
 }
 
 // end ends all that runs by itself. Nothing is sent any more.

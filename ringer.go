@@ -39,8 +39,8 @@ const (
 )
 
 // newRinger returns the bell of a client, nil if it has none. Now is the clock of the
-// timers, and run runs a function beside the client.
-func newRinger(bell Bell, now func() time.Duration, timers *shell.Timers, run func(func())) *ringer {
+// timers, lease the client's own, and run runs a function beside the client.
+func newRinger(bell Bell, lease time.Duration, now func() time.Duration, timers *shell.Timers, run func(func())) *ringer {
 	if bell.Transport == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func newRinger(bell Bell, now func() time.Duration, timers *shell.Timers, run fu
 	r := &ringer{
 		bell: bell, text: ringing.Bell(bell.Address, secret), now: now, timers: timers,
 		out: make(chan ringing.Letter, maxLetters), held: ringing.NewHeld(secret, rand.Text()),
-		waits: ringing.NewWaits(bell.Address, ringing.Env{Word: word, Random: random}),
+		waits: ringing.NewWaits(bell.Address, lease, ringing.Env{Word: word, Random: random}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	run(r.send)
@@ -123,23 +123,38 @@ func (r *ringer) asks(key, bell string) {
 
 // awaited is a tenure that the client waits for.
 type awaited struct {
-	r     *ringer
-	bell  string
-	token uint64
-	w     *ringing.Waiting // nil if there is nobody to tell
-	timer shell.Timer
-	look  func()
-	ended bool
+	r        *ringer
+	is       tenancy
+	observes bool
+	w        *ringing.Waiting // nil if there is nobody to tell
+	timer    shell.Timer
+	look     func()
+	ended    bool
 }
 
-// awaits has the holder told that the client waits, for as long as the same tenure is
-// shown, and look called when it rings. It ends the wait for another tenure, was, which
-// may be nil. An empty bell ends it for good.
-func (r *ringer) awaits(was *awaited, key, bell string, token uint64, lease, refresh time.Duration, look func()) *awaited {
+// tenancy is the tenure of a holder that has a bell.
+type tenancy struct {
+	key, bell string
+	token     uint64
+	lease     time.Duration
+}
+
+// awaits has the holder told that the client waits, or only observes, for as long as the
+// same tenure is shown, and look called when it rings. It ends the wait for another tenure,
+// was, which may be nil. An empty bell ends it for good.
+func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func()) *awaited {
+	bell := is.bell
 	switch {
 	case r == nil:
 		return nil
-	case was != nil && was.bell == bell && was.token == token:
+	case was != nil && was.is == is:
+		if was.w != nil && was.observes != observes {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			was.observes = observes
+			was.w.Observes(r.now(), observes)
+			was.set()
+		}
 		return was
 	case was == nil && bell == "", was == nil && bell == r.text:
 		return was // nobody to tell; or it holds the lock itself
@@ -155,12 +170,13 @@ func (r *ringer) awaits(was *awaited, key, bell string, token uint64, lease, ref
 	if bell == "" {
 		return nil
 	}
-	a := &awaited{r: r, bell: bell, token: token, look: look}
+	a := &awaited{r: r, is: is, observes: observes, look: look}
 	a.timer.Run = a.due
 	if bell != r.text {
-		a.w = r.waits.Begin(r.now(), key, bell, lease, refresh, a.set)
+		a.w = r.waits.Begin(r.now(), is.key, bell, is.lease, refresh, a.set)
 	}
 	if a.w != nil {
+		a.w.Observes(r.now(), observes)
 		a.w.Follows(before)
 		a.set()
 	}

@@ -212,12 +212,12 @@ func (k *tracker) listen() {
 	if c.ringer == nil {
 		return
 	}
-	bell := ""
+	is := tenancy{key: k.key}
 	rec, _ := k.sight.Record()
-	if rec.State == driver.Held && (len(k.queue) > 0 || len(k.observers) > 0) {
-		bell = rec.Bell
+	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
+		is = tenancy{k.key, rec.Bell, rec.Token, rec.Lease}
 	}
-	k.awaits = c.ringer.awaits(k.awaits, k.key, bell, rec.Token, rec.Lease, c.timing.Refresh, k.rung)
+	k.awaits = c.ringer.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung)
 }
 
 // rung hands a hint of the holder to the machine that looks.

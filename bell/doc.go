@@ -26,6 +26,7 @@
 // can make each process that waits look at a lock four times in a refresh period, and
 // each holder send four heartbeats more in a heartbeat period. Whoever can write a record
 // can have processes that wait for its lock send datagrams of at most 300 bytes to an
-// address of their choice, at most five in a refresh period each; they begin with the
-// bytes TENUREB1, and go to no port below 1024, no multicast and no broadcast address.
+// address of their choice: at most 20 in a lease, and one for each poll that shows another
+// holder, for each lock and process. They begin with the bytes TENUREB1, and go to no port
+// below 1024, no multicast and no broadcast address.
 package bell

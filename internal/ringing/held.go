@@ -44,9 +44,10 @@ type Lock struct {
 
 // waiter is a process that waits for a lock.
 type waiter struct {
-	address string
-	nonce   ID
-	heard   time.Duration // last
+	address  string
+	nonce    ID
+	heard    time.Duration // last
+	observes bool          // and does not want the lock
 }
 
 // NewHeld returns what a process with that secret holds: nothing yet. The private one
@@ -103,20 +104,26 @@ func (h *Held) word(m Message) (word ID) {
 }
 
 // enter notes a waiter, and returns false if there is no room. One that has come again
-// keeps its place.
+// keeps its place. One that wants the lock has the place of one that only observes.
 func (h *Held) enter(now time.Duration, l *Lock, m Message) bool {
 	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.address == m.Address })
+	is := waiter{m.Address, m.Nonce, now, m.Place > 0}
 	if i >= 0 && l.current(now, l.waiters[i]) {
-		l.waiters[i].nonce, l.waiters[i].heard = m.Nonce, now
+		l.waiters[i] = is
 		return true
 	}
 	n := len(l.waiters)
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return !l.current(now, w) })
 	h.waiters -= n - len(l.waiters)
 	if len(l.waiters) >= MaxWaiters || h.waiters >= maxAllWaiters {
-		return false
+		i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.observes })
+		if i < 0 || is.observes {
+			return false
+		}
+		l.waiters = slices.Delete(l.waiters, i, i+1)
+		h.waiters--
 	}
-	l.waiters = append(l.waiters, waiter{m.Address, m.Nonce, now})
+	l.waiters = append(l.waiters, is)
 	h.waiters++
 	return true
 }
@@ -125,13 +132,16 @@ func (h *Held) enter(now time.Duration, l *Lock, m Message) bool {
 func (l *Lock) current(now time.Duration, w waiter) bool { return now-w.heard <= l.lease }
 
 // Ring returns what tells those who wait to look at the record. The first is to look at
-// once, and the others each a little later than the one before.
+// once, and the others each a little later than the one before; those who only observe come
+// last.
 func (h *Held) Ring(now time.Duration, l *Lock) []Letter {
 	var letters []Letter
-	for _, w := range l.waiters {
-		if l.current(now, w) {
-			m := Message{Kind: Ring, Lock: l.id, Nonce: w.nonce, Place: uint16(len(letters))}
-			letters = append(letters, Letter{w.address, m.Append(nil, h.secret)})
+	for _, observes := range []bool{false, true} {
+		for _, w := range l.waiters {
+			if w.observes == observes && l.current(now, w) {
+				m := Message{Kind: Ring, Lock: l.id, Nonce: w.nonce, Place: uint16(len(letters))}
+				letters = append(letters, Letter{w.address, m.Append(nil, h.secret)})
+			}
 		}
 	}
 	return letters

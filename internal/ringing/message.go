@@ -44,7 +44,8 @@ type Message struct {
 	Nonce ID
 	// Echo is the holder's word, in an Ack. A Wait repeats the last one, or has zeros.
 	Echo ID
-	// Place is the waiter's in the order of arrival, from 0, in a Ring.
+	// Place is the waiter's in the order of arrival, from 0, in a Ring. In a Wait it is 1
+	// if the process wants to know who the holder is, and not to be it.
 	Place uint16
 	// Address is where the waiter is rung, in a Wait alone.
 	Address string
@@ -90,7 +91,7 @@ func Parse(b []byte) (m Message, ok bool) {
 		return Message{}, false
 	case (m.Kind == Wait) != (m.Address != ""), m.Address != "" && !IsAddress(m.Address):
 		return Message{}, false
-	case m.Kind != Ring && m.Place != 0, m.Kind != Wait && m.Kind != Ack && m.Echo != ID{}:
+	case m.Kind == Wait && m.Place > 1, m.Kind > Wait && m.Kind != Ring && m.Place != 0, m.Kind != Wait && m.Kind != Ack && m.Echo != ID{}:
 		return Message{}, false
 	}
 	return m, true

@@ -35,6 +35,7 @@ func samples() []Message {
 	return []Message{
 		{Kind: Wait, Lock: id, Nonce: ID{1}, Echo: ID{2}, Address: "udp://192.0.2.7:4711"},
 		{Kind: Wait, Lock: id, Nonce: ID{1}, Address: strings.Repeat("a", MaxAddress)},
+		{Kind: Wait, Lock: id, Nonce: ID{1}, Place: 1, Address: "B"},
 		{Kind: Ack, Lock: id, Nonce: ID{1}, Echo: ID{2}},
 		{Kind: Ring, Lock: id, Nonce: ID{1}, Place: 300},
 		{Kind: Asked, Lock: id, Nonce: ID{1}},
@@ -112,7 +113,7 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	p := &pair{t: t, held: NewHeld(secret, "PRIVATE"), w: NewWaits("B", env())}
+	p := &pair{t: t, held: NewHeld(secret, "PRIVATE"), w: NewWaits("B", lease, env())}
 	p.lock = p.held.Begin("x", lease, nil)
 	p.v = p.w.Begin(0, "x", Bell("A", secret), lease, often, func() {})
 	return p
@@ -223,14 +224,14 @@ func TestChangingWordsAreFollowedSlowly(t *testing.T) {
 			sent++
 		}
 	}
-	if most := int(lease/often)*4 + 20; sent > most {
+	if most := perLease + 5; sent > most {
 		t.Errorf("%d messages in a lease, %d are allowed", sent, most)
 	}
 }
 
 // The lease in a record does not say how often a process sends.
 func TestShortLeasesCauseFewMessages(t *testing.T) {
-	w := NewWaits("B", env())
+	w := NewWaits("B", lease, env())
 	v := w.Begin(0, "x", Bell("A", secret), time.Nanosecond, often, func() {})
 	sent := 0
 	for now := time.Duration(0); now < 10*often; now += time.Millisecond {
@@ -238,8 +239,22 @@ func TestShortLeasesCauseFewMessages(t *testing.T) {
 			sent++
 		}
 	}
-	if sent > 50 {
+	if most := int(10*often*perLease/lease) + 2; sent > most || sent < 3 {
 		t.Errorf("%d messages in 10 refresh periods", sent)
+	}
+}
+
+// Nor does a process that polls rarely send rarely: the holder would forget it.
+func TestRarePollsLeaveTheHolderInformed(t *testing.T) {
+	p := newPair(t)
+	p.v = p.w.Begin(0, "x", Bell("A", secret), lease, time.Hour, func() {})
+	for now := time.Duration(0); now < 10*lease; now += 10 * time.Millisecond {
+		if answer := p.ask(now); answer != nil {
+			p.told(now, answer)
+		}
+		if now > lease && len(p.held.Ring(now, p.lock)) != 1 {
+			t.Fatalf("the holder does not know of it at %v", now)
+		}
 	}
 }
 
@@ -305,6 +320,67 @@ func TestWaitersAreBounded(t *testing.T) {
 	}
 	if h.waiters != maxAllWaiters {
 		t.Errorf("%d waiters of all locks, at most %d are allowed", h.waiters, maxAllWaiters)
+	}
+}
+
+// Those who only observe are rung after those who want the lock, and make room for them.
+func TestObserversComeLast(t *testing.T) {
+	h := NewHeld(secret, "PRIVATE")
+	l := h.Begin("x", lease, nil)
+	enter := func(name string, observes bool) bool {
+		m := Message{Kind: Wait, Lock: l.id, Nonce: ID{1}, Address: name}
+		if observes {
+			m.Place = 1
+		}
+		m.Echo = h.word(m)
+		answer, _ := h.Heard(0, m.Append(nil, secret), m)
+		return answer != nil
+	}
+	for i := range MaxWaiters {
+		enter(fmt.Sprint("O", i), true)
+	}
+	if enter("late", true) {
+		t.Error("there is room for one more that observes")
+	}
+	if !enter("W0", false) || !enter("W1", false) || !enter("O9", false) {
+		t.Fatal("there is no room for those who want the lock")
+	}
+	letters := h.Ring(0, l)
+	var first []string
+	for _, letter := range letters[:4] {
+		first = append(first, letter.To)
+	}
+	if got := strings.Join(first, " "); len(letters) != MaxWaiters || got != "O9 W0 W1 O2" {
+		t.Errorf("%d were rung, first %s", len(letters), got)
+	}
+}
+
+// Who observes, and then wants the lock, says so at once, and not again and again.
+func TestObserverThatWantsTheLock(t *testing.T) {
+	p := newPair(t)
+	p.v.Observes(0, true)
+	for range 2 {
+		p.told(0, p.ask(0))
+	}
+	if w := p.lock.waiters; len(w) != 1 || !w[0].observes {
+		t.Fatalf("waiters: %v", w)
+	}
+	p.v.Observes(often, false)
+	p.told(often, p.ask(often))
+	if p.lock.waiters[0].observes {
+		t.Error("the holder was not told")
+	}
+	sent := 0
+	for now := often; now < 11*often; now += 10 * time.Millisecond {
+		p.v.Observes(now, true)
+		p.v.Observes(now, false)
+		if answer := p.ask(now); answer != nil {
+			p.told(now, answer)
+			sent++
+		}
+	}
+	if sent > 42 {
+		t.Errorf("%d messages in 10 refresh periods", sent)
 	}
 }
 
@@ -381,7 +457,7 @@ func TestRingsOfOthers(t *testing.T) {
 
 // A bell in a record may be anything: what is not ours is none.
 func TestBellsThatAreNone(t *testing.T) {
-	w := NewWaits("B", env())
+	w := NewWaits("B", lease, env())
 	for _, bell := range []string{"", "A", "A ", " S", "A S T", "A\x00 S", "Ä S", strings.Repeat("a", MaxAddress+1) + " S", strings.Repeat("a", 300)} {
 		if w.Begin(0, "x", bell, lease, often, func() {}) != nil || AskedOf("x", bell, ID{}) != nil {
 			t.Errorf("%q is taken for a bell", bell)

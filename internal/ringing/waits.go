@@ -14,7 +14,8 @@ const apart = 20 * time.Millisecond
 
 // Waits are what a process waits for.
 type Waits struct {
-	address string // its own
+	address string        // its own
+	least   time.Duration // between two messages of one wait
 	env     Env
 	all     map[ID]*Waiting
 }
@@ -46,13 +47,18 @@ type Waiting struct {
 	due    time.Duration // when the next one is
 	rung   bool          // there is one
 
-	changed func() // called when Next may be sooner
+	observes bool
+	changed  func() // called when Next may be sooner
 }
 
-// NewWaits returns what a process waits for, which is rung at the address: nothing yet.
-func NewWaits(address string, env Env) *Waits {
-	return &Waits{address: address, env: env, all: map[ID]*Waiting{}}
+// NewWaits returns what a process waits for, which is rung at the address: nothing yet. The
+// lease is its own: in that time it sends at most perLease messages for each wait.
+func NewWaits(address string, lease time.Duration, env Env) *Waits {
+	return &Waits{address: address, least: lease / perLease, env: env, all: map[ID]*Waiting{}}
 }
+
+// perLease is how many messages there are in a lease at most, but for the first exchange.
+const perLease = 20
 
 // Begin notes that the process waits for a lock, whose record has shown the bell. It
 // returns nil if that is none. The lease is that of the record, and refresh how often
@@ -79,6 +85,15 @@ func (v *Waiting) Follows(was *Waiting) {
 	if was != nil && was.any {
 		v.hinted, v.any = was.hinted, true
 	}
+}
+
+// Observes says whether the process only wants to know who the holder is. The holder is
+// told with the next message, which is due at once if the process wants the lock now.
+func (v *Waiting) Observes(now time.Duration, yes bool) {
+	if v.observes && !yes {
+		v.next = max(min(v.next, now), v.sent+v.of.least) // it may want and not want it many times
+	}
+	v.observes = yes
 }
 
 // End forgets a wait.
@@ -108,19 +123,22 @@ func (v *Waiting) Step(now time.Duration) (letter *Letter, look bool) {
 	// Until it is answered it is sent as often as the record is looked at, and less
 	// and less often: three in a lease once the holder knows.
 	most := v.rest()
-	pace := min(v.refresh, most)
+	pace := min(max(v.refresh, v.of.least), most)
 	for n := v.unheard; n > 0 && pace < most; n-- {
 		pace = min(2*pace, most)
 	}
 	v.unheard++
 	v.sent, v.next = now, now+pace-time.Duration(v.of.env.Random()*float64(pace)/8)
 	m := Message{Kind: Wait, Lock: v.id, Nonce: v.nonce, Echo: v.echo, Address: v.of.address}
+	if v.observes {
+		m.Place = 1
+	}
 	return &Letter{v.to, m.Append(nil, v.secret)}, look
 }
 
 // rest is how long there is no message once the holder has answered. Whoever writes the
 // record chooses its lease, but not how often this process sends.
-func (v *Waiting) rest() time.Duration { return max(v.lease/3, v.refresh/4) }
+func (v *Waiting) rest() time.Duration { return max(v.lease/3, v.of.least) }
 
 // Heard takes a message for a waiter.
 func (w *Waits) Heard(now time.Duration, b []byte, m Message) {
@@ -135,7 +153,7 @@ func (w *Waits) Heard(now time.Duration, b []byte, m Message) {
 		v.unheard = 0
 		v.next = max(v.next, v.sent+v.rest()-v.rest()/8) // a forged answer puts off none for long
 	case now >= v.again:
-		v.echo, v.next, v.again = m.Echo, now, now+v.refresh/4
+		v.echo, v.next, v.again = m.Echo, now, now+v.of.least
 	}
 	v.changed()
 }
