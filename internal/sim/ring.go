@@ -6,7 +6,7 @@ package sim
 import "slices"
 
 // rings has messages of a bell come, at random and without a reason, as those do that are
-// late, doubled or forged: to who waits that the lock is free, and to who holds it, or the
+// late, doubled or forged. They tell contenders that the lock is free, and its holder, or the
 // session of it, that a request is in the record.
 func (l *lock) rings() {
 	for _, p := range l.procs {
