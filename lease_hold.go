@@ -118,11 +118,9 @@ func (l *Lease) done(e Event) Event {
 func (l *Lease) isSession() bool { return false }
 
 func (l *Lease) asked() {
-	if l.under != nil {
-		l.under.hurries() // the requests to its locks are in the session's record
-		return
+	if l.under == nil { // else the requests are in the session's record, and it is rung for that
+		l.hurries()
 	}
-	l.hurries()
 }
 
 func (l *Lease) dropped() {

@@ -128,6 +128,8 @@ var localTests = map[string]string{
 	"TestBellTellsOfARequest":                        ownStore,
 	"TestBellRingsAtTheEndOfASession":                ownStore,
 	"TestBellRingsAtAReleaseOfUnknownOutcome":        ownStore,
+	"TestBellRingsBeforeTheClientIsClosed":           ownStore,
+	"TestBellOfAReleasedLock":                        ownStore,
 	"TestBellRingsInTheOrderOfArrival":               ownStore,
 	"TestBellOfATransportThatFails":                  ownStore,
 	"TestBellIsChecked":                              ownStore,

@@ -312,6 +312,14 @@ func TestWaitersAreBounded(t *testing.T) {
 	if h.waiters != 0 || len(h.locks) != 0 || enter(2*lease, 1) {
 		t.Error("something is left of a lock that ended")
 	}
+	for range 3 { // lost, and granted again
+		h.Begin("x", lease, nil)
+		enter(0, 1)
+	}
+	if h.waiters != 1 {
+		t.Errorf("%d waiters after a lock was granted again", h.waiters)
+	}
+	h.End(h.locks[NameOf(secret, "x")])
 	for i := range 2 * maxAllWaiters / MaxWaiters {
 		l = h.Begin(fmt.Sprint("lock", i), lease, nil)
 		for i := range MaxWaiters {
@@ -484,6 +492,15 @@ func TestAsked(t *testing.T) {
 		}
 		if asked != nil {
 			asked()
+		}
+	}
+	// Whoever has seen the name of the lock on its way, and does not know the secret.
+	for _, m := range []Message{
+		{Kind: Asked, Lock: NameOf(secret, "x")},
+		{Kind: Wait, Lock: NameOf(secret, "x"), Address: "B"},
+	} {
+		if answer, asked := h.Heard(0, m.Append(nil, "ANOTHER"), m); answer != nil || asked != nil {
+			t.Errorf("%+v is heard without the secret", m)
 		}
 	}
 	if heard != 1 {
