@@ -72,6 +72,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
 		Data: o.Data, Try: try, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
+		Bell: c.ringer.own(),
 	})
 	a.join()
 	l, err := a.wait(ctx, o.AdditionalWait)
@@ -353,6 +354,8 @@ func (a *acquire) look() { a.run.Act(a.con.Hint) }
 
 func (a *acquire) told() { a.run.Act(a.con.Told) }
 
+func (a *acquire) rung() { a.run.Act(a.con.Rung) }
+
 func (a *acquire) noticed() {
 	if a.con != nil && !a.ended {
 		a.run.Set()
@@ -521,7 +524,11 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})
 		}
 	}
-	if call.Kind == protocol.Close && res.Outcome == protocol.Applied {
+	switch {
+	case res.Outcome != protocol.Applied:
+	case call.Kind == protocol.Close:
 		c.reapLater(driver.SessionID(call.Key))
+	case call.Kind == protocol.Ask:
+		c.ringer.asks(call.Key, res.Record.Bell)
 	}
 }

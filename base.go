@@ -35,6 +35,7 @@ type base struct {
 	looks     *shell.Timers    // of trackers, on the contender's clock
 	poke      func()           // has the deadlines looked at now
 	released  func(key string) // tells the acquires of this process that a lock is free
+	ringer    *ringer          // tells other processes; nil without a bell
 
 	closing chan struct{} // closed when Close begins
 	voided  chan struct{} // closed when the store was replaced
@@ -97,11 +98,13 @@ func (c *base) begin(o Options) {
 	c.beats = shell.NewTimers(c.holder, nap)
 	c.looks = shell.NewTimers(c.contender, time.Second)
 	c.poke = c.deadlines.Poke
+	c.ringer = newRinger(o.Bell, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
 }
 
 // end ends all that runs by itself. Nothing is sent any more.
 func (c *base) end() {
 	close(c.gone)
+	c.ringer.close()
 	c.calls.Close()
 	c.looks.Close()
 	c.beats.Close()

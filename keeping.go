@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/ringing"
 	"github.com/tenurelock/tenure/internal/shell"
 )
 
@@ -30,9 +31,12 @@ type keeping struct {
 	m        machine          // what is run
 	h        *protocol.Holder // of the record: m, or what m is built on
 	deadline shell.Timer      // takes no mutex of ours
+	lock     *ringing.Lock    // of the client's bell; nil without one
+	early    shell.Timer      // sends a heartbeat that a message has asked for
 
-	mu       *sync.Mutex // guards m and the fields below; one for a session and all under it; never held across I/O
-	cause    error       // why the context was cancelled
+	mu       *sync.Mutex   // guards m and the fields below; one for a session and all under it; never held across I/O
+	hurried  time.Duration // when the last heartbeat was sent that a message had asked for
+	cause    error         // why the context was cancelled
 	waits    []writeWait
 	over     chan struct{} // closed when nothing is sent any more
 	finished bool          // over, or quiet: the client need not wait
@@ -63,6 +67,8 @@ type keeper interface {
 	// done is called when nothing is sent any more, with the event that tells so, and
 	// returns the one that is emitted.
 	done(e Event) Event
+	// asked is called when a message says that a request is in the record.
+	asked()
 	// dropped is called when the client need not wait for it any more.
 	dropped()
 	// isSession says that locks rest on it.
@@ -82,12 +88,12 @@ func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent
 	k.of, k.mu, k.over = of, mu, make(chan struct{})
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.right.clock, k.right.parent, k.right.late = c.clock, parent, c.poke
-	k.deadline.Run = k.reachDeadline
+	k.deadline.Run, k.early.Run = k.reachDeadline, k.hurry
 	k.loop = shell.Run{
 		Mutex: mu, Clock: c.holder, Timers: c.beats,
 		Send: func(call *protocol.Call, to shell.Caller) { c.send(k.t.RequestTimeout, k.h.Deadline(), call, to) },
 	}
-	k.loop.Before, k.loop.Stepped = k.before, k.stepped
+	k.loop.Before, k.loop.Stepped, k.loop.Replied = k.before, k.stepped, k.replied
 	c.deadlines.Nap(napOf(k.t))
 	c.beats.Nap(napOf(k.t))
 	k.loop.Prepare() // the timer of the deadline takes no mutex
@@ -101,6 +107,8 @@ func (k *keeping) begin(m machine, h *protocol.Holder) {
 	if k.right.parent == nil {
 		k.c.deadlines.Set(&k.deadline, h.Deadline())
 	}
+	rec := h.Record()
+	k.lock = k.c.ringer.holds(k.key, rec.Bell, rec.Lease, k.of.asked)
 }
 
 // do makes one step of the machine and carries out what it wants.
@@ -144,6 +152,57 @@ func (k *keeping) stopFor(cause error) {
 	if k.h.Cause() == protocol.None {
 		k.cause = cause
 	}
+}
+
+// replied rings those who wait when a release may have been applied. What is done when
+// it certainly was, the note of its end does.
+func (k *keeping) replied(_ time.Duration, call *protocol.Call, r protocol.Result) {
+	if call.Kind == protocol.Release && r.Outcome == protocol.Unknown {
+		k.c.ringer.rings(k.lock)
+	}
+}
+
+// rings rings those who wait when nothing is sent any more, if others may take the lock
+// now.
+func (k *keeping) rings() {
+	by, _ := k.h.By()
+	switch freed := k.h.Freed(); {
+	case freed == protocol.Released, freed == protocol.Uncertain:
+		k.c.ringer.rings(k.lock)
+	case freed == protocol.Gone && by.State != driver.Held && by.State != "":
+		k.c.ringer.rings(k.lock) // an operator has freed it
+	}
+	k.c.ringer.leaves(k.lock)
+	k.lock = nil
+}
+
+// earlyPerHeartbeat bounds how many heartbeats messages can cause in one period: whoever
+// can read the store can forge them.
+const earlyPerHeartbeat = 4
+
+// hurries has a heartbeat sent soon: a message says that a request is in the record.
+func (k *keeping) hurries() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.finished || k.t.Manual && !k.isSession() {
+		return // nobody else sends heartbeats for the work
+	}
+	at := k.c.clock.Holder()
+	if k.hurried > 0 && !protocol.Making(protocol.HintsUnbounded) {
+		at = max(at, k.hurried+k.t.Heartbeat/earlyPerHeartbeat)
+	}
+	k.c.beats.Set(&k.early, at)
+}
+
+// hurry sends it.
+func (k *keeping) hurry(time.Duration) {
+	k.do(func(now time.Duration) protocol.Action {
+		if k.h.Cause() != protocol.None {
+			return k.m.Step(now)
+		}
+		k.hurried = now
+		return k.m.Renew(now)
+	})
 }
 
 // reachDeadline is run when the deadline, as it was when it was last looked at, has
@@ -192,6 +251,7 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 			}
 		}
 		k.c.deadlines.Drop(&k.deadline)
+		k.rings()
 		close(k.over)
 		e = k.of.done(e)
 		k.finish()
@@ -233,6 +293,7 @@ func (k *keeping) finish() {
 		k.finished = true
 		k.c.deadlines.Rest(napOf(k.t))
 		k.c.beats.Rest(napOf(k.t))
+		k.c.beats.Drop(&k.early)
 		k.of.dropped()
 	}
 }

@@ -117,6 +117,12 @@ func (l *Lease) done(e Event) Event {
 
 func (l *Lease) isSession() bool { return false }
 
+func (l *Lease) asked() {
+	if l.under == nil { // else the requests are in the session's record, and it is rung for that
+		l.hurries()
+	}
+}
+
 func (l *Lease) dropped() {
 	l.unwatchRequests()
 	l.c.finishedLease(&l.keeping, l.key)

@@ -107,6 +107,11 @@ type Options struct {
 	// Logger gets the same events as log records. If nil, nothing is logged.
 	Logger *slog.Logger
 
+	// Bell is how this process and others give each other hints, where the store has no
+	// watch. If zero, there is none. It has no part in the locks that [Client.Remote]
+	// takes.
+	Bell Bell
+
 	// Clock tells elapsed time. If nil, it is the clocks of the machine.
 	// Inside a synctest bubble hand in [MonotonicClock].
 	Clock Clock
@@ -193,7 +198,7 @@ func (o *Options) validate() error {
 	if o.HistoryLimit > maxHistoryLimit {
 		errs = append(errs, refused("history limit %d must be at most %d: it is read tenure by tenure", o.HistoryLimit, maxHistoryLimit))
 	}
-	errs = append(errs, checkClock(o.Clock), checkText("owner", o.Owner),
+	errs = append(errs, o.Bell.validate(), checkClock(o.Clock), checkText("owner", o.Owner),
 		checkText("host", o.Host), checkText("label", o.Label))
 	return errors.Join(errs...)
 }

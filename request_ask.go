@@ -137,7 +137,10 @@ func (k *tracker) ask(q driver.Request) *asking {
 				close(a.ended)
 			}
 		},
-		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
+		Replied: func(_ time.Duration, call *protocol.Call, r protocol.Result) {
+			if call.Kind == protocol.Ask && r.Outcome == protocol.Applied {
+				c.ringer.asks(call.Key, r.Record.Bell)
+			}
 			if news(r.Err) {
 				c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: r.Err})
 			}

@@ -72,6 +72,8 @@ func (s *Session) done(e Event) Event {
 
 func (s *Session) isSession() bool { return true }
 
+func (s *Session) asked() { s.hurries() }
+
 func (s *Session) dropped() {
 	close(s.closed)
 	s.c.finished(&s.keeping)

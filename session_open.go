@@ -84,7 +84,7 @@ func (c *Client) open(t protocol.Timing, data []byte, patience time.Duration) *o
 	p := &opening{
 		c: c, t: t, begun: c.clock.Contender(), ended: make(chan struct{}),
 		m: protocol.NewOpener(t, c.env, driver.Record{
-			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data,
+			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: data, Bell: c.ringer.own(),
 		}, patience),
 	}
 	p.run = shell.Run{

@@ -33,9 +33,10 @@ type tracker struct {
 	waiters   map[waiter]struct{} // all that have not ended
 	hasty     map[waiter]struct{} // those of them with a timing of their own
 	observers map[*observer]struct{}
-	seer      *seer  // looks for them, when nobody waits; nil before the first one
-	watching  bool   // asked the store to watch
-	unwatch   func() // ends that
+	seer      *seer    // looks for them, when nobody waits; nil before the first one
+	watching  bool     // asked the store to watch
+	unwatch   func()   // ends that
+	awaits    *awaited // the holder, to be told when it rings; nil without a bell
 
 	of   *trackers
 	refs int           // guarded by the client
@@ -48,9 +49,11 @@ type waiter interface {
 	// act is called when it has become the first of the queue.
 	act()
 	// look has it read the record soon, told does so because something has told that the
-	// record has changed, and noticed tells it that something new may have been seen.
+	// record has changed, rung because the holder has, and noticed tells it that something
+	// new may have been seen.
 	look()
 	told()
+	rung()
 	noticed()
 	// shows tells it the lease of the holder, from which an AdditionalWait counts, and
 	// meets who the holder is.
@@ -202,6 +205,33 @@ func (k *tracker) hintDue(time.Duration) {
 	}
 }
 
+// listen tells the holder to ring this process when the lock is free, if the record that
+// was seen last has a bell, and somebody wants to know. The caller holds the tracker.
+func (k *tracker) listen() {
+	c := k.c
+	if c.ringer == nil {
+		return
+	}
+	is := tenancy{key: k.key}
+	rec, _ := k.sight.Record()
+	if rec.State == driver.Held && rec.Bell != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
+		is = tenancy{k.key, rec.Bell, rec.Token, rec.Lease}
+	}
+	k.awaits = c.ringer.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.rung)
+}
+
+// rung hands a hint of the holder to the machine that looks.
+func (k *tracker) rung() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case len(k.queue) > 0:
+		k.queue[0].rung()
+	case len(k.observers) > 0:
+		k.seer.run.Act(k.seer.Hint)
+	}
+}
+
 // looked carries out what a step of the observer has led to.
 func (k *tracker) looked(time.Duration, protocol.Action) {
 	n, err := k.seer.Looks()
@@ -258,6 +288,7 @@ func (k *tracker) watched(unwatch func(), err error) {
 
 // rest ends the watch when nobody waits or observes.
 func (k *tracker) rest() {
+	k.listen()
 	if len(k.queue) > 0 || len(k.observers) > 0 {
 		return
 	}
@@ -327,6 +358,7 @@ func (k *tracker) seen() sighting {
 // moves the next poll of the acquire that acts to its new time, and keeps polling
 // for observers when no acquire waits any more. The caller holds the tracker.
 func (k *tracker) notify() {
+	k.listen()
 	if len(k.queue) > 0 {
 		k.queue[0].noticed()
 		k.letHeir()

@@ -49,7 +49,7 @@ var foreignRows = []struct {
 	{name: "dynamolock, short", row: row(item{attrLease: text("500ms")}), lease: 500 * time.Millisecond},
 	{name: "dynamolock, released", row: row(item{attrLease: text("20s"), attrReleased: text("1")}), lease: 20 * time.Second, free: true},
 	{name: "dynamolock, our attributes carried over", lease: 20 * time.Second, row: row(item{
-		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: text(`{"beat":"older"}`),
+		attrLease: text("20s"), attrStamp: text("older"), attrToken: n("7"), attrTenure: text(`{"beat":"older","bell":"udp://192.0.2.7:4711 SECRET"}`),
 		attrBefore: text(`{"owner":"us","token":6}`), attrState: text("released"),
 	})},
 	{name: "dynamolock, our attributes carried over, released", lease: 20 * time.Second, free: true, row: row(item{

@@ -35,7 +35,7 @@ func handover(ctx context.Context, r *rig) error {
 		}
 		pairs := [][2]*member{{one, other}, {one, one}}
 		return wait.AtOnce(ctx, len(pairs), len(pairs), func(ctx context.Context, i int) error {
-			took, err := s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i])
+			took, err := s.handOver(ctx, fmt.Sprintf("baton-%d", i), pairs[i], s.size.handovers)
 			if err != nil {
 				return err
 			}
@@ -45,13 +45,49 @@ func handover(ctx context.Context, r *rig) error {
 	})
 }
 
+// rung measures the same between two processes that have a bell, beside two that have
+// none. No other client has one.
+func rung(ctx context.Context, r *rig) error {
+	t := r.size.handover
+	line := row{
+		Step: "bell", Kind: timed,
+		Setting: fmt.Sprintf("%v; as above, between two processes, with a bell on the loopback and without one at the same time", t),
+	}
+	what := []string{"clean hand-over with a bell", "clean hand-over beside it without one"}
+	r.inOrder(line, what...)
+	for _, c := range r.clients {
+		if string(c.Kind) != tenureName {
+			continue
+		}
+		return r.staged(ctx, c, t, func(ctx context.Context, s *stage) error {
+			return wait.AtOnce(ctx, len(what), len(what), func(ctx context.Context, i int) error {
+				var pair [2]*member
+				for k := range pair {
+					m, err := s.rung(ctx, i == 0)
+					if err != nil {
+						return err
+					}
+					pair[k] = m
+				}
+				took, err := s.handOver(ctx, fmt.Sprintf("bell-%d", i), pair, s.size.rings)
+				if err != nil {
+					return err
+				}
+				r.put(line, what[i], s.name, value{Spread: newSpread(took)})
+				return nil
+			})
+		})
+	}
+	return nil
+}
+
 // handOver passes a lock to and fro between two members, and returns how long
 // that took each time.
-func (s *stage) handOver(ctx context.Context, name string, pair [2]*member) (took []float64, err error) {
+func (s *stage) handOver(ctx context.Context, name string, pair [2]*member, times int) (took []float64, err error) {
 	if _, err := pair[0].Acquire(ctx, name); err != nil {
 		return nil, err
 	}
-	for i := range s.size.handovers {
+	for i := range times {
 		holder, waiter := pair[i%2], pair[(i+1)%2]
 		granted, err := waiter.begin(ctx, name)
 		if err != nil {
@@ -70,6 +106,6 @@ func (s *stage) handOver(ctx context.Context, name string, pair [2]*member) (too
 		}
 		took = append(took, milliseconds(a.GotNs-released.SentNs))
 	}
-	_, err = pair[s.size.handovers%2].Release(ctx, name)
+	_, err = pair[times%2].Release(ctx, name)
 	return took, err
 }

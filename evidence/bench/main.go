@@ -133,6 +133,7 @@ var steps = []step{
 	{"hold", hold, false},
 	{"processes", processes, false},
 	{"handover", handover, false},
+	{"bell", rung, false},
 	{"failover", failover, false},
 	{"throughput", throughput, false},
 	{"session", sessions, false},

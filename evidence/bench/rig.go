@@ -105,7 +105,18 @@ func (s *stage) member(ctx context.Context, counted bool) (*member, error) {
 	if counted {
 		endpoint = s.wire.Address()
 	}
-	p, err := s.client.Open(ctx, s.Open(endpoint, s.table.Name))
+	return s.open(ctx, s.Open(endpoint, s.table.Name))
+}
+
+// rung is member for a process that has a bell, or none.
+func (s *stage) rung(ctx context.Context, bell bool) (*member, error) {
+	o := s.Open(s.wire.Address(), s.table.Name)
+	o.Bell = bell
+	return s.open(ctx, o)
+}
+
+func (s *stage) open(ctx context.Context, request wire.Request) (*member, error) {
+	p, err := s.client.Open(ctx, request)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type size struct {
 	periods    int // heartbeat periods that holding and waiting are counted for
 	handovers  int
 	handover   peers.Timing
+	rings      int // hand-overs with a bell, and as many without
 	kills      int // of each pair
 	pairs      int // of Tenure; of the others one
 	failover   peers.Timing
@@ -47,7 +48,7 @@ var (
 
 	full = size{
 		locks: 10, hold: []int{1, 100, 1000}, waiters: 50, crowds: 1, everyday: peersDefaults, takeover: peersDefaults, periods: 3,
-		handovers: 20, handover: peersDefaults,
+		handovers: 20, handover: peersDefaults, rings: 50,
 		kills: 14, pairs: 3, failover: timing(3*time.Second, 600*time.Millisecond, 600*time.Millisecond),
 		throughput: 1500 * time.Millisecond, loads: []workload{{1, 0}, {32, 0}, {1, 5 * time.Millisecond}}, runs: 5,
 		crowd: crowdSize{tenure: []int{1000, 10_000, 100_000}, dynamolock: []int{100, 400, 1000}, Size: keepers.Ordinary.For(20 * time.Second)},
@@ -59,7 +60,7 @@ var (
 		locks: 3, hold: []int{1, 20}, waiters: 2, crowds: 3, everyday: timing(4*time.Second, time.Second, 200*time.Millisecond),
 		// A shorter lease is a shorter time that the store may fail to answer, on a machine that is busy with other tests.
 		takeover: timing(2*time.Second, 400*time.Millisecond, 200*time.Millisecond), periods: 2,
-		handovers: 2, handover: timing(4*time.Second, time.Second, 200*time.Millisecond),
+		handovers: 2, handover: timing(4*time.Second, time.Second, 200*time.Millisecond), rings: 2,
 		kills: 1, pairs: 1, failover: timing(time.Second, 200*time.Millisecond, 200*time.Millisecond),
 		throughput: 200 * time.Millisecond, loads: []workload{{4, 0}, {1, time.Millisecond}}, runs: 2,
 		crowd:    crowdSize{tenure: []int{20, 200}, dynamolock: []int{20}, Size: keepers.Lenient.For(2 * time.Second)},

@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
+	".", "bell", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
 }
 
 // onEngines is what tests of stores are written with.
@@ -62,6 +62,7 @@ var zones = []zone{
 	{dir: "zkstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 
 	// What any user could have written shows that the public API is enough.
+	{dir: "bell", inTests: public}, // any transport can be written without us
 	{dir: "fence", may: []string{"."}, inTests: public},
 	{dir: "once", may: []string{"."}, inTests: public},
 	{dir: "semaphore", may: []string{"."}, inTests: public},
@@ -82,7 +83,7 @@ var zones = []zone{
 	// The evidence: the bed that all of its programs stand on, the processes of lock
 	// clients, and the programs. These may import all but the commands.
 	{dir: "evidence/bed", may: []string{"dynamostore"}, others: true},
-	{dir: "evidence/peers", may: []string{".", "dynamostore", "evidence/bed"}, inTests: onEngines, others: true},
+	{dir: "evidence/peers", may: []string{".", "bell", "dynamostore", "evidence/bed"}, inTests: onEngines, others: true},
 	{dir: "evidence/bench", any: true, others: true},
 	{dir: "evidence/chaos", any: true, others: true},
 	{dir: "evidence/crowd", any: true, others: true},

@@ -35,6 +35,8 @@ type Want struct {
 	CoolDown, CoolDownMax time.Duration
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
+	// Bell is the holder's in the record, empty if it has none.
+	Bell string
 	// Under is the session that is to keep the lock alive, nil if the lock is to
 	// be its own lease. It is open when the acquire begins. When the lock is granted,
 	// the caller checks that it is still open: see [Keeper.Open].
@@ -87,6 +89,7 @@ type Contender struct {
 	hinted    bool             // the record may have changed: a strong look is due
 	told      bool             // that it has: a cheap look goes first
 	glances   bool             // that cheap look is under way
+	rung      bool             // the holder says so: if the lock is under a session, that may have been closed
 	doubts    bool             // a strong look must tell whether the session has shown life
 	cool      cooling          // of one with a cool-down
 	id        string           // the beginning of all of its beats: see Env.beatOf
@@ -211,6 +214,17 @@ func (c *Contender) Hint(now time.Duration) Action {
 func (c *Contender) Told(now time.Duration) Action {
 	c.told = true
 	return c.Hint(now)
+}
+
+// Rung is Told by a message that the lock is free: the holder has released it, or has
+// closed the session of it. Whoever can read the store can forge such a message. It is no
+// look: it says nothing of the record.
+func (c *Contender) Rung(now time.Duration) Action {
+	if Making(RingIsALook) {
+		c.sight.since = now
+	}
+	c.rung = true
+	return c.Told(now)
 }
 
 // GiveUp ends the acquire from outside. If a write of its own is under way or
@@ -424,6 +438,7 @@ func (c *Contender) held(token uint64) driver.Record {
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
 		Lease: c.t.Lease, Drift: c.t.Drift, State: driver.Held, Priority: c.want.Priority, Host: c.want.Host, Label: c.want.Label, Data: c.want.Data,
+		Bell: c.want.Bell,
 	}
 	switch {
 	case c.want.Under != nil:
@@ -616,6 +631,9 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	c.sight.Saw(c.sent, now, out.fresh(), r.Record, r.Found)
 	if is, _ := c.sight.Record(); out.Kind == Look && c.glances && !older(was, is) {
 		c.hinted = true // the change may have been missed
+	}
+	if out.Kind == Look && c.rung {
+		c.rung, c.doubts = false, c.doubts || c.sight.Tied()
 	}
 	if out.fresh() == driver.Strong {
 		c.disowns = r.Record.Version

@@ -307,6 +307,9 @@ func (h *Holder) Renew(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
 	h.renewing, h.renewed = true, now
+	if Making(WaitConfirms) {
+		h.sent = now
+	}
 	a.Call = h.call(now)
 	return a
 }

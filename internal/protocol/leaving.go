@@ -134,6 +134,9 @@ func (h *Holder) why() driver.EndReason {
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
 	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
+	if Making(BellKept) {
+		next.Bell = rec.Bell
+	}
 	next.Heartbeat, next.Drift, next.Priority = 0, 0, 0
 	if rec.State != driver.Reserved {
 		next.End, next.Asked = end, asked

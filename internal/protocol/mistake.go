@@ -63,6 +63,12 @@ const (
 	RelayAnyBeat      // a dispatch counts whatever beat it follows
 	RelayShortens     // a dispatch gives the record the lease of the process that carries it out
 	OfferStays        // what was granted for a holder elsewhere that went away is never released
+
+	RingsEarly     // a holder rings before its release is applied
+	BellKept       // a released record keeps the bell of its former holder
+	HintsUnbounded // every message gives a hint
+	WaitConfirms   // a message of who waits for a lock confirms its holder's last write
+	RingIsALook    // a message counts as a look at the record
 )
 
 func (m Mistake) String() string {
@@ -83,5 +89,7 @@ func (m Mistake) String() string {
 		"reservation for another label taken", "reservation for nobody taken for want of a label", "reservation for a label without an end",
 		"released record revived by a beat from elsewhere", "request dropped by a beat from elsewhere", "token of a beat from elsewhere not compared",
 		"beat from elsewhere without the one before it", "lease of a beat from elsewhere not that of its grant", "unused grant kept",
+		"rung before the release is applied", "bell in a released record", "hints without a limit",
+		"write confirmed by who waits", "ring counted as a look",
 	}[m]
 }

@@ -52,6 +52,9 @@ type Tally struct {
 	// Kept is how often a lock was reserved for a label, and Came how often one of that
 	// label took it before the reservation had lapsed.
 	Kept, Came int
+	// Rung is how often one that waits was rung, and Hurried how often a holder was told
+	// of a request.
+	Rung, Hurried int
 }
 
 // Transitions are the steps of the core's machines: what a machine was doing,

@@ -58,6 +58,8 @@ type Config struct {
 	Unless bool
 	// Observers has processes observe locks that they do not wait for.
 	Observers bool
+	// Bells has messages of a bell come, at random.
+	Bells bool
 	// Twice has processes acquire a lock beside a lease of theirs on it.
 	Twice bool
 	// Deletions has operators delete records of locks that are released, so that
@@ -173,6 +175,9 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			if cfg.Requests {
 				w.after(w.upTo(2*w.t.Lease), p.meddle)
 			}
+		}
+		if cfg.Bells {
+			w.after(w.upTo(w.t.Lease), l.rings)
 		}
 		if cfg.Deletions {
 			w.after(w.upTo(4*w.t.Lease), l.clear)

@@ -19,6 +19,7 @@ import (
 type doctorCmd struct {
 	storeFlags
 	timingFlags
+	bellFlags
 	serverFlags
 	JSON  bool `name:"json"`
 	Quiet bool `short:"q"`
@@ -34,8 +35,8 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 		return usage(`this command runs nothing: leave out "--" and what follows`)
 	}
 	if f.Server != nil {
-		if f.Store != nil || f.Given() {
-			return usage("--server excludes --store and the durations of a lease: the service has its own")
+		if f.Store != nil || f.Given() || f.Bell != nil {
+			return usage("--server excludes --store, --bell and the durations of a lease: the service has its own")
 		}
 		return f.examineServer(c)
 	}
@@ -53,6 +54,10 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
+	plan, err := f.asked()
+	if err != nil {
+		return err
+	}
 	at, err := f.location(c, os.Getenv)
 	if err != nil {
 		return err
@@ -66,6 +71,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	bad, err := doctor.Examine(ctx, doctor.Patient{
 		File: at.File(), Engine: engineOf(at), Open: at.Open, Options: whole, Tell: r.tell,
 	})
+	bad = r.examineBell(ctx, plan, at) || bad
 	return r.end(ctx, bad, err)
 }
 

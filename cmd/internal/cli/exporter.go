@@ -53,7 +53,7 @@ func (f *exporterCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	v, err := f.visit(c, nil)
+	v, err := f.visit(c, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type timingFlags = flags.Timing
 // leaseFlags are those of a holder.
 type leaseFlags struct {
 	timingFlags
+	bellFlags
 	Owner   *string
 	Label   string
 	Contain bool

@@ -49,7 +49,7 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	if err := check(options, h.Name); err != nil {
 		return err
 	}
-	v, err := h.visit(c, &options)
+	v, err := h.visit(c, &options, nil)
 	if err != nil {
 		return err
 	}

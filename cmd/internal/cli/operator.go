@@ -37,7 +37,7 @@ type operator struct {
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, to heir, rest operands) (*operator, error) {
+func (f *operatorFlags) open(c *console, lock string, to heir, rest operands, rings bellFlags) (*operator, error) {
 	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	if rest.given {
 		return nil, usage(`this command runs nothing: leave out "--" and what follows`)
@@ -56,8 +56,11 @@ func (f *operatorFlags) open(c *console, lock string, to heir, rest operands) (*
 	if err := o.check(options); err != nil {
 		return nil, err
 	}
-	var err error
-	o.visit, err = f.visit(c, &options)
+	plan, err := rings.asked()
+	if err != nil {
+		return nil, err
+	}
+	o.visit, err = f.visit(c, &options, plan)
 	return o, err
 }
 

@@ -50,7 +50,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	if err := f.check(&o, options); err != nil {
 		return err
 	}
-	v, err := f.visit(c, &options)
+	v, err := f.visit(c, &options, nil)
 	if err != nil {
 		return err
 	}

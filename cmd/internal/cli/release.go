@@ -18,7 +18,7 @@ type releaseCmd struct {
 
 // Run releases the lock of a dead holder, or takes it from a living one.
 func (f *releaseCmd) Run(c *console, rest operands) error {
-	o, err := f.open(c, f.Name, heir{}, rest)
+	o, err := f.open(c, f.Name, heir{}, rest, bellFlags{})
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,13 @@ func TestMain(m *testing.M) {
 		guard.Main()
 	}
 	scripts.Main(m, map[string]func(){
-		"tenure": func() { os.Exit(cli.Main(os.Args[1:])) },
-		"worker": scripts.Program(worker),
-		"keeper": scripts.Program(keeper),
-		"deface": scripts.Program(deface),
-		"spoil":  scripts.Program(spoil),
-		"scrape": scripts.Program(scrape),
+		"tenure":  func() { os.Exit(cli.Main(os.Args[1:])) },
+		"worker":  scripts.Program(worker),
+		"keeper":  scripts.Program(keeper),
+		"deface":  scripts.Program(deface),
+		"spoil":   scripts.Program(spoil),
+		"scrape":  scripts.Program(scrape),
+		"forward": scripts.Program(forward),
 
 		"inscribe":  scripts.Program(inscribe),
 		"inscribed": scripts.Program(inscribed),

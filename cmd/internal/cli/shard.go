@@ -48,7 +48,7 @@ func (f *shardCmd) Run(c *console, rest operands) error {
 	if empty && !f.Watch {
 		return f.print(c, groupView{Status: shard.Status{Group: f.Group}})
 	}
-	v, err := visitAt(at, nil)
+	v, err := visitAt(at, nil, nil)
 	if err != nil {
 		return err
 	}

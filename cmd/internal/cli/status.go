@@ -53,7 +53,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if empty && !f.Watch {
 		return f.finish(c, nothing(f.Names))
 	}
-	v, err := visitAt(at, nil)
+	v, err := visitAt(at, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type stepDownCmd struct {
 	ToLabel *string `placeholder:"LABEL"`
 	Wait    *time.Duration
 	operatorFlags
+	bellFlags
 }
 
 // nextPatience is how long the successor is waited for, for telling of it.
@@ -34,7 +35,7 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	if s.Wait != nil && *s.Wait <= 0 {
 		return usage("--wait %v must be positive", *s.Wait)
 	}
-	o, err := s.open(c, s.Name, to, rest)
+	o, err := s.open(c, s.Name, to, rest, s.bellFlags)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (f *sweepCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	v, err := f.visit(c, nil)
+	v, err := f.visit(c, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ type tenancy struct {
 	location storeurl.Location
 	store    driver.Store
 	client   *tenure.Client
+	hush     func() // closes the bell
 
 	lock    string
 	command guard.Command
@@ -65,6 +66,10 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	if err := checkTaken(options, j.Name); err != nil {
 		return nil, err
 	}
+	plan, err := j.asked()
+	if err != nil {
+		return nil, err
+	}
 	t := &tenancy{
 		console: c, lock: j.Name, waiting: make(chan struct{}, 1),
 		command: guard.Command{Args: rest.words, Contain: j.Contain},
@@ -88,7 +93,9 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	t.signals = catchSignals() // until here there was nothing to clean up
 	surviveBrokenPipe()
 	options.OnEvent, options.Logger = t.onEvent, c.log
+	t.hush = plan.ring(c, t.location, &options)
 	if t.client, err = tenure.New(t.store, &options); err != nil {
+		t.hush()
 		_ = t.store.Close()
 		return nil, usage("%w", err)
 	}
@@ -101,6 +108,7 @@ func (t *tenancy) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_ = t.client.Close(ctx) // a lease that is left has been told of
+	t.hush()
 	_ = t.store.Close()
 }
 

@@ -42,7 +42,7 @@ func (f *raiseTokensCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	v, err := f.visit(c, &options)
+	v, err := f.visit(c, &options, nil)
 	if err != nil {
 		return err
 	}

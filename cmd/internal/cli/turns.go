@@ -138,7 +138,7 @@ func (w *turns) unstarted() error {
 
 // ledgerClient opens the store for reading a ledger, or resetting it.
 func ledgerClient(c *console, f *storeFlags, options tenure.Options, use func(context.Context, *tenure.Client) error) error {
-	v, err := f.visit(c, &options)
+	v, err := f.visit(c, &options, nil)
 	if err != nil {
 		return err
 	}

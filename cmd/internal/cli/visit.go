@@ -21,8 +21,9 @@ type visit struct {
 	close  func()
 }
 
-// visit opens the store, which must be there. Options may be nil.
-func (f *storeFlags) visit(c *console, options *tenure.Options) (*visit, error) {
+// visit opens the store, which must be there. Options, and the plan for a bell, may be nil;
+// with a plan there must be options.
+func (f *storeFlags) visit(c *console, options *tenure.Options, plan *bellPlan) (*visit, error) {
 	at, err := f.location(c, os.Getenv)
 	if err != nil {
 		return nil, err
@@ -30,23 +31,31 @@ func (f *storeFlags) visit(c *console, options *tenure.Options) (*visit, error) 
 	if err := mustExist(at); err != nil {
 		return nil, err
 	}
-	return visitAt(at, options)
+	return visitAt(at, options, func() func() { return plan.ring(c, at, options) })
 }
 
-func visitAt(at storeurl.Location, options *tenure.Options) (*visit, error) {
+// visitAt opens a store. Ring gives the options a bell, and returns what closes it; it may
+// be nil.
+func visitAt(at storeurl.Location, options *tenure.Options, ring func() func()) (*visit, error) {
 	store, err := at.Open()
 	if err != nil {
 		return nil, storeFailed(err)
 	}
+	hush := func() {}
+	if ring != nil {
+		hush = ring()
+	}
 	client, err := tenure.New(store, options)
 	if err != nil {
+		hush()
 		_ = store.Close() // nothing was written
 		return nil, usage("%w", err)
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
 	return &visit{ctx, store, client, func() {
 		_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
-		_ = store.Close()                            // every write was confirmed, or told of
+		hush()
+		_ = store.Close() // every write was confirmed, or told of
 		stop()
 	}}, nil
 }

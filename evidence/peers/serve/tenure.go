@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/bell"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
 )
@@ -21,19 +22,27 @@ var Tenure = Library{Name: "tenure", Open: onDynamoDB(OpenTenure)}
 
 // OpenTenure opens a client over the given connections.
 func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
-	var options *dynamostore.Options
+	var of *dynamostore.Options
 	switch r.Shared {
 	case "":
 	case Dynamolock.Name:
-		options = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Dynamolock}
+		of = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Dynamolock}
 	default:
-		options = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Java}
+		of = &dynamostore.Options{SharedTable: true, Dialect: dynamostore.Java}
 	}
-	store, err := dynamostore.New(db, r.Table, options)
+	store, err := dynamostore.New(db, r.Table, of)
 	if err != nil {
 		return nil, err
 	}
-	client, err := tenure.New(store, TenureOptions(r))
+	options := TenureOptions(r)
+	if r.Bell {
+		udp, err := bell.Listen("127.0.0.1:0", nil) // it is closed with the process
+		if err != nil {
+			return nil, err
+		}
+		options.Bell = tenure.Bell{Address: udp.Address(), Transport: udp}
+	}
+	client, err := tenure.New(store, options)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ type Request struct {
 	SortValue    string `json:"sortValue,omitempty"`    // its value in every request of this client
 	CreateTable  bool   `json:"createTable,omitempty"`  // by the client's own helper
 	Session      bool   `json:"session,omitempty"`      // Tenure only: one session for all locks
+	Bell         bool   `json:"bell,omitempty"`         // Tenure only: on the loopback
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.
 	Name string `json:"name,omitempty"`

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure
+
+import (
+	"context"
+
+	"github.com/tenurelock/tenure/internal/ringing"
+)
+
+// Bell is how the processes that use one store give each other hints. A holder rings
+// those who wait for its lock when it is free, and who asks a holder for something rings
+// it when the request is in the record: they look, or send a heartbeat, at once, where
+// they would have done so some time later.
+//
+// A hint changes no right. Messages may be late, lost, doubled or forged: they cost a
+// bounded number of requests to the store. Where none arrive everything is as it is
+// without a bell.
+//
+// The address is written into the records of all leases and sessions of the client,
+// beside a secret that [New] makes. Whoever can read the store can read both. See
+// docs/guides/bell.md.
+type Bell struct {
+	// Address is where other processes reach this one, in the form that Transport has
+	// for it: 1 to 200 printable ASCII characters without a space.
+	Address string
+	// Transport carries the messages. If nil, there is no bell. One client alone
+	// receives from it. It stays the caller's to close, after [Client.Close].
+	Transport BellTransport
+}
+
+// BellTransport carries messages between processes. Package bell has one on UDP.
+//
+// It may lose messages, and bring them late, twice, or changed. No message has more than
+// 512 bytes. Send and Receive may be called concurrently.
+type BellTransport interface {
+	// Send sends a message to an address that stood in a record. It does not wait for
+	// the network. An address that it does not understand, or at which no process of
+	// the fleet can be, is an error: whoever writes a record chooses it. Send must not
+	// keep the message.
+	Send(address string, message []byte) error
+	// Receive returns the next message, or an error: when ctx ends, at the latest. After
+	// another error it is called again, a little later.
+	Receive(ctx context.Context) (message []byte, err error)
+}
+
+func (b Bell) validate() error {
+	switch {
+	case b.Transport == nil && b.Address != "":
+		return invalid("bell at %.200q has no transport: set both, such as one of package bell, or none", b.Address)
+	case b.Transport != nil && !ringing.IsAddress(b.Address):
+		return invalid("address %.200q of the bell must have 1 to %d printable ASCII characters and no space", b.Address, ringing.MaxAddress)
+	}
+	return nil
+}

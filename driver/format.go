@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// hiddenBell stands for a bell where a record is shown.
+const hiddenBell = "(hidden)"
+
+// plain is a record that fmt shows field by field.
+type plain Record
+
+// Format shows the record as fmt shows any struct, but for its bell: that holds a
+// secret, and what is shown ends in a log.
+func (r Record) Format(s fmt.State, verb rune) {
+	if r.Bell != "" {
+		r.Bell = hiddenBell
+	}
+	fmt.Fprintf(s, fmt.FormatString(s, verb), plain(r))
+}
+
+// LogValue is [Record.Format] for package slog.
+func (r Record) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%+v", r)) }
