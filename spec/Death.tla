@@ -1,0 +1,246 @@
+-------------------------------- MODULE Death --------------------------------
+(* SPDX-FileCopyrightText: The Tenure Authors                               *)
+(* SPDX-License-Identifier: Apache-2.0                                      *)
+(*                                                                          *)
+(* Death that is proved: the process that holds a lease is killed, what it  *)
+(* had started works on for a while, and a guardian that sees the end of    *)
+(* all of it frees the lock. README.md explains it to those who do not read *)
+(* TLA+.                                                                    *)
+EXTENDS Integers, FiniteSets
+
+CONSTANTS
+    Leases,     \* acquires, all in one owner's name, by numbers from 1
+    MaxVersion, \* how many writes there are
+    MaxDeletes, \* how often an operator deletes the record
+    Wrong       \* mistakes: a set of names, empty for the protocol
+
+VARIABLES
+    store,      \* the lock's record
+    net,        \* writes that may be carried out, now or later, once or often
+    lease,      \* what there is of each
+    guard,      \* the guardian of each
+    count       \* of versions and of deletes
+
+vars == <<store, net, lease, guard, count>>
+
+-----------------------------------------------------------------------------
+(* The record: its state, the lease of its beat (id), version, token. A      *)
+(* version occurs once. Writes are swaps from one, but for claims.           *)
+
+Absent == [st |-> "absent", id |-> 0, ver |-> 0, tok |-> 0]
+Held(i, v, t) == [st |-> "held", id |-> i, ver |-> v, tok |-> t]
+
+(* A lease.                                                                  *)
+(*   idle                                                                    *)
+(*   wait    its claim is sent                                               *)
+(*   holds   it is granted, and Check passes                                 *)
+(*   leaves  its work has ended, and it releases                             *)
+(*   dead    its process was killed                                          *)
+(*   over                                                                    *)
+(* ver is the version that it knows last, first that of its grant. told says *)
+(* that its guardian knows of it, begun that its command was started, work   *)
+(* that something of that lives, and late that a request of the dead to what *)
+(* they have worked on may still be carried out: a lease that runs out, and  *)
+(* the grace, are for exactly that.                                          *)
+
+Idle == [at |-> "idle", ver |-> 0, first |-> 0, tok |-> 0, told |-> FALSE, begun |-> FALSE, work |-> FALSE, late |-> FALSE]
+
+(* A guardian: watch, seen (a look has shown the record of the dead), sent   *)
+(* (the write that frees it), freed (it has), done.                          *)
+
+Watch == [at |-> "watch", ver |-> 0, new |-> 0]
+
+Fresh == count.ver + 1
+Room == count.ver < MaxVersion
+Used == count' = [count EXCEPT !.ver = Fresh]
+Sends(w) == net' = net \cup {w}
+Becomes(i, l) == lease' = [lease EXCEPT ![i] = l]
+Guards(i, g) == guard' = [guard EXCEPT ![i] = g]
+
+-----------------------------------------------------------------------------
+(* The store. A swap whose version is gone is never carried out, and dropped *)
+(* from what is looked at; but where a release keeps the version it may be.  *)
+
+Kept == "version kept" \in Wrong
+Fits(w) == IF w.k = "claim" THEN store.st # "held" ELSE store.st # "absent" /\ store.ver = w.prev
+Apply(w) ==
+    /\ w \in net /\ Fits(w)
+    /\ store' = CASE w.k = "claim" -> Held(w.id, w.ver, store.tok + 1)
+                  [] w.k = "take" -> Held(w.id, w.ver, store.tok + 1)
+                  [] w.k = "beat" -> [store EXCEPT !.st = "held", !.ver = w.ver]
+                  [] w.k = "free" -> [store EXCEPT !.st = "released", !.ver = w.ver]
+    /\ net' = {u \in net : u # w /\ (u.k = "claim" \/ u.prev = store'.ver \/ (Kept /\ u.k = "beat"))}
+    /\ UNCHANGED <<lease, guard, count>>
+
+Delete ==
+    /\ count.del < MaxDeletes /\ store.st = "released"
+    /\ store' = Absent
+    /\ net' = {w \in net : w.k = "claim"}
+    /\ count' = [count EXCEPT !.del = @ + 1]
+    /\ UNCHANGED <<lease, guard>>
+
+-----------------------------------------------------------------------------
+(* A lease.                                                                  *)
+
+\* Nothing of the holder in the record acts any more: what the end of a lease promises.
+Stood == store.st = "held" /\ lease[store.id].at = "dead" /\ ~lease[store.id].work /\ ~lease[store.id].late
+
+Acquire(i) ==
+    /\ lease[i].at = "idle" /\ Room
+    /\ \/ store.st # "held" /\ Sends([k |-> "claim", id |-> i, prev |-> 0, ver |-> Fresh])
+       \/ Stood /\ Sends([k |-> "take", id |-> i, prev |-> store.ver, ver |-> Fresh])
+    /\ Becomes(i, [Idle EXCEPT !.at = "wait"])
+    /\ Used /\ UNCHANGED <<store, guard>>
+
+\* It waits, and its write came too late.
+Again(i) ==
+    /\ lease[i].at = "wait" /\ ~(store.st = "held" /\ store.id = i)
+    /\ ~\E w \in net : w.id = i
+    /\ Becomes(i, Idle) /\ UNCHANGED <<store, net, guard, count>>
+
+Grant(i) ==
+    /\ lease[i].at = "wait" /\ store.st = "held" /\ store.id = i
+    /\ Becomes(i, [lease[i] EXCEPT !.at = "holds", !.ver = store.ver, !.first = store.ver, !.tok = store.tok])
+    /\ UNCHANGED <<store, net, guard, count>>
+
+\* The guardian is started and told of the lease, and then starts the command.
+Tell(i) ==
+    /\ lease[i].at = "holds" /\ ~lease[i].told
+    /\ "told late" \in Wrong => lease[i].begun
+    /\ Becomes(i, [lease[i] EXCEPT !.told = TRUE])
+    /\ UNCHANGED <<store, net, guard, count>>
+Start(i) ==
+    /\ lease[i].at = "holds" /\ ~lease[i].begun
+    /\ lease[i].told \/ "told late" \in Wrong
+    /\ Becomes(i, [lease[i] EXCEPT !.begun = TRUE, !.work = TRUE])
+    /\ UNCHANGED <<store, net, guard, count>>
+
+Beat(i) ==
+    /\ lease[i].at = "holds" /\ Room
+    /\ Sends([k |-> "beat", id |-> i, prev |-> lease[i].ver, ver |-> Fresh])
+    /\ Used /\ UNCHANGED <<store, lease, guard>>
+Beaten(i) ==
+    /\ lease[i].at = "holds" /\ store.st = "held" /\ store.id = i /\ lease[i].ver # store.ver
+    /\ Becomes(i, [lease[i] EXCEPT !.ver = store.ver])
+    /\ UNCHANGED <<store, net, guard, count>>
+
+\* Its work has ended in order, and all of its requests are answered.
+Leave(i) ==
+    /\ lease[i].at = "holds" /\ Room
+    /\ Becomes(i, [lease[i] EXCEPT !.at = "leaves", !.work = FALSE])
+    /\ Sends([k |-> "free", id |-> i, prev |-> lease[i].ver, ver |-> Fresh])
+    /\ Used /\ UNCHANGED <<store, guard>>
+
+Kill(i) ==
+    /\ lease[i].at = "holds"
+    /\ Becomes(i, [lease[i] EXCEPT !.at = "dead", !.late = lease[i].work])
+    /\ UNCHANGED <<store, net, guard, count>>
+\* Nothing of its command is left. Its last requests are carried out, or never are.
+Dies(i) ==
+    /\ lease[i].at = "dead" /\ lease[i].work
+    /\ Becomes(i, [lease[i] EXCEPT !.work = FALSE])
+    /\ UNCHANGED <<store, net, guard, count>>
+Lands(i) ==
+    /\ lease[i].at = "dead" /\ ~lease[i].work /\ lease[i].late
+    /\ Becomes(i, [lease[i] EXCEPT !.late = FALSE])
+    /\ UNCHANGED <<store, net, guard, count>>
+
+\* An operator frees the lock of a holder that has stood for its lease.
+Free ==
+    /\ Stood /\ Room
+    /\ Sends([k |-> "free", id |-> 0, prev |-> store.ver, ver |-> Fresh])
+    /\ Used /\ UNCHANGED <<store, lease, guard>>
+
+-----------------------------------------------------------------------------
+(* The guardian of a lease whose process was killed.                         *)
+
+Knows(i) == lease[i].at = "dead" /\ lease[i].told /\ (~lease[i].work \/ "early" \in Wrong)
+
+\* What it takes for the record of the dead.
+Same(i) ==
+    IF "owner and token" \in Wrong THEN store.tok = lease[i].tok
+    ELSE IF "version" \in Wrong THEN store.ver = lease[i].first
+    ELSE store.id = i
+Is(i) == (store.st = "held" /\ Same(i)) \/ ("anything" \in Wrong /\ store.st = "released")
+
+Look(i) ==
+    /\ Knows(i) /\ guard[i].at = "watch"
+    /\ Is(i) \/ store.st = "held"
+    /\ Guards(i, IF Is(i) THEN [Watch EXCEPT !.at = "seen", !.ver = store.ver] ELSE [Watch EXCEPT !.at = "done"])
+    /\ UNCHANGED <<store, net, lease, count>>
+
+\* Nobody holds the lock, and no claim of the dead is under way any more.
+Enough(i) ==
+    /\ Knows(i) /\ guard[i].at = "watch" /\ store.st # "held" /\ ~\E w \in net : w.id = i /\ w.k \in {"claim", "take"}
+    /\ Guards(i, [Watch EXCEPT !.at = "done"])
+    /\ UNCHANGED <<store, net, lease, count>>
+
+Bury(i) ==
+    /\ guard[i].at = "seen" /\ Room
+    /\ lease[i].late => ("no grace" \in Wrong \/ "early" \in Wrong)
+    /\ LET v == IF Kept THEN guard[i].ver ELSE Fresh IN
+        /\ Sends([k |-> "free", id |-> 0, prev |-> guard[i].ver, ver |-> v])
+        /\ Guards(i, [guard[i] EXCEPT !.at = "sent", !.new = v])
+    /\ Used /\ UNCHANGED <<store, lease>>
+
+\* Another write came first, or its own: that is looked for.
+Answer(i) ==
+    /\ guard[i].at = "sent"
+    /\ store.ver # guard[i].ver \/ (Kept /\ store.st # "held")
+    /\ Guards(i, IF store.ver = guard[i].new THEN [Watch EXCEPT !.at = "freed"]
+                 ELSE IF "one look" \in Wrong THEN [Watch EXCEPT !.at = "done"] ELSE Watch)
+    /\ UNCHANGED <<store, net, lease, count>>
+
+-----------------------------------------------------------------------------
+Init ==
+    /\ store = Absent
+    /\ net = {}
+    /\ lease = [i \in Leases |-> Idle]
+    /\ guard = [i \in Leases |-> Watch]
+    /\ count = [ver |-> 0, del |-> 0]
+
+Next ==
+    \/ \E w \in net : Apply(w)
+    \/ Delete \/ Free
+    \/ \E i \in Leases :
+        \/ Acquire(i) \/ Again(i) \/ Grant(i) \/ Tell(i) \/ Start(i) \/ Beat(i) \/ Beaten(i)
+        \/ Leave(i) \/ Kill(i) \/ Dies(i) \/ Lands(i)
+        \/ Look(i) \/ Enough(i) \/ Bury(i) \/ Answer(i)
+
+Spec == Init /\ [][Next]_vars
+
+-----------------------------------------------------------------------------
+(* What must hold.                                                           *)
+
+Holds(i) == lease[i].at = "holds"
+
+\* At most one holds the lock, or has something at work that it had started.
+OneAtWork == Cardinality({i \in Leases : Holds(i) \/ lease[i].work}) <= 1
+
+\* Nobody holds it while a request of the dead may still be carried out.
+NoneBeside == \A i, j \in Leases : i # j /\ Holds(i) => ~lease[j].late
+
+\* The record of a holder shows it: nobody has freed it in its stead.
+Guarded == \A i \in Leases : Holds(i) => store.st = "held" /\ store.id = i
+
+\* A released record changes only by a claim, which begins another tenure.
+ReleasedStays == [][store.st = "released" /\ store'.st # "absent" => store' = store \/ (store'.st = "held" /\ store'.tok = store.tok + 1)]_vars
+
+\* Whoever was killed after its command had begun holds nothing when nobody will free
+\* it any more.
+Freed ==
+    \A i \in Leases :
+        lease[i].at = "dead" /\ lease[i].begun /\ ~lease[i].work /\ (guard[i].at \in {"freed", "done"} \/ ~lease[i].told)
+            => ~(store.st = "held" /\ store.id = i)
+
+-----------------------------------------------------------------------------
+(* What must be reached: each of these must be refuted.                      *)
+
+\* A lock was freed by a guardian after a heartbeat, and another lease has it.
+NeverFreed ==
+    ~(\E i, j \in Leases : guard[i].at = "freed" /\ lease[i].ver # lease[i].first /\ Holds(j))
+
+\* A guardian is at it while another lease has the lock with the token of the dead.
+NeverAnew ==
+    ~(\E i, j \in Leases : i # j /\ Knows(i) /\ guard[i].at = "watch" /\ Holds(j) /\ lease[i].tok = lease[j].tok)
+=============================================================================
