@@ -91,6 +91,7 @@ var localTests = map[string]string{
 	"TestElapsedIsTheContendersClock":                ownStore,
 	"TestSuspendUnderAShortLease":                    ownStore,
 	"TestAnHourOfManyTimings":                        ownStore,
+	"TestManySessions":                               ownStore,
 	"TestEventualStatusesCost":                       tooLong,
 	"TestEventualStatusesNeverGoBack":                noStale,
 	"TestReleaseWakesObserversOfTheSameProcess":      ownStore,
