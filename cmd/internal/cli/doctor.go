@@ -12,7 +12,6 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
 // doctorCmd is tenure doctor.
@@ -69,7 +68,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	defer stop()
 	r := report{c: c, json: f.JSON, quiet: f.Quiet}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		File: at.File(), Engine: engineOf(at), Open: at.Open, Options: whole, Tell: r.tell,
+		File: at.File(), Engine: doctor.EngineOf(at), Open: at.Open, Options: whole, Tell: r.tell,
 	})
 	bad = r.examineBell(ctx, plan, at) || bad
 	return r.end(ctx, bad, err)
@@ -126,27 +125,6 @@ func (r *report) end(ctx context.Context, bad bool, err error) error {
 		return ended(statusStore)
 	case bad:
 		return ended(statusBad)
-	}
-	return nil
-}
-
-// engineOf returns what the doctor examines beside the store, nil if there is
-// nothing.
-func engineOf(at storeurl.Location) doctor.Engine {
-	if url, ok := at.DynamoDB(); ok {
-		return doctor.DynamoDB{Table: url.Table, Options: url.Options, Connect: at.Connect}
-	}
-	if url, ok := at.Etcd(); ok {
-		return doctor.Etcd{Options: url.Options, Config: url.Config}
-	}
-	if url, ok := at.ZooKeeper(); ok {
-		return doctor.ZooKeeper{Hosts: url.Hosts, Options: url.Options}
-	}
-	if url, ok := at.Postgres(); ok {
-		return doctor.Postgres{Options: url.Options, Pool: url.Pool}
-	}
-	if url, ok := at.Kubernetes(); ok {
-		return doctor.Kubernetes{Options: url.Options, Config: url.Config}
 	}
 	return nil
 }

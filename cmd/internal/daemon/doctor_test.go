@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/server/dashboard"
+)
+
+// TestEngineOfThePage: the page shows what tenure doctor says of the file, and asks no more
+// often than once in a minute.
+func TestEngineOfThePage(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("files are examined on Linux alone")
+	}
+	file := filepath.Join(t.TempDir(), "locks.db")
+	at, err := storeurl.Parse("sqlite:" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := at.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	options, err := flags.WithDefaults(tenure.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newEngineDoctor(at, options)
+	warned := func() bool {
+		for _, f := range d.look(t.Context()) {
+			if f.Check == "file" && f.Level == dashboard.Warn && strings.HasPrefix(f.Text, "Anybody can write it") && strings.HasSuffix(f.Advice, ".") {
+				return true
+			}
+		}
+		return false
+	}
+	if !warned() {
+		t.Errorf("nothing is said of a file that anybody can write: %+v", d.found)
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !warned() {
+		t.Error("it is examined again at once")
+	}
+	d.at = d.at.Add(-examineEach)
+	if warned() {
+		t.Errorf("a minute later the old finding is shown: %+v", d.found)
+	}
+}
