@@ -42,7 +42,10 @@ QUICK := ./cmd/... ./sqlitestore/... ./...
 # Packages that compute, with one goroutine each: nothing for the race detector,
 # which makes them five times slower. Those of the root module are tested by
 # `make test`, as a whole.
-SEQUENTIAL := ./internal/sim ./shard/internal/plan/... $(ITEST)/protocol
+SEQUENTIAL := ./internal/sim ./internal/house ./shard/internal/plan/... $(ITEST)/protocol
+# Packages whose tests take hours of virtual time: with the race detector they run shorter
+# ones, and at full length without it.
+VIRTUAL := ./shard ./once
 # The store whose engine takes long to build: more than 5 minutes on two cores; and the
 # tests of other packages that want that engine, by their names.
 KUBERNETES := ./k8sstore
@@ -52,7 +55,7 @@ ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
 # want the machine for themselves.
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
-LONGEST := ./cmd/internal/cli ./shard ./dynamostore ./sqlitestore ./pgstore
+LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
 APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
@@ -148,14 +151,16 @@ verify: test setup lint ## All that a change must pass: test, and every engine, 
 setup:
 	@scripts/setup
 
-# Everything, at full length, with the race detector, on all engines.
+# Everything with the race detector, on all engines; at full length, but for what takes that
+# in virtual time alone.
 .PHONY: race
 race: setup ## Of verify: build, vet and test all modules with the race detector
 	$(call part,race)
 	$(GO) build work
 	$(GO) vet work
-	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(LONGEST))"); \
+	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
 	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)' $(TESTFLAGS) $(LONGEST) $$packages
+	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
 
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
@@ -165,7 +170,7 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
-	$(GOTEST) -run '^TestMonth' $(TESTFLAGS) ./once
+	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring

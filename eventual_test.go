@@ -97,9 +97,8 @@ func TestEventualStatusesCost(t *testing.T) {
 func TestEventualStatusesNeverGoBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
-		r := rand.New(rand.NewPCG(1, 2))
 		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
-			return faultstore.Stale(r.IntN(4))
+			return faultstore.Stale(rand.IntN(4))
 		}})
 		s, err := a.OpenSession(t.Context(), nil)
 		want(t, err, nil)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,15 +109,20 @@ func badTimes(ctx context.Context, r *rand.Rand, m *machine, clock *leapingClock
 // are held by one client, beside a second one that wants the first two and some of the
 // locks. For an hour their requests fail in all the usual ways. No lock ever has two
 // holders; the work of one ends before that of the next begins; and no lock stays
-// without a holder for longer than its own lease makes it.
+// without a holder for longer than its own lease makes it. The environment variable
+// TENURE_HOURS sets how many hours.
 func TestAnHourOfManyTimings(t *testing.T) {
-	for _, seed := range []uint64{1, 2, 3} {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { anHour(t, seed) })
-		})
-		if testing.Short() {
-			break
+	hours := 1
+	if n := os.Getenv("TENURE_HOURS"); n != "" {
+		var err error
+		if hours, err = strconv.Atoi(n); err != nil {
+			t.Fatalf("TENURE_HOURS %q: %v", n, err)
 		}
+	}
+	for seed := range hours {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { anHour(t, uint64(seed)) })
+		})
 	}
 }
 
