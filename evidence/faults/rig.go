@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -470,7 +471,7 @@ func (m *member) work(ctx context.Context, name string) (*hold, error) {
 		select {
 		case <-h.done.Done():
 			_, err := h.done.Wait(ctx)
-			failed = fmt.Errorf("work has ended: %w", err)
+			failed = errors.Join(errors.New("work has ended before it was seen to begin"), err)
 			return true
 		default:
 		}
