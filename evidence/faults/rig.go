@@ -470,8 +470,8 @@ func (m *member) work(ctx context.Context, name string) (*hold, error) {
 	err := wait.Until(ctx, "work begins", func() bool {
 		select {
 		case <-h.done.Done():
-			_, err := h.done.Wait(ctx)
-			failed = errors.Join(errors.New("work has ended before it was seen to begin"), err)
+			answer, err := h.done.Wait(ctx)
+			failed = errors.Join(fmt.Errorf("work has ended before it was seen to begin: %+v", answer), err)
 			return true
 		default:
 		}
