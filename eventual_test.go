@@ -82,7 +82,7 @@ func TestEventualStatusesCost(t *testing.T) {
 		}
 		a.crash()
 		crashed := time.Now()
-		for look() {
+		for look() && time.Since(crashed) < 3*lease {
 			time.Sleep(refresh)
 		}
 		if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
@@ -97,8 +97,13 @@ func TestEventualStatusesCost(t *testing.T) {
 func TestEventualStatusesNeverGoBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
+		begun := time.Now()
 		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
-			return faultstore.Stale(rand.IntN(4))
+			at := time.Since(begun) % (20 * heartbeat)
+			if behind := int(at/heartbeat) + 1; at < 8*heartbeat {
+				return faultstore.Stale(behind) // it stands still, for longer than a lease
+			}
+			return faultstore.Stale(rand.IntN(7)) // by more than a lease, at the most
 		}})
 		s, err := a.OpenSession(t.Context(), nil)
 		want(t, err, nil)

@@ -217,11 +217,14 @@ func (s *Sight) stood() (time.Duration, bool) {
 func (s *Sight) Proved() bool { return s.proved }
 
 // How returns how fresh a look that is made now must be. It is strong shortly before
-// the proved sign has been unchanged for its lease, or later if nobody has looked then. A
-// machine that acts on what the look shows may need a strong one anyway.
+// the proved sign has been unchanged for its lease, or the present one if none is proved,
+// or later if nobody has looked then. A machine that acts on what the look shows may need a strong one anyway.
 func (s *Sight) How(now time.Duration) driver.Consistency {
 	last := max(s.t.wait(s.rec)/10, s.t.Refresh+s.t.Refresh/4)
 	dead, ok := s.stood()
+	if !ok && s.holds() && !s.Tied() { // no sign of the tenure is proved
+		dead, ok = s.since+s.t.wait(s.rec), true
+	}
 	if !s.known || s.doubt || ok && now >= dead-last && (now < dead || !s.proved || s.strong < dead-last) {
 		return driver.Strong
 	}

@@ -4,7 +4,9 @@
 package protocol
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -87,6 +89,39 @@ func TestSightOfNonsense(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestSightIsDue: who reads a session's record each refresh period, but only when that is
+// due, sees each heartbeat half a refresh period later than who reads it always, at most;
+// also when heartbeats come a little earlier than the record says, or later. It reads less
+// often.
+func TestSightIsDue(t *testing.T) {
+	timing := Timing{Lease: 20 * time.Second, Heartbeat: 5 * time.Second, Refresh: time.Second}.WithDefaults()
+	for _, period := range []time.Duration{4700 * time.Millisecond, 5 * time.Second, 5100 * time.Millisecond} {
+		r := rand.New(rand.NewPCG(1, uint64(period)))
+		s := NewSight(timing, middle())
+		reads, polls := 0, 0
+		var shown uint64 // the latest beat that was read
+		for now := time.Duration(0); now < time.Hour; now += timing.Refresh - timing.Refresh/8 + time.Duration(r.Int64N(int64(timing.Refresh/4))) {
+			if polls++; !s.Due(now) {
+				continue
+			}
+			reads++
+			beat := uint64(now / period)
+			s.Saw(now, now, driver.Eventual, driver.Record{
+				Key: "s", State: driver.Alive, Token: 1, Version: fmt.Sprint("v", beat), Beat: fmt.Sprint("b", beat),
+				Lease: timing.Lease, Heartbeat: timing.Heartbeat,
+			}, true)
+			if late := now - time.Duration(beat)*period; beat > shown && shown > 10 && late > timing.Refresh*13/8 {
+				t.Fatalf("heartbeats each %v: beat %d is seen after %v", period, beat, late)
+			}
+			shown = beat
+		}
+		t.Logf("heartbeats each %v: %d reads in %d polls", period, reads, polls)
+		if reads > polls*2/3 {
+			t.Errorf("heartbeats each %v: %d reads in %d polls", period, reads, polls)
 		}
 	}
 }
