@@ -10,9 +10,9 @@ import (
 )
 
 // Bell is how the processes that use one store give each other hints. A holder rings
-// those who wait for its lock when it is free, and who asks a holder for something rings
-// it when the request is in the record: they look, or send a heartbeat, at once, where
-// they would have done so some time later.
+// those who wait for its lock when it is free. A process that asks a holder for something
+// rings that holder when the request is in the record. They look, or send a heartbeat, at
+// once, where they would have done so some time later.
 //
 // A hint changes no right. Messages may be late, lost, doubled or forged: they cost a
 // bounded number of requests to the store. Where none arrive everything is as it is

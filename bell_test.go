@@ -67,7 +67,7 @@ func TestBellRingsAtTheRelease(t *testing.T) {
 	})
 }
 
-// A bell is in the record of who holds the lock, and in no other.
+// A bell is in the record of a lock while that is held, and in no other.
 func TestBellIsInHeldRecordsAlone(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		a, b, c := w.machine("a", n.belled("A")), w.machine("b", n.belled("B")), w.machine("c")
@@ -159,7 +159,8 @@ func TestSecretOfABellIsShownToNobody(t *testing.T) {
 	})
 }
 
-// Who asks a holder to stop rings it: it stops at once, and not with its next heartbeat.
+// A client that asks a holder to stop rings it: the holder stops at once, and not with its
+// next heartbeat.
 func TestBellTellsOfARequest(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

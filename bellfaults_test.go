@@ -324,8 +324,8 @@ func slowRelease(t *testing.T, w *world, n *wires) time.Duration {
 	return time.Since(released)
 }
 
-// Nobody is rung before the release is applied: who looks then finds the lock held, and is
-// not rung again.
+// Nobody is rung before the release is applied: a waiter that looks then finds the lock held,
+// and is not rung again.
 func TestRingComesAfterTheRelease(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		if took := slowRelease(t, w, n); took > 10*time.Millisecond {
@@ -353,8 +353,8 @@ func TestBellMessagesAreShort(t *testing.T) {
 	})
 }
 
-// Nobody is rung who has not repeated what was sent there: a process that only reads the
-// table cannot have a third one rung.
+// A process is rung only after it has repeated what was sent to its address, so that one which
+// reads the table cannot have a third one rung.
 func TestBellRingsNoThirdParty(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		a := w.machine("a", n.belled("A"))

@@ -37,8 +37,8 @@ func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 	})
 }
 
-// TestEventualStatusesCost: who looks each refresh period reads locks cheaply, and a session
-// when its next heartbeat is near; and sees a death as soon as with strong reads.
+// TestEventualStatusesCost: a client that looks each refresh period reads locks cheaply, and
+// a session when its next heartbeat is near; it sees a death as soon as by strong reads.
 func TestEventualStatusesCost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")

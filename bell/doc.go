@@ -4,10 +4,10 @@
 // Package bell carries the hints of [github.com/tenurelock/tenure.Options.Bell] over
 // UDP.
 //
-// A store without a watch, such as DynamoDB, tells nobody that a lock is free: who waits
-// finds it half a refresh period later. With a bell the holder tells them itself, in the
-// time that a datagram takes, and who asks a holder to stop need not wait for its next
-// heartbeat.
+// A store without a watch, such as DynamoDB, tells nobody that a lock is free: a process
+// that waits finds it half a refresh period later. With a bell the holder tells it, in the
+// time that a datagram takes. A process that asks a holder to stop need not wait for the
+// holder's next heartbeat.
 //
 //	udp, err := bell.Listen("192.0.2.7:4711", nil)
 //	...

@@ -42,8 +42,8 @@ func TestCostAtRest(t *testing.T) {
 				t.Errorf("%s writes %v in %v", w.owner, writes, periods*refresh)
 			}
 			// The office and two partitions, and their sessions when a heartbeat is due;
-			// who coordinates, and who comes next, look at the other workers too, and at
-			// few of the vacant places.
+			// the coordinator, and its successor, look at the other workers too, and at few
+			// of the vacant places.
 			most := 5.3
 			if i < 2 {
 				most = 5.3 + 2*workers + 4

@@ -67,7 +67,7 @@ const (
 	RingsEarly     // a holder rings before its release is applied
 	BellKept       // a released record keeps the bell of its former holder
 	HintsUnbounded // every message gives a hint
-	WaitConfirms   // a message of who waits for a lock confirms its holder's last write
+	WaitConfirms   // a waiter's message confirms its holder's last write
 	RingIsALook    // a message counts as a look at the record
 )
 
@@ -90,6 +90,6 @@ func (m Mistake) String() string {
 		"released record revived by a beat from elsewhere", "request dropped by a beat from elsewhere", "token of a beat from elsewhere not compared",
 		"beat from elsewhere without the one before it", "lease of a beat from elsewhere not that of its grant", "unused grant kept",
 		"rung before the release is applied", "bell in a released record", "hints without a limit",
-		"write confirmed by who waits", "ring counted as a look",
+		"write confirmed by a waiter", "ring counted as a look",
 	}[m]
 }

@@ -231,9 +231,9 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 	return driver.Eventual
 }
 
-// Due says whether a read of a session's record that is made now, by those who read it
-// each refresh period, is of use: it may show another sign of life, or that there is none
-// yet. Without the latter nobody would see that heartbeats come earlier than expected.
+// Due says whether a client that looks at a session each refresh period should read its record
+// now: it may show another sign of life, or that there is none yet. Without the latter nobody
+// would see that heartbeats come earlier than expected.
 func (s *Sight) Due(now time.Duration) bool {
 	return !s.found || s.rec.State != driver.Alive || !s.phase || s.doubt || now >= s.lo-s.t.Refresh/2
 }

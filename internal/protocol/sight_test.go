@@ -93,10 +93,9 @@ func TestSightOfNonsense(t *testing.T) {
 	}
 }
 
-// TestSightIsDue: who reads a session's record each refresh period, but only when that is
-// due, sees each heartbeat a refresh period later than who reads it always, at most;
-// also when heartbeats come a little earlier than the record says, or later. It reads less
-// often.
+// TestSightIsDue: a session's record is looked at each refresh period, but read only when that
+// is due. Each heartbeat is seen a refresh period later than by reading always, at most, also
+// when heartbeats come a little earlier than the record says, or later. There are fewer reads.
 func TestSightIsDue(t *testing.T) {
 	timing := Timing{Lease: 20 * time.Second, Heartbeat: 5 * time.Second, Refresh: time.Second}.WithDefaults()
 	for _, period := range []time.Duration{4950 * time.Millisecond, 5 * time.Second, 5050 * time.Millisecond} {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ringing has the rules by which processes give each other hints: who waits
+// Package ringing has the rules by which processes give each other hints: a waiter
 // for a lock tells its holder so, and the holder rings when the lock is free. It has no
 // clock, no I/O and no goroutine: the caller hands in the instant and what has come,
 // and sends what is returned.

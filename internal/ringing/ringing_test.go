@@ -478,7 +478,7 @@ func TestBellsThatAreNone(t *testing.T) {
 	}
 }
 
-// Who asks is heard by the holder of the secret alone.
+// A request is heard by the holder of the secret alone.
 func TestAsked(t *testing.T) {
 	h := NewHeld(secret, "PRIVATE")
 	heard := 0

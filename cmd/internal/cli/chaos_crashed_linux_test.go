@@ -28,7 +28,7 @@ echo "$TENURE_TOKEN" >>"$DIR/begun"
 [ -e "$DIR/quick" ] || { trap "" TERM; setsid sleep 600 & sleep 600; }
 `
 
-// client returns a client on the store of the scene, for who looks.
+// client returns a client on the store of the scene, by which the test looks.
 func (s *scene) client() *tenure.Client {
 	s.t.Helper()
 	c, err := tenure.New(s.store(), nil)

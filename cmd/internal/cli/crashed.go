@@ -106,8 +106,8 @@ func (f *crashedCmd) Run() error {
 }
 
 // hurry takes the signals that ask for the end, as a service manager sends them to all
-// that is left of a unit. The lock is about to be free, and who comes next wants it: they
-// end what takes longer than that.
+// that is left of a unit. The lock is about to be free, and the next holder wants it: the
+// signals end what takes longer than that.
 func hurry(ctx context.Context, stop func(), at guard.Instant) {
 	signals := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
