@@ -187,8 +187,14 @@ func (w *worker) rank(lead string) (int, bool) {
 }
 
 // standOffs is how many polls a lower-ranked worker gives the first in line
-// before it stands for coordinator itself.
+// before it stands for coordinator itself; and a heartbeat period, by which the first may
+// see later that the coordinator is dead. One that came before it would not know how long
+// the others have been silent, and would have to wait for another lease.
 const standOffs = 2
+
+func (w *worker) standsOff() time.Duration {
+	return standOffs*w.period + w.client.Options().HeartbeatPeriod
+}
 
 // stand makes this worker the coordinator, if nobody else comes before it. The
 // first in the roll stands at once: it knows the others' sessions already. So does
@@ -205,7 +211,7 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 	if busy || leaving && !w.heirs() {
 		return
 	}
-	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < standOffs*w.period {
+	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff() {
 		return
 	}
 	l, err := w.session.TryAcquire(w.ctx, LeadName(w.g.name), nil)

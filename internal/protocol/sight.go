@@ -61,7 +61,8 @@ type Sight struct {
 	// period and a change of the beat was seen.
 	phase  bool
 	lo, hi time.Duration
-	chased int // looks for a heartbeat that is overdue
+	chased int           // looks for a heartbeat that is overdue
+	astray time.Duration // until when another heartbeat may come out of turn
 }
 
 // NewSight returns the sight of a record that was not read yet.
@@ -289,6 +290,8 @@ func (s *Sight) expect(lo, hi time.Duration) {
 		missed := max(0, (hi-s.hi)/h) * h
 		if l, r := max(lo, s.lo+missed), min(hi, s.hi+missed); l < r {
 			lo, hi = l, r // it came as expected
+		} else if hi < s.lo+missed-h/16 { // long before it was expected
+			s.astray = hi + s.t.wait(s.rec)
 		}
 	}
 	s.phase = true
