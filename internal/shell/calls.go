@@ -7,57 +7,66 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Calls makes calls of the store, a bounded number at once. Each has its own goroutine
-// and its own timeout, so that a slow answer delays no other call. Calls that wait
+// Calls makes calls of the store, a bounded number at once. Each has a goroutine for
+// itself and its own timeout, so that a slow answer delays no other call. Calls that wait
 // for a place go in the order of their urgency.
 type Calls struct {
 	most    int
 	timeout time.Duration
 	ctx     context.Context // ends with the client
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	wg      sync.WaitGroup // of calls, and of workers that rest
 
 	mu      sync.Mutex
 	closed  bool
 	running int
 	waiting waitingCalls
 	serial  uint64
+	resting []*worker // the one that came last is taken first
 }
 
 // Unhurried is the urgency of calls on which no lease depends. Heartbeats go before
 // them, however long they have waited.
 const Unhurried = time.Duration(math.MaxInt64)
 
+// Request is what a call does.
+type Request interface {
+	// Make makes the call, under a context that ends with the timeout. It returns what
+	// the store does, as far as the call has that.
+	Make(context.Context) (rec, former driver.Record, err error)
+	// Answer takes that. It is called once. If the store ignores its context, Answer
+	// gets an error of unknown outcome, and Make may still be running.
+	Answer(rec, former driver.Record, err error)
+}
+
+// Alone is a request whose answer nobody takes.
+type Alone func(context.Context) error
+
+// Make calls it.
+func (f Alone) Make(ctx context.Context) (rec, former driver.Record, err error) {
+	return rec, former, f(ctx)
+}
+
+// Answer does nothing.
+func (f Alone) Answer(driver.Record, driver.Record, error) {}
+
 // Call is one call of the store.
 type Call struct {
-	// Make makes it, under a context that ends with the timeout. It returns what the
-	// store does, as far as the call has that.
-	Make func(context.Context) (rec, former driver.Record, err error)
+	Request
 	// Timeout bounds it, if it is not 0 and not that of all calls.
 	Timeout time.Duration
-	// Answer takes that. It is called once. If the store ignores its context, Answer
-	// gets an error of unknown outcome, and Make may still be running. Answer may be
-	// nil.
-	Answer func(rec, former driver.Record, err error)
 }
 
-func (q Call) fail(err error) { q.answer(driver.Record{}, driver.Record{}, err) }
-
-func (q Call) answer(rec, former driver.Record, err error) {
-	if q.Answer != nil {
-		q.Answer(rec, former, err)
-	}
-}
+func (q Call) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) }
 
 // deafFactor is after how many timeouts a call that has not returned counts as
 // one of unknown outcome. Its place stays taken until it returns, so that a
@@ -77,8 +86,6 @@ func (e *timeoutError) Error() string {
 
 func (e *timeoutError) Unwrap() error { return e.err }
 
-var errDeaf = errors.New("the store did not return after its context had ended")
-
 type waitingCall struct {
 	urgency time.Duration
 	serial  uint64 // first come, first served among equals
@@ -93,7 +100,7 @@ func NewCalls(most int, timeout time.Duration) *Calls {
 	return &Calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
 }
 
-// Close cancels the calls under way.
+// Close cancels the calls under way, and ends the workers that rest.
 func (r *Calls) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -101,7 +108,7 @@ func (r *Calls) Close() {
 	r.cancel()
 }
 
-// Wait waits for all calls that were made to return.
+// Wait waits, after Close, for all calls that were made to return.
 func (r *Calls) Wait() { r.wg.Wait() }
 
 // Send makes a call soon, the smaller the urgency the sooner. It never blocks.
@@ -115,7 +122,13 @@ func (r *Calls) Send(urgency time.Duration, q Call) {
 	r.wg.Add(1)
 	if r.running < r.most {
 		r.running++
-		go r.run(q)
+		if last := len(r.resting) - 1; last >= 0 {
+			w := r.resting[last]
+			r.resting = slices.Delete(r.resting, last, last+1)
+			w.next <- q
+			return
+		}
+		go (&worker{r: r, next: make(chan Call, 1)}).run(q)
 		return
 	}
 	r.serial++
@@ -168,45 +181,7 @@ func (e *crowdedError) Error() string {
 		"the store or this machine cannot keep up: hold the locks under a session, or use a longer LeaseDuration", e.most, e.after)
 }
 
-func (r *Calls) run(q Call) {
-	for {
-		r.make(q)
-		r.wg.Done()
-
-		r.mu.Lock()
-		if len(r.waiting) == 0 {
-			r.running--
-			r.mu.Unlock()
-			return
-		}
-		w := heap.Pop(&r.waiting).(*waitingCall)
-		w.late.Stop()
-		q = w.call
-		r.mu.Unlock()
-	}
-}
-
 func (r *Calls) timeoutOf(q Call) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
-
-func (r *Calls) make(q Call) {
-	timeout := r.timeoutOf(q)
-	ctx, cancel := context.WithTimeout(r.ctx, timeout)
-	defer cancel()
-	var answered atomic.Bool
-	deaf := time.AfterFunc(deafFactor*timeout, func() {
-		if answered.CompareAndSwap(false, true) {
-			q.fail(errDeaf)
-		}
-	})
-	rec, former, err := q.Make(ctx)
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = &timeoutError{timeout, err}
-	}
-	deaf.Stop()
-	if answered.CompareAndSwap(false, true) {
-		q.answer(rec, former, err)
-	}
-}
 
 type waitingCalls []*waitingCall
 
