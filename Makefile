@@ -217,7 +217,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults service load bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos kills faults service load bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -290,6 +290,13 @@ kubernetes: setup ## Test the store on Kubernetes, the command with it, and its 
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
 	scripts/engines install dynoxide etcd postgres zookeeper kubernetes
 	$(GO) run $(CHAOS) -duration $(DURATION) -report chaos.html
+
+# How often `make kills` kills it on each store.
+KILL_ROUNDS ?= 500
+
+.PHONY: kills
+kills: setup ## Kill tenure run at random moments, 500 times on each store, and tell how long a successor waits (Linux)
+	$(WITH_ENGINES) env TENURE_KILL_ROUNDS=$(KILL_ROUNDS) $(GOTEST) -count=1 -timeout 3h -parallel 8 -run '^TestKilledAtAnyTime$$' -v ./cmd/internal/cli
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run

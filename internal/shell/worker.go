@@ -108,7 +108,7 @@ func (w *worker) make(q Call) {
 		err = &timeoutError{timeout, err}
 	}
 	w.deaf.Stop()
-	if _, first := w.answered(); first {
+	if w.first() {
 		q.Answer(rec, former, err)
 	}
 }
@@ -125,14 +125,16 @@ func (w *worker) begin(q Call, patience time.Duration) {
 	}
 }
 
-// answered takes the call that is under way, if nobody has answered it yet. Who takes it
+// first reports whether nobody has answered the call that is under way. Who asks first
 // answers it.
-func (w *worker) answered() (q Call, first bool) {
+func (w *worker) first() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.take()
+	_, first := w.take()
+	return first
 }
 
+// take is first under the mutex. It returns the call as well.
 func (w *worker) take() (q Call, first bool) {
 	q, first = w.call, w.awaits
 	w.call, w.awaits = Call{}, false

@@ -119,11 +119,11 @@ type kills struct {
 // of a killed one lives on would still have that. It works, and does not end when asked,
 // but where its life is written down.
 const mourner = `
-now=$(date +%s%N)
+now=$(date +%s%N) life=$(cat "$DIR/life" 2>/dev/null)
 exec 9>"$DIR/flock"
 flock -n 9 || echo "token $TENURE_TOKEN runs beside another" >>"$DIR/failures"
 echo "$TENURE_TOKEN $now" >>"$DIR/begun"
-if [ -e "$DIR/life" ]; then exec sleep "$(cat "$DIR/life")"; fi
+[ -z "$life" ] || exec sleep "$life"
 trap "" TERM; setsid sleep 600 & sleep 600
 `
 
