@@ -361,10 +361,12 @@ func (k *kills) ends(p *process) {
 // It returns the one before, if that is of this round.
 func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Tenure) {
 	k.t.Helper()
-	list, err := k.client.History(k.t.Context(), "job")
-	if err != nil || len(list) == 0 {
-		k.t.Fatalf("the history is %v, %v", list, err)
-	}
+	var list []tenure.Tenure
+	k.await("the history", func() (read bool) {
+		var err error
+		list, err = k.client.History(k.t.Context(), "job")
+		return err == nil && len(list) > 0 // the machine may be busy
+	})
 	if end := list[0]; end.Token != successor || end.End != tenure.EndReleased {
 		k.t.Errorf("the tenure of the successor, under token %d, which nobody has killed, is in the history as %+v", successor, end)
 	}
