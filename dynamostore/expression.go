@@ -26,8 +26,8 @@ var names = map[string]string{
 // reserves, as it does data, or may reserve. A key may be such a word, too.
 var named = []string{"#da", "#st", "#te"}
 
-// spelled writes out all others. A request is smaller by that, and less work for who makes
-// it and who reads it.
+// spelled writes out all others. A request is smaller by that, and less work for both
+// sides.
 var spelled = func() *strings.Replacer {
 	var pairs []string
 	for placeholder, name := range names {
