@@ -201,7 +201,7 @@ type worker struct {
 const (
 	// mostResting is how many workers are kept, and restFor how long each is when there
 	// is nothing to do.
-	mostResting = 32
+	mostResting = 8
 	restFor     = time.Second
 )
 
