@@ -221,7 +221,7 @@ func TestImageIsPushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	file, err := platformImage(t, index).ConfigFile()
-	if err != nil || file.Config.User != "65532:65532" || file.Config.Labels["org.opencontainers.image.version"] != "0.1.0" {
+	if err != nil || file.Config.User != "65532:65532" || file.Config.Labels["org.opencontainers.image.version"] != strings.TrimPrefix(version, "v") {
 		t.Errorf("from the registry comes %+v, %v", file, err)
 	}
 }

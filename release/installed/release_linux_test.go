@@ -16,8 +16,14 @@ import (
 	"testing"
 )
 
-// version is what the tests release.
-const version = "v0.1.0"
+// version is what the tests release: that at which the modules require each other.
+var version = func() string {
+	work, err := os.ReadFile("../../go.work")
+	if err != nil {
+		return err.Error()
+	}
+	return string(regexp.MustCompile(`v\d\S+`).Find(work))
+}()
 
 // scratch holds what the tests share.
 var scratch string

@@ -80,9 +80,7 @@ func (r Repository) Check(ctx context.Context, version string) ([]Problem, error
 		return nil, err
 	}
 	checkChangelog(log, version, add)
-	pages, err := r.find(ctx, "HEAD", func(p string) bool {
-		return path.Ext(p) == ".md" && (p == "README.md" || strings.HasPrefix(p, "docs/"))
-	})
+	pages, err := r.find(ctx, "HEAD", isPage)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +88,11 @@ func (r Repository) Check(ctx context.Context, version string) ([]Problem, error
 		text, err := r.Read(ctx, "HEAD", page)
 		if err != nil {
 			return nil, err
+		}
+		for _, m := range shown.FindAllString(text, -1) {
+			if !strings.HasSuffix(m, strings.TrimPrefix(version, "v")) {
+				add(page, "shows %q: run 'scripts/release prepare %s'", m, version)
+			}
 		}
 		for _, at := range beforeTheFirst.FindAllStringIndex(text, -1) {
 			add(fmt.Sprintf("%s:%d", page, strings.Count(text[:at[0]], "\n")+1), "says %q, which the release makes untrue: write what holds now", strings.Join(strings.Fields(text[at[0]:at[1]]), " "))

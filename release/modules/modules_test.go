@@ -28,7 +28,7 @@ func goodFiles() map[string]string {
 		"tenure.go":                     "package tenure\n",
 		"README.md":                     "# Tenure\n\nIn its first release there is not much.\n",
 		"CHANGELOG.md":                  "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-26\n\n- More.\n\n## [0.1.0] - 2026-01-01\n\n- Some.\n",
-		"docs/start.md":                 "# Start\n",
+		"docs/start.md":                 "# Start\n\nversion=0.2.0, tenure_0.2.0_linux.tar.gz, ghcr.io/x/tenure:0.2.0 beside scheduler:1.4.2\n",
 		"store/go.mod":                  "module " + root + "/store\n\ngo 1.26.0\n\nrequire " + root + " v0.2.0\n",
 		"store/store.go":                "package store\n",
 		"cmd/go.mod":                    "module " + root + "/cmd\n\ngo 1.26.0\n\nrequire (\n\t" + root + " v0.2.0\n\t" + root + "/store v0.2.0\n)\n",
@@ -149,6 +149,11 @@ func TestCheck(t *testing.T) {
 			want:  []string{"CHANGELOG.md: the heading of v0.2.0 has no day", "CHANGELOG.md: has changes under [Unreleased]"},
 		},
 		{
+			name:  "a page of another version",
+			files: map[string]string{"docs/start.md": "    go install tenure/cmd/tenure@v0.1.0\n"},
+			want:  []string{`docs/start.md: shows "tenure@v0.1.0"`},
+		},
+		{
 			name:  "pages of before",
 			files: map[string]string{"docs/start.md": "# Start\n\nUntil the\nfirst release, wait.\n\n0.1, before its first release.\n"},
 			want:  []string{`docs/start.md:3: says "Until the first release"`, `docs/start.md:6: says "before its first release"`},
@@ -231,6 +236,10 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, string(repository), "commit", "--quiet", "--all", "--message", "release")
+	page, err := repository.Read(t.Context(), "HEAD", "docs/start.md")
+	if want := "version=0.3.0-rc.1, tenure_0.3.0-rc.1_linux.tar.gz, ghcr.io/x/tenure:0.3.0-rc.1 beside scheduler:1.4.2"; err != nil || !strings.HasSuffix(page, want) {
+		t.Errorf("the page says %q, %v", page, err)
+	}
 	found, err := repository.Check(t.Context(), "v0.3.0-rc.1")
 	if err != nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)

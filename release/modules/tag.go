@@ -68,20 +68,32 @@ func (r Repository) Tagged(ctx context.Context, version string) error {
 // sibling is a line of a go.mod or go.work file that gives the version of one of our modules.
 var sibling = regexp.MustCompile(`(?m)(\s` + regexp.QuoteMeta(Root) + `(?:/[a-z0-9/]+)? )v\S+`)
 
-// Prepare writes the version into what is checked out: into every go.mod file and go.work, and
-// above the changes that are not released yet, with the day. It commits nothing.
+// shown is where a page gives the version that it is about: of an archive, an image, a module.
+var shown = regexp.MustCompile(`(version=|\btenured?[:@_]v?)\d+\.\d+\.\d+(?:-[a-z]+\.\d+)?`)
+
+// isPage reports whether the file is documentation for users.
+func isPage(p string) bool {
+	return path.Ext(p) == ".md" && (p == "README.md" || strings.HasPrefix(p, "docs/"))
+}
+
+// Prepare writes the version into what is checked out: into every go.mod file and go.work, into
+// the pages, and above the changes that are not released yet, with the day. It commits nothing.
 func (r Repository) Prepare(ctx context.Context, version string, day time.Time) error {
 	if !Valid(version) {
 		return fmt.Errorf("%q is no version of a release: it has the form v0.2.0 or v0.2.0-rc.1", version)
 	}
 	files, err := r.find(ctx, "HEAD", func(p string) bool {
-		return path.Base(p) == "go.mod" && !strings.Contains(p, "testdata/") || p == "go.work"
+		return path.Base(p) == "go.mod" && !strings.Contains(p, "testdata/") || p == "go.work" || isPage(p)
 	})
 	if err != nil {
 		return err
 	}
 	for _, p := range files {
-		if err := r.edit(p, func(text string) string { return sibling.ReplaceAllString(text, "${1}"+version) }); err != nil {
+		change := func(text string) string { return sibling.ReplaceAllString(text, "${1}"+version) }
+		if isPage(p) {
+			change = func(text string) string { return shown.ReplaceAllString(text, "${1}"+strings.TrimPrefix(version, "v")) }
+		}
+		if err := r.edit(p, change); err != nil {
 			return err
 		}
 	}
