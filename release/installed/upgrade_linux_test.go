@@ -38,15 +38,14 @@ func versions(t *testing.T) (older, newer string) {
 	head := strings.TrimSpace(output(t, "../..", "git", "rev-parse", "HEAD"))
 	newer = build(head, "newer")
 	// A tag of the tree itself is not before it.
-	cmd := exec.CommandContext(t.Context(), "git", "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", head+"^")
-	cmd.Dir = "../.."
-	tag, err := cmd.Output()
-	if err != nil {
+	tags := strings.Fields(output(t, "../..", "git", "-c", "versionsort.suffix=-", "tag", "--list", "v[0-9]*",
+		"--merged", head, "--no-contains", head, "--sort=-version:refname"))
+	if len(tags) == 0 {
 		t.Log("there is no tag before the tree: its command runs beside itself")
 		return newer, newer
 	}
-	t.Logf("the version before is %s", tag)
-	return build(strings.TrimSpace(string(tag)), "older"), newer
+	t.Logf("the version before is %s", tags[0])
+	return build(tags[0], "older"), newer
 }
 
 // A tenancy is tenure run, of some version, that holds a lock or waits for it.
