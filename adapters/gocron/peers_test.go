@@ -146,7 +146,6 @@ func (unlocked) Unlock(context.Context) error { return nil }
 // ballot is an election of etcd: each candidate has a session with a time to live, and the
 // oldest candidate whose session lives is the leader.
 type ballot struct {
-	mu         sync.Mutex
 	candidates []*etcdElector
 	ttl        time.Duration
 }

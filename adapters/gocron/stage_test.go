@@ -135,7 +135,7 @@ func (s *stage) work(ctx context.Context, h *host, takes, stops time.Duration) {
 	defer s.mu.Unlock()
 	i := slices.Index(s.working, h)
 	s.working = slices.Delete(s.working, i, i+1)
-	s.done = append(s.done, stretch{h.name, h.clock.Now().Add(from.Sub(time.Now())).Round(time.Minute), from, time.Now()})
+	s.done = append(s.done, stretch{h.name, h.clock.Now().Add(-time.Since(from)).Round(time.Minute), from, time.Now()})
 }
 
 // shutdown ends all schedulers, and returns what was done in the order of its begin. It
