@@ -41,6 +41,7 @@ type Lock struct {
 	mu    sync.Mutex
 	term  *term // nil while this process does not lead, by this lock
 	leads bool  // Leading was called: it knows when the work has returned
+	back  bool  // others go first: the last term ended because somebody asked
 	binds map[*context.CancelCauseFunc]struct{}
 	sight sight
 }
@@ -175,7 +176,8 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 
 func (l *Lock) hold(ctx context.Context) error {
 	l.mu.Lock()
-	t := l.term
+	t, back := l.term, l.back
+	l.back = false
 	l.mu.Unlock()
 	if t != nil {
 		if ended := t.ended(); ended != nil {
@@ -183,6 +185,11 @@ func (l *Lock) hold(ctx context.Context) error {
 		}
 		t.lease.Progress()
 		return nil
+	}
+	if back {
+		if err := l.client.StandBack(ctx, l.name); err != nil {
+			return err
+		}
 	}
 	options := l.options
 	lease, err := l.client.TryAcquire(ctx, l.name, &options)
@@ -218,13 +225,19 @@ func (l *Lock) release(ctx context.Context) error {
 		}
 		l.mu.Lock()
 	}
-	l.term, t.over = nil, true
+	l.close(t)
 	l.mu.Unlock()
 	err := t.lease.Release(ctx)
 	if errors.Is(err, tenure.ErrLost) {
 		return nil // it is nothing of ours any more
 	}
 	return err
+}
+
+// close ends the term for the elector. mu is held.
+func (l *Lock) close(t *term) {
+	l.term, t.over = nil, true
+	l.back = errors.Is(context.Cause(t.lease.Context()), tenure.ErrSteppedDown)
 }
 
 // RecordEvent learns from the elector that its run has ended. A lock that it has not released
@@ -242,7 +255,7 @@ func (l *Lock) RecordEvent(event string) {
 		l.mu.Unlock()
 		return
 	}
-	l.term, t.over = nil, true
+	l.close(t)
 	returned := l.leads && t.working == 0
 	l.mu.Unlock()
 	// Ends its context, and lets heartbeats go on while the work stops. A lease that has

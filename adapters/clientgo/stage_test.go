@@ -5,126 +5,34 @@ package tenureclientgo_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/tenurelock/tenure"
 	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
+	"github.com/tenurelock/tenure/adapters/clientgo/leasetest"
 	"github.com/tenurelock/tenure/tenuretest"
 )
-
-// cluster is an API server, as far as the leader election of client-go uses it: one Lease,
-// with optimistic locking.
-type cluster struct {
-	mu    sync.Mutex
-	lease *coordination.Lease
-}
-
-// leases is the cluster as one host reaches it. The methods that are not there are not called.
-type leases struct {
-	typed.LeaseInterface
-	*cluster
-	host *host
-}
-
-func (c leases) Leases(string) typed.LeaseInterface { return c }
-
-// reach hangs until the end of ctx if the host is cut off, and delays the reply otherwise.
-func (c leases) reach(ctx context.Context, call func() error) error {
-	// As resourcelock.NewFromKubeconfig does it: half of the renew deadline.
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	cut, slow := c.host.network()
-	if cut {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	err := call()
-	select {
-	case <-time.After(slow):
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (lease *coordination.Lease, err error) {
-	err = c.reach(ctx, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.lease == nil {
-			return apierrors.NewNotFound(coordination.Resource("leases"), name)
-		}
-		lease = c.lease.DeepCopy()
-		return nil
-	})
-	return lease, err
-}
-
-func (c leases) Create(ctx context.Context, lease *coordination.Lease, _ metav1.CreateOptions) (*coordination.Lease, error) {
-	return c.write(ctx, "", lease)
-}
-
-func (c leases) Update(ctx context.Context, lease *coordination.Lease, _ metav1.UpdateOptions) (*coordination.Lease, error) {
-	return c.write(ctx, lease.ResourceVersion, lease)
-}
-
-func (c leases) write(ctx context.Context, version string, lease *coordination.Lease) (stored *coordination.Lease, err error) {
-	err = c.reach(ctx, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		now := ""
-		if c.lease != nil {
-			now = c.lease.ResourceVersion
-		}
-		if now != version {
-			return apierrors.NewConflict(coordination.Resource("leases"), lease.Name, errors.New("changed"))
-		}
-		n, _ := strconv.Atoi(now)
-		c.lease = lease.DeepCopy()
-		c.lease.ResourceVersion = strconv.Itoa(n + 1)
-		stored = c.lease.DeepCopy()
-		return nil
-	})
-	return stored, err
-}
 
 // A host is a process that campaigns by an elector, again and again.
 type host struct {
 	name string
 	*tenuretest.Client
+	kube *leasetest.Host // its network to the Lease
 	ctx  context.Context
 	stop context.CancelFunc
-
-	mu   sync.Mutex
-	cut  bool
-	slow time.Duration // replies
-}
-
-func (h *host) network() (bool, time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.cut, h.slow
 }
 
 // set cuts the host off, or not, and makes its replies slow.
 func (h *host) set(cut bool, slow time.Duration) {
-	h.mu.Lock()
-	h.cut, h.slow = cut, slow
-	h.mu.Unlock()
+	h.kube.Set(cut, slow)
 	h.Heal()
 	h.Slow(2 * slow) // one half of it is that of the reply
 	if cut {
@@ -139,10 +47,11 @@ type stretch struct {
 }
 
 type stage struct {
-	t     *testing.T
-	world *tenuretest.World
-	hosts []*host
-	stops time.Duration // the work, to stop
+	t       *testing.T
+	world   *tenuretest.World
+	cluster leasetest.Cluster
+	hosts   []*host
+	stops   time.Duration // the work, to stop
 
 	mu      sync.Mutex
 	working map[string]*stretch
@@ -156,7 +65,7 @@ type locks func(h *host) resourcelock.Interface
 func newStage(t *testing.T, n int, stops time.Duration) *stage {
 	s := &stage{t: t, world: tenuretest.New(t), stops: stops, working: make(map[string]*stretch)}
 	for i := range n {
-		h := &host{name: string(rune('a' + i))}
+		h := &host{name: string(rune('a' + i)), kube: s.cluster.Host()}
 		h.Client = s.world.Client(h.name, func(o *tenure.Options) { o.Logger = nil })
 		h.ctx, h.stop = context.WithCancel(t.Context())
 		s.hosts = append(s.hosts, h)
@@ -250,13 +159,5 @@ func ours(h *host) resourcelock.Interface {
 	return tenureclientgo.NewLock(h.Client.Client, "operator", nil)
 }
 
-// theirs are locks in one Lease of one cluster.
-func theirs() locks {
-	c := &cluster{}
-	return func(h *host) resourcelock.Interface {
-		return &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Name: "operator", Namespace: "default"}, Client: leases{cluster: c, host: h},
-			LockConfig: resourcelock.ResourceLockConfig{Identity: h.name},
-		}
-	}
-}
+// theirs are client-go's, in a Lease.
+func theirs(h *host) resourcelock.Interface { return h.kube.Lock(h.name) }
