@@ -163,7 +163,7 @@ func TestContext(t *testing.T) {
 		s := newStage(t, 1)
 		h := s.hosts[0]
 		o := options()
-		o.BaseContext = func() context.Context { return context.WithValue(context.Background(), key{}, "value") }
+		o.BaseContext = func() context.Context { return context.WithValue(t.Context(), key{}, "value") }
 		failed := errors.New("failed")
 		err := tenurectrl.RunManager(h.ctx, h.Election("operator", nil), &rest.Config{}, o, func(mgr manager.Manager, lease *tenure.Lease) error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {

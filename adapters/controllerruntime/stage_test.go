@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -163,8 +162,7 @@ func byLease(s *stage, h *host) error {
 	for h.ctx.Err() == nil {
 		o := options()
 		o.LeaderElection = true
-		var lock resourcelock.Interface = h.kube.Lock(h.name)
-		o.LeaderElectionResourceLockInterface = lock
+		o.LeaderElectionResourceLockInterface = h.kube.Lock(h.name)
 		o.LeaderElectionReleaseOnCancel = true
 		reuse := true
 		o.Controller.SkipNameValidation = &reuse
