@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
@@ -31,7 +32,7 @@ func nightly(ctx context.Context, client *tenure.Client, line string, work once.
 		case errors.Is(err, once.ErrDone), errors.Is(err, once.ErrRunning):
 			// Another host has it.
 		case err != nil:
-			log.Print(err)
+			slog.ErrorContext(ctx, "nightly", "error", err)
 		}
 	})
 	if err != nil {
