@@ -146,7 +146,7 @@ func (a authority) Issue(ctx context.Context, request *x509.CertificateRequest) 
 	case <-time.After(s.takes):
 	case <-ctx.Done():
 		err = ctx.Err()
-		time.Sleep(200 * time.Millisecond) // to stop
+		<-time.After(200 * time.Millisecond) // to stop
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

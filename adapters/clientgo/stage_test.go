@@ -81,7 +81,7 @@ func (s *stage) work(ctx context.Context, h *host) {
 	s.done = append(s.done, w)
 	s.mu.Unlock()
 	<-ctx.Done()
-	time.Sleep(s.stops)
+	<-time.After(s.stops)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.to = time.Now()
@@ -118,7 +118,7 @@ func (s *stage) campaign(h *host, lock resourcelock.Interface, release bool) {
 func (s *stage) leader() *host {
 	s.t.Helper()
 	for range 120 {
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.mu.Lock()
 		names := slices.Collect(maps.Keys(s.working))
 		s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *stage) end() (beside time.Duration, what string) {
 		h.stop()
 	}
 	s.running.Wait()
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, d := range s.done {

@@ -119,7 +119,7 @@ func (s *stage) setup(h *host, mgr manager.Manager) error {
 		s.done = append(s.done, w)
 		s.mu.Unlock()
 		<-ctx.Done()
-		time.Sleep(s.stops)
+		<-time.After(s.stops)
 		s.ended(h)
 		return reconcile.Result{}, nil
 	})
@@ -202,7 +202,7 @@ func (s *stage) start(how way) {
 func (s *stage) leader() *host {
 	s.t.Helper()
 	for range 120 {
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.mu.Lock()
 		n, name := len(s.working), ""
 		for name = range s.working {
@@ -226,7 +226,7 @@ func (s *stage) end() (beside time.Duration, what string, tenures int) {
 		h.stop()
 	}
 	s.running.Wait()
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, d := range s.done {

@@ -129,7 +129,7 @@ func (s *stage) work(ctx context.Context, h *host, takes, stops time.Duration) {
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
-		time.Sleep(stops)
+		<-time.After(stops)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *stage) shutdown() []stretch {
 			}
 		}
 	}
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	for _, h := range s.hosts {
 		if err := h.scheduler.Shutdown(); err != nil {
 			s.t.Errorf("host %s: %v", h.name, err)

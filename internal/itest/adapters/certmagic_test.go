@@ -13,7 +13,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"log"
 	"math/big"
 	mathrand "math/rand/v2"
 	"os"
@@ -50,7 +49,7 @@ func runCertmagic(ctx context.Context, p process) {
 	}
 	p.tell("has it")
 	if err := p.client.Close(ctx); err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 }
 

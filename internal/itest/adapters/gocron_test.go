@@ -7,7 +7,6 @@ package adapters_test
 
 import (
 	"context"
-	"log"
 	"slices"
 	"strconv"
 	"syscall"
@@ -34,17 +33,17 @@ func (c ahead) Now() time.Time { return c.Clock.Now().Add(c.by) }
 func runGocron(ctx context.Context, p process) {
 	by, err := time.ParseDuration(p.arg)
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 	clock := ahead{clockwork.NewRealClock(), by}
 	schedule := tenuregocron.Period(time.Second)
 	locker, err := tenuregocron.NewLocker(p.client, schedule, &tenuregocron.LockerOptions{Now: clock.Now})
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 	scheduler, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(locker))
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 	task := locker.Task("job", func(_ context.Context, turn *once.Turn) error {
 		p.tell("begin %d", turn.Slot())
@@ -58,7 +57,7 @@ func runGocron(ctx context.Context, p process) {
 	_, err = scheduler.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(task), gocron.WithName("job"),
 		gocron.WithStartAt(gocron.WithStartDateTime(schedule.Next(clock.Now()))))
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 	p.tell("starts")
 	scheduler.Start()

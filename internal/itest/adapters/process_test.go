@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,12 +46,18 @@ func TestMain(m *testing.M) {
 			p.client, err = tenure.New(store, &tenure.Options{LeaseDuration: lease, Owner: p.name})
 		}
 		if err != nil {
-			log.Fatal(err)
+			fail(err)
 		}
 		role(context.Background(), p)
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// fail ends a process that cannot do its role.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 // tell appends a line to the log of all processes, in one write.
@@ -63,7 +68,7 @@ func (p process) tell(format string, args ...any) {
 		f.Close()
 	}
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 }
 
