@@ -232,8 +232,7 @@ lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Of verify: format, code, go.
 	$(GOLANGCI_LINT) run $(MODULES)
 	@# Newer than the one inside golangci-lint, and with its default checks.
 	$(STATICCHECK) work
-	GOOS=darwin $(GO) vet $(PORTABLE)
-	GOOS=windows $(GO) vet $(PORTABLE)
+	$(GO) run $(ITEST)/portable -os darwin,windows $(PORTABLE)
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code and order its imports

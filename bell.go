@@ -28,6 +28,13 @@ type Bell struct {
 	// Transport carries the messages. If nil, there is no bell. One client alone
 	// receives from it. It stays the caller's to close, after [Client.Close].
 	Transport BellTransport
+	// Heartbeats saves reads of the store. The client tells those who wait for its locks of
+	// each heartbeat that is confirmed. Where it waits itself, and is told, it looks once in
+	// half a lease, not once in a refresh period. The fleet should agree on it. In exchange
+	// it finds what nobody tells it later: a release whose message was lost by up to
+	// a heartbeat period and a quarter of a refresh period, and the death of a holder by half
+	// a lease where somebody who can read the store forges messages.
+	Heartbeats bool
 }
 
 // BellTransport carries messages between processes. Package bell has one on UDP.

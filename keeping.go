@@ -225,6 +225,9 @@ func (k *keeping) note(n protocol.Note, now time.Duration) {
 	}
 	switch n {
 	case protocol.NoteRenewed:
+		if k.right.parent == nil {
+			k.c.ringer.here(k.lock, k.h.Record().Beat) // confirmed, and before the deadline
+		}
 		e.Kind, e.Took, e.Remaining = EventRenewed, now-k.h.Sent(), k.h.Deadline()-now
 		if k.right.parent != nil {
 			e.Took = 0 // a write of the lock alone: the session's heartbeats are its own

@@ -38,6 +38,7 @@ func (p *parent) newLease(g protocol.Grant, o AcquireOptions) (_ *Lease, open bo
 	p.mu.Lock()
 	h := protocol.NewTied(p.t, p.c.env, g, p.keeper)
 	began := l.begin(h)
+	p.c.ringer.lends(p.lock, l.lock)
 	p.leases[h] = &l.keeping
 	open = p.keeper.Open(p.c.clock.Holder())
 	p.mu.Unlock()

@@ -88,6 +88,30 @@ func (r *ringer) holds(key, bell string, lease time.Duration, asked func()) *rin
 	return r.held.Begin(key, lease, asked)
 }
 
+// lends says that the lock is kept alive by the heartbeats of the session. Both may be nil.
+func (r *ringer) lends(session, l *ringing.Lock) {
+	if session == nil || l == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.Under(session)
+}
+
+// here tells those who wait for the lock, or for one under the session, that a heartbeat is
+// confirmed. The lock may be nil.
+func (r *ringer) here(l *ringing.Lock, beat string) {
+	if l == nil || !r.bell.Heartbeats {
+		return
+	}
+	r.mu.Lock()
+	letters := r.held.Here(r.now(), l, beat)
+	r.mu.Unlock()
+	for _, letter := range letters {
+		r.post(letter)
+	}
+}
+
 // rings tells those who wait for the lock to look. The lock may be nil.
 func (r *ringer) rings(l *ringing.Lock) {
 	if l == nil {
@@ -140,9 +164,9 @@ type tenancy struct {
 }
 
 // awaits has the holder told that the client waits, or only observes, for as long as the
-// same tenure is shown, and look called when it rings. It ends the wait for another tenure,
-// was, which may be nil. An empty bell ends it for good.
-func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func()) *awaited {
+// same tenure is shown, look called when it rings, and here when it tells of a heartbeat. It
+// ends the wait for another tenure, was, which may be nil. An empty bell ends it for good.
+func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Duration, look func(), here func(ringing.ID, func(string) ringing.ID)) *awaited {
 	bell := is.bell
 	switch {
 	case r == nil:
@@ -178,6 +202,9 @@ func (r *ringer) awaits(was *awaited, is tenancy, observes bool, refresh time.Du
 	if a.w != nil {
 		a.w.Observes(r.now(), observes)
 		a.w.Follows(before)
+		if r.bell.Heartbeats {
+			a.w.Tell(here)
+		}
 		a.set()
 	}
 	return a
@@ -264,17 +291,17 @@ func (r *ringer) heard(b []byte) {
 	}
 	r.mu.Lock()
 	var answer *ringing.Letter
-	var asked func()
+	var call func()
 	if m.Kind == ringing.Wait || m.Kind == ringing.Asked {
-		answer, asked = r.held.Heard(r.now(), b, m)
+		answer, call = r.held.Heard(r.now(), b, m)
 	} else {
-		r.waits.Heard(r.now(), b, m)
+		call = r.waits.Heard(r.now(), b, m)
 	}
 	r.mu.Unlock()
 	if answer != nil {
 		r.post(*answer)
 	}
-	if asked != nil {
-		asked()
+	if call != nil {
+		call()
 	}
 }

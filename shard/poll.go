@@ -187,13 +187,17 @@ func (w *worker) rank(lead string) (int, bool) {
 }
 
 // standOffs is how many polls a lower-ranked worker gives the first in line
-// before it stands for coordinator itself; and a heartbeat period, by which the first may
-// see later that the coordinator is dead. One that came before it would not know how long
-// the others have been silent, and would have to wait for another lease.
+// before it stands for coordinator itself.
 const standOffs = 2
 
-func (w *worker) standsOff() time.Duration {
-	return standOffs*w.period + w.client.Options().HeartbeatPeriod
+// standsOff returns how long that is. Where the coordinator is dead, the first may see it
+// later by a heartbeat period. One that came before the first would not know how long the
+// others have been silent, and would wait for another lease.
+func (w *worker) standsOff(lead tenure.Status) time.Duration {
+	if lead.State == tenure.StateHeld {
+		return standOffs*w.period + w.client.Options().HeartbeatPeriod
+	}
+	return standOffs * w.period
 }
 
 // stand makes this worker the coordinator, if nobody else comes before it. The
@@ -211,7 +215,7 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 	if busy || leaving && !w.heirs() {
 		return
 	}
-	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff() {
+	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff(st) {
 		return
 	}
 	l, err := w.session.TryAcquire(w.ctx, LeadName(w.g.name), nil)

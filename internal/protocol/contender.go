@@ -278,7 +278,7 @@ func (c *Contender) plan() (Kind, time.Duration) {
 		return c.planTied(u)
 	}
 	dead, _ := c.sight.DeadAt()
-	look := c.sight.NextLook()
+	look := c.nextLook()
 	if c.hinted {
 		look = 0
 	}
@@ -289,6 +289,15 @@ func (c *Contender) plan() (Kind, time.Duration) {
 		return Look, max(look, c.retry)
 	}
 	return Takeover, max(dead, c.retry)
+}
+
+// nextLook returns when to look again. Only a look shows life, so one that gives up at a sign
+// of it has none put off.
+func (c *Contender) nextLook() time.Duration {
+	if c.want.UnlessAlive {
+		return c.sight.next
+	}
+	return c.sight.NextLook()
 }
 
 // shown says that another machine that shares the sight has seen what this acquire
@@ -503,6 +512,9 @@ func (c *Contender) hasEnded(rec driver.Record) bool {
 // counts however it was read. Another sign of life of the same tenure may be an older
 // one, unless a strong reply shows it; so a strong look is made then.
 func (c *Contender) sawLife(rec driver.Record, held bool) bool {
+	if Making(HeardShowsLife) && len(c.sight.heard) > 0 {
+		return true
+	}
 	seen, shown := lifeOf(rec), c.sight.proved // of the lock's own record
 	proved := shown
 	u := c.sight.under()

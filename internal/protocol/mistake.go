@@ -69,6 +69,12 @@ const (
 	HintsUnbounded // every message gives a hint
 	WaitConfirms   // a waiter's message confirms its holder's last write
 	RingIsALook    // a message counts as a look at the record
+
+	HeardIsALook     // a heartbeat that was heard of counts as a sign of life
+	KnownPutsOff     // a heartbeat that is known already puts looks off, past the end of the count
+	DatedFromTheWait // a heartbeat counts from before its holder told of it
+	SilenceIsDeath   // a holder is dead when nothing was heard of it for a lease
+	HeardShowsLife   // an acquire that gives up at a sign of life takes what is heard for one
 )
 
 func (m Mistake) String() string {
@@ -91,5 +97,7 @@ func (m Mistake) String() string {
 		"beat from elsewhere without the one before it", "lease of a beat from elsewhere not that of its grant", "unused grant kept",
 		"rung before the release is applied", "bell in a released record", "hints without a limit",
 		"write confirmed by a waiter", "ring counted as a look",
+		"heard beat counted as a sign of life", "looks put off by a known beat", "beat counted from before it was told", "silence counted as death",
+		"heard beat taken for life",
 	}[m]
 }

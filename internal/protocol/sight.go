@@ -44,6 +44,11 @@ type Sight struct {
 	doubt    bool          // a cheap reply showed less than was known: no record, or an older tenure
 	inquired time.Duration // when the session may be asked again whether it holds this lock
 
+	// What the holder, or somebody in its name, has said of its heartbeats: see Heard.
+	heard  []heard
+	putOff time.Duration // until when no look is due for that
+	most   time.Duration // how long after a reply that lasts at most
+
 	// What acquires wrote before they were given up. Only a deliberate mistake reads
 	// it.
 	given attempts
@@ -116,7 +121,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	s.looked, s.asked = now, sent
 	tenure := seen && found && rec.State == was.State && rec.Token == was.Token
 	if !tenure {
-		s.term, s.phase, s.signs = now, false, s.signs[:0]
+		s.term, s.phase, s.signs, s.putOff = now, false, s.signs[:0], 0
 	}
 	switch i := s.shown(rec); {
 	case tenure && lifeOf(rec) == lifeOf(was) && rec.Lease == was.Lease:
@@ -131,7 +136,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.since, s.phase = s.signs[i].since, false
 		s.proves(i, strong || s.signs[i].proved)
 	default:
-		s.since, s.chased = now, 0
+		s.since, s.chased = s.dated(rec, now), 0
 		if s.proved = strong; found {
 			s.remember(sign{lifeOf(rec), rec.Lease, s.since, strong})
 		}
@@ -326,6 +331,12 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 	if Making(LabelKeptForEver) && s.rec.State == driver.Reserved && heirOf(s.rec).label != "" {
 		return s.since + forever, true
 	}
+	if n := len(s.heard); n > 0 && Making(SilenceIsDeath) {
+		return s.heard[n-1].at + s.t.wait(s.rec), true
+	}
+	if Making(KnownPutsOff) {
+		return max(s.putOff, s.since+s.t.wait(s.rec)), true
+	}
 	return s.since + s.t.wait(s.rec), true
 }
 
@@ -334,7 +345,9 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 // heartbeat, so that its death is counted from its last sign of life and not
 // from up to a refresh period later; and one falls shortly before the holder
 // counts as dead, so that a takeover does not fail because the sight is old.
-func (s *Sight) NextLook() time.Duration { return s.next }
+//
+// Messages of the holder put it off: see [Sight.Heard].
+func (s *Sight) NextLook() time.Duration { return max(s.next, s.quiet()) }
 
 // LookFor has the record looked at as often as those want it who wait now: by the shortest
 // refresh period and the shortest lease among them.

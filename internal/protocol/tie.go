@@ -108,7 +108,7 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 	if u.ended(c.sight.term) {
 		return Takeover, c.retry
 	}
-	kind, at := Look, c.sight.NextLook()
+	kind, at := Look, c.nextLook()
 	if c.hinted {
 		at = 0
 	}
@@ -122,7 +122,11 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 		sooner(Peek, 0) // not read yet, or only by a cheap read
 		return kind, max(at, c.retry)
 	}
-	sooner(Peek, u.NextLook())
+	next := u.NextLook()
+	if c.want.UnlessAlive {
+		next = u.next
+	}
+	sooner(Peek, next)
 	if ask := max(c.sight.term+c.t.Lease, c.sight.inquired); c.inquires(u) && ask < dead {
 		sooner(Inquire, ask)
 	}

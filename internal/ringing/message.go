@@ -30,6 +30,7 @@ const (
 	Ack                   // heard
 	Ring                  // look at the record
 	Asked                 // a request is in the record
+	Here                  // a heartbeat is confirmed
 )
 
 // ID is a lock's name in messages, or a word that nobody can guess.
@@ -40,9 +41,10 @@ type Message struct {
 	Kind Kind
 	// Lock names the lock to those who know the secret of its holder.
 	Lock ID
-	// Nonce is the waiter's own word. Ack and Ring repeat it.
+	// Nonce is the waiter's own word. Ack, Ring and Here repeat it.
 	Nonce ID
-	// Echo is the holder's word, in an Ack. A Wait repeats the last one, or has zeros.
+	// Echo is the holder's word, in an Ack. A Wait repeats the last one, or has zeros. In
+	// a Here it is the tag of the beat.
 	Echo ID
 	// Place is the waiter's in the order of arrival, from 0, in a Ring. In a Wait it is 1
 	// if the process wants to know who the holder is, and not to be it.
@@ -87,11 +89,11 @@ func Parse(b []byte) (m Message, ok bool) {
 	m.Place = binary.BigEndian.Uint16(b[at:])
 	m.Address = string(b[head : len(b)-macLen])
 	switch {
-	case int(b[head-1]) != len(m.Address), m.Kind < Wait, m.Kind > Asked:
+	case int(b[head-1]) != len(m.Address), m.Kind < Wait, m.Kind > Here:
 		return Message{}, false
 	case (m.Kind == Wait) != (m.Address != ""), m.Address != "" && !IsAddress(m.Address):
 		return Message{}, false
-	case m.Kind == Wait && m.Place > 1, m.Kind > Wait && m.Kind != Ring && m.Place != 0, m.Kind != Wait && m.Kind != Ack && m.Echo != ID{}:
+	case m.Kind == Wait && m.Place > 1, m.Kind > Wait && m.Kind != Ring && m.Place != 0, (m.Kind == Ring || m.Kind == Asked) && m.Echo != ID{}:
 		return Message{}, false
 	}
 	return m, true
@@ -107,6 +109,13 @@ func Genuine(b []byte, secret string) bool {
 func NameOf(secret, key string) (id ID) {
 	copy(id[:], sum(secret, "lock", key))
 	return id
+}
+
+// TagOf returns the tag of a beat in the messages to a waiter. It says which beat to those
+// alone who know the beat from the store.
+func TagOf(secret string, nonce ID, beat string) (tag ID) {
+	copy(tag[:], sum(secret, "here", string(nonce[:])+beat))
+	return tag
 }
 
 // sum returns a MAC of the text. What it is for keeps one use of the secret from

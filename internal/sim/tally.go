@@ -55,6 +55,8 @@ type Tally struct {
 	// Rung is how often one that waits was rung, and Hurried how often a holder was told
 	// of a request.
 	Rung, Hurried int
+	// Heard is how often one was told of a heartbeat.
+	Heard int
 }
 
 // Transitions are the steps of the core's machines: what a machine was doing,

@@ -26,6 +26,8 @@ type timingFlags = flags.Timing
 type leaseFlags struct {
 	timingFlags
 	bellFlags
+	BellHeartbeats bool
+
 	Owner   *string
 	Label   string
 	Contain bool

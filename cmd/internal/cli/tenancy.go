@@ -70,6 +70,12 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	if err != nil {
 		return nil, err
 	}
+	if j.BellHeartbeats {
+		if plan == nil {
+			return nil, usage("--bell-heartbeats needs a bell: give --bell, or set %s", bellVariable)
+		}
+		plan.heartbeats = true
+	}
 	t := &tenancy{
 		console: c, lock: j.Name, waiting: make(chan struct{}, 1),
 		command: guard.Command{Args: rest.words, Contain: j.Contain},

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -31,7 +32,8 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	defer cancel()
 	unreadable := map[string]string{}
 	holders := map[float64][]string{} // by the bound that they keep for the rate of a clock
-	seen := 0
+	var beating []driver.Record       // by their heartbeats they are alive, or not
+	begun, seen := time.Now(), 0
 	for cursor := ""; seen < mostRecords; {
 		page, err := store.List(ctx, "", cursor)
 		if err != nil {
@@ -48,8 +50,13 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 			case strings.HasPrefix(r.Key, driver.OwnPrefix) && !r.State.OfSession():
 			case !r.State.OfSession() && !protocol.Readable(r):
 				unreadable[r.Key] = fmt.Sprintf("its lease is %v, and its state %q", r.Lease, r.State)
-			case (r.State == driver.Held || r.State == driver.Alive) && r.Drift > 0:
-				holders[r.Drift] = append(holders[r.Drift], r.Owner)
+			case r.State == driver.Held || r.State == driver.Alive:
+				if r.Drift > 0 {
+					holders[r.Drift] = append(holders[r.Drift], r.Owner)
+				}
+				if r.Heartbeat > 0 && r.Session == "" && r.Heartbeat <= longestBeat && len(beating) < mostBeating {
+					beating = append(beating, r)
+				}
 			}
 		}
 		seen += len(page.Records) + len(page.Unreadable)
@@ -74,6 +81,50 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 		})
 	}
 	p.drift(holders)
+	p.silent(ctx, store, begun, beating)
+}
+
+const (
+	// longestBeat is the longest heartbeat period that is waited for, twice, and
+	// mostBeating how many records are read again then.
+	longestBeat = recordsPatience / 4
+	mostBeating = 100
+)
+
+// silent tells of holders that show no heartbeat. Nothing but a wait for their lease shows
+// that they are dead, and a job that looks just once does not wait.
+func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Time, beating []driver.Record) {
+	if len(beating) == 0 {
+		return
+	}
+	slices.SortFunc(beating, func(a, b driver.Record) int { return cmp.Compare(a.Heartbeat, b.Heartbeat) })
+	var silent []string
+	for _, was := range beating {
+		timer := time.NewTimer(time.Until(begun.Add(2 * was.Heartbeat)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		is, err := store.Get(ctx, was.Key, driver.Strong)
+		if err == nil && is.State == was.State && is.Token == was.Token && is.Sign() == was.Sign() {
+			what := fmt.Sprintf("%q", was.Key)
+			if was.State == driver.Alive {
+				what = "session " + driver.SessionID(was.Key)
+			}
+			silent = append(silent, fmt.Sprintf("%s of %q (one each %v)", what, was.Owner, was.Heartbeat))
+		}
+	}
+	if n := len(silent); n > mostNamed {
+		silent = append(silent[:mostNamed], fmt.Sprintf("and %d others", n-mostNamed))
+	}
+	if len(silent) > 0 {
+		p.Tell(Finding{
+			"holders", Warn, "no heartbeat for two periods: " + strings.Join(silent, "; "),
+			"they are dead, paused or cut off. Whoever waits gets the lock when the lease has run out; jobs that look just once (--wait 0) find it held until somebody has waited: run tenure reap for those",
+		})
+	}
 }
 
 // drift compares what those who hold something take for the largest error of a

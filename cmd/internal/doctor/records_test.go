@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -46,4 +50,61 @@ func TestRecords(t *testing.T) {
 			t.Errorf("told\n%swant\n%s", b.String(), tc.want)
 		}
 	}
+}
+
+// TestSilentHolders: those whose heartbeats have stopped are told of, locks and sessions; those
+// that send them are not, and what is released meanwhile is not either.
+func TestSilentHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := memstore.New()
+		defer func() { _ = records.Close() }()
+		open := func(owner string) (*tenure.Client, *faultstore.Store) {
+			faults := faultstore.New(records.Open(), nil)
+			client, err := tenure.New(faults.Driver(), &tenure.Options{Owner: owner, LeaseDuration: 10 * time.Second, Clock: tenure.MonotonicClock()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return client, faults
+		}
+		lives, _ := open("lives")
+		dies, faults := open("dies")
+		var last *tenure.Lease
+		for client, names := range map[*tenure.Client][]string{lives: {"a", "b"}, dies: {"c", "d", "e", "f"}} {
+			for _, name := range names {
+				l, err := client.Acquire(t.Context(), name, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "b" {
+					last = l
+				}
+			}
+			if _, err := client.OpenSession(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func() string {
+			var b strings.Builder
+			p := Patient{Tell: func(f Finding) { fmt.Fprintf(&b, "%s %s: %s\n", f.Level, f.Check, f.Finding) }}
+			p.records(t.Context(), records)
+			return b.String()
+		}
+		if got := told(); strings.Contains(got, "holders") {
+			t.Errorf("all live, and it is told:\n%s", got)
+		}
+		faults.SetBlackHole(true)
+		go func() {
+			time.Sleep(time.Second)
+			_ = last.Release(context.WithoutCancel(t.Context()))
+		}()
+		if got := told(); !strings.Contains(got, `warn holders: no heartbeat for two periods: `) || !strings.Contains(got, `of "dies" (one each 2s)`) ||
+			!strings.Contains(got, "and 2 others") || strings.Contains(got, "lives") {
+			t.Errorf("told:\n%s", got)
+		}
+		_ = lives.Close(t.Context())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
+		defer cancel()
+		_ = dies.Close(ctx)
+		_ = faults.Close()
+	})
 }
