@@ -61,7 +61,7 @@ func TestCrash(t *testing.T) {
 				for _, h := range s.hosts {
 					l := s.locker(h, func(o *tenuregocron.LockerOptions) { o.Redo = redo })
 					last = l
-					s.schedule(h, minutely, l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+					s.schedule(h, minutely(), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 						s.work(ctx, h, 20*time.Second, 0)
 						return context.Cause(ctx)
 					}), gocron.WithDistributedLocker(l))
@@ -116,7 +116,7 @@ func TestLedger(t *testing.T) {
 			}
 		})
 		skip := errors.New("not on this day")
-		s.job(s.hosts[0], minutely, task, []gocron.JobOption{
+		s.job(s.hosts[0], minutely(), task, []gocron.JobOption{
 			gocron.WithDistributedJobLocker(l),
 			gocron.WithEventListeners(
 				gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {}),
@@ -172,7 +172,7 @@ func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 0)
 		l := s.locker(s.hosts[0])
-		s.schedule(s.hosts[0], minutely, func() {}, gocron.WithDistributedLocker(l)) // to be shut down
+		s.schedule(s.hosts[0], minutely(), func() {}, gocron.WithDistributedLocker(l)) // to be shut down
 		lock, err := l.Lock(t.Context(), "other")
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestLockerWithElector(t *testing.T) {
 				}
 			}()
 			l := s.locker(h, func(o *tenuregocron.LockerOptions) { o.Elector = e })
-			s.schedule(h, minutely, l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+			s.schedule(h, minutely(), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
 				s.work(ctx, h, 5*time.Second, 0)
 				return nil
 			}), gocron.WithDistributedLocker(l))

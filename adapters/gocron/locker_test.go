@@ -22,7 +22,7 @@ type way func(h *host) gocron.Locker
 
 // play runs a job on three hosts, whose clocks are apart. From minute 10 to minute 17 one
 // of them is cut off.
-func play(t *testing.T, minutes int, takes time.Duration, definition gocron.JobDefinition, ahead []time.Duration, how func(*stage) way) (*stage, []stretch) {
+func play(t *testing.T, minutes int, takes time.Duration, definition func() gocron.JobDefinition, ahead []time.Duration, how func(*stage) way) (*stage, []stretch) {
 	s := newStage(t, ahead...)
 	locker := how(s)
 	for _, h := range s.hosts {
@@ -32,7 +32,7 @@ func play(t *testing.T, minutes int, takes time.Duration, definition gocron.JobD
 		if ours, ok := l.(*tenuregocron.Locker); ok {
 			task = ours.Task("job", func(ctx context.Context, _ *once.Turn) error { work(ctx); return nil })
 		}
-		s.schedule(h, definition, task, gocron.WithDistributedLocker(l))
+		s.schedule(h, definition(), task, gocron.WithDistributedLocker(l))
 	}
 	s.minutes(minutes)
 	return s, s.shutdown()
@@ -83,8 +83,10 @@ func gorm(*stage) way {
 var (
 	apart    = []time.Duration{-20 * time.Second, 0, 30 * time.Second}
 	together = []time.Duration{0, 0, 0}
-	minutely = gocron.CronJob("* * * * *", false)
 )
+
+// minutely makes a definition for one scheduler: gocron keeps its state in there.
+func minutely() gocron.JobDefinition { return gocron.CronJob("* * * * *", false) }
 
 // TestClocksApart: with each lock for a job, which is free again when the job has ended, a host
 // whose clock is behind runs the occurrence once more. With ours each begins once, on
@@ -139,7 +141,7 @@ func TestSecondReplicaWaits(t *testing.T) {
 // TestJobOutlastsExpiry: a lock that expires while the job runs lets a second host in beside
 // it, if nothing renews it, and when what renews it has met an error.
 func TestJobOutlastsExpiry(t *testing.T) {
-	often := gocron.CronJob("*/20 * * * * *", true)
+	often := func() gocron.JobDefinition { return gocron.CronJob("*/20 * * * * *", true) }
 	for name, theirs := range map[string]struct {
 		how    func(*stage) way
 		beside bool
