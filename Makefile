@@ -56,8 +56,10 @@ ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
+# Adapters whose libraries take long to build with the race detector: a minute and more.
+HEAVY := ./adapters/clientgo/... ./adapters/controllerruntime/...
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
+APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -171,6 +173,7 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
+	$(GOTEST) $(TESTFLAGS) $(HEAVY)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
