@@ -125,18 +125,25 @@ func TestStoppedGuardianHoldsUpNoHeartbeat(t *testing.T) {
 	p := s.start("run", "--lease", "4s", "job", "--", "sh", "-c", `echo >"$DIR/up"; while [ ! -e "$DIR/end" ]; do sleep 0.1; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })
 	guardian := p.guardian()
+	store := s.store()
+	await := func(what string, most int) {
+		beats := map[string]bool{}
+		s.await(what, func() bool {
+			rec, err := store.Get(t.Context(), "job", driver.Strong)
+			if err != nil || rec.State != driver.Held || rec.Token != 1 {
+				t.Fatalf("%+v, %v", rec, err)
+			}
+			beats[rec.Beat] = true
+			return len(beats) > most
+		})
+	}
+	// The command runs before the guardian has said so, and one that never says so has not
+	// started it in time.
+	await("heartbeats after the start", 2)
 	if err := syscall.Kill(guardian, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	store, beats := s.store(), map[string]bool{}
-	s.await("heartbeats for two leases", func() bool {
-		rec, err := store.Get(t.Context(), "job", driver.Strong)
-		if err != nil || rec.State != driver.Held || rec.Token != 1 {
-			t.Fatalf("%+v, %v", rec, err)
-		}
-		beats[rec.Beat] = true
-		return len(beats) > 12
-	})
+	await("heartbeats for two leases", 12)
 	if err := syscall.Kill(guardian, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
