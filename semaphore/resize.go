@@ -56,7 +56,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
 		return err
 	}
 	before := 0
-	z, err := s.size.Change(ctx, func(z size, _ bool) size {
+	z, err := s.size.Change(ctx, func(z size, _ bool) (size, error) {
 		before = z.Slots
 		// Of those that have been gone for longer, some may still have holders.
 		// Nobody has come to those that have none since their number was stored.
@@ -66,7 +66,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
 				highest = max(highest, k.slot+1)
 			}
 		}
-		return size{Slots: n, Highest: highest}
+		return size{Slots: n, Highest: highest}, nil
 	})
 	if err != nil {
 		return err

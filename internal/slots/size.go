@@ -89,17 +89,18 @@ func (s *Size[T]) Current(ctx context.Context, first T) (T, error) {
 	if ok || err != nil {
 		return z, err
 	}
-	return s.Change(ctx, func(z T, stored bool) T {
+	return s.Change(ctx, func(z T, stored bool) (T, error) {
 		if stored {
-			return z // somebody was quicker
+			return z, nil // somebody was quicker
 		}
-		return first
+		return first, nil
 	})
 }
 
 // Change changes the size, one at a time: under the lease of its record, so that what
-// it was before is known, and a write that is late does no harm.
-func (s *Size[T]) Change(ctx context.Context, to func(z T, stored bool) T) (T, error) {
+// it was before is known, and a write that is late does no harm. Nothing is changed if
+// to returns an error.
+func (s *Size[T]) Change(ctx context.Context, to func(z T, stored bool) (T, error)) (T, error) {
 	var none, z T
 	var stored bool
 	l, err := s.Client.Acquire(ctx, s.Name, nil)
@@ -116,7 +117,10 @@ func (s *Size[T]) Change(ctx context.Context, to func(z T, stored bool) T) (T, e
 	if err != nil {
 		return none, err
 	}
-	next := to(z, stored)
+	next, err := to(z, stored)
+	if err != nil {
+		return none, err
+	}
 	if stored && next == z {
 		return z, nil
 	}
