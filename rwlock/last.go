@@ -10,10 +10,12 @@ import (
 )
 
 // note is the data of the gate. Whoever gives the gate back without having written, or
-// becomes a reader, lays down there who wrote last: the tenure of the gate does not
-// tell. It counts for the tenure of its token alone, so nobody needs to clear it.
+// becomes a reader, lays down there who wrote last, and in which epoch that was: the
+// tenure of the gate does not tell. It counts for the tenure of its token alone, so nobody
+// needs to clear it.
 type note struct {
 	Token uint64         `json:"token"`
+	Epoch uint64         `json:"epoch"`          // 0: nobody has ever written
 	Last  *tenure.Tenure `json:"last,omitempty"` // nil: nobody has ever written
 }
 
@@ -25,49 +27,47 @@ func (n note) bytes() []byte {
 	return b
 }
 
-// lastWriter returns the last tenure in which somebody may have written. Tenures are
-// those of the gate, the newest first, and data is what the first one has left there.
-func lastWriter(data []byte, tenures ...tenure.Tenure) (tenure.Tenure, bool) {
+// wrote returns what a gate says of the last writer: the last tenure in which somebody
+// may have written. Readers that were there before a gate was given back read beside
+// those who come after that, so they have one epoch, or a fence would refuse the former.
+//
+// T is the latest tenure of the gate that has ended, before the one before it, nil if
+// that is not known, and data is what they have left there.
+func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
 	var n note
 	noted := json.Unmarshal(data, &n) == nil && !making(giveBackForgets)
-	for i, t := range tenures {
-		switch {
-		case noted && n.Token == t.Token:
-			if n.Last == nil {
-				return tenure.Tenure{}, false
-			}
-			return *n.Last, true
-		case noted && t.End == tenure.EndAbandoned && n.Token == t.Token-1:
-			return lastWriter(data, tenure.Tenure{Token: n.Token})
-		case t.End == tenure.EndAbandoned && i < len(tenures)-1:
-			// Nobody has ever believed in that one.
-		default:
-			return t, true
-		}
+	switch {
+	case t.Token == 0:
+		return note{}
+	case noted && n.Token == t.Token:
+		return n
+	case t.End != tenure.EndAbandoned:
+	case noted && n.Token == t.Token-1: // nobody has ever believed in t
+		return n
+	case before != nil:
+		t = *before
 	}
-	return tenure.Tenure{}, false
+	return note{t.Token, t.Token, &t}
 }
 
-// lastOf returns the last writer by the status of a gate that nobody holds.
-func lastOf(st tenure.Status) (tenure.Tenure, bool) {
-	if st.Token == 0 {
-		return tenure.Tenure{}, false
-	}
-	tenures := []tenure.Tenure{{
+// lastOf returns what is known of the last writer, by the status of a gate that nobody
+// holds.
+func lastOf(st tenure.Status) note {
+	t := tenure.Tenure{
 		Owner: st.Owner, Token: st.Token, Host: st.Host, Label: st.Label, Since: st.Since, Until: st.Until,
 		End: st.End, Request: st.EndedBy,
-	}}
-	if st.Previous != nil {
-		tenures = append(tenures, st.Previous.Tenure)
 	}
-	return lastWriter(st.Data, tenures...)
+	if st.Previous == nil {
+		return wrote(st.Data, t, nil)
+	}
+	return wrote(st.Data, t, &st.Previous.Tenure)
 }
 
-// lastBefore returns the last writer before the one that has the gate.
-func lastBefore(gate *tenure.Lease) (tenure.Tenure, bool) {
+// lastBefore returns what is known of the last writer before the one that has the gate.
+func lastBefore(gate *tenure.Lease) note {
 	p, ok := gate.Previous()
 	if !ok {
-		return tenure.Tenure{}, false
+		return note{}
 	}
-	return lastWriter(p.Data, p.Tenure)
+	return wrote(p.Data, p.Tenure, nil)
 }

@@ -36,12 +36,11 @@ type Lease struct {
 
 // grip is the lock by which a lease is held: the gate, or a slot.
 type grip struct {
-	inner   *tenure.Lease
-	share   *share // nil: the gate
-	token   uint64
-	epoch   uint64
-	last    tenure.Tenure
-	hasLast bool
+	inner *tenure.Lease
+	share *share // nil: the gate
+	token uint64
+	epoch uint64
+	last  *tenure.Tenure
 }
 
 func newLease(l *Lock, g *grip) *Lease {
@@ -70,8 +69,9 @@ func (l *Lease) Writing() bool { return l.grip.Load().share == nil }
 // Owner returns the name under which the lock is held.
 func (l *Lease) Owner() string { return l.grip.Load().inner.Owner() }
 
-// Epoch returns the token of the gate: how often a writer has had it. Readers of one
-// epoch read the same.
+// Epoch returns which writer this is, or which one the reader reads what it wrote: the token of
+// the gate that it had. It rises by one or more with each writer. Readers of one epoch
+// read the same.
 func (l *Lease) Epoch() uint64 { return l.grip.Load().epoch }
 
 // Token returns the fencing token: twice the epoch for a writer, and one more for a
@@ -88,8 +88,10 @@ func (l *Lease) Token() uint64 { return l.grip.Load().token }
 // written is whole if its End is [tenure.EndReleased]. Otherwise it may be half: the
 // writer has crashed, or was paused for too long, or has failed, or was asked to stop.
 func (l *Lease) LastWriter() (tenure.Tenure, bool) {
-	g := l.grip.Load()
-	return g.last, g.hasLast
+	if last := l.grip.Load().last; last != nil {
+		return *last, true
+	}
+	return tenure.Tenure{}, false
 }
 
 // Slot returns the number of the slot that the readers of this process share, from 0. It
@@ -217,31 +219,33 @@ func (l *Lease) downgrade(ctx context.Context) error {
 	lock, gate := l.l, g.inner
 	bound, stop := gate.Bind(ctx)
 	defer stop()
-	own := note{gate.Token(), &tenure.Tenure{
+	own := note{gate.Token(), gate.Token(), &tenure.Tenure{
 		Owner: gate.Owner(), Token: gate.Token(), Host: lock.client.Options().Host, Label: lock.client.Options().Label,
 		Until: time.Now(), End: tenure.EndReleased,
 	}}
-	if making(gateReleasedFirst) {
-		_ = gate.Release(ctx)
+	believes := making(gateReleasedFirst) || making(downgradeBelieves)
+	if believes {
 		bound = ctx
 	}
-	slot, k, err := lock.takeSlot(bound, tenure.AcquireOptions{})
+	if making(gateReleasedFirst) {
+		_ = gate.Release(ctx) // its outcome is asked for below
+	}
+	slot, k, err := lock.takeSlot(bound, tenure.AcquireOptions{StoreTimeout: -1}) // the gate's life is bound enough
 	if err != nil {
 		return err
 	}
-	believes := making(gateReleasedFirst) || making(downgradeBelieves)
 	// As long as the gate is held nobody else has looked at the slots: from here on each
 	// writer that comes sees this one.
 	if lost := errors.Join(gate.Check(), context.Cause(l.ctx)); lost != nil && !believes {
 		lock.base.GiveBack(ctx, slot)
 		return lost
 	}
-	s := &share{slot: slot, n: k, epoch: g.epoch, last: *own.Last, hasLast: true, users: 1, seenOpen: time.Now()}
+	s := &share{slot: slot, n: k, epoch: g.epoch, last: own.Last, users: 1, seenOpen: time.Now()}
 	token := readerToken(s.epoch)
 	if making(downgradeKeepsToken) {
 		token = g.token
 	}
-	l.hold(&grip{inner: slot, share: s, token: token, epoch: s.epoch, last: s.last, hasLast: true})
+	l.hold(&grip{inner: slot, share: s, token: token, epoch: s.epoch, last: s.last})
 	lock.turn.read()
 	lock.mu.Lock()
 	lock.shares[s], lock.former = true, k

@@ -24,7 +24,7 @@ const (
 	downgradeKeepsToken         // a reader that was a writer goes on with the token of the writer
 	epochBefore                 // a reader's epoch is from before it had its slot
 	waitsForFree                // a writer waits for a look that shows a slot free
-	giveBackForgets             // a gate given back unused hides how the writer before had ended
+	giveBackForgets             // a gate given back unused counts as a writer
 )
 
 func (m mistake) String() string {
@@ -33,6 +33,6 @@ func (m mistake) String() string {
 		"number of slots from before the gate", "reader's lease not waited for", "writer's lease not waited for",
 		"gate released before the slot in a downgrade", "downgrade believes though its gate was taken",
 		"reader with the writer's token", "reader with the next writer's token", "downgraded reader with the writer's token",
-		"epoch from before the slot was taken", "writer waits for a slot to be free", "end of the last writer forgotten",
+		"epoch from before the slot was taken", "writer waits for a slot to be free", "gate given back counts as a writer",
 	}[m]
 }

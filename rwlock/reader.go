@@ -179,11 +179,8 @@ func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, erro
 	}
 	at := time.Now()
 	gate, err := l.look(ctx, slot)
-	switch {
-	case making(gateBeforeSlot):
+	if making(gateBeforeSlot) {
 		gate, err = before, nil
-	case making(epochBefore):
-		gate.Token = before.Token
 	}
 	open := isOpen(gate) || making(writerNotWaited) && gate.Unchanged > gate.Lease/2
 	switch {
@@ -203,8 +200,11 @@ func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, erro
 	case err != nil:
 		return nil, err
 	case open:
-		s := &share{slot: slot, n: k, epoch: gate.Token, seenOpen: at}
-		s.last, s.hasLast = lastOf(gate)
+		last := lastOf(gate)
+		if making(epochBefore) {
+			last.Epoch = lastOf(before).Epoch
+		}
+		s := &share{slot: slot, n: k, epoch: last.Epoch, last: last.Last, seenOpen: at}
 		l.turn.read()
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -367,11 +367,10 @@ func (l *Lock) grow(ctx context.Context, n int) (int, error) {
 
 // share is a slot that the readers of this process share.
 type share struct {
-	slot    *tenure.Lease
-	n       int
-	epoch   uint64
-	last    tenure.Tenure
-	hasLast bool
+	slot  *tenure.Lease
+	n     int
+	epoch uint64
+	last  *tenure.Tenure
 
 	users    int       // guarded by the lock's mu
 	seenOpen time.Time // before the look that has shown the gate open last; guarded by the lock's mu
@@ -380,7 +379,7 @@ type share struct {
 // newReader returns a lease on a share. The caller holds mu.
 func (l *Lock) newReader(s *share) *Lease {
 	s.users++
-	return newLease(l, &grip{inner: s.slot, share: s, token: readerToken(s.epoch), epoch: s.epoch, last: s.last, hasLast: s.hasLast})
+	return newLease(l, &grip{inner: s.slot, share: s, token: readerToken(s.epoch), epoch: s.epoch, last: s.last})
 }
 
 // leaveShare is told that a reader has left. It returns true if it was the last one,

@@ -33,8 +33,8 @@ func TestReadersAndWriters(t *testing.T) {
 		if w.Token() != 4 || w.Epoch() != 2 || !w.Writing() { // the gate was given back once
 			t.Errorf("writer has %d", w.Token())
 		}
-		if _, ok := w.LastWriter(); ok {
-			t.Error("a gate that was given back counts as a writer")
+		if n, ok := w.LastWriter(); ok {
+			t.Errorf("%+v: a gate that was given back counts as a writer", n)
 		}
 		if busy := a.busy(a.TryAcquireRead(t.Context(), nil)); busy.Writer == nil || busy.Writer.Owner != "c" {
 			t.Errorf("busy with %+v", busy)

@@ -17,7 +17,7 @@ type Status struct {
 	// Slots is how many processes can read at the same time before more slots are
 	// made; 0 if nobody has used the lock yet.
 	Slots int
-	// Epoch is the token of the gate: how often a writer has had it.
+	// Epoch is that of the writer, or of those who read now: see [Lease.Epoch].
 	Epoch uint64
 	// Writer has the gate: it writes, or, if there are readers, may wait for those that
 	// were there before it. It is nil if the gate shows nobody who may be alive.
@@ -62,8 +62,9 @@ func (l *Lock) status(ctx context.Context) (Status, error) {
 	gate := list[2]
 	if out.Epoch = gate.Token; gate.Held {
 		out.Writer = &gate
-	} else if last, ok := lastOf(gate); ok {
-		out.LastWriter = &last
+	} else {
+		last := lastOf(gate)
+		out.Epoch, out.LastWriter = last.Epoch, last.Last
 	}
 	list, errs = l.client.Statuses(ctx, l.slotNames(0, z.Slots))
 	for k, st := range list {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/rwlock"
 )
 
@@ -255,7 +256,7 @@ func TestCrashOfAWriter(t *testing.T) {
 		next.busy(next.TryAcquireWrite(t.Context(), nil))
 		another := s.process("another")
 		read := another.read(t.Context())
-		if again, ok := read.LastWriter(); !ok || again.Owner != "w" || again.End != tenure.EndReleasedDead || read.Epoch() != 2 {
+		if again, ok := read.LastWriter(); !ok || again.Owner != "w" || again.End != tenure.EndReleasedDead || read.Token() != got.Token() {
 			t.Errorf("after a gate was given back the last writer is %+v", again)
 		}
 		another.release(read)
@@ -409,4 +410,50 @@ func TestReleaseAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A writer does not wait for those who come after it and turn back, though they take the
+// slots all the time.
+func TestWriterComesBesideReadersThatTurnBack(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		if took := besideReadersThatTurnBack(t, s); took > 3*refresh {
+			t.Errorf("the writer came after %v", took)
+		}
+	})
+}
+
+// besideReadersThatTurnBack returns how long a writer waits, ten leases at most, after
+// the readers that it has seen have left.
+func besideReadersThatTurnBack(t *testing.T, s *stage) time.Duration {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range 16 {
+		r := s.process(fmt.Sprint("r", i))
+		l := r.read(ctx)
+		wg.Go(func() {
+			time.Sleep(5 * refresh)
+			r.release(l)
+			// Its release is slow: it has the slot nearly all the time.
+			r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Fault: faultstore.Slow(900*time.Millisecond, 0)})
+			for ctx.Err() == nil {
+				if l, err := r.TryAcquireRead(ctx, nil); err == nil {
+					_ = l.Release(ctx) // before the writer came, or after
+				}
+			}
+		})
+	}
+	w := s.process("w")
+	time.Sleep(refresh)
+	waits, enough := context.WithTimeout(ctx, 5*refresh+10*lease)
+	defer enough()
+	begun := time.Now()
+	l, err := w.AcquireWrite(waits, nil)
+	took := time.Since(begun) - 4*refresh
+	if err == nil {
+		w.release(l)
+	}
+	stop()
+	wg.Wait()
+	return took
 }

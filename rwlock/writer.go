@@ -308,8 +308,7 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int, before *s
 		return nil, err
 	}
 	l.turn.saw(s.tokens)
-	g := &grip{inner: gate, token: writerToken(gate.Token()), epoch: gate.Token()}
-	g.last, g.hasLast = lastBefore(gate)
+	g := &grip{inner: gate, token: writerToken(gate.Token()), epoch: gate.Token(), last: lastBefore(gate).Last}
 	return newLease(l, g), nil
 }
 
@@ -434,10 +433,8 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 // giveGateBack releases a gate under which nobody has written. What is said of the last
 // writer is what was said before.
 func (l *Lock) giveGateBack(ctx context.Context, gate *tenure.Lease) {
-	n := note{Token: gate.Token()}
-	if last, ok := lastBefore(gate); ok {
-		n.Last = &last
-	}
+	n := lastBefore(gate)
+	n.Token = gate.Token()
 	l.base.GiveBackWith(ctx, gate, &tenure.ReleaseOptions{Data: n.bytes()})
 }
 
