@@ -42,10 +42,15 @@ func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
 	case noted && n.Token == t.Token:
 		return n
 	case t.End != tenure.EndAbandoned:
+		return note{t.Token, t.Token, &t}
 	case noted && n.Token == t.Token-1: // nobody has ever believed in t
 		return n
+	case t.Token == 1:
+		return note{}
 	case before != nil:
 		t = *before
+	default:
+		t.Token--
 	}
 	return note{t.Token, t.Token, &t}
 }
