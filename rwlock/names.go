@@ -4,7 +4,6 @@
 package rwlock
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -98,4 +97,4 @@ func checkEpoch(epoch uint64) error {
 }
 
 // errNoSize says that the number of slots is gone: nobody knows any more where readers are.
-var errNoSize = errors.New("the number of slots is not stored, though the lock is in use: its record was deleted; stop all that uses the lock, and delete its other records too")
+var errNoSize = fmt.Errorf("%w: the number of slots is not stored, though the lock is in use: its record was deleted; stop all that uses the lock, and delete its other records too", tenure.ErrUnreadable)

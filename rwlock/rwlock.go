@@ -168,7 +168,7 @@ func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Le
 		case errors.As(err, &busy):
 			p.Answered()
 			err = wait(busy)
-		case errors.Is(err, tenure.ErrSessionClosed), errors.Is(err, errNoSize), errors.Is(err, tenure.ErrTokenLimit), errors.Is(err, tenure.ErrSteppedDown):
+		case errors.Is(err, tenure.ErrSessionClosed), errors.Is(err, tenure.ErrUnreadable), errors.Is(err, tenure.ErrTokenLimit), errors.Is(err, tenure.ErrSteppedDown):
 			return nil, err
 		case errors.Is(err, tenure.ErrLost):
 			// It was paused, or cut off, while it came to its lease.
