@@ -46,7 +46,7 @@
 // # What a crash leaves
 //
 // A writer that crashes may leave half of what it was to write. Whoever comes next is
-// told how the last writer ended: see [Lease.LastWriter]. Readers cannot mend it; a
+// told how the last writer ended: see [Lease.LastWriter]. Readers cannot repair it; a
 // writer can.
 //
 // # Who comes next
@@ -87,5 +87,5 @@
 // reads the gate once in a refresh period, or watches it. Each slot and gate costs a
 // lock's heartbeats, or that of the session: see [Options.Session]. The first use writes
 // the number of slots: six calls more. After a crash others wait for the lease and a
-// look.
+// refresh period.
 package rwlock

@@ -118,7 +118,7 @@ func (l *Lock) number(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	z, ok, err := l.size.Saw(list[0], at)
-	// Who makes more slots than at first has found all of those held, the first one too.
+	// A process that makes more slots has found all of the first ones held.
 	if err == nil && !ok && (list[1].State != "" || list[2].State != "") {
 		// Somebody may have laid it down, and taken a lock, between the reads.
 		if z, ok, err = l.size.Read(ctx); err == nil && !ok {
