@@ -101,7 +101,7 @@ func (l *Lock) RunWrite(ctx context.Context, options *WriteOptions, work func(co
 func acquired(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 	o, err := slots.Options(options)
 	if err == nil && o.Data != nil {
-		err = errors.New("Data means nothing here: the data of the locks that this one is made of are its own; keep yours beside what the lock is for")
+		err = errors.New("option Data means nothing here: the data of the locks that this one is made of are its own; keep yours beside what the lock is for")
 	}
 	return o, err
 }

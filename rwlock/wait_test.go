@@ -155,8 +155,8 @@ func TestWriterWaitsForTenures(t *testing.T) {
 		go func() { got <- w.write(t.Context()) }()
 		time.Sleep(10 * refresh)
 		late := s.process("late")
-		late.busy(late.TryAcquireRead(t.Context(), nil))
-		r.busy(r.TryAcquireRead(t.Context(), nil)) // nobody joins once the gate was seen shut
+		_ = late.busy(late.TryAcquireRead(t.Context(), nil))
+		_ = r.busy(r.TryAcquireRead(t.Context(), nil)) // nobody joins once the gate was seen shut
 		r.release(l)
 		written := <-got
 		if took := time.Since(begun); took > 12*refresh {
@@ -253,7 +253,7 @@ func TestCrashOfAWriter(t *testing.T) {
 			t.Errorf("last writer %+v", last)
 		}
 		next := s.process("next")
-		next.busy(next.TryAcquireWrite(t.Context(), nil))
+		_ = next.busy(next.TryAcquireWrite(t.Context(), nil))
 		another := s.process("another")
 		read := another.read(t.Context())
 		if again, ok := read.LastWriter(); !ok || again.Owner != "w" || again.End != tenure.EndReleasedDead || read.Token() != got.Token() {
