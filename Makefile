@@ -141,7 +141,7 @@ verify: test setup lint ## All that a change must pass: test, and every engine, 
 	@# In a group of its own, so that all of it ends if this is stopped.
 	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator wrong-core >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
 	trap 'kill -- -$$computing 2>/dev/null || true' EXIT; \
-	failed=; $(MAKE) race plain api measured wrong-processes || failed=1; \
+	failed=; $(MAKE) release race plain api measured wrong-processes || failed=1; \
 	[ -z "$$failed" ] || [ -n "$(KEEP_GOING)" ] || exit 1; \
 	echo "==> what computes, at $$(date +%T)"; \
 	wait $$computing || failed=1; cat $(BIN)/computed.log; [ -z "$$failed" ]
@@ -176,6 +176,13 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
 	@# The clients of the lock service, each in its language. Go would not see that they change.
 	clients/test
+
+# A module apart from the workspace.
+.PHONY: release
+release: ## Of verify: what checks, tags and builds a release, in small, and the workflows' syntax
+	$(call part,release)
+	GOWORK=off $(GO) vet -C release ./...
+	GOWORK=off $(GO) test -C release $(TESTFLAGS) ./...
 
 .PHONY: api
 api: setup ## Of verify: all tests of the library, and the command's scripts, on each engine
@@ -217,7 +224,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults service load bench native shards sessions kubernetes ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos faults service load bench native shards sessions kubernetes release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -226,7 +233,9 @@ lint: $(GOFUMPT) $(GOLANGCI_LINT) $(STATICCHECK) ## Of verify: format, code, go.
 	@# The quick checks first. (No "tee /dev/stderr" here: it would truncate a log file.)
 	files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted, run 'make fmt': $$files" >&2; exit 1; }
 	scripts/tidy --check
+	GOWORK=off $(GO) mod tidy -C release -diff
 	$(GOLANGCI_LINT) run $(MODULES)
+	cd release && GOWORK=off ../$(GOLANGCI_LINT) run ./...
 	@# Newer than the one inside golangci-lint, and with its default checks.
 	$(STATICCHECK) work
 	$(GO) run $(ITEST)/portable -os darwin,windows $(PORTABLE)
@@ -285,6 +294,11 @@ kubernetes: setup ## Test the store on Kubernetes, the command with it, and its 
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 $(TESTFLAGS) $(KUBERNETES)
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_IN)
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -p 1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_ALONE)
+
+.PHONY: release-check
+release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)
+	scripts/setup release
+	GOWORK=off TENURE_RELEASE_CHECK=1 $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
 
 .PHONY: chaos
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)

@@ -346,8 +346,6 @@ func (a *acquire) act() {
 
 func (a *acquire) timing() protocol.Timing { return a.t }
 
-func (a *acquire) wantsLife() bool { return a.want.UnlessAlive }
-
 func (a *acquire) heirOf(rec driver.Record) bool {
 	return protocol.KeptFor(rec, a.want.Owner, a.want.Label)
 }

@@ -62,8 +62,6 @@ type waiter interface {
 	meets(held *HeldError)
 	// timing is that of the lock that it wants.
 	timing() protocol.Timing
-	// wantsLife says that it gives up at a sign of life of the holder.
-	wantsLife() bool
 	// heirOf says that the record reserves the lock for it.
 	heirOf(rec driver.Record) bool
 	// fails ends it. impatient does so if it has waited for its turn for as long as
@@ -235,16 +233,10 @@ func (k *tracker) rung() {
 	}
 }
 
-// here notes that the holder has told of a heartbeat. Only a look shows life: where somebody
-// waits who gives up at a sign of it, none is put off.
+// here notes that the holder has told of a heartbeat.
 func (k *tracker) here(tag ringing.ID, of func(beat string) ringing.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for w := range k.waiters {
-		if w.wantsLife() {
-			return
-		}
-	}
 	k.sight.Heard(k.c.clock.Contender(), protocol.Tag(tag), func(beat string) protocol.Tag { return protocol.Tag(of(beat)) })
 	if len(k.queue) > 0 {
 		k.queue[0].noticed()

@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/keepers"
 )
 
@@ -93,8 +94,9 @@ func (r *rig) waiting(ctx context.Context, step, what string, processes, each, c
 	t := r.size.everyday
 	window := time.Duration(r.size.periods) * t.Heartbeat
 	line := row{Step: step, Kind: counted, Setting: fmt.Sprintf("%v; requests of the waiters in a second, counted over %v; the holder's are not in it", t, window)}
-	return wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
-		return r.staged(ctx, r.clients[i], t, func(ctx context.Context, s *stage) error {
+	count := func(ctx context.Context, c *peers.Program, what string, tells bool) error {
+		return r.staged(ctx, c, t, func(ctx context.Context, s *stage) error {
+			s.tells = tells
 			holder, err := s.member(ctx, false)
 			if err != nil {
 				return err
@@ -109,6 +111,18 @@ func (r *rig) waiting(ctx context.Context, step, what string, processes, each, c
 			r.put(line, what, s.name, perMonth(u.Over(window.Seconds()), time.Second))
 			return nil
 		})
+	}
+	told := what + ", told of heartbeats by a bell"
+	if processes > 1 {
+		r.inOrder(line, what, told)
+	}
+	return wait.AtOnce(ctx, len(r.clients), clientsAtOnce, func(ctx context.Context, i int) error {
+		c := r.clients[i]
+		err := count(ctx, c, what, false)
+		if err == nil && processes > 1 && string(c.Kind) == tenureName { // no other client has one
+			err = count(ctx, c, told, true)
+		}
+		return err
 	})
 }
 

@@ -49,6 +49,7 @@ type stage struct {
 	table  *dynamo.Table
 	wire   *gate.HTTP
 	large  bool // the units are those of each item's size
+	tells  bool // the members have a bell, and tell of heartbeats
 
 	members []*member // guarded by mu of the rig
 }
@@ -105,7 +106,9 @@ func (s *stage) member(ctx context.Context, counted bool) (*member, error) {
 	if counted {
 		endpoint = s.wire.Address()
 	}
-	return s.open(ctx, s.Open(endpoint, s.table.Name))
+	o := s.Open(endpoint, s.table.Name)
+	o.Bell, o.Tells = s.tells, s.tells
+	return s.open(ctx, o)
 }
 
 // rung is member for a process that has a bell, or none.

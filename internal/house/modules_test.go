@@ -80,8 +80,8 @@ func (m *modFile) first(verb string) string {
 	return ""
 }
 
-// engines are the modules that build an engine of the tests.
-var engines = []string{"k8sstore/internal/apiserver"}
+// apart are the modules that build an engine of the tests, or a release.
+var apart = []string{"k8sstore/internal/apiserver", "release"}
 
 // checkModules finds what would make a module unfit for its users, or the
 // workspace unfit for its authors:
@@ -95,8 +95,8 @@ var engines = []string{"k8sstore/internal/apiserver"}
 //   - go.work uses every module, and replaces each sibling at just the version
 //     that is required. Without the line the go command asks the proxy for a
 //     version that no tag carries yet.
-//   - A module that builds an engine stands apart: go.work does not use it, so that
-//     its weight reaches nobody, it requires none of ours, and may replace.
+//   - A module that builds an engine or a release stands apart: go.work does not use it,
+//     so that its weight reaches nobody, it requires none of ours, and may replace.
 func checkModules(t *tree) []string {
 	var r report
 	if len(t.modules) == 0 || t.modules[0].dir() != "." {
@@ -126,7 +126,7 @@ func checkModules(t *tree) []string {
 			r.add(m.path, 1, "module %s; in this directory it must be %s", got, want)
 		}
 		for _, d := range m.all("replace") {
-			if m.dir() != "." && !slices.Contains(engines, m.dir()) { // the root's are reported above
+			if m.dir() != "." && !slices.Contains(apart, m.dir()) { // the root's are reported above
 				r.add(m.path, d.line, "a replace line; it belongs into go.work")
 			}
 		}
@@ -143,10 +143,10 @@ func checkUses(t *tree, r *report) {
 		used[path.Clean(d.args[0])] = true
 	}
 	for _, m := range t.modules {
-		switch engine := slices.Contains(engines, m.dir()); {
-		case engine && used[m.dir()]:
-			r.add("go.work", 1, "uses %s, which builds an engine", m.dir())
-		case !engine && !used[m.dir()]:
+		switch alone := slices.Contains(apart, m.dir()); {
+		case alone && used[m.dir()]:
+			r.add("go.work", 1, "uses %s, which stands apart", m.dir())
+		case !alone && !used[m.dir()]:
 			r.add("go.work", 1, "no use line for the module in %s", m.dir())
 		}
 		delete(used, m.dir())
@@ -167,8 +167,8 @@ func checkSiblings(t *tree, r *report) {
 				continue
 			}
 			module, v := d.args[0], d.args[1]
-			if slices.Contains(engines, m.dir()) {
-				r.add(m.path, d.line, "requires %s, and builds an engine", module)
+			if slices.Contains(apart, m.dir()) {
+				r.add(m.path, d.line, "requires %s, and stands apart", module)
 				continue
 			}
 			if version == "" {

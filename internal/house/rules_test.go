@@ -86,8 +86,8 @@ func TestModules(t *testing.T) {
 	}
 	testCheck(t, checkModules, []badTree{
 		engine("an engine", "", "example.com/x v1.0.0"),
-		engine("an engine in the workspace", "\t./k8sstore/internal/apiserver\n", "example.com/x v1.0.0", "go.work:1: uses k8sstore/internal/apiserver, which builds an engine"),
-		engine("an engine requires ours", "", "github.com/tenurelock/tenure v0.1.0", "k8sstore/internal/apiserver/go.mod:5: requires github.com/tenurelock/tenure, and builds an engine"),
+		engine("an engine in the workspace", "\t./k8sstore/internal/apiserver\n", "example.com/x v1.0.0", "go.work:1: uses k8sstore/internal/apiserver, which stands apart"),
+		engine("an engine requires ours", "", "github.com/tenurelock/tenure v0.1.0", "k8sstore/internal/apiserver/go.mod:5: requires github.com/tenurelock/tenure, and stands apart"),
 		edit("root requires", "go.mod", "go 1.26.0", "go 1.26.0\n\nrequire example.com/x v1.0.0", "go.mod:5: the root module has a require line"),
 		edit("root requires in a block", "go.mod", "go 1.26.0", "go 1.26.0\n\nrequire (\n\texample.com/x v1.0.0\n)", "go.mod:6: the root module has a require line"),
 		edit("root replaces", "go.mod", "go 1.26.0", "go 1.26.0\nreplace example.com/x => ../x", "go.mod:4: the root module has a replace line"),

@@ -32,7 +32,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	defer cancel()
 	unreadable := map[string]string{}
 	holders := map[float64][]string{} // by the bound that they keep for the rate of a clock
-	var beating []driver.Record // by their heartbeats they are alive, or not
+	var beating []driver.Record       // by their heartbeats they are alive, or not
 	begun, seen := time.Now(), 0
 	for cursor := ""; seen < mostRecords; {
 		page, err := store.List(ctx, "", cursor)

@@ -40,7 +40,7 @@ func OpenTenure(db *dynamodb.Client, r *wire.Request) (Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.Bell = tenure.Bell{Address: udp.Address(), Transport: udp}
+		options.Bell = tenure.Bell{Address: udp.Address(), Transport: udp, Heartbeats: r.Tells}
 	}
 	client, err := tenure.New(store, options)
 	if err != nil {

@@ -63,6 +63,7 @@ type Request struct {
 	CreateTable  bool   `json:"createTable,omitempty"`  // by the client's own helper
 	Session      bool   `json:"session,omitempty"`      // Tenure only: one session for all locks
 	Bell         bool   `json:"bell,omitempty"`         // Tenure only: on the loopback
+	Tells        bool   `json:"tells,omitempty"`        // Tenure only: the bell tells of heartbeats, too
 
 	// The lock, in acquire, release, get, heartbeat, holds and work.
 	Name string `json:"name,omitempty"`

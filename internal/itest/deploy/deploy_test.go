@@ -58,6 +58,60 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// recipe returns the block of YAML below a heading of the recipes, in a file.
+func recipe(t *testing.T, heading string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/guides/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, _ := strings.Cut(string(page), "\n"+heading+"\n")
+	below, _, _ = strings.Cut(below, "\n## ")
+	_, block, found := strings.Cut(below, "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	if !found {
+		t.Fatalf("there is no YAML below %q", heading)
+	}
+	file := filepath.Join(t.TempDir(), "compose.yaml")
+	if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// The recipes for Compose and Kubernetes are such as these take, have two replicas, and time
+// to stop.
+func TestRecipes(t *testing.T) {
+	options, err := cli.NewProjectOptions([]string{recipe(t, "## Docker Compose")}, cli.WithName("recipe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := project.GetService("scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if service.GetScale() != 2 || service.StopGracePeriod == nil {
+		t.Errorf("%d replicas, which have %v to stop", service.GetScale(), service.StopGracePeriod)
+	}
+
+	text, err := os.ReadFile(recipe(t, "## A Deployment on Kubernetes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	if err := yaml.UnmarshalStrict(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template
+	if *d.Spec.Replicas != 2 || pod.Spec.TerminationGracePeriodSeconds == nil || d.Spec.Selector.MatchLabels["app"] != pod.Labels["app"] {
+		t.Errorf("the Deployment is %+v", d.Spec)
+	}
+}
+
 // The proxy's configuration is read by the proxy itself, where it is installed.
 func TestProxy(t *testing.T) {
 	program, err := exec.LookPath("haproxy")
