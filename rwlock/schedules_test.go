@@ -32,9 +32,9 @@ const seedsVariable = "TENURE_RWLOCK_SEEDS"
 // nobody is told that the last writer ended well who did not, and when the faults stop a
 // writer comes.
 func TestSchedules(t *testing.T) {
-	seeds := 60
+	seeds := 30
 	if testing.Short() {
-		seeds = 20
+		seeds = 10
 	}
 	if v := os.Getenv(seedsVariable); v != "" {
 		var err error
