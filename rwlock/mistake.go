@@ -29,7 +29,7 @@ const (
 
 func (m mistake) String() string {
 	return [...]string{
-		"none", "gate looked at before the slot is taken", "cheap look at the gate", "slots looked at before the gate is taken",
+		"none", "gate looked at before the slot is taken", "eventual read of the gate", "slots looked at before the gate is taken",
 		"number of slots from before the gate", "reader's lease not waited for", "writer's lease not waited for",
 		"gate released before the slot in a downgrade", "downgrade believes though its gate was taken",
 		"reader with the writer's token", "reader with the next writer's token", "downgraded reader with the writer's token",

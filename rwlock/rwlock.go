@@ -135,19 +135,28 @@ func (l *Lock) number(ctx context.Context) (int, error) {
 	return z.Slots, err
 }
 
-// waitOpen waits until the gate seems open, or its holder dead. Nothing rests on it.
+// waitOpen waits until the gate seems open, or its holder dead. Nothing rests on it. An
+// error is told once, and then only a change: so after one the store is asked whether it
+// answers.
 func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 	for leader, err := range l.client.Election(GateName(l.name), nil).Observe(ctx) {
+		p.Answered()
 		switch {
 		case ctx.Err() != nil:
 			return slots.Done(ctx)
 		case err != nil && p.Ends(err):
 			return err
-		case err != nil:
-		case leader.None():
+		case err == nil && leader.None():
 			return nil
-		default:
-			p.Answered()
+		case err == nil:
+			continue
+		}
+		err = l.base.Patiently(ctx, p, func() error {
+			_, err := l.client.Status(ctx, GateName(l.name))
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return slots.Done(ctx)
@@ -167,7 +176,10 @@ func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Le
 			return nil, slots.Done(ctx)
 		case errors.As(err, &busy):
 			p.Answered()
-			err = wait(busy)
+			if err = wait(busy); err != nil {
+				return nil, err // it has asked for long enough
+			}
+			p.Answered()
 		case errors.Is(err, tenure.ErrSessionClosed), errors.Is(err, tenure.ErrUnreadable), errors.Is(err, tenure.ErrTokenLimit), errors.Is(err, tenure.ErrSteppedDown):
 			return nil, err
 		case errors.Is(err, tenure.ErrLost):

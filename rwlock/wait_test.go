@@ -457,3 +457,25 @@ func besideReadersThatTurnBack(t *testing.T, s *stage) time.Duration {
 	wg.Wait()
 	return took
 }
+
+// A store that gives no answer for a moment, after a long wait, ends no wait.
+func TestAMomentWithoutTheStore(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		holder, r, w, front := s.process("holder"), s.process("r"), s.process("w"), s.process("front")
+		l := holder.write(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { front.release(front.write(t.Context())) })
+		time.Sleep(refresh)
+		wg.Go(func() { r.release(r.read(t.Context())) })
+		wg.Go(func() { w.release(w.write(t.Context())) })
+		for _, fault := range []faultstore.Fault{faultstore.LoseRequest(), faultstore.Refuse(), faultstore.BlackHole()} {
+			time.Sleep(3 * lease)
+			for _, p := range []*process{r, w, front} {
+				defer p.client.Faults().Inject(faultstore.Rule{Fault: fault, Count: 7})()
+			}
+		}
+		time.Sleep(lease / 2)
+		holder.release(l)
+		wg.Wait()
+	})
+}

@@ -117,6 +117,7 @@ func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*Lease, error)
 		if err := w.awaitTurn(ctx, p); err != nil {
 			return nil, err
 		}
+		p.Answered()
 		return w.claim(ctx)
 	}
 	if pause := w.l.turn.left(w.l.client.Options().RefreshPeriod); pause > 0 {
@@ -156,6 +157,7 @@ func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
 			return err
 		case err != nil:
 		case !front.Held:
+			p.Answered()
 			free++ // once may be between two of them
 		default:
 			p.Answered()
