@@ -6,7 +6,9 @@ package rwlock_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure/rwlock"
 )
@@ -77,5 +79,28 @@ func TestSlotsGrow(t *testing.T) {
 			p.release(leases[i])
 		}
 		w.release(w.write(t.Context()))
+	})
+}
+
+// A thousand goroutines of one process that begin to read at once take one slot, and
+// release it once.
+func TestGoroutinesShareASlot(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.process("p")
+		p.release(p.read(t.Context())) // lays down the number of slots
+		p.client.Faults().ResetLog()
+		p.client.Slow(100 * time.Millisecond)
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				l := p.read(t.Context())
+				time.Sleep(refresh / 2)
+				p.release(l)
+			})
+		}
+		wg.Wait()
+		if n := p.client.Faults().Count(); n != 3 {
+			t.Errorf("%d calls: %v", n, p.client.Faults().Log())
+		}
 	})
 }

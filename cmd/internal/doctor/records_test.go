@@ -40,7 +40,8 @@ func TestRecords(t *testing.T) {
 		},
 		{
 			driver.Page{Records: []driver.Record{
-				held("c:gate", 0), held("c:read/0", 0), held("c:read/7", 0), {Key: "c:readers", State: driver.Released, Token: 1, Lease: 1, Data: []byte(`{"slots":8}`)},
+				held("c:gate", 0), held("c:read/0", 0), held("c:read/7", 0),
+				{Key: "c:readers", State: driver.Released, Token: 1, Lease: 1, Data: []byte(`{"slots":8}`)},
 				held("d:gate", 0), held("d:read/0", 0), held("e:gate", 0),
 			}},
 			"ok records: all of 7 records can be read\nok readers and writers: 1 of these locks, 2 processes read\n" +

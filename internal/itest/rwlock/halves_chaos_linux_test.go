@@ -33,7 +33,7 @@ const (
 	timeVariable = "TENURE_RWLOCK_FOR"
 	// blindVariable has readers show the fence nothing: then the test fails, given time.
 	blindVariable = "TENURE_RWLOCK_BLIND"
-	lease         = time.Second
+	lease         = 2 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -161,8 +161,10 @@ func child(folder string, write bool) error {
 			fmt.Fprintln(os.Stdout, "refused")
 		case errors.Is(err, tenure.ErrLost), errors.Is(err, context.Canceled):
 			fmt.Fprintln(os.Stdout, "lost")
-		case err != nil:
+		case errors.Is(err, tenure.ErrUnreadable), errors.Is(err, tenure.ErrPermanent):
 			return err
+		case err != nil:
+			fmt.Fprintln(os.Stdout, "no store") // somebody was stopped who has the database
 		}
 		time.Sleep(rand.N(lease / 20))
 	}
