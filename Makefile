@@ -56,8 +56,10 @@ ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
+# Adapters whose libraries take long to build with the race detector: a minute and more.
+HEAVY := ./adapters/clientgo/... ./adapters/controllerruntime/...
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
+APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -171,6 +173,7 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
+	$(GOTEST) $(TESTFLAGS) $(HEAVY)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
@@ -224,7 +227,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos faults service load bench native shards sessions kubernetes release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos kills faults service load bench native shards sessions kubernetes release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -304,6 +307,13 @@ release-check: ## Make a release of this commit, and install and run it as users
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
 	scripts/engines install dynoxide etcd postgres zookeeper kubernetes
 	$(GO) run $(CHAOS) -duration $(DURATION) -report chaos.html
+
+# How often `make kills` kills it on each store.
+KILL_ROUNDS ?= 500
+
+.PHONY: kills
+kills: setup ## Kill tenure run at random moments, 500 times on each store, and tell how long a successor waits (Linux)
+	$(WITH_ENGINES) env TENURE_KILL_ROUNDS=$(KILL_ROUNDS) $(GOTEST) -count=1 -timeout 3h -parallel 8 -run '^TestKilledAtAnyTime$$' -v ./cmd/internal/cli
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run

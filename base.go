@@ -129,33 +129,42 @@ func (c *base) inOrder() []kept {
 // send sends what a machine asks for, and hands the result to its caller.
 func (c *base) send(timeout, urgency time.Duration, r *protocol.Call, to shell.Caller) {
 	r.Stamp(time.Now())
-	var past []driver.Record // of a review
-	c.calls.Send(urgency, shell.Call{
-		Timeout: timeout,
-		Make: func(ctx context.Context) (rec, former driver.Record, err error) {
-			switch r.Kind {
-			case protocol.Look, protocol.Peek:
-				rec, err = c.store.Get(ctx, r.Key, r.Consistency)
-			case protocol.Claim, protocol.Enter:
-				rec, former, err = c.store.Claim(ctx, r.Next)
-			case protocol.Forget, protocol.Erase:
-				err = c.store.Delete(ctx, r.Prev)
-			case protocol.Review:
-				past, err = c.store.review(ctx, r.Keys)
-			default:
-				rec, err = c.store.Swap(ctx, r.Prev, r.Next)
-				former = r.Prev
-			}
-			return rec, former, err
-		},
-		Answer: func(rec, former driver.Record, err error) {
-			res := protocol.ResultOf(r.Kind, rec, former, err)
-			if err == nil { // else it may still be written to
-				res.Past = past
-			}
-			to.Result(r, res)
-		},
-	})
+	c.calls.Send(urgency, shell.Call{Timeout: timeout, Request: &request{c.store, r, to, nil}})
+}
+
+// request is what a machine asks of the store.
+type request struct {
+	store *witness
+	*protocol.Call
+	to   shell.Caller
+	past []driver.Record // of a review
+}
+
+// Make implements [shell.Request].
+func (q *request) Make(ctx context.Context) (rec, former driver.Record, err error) {
+	switch q.Kind {
+	case protocol.Look, protocol.Peek:
+		rec, err = q.store.Get(ctx, q.Key, q.Consistency)
+	case protocol.Claim, protocol.Enter:
+		rec, former, err = q.store.Claim(ctx, q.Next)
+	case protocol.Forget, protocol.Erase:
+		err = q.store.Delete(ctx, q.Prev)
+	case protocol.Review:
+		q.past, err = q.store.review(ctx, q.Keys)
+	default:
+		rec, err = q.store.Swap(ctx, q.Prev, q.Next)
+		former = q.Prev
+	}
+	return rec, former, err
+}
+
+// Answer implements [shell.Request].
+func (q *request) Answer(rec, former driver.Record, err error) {
+	res := protocol.ResultOf(q.Kind, rec, former, err)
+	if err == nil { // else it may still be written to
+		res.Past = q.past
+	}
+	q.to.Result(q.Call, res)
 }
 
 // sendUnhurried is send for calls that no lease depends on.
@@ -185,10 +194,15 @@ func (c *base) watch(ctx context.Context, key string, hint func()) (unwatch func
 
 // unwatch ends a watch in the background: a store may take its time.
 func (c *base) unwatch(unwatch func()) {
-	c.calls.Send(shell.Unhurried, shell.Call{Make: func(context.Context) (none, also driver.Record, err error) {
+	c.alone(func(context.Context) error {
 		unwatch()
-		return none, also, nil
-	}})
+		return nil
+	})
+}
+
+// alone makes a call whose answer nobody takes.
+func (c *base) alone(call shell.Alone) {
+	c.calls.Send(shell.Unhurried, shell.Call{Request: call})
 }
 
 // usable returns why nothing can be acquired any more, nil if it can. The caller

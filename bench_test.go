@@ -89,11 +89,13 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	for _, bench := range []struct {
 		name       string
 		goroutines int
+		session    bool
 		key        func(i int) string
 	}{
-		{"1 goroutine", 1, func(int) string { return "x" }},
-		{"32 goroutines 32 keys", 32, func(i int) string { return fmt.Sprint("x", i) }},
-		{"32 goroutines 1 key", 32, func(int) string { return "x" }},
+		{"1 goroutine", 1, false, func(int) string { return "x" }},
+		{"1 goroutine under a session", 1, true, func(int) string { return "x" }},
+		{"32 goroutines 32 keys", 32, false, func(i int) string { return fmt.Sprint("x", i) }},
+		{"32 goroutines 1 key", 32, false, func(int) string { return "x" }},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			c, err := tenure.New(memstore.New(), nil)
@@ -101,13 +103,21 @@ func BenchmarkAcquireRelease(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer c.Close(b.Context())
+			acquire := c.Acquire
+			if bench.session {
+				s, err := c.OpenSession(b.Context(), nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				acquire = s.Acquire
+			}
 			b.ReportAllocs()
 			b.ResetTimer()
 			var all sync.WaitGroup
 			for i := range bench.goroutines {
 				all.Go(func() {
 					for n := i; n < b.N; n += bench.goroutines {
-						l, err := c.Acquire(b.Context(), bench.key(i), nil)
+						l, err := acquire(b.Context(), bench.key(i), nil)
 						if err == nil {
 							err = l.Release(b.Context())
 						}

@@ -7,9 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
-	"github.com/tenurelock/tenure/internal/shell"
 )
 
 // watchRequests has the store hint when a request is written into the record, if it
@@ -21,19 +19,17 @@ func (l *Lease) watchRequests() {
 		return
 	}
 	l.hint.Run = l.hinted
-	c.calls.Send(shell.Unhurried, shell.Call{
-		Make: func(ctx context.Context) (none, also driver.Record, err error) {
-			unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
-			if err != nil {
-				return none, also, err // heartbeats go on without it
-			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.unwatch = unwatch; l.finished {
-				l.unwatchRequests()
-			}
-			return none, also, nil
-		},
+	c.alone(func(ctx context.Context) error {
+		unwatch, err := c.watch(ctx, l.key, func() { c.beats.Set(&l.hint, 0) })
+		if err != nil {
+			return err // heartbeats go on without it
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.unwatch = unwatch; l.finished {
+			l.unwatchRequests()
+		}
+		return nil
 	})
 }
 

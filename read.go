@@ -159,22 +159,33 @@ func (c *base) readBatches(ctx context.Context, keys []string, how []driver.Cons
 }
 
 func (c *base) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
-	var found []driver.Lookup
-	answer := make(answer, 1)
-	c.calls.Send(shell.Unhurried, shell.Call{
-		Make: func(ctx context.Context) (none, also driver.Record, err error) {
-			found, err = c.store.GetBatch(ctx, keys, how)
-			if err == nil && len(found) != len(keys) {
-				err = fmt.Errorf("the store answered %d of %d reads", len(found), len(keys))
-			}
-			return none, also, err
-		},
-		Answer: func(rec, former driver.Record, err error) {
-			answer <- protocol.ResultOf(protocol.Look, rec, former, err)
-		},
-	})
-	if _, err := c.answered(ctx, answer); err != nil {
+	q := &batchRead{store: c.store, keys: keys, how: how, answer: make(answer, 1)}
+	c.calls.Send(shell.Unhurried, shell.Call{Request: q})
+	if _, err := c.answered(ctx, q.answer); err != nil {
 		return nil, err // found may still be written to
 	}
-	return found, nil
+	return q.found, nil
+}
+
+// batchRead is a read of many records in one request.
+type batchRead struct {
+	store *witness
+	keys  []string
+	how   driver.Consistency
+	found []driver.Lookup
+	answer
+}
+
+// Make implements [shell.Request].
+func (q *batchRead) Make(ctx context.Context) (none, also driver.Record, err error) {
+	q.found, err = q.store.GetBatch(ctx, q.keys, q.how)
+	if err == nil && len(q.found) != len(q.keys) {
+		err = fmt.Errorf("the store answered %d of %d reads", len(q.found), len(q.keys))
+	}
+	return none, also, err
+}
+
+// Answer implements [shell.Request].
+func (q *batchRead) Answer(rec, former driver.Record, err error) {
+	q.answer <- protocol.ResultOf(protocol.Look, rec, former, err)
 }

@@ -147,6 +147,10 @@ var localTests = map[string]string{
 	"TestRingComesAfterTheRelease":                   ownStore,
 	"TestBellMessagesAreShort":                       ownStore,
 	"TestBellRingsNoThirdParty":                      ownStore,
+	"TestWaitersThatAreToldReadLess":                 ownStore,
+	"TestDeathOfATellingHolder":                      ownStore,
+	"TestOnlyConfirmedHeartbeatsAreToldOf":           ownStore,
+	"TestThoseWhoWantLifeAreNotPutOff":               ownStore,
 	"TestOlderProcessesWaitForALabel":                ownStore,
 	"TestOlderHolderReservesForNobody":               ownStore,
 }

@@ -273,11 +273,11 @@ func (k *tracker) watch() {
 		return
 	}
 	k.watching = true
-	c.calls.Send(shell.Unhurried, shell.Call{Make: func(ctx context.Context) (none, also driver.Record, err error) {
+	c.alone(func(ctx context.Context) error {
 		unwatch, err := c.watch(ctx, k.key, k.hint)
 		k.watched(unwatch, err)
-		return none, also, err
-	}})
+		return err
+	})
 }
 
 func (k *tracker) watched(unwatch func(), err error) {

@@ -15,13 +15,28 @@ import (
 	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
-// names are the placeholders of all expressions. The name of an attribute never
-// stands in an expression itself: data is a reserved word, and a key may be one.
+// names are the placeholders of all expressions, as they stand in the code.
 var names = map[string]string{
 	"#on": attrOwner, "#ld": attrLease, "#rv": attrVersion, "#ir": attrReleased, "#da": attrData,
 	"#tk": attrToken, "#st": attrStamp, "#sa": attrState, "#bt": attrBeat, "#te": attrTenure, "#be": attrBefore, "#re": attrReason,
 	"#sh": attrShared,
 }
+
+// named are those that are sent: what they stand for is a single word, which DynamoDB
+// reserves, as it does data, or may reserve. A key may be such a word, too.
+var named = []string{"#da", "#st", "#te"}
+
+// spelled writes out all others. A request is smaller by that, and less work for both
+// sides.
+var spelled = func() *strings.Replacer {
+	var pairs []string
+	for placeholder, name := range names {
+		if !slices.Contains(named, placeholder) {
+			pairs = append(pairs, placeholder, name)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}()
 
 // written are the placeholders of what encode returns. tenureBefore, which a claim
 // fills in another way, is the last.
@@ -60,32 +75,46 @@ type expression struct {
 	user        []string // names of attributes of the user's own, #u0 and on
 }
 
-// update returns the update expression.
-func (e *expression) update() string {
+// update returns the update expression, as it is sent.
+func (e *expression) update() *string {
 	all := "SET " + strings.Join(e.set, ", ")
 	if len(e.remove) > 0 {
 		all += " REMOVE " + strings.Join(e.remove, ", ")
 	}
-	return all
+	all = spelled.Replace(all)
+	return &all
+}
+
+// where returns the condition, as it is sent.
+func (e *expression) where() *string {
+	all := spelled.Replace(e.condition)
+	return &all
 }
 
 // names returns the names that the expression uses: DynamoDB refuses any that
 // it does not.
 func (e *expression) names(partitionKey string) map[string]string {
 	used := map[string]string{}
-	all := strings.Join(e.set, " ") + strings.Join(e.remove, " ") + e.condition
-	for placeholder, name := range names {
-		if strings.Contains(all, placeholder) {
-			used[placeholder] = name
+	for _, placeholder := range named {
+		if e.uses(placeholder) {
+			used[placeholder] = names[placeholder]
 		}
 	}
-	if strings.Contains(all, "#k") {
+	if e.uses("#k") {
 		used["#k"] = partitionKey
 	}
 	for i, name := range e.user {
 		used["#u"+strconv.Itoa(i)] = name
 	}
+	if len(used) == 0 {
+		return nil // an empty map is refused
+	}
 	return used
+}
+
+func (e *expression) uses(placeholder string) bool {
+	has := func(part string) bool { return strings.Contains(part, placeholder) }
+	return has(e.condition) || slices.ContainsFunc(e.set, has) || slices.ContainsFunc(e.remove, has)
 }
 
 // write begins an update that stores all of rec but its token. Everything else

@@ -269,7 +269,7 @@ func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*Fen
 	}
 	_, err := call(ctx, s, s.client.UpdateItem, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: s.key(fencePrefix + lock),
-		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
+		UpdateExpression: e.update(), ConditionExpression: e.where(),
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})

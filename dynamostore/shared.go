@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -104,7 +103,7 @@ func (s *Store) beside(rec driver.Record, condition string) types.TransactWriteI
 func (s *Store) update(key string, e *expression) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: &s.table, Key: s.key(key),
-		UpdateExpression: aws.String(e.update()), ConditionExpression: &e.condition,
+		UpdateExpression: e.update(), ConditionExpression: e.where(),
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
@@ -128,7 +127,7 @@ func (s *Store) together(ctx context.Context, writes ...types.TransactWriteItem)
 // beside is a higher one, which is as good.
 func (s *Store) removeKeeping(ctx context.Context, prev driver.Record, e *expression) (higher bool, _ error) {
 	err := s.together(ctx, types.TransactWriteItem{Delete: &types.Delete{
-		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,
+		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: e.where(),
 		ExpressionAttributeNames: e.names(s.options.PartitionKey), ExpressionAttributeValues: e.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}, s.beside(prev, "attribute_not_exists(#tk) OR #tk <= :tk"))

@@ -64,6 +64,7 @@ func (s *Store) ask(ctx context.Context, st *statement, args []any, changed stri
 	}
 	answered := make(chan answer, 1)
 	go func() {
+		defer s.tell.tell()
 		defer s.end(conn)
 		s.exchange(conn.Conn(), st, values, changed, answered)
 	}()
@@ -186,7 +187,7 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 		s.renew(pg, a.err)
 	}
 	if changed != "" {
-		s.tell.tell(changed) // even if nobody knows what has become of it
+		s.tell.note(changed) // even if nobody knows what has become of it
 	}
 	answered <- a
 	_ = p.Close() // all of it has been read, or the connection is broken

@@ -23,12 +23,14 @@ const (
 type teller struct {
 	store *Store
 
-	mu   sync.Mutex
-	keys map[string]bool // not told yet
-	done chan struct{}   // of the telling under way; nil: there is none
+	mu      sync.Mutex
+	keys    map[string]bool // not told yet
+	done    chan struct{}   // closed when nothing is left to tell; nil: nothing is
+	telling bool            // a goroutine does
 }
 
-func (t *teller) tell(key string) {
+// note notes a key that has changed. Close waits from then on until it is told.
+func (t *teller) note(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.keys == nil {
@@ -37,6 +39,16 @@ func (t *teller) tell(key string) {
 	t.keys[key] = true
 	if t.done == nil {
 		t.done = make(chan struct{})
+	}
+}
+
+// tell tells of what was noted. It is called when the connection of the change is free
+// again: to tell on another one, which may have to be made first, takes longer.
+func (t *teller) tell() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done != nil && !t.telling {
+		t.telling = true
 		go t.run(t.done)
 	}
 }
@@ -48,7 +60,7 @@ func (t *teller) run(done chan struct{}) {
 		keys := t.keys
 		t.keys = nil
 		if len(keys) == 0 {
-			t.done = nil
+			t.done, t.telling = nil, false
 		}
 		t.mu.Unlock()
 		if len(keys) == 0 {

@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,7 +83,7 @@ func DecodeRequests(text string) ([]driver.Request, error) {
 		return nil, unreadable(err)
 	}
 	list := r.requests()
-	if len(r.order) != 1 {
+	if len(r.members) != 1 {
 		r.fail("requests", "is not a list alone")
 	}
 	if r.err != nil {
@@ -274,10 +275,9 @@ var known = []string{
 // more returns the members of an object that no field has, each after a comma.
 func more(r *reader) string {
 	var text strings.Builder
-	for _, name := range r.order {
-		if !slices.Contains(known, name) {
-			text.WriteString("," + marshal(name) + ":")
-			text.Write(r.members[name])
+	for _, m := range r.members {
+		if !m.read && !slices.Contains(known, m.name) {
+			text.WriteString("," + marshal(m.name) + ":" + m.raw)
 		}
 	}
 	return text.String()
@@ -285,10 +285,16 @@ func more(r *reader) string {
 
 // reader takes members out of an object, and keeps the first error.
 type reader struct {
-	members map[string]json.RawMessage
-	order   []string
+	members []member
 	in      string // the member that holds the object, "" for the text itself
 	err     error
+}
+
+// member is one of an object: its name, and the text of its value, without spaces between
+// what it consists of.
+type member struct {
+	name, raw string
+	read      bool // by a field
 }
 
 // open reads an object without a look at what its members hold.
@@ -296,11 +302,19 @@ func open(text, in string) (*reader, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	if members, plain := scan(text); plain {
+		return &reader{members: members, in: in}, nil
+	}
+	return openAny(text, in)
+}
+
+// openAny is open for any text of JSON, be it with spaces, escapes, or in error.
+func openAny(text, in string) (*reader, error) {
+	d := json.NewDecoder(strings.NewReader(text))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
 		return nil, errors.New("it is no object of JSON")
 	}
-	r := &reader{members: map[string]json.RawMessage{}, in: in}
+	r := &reader{in: in}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
@@ -314,15 +328,14 @@ func open(text, in string) (*reader, error) {
 		if !ok {
 			return nil, errors.New("it is no object of JSON")
 		}
-		if _, twice := r.members[text]; twice {
+		if has(r.members, text) {
 			return nil, fmt.Errorf("%s is there twice", r.name(text))
 		}
 		var plain bytes.Buffer
 		if err := json.Compact(&plain, value); err != nil {
 			return nil, fmt.Errorf("it is no object of JSON: %w", err)
 		}
-		r.members[text] = plain.Bytes()
-		r.order = append(r.order, text)
+		r.members = append(r.members, member{name: text, raw: plain.String()})
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, fmt.Errorf("it is no object of JSON: %w", err)
@@ -331,6 +344,10 @@ func open(text, in string) (*reader, error) {
 		return nil, errors.New("there is something behind the object of JSON")
 	}
 	return r, nil
+}
+
+func has(members []member, name string) bool {
+	return slices.ContainsFunc(members, func(m member) bool { return m.name == name })
 }
 
 func (r *reader) name(member string) string {
@@ -346,34 +363,66 @@ func (r *reader) fail(member, format string, args ...any) {
 	}
 }
 
-// value reads a member into v, and reports whether it is there.
-func (r *reader) value(member string, v any, want string) bool {
-	raw, found := r.members[member]
-	if !found {
-		return false
+// raw returns the text of a member's value, and whether it is there.
+func (r *reader) raw(member, want string) (string, bool) {
+	for i := range r.members {
+		m := &r.members[i]
+		if m.name != member {
+			continue
+		}
+		m.read = true
+		if m.raw == "null" {
+			r.fail(member, "is null, not %s", want)
+			return "", false
+		}
+		return m.raw, true
 	}
-	if string(raw) == "null" {
-		r.fail(member, "is null, not %s", want)
-		return false
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		r.fail(member, "is not %s", want)
-		return false
-	}
-	return true
+	return "", false
 }
 
-func (r *reader) text(member string) (s string) {
-	if r.value(member, &s, "a string") && strings.IndexByte(s, 0) >= 0 {
+// value reads a member by a function, and reports whether it is there. What the function
+// gets is sound JSON.
+func value[T any](r *reader, member, want string, read func(raw string) (T, error)) (v T, ok bool) {
+	raw, found := r.raw(member, want)
+	if !found {
+		return v, false
+	}
+	v, err := read(raw)
+	if err != nil {
+		r.fail(member, "is not %s", want)
+		var none T
+		return none, false
+	}
+	return v, true
+}
+
+// decoded is a value by the rules of encoding/json.
+func decoded[T any](raw string) (v T, err error) {
+	err = json.Unmarshal([]byte(raw), &v)
+	return v, err
+}
+
+// quoted is a string. Without an escape it is what stands between the quotes.
+func quoted(raw string) (string, error) {
+	if raw[0] != '"' || strings.IndexByte(raw, '\\') >= 0 {
+		return decoded[string](raw)
+	}
+	return raw[1 : len(raw)-1], nil
+}
+
+func (r *reader) text(member string) string {
+	s, ok := value(r, member, "a string", quoted)
+	if ok && strings.IndexByte(s, 0) >= 0 {
 		r.fail(member, "has U+0000, which no store may keep")
 		return ""
 	}
 	return s
 }
 
-func (r *reader) token(member string) (n uint64) {
+func (r *reader) token(member string) uint64 {
 	const want = "a whole number from 0 to " + "9223372036854775807"
-	if r.value(member, &n, want) && n > driver.MaxToken {
+	n, _ := value(r, member, want, func(raw string) (uint64, error) { return strconv.ParseUint(raw, 10, 64) })
+	if n > driver.MaxToken {
 		r.fail(member, "is not %s", want)
 		return 0
 	}
@@ -381,8 +430,8 @@ func (r *reader) token(member string) (n uint64) {
 }
 
 func (r *reader) duration(member string) time.Duration {
-	var s string
-	if !r.value(member, &s, "a duration of Go") {
+	s, ok := value(r, member, "a duration of Go", quoted)
+	if !ok {
 		return 0
 	}
 	d, err := time.ParseDuration(s)
@@ -394,8 +443,8 @@ func (r *reader) duration(member string) time.Duration {
 }
 
 func (r *reader) time(member string) time.Time {
-	var s string
-	if !r.value(member, &s, "a time") {
+	s, ok := value(r, member, "a time", quoted)
+	if !ok {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
@@ -421,16 +470,19 @@ func (r *reader) record() driver.Record {
 	case rec.State == driver.Held && rec.Session != "":
 		r.fail("state", "is %q under a session, not %q", driver.Held, resting)
 	}
+	drift, ok := value(r, "drift", "a number", func(raw string) (float64, error) { return strconv.ParseFloat(raw, 64) })
 	// Not a negative zero: it would be one that is written, and read as none.
-	if r.value("drift", &rec.Drift, "a number") && !(rec.Drift >= 0 && rec.Drift < 1 && !math.Signbit(rec.Drift)) {
-		r.fail("drift", "is %v, not a number from 0 to less than 1", rec.Drift)
+	if rec.Drift = drift; ok && !(drift >= 0 && drift < 1 && !math.Signbit(drift)) {
+		r.fail("drift", "is %v, not a number from 0 to less than 1", drift)
 	}
-	r.value("priority", &rec.Priority, "a whole number")
-	r.value("data", &rec.Data, "base64")
+	rec.Priority, _ = value(r, "priority", "a whole number", strconv.Atoi)
+	rec.Data, _ = value(r, "data", "base64", decoded[[]byte])
 	rec.Requests = r.requests()
-	if inner := r.object("prev", r.members["prev"]); inner != nil {
-		rec.Prev = inner.tenure()
-		r.from(inner)
+	if raw, found := r.raw("prev", "an object"); found {
+		if inner := r.object("prev", raw); inner != nil {
+			rec.Prev = inner.tenure()
+			r.from(inner)
+		}
 	}
 	rec.Unknown = r.unknown()
 	return rec
@@ -445,12 +497,9 @@ func (r *reader) unknown() string {
 	return "{" + text[1:] + "}"
 }
 
-// object opens a member, nil if it is not there.
-func (r *reader) object(member string, raw json.RawMessage) *reader {
-	if raw == nil {
-		return nil
-	}
-	inner, err := open(string(raw), r.name(member))
+// object opens the object that is the value of a member, nil if it is none.
+func (r *reader) object(member, raw string) *reader {
+	inner, err := open(raw, r.name(member))
 	if err != nil {
 		r.fail(member, "cannot be read: %v", err)
 		return nil
@@ -465,7 +514,7 @@ func (r *reader) from(inner *reader) {
 }
 
 func (r *reader) asked() *driver.Request {
-	raw, found := r.members["asked"]
+	raw, found := r.raw("asked", "an object")
 	if !found {
 		return nil
 	}
@@ -473,17 +522,16 @@ func (r *reader) asked() *driver.Request {
 }
 
 func (r *reader) requests() (out []driver.Request) {
-	var list []json.RawMessage
-	r.value("requests", &list, "a list")
+	list, _ := value(r, "requests", "a list", decoded[[]json.RawMessage])
 	for _, raw := range list {
-		if q := r.request("requests", raw); q != nil {
+		if q := r.request("requests", string(raw)); q != nil {
 			out = append(out, *q)
 		}
 	}
 	return out
 }
 
-func (r *reader) request(member string, raw json.RawMessage) *driver.Request {
+func (r *reader) request(member, raw string) *driver.Request {
 	q := r.object(member, raw)
 	if q == nil {
 		return nil

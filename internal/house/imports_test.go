@@ -83,6 +83,13 @@ var zones = []zone{
 	{dir: "tenureotel", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},
 	{dir: "tenureprom", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},
 
+	// What lets other libraries stand on the locks.
+	{dir: "adapters/certmagic", may: []string{"."}, inTests: public, others: true},
+	{dir: "adapters/clientgo", may: []string{"."}, inTests: public, others: true},
+	{dir: "adapters/controllerruntime", may: []string{".", "adapters/clientgo"}, inTests: public, others: true},
+	{dir: "adapters/gocron", may: []string{".", "once"}, inTests: public, others: true},
+	{dir: "adapters/recipes", inTests: public, others: true},
+
 	// The evidence: the bed that all of its programs stand on, the processes of lock
 	// clients, and the programs. These may import all but the commands.
 	{dir: "evidence/bed", may: []string{"dynamostore"}, others: true},

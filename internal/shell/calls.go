@@ -10,54 +10,64 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Calls makes calls of the store, a bounded number at once. Each has its own goroutine
-// and its own timeout, so that a slow answer delays no other call. Calls that wait
+// Calls makes calls of the store, a bounded number at once. Each has a goroutine for
+// itself and its own timeout, so that a slow answer delays no other call. Calls that wait
 // for a place go in the order of their urgency.
 type Calls struct {
 	most    int
 	timeout time.Duration
 	ctx     context.Context // ends with the client
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	wg      sync.WaitGroup // of calls, and of workers that rest
 
 	mu      sync.Mutex
 	closed  bool
 	running int
 	waiting waitingCalls
 	serial  uint64
+	resting []*worker // the one that came last is taken first
 }
 
 // Unhurried is the urgency of calls on which no lease depends. Heartbeats go before
 // them, however long they have waited.
 const Unhurried = time.Duration(math.MaxInt64)
 
+// Request is what a call does.
+type Request interface {
+	// Make makes the call, under a context that ends with the timeout. It returns what
+	// the store does, as far as the call has that.
+	Make(context.Context) (rec, former driver.Record, err error)
+	// Answer takes that. It is called once. If the store ignores its context, Answer
+	// gets an error of unknown outcome, and Make may still be running.
+	Answer(rec, former driver.Record, err error)
+}
+
+// Alone is a request whose answer nobody takes.
+type Alone func(context.Context) error
+
+// Make calls it.
+func (f Alone) Make(ctx context.Context) (rec, former driver.Record, err error) {
+	return rec, former, f(ctx)
+}
+
+// Answer does nothing.
+func (f Alone) Answer(driver.Record, driver.Record, error) {}
+
 // Call is one call of the store.
 type Call struct {
-	// Make makes it, under a context that ends with the timeout. It returns what the
-	// store does, as far as the call has that.
-	Make func(context.Context) (rec, former driver.Record, err error)
+	Request
 	// Timeout bounds it, if it is not 0 and not that of all calls.
 	Timeout time.Duration
-	// Answer takes that. It is called once. If the store ignores its context, Answer
-	// gets an error of unknown outcome, and Make may still be running. Answer may be
-	// nil.
-	Answer func(rec, former driver.Record, err error)
 }
 
-func (q Call) fail(err error) { q.answer(driver.Record{}, driver.Record{}, err) }
-
-func (q Call) answer(rec, former driver.Record, err error) {
-	if q.Answer != nil {
-		q.Answer(rec, former, err)
-	}
-}
+func (q Call) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) }
 
 // deafFactor is after how many timeouts a call that has not returned counts as
 // one of unknown outcome. Its place stays taken until it returns, so that a
@@ -77,8 +87,6 @@ func (e *timeoutError) Error() string {
 
 func (e *timeoutError) Unwrap() error { return e.err }
 
-var errDeaf = errors.New("the store did not return after its context had ended")
-
 type waitingCall struct {
 	urgency time.Duration
 	serial  uint64 // first come, first served among equals
@@ -93,7 +101,7 @@ func NewCalls(most int, timeout time.Duration) *Calls {
 	return &Calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
 }
 
-// Close cancels the calls under way.
+// Close cancels the calls under way, and ends the workers that rest.
 func (r *Calls) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -101,7 +109,7 @@ func (r *Calls) Close() {
 	r.cancel()
 }
 
-// Wait waits for all calls that were made to return.
+// Wait waits, after Close, for all calls that were made to return.
 func (r *Calls) Wait() { r.wg.Wait() }
 
 // Send makes a call soon, the smaller the urgency the sooner. It never blocks.
@@ -115,7 +123,13 @@ func (r *Calls) Send(urgency time.Duration, q Call) {
 	r.wg.Add(1)
 	if r.running < r.most {
 		r.running++
-		go r.run(q)
+		if last := len(r.resting) - 1; last >= 0 {
+			w := r.resting[last]
+			r.resting = slices.Delete(r.resting, last, last+1)
+			w.next <- q
+			return
+		}
+		go (&worker{r: r, next: make(chan Call, 1)}).run(q)
 		return
 	}
 	r.serial++
@@ -168,43 +182,149 @@ func (e *crowdedError) Error() string {
 		"the store or this machine cannot keep up: hold the locks under a session, or use a longer LeaseDuration", e.most, e.after)
 }
 
-func (r *Calls) run(q Call) {
-	for {
-		r.make(q)
-		r.wg.Done()
-
-		r.mu.Lock()
-		if len(r.waiting) == 0 {
-			r.running--
-			r.mu.Unlock()
-			return
-		}
-		w := heap.Pop(&r.waiting).(*waitingCall)
-		w.late.Stop()
-		q = w.call
-		r.mu.Unlock()
-	}
-}
-
 func (r *Calls) timeoutOf(q Call) time.Duration { return cmp.Or(q.Timeout, r.timeout) }
 
-func (r *Calls) make(q Call) {
-	timeout := r.timeoutOf(q)
-	ctx, cancel := context.WithTimeout(r.ctx, timeout)
-	defer cancel()
-	var answered atomic.Bool
-	deaf := time.AfterFunc(deafFactor*timeout, func() {
-		if answered.CompareAndSwap(false, true) {
-			q.fail(errDeaf)
+// worker makes calls one after the other. Its goroutine is kept for a while: its stack has
+// grown to what the store needs, which for some is more work than the rest of a call.
+type worker struct {
+	r    *Calls
+	next chan Call   // has room for one
+	rest *time.Timer // ends its rest; nil before the first
+	deaf *time.Timer // answers a call whose Make does not return; nil before the first
+
+	mu     sync.Mutex
+	call   Call
+	awaits bool      // the call was not answered yet
+	due    time.Time // when the deaf are given up
+}
+
+const (
+	// mostResting is how many workers are kept, and restFor how long each is when there
+	// is nothing to do.
+	mostResting = 8
+	restFor     = time.Second
+)
+
+func (w *worker) run(q Call) {
+	for more := true; more; q, more = w.another() {
+		w.make(q)
+	}
+	w.r.wg.Done()
+}
+
+// another returns the next call. It waits for one for a while, if not too many others do.
+// What the last call counts for in the group of all is given back when there is one, or by
+// run.
+func (w *worker) another() (q Call, found bool) {
+	r := w.r
+	r.mu.Lock()
+	if len(r.waiting) > 0 {
+		next := heap.Pop(&r.waiting).(*waitingCall)
+		next.late.Stop()
+		r.mu.Unlock()
+		r.wg.Done()
+		return next.call, true
+	}
+	r.running--
+	if r.closed || len(r.resting) >= mostResting {
+		r.mu.Unlock()
+		return q, false
+	}
+	r.resting = append(r.resting, w)
+	r.mu.Unlock()
+
+	if w.rest == nil {
+		w.rest = time.NewTimer(restFor)
+	} else {
+		w.rest.Reset(restFor)
+	}
+	defer w.rest.Stop()
+	select {
+	case q = <-w.next:
+	case <-w.rest.C:
+		if w.leaves() {
+			return q, false
 		}
-	})
+		q = <-w.next
+	case <-r.ctx.Done():
+		if w.leaves() {
+			return q, false
+		}
+		q = <-w.next
+	}
+	r.wg.Done()
+	return q, true
+}
+
+// leaves ends the rest. It returns false if a call is on its way to the worker.
+func (w *worker) leaves() bool {
+	r := w.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.Index(r.resting, w)
+	if i >= 0 {
+		r.resting = slices.Delete(r.resting, i, i+1)
+	}
+	return i >= 0
+}
+
+var errDeaf = errors.New("the store did not return after its context had ended")
+
+func (w *worker) make(q Call) {
+	timeout := w.r.timeoutOf(q)
+	ctx, cancel := context.WithTimeout(w.r.ctx, timeout)
+	defer cancel()
+	w.begin(q, deafFactor*timeout)
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = &timeoutError{timeout, err}
 	}
-	deaf.Stop()
-	if answered.CompareAndSwap(false, true) {
-		q.answer(rec, former, err)
+	w.deaf.Stop()
+	if w.first() {
+		q.Answer(rec, former, err)
+	}
+}
+
+// begin has the call answered if it does not return in time.
+func (w *worker) begin(q Call, patience time.Duration) {
+	w.mu.Lock()
+	w.call, w.awaits, w.due = q, true, time.Now().Add(patience)
+	w.mu.Unlock()
+	if w.deaf == nil {
+		w.deaf = time.AfterFunc(patience, w.giveUp)
+	} else {
+		w.deaf.Reset(patience)
+	}
+}
+
+// first reports whether nobody has answered the call that is under way. If so, the caller
+// is to answer it.
+func (w *worker) first() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, first := w.take()
+	return first
+}
+
+// take is first under the mutex. It returns the call as well.
+func (w *worker) take() (q Call, first bool) {
+	q, first = w.call, w.awaits
+	w.call, w.awaits = Call{}, false
+	return q, first
+}
+
+// giveUp answers a call whose Make has not returned. It may be late itself, and meet the
+// next call, whose time has not come.
+func (w *worker) giveUp() {
+	w.mu.Lock()
+	if w.awaits && time.Now().Before(w.due) {
+		w.mu.Unlock()
+		return
+	}
+	q, first := w.take()
+	w.mu.Unlock()
+	if first {
+		q.fail(errDeaf)
 	}
 }
 

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenurecertmagic_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"math/big"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+
+	tenurecertmagic "github.com/tenurelock/tenure/adapters/certmagic"
+	"github.com/tenurelock/tenure/tenuretest"
+)
+
+// files is a storage in memory that all hosts share. It has no locks of its own.
+type files struct {
+	mu     sync.Mutex
+	values map[string][]byte
+}
+
+var errDisk = errors.New("the disk does not answer")
+
+// disk is how one host reaches the files: slowly, and with errors.
+type disk struct {
+	*files
+	host  *host
+	slow  time.Duration
+	fails float64
+}
+
+// reach passes the time of a call, and says whether it gets there.
+func (d *disk) reach(ctx context.Context) error {
+	select {
+	case <-time.After(d.slow):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if d.host.ctx.Err() != nil { // killed
+		return d.host.ctx.Err()
+	}
+	if mathrand.Float64() < d.fails && time.Since(d.host.stage.begun) < faulty {
+		return errDisk
+	}
+	return nil
+}
+
+func (d *disk) Store(ctx context.Context, key string, value []byte) error {
+	if err := d.reach(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.values[key] = value
+	return nil
+}
+
+func (d *disk) Load(ctx context.Context, key string) ([]byte, error) {
+	if err := d.reach(ctx); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	value, ok := d.values[key]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return value, nil
+}
+
+func (d *disk) Delete(ctx context.Context, key string) error {
+	if err := d.reach(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.values, key)
+	return nil
+}
+
+func (d *disk) Exists(ctx context.Context, key string) bool {
+	_, err := d.Load(ctx, key)
+	return err == nil
+}
+
+func (d *disk) List(_ context.Context, path string, _ bool) (keys []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.values {
+		if strings.HasPrefix(key, path+"/") {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (d *disk) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error) {
+	_, err := d.Load(ctx, key)
+	return certmagic.KeyInfo{Key: key, IsTerminal: true}, err
+}
+
+func (d *disk) Lock(context.Context, string) error {
+	return errors.New("the lock of the inner storage")
+}
+
+func (d *disk) Unlock(context.Context, string) error {
+	return errors.New("the lock of the inner storage")
+}
+
+// An order is one at the certificate authority.
+type order struct {
+	host     string
+	from, to time.Time
+	ended    bool // with a certificate
+}
+
+// authority is a certificate authority, as one host sees it.
+type authority struct {
+	host *host
+}
+
+func (authority) IssuerKey() string { return "authority" }
+
+// Issue takes its time, and ends early with its context or its process.
+func (a authority) Issue(ctx context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	s := a.host.stage
+	o := &order{host: a.host.name, from: time.Now()}
+	s.mu.Lock()
+	s.orders = append(s.orders, o)
+	s.mu.Unlock()
+	err := error(nil)
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		err = ctx.Err()
+		<-time.After(200 * time.Millisecond) // to stop
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.to, o.ended = time.Now(), err == nil
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: request.Subject, DNSNames: request.DNSNames,
+		NotBefore: time.Now(), NotAfter: time.Now().Add(90 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, request.PublicKey, signer)
+	if err != nil {
+		return nil, err
+	}
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+var signer = func() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}()
+
+// faulty is for how long the disk has faults.
+const faulty = 25 * time.Second
+
+// A stage is some hosts that want the same certificate.
+type stage struct {
+	t     *testing.T
+	world *tenuretest.World
+	files *files
+	begun time.Time
+	takes time.Duration // an order
+	hosts []*host
+
+	mu     sync.Mutex
+	orders []*order
+}
+
+// A host is a process with certmagic.
+type host struct {
+	stage *stage
+	name  string
+	*tenuretest.Client
+	config *certmagic.Config
+	ours   *tenurecertmagic.Storage
+	ctx    context.Context // ends with the process
+	end    context.CancelFunc
+}
+
+// storages make the storage of a host from its disk.
+type storages func(h *host, inner certmagic.Storage) certmagic.Storage
+
+func newStage(t *testing.T, names string, takes time.Duration, storage storages) *stage {
+	s := &stage{t: t, world: tenuretest.New(t), files: &files{values: make(map[string][]byte)}, begun: time.Now(), takes: takes}
+	for _, name := range strings.Split(names, "") {
+		h := &host{stage: s, name: name, Client: s.world.Client(name)}
+		h.ctx, h.end = context.WithCancel(t.Context())
+		cache := certmagic.NewCache(certmagic.CacheOptions{
+			GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return h.config, nil },
+			Logger:           zap.NewNop(),
+		})
+		t.Cleanup(cache.Stop)
+		wrapped := storage(h, &disk{files: s.files, host: h, slow: 100 * time.Millisecond, fails: 0.2})
+		h.config = certmagic.New(cache, certmagic.Config{Storage: wrapped, Logger: zap.NewNop()})
+		h.config.Issuers = []certmagic.Issuer{authority{h}}
+		if ours, ok := wrapped.(*tenurecertmagic.Storage); ok {
+			h.ours = ours
+			h.config.Issuers[0] = ours.Issuer(authority{h})
+		}
+		s.hosts = append(s.hosts, h)
+	}
+	return s
+}
+
+// obtain wants the certificate until it is there, as certmagic's maintenance does.
+func (h *host) obtain() error {
+	for {
+		err := h.config.ObtainCertAsync(h.ctx, domain)
+		if err == nil || h.ctx.Err() != nil {
+			return h.ctx.Err()
+		}
+		select {
+		case <-time.After(10 * time.Second):
+		case <-h.ctx.Done():
+		}
+	}
+}
+
+const (
+	domain = "example.com"
+	lock   = "issue_cert_example.com"
+)
+
+// count returns how many orders have ended with a certificate, and whether two were under way
+// beside each other, at most.
+func (s *stage) count() (ended int, beside bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range s.orders {
+		if o.ended {
+			ended++
+		}
+		for _, before := range s.orders[:i] {
+			beside = beside || before.to.IsZero() || o.from.Before(before.to)
+		}
+	}
+	return ended, beside
+}
+
+func ours(h *host, inner certmagic.Storage) certmagic.Storage {
+	return tenurecertmagic.Wrap(inner, h.Client.Client, nil)
+}

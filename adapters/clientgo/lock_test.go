@@ -1,0 +1,398 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenureclientgo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/tenurelock/tenure"
+	tenureclientgo "github.com/tenurelock/tenure/adapters/clientgo"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// cutOff runs four hosts. The replies to the leader come 4.9 s late, and then it is cut off
+// for a minute.
+func cutOff(t *testing.T, how locks) (beside time.Duration, what string) {
+	s := newStage(t, 4, 200*time.Millisecond)
+	for _, h := range s.hosts {
+		s.campaign(h, how(h), true)
+	}
+	leader := s.leader()
+	time.Sleep(30 * time.Second)
+	leader.set(false, 4900*time.Millisecond)
+	time.Sleep(11 * time.Second)
+	leader.set(true, 0)
+	time.Sleep(time.Minute)
+	for _, h := range s.hosts {
+		h.set(false, 0)
+	}
+	time.Sleep(30 * time.Second)
+	return s.end()
+}
+
+// TestTwoLeaders: client-go counts its lease from the reply, so that with a Lease a leader
+// that is cut off works beside the next one. With our lock it never does.
+func TestTwoLeaders(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			if beside, what := cutOff(t, ours); beside > 0 {
+				t.Error(what)
+			}
+		})
+	}
+	most := time.Duration(0)
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			beside, _ := cutOff(t, theirs)
+			most = max(most, beside)
+		})
+	}
+	if most == 0 {
+		t.Error("no two leaders by the Leases of client-go: does the model hold?")
+	}
+	t.Logf("with Leases: two leaders for %v at most", most)
+}
+
+// TestLeadsAgain: a process that has lost its lease leads again, by the same lock.
+func TestLeadsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 1, 200*time.Millisecond)
+		s.campaign(s.hosts[0], ours(s.hosts[0]), true)
+		for range 3 {
+			s.leader()
+			s.hosts[0].set(true, 0)
+			time.Sleep(time.Minute)
+			s.hosts[0].set(false, 0)
+		}
+		s.leader()
+		if beside, what := s.end(); beside > 0 || len(s.done) != 4 {
+			t.Errorf("%d terms of 4; %s", len(s.done), what)
+		}
+	})
+}
+
+// TestReleasesUnderWork: an elector that is stopped releases its lock while OnStartedLeading
+// has not returned (kubernetes/kubernetes#139991). Ours is held until it has.
+func TestReleasesUnderWork(t *testing.T) {
+	for name, how := range map[string]locks{"ours": ours, "theirs": theirs} {
+		for _, release := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, 2, 8*time.Second)
+				for _, h := range s.hosts {
+					s.campaign(h, how(h), release)
+				}
+				leader := s.leader()
+				leader.stop()
+				begun := time.Now()
+				time.Sleep(time.Second)
+				for s.leader() == leader {
+					time.Sleep(time.Second)
+				}
+				most := 45 * time.Second
+				if name == "ours" {
+					most = 15 * time.Second // 8 s for the work, and the next poll
+				}
+				if took := time.Since(begun); took > most {
+					t.Errorf("%s, release %v: the next leader works after %v", name, release, took)
+				}
+				if beside, what := s.end(); beside > 0 != (name == "theirs" && release) {
+					t.Errorf("%s, release %v: %s", name, release, what)
+				}
+			})
+		}
+	}
+}
+
+// TestEndsUnguarded: an elector that ends without a release, and without Leading, does not
+// leave its lock held for ever, nor free at once: its work may go on.
+func TestEndsUnguarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2, 0)
+		first, second := ours(s.hosts[0]), ours(s.hosts[1])
+		hold(t, first)
+		time.Sleep(time.Hour)
+		first.RecordEvent("stopped leading")
+		begun := time.Now()
+		for update(t, second) != nil {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begun); took < 25*time.Second || took > time.Minute {
+			t.Errorf("the lock was free after %v", took)
+		}
+		second.RecordEvent("stopped leading")
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestWorkReturned: where Leading has told that the work has returned, an elector that ends
+// without a release leaves its lock free.
+func TestWorkReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2, 0)
+		lock := tenureclientgo.NewLock(s.hosts[0].Client.Client, "operator", nil)
+		hold(t, lock)
+		lock.Leading(func(context.Context, *tenure.Lease) {})(t.Context())
+		if err := update(t, ours(s.hosts[1])); !errors.Is(err, tenure.ErrHeld) {
+			t.Errorf("before the elector has ended: %v", err)
+		}
+		lock.RecordEvent("stopped leading")
+		hold(t, ours(s.hosts[1]))
+	})
+}
+
+// TestRequest: a leader that is asked to step down ends its elector, its work, and its lease,
+// in this order, and another one leads.
+func TestRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2, 3*time.Second)
+		for _, h := range s.hosts {
+			s.campaign(h, ours(h), true)
+		}
+		for range 5 {
+			former := s.leader()
+			if err := s.hosts[0].StepDown(t.Context(), "operator", "a test"); err != nil {
+				t.Error(err)
+			}
+			if s.leader() == former {
+				t.Error("the one who was asked leads again, before the other one")
+			}
+		}
+		if beside, what := s.end(); beside > 0 || len(s.done) < 2 {
+			t.Errorf("%d terms; %s", len(s.done), what)
+		}
+	})
+}
+
+// TestStuckElector: with a progress timeout, a lease does not outlive an elector that does not
+// come by any more.
+func TestStuckElector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2, 0)
+		options := &tenureclientgo.Options{Timing: tenure.Timing{ProgressTimeout: 30 * time.Second}}
+		first := tenureclientgo.NewLock(s.hosts[0].Client.Client, "operator", options)
+		for range 60 {
+			hold(t, first)
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		if err := update(t, first); !errors.Is(err, tenure.ErrStalled) {
+			t.Errorf("after a minute: %v", err)
+		}
+		begun, next := time.Now(), ours(s.hosts[1])
+		for update(t, next) != nil {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begun); took > 20*time.Second {
+			t.Errorf("the lock of a stuck elector was free after %v", took)
+		}
+	})
+}
+
+func record(lock resourcelock.Interface) resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{HolderIdentity: lock.Identity(), LeaseDurationSeconds: 15}
+}
+
+func update(t *testing.T, lock resourcelock.Interface) error {
+	return lock.Update(t.Context(), record(lock))
+}
+
+func hold(t *testing.T, lock resourcelock.Interface) {
+	t.Helper()
+	if err := update(t, lock); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestContract: what an elector goes by.
+func TestContract(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 2, 0)
+		first, second := ours(s.hosts[0]), ours(s.hosts[1])
+		if _, _, err := first.Get(t.Context()); !apierrors.IsNotFound(err) {
+			t.Errorf("Get without a record: %v", err)
+		}
+		if err := first.Create(t.Context(), record(first)); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := first.Get(t.Context()); err != nil || got.HolderIdentity != first.Identity() {
+			t.Errorf("Get of the holder: %+v, %v", got, err)
+		}
+		// Another lock of the same process, with the same owner.
+		if other := ours(s.hosts[0]); other.Identity() == first.Identity() {
+			t.Error("two locks have one identity")
+		} else if got, _, err := other.Get(t.Context()); err != nil || got.HolderIdentity == other.Identity() {
+			t.Errorf("a lock takes its sibling for itself: %+v, %v", got, err)
+		} else if err := update(t, other); !apierrors.IsConflict(err) || !errors.Is(err, tenure.ErrHeld) {
+			t.Errorf("Update beside its sibling: %v", err)
+		}
+		if err := update(t, second); !apierrors.IsConflict(err) || !errors.Is(err, tenure.ErrHeld) {
+			t.Errorf("Update of another: %v", err)
+		}
+		if err := second.Update(t.Context(), record(first)); err == nil {
+			t.Error("Update in the name of another")
+		}
+
+		// The bytes change with each beat, and with nothing else.
+		got, raw, err := second.Get(t.Context())
+		if err != nil || got.HolderIdentity != "a" || got.LeaseDurationSeconds != 15 || got.LeaderTransitions != 0 {
+			t.Errorf("Get of another: %+v, %v", got, err)
+		}
+		changes, last := 0, raw
+		for range 300 { // a minute, with 20 heartbeats
+			time.Sleep(200 * time.Millisecond)
+			if _, raw, err = second.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(raw, last) {
+				changes++
+			}
+			last = raw
+		}
+		if changes < 19 || changes > 21 {
+			t.Errorf("the bytes have changed %d times with 20 heartbeats", changes)
+		}
+
+		// A release is an Update without a holder.
+		if err := first.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}); err != nil {
+			t.Error(err)
+		}
+		if err := first.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
+			t.Errorf("a release of nothing: %v", err)
+		}
+		if got, _, err := second.Get(t.Context()); err != nil || got.HolderIdentity != "" {
+			t.Errorf("Get after the release: %+v, %v", got, err)
+		}
+		hold(t, second)
+		if got, _, err := first.Get(t.Context()); err != nil || got.HolderIdentity != "b" || got.LeaderTransitions != 1 {
+			t.Errorf("Get of the next holder: %+v, %v", got, err)
+		}
+
+		// A dead holder is none, when it has been so for its lease.
+		s.hosts[1].Kill()
+		for range 20 {
+			time.Sleep(time.Second)
+			if got, _, err = first.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got.HolderIdentity != "" {
+			t.Errorf("Get of a dead holder: %+v", got)
+		}
+		hold(t, first)
+	})
+}
+
+// TestLostWithinTerm: an elector whose lease was lost cannot take the lock again before it has
+// ended: its work has been told to stop, and another one may have led meanwhile.
+func TestLostWithinTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 1, 0)
+		lock := tenureclientgo.NewLock(s.hosts[0].Client.Client, "operator", nil)
+		early, stopEarly := lock.Bind(t.Context())
+		defer stopEarly()
+		hold(t, lock)
+		bound, stop := lock.Bind(t.Context())
+		defer stop()
+		s.hosts[0].Partition()
+		time.Sleep(time.Minute)
+		s.hosts[0].Heal()
+		time.Sleep(time.Minute)
+		for when, ctx := range map[string]context.Context{"before": early, "after": bound} {
+			if err := context.Cause(ctx); !errors.Is(err, tenure.ErrExpired) {
+				t.Errorf("a context bound %s the grant: %v", when, err)
+			}
+		}
+		if _, ok := lock.Lease(); ok {
+			t.Error("a lease that was lost")
+		}
+		if err := update(t, lock); !apierrors.IsConflict(err) || !errors.Is(err, tenure.ErrExpired) {
+			t.Errorf("Update in the same term: %v", err)
+		}
+		if got, _, err := lock.Get(t.Context()); err != nil || got.HolderIdentity == lock.Identity() {
+			t.Errorf("Get in the same term: %+v, %v", got, err)
+		}
+		called := false
+		lock.Leading(func(context.Context, *tenure.Lease) { called = true })(t.Context())
+		if called {
+			t.Error("work begins under a lease that was lost")
+		}
+		lock.RecordEvent("stopped leading")
+		time.Sleep(time.Minute)
+		hold(t, lock)
+		if lease, ok := lock.Lease(); !ok || lease.Check() != nil {
+			t.Error("no lease in the next term")
+		}
+	})
+}
+
+// TestPaused: from the first instruction after a pause on, the lock is not held any more,
+// before any timer has told so.
+func TestPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 1, 0)
+		lock := ours(s.hosts[0])
+		hold(t, lock)
+		s.hosts[0].Suspend(time.Minute)
+		if err := update(t, lock); !apierrors.IsConflict(err) {
+			t.Errorf("Update after the pause: %v", err)
+		}
+	})
+}
+
+// eager is a lock whose Update asks for the lock and does not wait for the answer, which
+// GoogleCloudPlatform/k8s-config-connector#5030 had to leave: a model of a few lines.
+type eager struct {
+	*tenureclientgo.Lock
+	asked atomic.Bool
+}
+
+func (e *eager) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if !e.asked.Swap(true) {
+		go func() { _ = e.Lock.Update(context.WithoutCancel(ctx), r) }()
+	}
+	return nil
+}
+
+func (e *eager) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return e.Update(ctx, r)
+}
+
+// TestConfirmed: an Update that returns before the lock is granted makes two leaders.
+func TestConfirmed(t *testing.T) {
+	for name, how := range map[string]locks{
+		"ours":  ours,
+		"eager": func(h *host) resourcelock.Interface { return &eager{Lock: ours(h).(*tenureclientgo.Lock)} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, 2, 0)
+			leaders := 0
+			for _, h := range s.hosts {
+				lock := how(h)
+				if err := lock.Create(t.Context(), record(lock)); err == nil {
+					leaders++
+				}
+			}
+			if (leaders == 1) != (name == "ours") {
+				t.Errorf("%s: %d leaders", name, leaders)
+			}
+			time.Sleep(time.Second)
+		})
+	}
+}

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuregocron_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/tenurelock/tenure"
+	tenuregocron "github.com/tenurelock/tenure/adapters/gocron"
+)
+
+// elects gives each host an elector, and runs a job that outlasts its period now and then.
+func elects(s *stage, takes, stops time.Duration) []*tenuregocron.Elector {
+	var electors []*tenuregocron.Elector
+	for _, h := range s.hosts {
+		e := tenuregocron.NewElector(h.Election("scheduler", nil))
+		electors = append(electors, e)
+		go func() {
+			if err := e.Run(h.ctx); err != nil {
+				s.t.Errorf("host %s: %v", h.name, err)
+			}
+		}()
+		task := e.Task(func(ctx context.Context, _ *tenure.Lease) error {
+			s.work(ctx, h, takes, stops)
+			return nil
+		})
+		s.job(h, gocron.CronJob("*/10 * * * * *", true), task,
+			[]gocron.JobOption{gocron.WithSingletonMode(gocron.LimitModeReschedule)}, gocron.WithDistributedElector(e))
+	}
+	return electors
+}
+
+// TestPartitionedLeader: a leader that is cut off ends its work before the next one begins.
+// One that believes what it has observed last goes on for as long as it is cut off.
+func TestPartitionedLeader(t *testing.T) {
+	leave := func(s *stage, leader string) []stretch {
+		for _, h := range s.hosts {
+			if h.name == leader {
+				s.partition(h, true)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		s.world.Heal()
+		time.Sleep(5 * time.Minute)
+		return s.shutdown()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0, 0, 0)
+		elects(s, 8*time.Second, time.Second)
+		time.Sleep(5*time.Minute + 3*time.Second) // in the middle of a job
+		done := leave(s, s.world.Leader("scheduler").Options().Owner)
+		for _, what := range overlaps(done) {
+			t.Error(what)
+		}
+		// 90 in 15 minutes, less those of one failover.
+		if len(done) < 85 {
+			t.Errorf("%d runs", len(done))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0, 0, 0)
+		b := &ballot{ttl: 60 * time.Second}
+		ctx, end := context.WithCancel(t.Context())
+		for _, h := range s.hosts {
+			b.candidates = append(b.candidates, &etcdElector{h: h, alive: time.Now()})
+			s.schedule(h, gocron.CronJob("*/10 * * * * *", true), func(ctx context.Context) { s.work(ctx, h, 8*time.Second, time.Second) },
+				gocron.WithDistributedElector(b.candidates[len(b.candidates)-1]))
+		}
+		go b.elect(ctx)
+		time.Sleep(5*time.Minute + 3*time.Second)
+		if len(overlaps(leave(s, "a"))) < 20 {
+			t.Error("a leader of etcd that was cut off has stopped: does the model hold?")
+		}
+		end()
+		synctest.Wait()
+		time.Sleep(time.Second)
+	})
+}
+
+// TestStepDown: a leader that is asked to make way begins nothing more, and keeps the lock
+// until its tasks have returned.
+func TestStepDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0, 0)
+		electors := elects(s, 8*time.Second, 4*time.Second)
+		time.Sleep(time.Minute + 3*time.Second)
+		first := s.world.Leader("scheduler")
+		asked := time.Now()
+		if err := first.StepDown(t.Context(), "scheduler", "a test"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(asked); took < 4*time.Second {
+			t.Errorf("the lock was free after %v, while the task stops for 4 s", took)
+		}
+		s.world.LeaderAfter(first)
+		leaders := 0
+		for _, e := range electors {
+			if err := e.IsLeader(t.Context()); err == nil {
+				leaders++
+			} else if !errors.Is(err, tenuregocron.ErrNotLeader) {
+				t.Error(err)
+			}
+		}
+		if leaders != 1 {
+			t.Errorf("%d leaders", leaders)
+		}
+		time.Sleep(time.Minute)
+		for _, what := range overlaps(s.shutdown()) {
+			t.Error(what)
+		}
+	})
+}
+
+// TestDraining: a leader that has been told to stop, and may act yet, begins nothing.
+func TestDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		ctx, stop := context.WithCancel(t.Context())
+		e := tenuregocron.NewElector(s.hosts[0].Election("scheduler", nil))
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		s.world.Leader("scheduler")
+		begun, end := make(chan struct{}), make(chan struct{})
+		var lease *tenure.Lease
+		task := e.Task(func(_ context.Context, l *tenure.Lease) error {
+			lease = l
+			close(begun)
+			<-end
+			return nil
+		})
+		result := make(chan error, 1)
+		go func() { result <- task(t.Context()) }()
+		<-begun
+		stop()
+		synctest.Wait()
+		if err := lease.Check(); err != nil {
+			t.Errorf("the leader drains: %v", err)
+		}
+		if err := e.IsLeader(t.Context()); !errors.Is(err, tenuregocron.ErrNotLeader) {
+			t.Errorf("IsLeader while draining: %v", err)
+		}
+		if err := e.Task(nil)(t.Context()); !errors.Is(err, tenuregocron.ErrNotLeader) {
+			t.Errorf("a task that comes late: %v", err)
+		}
+		if !s.world.Held("scheduler") {
+			t.Error("the lock was released under a task")
+		}
+		close(end)
+		if err := errors.Join(<-ended, <-result); err != nil {
+			t.Error(err)
+		}
+		if s.world.Held("scheduler") {
+			t.Error("the lock is held after Run")
+		}
+	})
+}
+
+// TestPausedLeader: a leader that was stopped for longer than its lease begins nothing from its
+// first instruction on, before any timer has told it.
+func TestPausedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		h := s.hosts[0]
+		e := tenuregocron.NewElector(h.Election("scheduler", nil))
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(h.ctx) }()
+		s.world.Leader("scheduler")
+		h.Suspend(time.Minute)
+		if err := e.IsLeader(t.Context()); !errors.Is(err, tenuregocron.ErrNotLeader) || !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("IsLeader after the pause: %v", err)
+		}
+		time.Sleep(time.Minute)
+		h.stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLostUnderTask: a task that did not see that the lease was lost says so by its error.
+func TestLostUnderTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		e := tenuregocron.NewElector(s.hosts[0].Election("scheduler", nil))
+		go func() {
+			if err := e.Run(s.hosts[0].ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		s.world.Leader("scheduler")
+		s.hosts[0].Partition()
+		var seen error
+		err := e.Task(func(ctx context.Context, lease *tenure.Lease) error {
+			if own, ok := tenure.FromContext(ctx); !ok || own != lease {
+				t.Error("the context does not carry the lease")
+			}
+			<-ctx.Done()
+			seen = context.Cause(ctx)
+			return nil
+		})(t.Context())
+		if !errors.Is(err, tenure.ErrExpired) || !errors.Is(seen, tenure.ErrExpired) {
+			t.Errorf("the task returned %v, its context ended by %v", err, seen)
+		}
+		s.hosts[0].Heal()
+		time.Sleep(time.Minute) // it leads again
+		if err := e.IsLeader(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.hosts[0].stop()
+	})
+}

@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuregocron_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+
+	"github.com/tenurelock/tenure"
+	tenuregocron "github.com/tenurelock/tenure/adapters/gocron"
+	"github.com/tenurelock/tenure/once"
+)
+
+// locker returns a locker of the host for jobs of each minute.
+func (s *stage) locker(h *host, edit ...func(*tenuregocron.LockerOptions)) *tenuregocron.Locker {
+	s.t.Helper()
+	o := &tenuregocron.LockerOptions{Now: h.clock.Now, Location: time.UTC}
+	for _, e := range edit {
+		e(o)
+	}
+	l, err := tenuregocron.NewLocker(h.Client.Client, tenuregocron.Cron("* * * * *"), o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return l
+}
+
+// runs returns the ledger, the newest run first.
+func (s *stage) runs(l *tenuregocron.Locker) []once.Run {
+	s.t.Helper()
+	operator, err := tenure.New(s.world.Store().Open(), &tenure.Options{Clock: tenure.MonotonicClock()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer operator.Close(s.t.Context())
+	status, err := once.Show(s.t.Context(), operator, l.Name("job"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return status.Runs
+}
+
+// TestCrash: a process that is killed in a run takes that one with it. The next occurrence is
+// run by another one, late by the lease at most; with Redo the last one is run again.
+func TestCrash(t *testing.T) {
+	for _, redo := range []bool{false, true} {
+		t.Run(fmt.Sprint("redo=", redo), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// The second host is 30 s behind, so that it comes by when the first is dead.
+				s := newStage(t, 0, -30*time.Second)
+				var last *tenuregocron.Locker
+				for _, h := range s.hosts {
+					l := s.locker(h, func(o *tenuregocron.LockerOptions) { o.Redo = redo })
+					last = l
+					s.schedule(h, minutely(), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+						s.work(ctx, h, 20*time.Second, 0)
+						return context.Cause(ctx)
+					}), gocron.WithDistributedLocker(l))
+				}
+				time.Sleep(10*time.Minute + 10*time.Second)
+				s.hosts[0].Kill()
+				time.Sleep(12*time.Minute - 10*time.Second)
+				done := s.shutdown()
+				again := twice(done)
+				if want := 0; !redo && len(again) != want || redo && len(again) != 1 {
+					t.Errorf("begun twice: %v", again)
+				}
+				// From the kill on, the second host has all but that of the kill.
+				later := 0
+				for _, d := range done {
+					if d.host == "b" {
+						later++
+					}
+				}
+				if later < 11 {
+					t.Errorf("%d runs in the 12 minutes after the crash", later)
+				}
+				unknown := 0
+				for _, r := range s.runs(last) {
+					if r.State == once.StateUnknown {
+						unknown++
+					}
+				}
+				if unknown != 1 {
+					t.Errorf("%d runs of unknown end in the ledger, want that of the crash", unknown)
+				}
+			})
+		})
+	}
+}
+
+// TestLedger: how a run ended is in the ledger, whoever says so: the task, a panic, or a
+// listener that keeps the task from running.
+func TestLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		l := s.locker(s.hosts[0])
+		n := 0
+		task := l.Task("job", func(context.Context, *once.Turn) error {
+			switch n++; n {
+			case 1:
+				return nil
+			case 2:
+				return errors.New("no paper")
+			default:
+				panic("on fire")
+			}
+		})
+		skip := errors.New("not on this day")
+		s.job(s.hosts[0], minutely(), task, []gocron.JobOption{
+			gocron.WithDistributedJobLocker(l),
+			gocron.WithEventListeners(
+				gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {}),
+				gocron.BeforeJobRunsSkipIfBeforeFuncErrors(func(uuid.UUID, string) error {
+					if n < 3 {
+						return nil
+					}
+					return skip
+				})),
+		})
+		time.Sleep(4*time.Minute + time.Second)
+		s.shutdown()
+		var got []string
+		for _, r := range s.runs(l) {
+			got = append(got, fmt.Sprint(r.State, " ", r.Error))
+		}
+		want := "[failed gocron did not start the task failed the task panicked, or ended its goroutine failed no paper done ]"
+		if fmt.Sprint(got) != want {
+			t.Errorf("the ledger has %v, want %v", got, want)
+		}
+	})
+}
+
+// TestShutdown: a scheduler that is shut down ends the task's context, and the lock is
+// released although gocron's context has ended by then. In real time: see stage.shutdown.
+func TestShutdown(t *testing.T) {
+	s := newStage(t, 0)
+	l, err := tenuregocron.NewLocker(s.hosts[0].Client.Client, tenuregocron.Period(time.Second), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{}, 10)
+	s.schedule(s.hosts[0], gocron.DurationJob(time.Second), l.Task("job", func(ctx context.Context, turn *once.Turn) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		time.Sleep(100 * time.Millisecond)
+		return turn.Check()
+	}), gocron.WithDistributedLocker(l))
+	<-begun
+	if err := s.hosts[0].scheduler.Shutdown(); err != nil {
+		t.Error(err)
+	}
+	if s.world.Held(once.LockName(l.Name("job"))) {
+		t.Error("the lock is held after the shutdown")
+	}
+	if r := s.runs(l)[0]; r.State != once.StateDone {
+		t.Errorf("the last run: %+v", r)
+	}
+}
+
+// TestLost: the task's context ends with the lease, before another process can begin.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		l := s.locker(s.hosts[0])
+		s.schedule(s.hosts[0], minutely(), func() {}, gocron.WithDistributedLocker(l)) // to be shut down
+		lock, err := l.Lock(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.hosts[0].Partition()
+		begun := time.Now()
+		var cause error
+		err = l.Task("other", func(ctx context.Context, _ *once.Turn) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return nil
+		})(t.Context())
+		if took := time.Since(begun); !errors.Is(err, tenure.ErrExpired) || !errors.Is(cause, tenure.ErrExpired) || took > 15*time.Second {
+			t.Errorf("after %v the context ended with %v, and the task with %v", took, cause, err)
+		}
+		if err := lock.Unlock(t.Context()); !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+		s.shutdown()
+	})
+}
+
+// TestLockerWithElector: with both, one host has all occurrences for as long as it leads, and
+// each begins once over a change of the leader, although the clocks are apart.
+func TestLockerWithElector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, apart...)
+		for _, h := range s.hosts {
+			e := tenuregocron.NewElector(h.Election("scheduler", nil))
+			go func() {
+				if err := e.Run(h.ctx); err != nil {
+					t.Error(err)
+				}
+			}()
+			l := s.locker(h, func(o *tenuregocron.LockerOptions) { o.Elector = e })
+			s.schedule(h, minutely(), l.Task("job", func(ctx context.Context, _ *once.Turn) error {
+				s.work(ctx, h, 5*time.Second, 0)
+				return nil
+			}), gocron.WithDistributedLocker(l))
+		}
+		by := 0
+		for range 8 {
+			time.Sleep(9 * time.Minute)
+			leader := s.world.Leader("scheduler")
+			if err := leader.StepDown(t.Context(), "scheduler", "a test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := s.shutdown()
+		for _, what := range append(twice(done), overlaps(done)...) {
+			t.Error(what)
+		}
+		for i := 1; i < len(done); i++ {
+			if done[i].host != done[i-1].host {
+				by++
+			}
+		}
+		if by > 8 || len(done) < 60 {
+			t.Errorf("%d runs in 72 minutes, by another host %d times", len(done), by)
+		}
+	})
+}
+
+// TestLockerWithoutSlack: a clock that is far ahead is refused, where a bound was set.
+func TestLockerWithoutSlack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0, 3*time.Hour)
+		soon := func(o *tenuregocron.LockerOptions) { o.MaxAhead = time.Hour }
+		for i, want := range []error{nil, once.ErrSlotAhead} {
+			lock, err := s.locker(s.hosts[i], soon).Lock(t.Context(), "job")
+			if !errors.Is(err, want) {
+				t.Errorf("host %d: %v, want %v", i, err, want)
+			}
+			if err == nil {
+				if err := lock.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+func TestTaskWithoutLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		err := s.locker(s.hosts[0]).Task("report", nil)(t.Context())
+		if err == nil || !strings.Contains(err.Error(), `give the job gocron.WithName("report")`) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuregocron
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// A Schedule says for which time an occurrence of a job is scheduled, so that all processes
+// give it the same name. Make one by [Period], [Cron] or [Nearest]; it is that of the job.
+type Schedule struct {
+	nearest func(now time.Time) (time.Time, error)
+	next    func(now time.Time) time.Time
+	err     error
+}
+
+// Period is the schedule of a gocron.DurationJob: the multiples of the period since the Unix
+// epoch. It is a whole number of seconds. An occurrence counts for the multiple that is
+// nearest to the local time. Let the jobs of all processes start at a multiple, so that
+// nobody stands in the middle between two:
+//
+//	gocron.WithStartAt(gocron.WithStartDateTime(schedule.Next(time.Now())))
+func Period(period time.Duration) Schedule {
+	if period <= 0 || period%time.Second != 0 {
+		return Schedule{err: fmt.Errorf("period %v: it must be a whole number of seconds, and at least one", period)}
+	}
+	seconds := int64(period / time.Second)
+	floor := func(t time.Time) time.Time {
+		n := t.Unix()
+		return time.Unix(n-((n%seconds)+seconds)%seconds, 0)
+	}
+	return Schedule{
+		nearest: func(now time.Time) (time.Time, error) { return floor(now.Add(period / 2)), nil },
+		next:    func(now time.Time) time.Time { return floor(now).Add(period) },
+	}
+}
+
+// Cron is the schedule of a gocron.CronJob with that crontab: five fields, or six with the
+// seconds before them, and perhaps CRON_TZ=ZONE in front. Without a zone it is that of
+// [LockerOptions].Location, which must be the scheduler's. An occurrence counts for the time
+// of the crontab that is nearest to the local time.
+func Cron(crontab string) Schedule {
+	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	times, err := parser.Parse(crontab)
+	if err != nil {
+		return Schedule{err: fmt.Errorf("crontab %q: %w", crontab, err)}
+	}
+	return Schedule{
+		nearest: func(now time.Time) (time.Time, error) { return nearest(times, now) },
+		next:    times.Next,
+	}
+}
+
+// Nearest is a schedule of any other kind. The function returns the scheduled time that is
+// nearest to now; it must be the same in all processes, and must not be the present time.
+// What is behind the second is cut off.
+func Nearest(scheduled func(now time.Time) time.Time) Schedule {
+	return Schedule{nearest: func(now time.Time) (time.Time, error) { return scheduled(now), nil }}
+}
+
+// Next returns the first scheduled time after now, zero if there is none, or if the schedule
+// is one of [Nearest].
+func (s Schedule) Next(now time.Time) time.Time {
+	if s.next == nil {
+		return time.Time{}
+	}
+	return s.next(now)
+}
+
+// lookBack is how far back the occurrence before now is looked for at first, and how far at
+// most: a February 29 is up to eight years away.
+const (
+	lookBack    = 2 * time.Minute
+	lookBackMax = 9 * 366 * 24 * time.Hour
+)
+
+// nearest returns the time of a crontab that is nearest to now, the earlier one of two.
+func nearest(times cron.Schedule, now time.Time) (time.Time, error) {
+	next := times.Next(now)
+	last := time.Time{}
+	for back := lookBack; last.IsZero() && back <= lookBackMax; back *= 2 {
+		// What Next returns is later than what it is given.
+		for t := times.Next(now.Add(-back)); !t.IsZero() && !t.After(now); t = times.Next(t) {
+			last = t
+		}
+	}
+	switch {
+	case last.IsZero() && next.IsZero():
+		return time.Time{}, errors.New("the crontab has no time within nine years")
+	case last.IsZero(), !next.IsZero() && next.Sub(now) < now.Sub(last):
+		return next, nil
+	}
+	return last, nil
+}

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuregocron_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/jonboulle/clockwork"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/tenuretest"
+)
+
+// wallclock is a clock that is wrong.
+type wallclock struct {
+	clockwork.Clock
+	ahead atomic.Int64
+}
+
+func (c *wallclock) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// set sets the clock, by how much it is ahead then.
+func (c *wallclock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+
+// A host is a process with a scheduler of gocron, and what its lock sees of the world.
+type host struct {
+	name  string
+	clock *wallclock
+	*tenuretest.Client
+	scheduler gocron.Scheduler
+	cut       func() bool // whether the network is, for the locks of others
+	ctx       context.Context
+	stop      context.CancelFunc
+}
+
+// A stage is some hosts that have the same jobs, in a bubble, and what they did.
+type stage struct {
+	t     *testing.T
+	world *tenuretest.World
+	hosts []*host
+	begun time.Time // when the stage was, by the true time
+
+	mu      sync.Mutex
+	off     map[string]bool // hosts that are cut off
+	working []*host         // in the order of their begin
+	done    []stretch
+	skipped []error
+}
+
+// A stretch is a run of a job on a host, by the true time.
+type stretch struct {
+	host       string
+	occurrence time.Time // by the host's clock, to the minute
+	from, to   time.Time
+}
+
+// newStage returns a stage with one host for each clock.
+func newStage(t *testing.T, ahead ...time.Duration) *stage {
+	s := &stage{t: t, world: tenuretest.New(t), begun: time.Now(), off: make(map[string]bool)}
+	for i, by := range ahead {
+		name := string(rune('a' + i))
+		h := &host{name: name, clock: &wallclock{Clock: clockwork.NewRealClock()}}
+		h.clock.set(by)
+		h.Client = s.world.Client(name, func(o *tenure.Options) { o.Logger = nil })
+		h.cut = func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.off[name]
+		}
+		h.ctx, h.stop = context.WithCancel(t.Context())
+		s.hosts = append(s.hosts, h)
+	}
+	return s
+}
+
+// schedule starts the scheduler of the host.
+func (s *stage) schedule(h *host, definition gocron.JobDefinition, task any, options ...gocron.SchedulerOption) {
+	s.job(h, definition, task, nil, options...)
+}
+
+// job starts the scheduler of the host with a job that has the options.
+func (s *stage) job(h *host, definition gocron.JobDefinition, task any, jobOptions []gocron.JobOption, options ...gocron.SchedulerOption) {
+	s.t.Helper()
+	options = append(options, gocron.WithClock(h.clock), gocron.WithLocation(time.UTC), gocron.WithStopTimeout(time.Minute))
+	var err error
+	if h.scheduler, err = gocron.NewScheduler(options...); err != nil {
+		s.t.Fatal(err)
+	}
+	skips := gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if h.ctx.Err() == nil {
+			s.skipped = append(s.skipped, err)
+		}
+	}))
+	if _, err := h.scheduler.NewJob(definition, gocron.NewTask(task), append(jobOptions, gocron.WithName("job"), skips)...); err != nil {
+		s.t.Fatal(err)
+	}
+	h.scheduler.Start()
+}
+
+// partition cuts a host off its store, of whatever kind, or ends that.
+func (s *stage) partition(h *host, off bool) {
+	s.mu.Lock()
+	s.off[h.name] = off
+	s.mu.Unlock()
+	if off {
+		h.Partition()
+	} else {
+		h.Heal()
+	}
+}
+
+// work is what a job does: it works for a while, or until ctx ends, and then takes time to stop.
+func (s *stage) work(ctx context.Context, h *host, takes, stops time.Duration) {
+	from := time.Now()
+	s.mu.Lock()
+	s.working = append(s.working, h)
+	s.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		<-time.After(stops)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.working, h)
+	s.working = slices.Delete(s.working, i, i+1)
+	s.done = append(s.done, stretch{h.name, h.clock.Now().Add(-time.Since(from)).Round(time.Minute), from, time.Now()})
+}
+
+// shutdown ends all schedulers, and returns what was done in the order of its begin. It
+// removes the jobs before, because Shutdown waits for running ones in a loop without a pause,
+// in which no virtual time passes.
+func (s *stage) shutdown() []stretch {
+	s.t.Helper()
+	for _, h := range s.hosts {
+		h.stop()
+		for _, j := range h.scheduler.Jobs() {
+			if err := h.scheduler.RemoveJob(j.ID()); err != nil {
+				s.t.Errorf("host %s: %v", h.name, err)
+			}
+		}
+	}
+	<-time.After(time.Minute)
+	for _, h := range s.hosts {
+		if err := h.scheduler.Shutdown(); err != nil {
+			s.t.Errorf("host %s: %v", h.name, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(s.done, func(a, b stretch) int { return a.from.Compare(b.from) })
+	return s.done
+}
+
+// twice returns the occurrences that were begun more than once.
+func twice(done []stretch) (again []string) {
+	seen := make(map[time.Time]stretch)
+	for _, d := range done {
+		if first, ok := seen[d.occurrence]; ok {
+			again = append(again, fmt.Sprintf("%s on %s and on %s", d.occurrence.Format(time.TimeOnly), first.host, d.host))
+		}
+		seen[d.occurrence] = d
+	}
+	return again
+}
+
+// overlaps returns the runs that were under way beside each other.
+func overlaps(done []stretch) (beside []string) {
+	for i := 1; i < len(done); i++ {
+		for _, before := range done[:i] {
+			if d := done[i]; d.from.Before(before.to) {
+				beside = append(beside, fmt.Sprintf("%s begins at %s, while %s works until %s", d.host, d.from.Format("15:04:05.000"), before.host, before.to.Format("15:04:05.000")))
+			}
+		}
+	}
+	return beside
+}

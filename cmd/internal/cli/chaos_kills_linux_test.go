@@ -1,0 +1,384 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	cryptorand "crypto/rand"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// killStores are the stores on which tenure is killed again and again. That on Kubernetes
+// has a test of its own: its engine takes minutes to build.
+var killStores = []struct {
+	name  string
+	scene func(*testing.T) *scene
+}{
+	{"sqlite", newScene},
+	{"dynamodb", newTableScene},
+	{"postgres", newDatabaseScene},
+	{"etcd", func(t *testing.T) *scene {
+		address := strings.TrimPrefix(enginetest.Shared(t, enginetest.Etcd, "etcd"), "http://")
+		return newSceneOn(t, "etcd://"+address+"/test/"+cryptorand.Text())
+	}},
+	{"zookeeper", func(t *testing.T) *scene {
+		return newSceneOn(t, "zookeeper://"+enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")+"/test-"+cryptorand.Text())
+	}},
+}
+
+func newSceneOn(t *testing.T, url string) *scene {
+	s := newScene(t)
+	s.url = url
+	return s
+}
+
+// newDatabaseScene is a scene whose store is a table in a database of its own on PostgreSQL.
+func newDatabaseScene(t *testing.T) *scene {
+	s := newSceneOn(t, enginetest.Database(t, enginetest.PostgreSQL(t)))
+	if p := s.start("table", "create"); p.status() != 0 {
+		t.Fatal("there is no table")
+	}
+	return s
+}
+
+// killRounds is the variable that says how many rounds there are on each store.
+const killRounds = "TENURE_KILL_ROUNDS"
+
+// TestKilledAtAnyTime kills tenure at random moments of its acquire, its heartbeats and its
+// release, on every store. All processes have one owner's name, so nothing but the id of a
+// lease tells them apart. Seen must be:
+//
+//   - Nobody works beside another, and each token is used once.
+//   - No living holder's lock is freed: a tenure that was not killed ends as it ends itself.
+//   - The lock of a dead holder whose command had begun is freed by its guardian: after the
+//     grace, never before it, and long before the lease has run out.
+//   - What an operator frees while the guardian waits stays so, and so does who comes then.
+//
+// How long it is from the SIGKILL until the command of a waiting successor runs, is told.
+func TestKilledAtAnyTime(t *testing.T) {
+	t.Parallel()
+	for _, on := range killStores {
+		t.Run(on.name, func(t *testing.T) {
+			t.Parallel()
+			newKills(t, on.scene(t)).play()
+		})
+	}
+}
+
+func TestKubernetesKilledAtAnyTime(t *testing.T) {
+	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
+	newKills(t, newSceneOn(t, "kubernetes://default?kubeconfig="+kubeconfig)).play()
+}
+
+// What a round does: kill a holder at work for whom somebody waits, or tenure at any moment,
+// or a holder whose lock an operator frees meanwhile.
+const (
+	killHolder = iota
+	killAny
+	killAndFree
+	killKinds
+)
+
+const (
+	// killGrace is how long a dead holder's lock stays held.
+	killGrace = 500 * time.Millisecond
+	// killLease is one that no round waits for; killShort is waited for where a death is
+	// not proved.
+	killLease, killShort = 2 * time.Minute, 4 * time.Second
+	// killBound is when the successor is too late, however busy the machine is.
+	killBound = 30 * time.Second
+)
+
+// kills is a series of rounds on one store.
+type kills struct {
+	*scene
+	store  driver.Store
+	client *tenure.Client
+	random *rand.Rand
+	latest tenure.Tenure   // that was judged
+	freed  []time.Duration // by a guardian, for one who waited: until the command ran
+	wrote  []time.Duration // and until the guardian wrote
+	heard  []time.Duration // from there until the successor asked for the lock that was free
+	other  []time.Duration // until the command of a successor ran that came after the kill
+	unsure int             // deaths that were not proved
+}
+
+// mourner is what runs under the lock. The kernel's lock must be free when it begins: what
+// of a killed one lives on would still have that. It works, and does not end when asked,
+// but where its life is written down.
+const mourner = `
+now=$(date +%s%N) life=$(cat "$DIR/life" 2>/dev/null)
+exec 9>"$DIR/flock"
+flock -n 9 || echo "token $TENURE_TOKEN runs beside another" >>"$DIR/failures"
+echo "$TENURE_TOKEN $now" >>"$DIR/begun"
+[ -z "$life" ] || exec sleep "$life"
+trap "" TERM; setsid sleep 600 & sleep 600
+`
+
+func newKills(t *testing.T, s *scene) *kills {
+	s.write("mourner.sh", mourner)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return &kills{scene: s, store: s.store(), client: s.client(), random: rand.New(rand.NewPCG(seed, 0))}
+}
+
+func (k *kills) play() {
+	rounds := killKinds
+	if text := os.Getenv(killRounds); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			k.t.Fatalf("%s=%q: want a number of rounds, 1 at least", killRounds, text)
+		}
+		rounds = n
+	} else if !testing.Short() {
+		rounds *= 2
+	}
+	for round := range rounds {
+		switch {
+		case round%10 == 9, round == killAndFree: // one in ten, and one of the first
+			k.freeBeforeTheGuardian()
+		case round%2 == 0:
+			k.killForWaiter()
+		default:
+			k.killAtAnyMoment()
+		}
+		if f := k.read("failures"); f != "" {
+			k.t.Error(f)
+		}
+		if k.t.Failed() {
+			k.t.Fatalf("in round %d", round)
+		}
+	}
+	var used []string
+	for _, line := range k.begun() {
+		used = append(used, strings.Fields(line)[0])
+	}
+	if slices.Sort(used); len(slices.Compact(slices.Clone(used))) != len(used) {
+		k.t.Errorf("tokens used twice: %v", used)
+	}
+	k.t.Logf("%d rounds, grace %v. From the SIGKILL to the command of a successor who waits: %s; to the guardian's write: %s; from there to the successor's claim: %s. "+
+		"To one who came after the kill, of %v at the most where the death is not proved: %s; not proved: %d",
+		rounds, killGrace, figures(k.freed), figures(k.wrote), figures(k.heard), killShort, figures(k.other), k.unsure)
+}
+
+// figures are those of durations.
+func figures(all []time.Duration) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	slices.Sort(all)
+	at := func(share float64) time.Duration {
+		return all[min(len(all)-1, int(share*float64(len(all))))].Round(100 * time.Microsecond)
+	}
+	return fmt.Sprintf("median %v, p99 %v, worst of %d %v", at(0.5), at(0.99), len(all), at(1))
+}
+
+// run starts tenure with the mourner.
+func (k *kills) run(lease time.Duration) *process {
+	return k.start("run", "--json", "--owner", "same", "--lease", lease.String(), "--heartbeat", "100ms", "--refresh", "100ms",
+		"--grace", killGrace.String(), "job", "--", "sh", k.path("mourner.sh"))
+}
+
+// lives has the commands that begin from now on live for that long; for ever, if it is 0.
+func (k *kills) lives(life time.Duration) {
+	if life > 0 {
+		k.write("life", strconv.FormatFloat(life.Seconds(), 'f', 3, 64))
+	} else if err := os.Remove(k.path("life")); err != nil && !os.IsNotExist(err) {
+		k.t.Fatal(err)
+	}
+}
+
+// lifetime is that of a successor: half of them outlive whatever a guardian may still do.
+func (k *kills) lifetime() time.Duration {
+	if k.random.IntN(2) == 0 {
+		return time.Millisecond
+	}
+	return killGrace + 300*time.Millisecond
+}
+
+// moment is a random time.
+func (k *kills) moment(below time.Duration) time.Duration {
+	return time.Duration(k.random.Int64N(int64(below)))
+}
+
+// begun returns a line for each command that has begun: its token, and when.
+func (k *kills) begun() []string {
+	return slices.Collect(strings.Lines(k.read("begun")))
+}
+
+// next waits until one more command has begun than there were, and returns its token, and
+// when it began.
+func (k *kills) next(of string, before int) (token uint64, at time.Time) {
+	k.t.Helper()
+	k.await(of, func() bool { return len(k.begun()) > before })
+	var ns int64
+	if _, err := fmt.Sscan(k.begun()[before], &token, &ns); err != nil {
+		k.t.Fatal(err)
+	}
+	return token, time.Unix(0, ns)
+}
+
+// holder starts a tenure whose command works until it is killed, and waits for the command.
+func (k *kills) holder() (p *process, token uint64) {
+	k.t.Helper()
+	k.lives(0)
+	before := len(k.begun())
+	p = k.run(killLease)
+	token, _ = k.next("the command", before)
+	return p, token
+}
+
+// kill kills a tenure, and returns when.
+func (k *kills) kill(p *process) time.Time {
+	k.t.Helper()
+	at := time.Now()
+	p.signal(syscall.SIGKILL)
+	p.status()
+	return at
+}
+
+// killForWaiter kills a holder at work, between any two heartbeats.
+func (k *kills) killForWaiter() {
+	victim, token := k.holder()
+	k.lives(k.lifetime())
+	before := len(k.begun())
+	waiter := k.run(killLease)
+	k.await("a waiting successor", func() bool { return strings.Contains(waiter.stderr.String(), `"event":"waiting"`) })
+	time.Sleep(k.moment(150 * time.Millisecond))
+	killed := k.kill(victim)
+	successor, began := k.next("the successor's command", before)
+	took := began.Sub(killed)
+	if took > killBound {
+		k.t.Errorf("the successor began %v after the death, which a guardian knew", took)
+	}
+	k.ends(waiter)
+	dead := k.judge(killed, successor)
+	if dead.Token != token || dead.End != tenure.EndCrashed {
+		k.t.Errorf("the tenure that was killed under token %d is in the history as %+v", token, dead)
+		return
+	}
+	k.freed, k.wrote, k.heard = append(k.freed, took), append(k.wrote, dead.Until.Sub(killed)), append(k.heard, k.latest.Since.Sub(dead.Until))
+}
+
+// killAtAnyMoment kills tenure from its start on, around its acquire; or around its release,
+// if its command lives for a moment alone.
+func (k *kills) killAtAnyMoment() {
+	k.lives(0)
+	before := len(k.begun())
+	releases := k.random.IntN(2) == 0
+	if releases {
+		k.lives(20 * time.Millisecond)
+	}
+	victim := k.run(killShort)
+	if releases {
+		k.next("the command", before)
+		time.Sleep(k.moment(50 * time.Millisecond))
+	} else {
+		time.Sleep(k.moment(250 * time.Millisecond))
+	}
+	killed := k.kill(victim)
+	k.lives(k.lifetime())
+	k.settled(&before)
+	waiter := k.run(killShort)
+	successor, began := k.next("the successor's command", before)
+	k.other = append(k.other, began.Sub(killed))
+	if took := began.Sub(killed); took > killShort+killBound {
+		k.t.Errorf("the successor began %v after the death, at a lease of %v", took, killShort)
+	}
+	k.ends(waiter)
+	if dead := k.judge(killed, successor); dead.End != "" && dead.End != tenure.EndCrashed && dead.End != tenure.EndReleased {
+		k.unsure++
+	}
+}
+
+// settled counts the commands that have begun once the command of the killed one cannot
+// begin any more: its guardian has ended, or waits for the grace with nothing below it.
+func (k *kills) settled(before *int) {
+	k.t.Helper()
+	k.await("the end of the killed one's command", func() bool {
+		for _, pid := range k.left(markName + "=" + k.mark) {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.TrimSpace(string(text)) != "tenure" {
+				return false
+			}
+		}
+		return true
+	})
+	*before = len(k.begun())
+}
+
+// freeBeforeTheGuardian has an operator free the lock while the guardian of a killed holder
+// waits for the grace. Who takes it then has it when the guardian's time has come.
+func (k *kills) freeBeforeTheGuardian() {
+	victim, token := k.holder()
+	time.Sleep(k.moment(150 * time.Millisecond))
+	killed := k.kill(victim)
+	prev, err := k.store.Get(k.t.Context(), "job", driver.Strong)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	next := prev
+	next.Version, next.State, next.End, next.Until = cryptorand.Text(), driver.Released, driver.EndReleasedDead, time.Now()
+	next.Asked = &driver.Request{ID: "q", Kind: driver.ReleaseDead, By: "ops", Reason: "it is dead", At: time.Now()}
+	want := tenure.EndReleasedDead
+	if _, err := k.store.Swap(k.t.Context(), prev, next); err != nil {
+		if time.Since(killed) < killGrace {
+			k.t.Fatal(err)
+		}
+		want = tenure.EndCrashed // the machine was so busy that the guardian was quicker
+	}
+	k.lives(2 * killGrace)
+	before := len(k.begun())
+	heir := k.run(killLease)
+	successor, _ := k.next("the command of who takes the lock that was freed", before)
+	k.ends(heir)
+	if dead := k.judge(killed, successor); dead.Token != token || dead.End != want {
+		k.t.Errorf("the tenure under token %d, which an operator freed, is in the history as %+v", token, dead)
+	}
+}
+
+// ends waits for the end of a tenure that was not killed, which must be in order.
+func (k *kills) ends(p *process) {
+	k.t.Helper()
+	if status := p.status(); status != 0 {
+		k.t.Errorf("one that was not killed ended with status %d", status)
+	}
+	k.await("the end of all guardians", func() bool { return len(k.left(markName+"="+k.mark)) == 0 })
+}
+
+// judge looks at the tenures of a round. The last one is the successor's, who has released.
+// It returns the one before, if that is of this round.
+func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Tenure) {
+	k.t.Helper()
+	var list []tenure.Tenure
+	k.await("the history", func() (read bool) {
+		var err error
+		list, err = k.client.History(k.t.Context(), "job")
+		return err == nil && len(list) > 0 // the machine may be busy
+	})
+	if end := list[0]; end.Token != successor || end.End != tenure.EndReleased {
+		k.t.Errorf("the tenure of the successor, under token %d, which nobody has killed, is in the history as %+v", successor, end)
+	}
+	if len(list) > 1 && list[1].Token > k.latest.Token {
+		dead = list[1]
+	}
+	if n := successor - k.latest.Token; n > 2 {
+		k.t.Errorf("%d tenures in a round of two", n)
+	}
+	k.latest = list[0]
+	if early := dead.Until.Sub(killed); dead.End == tenure.EndCrashed && early < killGrace {
+		k.t.Errorf("free %v after the death of token %d: the last requests of the dead have %v", early, dead.Token, killGrace)
+	}
+	return dead
+}

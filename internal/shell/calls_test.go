@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/shell"
+)
+
+// errand is a request that takes its time, whatever its context says, and counts its
+// answers.
+type errand struct {
+	takes    time.Duration
+	key      string
+	answers  atomic.Int64
+	got      string // with the latest answer
+	err      error
+	answered time.Time
+}
+
+func (e *errand) Make(context.Context) (rec, former driver.Record, err error) {
+	time.Sleep(e.takes)
+	return driver.Record{Key: e.key}, former, nil
+}
+
+func (e *errand) Answer(rec, _ driver.Record, err error) {
+	e.got, e.err, e.answered = rec.Key, err, time.Now()
+	e.answers.Add(1)
+}
+
+const requestTimeout = time.Second
+
+func inBubble(t *testing.T, test func(t *testing.T, calls *shell.Calls)) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := shell.NewCalls(64, requestTimeout)
+		test(t, calls)
+		calls.Close()
+		begun := time.Now()
+		calls.Wait()
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("workers rested for %v after the end", took)
+		}
+	})
+}
+
+// TestDeafCallIsAnsweredOnce: a call that does not return is answered after twice its
+// timeout, and not again when it returns. What is sent meanwhile has a worker of its own,
+// and what is sent then gets its own answer.
+func TestDeafCallIsAnsweredOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, calls *shell.Calls) {
+		begun := time.Now()
+		deaf, beside := &errand{takes: 5 * time.Second}, &errand{key: "beside"}
+		calls.Send(0, shell.Call{Request: deaf})
+		calls.Send(0, shell.Call{Request: beside})
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if deaf.err == nil || deaf.answered.Sub(begun) != 2*requestTimeout {
+			t.Errorf("the deaf call: %v, after %v", deaf.err, deaf.answered.Sub(begun))
+		}
+		time.Sleep(2 * time.Second) // it has returned, and its worker rests
+		next := &errand{key: "next"}
+		calls.Send(0, shell.Call{Request: next})
+		synctest.Wait()
+		for _, e := range []*errand{beside, next} {
+			if e.got != e.key || e.err != nil {
+				t.Errorf("%s: %q, %v", e.key, e.got, e.err)
+			}
+		}
+		for _, e := range []*errand{deaf, beside, next} {
+			if n := e.answers.Load(); n != 1 {
+				t.Errorf("%q was answered %d times", e.key, n)
+			}
+		}
+	})
+}
+
+// TestPatienceIsOfEachCall: a worker that has made a slow call waits as long for the next
+// one as for the first.
+func TestPatienceIsOfEachCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, calls *shell.Calls) {
+		for range 5 {
+			slow := &errand{key: "slow", takes: 2*requestTimeout - time.Millisecond}
+			calls.Send(0, shell.Call{Request: slow})
+			time.Sleep(slow.takes)
+			synctest.Wait()
+			if slow.got != "slow" || slow.err != nil {
+				t.Fatalf("%q, %v", slow.got, slow.err)
+			}
+		}
+		own := &errand{takes: 10 * requestTimeout}
+		begun := time.Now()
+		calls.Send(0, shell.Call{Request: own, Timeout: 3 * requestTimeout})
+		time.Sleep(own.takes)
+		synctest.Wait()
+		if took := own.answered.Sub(begun); took != 6*requestTimeout {
+			t.Errorf("a call with a timeout of its own was given up after %v", took)
+		}
+	})
+}
+
+// TestTimeoutSaysSo: a store that goes by its context is answered by an error that names
+// the timeout.
+func TestTimeoutSaysSo(t *testing.T) {
+	inBubble(t, func(t *testing.T, calls *shell.Calls) {
+		calls.Send(0, shell.Call{Request: shell.Alone(func(ctx context.Context) error {
+			begun := time.Now()
+			<-ctx.Done()
+			if took := time.Since(begun); took != requestTimeout || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				t.Errorf("%v, after %v", ctx.Err(), took)
+			}
+			return ctx.Err()
+		})})
+		time.Sleep(2 * requestTimeout)
+	})
+}
+
+// TestWorkersRest: few of many workers are kept, and those for a moment alone.
+func TestWorkersRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, calls *shell.Calls) {
+		more := func() int {
+			synctest.Wait()
+			stacks := make([]byte, 1<<20)
+			return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "shell.(*worker).run(")
+		}
+		for range 64 {
+			calls.Send(0, shell.Call{Request: &errand{takes: time.Millisecond}})
+		}
+		if n := more(); n != 64 {
+			t.Errorf("%d workers for 64 calls", n)
+		}
+		time.Sleep(time.Millisecond)
+		if n := more(); n < 1 || n > 8 {
+			t.Errorf("%d workers rest", n)
+		}
+		for range 10 { // one of them is busy, and the others go
+			calls.Send(0, shell.Call{Request: &errand{takes: time.Millisecond}})
+			time.Sleep(200 * time.Millisecond)
+			synctest.Wait()
+		}
+		if n := more(); n != 1 {
+			t.Errorf("%d workers for one caller", n)
+		}
+		time.Sleep(time.Minute)
+		if n := more(); n != 0 {
+			t.Errorf("%d workers, a minute after the last call", n)
+		}
+	})
+}
+
+// TestCallMeetsTheEndOfARest: no call is lost on a worker that is about to leave.
+func TestCallMeetsTheEndOfARest(t *testing.T) {
+	for range 300 {
+		inBubble(t, func(t *testing.T, calls *shell.Calls) {
+			for range 10 {
+				e := &errand{key: "one"}
+				calls.Send(0, shell.Call{Request: e})
+				time.Sleep(time.Second) // as long as a rest
+				if synctest.Wait(); e.answers.Load() != 1 || e.err != nil {
+					t.Fatalf("answered %d times, %v", e.answers.Load(), e.err)
+				}
+			}
+			calls.Send(0, shell.Call{Request: &errand{}}) // meets the end of all
+		})
+	}
+}
