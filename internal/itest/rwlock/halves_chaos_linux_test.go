@@ -109,23 +109,33 @@ func life(t *testing.T, ctx context.Context, folder, side string) map[string]int
 	tormented.Go(func() {
 		for range 3 {
 			pause(ctx, rand.N(lease))
-			if rand.N(2) == 0 {
+			if rand.N(3) == 0 {
 				_ = cmd.Process.Signal(syscall.SIGSTOP) // it may have ended
 				pause(ctx, rand.N(2*lease))
 				_ = cmd.Process.Signal(syscall.SIGCONT)
 			}
 		}
-		pause(ctx, rand.N(2*lease))
+		pause(ctx, rand.N(3*lease))
 		_ = cmd.Process.Kill()
 	})
 	said := map[string]int{}
 	for scan := bufio.NewScanner(out); scan.Scan(); {
 		said[scan.Text()]++
+		if scan.Text() == stopping {
+			tormented.Go(func() {
+				pause(ctx, lease+rand.N(lease))
+				_ = cmd.Process.Signal(syscall.SIGCONT) // it may be dead
+			})
+		}
 	}
 	tormented.Wait()
 	_ = cmd.Wait() // it was killed
 	return said
 }
+
+// stopping is what a writer says that stops itself: it wants to be continued when its
+// lease has run out.
+const stopping = "stopping"
 
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -204,7 +214,10 @@ func (r resource) rewrite(ctx context.Context, l *rwlock.Lease) error {
 		if err := l.Check(); err != nil {
 			return err
 		}
-		time.Sleep(rand.N(lease / 4)) // here it may be stopped
+		if i == 1 && rand.N(3) == 0 {
+			fmt.Fprintln(os.Stdout, stopping)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // between its check and its write
+		}
 		err := r.pass(l.Token(), func() error {
 			return os.WriteFile(r.half(i), fmt.Append(nil, l.Token()), 0o600)
 		})
