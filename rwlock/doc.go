@@ -35,8 +35,8 @@
 //
 // # Tokens
 //
-// The epoch is the gate's token w. A writer has token 2w, and those who read after it
-// 2w+1. So tokens rise in the order in which tenures exclude each other, and any fence
+// The epoch is the gate's token w in the tenure of the last writer. A writer has token
+// 2w, and those who read after it 2w+1. So tokens rise in the order in which tenures exclude each other, and any fence
 // works: package fence, or a comparison at the resource, under the name of the lock.
 //
 // A fence protects readers from a late write of a former writer only where it has seen
@@ -70,6 +70,10 @@
 // A reader cannot become a writer: two of them would wait for each other. A process that
 // reads and asks to write gets [ErrReading] at once. A lease cannot be acquired again by
 // its own holder: a goroutine that writes, and asks to read, waits for itself.
+//
+// A writer that crashes while it waits for readers counts as one that has written,
+// because nobody can tell. A fence that has seen readers after it refuses those that it
+// waited for, though they may act.
 //
 // Without a fence a process that was paused between its check and its write can write
 // while others read. See package tenure.

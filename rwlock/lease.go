@@ -69,8 +69,8 @@ func (l *Lease) Writing() bool { return l.grip.Load().share == nil }
 // Owner returns the name under which the lock is held.
 func (l *Lease) Owner() string { return l.grip.Load().inner.Owner() }
 
-// Epoch returns which writer this is, or which one the reader reads what it wrote: the token of
-// the gate that it had. It rises by one or more with each writer. Readers of one epoch
+// Epoch returns which writer this is, or whose work a reader sees: the token of the gate
+// that this writer had. It rises with each writer, by one or more. Readers of one epoch
 // read the same.
 func (l *Lease) Epoch() uint64 { return l.grip.Load().epoch }
 
