@@ -4,7 +4,6 @@
 package semaphore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,16 +86,6 @@ func (e *DrainingError) Is(target error) bool { return target == ErrDraining }
 
 // Unwrap returns why it was not waited any longer.
 func (e *DrainingError) Unwrap() error { return e.Err }
-
-// done returns why ctx has ended: its error, and the cause that was given for
-// it, if there is one.
-func done(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
 
 func wrap(op, name string, err error) error {
 	if err == nil {

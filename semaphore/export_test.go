@@ -3,8 +3,10 @@
 
 package semaphore
 
+import "github.com/tenurelock/tenure/internal/slots"
+
 // Limits that are those of package driver, which this package does not import.
 const (
-	OwnPrefix  = ownPrefix
-	MaxDataLen = maxDataLen
+	OwnPrefix  = slots.OwnPrefix
+	MaxDataLen = slots.MaxDataLen
 )

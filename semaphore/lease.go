@@ -5,7 +5,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tenurelock/tenure"
 )
@@ -41,16 +40,4 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *tenure.ReleaseOptions)
 	err := l.Lease.ReleaseWith(ctx, options)
 	l.s.sight.left(l.slot, l)
 	return err
-}
-
-// errBroken is the failure of work that has not returned.
-var errBroken = errors.New("the work panicked, or ended its goroutine")
-
-// failure returns what a release says of the error of work: that the work has
-// failed, unless it was asked to stop before.
-func (l *Lease) failure(ctx context.Context, err error) *tenure.ReleaseOptions {
-	if err == nil || ctx.Err() != nil || l.Context().Err() != nil || l.Check() != nil {
-		return nil
-	}
-	return &tenure.ReleaseOptions{Failed: err}
 }

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
 )
 
 // ResizeOptions say what becomes of the holders of slots that are gone. Nil
@@ -51,34 +51,34 @@ func (s *Semaphore) Resize(ctx context.Context, slots int, options *ResizeOption
 	return nil
 }
 
-func (s *Semaphore) resize(ctx context.Context, slots int, o ResizeOptions) error {
-	if err := checkSlots(slots); err != nil {
+func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
+	if err := checkSlots(n); err != nil {
 		return err
 	}
 	before := 0
-	z, err := s.change(ctx, func(z size, _ bool) size {
+	z, err := s.size.Change(ctx, func(z size, _ bool) (size, error) {
 		before = z.Slots
 		// Of those that have been gone for longer, some may still have holders.
 		// Nobody has come to those that have none since their number was stored.
-		highest := max(slots, z.Slots)
+		highest := max(n, z.Slots)
 		for _, k := range s.lookAll(ctx, z.Slots, z.Highest) {
-			if atWork(k.status) || k.err != nil {
+			if slots.AtWork(k.status) || k.err != nil {
 				highest = max(highest, k.slot+1)
 			}
 		}
-		return size{Slots: slots, Highest: highest}
+		return size{Slots: n, Highest: highest}, nil
 	})
 	if err != nil {
 		return err
 	}
 	s.sight.hint()
-	if z.Highest == slots || !o.Wait && !o.StepDown {
+	if z.Highest == n || !o.Wait && !o.StepDown {
 		return nil
 	}
 	if o.Reason == "" {
-		o.Reason = fmt.Sprintf("resized from %d to %d slots", before, slots)
+		o.Reason = fmt.Sprintf("resized from %d to %d slots", before, n)
 	}
-	return s.drain(ctx, slots, z.Highest, o)
+	return s.drain(ctx, n, z.Highest, o)
 }
 
 // drain waits until nobody holds the slots from one to another.
@@ -93,13 +93,13 @@ func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) er
 	for {
 		for n := 0; n < len(left); n += atOnce {
 			for _, k := range s.look(ctx, slices.Clone(left[n:min(len(left), n+atOnce)])) {
-				if k.err == nil && !atWork(k.status) {
+				if k.err == nil && !slots.AtWork(k.status) {
 					left[slices.Index(left, k.slot)] = -1
 				}
 			}
 		}
 		left = slices.DeleteFunc(left, func(slot int) bool { return slot < 0 })
-		z, ok, err := s.read(ctx)
+		z, ok, err := s.size.Read(ctx)
 		if ok {
 			// Somebody may have made more of it again.
 			left = slices.DeleteFunc(left, func(slot int) bool { return slot < z.Slots })
@@ -108,24 +108,13 @@ func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) er
 			return nil
 		}
 		if ctx.Err() != nil {
-			return &DrainingError{Slots: left, Err: done(ctx)}
+			return &DrainingError{Slots: left, Err: slots.Done(ctx)}
 		}
 		if errors.Is(err, tenure.ErrClosed) {
 			return &DrainingError{Slots: left, Err: err}
 		}
-		timer := time.NewTimer(s.client.Options().RefreshPeriod)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		slots.Pause(ctx, s.client.Options().RefreshPeriod)
 	}
-}
-
-// atWork says that the slot shows a holder that may be at work. One whose slot
-// was revoked may be until the slot is free.
-func atWork(st tenure.Status) bool {
-	return st.Held || st.State == tenure.StateReserved && st.ReservedFor == "" && st.FreeIn > 0
 }
 
 // ask asks the holders of the slots to step down. What becomes of it is seen by

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
 )
 
 // Semaphore is a number of slots under one name, of which this process takes
@@ -19,15 +20,16 @@ import (
 // Those who wait with one Semaphore come in their order, and share its looks.
 // So a process needs one for each name.
 type Semaphore struct {
+	base    slots.Base
 	client  *tenure.Client
 	name    string
 	slots   int // to begin with
 	options Options
 
-	queue queue
+	queue slots.Queue
+	line  *slots.Line
+	size  *slots.Size[size]
 	sight *sight
-	known known
-	stood stood
 }
 
 // Options are what all acquires of a semaphore share. Nil means the defaults.
@@ -51,10 +53,10 @@ const (
 	maxLooks     = 100
 )
 
-// New returns the semaphore of the given name. Its slot count is only used the
+// New returns the semaphore of the given name. Its slot count n is only used the
 // first time; after that the number in the store counts for all processes. Change
 // it with [Semaphore.Resize]. Options may be nil; an error names what is wrong.
-func New(client *tenure.Client, name string, slots int, options *Options) (*Semaphore, error) {
+func New(client *tenure.Client, name string, n int, options *Options) (*Semaphore, error) {
 	var o Options
 	if options != nil {
 		o = *options
@@ -62,21 +64,20 @@ func New(client *tenure.Client, name string, slots int, options *Options) (*Sema
 	if o.Looks == 0 {
 		o.Looks = defaultLooks
 	}
-	var errs []error
-	if client == nil {
-		errs = append(errs, errors.New("client is nil: make one with tenure.New"))
-	}
-	if o.Session != nil && client != nil && o.Session.Client() != client {
-		errs = append(errs, errors.New("session is of another client: its locks are in another store, perhaps; open one with the semaphore's client"))
-	}
-	errs = append(errs, checkName(name), checkSlots(slots))
+	base := slots.Base{Client: client, Session: o.Session}
+	errs := []error{base.Check("semaphore"), slots.CheckName("semaphore", name, MaxNameLen), checkSlots(n)}
 	if o.Looks < 1 || o.Looks > maxLooks {
 		errs = append(errs, fmt.Errorf("looks %d must be from 1 to %d", o.Looks, maxLooks))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("semaphore: %w", err)
 	}
-	return &Semaphore{client: client, name: name, slots: slots, options: o, sight: newSight()}, nil
+	return &Semaphore{
+		base: base, client: client, name: name, slots: n, options: o,
+		line:  &slots.Line{Base: base, Name: name + lineSuffix},
+		size:  &slots.Size[size]{Base: base, Name: SizeName(name), Good: size.good, Text: size.bytes},
+		sight: newSight(),
+	}, nil
 }
 
 // Name returns the name of the semaphore.
@@ -85,10 +86,10 @@ func (s *Semaphore) Name() string { return s.name }
 // Slots returns how many slots there are: the number in the store, or, if none
 // is stored yet, the one that was given to [New]. A store that gives no answer is
 // asked again for three request timeouts.
-func (s *Semaphore) Slots(ctx context.Context) (slots int, stored bool, err error) {
+func (s *Semaphore) Slots(ctx context.Context) (n int, stored bool, err error) {
 	var z size
-	err = s.patiently(ctx, patient(s.brief(), tenure.AcquireOptions{}), func() (err error) {
-		z, stored, err = s.read(ctx)
+	err = s.base.Patiently(ctx, slots.Patient(s.base.Brief(), tenure.AcquireOptions{}), func() (err error) {
+		z, stored, err = s.size.Read(ctx)
 		return err
 	})
 	if err != nil {
@@ -114,18 +115,18 @@ func (s *Semaphore) Slots(ctx context.Context) (slots int, stored bool, err erro
 // store gave no answer but errors for StoreTimeout, which is the lease duration if
 // it is zero and for ever if it is negative.
 func (s *Semaphore) Acquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
-	bound, stop := s.boundBySession(ctx)
+	bound, stop := s.base.Bound(ctx)
 	defer stop()
 	l, err := s.acquire(bound, options)
-	return l, wrap("acquire", s.name, s.orSessionEnded(ctx, err))
+	return l, wrap("acquire", s.name, s.base.OrEnded(ctx, err))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
-	o, err := copied(options)
+	o, err := slots.Options(options)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.queue.enter(ctx)
+	leave, err := s.queue.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -141,21 +142,21 @@ func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions)
 // answer but errors for StoreTimeout, which is three request timeouts if it is
 // zero, the error is the store's.
 func (s *Semaphore) TryAcquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
-	bound, stop := s.boundBySession(ctx)
+	bound, stop := s.base.Bound(ctx)
 	defer stop()
 	l, err := s.tryAcquire(bound, options)
-	return l, wrap("try acquire", s.name, s.orSessionEnded(ctx, err))
+	return l, wrap("try acquire", s.name, s.base.OrEnded(ctx, err))
 }
 
 func (s *Semaphore) tryAcquire(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
-	o, err := copied(options)
+	o, err := slots.Options(options)
 	if err != nil {
 		return nil, err
 	}
 	w := &waiter{s: s, options: o}
 	var l *Lease
 	var full *FullError
-	err = s.patiently(ctx, patient(s.brief(), o), func() (err error) {
+	err = s.base.Patiently(ctx, slots.Patient(s.base.Brief(), o), func() (err error) {
 		l, full, err = w.try(ctx)
 		return err
 	})
@@ -192,36 +193,11 @@ func (s *Semaphore) Run(ctx context.Context, options *tenure.AcquireOptions, wor
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
-			_ = l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, errBroken))
+			_ = l.ReleaseWith(context.WithoutCancel(ctx), slots.Failure(ctx, l.Lease, slots.ErrBroken))
 		}
 	}()
 	err = work(bound, l)
 	returned = true
-	lost := l.ReleaseWith(context.WithoutCancel(ctx), l.failure(ctx, err))
-	if errors.Is(lost, tenure.ErrLost) || errors.Is(lost, tenure.ErrStopTimeout) {
-		return errors.Join(lost, err)
-	}
-	if cause := context.Cause(l.Context()); err != nil && errors.Is(cause, tenure.ErrSteppedDown) {
-		return errors.Join(wrap("run under", s.name, cause), err)
-	}
-	return err
-}
-
-func copied(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
-	var o tenure.AcquireOptions
-	if options != nil {
-		o = *options
-	}
-	if o.Data != nil {
-		o.Data = append([]byte{}, o.Data...)
-	}
-	switch {
-	case o.UnlessAlive, o.AdditionalWait != 0, o.Priority != 0, o.PriorityPause != 0:
-		return o, errors.New("UnlessAlive, AdditionalWait, Priority and PriorityPause are for one lock: they mean nothing to several slots")
-	case o.Capacity < 0:
-		return o, fmt.Errorf("capacity %d must not be negative", o.Capacity)
-	case len(o.Data) > maxDataLen:
-		return o, fmt.Errorf("data has %d bytes: at most %d are allowed", len(o.Data), maxDataLen)
-	}
-	return o, nil
+	lost := l.ReleaseWith(context.WithoutCancel(ctx), slots.Failure(ctx, l.Lease, err))
+	return slots.Outcome(l.Lease, lost, err, func(err error) error { return wrap("run under", s.name, err) })
 }

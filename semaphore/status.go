@@ -44,7 +44,7 @@ func (s *Semaphore) Status(ctx context.Context) (Status, error) {
 
 func (s *Semaphore) status(ctx context.Context) (Status, error) {
 	out := Status{Name: s.name}
-	z, _, err := s.read(ctx)
+	z, _, err := s.size.Read(ctx)
 	if err != nil {
 		return out, err
 	}

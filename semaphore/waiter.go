@@ -6,17 +6,17 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
 )
 
 // waiter is one acquire, when it is its turn in this process.
 type waiter struct {
 	s       *Semaphore
 	options tenure.AcquireOptions
-	place   *place // in the line of all processes; nil before it has one
+	place   *slots.Place // in the line of all processes; nil before it has one
 	line    lineSight
 	chance  time.Time // when it may look at a slot from behind
 	passed  int       // how many slots it has looked at once
@@ -25,25 +25,25 @@ type waiter struct {
 // wait makes rounds until it has a slot.
 func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	refresh := w.s.client.Options().RefreshPeriod
-	p := patient(w.s.client.Options().LeaseDuration, w.options)
+	p := slots.Patient(w.s.client.Options().LeaseDuration, w.options)
 	for {
 		l, err := w.round(ctx)
 		switch {
 		case l != nil:
 			return l, nil
 		case ctx.Err() != nil:
-			return nil, done(ctx)
-		case err != nil && p.ends(err):
+			return nil, slots.Done(ctx)
+		case err != nil && p.Ends(err):
 			return nil, err
 		case err == nil:
-			p.answered()
+			p.Answered()
 		}
 		// A part of it is random, so that processes do not keep in step.
-		timer := time.NewTimer(refresh*9/10 + rand.N(refresh/5+1))
+		timer := time.NewTimer(slots.About(refresh))
 		select {
 		case <-ctx.Done():
 		case <-w.s.sight.freed:
-		case <-w.place.arrived():
+		case <-w.place.Arrived():
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -63,7 +63,7 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	s := w.s
 	refresh := s.client.Options().RefreshPeriod
 	behind := false
-	if !w.place.atFront() {
+	if !w.place.AtFront() {
 		var err error
 		if behind, err = w.behind(ctx); err != nil {
 			return nil, err
@@ -85,7 +85,7 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	switch {
 	case behind:
 		age = lineAge(s.client)
-	case w.passed > 0 || w.place.atFront():
+	case w.passed > 0 || w.place.AtFront():
 		age = refresh / 2
 	}
 	z, err := s.recent(ctx, age)
@@ -112,15 +112,15 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 
 // stand takes a place in the line, if it has none.
 func (w *waiter) stand(ctx context.Context) {
-	if w.place == nil && !w.s.stood.standsBack(w.s.client.Options().RefreshPeriod) {
-		w.place = w.s.stand(ctx)
+	if w.place == nil && !w.s.line.StandsBack() {
+		w.place = w.s.line.Stand(ctx)
 	}
 }
 
 // end leaves the line.
 func (w *waiter) end(ctx context.Context) {
 	if w.place != nil {
-		w.place.leave(ctx)
+		w.place.Leave(ctx)
 	}
 }
 
@@ -196,7 +196,7 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc
 // has it.
 func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 	s := w.s
-	inner, err := s.tryLock(ctx, LockName(s.name, slot), &w.options)
+	inner, err := s.base.TryLock(ctx, LockName(s.name, slot), &w.options)
 	s.sight.looked(slot)
 	var held *tenure.HeldError
 	switch {
@@ -212,11 +212,11 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 	z, err := s.admit(ctx, inner)
 	switch {
 	case err != nil:
-		s.giveBack(ctx, inner)
+		s.base.GiveBack(ctx, inner)
 		return nil, Holder{}, err
 	case slot >= z.Slots, inner.Check() != nil:
 		// The slot is gone, or the lease has passed meanwhile.
-		s.giveBack(ctx, inner)
+		s.base.GiveBack(ctx, inner)
 		return nil, Holder{Slot: slot, Owner: inner.Owner(), Token: inner.Token()}, nil
 	}
 	l := &Lease{Lease: inner, s: s, slot: slot, slots: z.Slots}
@@ -233,21 +233,9 @@ func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
 	ctx, stop := l.Bind(ctx)
 	defer stop()
 	var z size
-	err := s.patiently(ctx, patient(-1, tenure.AcquireOptions{}), func() (err error) {
+	err := s.base.Patiently(ctx, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
 		z, err = s.current(ctx)
 		return err
 	})
 	return z, err
-}
-
-// giveBack releases a lease that nobody works under. It waits for a moment, so
-// that the next one need not; a caller that has no time goes on at once.
-func (s *Semaphore) giveBack(ctx context.Context, l *tenure.Lease) {
-	patience := s.client.Options().RequestTimeout
-	if ctx.Err() != nil {
-		patience = time.Millisecond
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	_ = l.Release(ctx) // it goes on without us, or the record runs out by itself
 }

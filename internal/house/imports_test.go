@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "bell", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
+	".", "bell", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "rwlock", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
 }
 
 // onEngines is what tests of stores are written with.
@@ -65,7 +65,10 @@ var zones = []zone{
 	{dir: "bell", inTests: public}, // any transport can be written without us
 	{dir: "fence", may: []string{"."}, inTests: public},
 	{dir: "once", may: []string{"."}, inTests: public},
-	{dir: "semaphore", may: []string{"."}, inTests: public},
+	// What these two share stands on the public API as well.
+	{dir: "internal/slots", may: []string{"."}, inTests: public},
+	{dir: "rwlock", may: []string{".", "internal/slots"}, inTests: public},
+	{dir: "semaphore", may: []string{".", "internal/slots"}, inTests: public},
 	{dir: "shard", may: []string{"."}, inTests: public},
 	// But no public call says whether there is a bubble of testing/synctest: that is the
 	// clock's.

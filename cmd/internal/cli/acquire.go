@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/semaphore"
 )
 
@@ -44,8 +45,8 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	announceCtx, silence := context.WithCancel(ctx)
 	go func() {
 		defer close(announced)
-		if t.slots != nil {
-			t.slots.announce(announceCtx, t.console)
+		if t.crowd != nil {
+			t.crowd.announce(announceCtx, t.console)
 			return
 		}
 		t.announce(announceCtx)
@@ -73,9 +74,9 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 		History: true, WatchRequests: true, Priority: p.priority, PriorityPause: p.priorityPause,
 		CoolDown: p.coolDown,
 	}
-	if t.slots != nil {
-		t.lock = t.slots.Name()
-		return t.slots.take(ctx, t.console, p, o)
+	if t.crowd != nil {
+		t.lock = t.crowd.Name()
+		return t.crowd.take(ctx, t.console, p, o)
 	}
 	for {
 		var lease *tenure.Lease
@@ -96,12 +97,15 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	var full *semaphore.FullError
+	var busy *rwlock.BusyError
 	var said *flags.Failure
 	switch {
 	case errors.As(err, &said):
 		return said
 	case errors.As(err, &full):
 		return t.notAcquired(p, full.Error())
+	case errors.As(err, &busy):
+		return t.notAcquired(p, busy.Error())
 	case errors.As(err, &held) && p.unlessAlive:
 		return t.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
 	case errors.As(err, &held) && held.Reserved:
@@ -121,8 +125,8 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 func (t *tenancy) whose() string {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
-	if t.slots != nil {
-		return t.slots.whose(ctx)
+	if t.crowd != nil {
+		return t.crowd.whose(ctx)
 	}
 	st, err := t.client.Status(ctx, t.lock)
 	switch {

@@ -57,6 +57,14 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	ctx, cancel := context.WithTimeout(v.ctx, lookTimeout)
 	defer cancel()
 	list, err := v.client.History(ctx, h.Name)
+	if err == nil && len(list) == 0 {
+		if locks, sides, err := sidesHistory(ctx, v.client, h.Name); err != nil || len(locks) > 0 {
+			if err != nil {
+				return lookFailed(ctx, err)
+			}
+			return h.printSides(c, locks, sides)
+		}
+	}
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
@@ -103,6 +111,36 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 	return nil
 }
 
+// printSides prints the history of each lock of one for readers and writers that was
+// held.
+func (h *historyCmd) printSides(c *console, locks []string, tenures [][]tenure.Tenure) error {
+	if h.At != nil {
+		return usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, or one of its readers'", h.Name, len(locks), locks[0])
+	}
+	for i, list := range tenures {
+		if len(list) == 0 {
+			continue
+		}
+		if !h.JSON {
+			if _, err := fmt.Fprintf(c.stdout, "%s:\n", locks[i]); err != nil {
+				return fmt.Errorf("standard output: %w", err)
+			}
+			if err := h.print(c, list); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, t := range list {
+			o := tenureObject(t)
+			o.Lock = locks[i]
+			if err := c.object(o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // tenureCells are the columns of a tenure.
 func tenureCells(t tenure.Tenure) []string {
 	if t.Unknown {
@@ -142,6 +180,7 @@ func endText(t tenure.Tenure) string {
 
 // tenureJSON is a tenure as an object of --json.
 type tenureJSON struct {
+	Lock    string       `json:"lock,omitempty"` // where there are several
 	Token   uint64       `json:"token"`
 	Owner   string       `json:"owner,omitempty"`
 	Host    string       `json:"host,omitempty"`

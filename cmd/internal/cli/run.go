@@ -19,6 +19,7 @@ import (
 type runCmd struct {
 	job
 	slotFlags
+	sideFlags
 	progressFlags
 	Wait               *time.Duration
 	Timeout            time.Duration
@@ -47,6 +48,9 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if err := r.slotFlags.check(r); err != nil {
 		return err
 	}
+	if err := r.sideFlags.check(r); err != nil {
+		return err
+	}
 	if err := r.progressFlags.check(&r.job); err != nil {
 		return err
 	}
@@ -57,7 +61,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	defer t.close()
 	t.proves = true
 	r.tell(t)
-	if err := t.contend(r.slotFlags); err != nil {
+	if err := errors.Join(t.contend(r.slotFlags), t.choose(r.sideFlags)); err != nil {
 		return err
 	}
 	waitUntil := time.Time{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/semaphore"
 )
 
@@ -55,8 +56,21 @@ func (t *tenancy) contend(f slotFlags) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	t.slots = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize, patience: t.client.Options().LeaseDuration}
+	t.crowd = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize, patience: t.client.Options().LeaseDuration}
 	return nil
+}
+
+// crowd is a name that several processes hold at a time.
+type crowd interface {
+	Name() string
+	// take takes what this process is to have of it, and announce says meanwhile who has
+	// it, as whose does.
+	take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error)
+	announce(ctx context.Context, c *console)
+	whose(ctx context.Context) string
+	// environment is what the command learns of it, and grant what its token is for.
+	environment() []string
+	grant() (name string, token uint64)
 }
 
 // take takes a slot, if the number of slots is what the command line says.
@@ -104,11 +118,11 @@ func (s *slots) differ(n int) error {
 // waits says that a slot is waited for.
 func (p patience) waits() bool { return p.wait == nil || *p.wait > 0 }
 
+// grant is the slot's: tokens of two slots cannot be compared.
+func (s *slots) grant() (name string, token uint64) { return s.lease.Name(), s.lease.Token() }
+
 // environment is what the command learns of its slot.
 func (s *slots) environment() []string {
-	if s == nil || s.lease == nil {
-		return nil
-	}
 	return []string{
 		"TENURE_SEMAPHORE=" + s.Name(),
 		"TENURE_SLOT=" + strconv.Itoa(s.lease.Slot()),
@@ -131,21 +145,26 @@ func (s *slots) whose(ctx context.Context) string {
 
 // announce says who has the slots while one is waited for.
 func (s *slots) announce(ctx context.Context, c *console) {
+	announceWhose(ctx, c, fmt.Sprintf("waiting for a slot of %q", s.Name()), s.whose)
+}
+
+// announceWhose says what is waited for, and who has it.
+func announceWhose(ctx context.Context, c *console, what string, whose func(context.Context) string) {
 	defer c.clear()
 	if c.quiet || c.json {
 		return
 	}
 	begun := time.Now()
 	for pause := announceAfter; sleep(ctx, pause) == nil; pause = announceAgain {
-		text := fmt.Sprintf("waiting for a slot of %q", s.Name())
+		text := what
 		if c.terminal {
 			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))
 		}
-		whose := s.whose(ctx)
+		has := whose(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.show("%s", c.fitting(text+whose, text))
+		c.show("%s", c.fitting(text+has, text))
 		if !c.terminal {
 			return
 		}
@@ -210,6 +229,10 @@ func assigned(rows []row) []row {
 		r := &rows[i]
 		if name, n, ok := semaphore.ParseSize(r.Status); ok {
 			r.semaphore, r.slots = name, n
+		} else if name, n, ok := rwlock.ParseSize(r.Status); ok {
+			r.readersOf, r.slots = name, n
+		} else if name, side, slot := sideOf(r.Name); side != "" {
+			r.readersOf, r.side, r.slot = name, side, slot
 		} else if name, slot, ok := semaphore.ParseLockName(r.Name); ok && numbers[name] > 0 {
 			r.semaphore, r.slot, r.slots = name, &slot, numbers[name]
 		}
@@ -220,6 +243,8 @@ func assigned(rows []row) []row {
 // stateText is the state as the table shows it.
 func (r row) stateText() string {
 	switch {
+	case r.readersOf != "" && r.side == "":
+		return sized(r.slots)
 	case r.semaphore == "":
 		return r.state
 	case r.slot == nil:

@@ -131,6 +131,8 @@ type row struct {
 	semaphore string // that it is part of, "" if it is a lock
 	slot      *int   // that it is, nil if it is the record of how many there are
 	slots     int    // how many there are, 0 if it is not known
+	readersOf string // the lock for readers and writers that it is part of, "" if it is none
+	side      string // "writer" or "reader", "" if it is the record of how many slots there are
 }
 
 func rowOf(st tenure.Status) row {
@@ -181,6 +183,11 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 			parts, err := partsOf(ctx, client, name)
 			if err != nil {
 				return nil, err
+			}
+			if len(parts) == 0 {
+				if parts, err = sidesOf(ctx, client, name); err != nil {
+					return nil, err
+				}
 			}
 			if len(parts) > 0 {
 				rows = append(rows, parts...)
@@ -295,6 +302,9 @@ type object struct {
 	Slot      *int   `json:"slot,omitempty"`
 	Slots     int    `json:"slots,omitempty"` // how many it has; slots from this number on are gone
 
+	ReadersOf string `json:"readers_writers,omitempty"` // the lock for readers and writers that this is part of
+	Side      string `json:"side,omitempty"`            // writer or reader
+
 	Error string `json:"error,omitempty"`
 }
 
@@ -306,6 +316,7 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 	o.ForLabel = r.ReservedForLabel
 	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority
 	o.Semaphore, o.Slot, o.Slots = r.semaphore, r.slot, r.slots
+	o.ReadersOf, o.Side = r.readersOf, r.side
 	switch r.state {
 	case stateHeld, stateAsked, stateInDoubt, stateExpired:
 		o.Unchanged, o.FreeIn = seconds(r.Unchanged), seconds(r.FreeIn)

@@ -42,7 +42,7 @@ type tenancy struct {
 	extra        []string // of the command's environment
 	progressFile string   // by which it shows progress, "" if it does not
 
-	slots *slots // of which one is taken; nil: the lock itself is
+	crowd crowd // of which this process takes its part; nil: it takes the lock itself
 
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
@@ -137,13 +137,19 @@ func (t *tenancy) onEvent(e tenure.Event) {
 
 // environment is the command's.
 func (t *tenancy) environment(lease *tenure.Lease) []string {
+	name, token := lease.Name(), lease.Token()
+	var more []string
+	if t.crowd != nil {
+		name, token = t.crowd.grant()
+		more = t.crowd.environment()
+	}
 	env := append(os.Environ(),
-		"TENURE_LOCK="+lease.Name(),
-		"TENURE_TOKEN="+formatToken(lease.Token()),
+		"TENURE_LOCK="+name,
+		"TENURE_TOKEN="+formatToken(token),
 		"TENURE_OWNER="+lease.Owner(),
 		"TENURE_STORE="+t.location.URL(),
 	)
-	return append(append(env, t.extra...), t.slots.environment()...)
+	return append(append(env, t.extra...), more...)
 }
 
 // release releases the lock after its command has ended, and returns the loss

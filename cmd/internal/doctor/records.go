@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/rwlock"
 )
 
 const (
@@ -32,6 +34,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	defer cancel()
 	unreadable := map[string]string{}
 	holders := map[float64][]string{} // by the bound that they keep for the rate of a clock
+	sides := map[string]*sides{}      // of locks for readers and writers
 	var beating []driver.Record       // by their heartbeats they are alive, or not
 	begun, seen := time.Now(), 0
 	for cursor := ""; seen < mostRecords; {
@@ -46,6 +49,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 			unreadable[key] = err.Error()
 		}
 		for _, r := range page.Records {
+			count(sides, r)
 			switch {
 			case strings.HasPrefix(r.Key, driver.OwnPrefix) && !r.State.OfSession():
 			case !r.State.OfSession() && !protocol.Readable(r):
@@ -80,8 +84,63 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 			"such a lock can neither be taken nor released: another version of Tenure, or another program, has written it; delete it when nobody uses it",
 		})
 	}
+	p.sides(sides)
 	p.drift(holders)
 	p.silent(ctx, store, begun, beating)
+}
+
+// sides are those of a lock for readers and writers.
+type sides struct {
+	gate, sized    bool
+	readers, slots int
+}
+
+// count notes which side of which lock a record is, if it is one.
+func count(all map[string]*sides, r driver.Record) {
+	of := func(name string) *sides {
+		if all[name] == nil {
+			all[name] = &sides{}
+		}
+		return all[name]
+	}
+	if name, ok := rwlock.ParseGateName(r.Key); ok {
+		of(name).gate = true
+	} else if name, _, ok := rwlock.ParseSlotName(r.Key); ok {
+		of(name).slots++
+		if r.State == driver.Held {
+			of(name).readers++
+		}
+	} else if name, _, ok := rwlock.ParseSize(tenure.Status{Name: r.Key, Data: r.Data}); ok {
+		of(name).sized = true
+	}
+}
+
+// sides tells of the locks for readers and writers, and of those whose number of slots is
+// gone: nobody knows where their readers are.
+func (p *Patient) sides(all map[string]*sides) {
+	var readers, locks int
+	var lost []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch s := all[name]; {
+		case s.sized:
+			locks++
+			readers += s.readers
+		case s.gate && s.slots > 0:
+			lost = append(lost, fmt.Sprintf("%q", name))
+		}
+	}
+	if locks > 0 {
+		p.Tell(Finding{"readers and writers", OK, fmt.Sprintf("%d of these locks, %d processes read", locks, readers), ""})
+	}
+	if n := len(lost); n > mostNamed {
+		lost = append(lost[:mostNamed], fmt.Sprintf("and %d others", n-mostNamed))
+	}
+	if len(lost) > 0 {
+		p.Tell(Finding{
+			"readers and writers", Warn, "the number of slots is not stored: " + strings.Join(lost, "; "),
+			"nobody can write there: somebody has deleted the record NAME:readers; stop all that uses the lock, and delete NAME:gate and all of NAME:read/* too",
+		})
+	}
 }
 
 const (

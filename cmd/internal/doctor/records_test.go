@@ -39,6 +39,15 @@ func TestRecords(t *testing.T) {
 			"ok records: all of 2 records can be read\nwarn drift: holders use different bounds on the drift of clocks: 0.1 % (\"owner-of-b\"), 9 % (\"owner-of-a\")\n",
 		},
 		{
+			driver.Page{Records: []driver.Record{
+				held("c:gate", 0), held("c:read/0", 0), held("c:read/7", 0),
+				{Key: "c:readers", State: driver.Released, Token: 1, Lease: 1, Data: []byte(`{"slots":8}`)},
+				held("d:gate", 0), held("d:read/0", 0), held("e:gate", 0),
+			}},
+			"ok records: all of 7 records can be read\nok readers and writers: 1 of these locks, 2 processes read\n" +
+				"warn readers and writers: the number of slots is not stored: \"d\"\n",
+		},
+		{
 			driver.Page{Records: []driver.Record{{Key: "odd", State: "what", Lease: 1}}, Unreadable: map[string]error{"old": fmt.Errorf("an older layout")}},
 			"warn records: 2 of 2 records cannot be read: \"odd\": its lease is 1ns, and its state \"what\"; \"old\": an older layout\n",
 		},

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package semaphore
+package slots
 
 import (
 	"context"
 	"sync"
 )
 
-// queue is the order in which the callers of one process wait: the first one
-// acts, the others wait for their turn.
-type queue struct {
+// Queue is the order in which the callers of one process wait: the first one acts, the
+// others wait for their turn. The zero value is empty.
+type Queue struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // closed when it is its turn; the first one has it
 }
 
-// enter waits for the caller's turn. leave hands it on.
-func (q *queue) enter(ctx context.Context) (leave func(), err error) {
+// Enter waits for the caller's turn. leave hands it on.
+func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 	turn := make(chan struct{})
 	q.mu.Lock()
 	q.waiting = append(q.waiting, turn)
@@ -30,11 +30,11 @@ func (q *queue) enter(ctx context.Context) (leave func(), err error) {
 		return leave, nil
 	case <-ctx.Done():
 		leave()
-		return nil, done(ctx)
+		return nil, Done(ctx)
 	}
 }
 
-func (q *queue) leave(turn chan struct{}) {
+func (q *Queue) leave(turn chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, t := range q.waiting {

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Patience is how long a store that gives no answer is asked again. Package tenure has
+// it for what it acquires. A look at a record is one request there: it may fail because
+// others have the store's file, and is no reason to give up.
+type Patience struct {
+	limit time.Duration // negative: without end
+	since time.Time     // of the last answer, or when the first question was asked
+}
+
+// Patient returns the patience of a call that begins now: the given one, unless options
+// say another one. A negative one has no end.
+func Patient(limit time.Duration, o tenure.AcquireOptions) *Patience {
+	if o.StoreTimeout != 0 {
+		limit = o.StoreTimeout
+	}
+	return &Patience{limit: limit, since: time.Now()}
+}
+
+// Brief is the patience of a caller that does not wait for a slot, as
+// [tenure.Client.TryAcquire] has it.
+func (b Base) Brief() time.Duration { return 3 * b.Client.Options().RequestTimeout }
+
+// Answered notes that the store has given an answer.
+func (p *Patience) Answered() { p.since = time.Now() }
+
+// Ends says that the store need not be asked again after such an error.
+func (p *Patience) Ends(err error) bool {
+	if errors.Is(err, tenure.ErrClosed) || errors.Is(err, tenure.ErrSessionClosed) ||
+		errors.Is(err, tenure.ErrUnreadable) || errors.Is(err, tenure.ErrPermanent) {
+		return true
+	}
+	return p.limit >= 0 && time.Since(p.since) >= p.limit
+}
+
+// Patiently asks until there is an answer, for as long as the patience lasts. The error
+// is ctx's if that has ended, or else the last question's.
+func (b Base) Patiently(ctx context.Context, p *Patience, question func() error) error {
+	for {
+		err := question()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return Done(ctx)
+		case p.Ends(err):
+			return err
+		}
+		Pause(ctx, b.Client.Options().RefreshPeriod/4)
+	}
+}
+
+// Pause waits for about that long, or until ctx ends. A part of it is random, so that
+// processes do not keep in step.
+func Pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(About(d))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// About returns a random duration that is about d: a tenth less or more.
+func About(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5+1) }
+
+// Done returns why ctx has ended: its error, and the cause that was given for it, if
+// there is one.
+func Done(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

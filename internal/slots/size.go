@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slots
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Size is what the store keeps of how many slots there are: the data of a lock that
+// nobody holds but to change it. T is how a package writes it. All methods may be
+// called concurrently.
+type Size[T comparable] struct {
+	Base
+	Name string // of the lock
+	// Good says that a size can be. Text is how it is written, as JSON.
+	Good func(T) bool
+	Text func(T) []byte
+
+	mu    sync.Mutex
+	known T         // the size that was read last
+	at    time.Time // before it was read; zero: never
+}
+
+// Parse reads the data of the record. It returns false if nothing was laid down yet.
+func (s *Size[T]) Parse(data []byte) (T, bool, error) { return ParseSize(data, s.Good) }
+
+// ParseSize reads the data of the record of a size. It returns false if nothing was
+// laid down yet, and an error that matches [tenure.ErrUnreadable] if it is no size.
+func ParseSize[T any](data []byte, good func(T) bool) (z T, ok bool, err error) {
+	if len(data) == 0 {
+		return z, false, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if d.Decode(&z) != nil || d.More() || !good(z) {
+		var none T
+		return none, false, fmt.Errorf("%w: the number of slots is %.60q", tenure.ErrUnreadable, data)
+	}
+	return z, true, nil
+}
+
+// Known returns the size that was read last, and when: before it was read. The time is
+// zero if it was never read.
+func (s *Size[T]) Known() (T, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known, s.at
+}
+
+func (s *Size[T]) note(z T, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.After(s.at) || s.at.IsZero() {
+		s.known, s.at = z, at
+	}
+}
+
+// Read reads the size, past every cache. It returns false if none is stored.
+func (s *Size[T]) Read(ctx context.Context) (T, bool, error) {
+	at := time.Now()
+	st, err := s.Client.Status(ctx, s.Name)
+	if err != nil {
+		var none T
+		return none, false, err
+	}
+	return s.Saw(st, at)
+}
+
+// Saw is Read for a caller that has read the status of the lock itself, after at.
+func (s *Size[T]) Saw(st tenure.Status, at time.Time) (T, bool, error) {
+	z, ok, err := s.Parse(st.Data)
+	if ok {
+		s.note(z, at)
+	}
+	return z, ok, err
+}
+
+// Current returns the size that is stored, which is the given one if there was none
+// before.
+func (s *Size[T]) Current(ctx context.Context, first T) (T, error) {
+	z, ok, err := s.Read(ctx)
+	if ok || err != nil {
+		return z, err
+	}
+	return s.Change(ctx, func(z T, stored bool) (T, error) {
+		if stored {
+			return z, nil // somebody was quicker
+		}
+		return first, nil
+	})
+}
+
+// Change changes the size, one at a time: under the lease of its record, so that what
+// it was before is known, and a write that is late does no harm. Nothing is changed if
+// to returns an error.
+func (s *Size[T]) Change(ctx context.Context, to func(z T, stored bool) (T, error)) (T, error) {
+	var none, z T
+	var stored bool
+	l, err := s.Client.Acquire(ctx, s.Name, nil)
+	if err != nil {
+		return none, err
+	}
+	defer s.GiveBack(ctx, l)
+	bound, stop := l.Bind(ctx)
+	defer stop()
+	err = s.Patiently(bound, Patient(-1, tenure.AcquireOptions{}), func() (err error) {
+		z, stored, err = s.Read(bound)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	next, err := to(z, stored)
+	if err != nil {
+		return none, err
+	}
+	if stored && next == z {
+		return z, nil
+	}
+	if err := l.SetData(ctx, s.Text(next)); err != nil {
+		return none, err
+	}
+	s.note(next, time.Now())
+	return next, nil
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package slots has what packages semaphore and rwlock share: locks that belong to one
+// name, of which some are slots. That is the record of how many slots there are, the
+// line of the processes that wait, the order of the waiters of one process, patience
+// with a store that gives no answer, and the bounds that a session sets. It stands on
+// the public API alone.
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenurelock/tenure"
+)
+
+// Base is what all locks of one name in one process stand on. All methods may be
+// called concurrently.
+type Base struct {
+	Client *tenure.Client
+	// Session keeps the slots alive, if it is not nil. The locks of the size and of the
+	// line are leases of their own: a process whose session has ended can still change
+	// the number of slots.
+	Session *tenure.Session
+}
+
+// Check returns what is wrong with the base of a kind of thing, such as "semaphore".
+func (b Base) Check(kind string) error {
+	switch {
+	case b.Client == nil:
+		return errors.New("client is nil: make one with tenure.New")
+	case b.Session != nil && b.Session.Client() != b.Client:
+		return fmt.Errorf("session is of another client: its locks are in another store, perhaps; open one with the %s's client", kind)
+	}
+	return nil
+}
+
+// TryLock takes the lock of a slot if it is free: under the session, if there is one.
+func (b Base) TryLock(ctx context.Context, name string, o *tenure.AcquireOptions) (*tenure.Lease, error) {
+	if b.Session != nil {
+		return b.Session.TryAcquire(ctx, name, o)
+	}
+	return b.Client.TryAcquire(ctx, name, o)
+}
+
+// Bound returns a context that also ends with the session: a waiter polls slots, and
+// would not learn of it before one is free.
+func (b Base) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
+	if b.Session == nil {
+		return ctx, func() {}
+	}
+	bound, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(b.Session.Context(), cancel)
+	return bound, func() {
+		unhook()
+		cancel()
+	}
+}
+
+// OrEnded is the error of a call that the end of the session may have ended.
+func (b Base) OrEnded(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || b.Session == nil {
+		return err
+	}
+	cause := context.Cause(b.Session.Context())
+	if cause == nil || errors.Is(err, tenure.ErrSessionClosed) {
+		return err
+	}
+	if errors.Is(cause, tenure.ErrSessionClosed) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", tenure.ErrSessionClosed, cause)
+}
+
+// GiveBack releases a lease that nobody works under. It waits for a moment, so that
+// the next one need not; a caller that has no time goes on at once.
+func (b Base) GiveBack(ctx context.Context, l *tenure.Lease) { b.GiveBackWith(ctx, l, nil) }
+
+// GiveBackWith is GiveBack with what the release records besides.
+func (b Base) GiveBackWith(ctx context.Context, l *tenure.Lease, o *tenure.ReleaseOptions) {
+	patience := b.Client.Options().RequestTimeout
+	if ctx.Err() != nil {
+		patience = time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	_ = l.ReleaseWith(ctx, o) // it goes on without us, or the record runs out by itself
+}
+
+// ErrBroken is the failure of work that has not returned.
+var ErrBroken = errors.New("the work panicked, or ended its goroutine")
+
+// Lease is what Failure and Outcome need to know of one.
+type Lease interface {
+	Context() context.Context
+	Check() error
+}
+
+// Failure returns what a release says of the error of work: that the work has failed,
+// unless it was asked to stop before.
+func Failure(ctx context.Context, l Lease, err error) *tenure.ReleaseOptions {
+	if err == nil || ctx.Err() != nil || l.Context().Err() != nil || l.Check() != nil {
+		return nil
+	}
+	return &tenure.ReleaseOptions{Failed: err}
+}
+
+// Outcome returns what a Run returns: the error of the release if it says that the
+// lease was lost, and the one of the work. Wrap says what was done when its error
+// occurred.
+func Outcome(l Lease, lost, err error, wrap func(error) error) error {
+	if errors.Is(lost, tenure.ErrLost) || errors.Is(lost, tenure.ErrStopTimeout) {
+		return errors.Join(lost, err)
+	}
+	if cause := context.Cause(l.Context()); err != nil && errors.Is(cause, tenure.ErrSteppedDown) {
+		return errors.Join(wrap(cause), err)
+	}
+	return err
+}
+
+// AtWork says that a slot shows a holder that may be at work. One whose slot was
+// revoked may be until the slot is free.
+func AtWork(st tenure.Status) bool {
+	return st.Held || st.State == tenure.StateReserved && st.ReservedFor == "" && st.FreeIn > 0
+}
+
+// Options returns a copy of the options of an acquire, and refuses those that are for
+// one lock alone.
+func Options(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
+	var o tenure.AcquireOptions
+	if options != nil {
+		o = *options
+	}
+	if o.Data != nil {
+		o.Data = append([]byte{}, o.Data...)
+	}
+	switch {
+	case o.UnlessAlive, o.AdditionalWait != 0, o.Priority != 0, o.PriorityPause != 0:
+		return o, errors.New("UnlessAlive, AdditionalWait, Priority and PriorityPause are for one lock: they mean nothing to several slots")
+	case o.Capacity < 0:
+		return o, fmt.Errorf("capacity %d must not be negative", o.Capacity)
+	case len(o.Data) > MaxDataLen:
+		return o, fmt.Errorf("data has %d bytes: at most %d are allowed", len(o.Data), MaxDataLen)
+	}
+	return o, nil
+}

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rwlock lets any number of processes read under a name, or one write.
+//
+//	catalog, err := rwlock.New(client, "catalog", nil)
+//	...
+//	err = catalog.RunRead(ctx, nil, func(ctx context.Context, lease *rwlock.Lease) error {
+//		// Others read as well. Nobody writes. ctx ends when this one must stop.
+//		return report(ctx, lease.Token())
+//	})
+//	err = catalog.RunWrite(ctx, nil, func(ctx context.Context, lease *rwlock.Lease) error {
+//		// Nobody else is here.
+//		return rebuild(ctx, lease.Token())
+//	})
+//
+// It is made of plain locks. A writer holds the gate, see [GateName]. A process that
+// reads holds a slot, see [SlotName], which its goroutines share. Everything that holds
+// for a lease of package tenure holds for these: its context, its check, what a crash, a
+// pause or an unreachable store does to it. There are 8 slots at first. A process that
+// finds all of them held makes twice as many, up to [MaxSlots].
+//
+// A plain lock of the same name is another lock: it excludes neither readers nor writers.
+//
+// # Guarantees
+//
+// Under the same conditions as for a lock, no writer whose [Lease.Check] returns nil has
+// beside it a reader or another writer whose Check returns nil.
+//
+// A reader first takes a slot, and then looks at the gate. A writer first takes the gate,
+// and then looks at the slots. The store is linearizable, so one of the two sees the
+// other. The reader turns back; the writer waits until the tenure that it has seen has
+// ended. It reads how many slots there are after it has the gate, because a reader may
+// have made more just before.
+//
+// # Tokens
+//
+// The epoch is the gate's token w in the tenure of the last writer. A writer has token
+// 2w, and those who read after it 2w+1. So tokens rise in the order in which tenures exclude each other, and any fence
+// works: package fence, or a comparison at the resource, under the name of the lock.
+//
+// A fence protects readers from a late write of a former writer only where it has seen
+// their token: so a reader shows it before it reads, once in its tenure, and once more
+// after [Lease.Downgrade].
+//
+// # What a crash leaves
+//
+// A writer that crashes may leave half of what it was to write. Whoever comes next is
+// told how the last writer ended: see [Lease.LastWriter]. Readers cannot repair it; a
+// writer can.
+//
+// # Who comes next
+//
+// Writers that find the gate held stand in a line. The one at its front lets the gate
+// stand open for two refresh periods, which is the readers' turn, and shuts it then. It
+// waits for the readers that are there, and not for those who come later. So a writer
+// waits for the longest read and three refresh periods in its turn, and for at most two
+// turns of each other writer; a reader waits for a few writers' tenures. A
+// process that writes again and again, alone, lets readers in when it sees that some have
+// come. There is no order between processes beyond that.
+//
+// Readers of a process join its slot as long as the gate was seen open less than a
+// refresh period ago. Once it was seen shut, nobody joins.
+//
+// [Lock.TryAcquireRead] and [Lock.TryAcquireWrite] stand in no line: a process that calls
+// TryAcquireWrite again and again comes before those who wait.
+//
+// # What is not guaranteed
+//
+// A reader cannot become a writer: two of them would wait for each other. A process that
+// reads and asks to write gets [ErrReading] at once. A lease cannot be acquired again by
+// its own holder: a goroutine that writes, and asks to read, waits for itself.
+//
+// A writer that crashes while it waits for readers counts as one that has written,
+// because nobody can tell. A fence that has seen readers after it refuses those that it
+// waited for, though they may act.
+//
+// Without a fence a process that was paused between its check and its write can write
+// while others read. See package tenure.
+//
+// Whoever deletes the record of [SizeName] by hand takes away the knowledge of where
+// readers are. All acquires that need it fail then, and nobody writes.
+//
+// # What it costs
+//
+// A process begins to read by a write and a strong read, and ends by a write; further
+// readers in it cost nothing, but one read for each refresh period in which some come. A
+// writer without readers costs a write, a batch read of all slots, and the write that
+// ends it. A writer that waits reads the slots that it waits for once in a refresh
+// period, and has two writes more for its place in the line; a process that waits to read
+// reads the gate once in a refresh period, or watches it. Each slot and gate costs a
+// lock's heartbeats, or that of the session: see [Options.Session]. The first use writes
+// the number of slots: six calls more. After a crash others wait for the lease and a
+// refresh period.
+package rwlock

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build tenure_wrong
+
+package rwlock
+
+// Mistake is a mistake, for the tests that are to find it.
+type Mistake = mistake
+
+// WaitsForFree is the mistake that shows in who waits for how long.
+const WaitsForFree = waitsForFree
+
+// Mistakes are all that break what must never happen.
+func Mistakes() []Mistake {
+	var list []Mistake
+	for m := noMistake + 1; m <= giveBackForgets; m++ {
+		if m != waitsForFree {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Make has the package make a mistake from now on, until stop is called.
+func Make(m Mistake) (stop func()) {
+	made = m
+	return func() { made = noMistake }
+}

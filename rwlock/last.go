@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock
+
+import (
+	"encoding/json"
+
+	"github.com/tenurelock/tenure"
+)
+
+// note is the data of the gate. Whoever gives the gate back without having written, or
+// becomes a reader, lays down there who wrote last, and in which epoch that was: the
+// tenure of the gate does not tell. It counts for the tenure of its token alone, so nobody
+// needs to clear it.
+type note struct {
+	Token uint64         `json:"token"`
+	Epoch uint64         `json:"epoch"`          // 0: nobody has ever written
+	Last  *tenure.Tenure `json:"last,omitempty"` // nil: nobody has ever written
+}
+
+func (n note) bytes() []byte {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return nil // times of year 10000: the tenure itself tells more than is true
+	}
+	return b
+}
+
+// wrote returns what a gate says of the last writer: the last tenure in which somebody
+// may have written. Readers that were there before a gate was given back read beside
+// those who come after that, so they have one epoch, or a fence would refuse the former.
+//
+// T is the latest tenure of the gate that has ended, before the one before it, nil if
+// that is not known, and data is what they have left there.
+func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
+	var n note
+	noted := json.Unmarshal(data, &n) == nil && !making(giveBackForgets)
+	switch {
+	case t.Token == 0:
+		return note{}
+	case noted && n.Token == t.Token:
+		return n
+	case t.End != tenure.EndAbandoned:
+		return note{t.Token, t.Token, &t}
+	case noted && n.Token == t.Token-1: // nobody has ever believed in t
+		return n
+	case t.Token == 1:
+		return note{}
+	case before != nil:
+		t = *before
+	default:
+		t.Token--
+	}
+	return note{t.Token, t.Token, &t}
+}
+
+// lastOf returns what is known of the last writer, by the status of a gate that nobody
+// holds.
+func lastOf(st tenure.Status) note {
+	t := tenure.Tenure{
+		Owner: st.Owner, Token: st.Token, Host: st.Host, Label: st.Label, Since: st.Since, Until: st.Until,
+		End: st.End, Request: st.EndedBy,
+	}
+	if st.Previous == nil {
+		return wrote(st.Data, t, nil)
+	}
+	return wrote(st.Data, t, &st.Previous.Tenure)
+}
+
+// lastBefore returns what is known of the last writer before the one that has the gate.
+func lastBefore(gate *tenure.Lease) note {
+	p, ok := gate.Previous()
+	if !ok {
+		return note{}
+	}
+	return wrote(p.Data, p.Tenure, nil)
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
+)
+
+// What is behind the name in those of the locks that it is made of.
+const (
+	gateSuffix = ":gate"          // held by the writer
+	sizeSuffix = ":readers"       // whose data is the number of slots
+	lineSuffix = slots.LineSuffix // held by the writer that comes next
+	slotInfix  = ":read/"         // held by a process that reads
+)
+
+const (
+	// MaxNameLen is the longest name in bytes: what a lock's name may have, less what
+	// its slots put behind it.
+	MaxNameLen = 1008
+	// MaxSlots is how many processes can read at the same time.
+	MaxSlots   = 1000
+	firstSlots = 8
+)
+
+// GateName returns the name of the lock that the writer holds.
+func GateName(name string) string { return name + gateSuffix }
+
+// SlotName returns the name of a lock that a process holds which reads.
+func SlotName(name string, slot int) string { return name + slotInfix + strconv.Itoa(slot) }
+
+// SizeName returns the name of the lock whose data is the number of slots.
+func SizeName(name string) string { return name + sizeSuffix }
+
+// LineName returns the name of the lock that the writer holds which comes next.
+func LineName(name string) string { return name + lineSuffix }
+
+// ParseGateName is the reverse of [GateName]. It returns false if lock is no gate.
+func ParseGateName(lock string) (name string, ok bool) {
+	name, ok = strings.CutSuffix(lock, gateSuffix)
+	return name, ok && name != ""
+}
+
+// ParseSlotName is the reverse of [SlotName]. It returns false if lock is no slot.
+func ParseSlotName(lock string) (name string, slot int, ok bool) {
+	return slots.ParseSlot(lock, slotInfix, MaxSlots)
+}
+
+// ParseSize returns how many slots there are, by the status of the lock of [SizeName].
+// It returns false if it is no such lock.
+func ParseSize(st tenure.Status) (name string, n int, ok bool) {
+	name, ok = strings.CutSuffix(st.Name, sizeSuffix)
+	if !ok || name == "" {
+		return "", 0, false
+	}
+	z, ok, err := slots.ParseSize(st.Data, size.good)
+	if !ok || err != nil {
+		return "", 0, false
+	}
+	return name, z.Slots, true
+}
+
+// size is how many slots there are: the data of the lock of [SizeName].
+type size struct {
+	Slots int `json:"slots"`
+}
+
+func (z size) good() bool    { return z.Slots >= 1 && z.Slots <= MaxSlots }
+func (z size) bytes() []byte { return fmt.Appendf(nil, `{"slots":%d}`, z.Slots) }
+
+// maxEpoch is the highest token of a gate that has tokens of readers and writers.
+const maxEpoch = 1<<62 - 1
+
+func writerToken(epoch uint64) uint64 { return 2 * epoch }
+
+func readerToken(epoch uint64) uint64 {
+	switch {
+	case making(writersToken):
+		return 2 * epoch
+	case making(nextWritersToken):
+		return 2*epoch + 2
+	}
+	return 2*epoch + 1
+}
+
+func checkEpoch(epoch uint64) error {
+	if epoch > maxEpoch {
+		return fmt.Errorf("%w: the gate has token %d, and a writer's is twice that", tenure.ErrTokenLimit, epoch)
+	}
+	return nil
+}
+
+// errNoSize says that the number of slots is gone: nobody knows any more where readers are.
+var errNoSize = fmt.Errorf("%w: the number of slots is not stored, though the lock is in use: its record was deleted; stop all that uses the lock, and delete its other records too", tenure.ErrUnreadable)

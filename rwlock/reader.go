@@ -1,0 +1,409 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
+)
+
+// AcquireRead acquires the lock to read, waiting until nobody writes. ctx bounds the
+// waiting alone: the lease goes on until it is released. If the process reads already,
+// and the gate was seen open less than a refresh period ago
+// ([tenure.Options.RefreshPeriod]), it sends nothing.
+//
+// Options are those of the slot's lock, of which those of the first reader in the
+// process count, as long as it is held; nil means the defaults. Data, UnlessAlive,
+// AdditionalWait, Priority and PriorityPause are refused.
+//
+// The error matches the context's, [tenure.ErrClosed], or [tenure.ErrUnreadable] if a
+// record of the lock cannot be understood, or [tenure.ErrSessionClosed] if
+// [Options.Session] has ended; or it is the store's own, if the store gave no answer but
+// errors for StoreTimeout, which is the lease duration if it is zero and for ever if it
+// is negative.
+func (l *Lock) AcquireRead(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
+	bound, stop := l.base.Bound(ctx)
+	defer stop()
+	lease, err := l.acquireRead(bound, options)
+	return lease, wrap("acquire to read", l.name, l.base.OrEnded(ctx, err))
+}
+
+func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
+	o, err := acquired(options)
+	if err != nil {
+		return nil, err
+	}
+	if lease := l.join(); lease != nil {
+		return lease, nil
+	}
+	leave, err := l.reading.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	p := slots.Patient(l.client.Options().LeaseDuration, o)
+	return l.retry(ctx, p, func() (*Lease, error) { return l.tryRead(ctx, o) }, func(busy *BusyError) error {
+		begun, refresh := time.Now(), l.client.Options().RefreshPeriod
+		if busy.Writer != nil {
+			if err := l.waitOpen(ctx, p); err != nil {
+				return err
+			}
+		}
+		if time.Since(begun) < refresh/10 {
+			slots.Pause(ctx, refresh/2) // a gate that is reserved seems open; or all slots are held
+		}
+		return nil
+	})
+}
+
+// TryAcquireRead acquires the lock to read if nobody writes, or waits to write with the
+// gate in hand. Otherwise the error is a [*BusyError], which matches [ErrBusy] and
+// [tenure.ErrHeld]. If the store gave no answer but errors for StoreTimeout, which is
+// three request timeouts if it is zero, the error is the store's.
+func (l *Lock) TryAcquireRead(ctx context.Context, options *tenure.AcquireOptions) (*Lease, error) {
+	bound, stop := l.base.Bound(ctx)
+	defer stop()
+	var lease *Lease
+	o, err := acquired(options)
+	if err == nil {
+		lease, err = l.once(bound, o, func() (*Lease, error) { return l.tryRead(bound, o) })
+	}
+	return lease, wrap("try acquire to read", l.name, l.base.OrEnded(ctx, err))
+}
+
+// once is retry for a caller that does not wait.
+func (l *Lock) once(ctx context.Context, o tenure.AcquireOptions, attempt func() (*Lease, error)) (*Lease, error) {
+	var busy error
+	lease, err := l.retry(ctx, slots.Patient(l.base.Brief(), o), func() (*Lease, error) {
+		lease, err := attempt()
+		if errors.Is(err, ErrBusy) {
+			busy = err
+			return nil, nil
+		}
+		return lease, err
+	}, nil)
+	if err == nil && lease == nil {
+		err = busy
+	}
+	return lease, err
+}
+
+// join joins the slot that this process has, without a call: it was announced to the
+// writers before. That the gate was seen open a while ago is for fairness alone, so that
+// readers who go on coming do not keep a writer out.
+func (l *Lock) join() *Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.joinable(); s != nil && time.Since(s.seenOpen) < l.client.Options().RefreshPeriod {
+		return l.newReader(s)
+	}
+	return nil
+}
+
+// joinable returns the share that further readers may join. The caller holds mu.
+func (l *Lock) joinable() *share {
+	if s := l.open; s != nil && (s.slot.Check() != nil || s.slot.Context().Err() != nil) {
+		l.open = nil // lost, or asked to stop
+	}
+	return l.open
+}
+
+// tryRead is one attempt to read.
+func (l *Lock) tryRead(ctx context.Context, o tenure.AcquireOptions) (*Lease, error) {
+	select {
+	case l.acting <- struct{}{}:
+		defer func() { <-l.acting }()
+	case <-ctx.Done():
+		return nil, slots.Done(ctx)
+	}
+	if lease := l.join(); lease != nil {
+		return lease, nil
+	}
+	if lease, err := l.joinAfterLook(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	return l.begin(ctx, o)
+}
+
+// joinAfterLook looks at the gate, and joins the slot of this process if there is one
+// and the gate is open. Once it was seen shut, nobody joins that slot any more.
+func (l *Lock) joinAfterLook(ctx context.Context) (*Lease, error) {
+	l.mu.Lock()
+	s := l.joinable()
+	l.mu.Unlock()
+	if s == nil {
+		return nil, nil
+	}
+	at := time.Now()
+	list, errs := l.client.EventualStatuses(ctx, []string{GateName(l.name)})
+	if errs[0] != nil {
+		return nil, errs[0]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open != s || l.joinable() == nil {
+		return nil, nil
+	}
+	if !isOpen(list[0]) {
+		l.open = nil
+		return nil, busyWriter(list[0].Owner, list[0].FreeIn)
+	}
+	s.seenOpen = at
+	return l.newReader(s), nil
+}
+
+// isOpen says that nobody has the gate.
+func isOpen(gate tenure.Status) bool {
+	return gate.State == "" || gate.State == tenure.StateReleased
+}
+
+// begin takes a slot, and looks at the gate: first announce, then look. A writer does the
+// same, the other way round, so one of the two sees the other.
+func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, error) {
+	var before tenure.Status
+	if making(gateBeforeSlot) || making(epochBefore) {
+		var err error
+		if before, err = l.client.Status(ctx, GateName(l.name)); err != nil {
+			return nil, err
+		}
+	}
+	slot, k, err := l.takeSlot(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	gate, err := l.look(ctx, slot)
+	if making(gateBeforeSlot) {
+		gate, err = before, nil
+	}
+	open := isOpen(gate) || making(writerNotWaited) && gate.Unchanged > gate.Lease/2
+	switch {
+	case err == nil:
+		if err = checkEpoch(gate.Token); err == nil {
+			err = slot.Check()
+		}
+	case ctx.Err() == nil && slot.Check() != nil:
+		err = slot.Check()
+	case errors.Is(err, tenure.ErrSteppedDown):
+		err = busyWriter(gate.Owner, 0) // which asks all that it has noted
+	}
+	if err != nil || !open {
+		l.base.GiveBack(ctx, slot)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case open:
+		last := lastOf(gate)
+		if making(epochBefore) {
+			last.Epoch = lastOf(before).Epoch
+		}
+		s := &share{slot: slot, n: k, epoch: last.Epoch, last: last.Last, seenOpen: at}
+		l.turn.read()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.shares[s], l.open, l.former = true, s, k
+		return l.newReader(s), nil
+	}
+	if gate.FreeIn > 0 {
+		return nil, busyWriter(gate.Owner, gate.FreeIn)
+	}
+	if err := l.freeDead(ctx, gate); err != nil {
+		return nil, err
+	}
+	return l.begin(ctx, o)
+}
+
+// look looks at the gate, for the holder of a slot.
+func (l *Lock) look(ctx context.Context, slot *tenure.Lease) (gate tenure.Status, err error) {
+	ctx, stop := slot.Bind(ctx)
+	defer stop()
+	err = l.base.Patiently(ctx, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
+		if making(cheapLook) {
+			list, errs := l.client.EventualStatuses(ctx, []string{GateName(l.name)})
+			gate, err = list[0], errs[0]
+			return err
+		}
+		gate, err = l.client.Status(ctx, GateName(l.name))
+		return err
+	})
+	return gate, err
+}
+
+// freeDead frees a gate whose holder has shown no life for its lease, or that was
+// reserved for somebody who has not come.
+func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
+	if gate.State == tenure.StateHeld {
+		err := l.client.ReleaseDead(ctx, GateName(l.name), "the writer has shown no sign of life for its lease: readers wait")
+		switch {
+		case errors.Is(err, tenure.ErrNotHeld): // somebody was quicker
+			return nil
+		case errors.Is(err, tenure.ErrAlive):
+			return busyWriter(gate.Owner, gate.Lease)
+		}
+		return err
+	}
+	lease, err := l.client.TryAcquire(ctx, GateName(l.name), nil)
+	var held *tenure.HeldError
+	switch {
+	case errors.As(err, &held):
+		return busyWriter(held.Owner, held.FreeIn)
+	case err != nil:
+		return err
+	}
+	l.giveGateBack(ctx, lease)
+	return nil
+}
+
+// takeSlot takes a slot that is free: the one that this process had last, if it can. If
+// all are held it makes more.
+func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.Lease, int, error) {
+	n, err := l.number(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := l.preferred(n)
+	if lease, err := l.tryLock(ctx, first, o); lease != nil || err != nil {
+		return lease, first, err
+	}
+	from := 0
+	for range maxPasses {
+		var free []int
+		list, errs := l.client.Statuses(ctx, l.slotNames(from, n))
+		for i, st := range list {
+			switch {
+			case errors.Is(errs[i], tenure.ErrUnreadable): // held by nobody knows whom
+			case errs[i] != nil:
+				return nil, 0, errs[i]
+			case !inTheWay(st):
+				free = append(free, from+i)
+			}
+		}
+		rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+		for _, k := range free {
+			if lease, err := l.tryLock(ctx, k, o); lease != nil || err != nil {
+				return lease, k, err
+			}
+		}
+		if len(free) > 0 {
+			from = 0 // others were quicker: some may be free by now
+			continue
+		}
+		if n == MaxSlots {
+			break
+		}
+		from = n
+		if n, err = l.grow(ctx, n); err != nil {
+			return nil, 0, err
+		}
+	}
+	return nil, 0, &BusyError{FreeIn: l.client.Options().LeaseDuration}
+}
+
+// maxPasses bounds how often all slots are looked at for a free one.
+const maxPasses = 8
+
+// inTheWay says that somebody may have the slot, or is let take it before others.
+func inTheWay(st tenure.Status) bool {
+	return st.Held || st.State == tenure.StateReserved && st.FreeIn > 0
+}
+
+// tryLock takes the slot. It returns nil if it is held, or was, until the lease was
+// over.
+func (l *Lock) tryLock(ctx context.Context, k int, o tenure.AcquireOptions) (*tenure.Lease, error) {
+	lease, err := l.base.TryLock(ctx, SlotName(l.name, k), &o)
+	if err == nil || errors.Is(err, tenure.ErrSessionClosed) { // also because it has expired
+		return lease, err
+	}
+	if errors.Is(err, tenure.ErrHeld) || errors.Is(err, tenure.ErrUnreadable) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// preferred returns the slot to try first: the former one, or any.
+func (l *Lock) preferred(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.former
+	for s := range l.shares {
+		if s.n == k {
+			k = -1 // readers that leave before a writer still have it
+		}
+	}
+	if k < 0 || k >= n {
+		k = rand.N(n)
+	}
+	return k
+}
+
+func (l *Lock) slotNames(from, to int) []string {
+	names := make([]string, 0, to-from)
+	for k := from; k < to; k++ {
+		names = append(names, SlotName(l.name, k))
+	}
+	return names
+}
+
+// grow doubles the number of slots, unless it has grown already.
+func (l *Lock) grow(ctx context.Context, n int) (int, error) {
+	z, err := l.size.Change(ctx, func(z size, stored bool) (size, error) {
+		if !stored {
+			return z, errNoSize
+		}
+		if z.Slots <= n {
+			z.Slots = min(2*n, MaxSlots)
+		}
+		return z, nil
+	})
+	return z.Slots, err
+}
+
+// share is a slot that the readers of this process share.
+type share struct {
+	slot  *tenure.Lease
+	n     int
+	epoch uint64
+	last  *tenure.Tenure
+
+	users    int       // guarded by the lock's mu
+	seenOpen time.Time // before the look that has shown the gate open last; guarded by the lock's mu
+}
+
+// newReader returns a lease on a share. The caller holds mu.
+func (l *Lock) newReader(s *share) *Lease {
+	s.users++
+	return newLease(l, &grip{inner: s.slot, share: s, token: readerToken(s.epoch), epoch: s.epoch, last: s.last})
+}
+
+// leaveShare is told that a reader has left. It returns true if it was the last one,
+// which releases the slot.
+func (l *Lock) leaveShare(s *share) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return false
+	}
+	if delete(l.shares, s); l.open == s {
+		l.open = nil
+	}
+	return true
+}
+
+// reads says that this process reads.
+func (l *Lock) reads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.shares {
+		if s.slot.Check() == nil {
+			return true
+		}
+	}
+	return false
+}

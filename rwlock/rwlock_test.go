@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/rwlock"
+)
+
+// Readers read beside each other, a writer alone, and their tokens rise in the order in
+// which they exclude each other.
+func TestReadersAndWriters(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		a, b, c := s.process("a"), s.process("b"), s.process("c")
+		ra, rb := a.read(t.Context()), b.read(t.Context())
+		if ra.Token() != 1 || rb.Token() != 1 || ra.Name() != name || ra.Writing() {
+			t.Errorf("readers have %d and %d of %q", ra.Token(), rb.Token(), ra.Name())
+		}
+		if _, ok := ra.LastWriter(); ok {
+			t.Error("somebody has written")
+		}
+		busy := c.busy(c.TryAcquireWrite(t.Context(), nil))
+		if len(busy.Readers) != 2 || busy.Writer != nil {
+			t.Errorf("busy with %+v", busy)
+		}
+		a.release(ra)
+		b.release(rb)
+		w := c.write(t.Context())
+		if w.Token() != 4 || w.Epoch() != 2 || !w.Writing() { // the gate was given back once
+			t.Errorf("writer has %d", w.Token())
+		}
+		if n, ok := w.LastWriter(); ok {
+			t.Errorf("%+v: a gate that was given back counts as a writer", n)
+		}
+		if busy := a.busy(a.TryAcquireRead(t.Context(), nil)); busy.Writer == nil || busy.Writer.Owner != "c" {
+			t.Errorf("busy with %+v", busy)
+		}
+		if busy := a.busy(a.TryAcquireWrite(t.Context(), nil)); busy.Writer == nil || busy.Writer.Owner != "c" {
+			t.Errorf("busy with %+v", busy)
+		}
+		c.release(w)
+		ra = a.read(t.Context())
+		last, ok := ra.LastWriter()
+		if ra.Token() != 5 || !ok || last.Owner != "c" || last.End != "released" || last.Token != 2 {
+			t.Errorf("reader has %d, after %+v", ra.Token(), last)
+		}
+		if _, err := a.AcquireWrite(t.Context(), nil); !errors.Is(err, rwlock.ErrReading) {
+			t.Error(err)
+		}
+		a.release(ra)
+	})
+}
+
+// More processes read than there are slots at first: there are more then, and the writer
+// waits for all of them.
+func TestSlotsGrow(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		var leases []*rwlock.Lease
+		var processes []*process
+		for i := range 40 {
+			p := s.process(fmt.Sprint("r", i))
+			processes, leases = append(processes, p), append(leases, p.read(t.Context()))
+		}
+		w := s.process("w")
+		if busy := w.busy(w.TryAcquireWrite(t.Context(), nil)); len(busy.Readers) != 40 {
+			t.Errorf("%d readers are in the way", len(busy.Readers))
+		}
+		st, err := w.Status(t.Context())
+		if err != nil || len(st.Readers) != 40 || st.Slots != 64 {
+			t.Errorf("%d slots, %d readers, %v", st.Slots, len(st.Readers), err)
+		}
+		for i, p := range processes {
+			p.release(leases[i])
+		}
+		w.release(w.write(t.Context()))
+	})
+}
+
+// A thousand goroutines of one process that begin to read at once take one slot, and
+// release it once.
+func TestGoroutinesShareASlot(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.process("p")
+		p.release(p.read(t.Context())) // lays down the number of slots
+		p.client.Faults().ResetLog()
+		p.client.Slow(100 * time.Millisecond)
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				l := p.read(t.Context())
+				time.Sleep(refresh / 2)
+				p.release(l)
+			})
+		}
+		wg.Wait()
+		if n := p.client.Faults().Count(); n != 3 {
+			t.Errorf("%d calls: %v", n, p.client.Faults().Log())
+		}
+	})
+}

@@ -1,0 +1,481 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/rwlock"
+)
+
+// waits are how long it took to get a lease.
+type waits struct {
+	mu   sync.Mutex
+	list []time.Duration
+}
+
+func (w *waits) add(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, d)
+}
+
+func (w *waits) longest() time.Duration { return slices.Max(append(w.list, 0)) }
+
+func (w *waits) String() string {
+	list := slices.Sorted(slices.Values(w.list))
+	if len(list) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d: median %v, longest %v", len(list), list[len(list)/2], list[len(list)-1])
+}
+
+// loop acquires, works for a while, releases, and pauses, until ctx ends.
+func (p *process) loop(ctx context.Context, w *waits, write bool, work, pause time.Duration) {
+	for ctx.Err() == nil {
+		begun := time.Now()
+		acquire := func() (*rwlock.Lease, error) { return p.AcquireRead(ctx, nil) }
+		if write {
+			acquire = func() (*rwlock.Lease, error) { return p.AcquireWrite(ctx, nil) }
+		}
+		l, err := acquire()
+		if err != nil {
+			if ctx.Err() == nil {
+				p.s.t.Errorf("%s: %v", p.owner, err)
+			}
+			return
+		}
+		p.enter(l)
+		w.add(time.Since(begun))
+		time.Sleep(work/2 + rand.N(work/2+1))
+		p.release(l)
+		time.Sleep(rand.N(pause + 1))
+	}
+}
+
+// Fifty processes that come and go at once, and five that write in a loop. A turn of a
+// writer is the longest read, its own write, and three refresh periods: two for readers,
+// and one to see that they have left. A writer gets in after two turns of each of the
+// others and its own, a reader within three writers' tenures and three refresh periods.
+func TestNobodyStarves(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		const longestRead, longestWrite = 2 * time.Second, time.Second
+		ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer stop()
+		var wg sync.WaitGroup
+		var readers, writers waits
+		for i := range 50 {
+			p := s.process(fmt.Sprint("r", i))
+			wg.Go(func() { p.loop(ctx, &readers, false, longestRead, 0) })
+		}
+		for i := range 5 {
+			p := s.process(fmt.Sprint("w", i))
+			wg.Go(func() { p.loop(ctx, &writers, true, longestWrite, 0) })
+		}
+		wg.Wait()
+		t.Logf("readers %v; writers %v", &readers, &writers)
+		if most := (2*4 + 1) * (longestRead + longestWrite + 3*refresh); writers.longest() > most || len(writers.list) < 20 {
+			t.Errorf("a writer waited for %v, of %v at most, or too few wrote: %v", writers.longest(), most, &writers)
+		}
+		if most := 3*(longestWrite+longestRead) + 3*refresh; readers.longest() > most || len(readers.list) < 500 {
+			t.Errorf("a reader waited for %v, of %v at most, or too few read: %v", readers.longest(), most, &readers)
+		}
+	})
+}
+
+// Goroutines of one process that read without a pause share its slot, and do not keep a
+// writer out for longer than the longest of them and three refresh periods.
+func TestOneProcessDoesNotKeepAWriterOut(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		const longestRead = 5 * time.Second
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		var wg sync.WaitGroup
+		var readers, writers waits
+		p := s.process("r")
+		for range 20 {
+			wg.Go(func() { p.loop(ctx, &readers, false, longestRead, 0) })
+		}
+		w := s.process("w")
+		wg.Go(func() { w.loop(ctx, &writers, true, time.Second, 10*time.Second) })
+		wg.Wait()
+		t.Logf("readers %v; writers %v", &readers, &writers)
+		if writers.longest() > longestRead+3*refresh || len(writers.list) < 5 {
+			t.Errorf("the writer waited: %v", &writers)
+		}
+	})
+}
+
+// One process that writes in a loop lets readers in, who cannot tell it that they wait.
+// Without readers it does not pause.
+func TestOneWriterDoesNotKeepReadersOut(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		var wg sync.WaitGroup
+		var readers, writers, alone waits
+		w := s.process("w")
+		early, enough := context.WithTimeout(ctx, 10*time.Second)
+		defer enough()
+		w.loop(early, &alone, true, 100*time.Millisecond, 0)
+		if len(alone.list) < 80 || alone.longest() > 0 {
+			t.Errorf("a writer that is alone waited: %v", &alone)
+		}
+		wg.Go(func() { w.loop(ctx, &writers, true, time.Second, 0) })
+		for i := range 3 {
+			p := s.process(fmt.Sprint("r", i))
+			wg.Go(func() { p.loop(ctx, &readers, false, time.Second, 20*time.Second) })
+		}
+		wg.Wait()
+		t.Logf("readers %v; writers %v", &readers, &writers)
+		if readers.longest() > 3*time.Second+3*refresh || len(readers.list) < 12 {
+			t.Errorf("a reader waited: %v", &readers)
+		}
+	})
+}
+
+// A writer that finds a process reading waits for that tenure, and not until the slot is
+// free: readers who come later turn back.
+func TestWriterWaitsForTenures(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		r, w := s.process("r"), s.process("w")
+		l := r.read(t.Context())
+		got := make(chan *rwlock.Lease)
+		begun := time.Now()
+		go func() { got <- w.write(t.Context()) }()
+		time.Sleep(10 * refresh)
+		late := s.process("late")
+		_ = late.busy(late.TryAcquireRead(t.Context(), nil))
+		_ = r.busy(r.TryAcquireRead(t.Context(), nil)) // nobody joins once the gate was seen shut
+		r.release(l)
+		written := <-got
+		if took := time.Since(begun); took > 12*refresh {
+			t.Errorf("the writer began %v after the reader had left", took-10*refresh)
+		}
+		w.release(written)
+	})
+}
+
+// With StepDown the readers that are there are asked to stop.
+func TestStepDownOfReaders(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		r, w := s.process("r"), s.process("w")
+		l, more := r.read(t.Context()), r.read(t.Context())
+		go func() {
+			<-l.Context().Done()
+			<-more.Context().Done()
+			var asked *tenure.StepDownError
+			if cause := context.Cause(l.Context()); !errors.As(cause, &asked) || asked.Reason != "prices change" || l.Check() != nil {
+				t.Errorf("asked by %v, check %v", cause, l.Check())
+			}
+			r.release(l)
+			r.release(more)
+		}()
+		got, err := w.AcquireWrite(t.Context(), &rwlock.WriteOptions{StepDown: true, Reason: "prices change"})
+		w.release(w.got(got, err))
+	})
+}
+
+// A crash of a reader or a writer at any of its calls holds the others up for its lease
+// and a look, and not longer.
+func TestCrashAtEachCall(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		for calls := range 14 {
+			t.Run(fmt.Sprintf("write %v, after call %d", write, calls), func(t *testing.T) {
+				onStage(t, func(t *testing.T, s *stage) { crashAt(t, s, write, calls) })
+			})
+		}
+	}
+}
+
+func crashAt(t *testing.T, s *stage, write bool, calls int) {
+	r, w, victim := s.process("r"), s.process("w"), s.process("victim")
+	first := r.read(t.Context()) // so that a writer waits with the gate in hand
+	if !write {
+		r.release(first)
+	}
+	victim.client.Faults().Inject(blackHoleAfter(calls))
+	ended := make(chan *rwlock.Lease, 1)
+	go func() {
+		var l *rwlock.Lease
+		if write {
+			l, _ = victim.AcquireWrite(t.Context(), nil)
+		} else {
+			l, _ = victim.AcquireRead(t.Context(), nil)
+		}
+		ended <- l // nil if it did not get so far
+	}()
+	time.Sleep(2 * refresh)
+	if write {
+		r.release(first)
+	}
+	time.Sleep(5 * refresh)
+	victim.client.Kill()
+	l := <-ended
+	begun := time.Now()
+	w.release(w.write(t.Context()))
+	got := r.read(t.Context())
+	// Its lease counts from its last heartbeat; a crash in the line costs as much again.
+	if took := time.Since(begun); took > 2*lease+10*refresh {
+		t.Errorf("a writer and a reader took %v", took)
+	}
+	r.release(got)
+	if l != nil && l.Check() == nil {
+		t.Error("the victim still believes")
+	}
+}
+
+// A writer that crashes while it writes holds readers up for its lease and a look; they
+// are told that it has crashed, also if another writer was there since and gave up.
+func TestCrashOfAWriter(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		w, r := s.process("w"), s.process("r")
+		l := w.write(t.Context())
+		w.leave(l)
+		w.client.Kill()
+		begun := time.Now()
+		got := r.read(t.Context())
+		if took := time.Since(begun); took > lease+3*refresh {
+			t.Errorf("the reader waited for %v", took)
+		}
+		last, ok := got.LastWriter()
+		if !ok || last.Owner != "w" || last.End != tenure.EndReleasedDead || got.Epoch() != 1 {
+			t.Errorf("last writer %+v", last)
+		}
+		next := s.process("next")
+		_ = next.busy(next.TryAcquireWrite(t.Context(), nil))
+		another := s.process("another")
+		read := another.read(t.Context())
+		if again, ok := read.LastWriter(); !ok || again.Owner != "w" || again.End != tenure.EndReleasedDead || read.Token() != got.Token() {
+			t.Errorf("after a gate was given back the last writer is %+v", again)
+		}
+		another.release(read)
+		r.release(got)
+		mended := next.write(t.Context())
+		if last, ok := mended.LastWriter(); !ok || last.Owner != "w" {
+			t.Errorf("the next writer is told of %+v", last)
+		}
+		next.release(mended)
+		whole := r.read(t.Context())
+		if last, _ := whole.LastWriter(); last.Owner != "next" || last.End != tenure.EndReleased {
+			t.Errorf("last writer %+v", last)
+		}
+		r.release(whole)
+	})
+}
+
+// Work of a writer that fails is told to those who come next.
+func TestFailedWriter(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		w, r := s.process("w"), s.process("r")
+		broken := errors.New("disk full")
+		if err := w.RunWrite(t.Context(), nil, func(context.Context, *rwlock.Lease) error { return broken }); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		err := r.RunRead(t.Context(), nil, func(_ context.Context, l *rwlock.Lease) error {
+			last, ok := l.LastWriter()
+			if !ok || last.End != tenure.EndFailed || last.Request == nil || last.Request.Reason != "disk full" {
+				t.Errorf("last writer %+v", last)
+			}
+			return l.Check()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The end of the context is honoured at once, wherever somebody waits, and leaves nothing
+// behind that holds up others.
+func TestContextEndsTheWait(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		r, w := s.process("r"), s.process("w")
+		for _, shut := range []bool{false, true} {
+			var l *rwlock.Lease
+			if shut {
+				l = w.write(t.Context())
+			} else {
+				l = r.read(t.Context())
+			}
+			for i := range 2 {
+				p := s.process(fmt.Sprintf("waits %v %d", shut, i))
+				ctx, stop := context.WithTimeout(t.Context(), time.Duration(i+1)*5*refresh)
+				begun := time.Now()
+				if _, err := p.AcquireWrite(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Duration(i+1)*5*refresh+10*time.Millisecond {
+					t.Errorf("after %v: %v", time.Since(begun), err)
+				}
+				stop()
+			}
+			if shut {
+				ctx, stop := context.WithTimeout(t.Context(), refresh)
+				if _, err := r.AcquireRead(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				stop()
+				w.release(l)
+			} else {
+				r.release(l)
+			}
+			begun := time.Now()
+			w.release(w.write(t.Context()))
+			r.release(r.read(t.Context()))
+			if took := time.Since(begun); took > 3*refresh {
+				t.Errorf("what was left behind took %v", took)
+			}
+		}
+	})
+}
+
+// A writer that becomes a reader reads what it wrote, and lets other readers in, and no
+// writer between.
+func TestDowngrade(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		w, r, next := s.process("w"), s.process("r"), s.process("next")
+		l := w.write(t.Context())
+		got := make(chan *rwlock.Lease)
+		go func() { got <- next.write(t.Context()) }()
+		time.Sleep(2 * refresh)
+		if err := l.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if l.Writing() || l.Token() != 3 || l.Epoch() != 1 || l.Check() != nil || l.Context().Err() != nil {
+			t.Errorf("token %d, check %v, context %v", l.Token(), l.Check(), l.Context().Err())
+		}
+		if last, ok := l.LastWriter(); !ok || last.Owner != "w" || last.End != tenure.EndReleased {
+			t.Errorf("last writer %+v", last)
+		}
+		more := w.read(t.Context()) // joins
+		other := r.read(t.Context())
+		if more.Token() != 3 || other.Token() != 3 {
+			t.Errorf("other readers have %d and %d", more.Token(), other.Token())
+		}
+		if last, ok := other.LastWriter(); !ok || last.Owner != "w" || last.End != tenure.EndReleased {
+			t.Errorf("other readers are told of %+v", last)
+		}
+		if err := l.Downgrade(t.Context()); !errors.Is(err, rwlock.ErrNotWriting) {
+			t.Error(err)
+		}
+		w.release(l)
+		r.release(other)
+		time.Sleep(10 * refresh)
+		select {
+		case <-got:
+			t.Fatal("a writer came in beside a reader that was a writer")
+		default:
+		}
+		w.release(more)
+		next.release(<-got)
+	})
+}
+
+// Whatever is asked twice, or too late, is answered.
+func TestReleaseAgain(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.process("p")
+		a, b := p.read(t.Context()), p.read(t.Context())
+		p.release(a)
+		p.release(a)
+		if err := a.Check(); !errors.Is(err, tenure.ErrReleased) || a.Remaining() != 0 || !errors.Is(context.Cause(a.Context()), tenure.ErrReleased) {
+			t.Errorf("check %v after a release", err)
+		}
+		if b.Check() != nil || b.Context().Err() != nil || b.Remaining() == 0 {
+			t.Error("another reader has lost its lease")
+		}
+		if st, err := p.Status(t.Context()); err != nil || len(st.Readers) != 1 {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		p.client.Partition()
+		time.Sleep(lease)
+		p.leave(b)
+		if err := b.Release(t.Context()); !errors.Is(err, tenure.ErrLost) || !errors.Is(context.Cause(b.Context()), tenure.ErrLost) {
+			t.Errorf("release after a loss: %v", err)
+		}
+		p.client.Heal()
+		if err := a.Downgrade(t.Context()); !errors.Is(err, rwlock.ErrNotWriting) {
+			t.Error(err)
+		}
+		w := p.write(t.Context())
+		p.release(w)
+		if err := w.Downgrade(t.Context()); !errors.Is(err, tenure.ErrReleased) {
+			t.Error(err)
+		}
+	})
+}
+
+// A writer does not wait for those who come after it and turn back, though they take the
+// slots all the time.
+func TestWriterComesBesideReadersThatTurnBack(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		if took := besideReadersThatTurnBack(t, s); took > 3*refresh {
+			t.Errorf("the writer came after %v", took)
+		}
+	})
+}
+
+// besideReadersThatTurnBack returns how long a writer waits, ten leases at most, after
+// the readers that it has seen have left.
+func besideReadersThatTurnBack(t *testing.T, s *stage) time.Duration {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range 16 {
+		r := s.process(fmt.Sprint("r", i))
+		l := r.read(ctx)
+		wg.Go(func() {
+			time.Sleep(5 * refresh)
+			r.release(l)
+			// Its release is slow: it has the slot nearly all the time.
+			r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Fault: faultstore.Slow(900*time.Millisecond, 0)})
+			for ctx.Err() == nil {
+				if l, err := r.TryAcquireRead(ctx, nil); err == nil {
+					_ = l.Release(ctx) // before the writer came, or after
+				}
+			}
+		})
+	}
+	w := s.process("w")
+	time.Sleep(refresh)
+	waits, enough := context.WithTimeout(ctx, 5*refresh+10*lease)
+	defer enough()
+	begun := time.Now()
+	l, err := w.AcquireWrite(waits, nil)
+	took := time.Since(begun) - 4*refresh
+	if err == nil {
+		w.release(l)
+	}
+	stop()
+	wg.Wait()
+	return took
+}
+
+// A store that gives no answer for a moment, after a long wait, ends no wait.
+func TestAMomentWithoutTheStore(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		holder, r, w, front := s.process("holder"), s.process("r"), s.process("w"), s.process("front")
+		l := holder.write(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { front.release(front.write(t.Context())) })
+		time.Sleep(refresh)
+		wg.Go(func() { r.release(r.read(t.Context())) })
+		wg.Go(func() { w.release(w.write(t.Context())) })
+		for _, fault := range []faultstore.Fault{faultstore.LoseRequest(), faultstore.Refuse(), faultstore.BlackHole()} {
+			time.Sleep(3 * lease)
+			for _, p := range []*process{r, w, front} {
+				defer p.client.Faults().Inject(faultstore.Rule{Fault: fault, Count: 7})()
+			}
+		}
+		time.Sleep(lease / 2)
+		holder.release(l)
+		wg.Wait()
+	})
+}

@@ -1,0 +1,491 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
+)
+
+// WriteOptions are for one acquire of a writer. Nil means the defaults.
+type WriteOptions struct {
+	// AcquireOptions are those of the gate's lock. Data, UnlessAlive, AdditionalWait,
+	// Priority and PriorityPause are refused.
+	tenure.AcquireOptions
+	// StepDown asks the readers that the writer finds to stop, as
+	// [tenure.Client.StepDown] does. They learn of it with their next heartbeat, or at
+	// once with WatchRequests. Those who do not heed it are waited for all the same.
+	// [Lock.TryAcquireWrite] asks nobody.
+	StepDown bool
+	// Reason is what the readers are told, and lands in the history of their slots. If
+	// empty, it says that a writer waits.
+	Reason string
+}
+
+// AcquireWrite acquires the lock to write, waiting until nobody else reads or writes. ctx
+// bounds the waiting alone: the lease goes on until it is released.
+//
+// If this process reads the error matches [ErrReading], at once. It matches
+// [tenure.ErrSteppedDown] if the writer was asked to stop while it waited for readers.
+// The others are those of [Lock.AcquireRead].
+func (l *Lock) AcquireWrite(ctx context.Context, options *WriteOptions) (*Lease, error) {
+	bound, stop := l.base.Bound(ctx)
+	defer stop()
+	lease, err := l.acquireWrite(bound, options)
+	return lease, wrap("acquire to write", l.name, l.base.OrEnded(ctx, err))
+}
+
+func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease, error) {
+	w, err := l.newWriter(options)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := l.writing.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	defer w.end(ctx)
+	p := slots.Patient(l.client.Options().LeaseDuration, w.options.AcquireOptions)
+	return l.retry(ctx, p, func() (*Lease, error) { return w.attempt(ctx, p) }, func(*BusyError) error { return w.stand(ctx, p) })
+}
+
+// TryAcquireWrite acquires the lock to write if nobody has it. It stands in no line: it
+// can come before those who wait, and before readers whose turn it is. If somebody reads
+// or writes, the error is a [*BusyError], which matches [ErrBusy] and [tenure.ErrHeld];
+// if this process reads, the error matches [ErrReading]. If the store gave no answer but errors for
+// StoreTimeout, which is three request timeouts if it is zero, the error is the store's.
+func (l *Lock) TryAcquireWrite(ctx context.Context, options *WriteOptions) (*Lease, error) {
+	bound, stop := l.base.Bound(ctx)
+	defer stop()
+	var lease *Lease
+	w, err := l.newWriter(options)
+	if err == nil {
+		w.try = true
+		lease, err = l.once(bound, w.options.AcquireOptions, func() (*Lease, error) { return w.claim(bound) })
+	}
+	return lease, wrap("try acquire to write", l.name, l.base.OrEnded(ctx, err))
+}
+
+// writer is one acquire of a writer, when it is its turn in this process.
+type writer struct {
+	l       *Lock
+	options WriteOptions
+	try     bool         // it waits for nobody
+	place   *slots.Place // in the line of all processes; nil before it has one
+	alone   bool         // it can have none
+	gave    bool         // it has let the gate stand open for the readers
+}
+
+func (l *Lock) newWriter(options *WriteOptions) (*writer, error) {
+	w := &writer{l: l}
+	if options != nil {
+		w.options = *options
+	}
+	var err error
+	if w.options.AcquireOptions, err = acquired(&w.options.AcquireOptions); err != nil {
+		return nil, err
+	}
+	if w.options.Reason == "" {
+		w.options.Reason = "a writer waits"
+	}
+	if l.reads() {
+		return nil, ErrReading
+	}
+	return w, nil
+}
+
+// end leaves the line.
+func (w *writer) end(ctx context.Context) {
+	if w.place != nil {
+		w.l.noteLine()
+		w.place.Leave(ctx)
+	}
+}
+
+// attempt is one attempt to write. A writer that finds line and gate free does not wait;
+// another one waits until it is at the front of the line.
+func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*Lease, error) {
+	if w.place != nil || w.alone {
+		if err := w.awaitTurn(ctx, p); err != nil {
+			return nil, err
+		}
+		p.Answered()
+		return w.claim(ctx)
+	}
+	if pause := w.l.turn.left(w.l.client.Options().RefreshPeriod); pause > 0 {
+		slots.Pause(ctx, pause)
+	}
+	switch busy, err := w.lineBusy(ctx); {
+	case err != nil:
+		return nil, err
+	case busy:
+		return nil, errLine
+	}
+	return w.claim(ctx)
+}
+
+// errLine is why a writer that has found others waiting does not go on.
+var errLine = &BusyError{Writer: &Holder{}}
+
+// stand takes a place in the line, if the writer has none. The line is a lock, which
+// whoever waits for it may get. So a process that has written a while ago stands back,
+// until nobody is in the line, or somebody has come twice. Then each writer waits for at most two turns
+// of each of the others.
+func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
+	l := w.l
+	if w.place != nil || w.alone {
+		return nil
+	}
+	refresh := l.client.Options().RefreshPeriod
+	begun, free, came := time.Now(), 0, map[string]uint64{}
+	back := l.turn.wroteWithin(lineMemory * refresh)
+	for back && free < 2 && time.Since(begun) < mostStandBack*refresh {
+		slots.Pause(ctx, refresh/2)
+		front, err := w.front(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return slots.Done(ctx)
+		case err != nil && p.Ends(err):
+			return err
+		case err != nil:
+		case !front.Held:
+			p.Answered()
+			free++ // once may be between two of them
+		default:
+			p.Answered()
+			free = 0
+			if turn, ok := came[front.Owner]; ok && turn != front.Token {
+				back = false
+			}
+			came[front.Owner] = front.Token
+		}
+	}
+	l.noteLine()
+	w.place = l.line.Stand(ctx)
+	return nil
+}
+
+// mostStandBack is for how many refresh periods a writer lets all others go first.
+const mostStandBack = 60
+
+// awaitTurn waits until the writer is at the front of the line, and the gate open, and
+// then lets the gate stand open for two refresh periods: it is the readers' turn. Each
+// of them looks once a refresh period.
+func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
+	for !w.alone && !w.place.AtFront() {
+		select {
+		case <-w.place.Arrived():
+		case <-w.place.Ended():
+			w.alone, w.place = true, nil // the line's record cannot be read, say: nothing rests on it
+		case <-ctx.Done():
+			return slots.Done(ctx)
+		}
+	}
+	refresh := w.l.client.Options().RefreshPeriod
+	if w.gave {
+		slots.Pause(ctx, refresh/4) // a gate that is reserved seems open
+	}
+	if err := w.l.waitOpen(ctx, p); err != nil {
+		return err
+	}
+	if !w.gave {
+		w.gave = true
+		slots.Pause(ctx, 2*refresh)
+	}
+	return nil
+}
+
+// lineBusy says that another process is in the line. It looks only where there was a line
+// a while ago: who finds out with the gate in hand gives it back.
+func (w *writer) lineBusy(ctx context.Context) (bool, error) {
+	l := w.l
+	if l.lineAge() > lineMemory*l.client.Options().RefreshPeriod {
+		return false, nil
+	}
+	front, err := w.front(ctx)
+	return front.Held, err
+}
+
+// front returns who is at the front of the line.
+func (w *writer) front(ctx context.Context) (tenure.Status, error) {
+	list, errs := w.l.client.EventualStatuses(ctx, []string{LineName(w.l.name)})
+	if errors.Is(errs[0], tenure.ErrUnreadable) {
+		return tenure.Status{}, nil // nothing rests on it
+	}
+	if list[0].Held {
+		w.l.noteLine()
+	}
+	return list[0], errs[0]
+}
+
+// lineMemory is for how many refresh periods a process that has seen a line looks at it
+// before it tries the gate.
+const lineMemory = 10
+
+func (l *Lock) noteLine() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lined = time.Now()
+}
+
+func (l *Lock) lineAge() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.lined)
+}
+
+// claim takes the gate, and then looks at the slots.
+func (w *writer) claim(ctx context.Context) (*Lease, error) {
+	l := w.l
+	n, err := l.number(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var before *sight
+	if making(slotsBeforeGate) {
+		if before, err = w.look(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	gate, err := l.base.TryLock(ctx, GateName(l.name), &w.options.AcquireOptions)
+	var held *tenure.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, busyWriter(held.Owner, held.FreeIn)
+	case err != nil:
+		return nil, err
+	}
+	lease, err := w.enter(ctx, gate, n, before)
+	if err != nil {
+		l.giveGateBack(ctx, gate)
+	}
+	return lease, err
+}
+
+// enter waits until none of those is left that read when the gate was taken.
+func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int, before *sight) (*Lease, error) {
+	l := w.l
+	if err := checkEpoch(gate.Token()); err != nil {
+		return nil, err
+	}
+	bound, stop := gate.Bind(ctx)
+	defer stop()
+	var s *sight
+	err := l.base.Patiently(bound, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
+		s, err = w.look(bound, n)
+		return err
+	})
+	if before != nil && err == nil {
+		s = before
+	}
+	switch {
+	case err != nil:
+	case s.lined && w.place == nil && !w.alone && !w.try:
+		return nil, errLine
+	case w.try && len(s.readers) > 0:
+		busy := &BusyError{}
+		for _, r := range s.readers {
+			busy.Readers = append(busy.Readers, Holder{r.owner, r.freeIn})
+			busy.FreeIn = max(busy.FreeIn, r.freeIn)
+		}
+		return nil, busy
+	default:
+		err = w.drain(bound, s.readers)
+	}
+	if err == nil {
+		err = gate.Check()
+	}
+	if err != nil {
+		if lost := gate.Check(); lost != nil && ctx.Err() == nil {
+			return nil, lost
+		}
+		return nil, err
+	}
+	l.turn.saw(s.tokens)
+	g := &grip{inner: gate, token: writerToken(gate.Token()), epoch: gate.Token(), last: lastBefore(gate).Last}
+	return newLease(l, g), nil
+}
+
+// sight is what one look at the slots has shown.
+type sight struct {
+	readers []noted // those that may be at work
+	tokens  uint64  // of all slots, added up: how often there was a reader
+	lined   bool    // another process is in the line
+}
+
+// noted is a reader that a writer waits for.
+type noted struct {
+	slot   int
+	owner  string
+	token  uint64
+	freeIn time.Duration
+}
+
+// look reads the number of slots, and all of them: strongly, and, when it is to count,
+// after the gate was granted. Then each reader that this look does not show looks at the
+// gate later, and turns back. N is the number that was known before: usually it is the
+// number still, and one batch is enough.
+func (w *writer) look(ctx context.Context, n int) (*sight, error) {
+	l := w.l
+	at := time.Now()
+	names := append([]string{SizeName(l.name), LineName(l.name)}, l.slotNames(0, n)...)
+	list, errs := l.client.Statuses(ctx, names)
+	if errs[0] != nil {
+		return nil, errs[0]
+	}
+	z, ok, err := l.size.Saw(list[0], at)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, errNoSize
+	}
+	s := &sight{lined: errs[1] == nil && list[1].Held}
+	list, errs = list[2:], errs[2:]
+	if z.Slots > n && !making(numberBefore) {
+		more, moreErrs := l.client.Statuses(ctx, l.slotNames(n, z.Slots))
+		list, errs = append(list, more...), append(errs, moreErrs...)
+	}
+	for k, st := range list {
+		if errs[k] != nil {
+			return nil, errs[k]
+		}
+		s.tokens += st.Token
+		if inTheWay(st) {
+			s.readers = append(s.readers, noted{k, st.Owner, st.Token, st.FreeIn})
+		}
+	}
+	return s, nil
+}
+
+// drain waits until each of those readers has left, or has shown no life for its lease.
+// Whoever has its slot after it was granted that after the gate was shut, and turns
+// back: so it is the tenure that is waited for, and not the slot.
+func (w *writer) drain(ctx context.Context, readers []noted) error {
+	if len(readers) == 0 {
+		return nil
+	}
+	asking, stop := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	defer stop()
+	if w.options.StepDown {
+		for _, r := range readers {
+			asked.Go(func() {
+				// What becomes of it is seen at the slot: who cannot be asked is waited for.
+				_ = w.l.client.StepDown(asking, SlotName(w.l.name, r.slot), w.options.Reason)
+			})
+		}
+	}
+	refresh := w.l.client.Options().RefreshPeriod
+	for looks := 0; ; looks++ {
+		next := refresh
+		for _, r := range readers {
+			next = min(next, max(r.freeIn, refresh/10)) // the dead are not waited for longer than that
+		}
+		slots.Pause(ctx, next)
+		if ctx.Err() != nil {
+			return slots.Done(ctx)
+		}
+		left, err := w.stay(ctx, readers)
+		switch {
+		case errors.Is(err, tenure.ErrUnreadable), errors.Is(err, tenure.ErrClosed):
+			return err
+		case err == nil:
+			readers = left
+		}
+		if len(readers) == 0 || making(readerNotWaited) && looks > 2 {
+			return nil
+		}
+	}
+}
+
+// stay returns those of the readers that may still be at work. A cheap read is enough:
+// once a tenure has ended, it has ended.
+func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
+	names := make([]string, len(readers))
+	for i, r := range readers {
+		names[i] = SlotName(w.l.name, r.slot)
+	}
+	list, errs := w.l.client.EventualStatuses(ctx, names)
+	var left []noted
+	for i, r := range readers {
+		st, err := list[i], errs[i]
+		if err == nil && st.Token < r.token {
+			st, err = w.l.client.Status(ctx, names[i]) // a read that is behind, or a record that was deleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		if inTheWay(st) && (st.Token == r.token || making(waitsForFree)) {
+			left = append(left, noted{r.slot, st.Owner, r.token, st.FreeIn})
+		}
+	}
+	return slices.Clip(left), nil
+}
+
+// giveGateBack releases a gate under which nobody has written. What is said of the last
+// writer is what was said before.
+func (l *Lock) giveGateBack(ctx context.Context, gate *tenure.Lease) {
+	n := lastBefore(gate)
+	n.Token = gate.Token()
+	l.base.GiveBackWith(ctx, gate, &tenure.ReleaseOptions{Data: n.bytes()})
+}
+
+// turn is whether it is the readers' turn, where no line of writers gives it to them: one
+// process that writes again and again would not let others in. They cannot tell, but each
+// that comes takes a slot and turns back, which raises the slot's token.
+type turn struct {
+	mu     sync.Mutex
+	tokens uint64    // of all slots, at the last look, and of the readers of this process since
+	known  bool      // there was one
+	due    bool      // somebody else has come since the look before it
+	wrote  time.Time // when this process has opened the gate last
+}
+
+// saw is told the tokens of all slots that a writer has seen.
+func (t *turn) saw(tokens uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.due = t.known && tokens > t.tokens
+	t.tokens, t.known = tokens, true
+}
+
+// read is told that this process reads: it was let in.
+func (t *turn) read() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tokens++
+}
+
+// opened is told that this process has opened the gate.
+func (t *turn) opened() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wrote = time.Now()
+}
+
+// wroteWithin says that this process has written in that time.
+func (t *turn) wroteWithin(d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.wrote.IsZero() && time.Since(t.wrote) < d
+}
+
+// left returns for how long the gate is to stand open yet.
+func (t *turn) left(refresh time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.due {
+		return 0
+	}
+	return 2*refresh - time.Since(t.wrote)
+}
