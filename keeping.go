@@ -368,6 +368,9 @@ func (k *keeping) settle() {
 	kept := k.waits[:0]
 	for _, w := range k.waits {
 		switch {
+		case w.data == 0 && k.right.own() == endedExpired:
+			// Somebody was told so while the heartbeat was being confirmed: nothing is renewed.
+			w.done <- k.endedError(endedExpired)
 		case k.h.DataKept() >= w.data && (w.sent == 0 || k.h.Sent() >= w.sent):
 			w.done <- nil
 		case ended:
