@@ -18,7 +18,10 @@ type Status struct {
 	// empty if there is none.
 	State string
 	// Held says that the record shows a holder that may be alive, as far as
-	// this client can know.
+	// this client can know. If it is false and State is held, the lease is over, and
+	// the holder may still have renewed it after the store had answered. An acquire finds
+	// out by its write. A program that acts without one reads again, by
+	// [Client.Statuses], and goes by that.
 	Held  bool
 	Owner string // the holder, or the last one
 	Token uint64 // 0: the lock was never taken

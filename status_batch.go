@@ -24,9 +24,10 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 }
 
 // EventualStatuses is [Client.Statuses] for programs that look again and again: by reads
-// that may be behind, and cost half as much on DynamoDB. A session is not read before its next heartbeat is due. So the answers may be behind
-// by as long as such a read is, and the end of a session by a heartbeat period. They are
-// never older than what this client has seen before. An acquire of this client that acts on
+// that may be behind, and cost half as much on DynamoDB. A session is not read before its
+// next heartbeat is due. So the answers may be behind by as long as such a read is, and the
+// end of a session by a heartbeat period. They are never older than what this client has
+// seen before. An acquire of this client that acts on
 // what they show reads anew, or writes on conditions that say whether it is still so.
 func (c *Client) EventualStatuses(ctx context.Context, names []string) ([]Status, []error) {
 	return c.statuses(ctx, names, true)

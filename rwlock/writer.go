@@ -359,6 +359,11 @@ func (w *writer) look(ctx context.Context, n int) (*sight, error) {
 			return nil, errs[k]
 		}
 		s.tokens += st.Token
+		if slots.Expired(st) {
+			if st, err = l.client.Status(ctx, SlotName(l.name, k)); err != nil {
+				return nil, err
+			}
+		}
 		if inTheWay(st) {
 			s.readers = append(s.readers, noted{k, st.Owner, st.Token, st.FreeIn})
 		}
@@ -408,8 +413,9 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 	}
 }
 
-// stay returns those of the readers that may still be at work. A cheap read is enough:
-// once a tenure has ended, it has ended.
+// stay returns those of the readers that may still be at work. A cheap read is enough to see
+// that a tenure has ended in order: once it has, it has. That its lease is over needs a
+// strong one: see [slots.Expired].
 func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	names := make([]string, len(readers))
 	for i, r := range readers {
@@ -419,8 +425,9 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	var left []noted
 	for i, r := range readers {
 		st, err := list[i], errs[i]
-		if err == nil && st.Token < r.token {
-			st, err = w.l.client.Status(ctx, names[i]) // a read that is behind, or a record that was deleted
+		behind := st.Token < r.token // or a record that was deleted
+		if err == nil && (behind || st.Token == r.token && slots.Expired(st)) {
+			st, err = w.l.client.Status(ctx, names[i])
 		}
 		if err != nil {
 			return nil, err

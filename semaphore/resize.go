@@ -61,7 +61,7 @@ func (s *Semaphore) resize(ctx context.Context, n int, o ResizeOptions) error {
 		// Of those that have been gone for longer, some may still have holders.
 		// Nobody has come to those that have none since their number was stored.
 		highest := max(n, z.Slots)
-		for _, k := range s.lookAll(ctx, z.Slots, z.Highest) {
+		for _, k := range s.certain(ctx, s.lookAll(ctx, z.Slots, z.Highest)) {
 			if slots.AtWork(k.status) || k.err != nil {
 				highest = max(highest, k.slot+1)
 			}
@@ -92,7 +92,7 @@ func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) er
 	}
 	for {
 		for n := 0; n < len(left); n += atOnce {
-			for _, k := range s.look(ctx, slices.Clone(left[n:min(len(left), n+atOnce)])) {
+			for _, k := range s.certain(ctx, s.look(ctx, slices.Clone(left[n:min(len(left), n+atOnce)]))) {
 				if k.err == nil && !slots.AtWork(k.status) {
 					left[slices.Index(left, k.slot)] = -1
 				}

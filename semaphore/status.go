@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
 )
 
 // Status is what the records of a semaphore show.
@@ -98,6 +99,23 @@ func (s *Semaphore) lookBy(ctx context.Context, slots []int, read func(context.C
 		}
 	}
 	return out
+}
+
+// certain looks again at those that seem to be held by the dead: see [slots.Expired].
+func (s *Semaphore) certain(ctx context.Context, seen []looked) []looked {
+	var again []int
+	for _, k := range seen {
+		if k.err == nil && slots.Expired(k.status) {
+			again = append(again, k.slot)
+		}
+	}
+	if len(again) == 0 {
+		return seen
+	}
+	for _, k := range s.look(ctx, again) {
+		seen[slices.IndexFunc(seen, func(l looked) bool { return l.slot == k.slot })] = k
+	}
+	return seen
 }
 
 // lookAll looks at the slots from one to another, a few at a time.

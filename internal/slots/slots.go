@@ -127,6 +127,12 @@ func AtWork(st tenure.Status) bool {
 	return st.Held || st.State == tenure.StateReserved && st.ReservedFor == "" && st.FreeIn > 0
 }
 
+// Expired says that a look shows a holder whose lease is over. It may have renewed since
+// the store answered that look, or the look may have been behind. Whoever takes the lock need
+// not care: its write is refused then. Whoever acts without a write looks again, strongly: a
+// look that begins when the lease is over, and shows the same, is certain.
+func Expired(st tenure.Status) bool { return st.State == tenure.StateHeld && !st.Held }
+
 // Options returns a copy of the options of an acquire, and refuses those that are for
 // one lock alone.
 func Options(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {

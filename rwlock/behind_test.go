@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rwlock_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/rwlock"
+)
+
+// A writer does not take a reader for dead by reads that are behind. The reader cannot renew
+// until shortly before its lease is over, and then does; what the writer reads cheaply from
+// then on is older than that. No refused write tells the writer.
+func TestReaderIsNotDeadByAReadThatIsBehind(t *testing.T) {
+	renewsAtTheLastMoment(t, func(c faultstore.Call, _ time.Duration, renewed bool) faultstore.Fault {
+		if renewed && c.Consistency == driver.Eventual {
+			return faultstore.Stale(1)
+		}
+		return faultstore.Fault{}
+	}, wait)
+}
+
+func wait(p *process) *rwlock.Lease { return p.write(p.s.t.Context()) }
+
+// So it is by a strong read whose answer is on its way while the reader renews, of a writer that
+// waits, and of one that comes again and again.
+func TestReaderIsNotDeadByAnAnswerThatIsLate(t *testing.T) {
+	late := func(_ faultstore.Call, remaining time.Duration, renewed bool) faultstore.Fault {
+		if remaining < 3*time.Second && !renewed {
+			return faultstore.Slow(0, 2800*time.Millisecond)
+		}
+		return faultstore.Fault{}
+	}
+	renewsAtTheLastMoment(t, late, wait)
+	renewsAtTheLastMoment(t, late, func(p *process) *rwlock.Lease {
+		for {
+			l, err := p.TryAcquireWrite(p.s.t.Context(), nil)
+			if !errors.Is(err, rwlock.ErrBusy) {
+				return p.got(l, err)
+			}
+			time.Sleep(refresh)
+		}
+	})
+}
+
+func renewsAtTheLastMoment(t *testing.T, reads func(c faultstore.Call, remaining time.Duration, renewed bool) faultstore.Fault, write func(*process) *rwlock.Lease) {
+	t.Helper()
+	late := func(o *tenure.Options) { o.Grace, o.MaxClockDrift = 100*time.Millisecond, 0.0001 }
+	const rounds = 120
+	renewed := 0
+	for step := range rounds {
+		onStage(t, func(t *testing.T, s *stage) {
+			r, w := s.process("r", late), s.process("w", late, func(o *tenure.Options) {
+				o.RefreshPeriod, o.RequestTimeout = lease/5, 2900*time.Millisecond // few looks
+			})
+			l := r.read(t.Context())
+			time.Sleep(2*refresh + time.Duration(step)*23*time.Millisecond) // somewhere between two heartbeats
+			var healed atomic.Bool
+			r.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Decide: func(faultstore.Call) faultstore.Fault {
+				switch { // one is let through, at the last moment
+				case healed.Load():
+					return faultstore.BlackHole()
+				case l.Remaining() > 250*time.Millisecond:
+					return faultstore.Refuse()
+				}
+				healed.Store(true)
+				return faultstore.Fault{}
+			}})
+			w.client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(c faultstore.Call) faultstore.Fault {
+				return reads(c, l.Remaining(), healed.Load())
+			}})
+			written := write(w) // fails the test if the reader may read still
+			if healed.Load() {
+				renewed++
+			}
+			w.release(written)
+			r.leave(l)
+			_ = l.Release(t.Context()) // it was lost
+		})
+	}
+	if renewed < rounds/3 {
+		t.Errorf("the reader renewed at the last moment in %d of %d rounds", renewed, rounds)
+	}
+}
