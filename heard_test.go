@@ -205,3 +205,52 @@ func TestThoseWhoWantLifeAreNotPutOff(t *testing.T) {
 		}
 	})
 }
+
+// A lease that has expired is told of no more, although heartbeats keep others away while the
+// work stops.
+func TestExpiredLeasesAreNotToldOf(t *testing.T) {
+	inBelled(t, func(t *testing.T, w *world, n *wires) {
+		a, b := w.machine("a", n.telling("A")), w.machine("b", n.telling("B"))
+		l := a.mustAcquire("x", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		got := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		time.Sleep(lease)
+		a.faults.SetBlackHole(true)
+		<-l.Context().Done()
+		a.faults.SetBlackHole(false)
+		beat := w.record("x").Beat
+		told := func() int { n.mu.Lock(); defer n.mu.Unlock(); return n.count[ringing.Here] }
+		before := told()
+		time.Sleep(2 * heartbeat)
+		if w.record("x").Beat == beat {
+			t.Fatal("no heartbeat while the work stops: this test shows nothing")
+		}
+		if after := told(); after > before {
+			t.Errorf("told of %d heartbeats of a lease that has expired", after-before)
+		}
+		stop()
+		want(t, <-got, context.Canceled)
+	})
+}
+
+// A release that no message tells of is found a heartbeat period and a quarter of a refresh
+// period after the last message, and a look, at most.
+func TestReleaseOfATellingHolderThatIsNotHeard(t *testing.T) {
+	for i := range 10 {
+		inBelled(t, func(t *testing.T, w *world, n *wires) {
+			a, b := w.machine("a", n.telling("A")), w.machine("b", n.telling("B"))
+			l := a.mustAcquire("x", nil)
+			got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+			time.Sleep(2*lease + time.Duration(i)*lease/10)
+			n.mu.Lock()
+			n.blocked = func(string, string) bool { return true }
+			n.mu.Unlock()
+			begun := time.Now()
+			a.mustRelease(l)
+			want(t, <-got, nil)
+			if took, most := time.Since(begun), heartbeat+refresh/4+refresh+refresh/4; took > most {
+				t.Errorf("found after %v, want %v at most", took, most)
+			}
+		})
+	}
+}

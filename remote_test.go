@@ -151,6 +151,8 @@ var localTests = map[string]string{
 	"TestDeathOfATellingHolder":                      ownStore,
 	"TestOnlyConfirmedHeartbeatsAreToldOf":           ownStore,
 	"TestThoseWhoWantLifeAreNotPutOff":               ownStore,
+	"TestExpiredLeasesAreNotToldOf":                  ownStore,
+	"TestReleaseOfATellingHolderThatIsNotHeard":      ownStore,
 	"TestOlderProcessesWaitForALabel":                ownStore,
 	"TestOlderHolderReservesForNobody":               ownStore,
 }

@@ -85,11 +85,12 @@ func (s *Sight) quiet() time.Duration {
 	if Making(KnownPutsOff) {
 		return u.putOff
 	}
-	if dead, ok := u.DeadAt(); ok {
-		until = min(until, dead-u.t.wait(u.rec)/10)
+	end, ok := u.stood()
+	if !ok { // no sign of the tenure is proved
+		end, ok = u.DeadAt()
 	}
-	if stood, ok := u.stood(); ok {
-		until = min(until, stood-u.t.wait(u.rec)/10)
+	if ok {
+		until = min(until, end-u.t.wait(u.rec)/10)
 	}
 	return until
 }
