@@ -55,15 +55,8 @@ func ParseSlotName(lock string) (name string, slot int, ok bool) {
 // ParseSize returns how many slots there are, by the status of the lock of [SizeName].
 // It returns false if it is no such lock.
 func ParseSize(st tenure.Status) (name string, n int, ok bool) {
-	name, ok = strings.CutSuffix(st.Name, sizeSuffix)
-	if !ok || name == "" {
-		return "", 0, false
-	}
-	z, ok, err := slots.ParseSize(st.Data, size.good)
-	if !ok || err != nil {
-		return "", 0, false
-	}
-	return name, z.Slots, true
+	name, z, ok := slots.SizeOf(st, sizeSuffix, size.good)
+	return name, z.Slots, ok
 }
 
 // size is how many slots there are: the data of the lock of [SizeName].

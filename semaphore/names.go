@@ -6,7 +6,6 @@ package semaphore
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/slots"
@@ -41,15 +40,8 @@ func ParseLockName(lock string) (name string, slot int, ok bool) {
 // ParseSize returns how many slots the semaphore has whose lock of [SizeName]
 // this is the status of. It returns false if it is no such lock.
 func ParseSize(st tenure.Status) (name string, n int, ok bool) {
-	name, ok = strings.CutSuffix(st.Name, sizeSuffix)
-	if !ok || name == "" {
-		return "", 0, false
-	}
-	z, ok, err := slots.ParseSize(st.Data, size.good)
-	if !ok || err != nil {
-		return "", 0, false
-	}
-	return name, z.Slots, true
+	name, z, ok := slots.SizeOf(st, sizeSuffix, size.good)
+	return name, z.Slots, ok
 }
 
 func checkSlots(n int) error {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,11 +31,24 @@ type Size[T comparable] struct {
 }
 
 // Parse reads the data of the record. It returns false if nothing was laid down yet.
-func (s *Size[T]) Parse(data []byte) (T, bool, error) { return ParseSize(data, s.Good) }
+func (s *Size[T]) Parse(data []byte) (T, bool, error) { return parse(data, s.Good) }
 
-// ParseSize reads the data of the record of a size. It returns false if nothing was
-// laid down yet, and an error that matches [tenure.ErrUnreadable] if it is no size.
-func ParseSize[T any](data []byte, good func(T) bool) (z T, ok bool, err error) {
+// SizeOf returns the name, and the size, by the status of the record of a size, which has the
+// suffix behind the name. It returns false if it is no such record.
+func SizeOf[T any](st tenure.Status, suffix string, good func(T) bool) (name string, z T, ok bool) {
+	name, ok = strings.CutSuffix(st.Name, suffix)
+	if !ok || name == "" {
+		return "", z, false
+	}
+	if z, ok, _ = parse(st.Data, good); !ok {
+		return "", z, false
+	}
+	return name, z, true
+}
+
+// parse returns false if nothing was laid down yet, and an error that matches
+// [tenure.ErrUnreadable] if it is no size.
+func parse[T any](data []byte, good func(T) bool) (z T, ok bool, err error) {
 	if len(data) == 0 {
 		return z, false, nil
 	}
