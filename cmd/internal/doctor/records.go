@@ -71,16 +71,12 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	if len(unreadable) == 0 {
 		p.Tell(Finding{"records", OK, fmt.Sprintf("all of %d records can be read", seen), ""})
 	} else {
-		var some []string
+		var all []string
 		for _, key := range slices.Sorted(maps.Keys(unreadable)) {
-			if len(some) == mostNamed {
-				some = append(some, "and others")
-				break
-			}
-			some = append(some, fmt.Sprintf("%q: %s", key, unreadable[key]))
+			all = append(all, fmt.Sprintf("%q: %s", key, unreadable[key]))
 		}
 		p.Tell(Finding{
-			"records", Warn, fmt.Sprintf("%d of %d records cannot be read: %s", len(unreadable), seen, strings.Join(some, "; ")),
+			"records", Warn, fmt.Sprintf("%d of %d records cannot be read: %s", len(unreadable), seen, some(all)),
 			"such a lock can neither be taken nor released: another version of Tenure, or another program, has written it; delete it when nobody uses it",
 		})
 	}
@@ -132,12 +128,9 @@ func (p *Patient) sides(all map[string]*sides) {
 	if locks > 0 {
 		p.Tell(Finding{"readers and writers", OK, fmt.Sprintf("%d of these locks, %d processes read", locks, readers), ""})
 	}
-	if n := len(lost); n > mostNamed {
-		lost = append(lost[:mostNamed], fmt.Sprintf("and %d others", n-mostNamed))
-	}
 	if len(lost) > 0 {
 		p.Tell(Finding{
-			"readers and writers", Warn, "the number of slots is not stored: " + strings.Join(lost, "; "),
+			"readers and writers", Warn, "the number of slots is not stored: " + some(lost),
 			"nobody can write there: somebody has deleted the record NAME:readers; stop all that uses the lock, and delete NAME:gate and all of NAME:read/* too",
 		})
 	}
@@ -175,15 +168,20 @@ func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Tim
 			silent = append(silent, fmt.Sprintf("%s of %q (one each %v)", what, was.Owner, was.Heartbeat))
 		}
 	}
-	if n := len(silent); n > mostNamed {
-		silent = append(silent[:mostNamed], fmt.Sprintf("and %d others", n-mostNamed))
-	}
 	if len(silent) > 0 {
 		p.Tell(Finding{
-			"holders", Warn, "no heartbeat for two periods: " + strings.Join(silent, "; "),
+			"holders", Warn, "no heartbeat for two periods: " + some(silent),
 			"they are dead, paused or cut off. Whoever waits gets the lock when the lease has run out; jobs that look just once (--wait 0) find it held until somebody has waited: run tenure reap for those",
 		})
 	}
+}
+
+// some names the first of those that are wrong, and counts the rest.
+func some(wrong []string) string {
+	if n := len(wrong); n > mostNamed {
+		wrong = append(wrong[:mostNamed:mostNamed], "and "+counted(n-mostNamed, "other"))
+	}
+	return strings.Join(wrong, "; ")
 }
 
 // drift compares what those who hold something take for the largest error of a
