@@ -38,6 +38,7 @@ func (f *sideFlags) check(r *runCmd) error {
 // sides is a lock for readers and writers, and the lease that this process has of it.
 type sides struct {
 	*rwlock.Lock
+	owner string
 	write bool
 	lease *rwlock.Lease // nil before one is acquired
 }
@@ -51,7 +52,7 @@ func (t *tenancy) choose(f sideFlags) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	t.crowd = &sides{Lock: l, write: f.Exclusive}
+	t.crowd = &sides{Lock: l, owner: t.client.Options().Owner, write: f.Exclusive}
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (s *sides) whose(ctx context.Context) string {
 	st, err := s.Status(ctx)
 	switch {
 	case err != nil:
-	case st.Writer != nil:
+	case st.Writer != nil && (!s.write || st.Writer.Owner != s.owner): // else it has the gate itself, and waits for readers
 		return ": " + (&rwlock.BusyError{Writer: &rwlock.Holder{Owner: st.Writer.Owner}}).Error()
 	case s.write && len(st.Readers) > 0:
 		busy := &rwlock.BusyError{}
