@@ -30,14 +30,16 @@
 // A reader first takes a slot, and then looks at the gate. A writer first takes the gate,
 // and then looks at the slots. The store is linearizable, so one of the two sees the
 // other. The reader turns back; the writer waits until the tenure that it has seen has
-// ended. It reads how many slots there are after it has the gate, because a reader may
+// ended, or has shown no life for its lease, as a strong read that begins after that says. It
+// reads how many slots there are after it has the gate, because a reader may
 // have made more just before.
 //
 // # Tokens
 //
 // The epoch is the gate's token w in the tenure of the last writer. A writer has token
-// 2w, and those who read after it 2w+1. So tokens rise in the order in which tenures exclude each other, and any fence
-// works: package fence, or a comparison at the resource, under the name of the lock.
+// 2w, and those who read after it 2w+1. So tokens rise in the order in which tenures exclude
+// each other, and any fence works: package fence, or a comparison at the resource, under the
+// name of the lock.
 //
 // A fence protects readers from a late write of a former writer only where it has seen
 // their token: so a reader shows it before it reads, once in its tenure, and once more
