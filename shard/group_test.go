@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/shard"
 )
 
@@ -155,6 +157,49 @@ func TestCoordinatorCrashes(t *testing.T) {
 				t.Logf("the coordinator and %d others crashed: all owned after %v", others, took)
 				s.settle(4-others, 100)
 			})
+		})
+	}
+}
+
+// The first in line may see the death of the coordinator a heartbeat period later than
+// another worker. It takes over all the same: it alone knows how long the others have been
+// silent, so that another worker that died with the coordinator does not cost a second lease.
+func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
+	for step := range 8 {
+		onStage(t, shard.Options{Partitions: 40, Audit: -1}, func(t *testing.T, s *stage) {
+			var workers []*worker
+			for i := range 5 {
+				workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
+				s.settle(i+1, 40)
+			}
+			time.Sleep(2*lease + time.Duration(step)*beat/8) // heartbeats come in turn again
+			lead, err := workers[2].client.Status(t.Context(), shard.LeadName(name))
+			if err != nil || lead.Owner != "w0" {
+				t.Fatalf("%+v, %v", lead, err)
+			}
+			sign := func() string {
+				rec, err := s.records.Get(t.Context(), driver.SessionKey(lead.Session), driver.Strong)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return rec.Beat
+			}
+			for last := sign(); sign() == last; {
+				time.Sleep(refresh / 20)
+			}
+			crashed := time.Now() // right after a heartbeat
+			workers[1].faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Key: driver.SessionKey(lead.Session), Decide: func(c faultstore.Call) faultstore.Fault {
+				if c.Consistency == driver.Eventual && time.Since(crashed) < beat-refresh/2 {
+					return faultstore.Stale(1) // it does not see that heartbeat yet
+				}
+				return faultstore.Fault{}
+			}})
+			workers[0].crash()
+			workers[3].crash()
+			s.until("all are owned", lease+beat+6*refresh, func() bool { _, all := s.owned(); return all == 40 })
+			if workers[1].count(shard.EventCoordinator) == 0 {
+				t.Error("the first in line does not coordinate")
+			}
 		})
 	}
 }

@@ -239,9 +239,10 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 
 // Due says whether a client that looks at a session each refresh period should read its record
 // now: it may show another sign of life, or that there is none yet. Without the latter nobody
-// would see that heartbeats come earlier than expected.
+// would see that heartbeats come earlier than expected. Where one has come out of turn, as a
+// session's do while its locks are asked for, more may, and each look reads it for a lease.
 func (s *Sight) Due(now time.Duration) bool {
-	return !s.found || s.rec.State != driver.Alive || !s.phase || s.doubt || now >= s.lo-s.t.Refresh/2
+	return !s.found || s.rec.State != driver.Alive || !s.phase || s.doubt || now < s.astray || now >= s.lo-s.t.Refresh/2
 }
 
 // older says that the records show a to be written before b.

@@ -124,3 +124,36 @@ func TestSightIsDue(t *testing.T) {
 		}
 	}
 }
+
+// TestSightAfterAHeartbeatOutOfTurn: where a session has sent a heartbeat long before it was
+// expected, each look reads it for a lease, since more may come so; where one is a little early,
+// or late, looks go on skipping it.
+func TestSightAfterAHeartbeatOutOfTurn(t *testing.T) {
+	const s = time.Second
+	timing := Timing{Lease: 20 * s, Heartbeat: 5 * s, Refresh: s}.WithDefaults()
+	for _, tt := range []struct {
+		third time.Duration // when the third heartbeat is seen; the second one was at 10 s
+		due   bool          // whether looks right after it read the session
+	}{
+		{12 * s, true},
+		{15*s - s/8, false},
+		{15*s + s/8, false},
+		{19 * s, false},
+	} {
+		v := NewSight(timing, middle())
+		for i, at := range []time.Duration{5 * s, 10 * s, tt.third} {
+			rec := driver.Record{Key: "s", State: driver.Alive, Token: 1, Lease: timing.Lease, Heartbeat: timing.Heartbeat}
+			for k, at := range []time.Duration{at - s/16, at} { // a look just before it, and one that shows it
+				beat := fmt.Sprint("b", i+k)
+				rec.Version, rec.Beat = beat, beat
+				v.Saw(at, at, driver.Strong, rec, true)
+			}
+		}
+		if due := v.Due(tt.third + s); due != tt.due {
+			t.Errorf("after a heartbeat at %v: read %v, want %v", tt.third, due, tt.due)
+		}
+		if tt.due && (!v.Due(tt.third+19*s) || v.astray > tt.third+21*s) {
+			t.Errorf("after a heartbeat at %v: until %v", tt.third, v.astray)
+		}
+	}
+}
