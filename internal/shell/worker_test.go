@@ -46,3 +46,38 @@ func TestLateGivingUpMeetsTheNextCall(t *testing.T) {
 		}
 	})
 }
+
+// TestCallOnItsWayWhenARestEnds: Send has taken the worker, and hands it the call when the rest
+// has ended. The worker waits for it.
+func TestCallOnItsWayWhenARestEnds(t *testing.T) {
+	for _, end := range []func(r *Calls){
+		func(*Calls) { time.Sleep(2 * restFor) },
+		func(r *Calls) { r.cancel() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, a := NewCalls(1, time.Second), &answers{}
+			defer r.cancel()
+			w := &worker{r: r, next: make(chan Call, 1)}
+			r.wg.Add(1) // the call that it has made
+			r.running = 1
+			got := make(chan bool, 1)
+			go func() {
+				q, found := w.another()
+				got <- found && q.Request == a
+			}()
+			synctest.Wait()
+			r.mu.Lock()
+			if len(r.resting) != 1 || r.resting[0] != w {
+				t.Errorf("%d workers rest", len(r.resting))
+			}
+			r.resting = nil
+			r.mu.Unlock()
+			end(r)
+			synctest.Wait()
+			w.next <- Call{Request: a}
+			if !<-got {
+				t.Error("the call is lost")
+			}
+		})
+	}
+}
