@@ -220,7 +220,7 @@ WRONG_SERVICE := ^TestMistakes$$|Bites$$
 wrong-core: setup ## Of verify: each deliberate mistake in the core is found
 	$(call part,wrong-core)
 	$(GOTEST) -tags tenure_wrong $(TESTFLAGS) ./internal/sim
-	$(GOTEST) -tags tenure_wrong -run IsFound $(TESTFLAGS) . ./rwlock
+	$(GOTEST) -tags tenure_wrong -run '(Is|Are)Found' $(TESTFLAGS) . ./rwlock
 wrong-processes: setup ## Of verify: each deliberate mistake of the lock service and its clients is found
 	$(call part,wrong-processes)
 	$(REQUIRED) $(GOTEST) -short -tags tenure_wrong -run '$(WRONG_SERVICE)' $(TESTFLAGS) $(SERVICE)
