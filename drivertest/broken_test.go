@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -273,6 +274,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		found && stored.Version != prev.Version && !h.db.is("swap ignores version") &&
 			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.Laid(prev, next)) &&
 			!(h.db.is("closed renewed") && stored.State == driver.Closed) &&
+			!(h.db.is("swap takes what differs in its version alone") && differInVersion(stored, prev)) &&
 			!(h.db.is("reservations ignore version") && next.State == driver.Reserved) ||
 		found && stored.Token != prev.Token && !h.db.is("swap ignores token") ||
 		found && stored.Owner != prev.Owner && h.db.is("swap compares owner") {
@@ -323,6 +325,13 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		}
 	}
 	return h.copy(next), nil
+}
+
+// differInVersion reports whether two records are the same but for their versions.
+func differInVersion(a, b driver.Record) bool {
+	a, b = a.Detach(), b.Detach()
+	a.Version = b.Version
+	return reflect.DeepEqual(a, b)
 }
 
 func (h *handle) Delete(ctx context.Context, prev driver.Record) error {

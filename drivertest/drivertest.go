@@ -64,8 +64,8 @@ type Harness struct {
 	// older state. The suite then waits for them to catch up, for Patience.
 	EventualReads bool
 
-	// TokensOutliveDelete says that the token of a deleted key goes on where it
-	// was, in place of starting again at 1.
+	// TokensOutliveDelete says that the token of a deleted lock goes on where it was, in
+	// place of starting again at 1. That of what is no lock may do either.
 	TokensOutliveDelete bool
 
 	// NoSessions says that the store refuses sessions, and locks under them, with

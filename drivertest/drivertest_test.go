@@ -63,6 +63,7 @@ var bugs = []struct{ name, check string }{
 	{"Prev always released", "Claim/ReleasedForAnotherReason"},
 	{"claim returns no prev", "Claim/Released/DataKept"},
 	{"claim not atomic", "Race/Claim"},
+	{"swap takes what differs in its version alone", "Swap/VersionAlone"},
 	{"swap ignores token", "Swap/OldTokenSameVersion"},
 	{"swap ignores version", "Swap/StaleVersion"},
 	{"swap compares owner", "Swap/ComparesVersionAndTokenOnly"},

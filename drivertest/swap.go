@@ -47,6 +47,21 @@ func testSwap(t *testing.T, e *env) {
 		e.wantConflict(t, "Swap from a version that never was", err, rec)
 	})
 
+	// An engine that tells states apart by a hash of what it keeps must keep the version
+	// among it: nothing else need differ.
+	t.Run("VersionAlone", func(t *testing.T) {
+		old := e.claim(t, a, e.held(e.key()))
+		rec := old
+		rec.Version = e.fresh("same")
+		rec = e.swap(t, b, old, rec)
+		for what, next := range map[string]driver.Record{"heartbeat": e.beat(old), "release": e.released(old)} {
+			_, err := a.Swap(t.Context(), old, next)
+			e.wantConflict(t, what+" from a record that differs in its version alone", err, rec)
+		}
+		err := a.Delete(t.Context(), old)
+		e.wantConflict(t, "Delete of a record that differs in its version alone", err, rec)
+	})
+
 	// A late duplicate of a claim brings its version back, under a higher
 	// token. The holder of the former term must not get in by it.
 	t.Run("OldTokenSameVersion", func(t *testing.T) {

@@ -3,7 +3,7 @@
 
 // Package versioned is what stores have in common whose engine keeps one object for each
 // record, with a version of the engine's own, and writes it under the condition that it
-// has that version still: etcd, ZooKeeper and Kubernetes.
+// has that version still: etcd, ZooKeeper, Kubernetes, and the objects of a bucket.
 //
 // A [Writer] makes Claim, Swap, Raise and Delete of such a conditional write. A [Memory]
 // is what a store has seen of its records last, so that most writes need no read. A [Life]
@@ -23,6 +23,8 @@ type View struct {
 	Record driver.Record // zero if there is none
 	Found  bool          // there is one, readable or not
 	Err    error         // it cannot be understood
+	// Kept is the token that is kept of a deleted lock, where there is no record.
+	Kept uint64
 }
 
 // State is a record as it stood in the engine, with what the engine needs for a write in

@@ -12,7 +12,7 @@ import (
 )
 
 // maxTries bounds how often one call writes, each time after the engine has said that what
-// the call had taken for the record is not so.
+// the call had taken for the record is not so, where the store sets no other bound.
 const maxTries = 3
 
 // Step is what a write makes of a state.
@@ -24,7 +24,7 @@ type Step struct {
 	Remove bool          // the record goes
 }
 
-// Writer makes the writes of a store. All fields but Usable and Refuse are required.
+// Writer makes the writes of a store. Known, Ready, Read and Write are required.
 type Writer[S State[S]] struct {
 	// Known is the memory of the store.
 	Known *Memory[S]
@@ -44,6 +44,11 @@ type Writer[S State[S]] struct {
 	// LookFirst has a claim read a record that the memory cannot serve for, where Write
 	// takes a request more to say what it has found.
 	LookFirst bool
+	// LookUnseen has the claim of a lock read a record that the memory does not have. What
+	// else is claimed, a session or a part of the history, is new, and is taken for absent.
+	LookUnseen bool
+	// Tries is how often one call writes at most: 3 times if zero.
+	Tries int
 }
 
 // Claim is that of [driver.Store]. Without knowledge of the key it takes it for absent.
@@ -54,7 +59,7 @@ func (w *Writer[S]) Claim(ctx context.Context, next driver.Record) (now, prev dr
 	next = next.Detach()
 	var absent S
 	begin, ok := w.Known.Of(next.Key)
-	look := false
+	look := !ok && w.LookUnseen && next.State == driver.Held
 	if rec := begin.View().Record; ok && (rec.State != driver.Released || rec.Token >= driver.MaxToken || w.Usable != nil && !w.Usable(begin)) {
 		begin, look = absent, w.LookFirst // it is held, or more of it is needed
 	}
@@ -62,11 +67,14 @@ func (w *Writer[S]) Claim(ctx context.Context, next driver.Record) (now, prev dr
 		switch {
 		case is.Found && is.Record.State != driver.Released:
 			return Step{}, &driver.ConflictError{Key: next.Key, Current: is.Record}
-		case is.Found && is.Record.Token >= driver.MaxToken:
-			return Step{}, driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", next.Key, is.Record.Token))
+		case max(is.Record.Token, is.Kept) >= driver.MaxToken:
+			return Step{}, driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", next.Key, max(is.Record.Token, is.Kept)))
 		}
 		prev = is.Record
 		now = driver.Claimed(next, prev, is.Found)
+		if !is.Found {
+			now.Token += is.Kept
+		}
 		return Step{Record: now, Claim: true}, nil
 	})
 	if err != nil {
@@ -120,6 +128,8 @@ func (w *Writer[S]) changeFrom(ctx context.Context, prev driver.Record, step Ste
 	look := !ok || seen.Version != prev.Version || seen.Token != prev.Token
 	return w.change(ctx, prev.Key, begin, look, func(is View) (Step, error) {
 		switch {
+		case !is.Found && is.Kept != 0 && prev.Version == "" && is.Kept == prev.Token && !step.Remove:
+			// The raise of a lock whose token alone is kept.
 		case !is.Found:
 			return Step{}, &driver.ConflictError{Key: prev.Key, Absent: true}
 		case is.Record.Version != prev.Version || is.Record.Token != prev.Token:
@@ -140,6 +150,10 @@ func (w *Writer[S]) change(ctx context.Context, key string, is S, look bool, dec
 	if err != nil {
 		return driver.NotApplied(err)
 	}
+	most := w.Tries
+	if most == 0 {
+		most = maxTries
+	}
 	for try := 1; ; try++ {
 		view := is.View()
 		if view.Err != nil {
@@ -152,7 +166,7 @@ func (w *Writer[S]) change(ctx context.Context, key string, is S, look bool, dec
 		if err != nil {
 			return driver.NotApplied(err)
 		}
-		if try > maxTries {
+		if try > most {
 			// Others have changed it each time. The record may be free again.
 			return &driver.ConflictError{Key: key, Current: view.Record, Absent: !view.Found}
 		}

@@ -22,7 +22,7 @@ type zone struct {
 // public are the packages of the root module that users import. Tests of the
 // root module are written with them.
 var public = []string{
-	".", "bell", "driver", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "rwlock", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
+	".", "bell", "driver", "driver/objectmap", "driver/recordcodec", "driver/versioned", "drivertest", "faultstore", "fence", "memstore", "once", "ready", "rwlock", "semaphore", "server", "server/access", "server/dashboard", "shard", "tasks", "tenuretest",
 }
 
 // onEngines is what tests of stores are written with.
@@ -35,6 +35,7 @@ var zones = []zone{
 	// The contract of a store imports nothing of ours, the pure core only the
 	// contract's records, the clock nothing.
 	{dir: "driver", inTests: public},
+	{dir: "driver/objectmap", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: public},
 	{dir: "driver/recordcodec", may: []string{"driver"}},
 	{dir: "driver/versioned", may: []string{"driver"}, inTests: public},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
@@ -58,6 +59,7 @@ var zones = []zone{
 	{dir: "etcdstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 	{dir: "k8sstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 	{dir: "pgstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
+	{dir: "s3store", may: []string{"driver", "driver/objectmap"}, inTests: onEngines, others: true},
 	{dir: "sqlitestore", may: []string{"driver"}, inTests: onEngines, others: true},
 	{dir: "zkstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package objectmap makes a [driver.Store] of anything that keeps named objects and writes
+// one under a condition: a bucket of S3, of Google Cloud Storage, a container of Azure. A
+// store for such an engine fills in [Objects], five methods, and sorts the engine's errors.
+//
+// A record is one object. Its name is made of the key, its body is the text that package
+// recordcodec makes of the record, and its tag is the engine's own: an ETag, a generation.
+//
+// # Requests
+//
+//   - A claim of a lock that this store has seen last takes 1 request. Otherwise, and if
+//     another process has written it since, it takes 2 or more. Opening a session takes 1.
+//   - A heartbeat, a request to a holder, a release and a takeover take 1.
+//   - A write that conflicts takes 2: the second one reads what stands in the way.
+//   - After an answer that the tag is another one, a call writes once more, if the record
+//     still allows it. After an outcome that is unknown it never does.
+//   - The first write of a store tries the engine before: see [Options.Trust].
+//
+// # Tags
+//
+// A tag need not be new with each write: that of S3 is a hash of the body, and comes back
+// with it. So version and token of the record stand in the body, of which the tag is. The
+// version is never used twice, and the text of a record is a function of the record alone:
+// equal tags mean the same write.
+//
+// # Deletion
+//
+// Some engines delete without a condition. There a lock that is deleted leaves an object
+// that counts as absent and keeps its token: the next claim goes on from it. Sessions and
+// the history of locks, whose keys are never used again, are read, compared and removed.
+package objectmap

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objectmap
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	// maxPart is how long a part of a name is, of an escaped key that is cut in parts: what
+	// keeps objects as files has no room for more than 255 bytes.
+	maxPart = 200
+	// maxEscaped is the longest escaped key in bytes that is a name. Of a longer one there
+	// is a hash: names end at 1,024.
+	maxEscaped = 880
+	// partEnd ends a part that another one follows. No escaped key has its first byte, so
+	// that no object is where a folder is.
+	partEnd = "~/"
+
+	records = "r/" // below it the name is the key
+	hashed  = "h/" // below it the name is a hash of the key
+	probes  = "probe/"
+)
+
+// nameOf returns the name of the object of a key, below the prefix of the store.
+func nameOf(key string) string {
+	text := escaped(key)
+	if len(text) > maxEscaped {
+		sum := sha256.Sum256([]byte(key))
+		return hashed + hex.EncodeToString(sum[:])
+	}
+	return records + inParts(text)
+}
+
+// keyOf returns the key whose object has the name, and false if that is no key's, or one
+// whose name is a hash.
+func keyOf(name string) (key string, ok bool) {
+	text, ok := strings.CutPrefix(name, records)
+	if !ok {
+		return "", false
+	}
+	key = unescaped(strings.ReplaceAll(text, partEnd, ""))
+	return key, key != "" && nameOf(key) == name
+}
+
+// namesOf returns with what the names of all keys begin that begin with prefix, but for
+// those that are hashes.
+func namesOf(prefix string) string { return records + inParts(escaped(prefix)) }
+
+// inParts cuts an escaped key. The beginning of a key stays the beginning.
+func inParts(text string) string {
+	if len(text) <= maxPart {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > maxPart {
+		b.WriteString(text[:maxPart] + partEnd)
+		text = text[maxPart:]
+	}
+	b.WriteString(text)
+	return b.String()
+}
+
+// plain reports whether a byte of a key stands for itself in a name.
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// escaped returns a key as a part of a name. A dot at the beginning would hide a file, or
+// be a folder.
+func escaped(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		if c := key[i]; plain(c) && (c != '.' || i > 0) {
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// unescaped returns the key that escaped has made this of, and anything for another text.
+func unescaped(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			high, low := strings.IndexByte(hexDigits, text[i+1]), strings.IndexByte(hexDigits, text[i+2])
+			if high >= 0 && low >= 0 {
+				b.WriteByte(byte(high<<4 | low))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objectmap
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// busyTries is how often the trial sends a write that finds another one under way. A server
+// that answers so to every write cannot be tried, and nothing could be written.
+const busyTries = 4
+
+// Probe tries whether an engine keeps the conditions of writes, by some that must fail. It
+// takes 6 requests, and 1 or 2 that remove the object again, below prefix + "probe/".
+//
+// An error that matches driver.ErrPermanent names the fault in a sentence: that engine must
+// not keep locks. Any other error says that the engine could not be tried. plainDelete says
+// that it deletes without a condition, which a [Store] can live with.
+//
+// What it cannot find is a race: an engine that decides first and writes later, and one that
+// keeps the conditions as long as one server of it is asked. "tenure doctor" tries the first.
+func Probe(ctx context.Context, objects Objects, prefix string) (plainDelete bool, err error) {
+	t := &trial{ctx: ctx, objects: objects, name: prefix + probes + rand.Text()}
+	err = t.run()
+	plainDelete, left := t.clean(err)
+	if err == nil {
+		err = left
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return false, fmt.Errorf("trial of the store by object %q: %w", t.name, err)
+	}
+	return plainDelete, err
+}
+
+// trial is one run of a probe.
+type trial struct {
+	ctx     context.Context //nolint:containedctx // of one call
+	objects Objects
+	name    string
+	tag     string // that of the object; empty if it is not there
+}
+
+func (t *trial) run() error {
+	const first, second = "tenure probe 1", "tenure probe 2"
+	created, err := t.put(t.name, first, "")
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return unsound("the server refuses to create an object under If-None-Match, although it is absent")
+	case err != nil:
+		return err
+	case created == "":
+		return unsound("the server gives a written object no ETag")
+	}
+	t.tag = created
+	if err := t.refused(t.name, second, "", "the server wrote over an object that it was to create only if absent"); err != nil {
+		return err
+	}
+	swapped, err := t.put(t.name, second, created)
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return unsound("the server refuses to replace an object under its own ETag")
+	case err != nil:
+		return err
+	case swapped == created:
+		return unsound("the server gave an object the same ETag after its content had changed")
+	}
+	t.tag = swapped
+	if err := t.refused(t.name, first, created, "the server replaced an object although it had another ETag than the one in If-Match"); err != nil {
+		return err
+	}
+	if err := t.refused(t.name+"-absent", first, swapped, "the server created an object that it was to replace only under a certain ETag"); err != nil {
+		return err
+	}
+	body, tag, err := t.objects.Get(t.ctx, t.name)
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		return unsound("the server does not show an object that was just written")
+	case err != nil:
+		return err
+	case string(body) != second:
+		return unsound("the server does not show what was last written")
+	case tag != swapped:
+		return unsound("the server shows an object under another ETag than it gave the write")
+	}
+	return nil
+}
+
+// put writes, again while another write is under way.
+func (t *trial) put(name, body, tag string) (newTag string, err error) {
+	for range busyTries {
+		if newTag, err = t.objects.Put(t.ctx, name, []byte(body), tag); !errors.Is(err, ErrBusy) {
+			break
+		}
+	}
+	return newTag, err
+}
+
+// refused makes a write that must fail, and returns the fault if it does not.
+func (t *trial) refused(name, body, tag, fault string) error {
+	newTag, err := t.put(name, body, tag)
+	switch {
+	case err == nil:
+		if name != t.name {
+			_ = t.objects.Delete(t.ctx, name, "") // what is left of it is told below
+		}
+		t.tag = newTag
+		return unsound(fault)
+	case errors.Is(err, ErrMismatch):
+		return nil
+	}
+	return err
+}
+
+// clean removes the object. After a good trial it does so by a tag that is wrong first.
+func (t *trial) clean(failed error) (plainDelete bool, err error) {
+	if t.tag == "" {
+		return false, nil
+	}
+	if failed != nil {
+		_ = t.objects.Delete(t.ctx, t.name, "") // the trial has an error already
+		return false, nil
+	}
+	switch err := t.objects.Delete(t.ctx, t.name, `"0123456789abcdef0123456789abcdef"`); {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, ErrMismatch):
+		return false, err
+	}
+	if err := t.objects.Delete(t.ctx, t.name, t.tag); err != nil && !errors.Is(err, ErrMismatch) {
+		return false, err
+	}
+	return false, nil
+}
