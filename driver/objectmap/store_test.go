@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -395,4 +396,61 @@ func unlucky(t *testing.T, plain bool) {
 		t.Errorf("only %d tenures in an hour", tenures)
 	}
 	t.Logf("%d tenures, %d ended early", tenures, ends)
+}
+
+// TestDay: what a day costs is what the guide to object stores says, within 2 %.
+func TestDay(t *testing.T) {
+	for _, c := range []struct {
+		lease, refresh time.Duration
+		puts, gets     float64 // a month of 30 days, by the table there
+		hours          int
+	}{
+		{15 * time.Second, time.Second, 864_000, 2_592_000, 3},
+		{30 * time.Second, 2 * time.Second, 432_000, 1_296_000, 3},
+		{60 * time.Second, 5 * time.Second, 216_000, 630_000, 24},
+	} {
+		t.Run(fmt.Sprintf("L=%v,R=%v", c.lease, c.refresh), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBucket("")
+				clients := make([]*tenure.Client, 2)
+				for i := range clients {
+					var err error
+					if clients[i], err = tenure.New(open(t, b), &tenure.Options{LeaseDuration: c.lease, RefreshPeriod: c.refresh}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				lease, err := clients[0].Acquire(t.Context(), "lock", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				given := make(chan error, 1)
+				go func() {
+					_, err := clients[1].Acquire(ctx, "lock", nil)
+					given <- err
+				}()
+				synctest.Wait()
+				b.requests()
+				time.Sleep(time.Duration(c.hours) * time.Hour)
+				b.mu.Lock()
+				puts, gets := b.puts, b.gets
+				b.mu.Unlock()
+				cancel()
+				if err := <-given; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				near := func(what string, n int, want float64) {
+					const hours = 30 * 24
+					if month := float64(n * hours / c.hours); math.Abs(month-want) > 0.02*want {
+						t.Errorf("%.0f %s a month, want %.0f", month, what, want)
+					}
+				}
+				near("PUT", puts, c.puts)
+				near("GET", gets, c.gets)
+				if err := errors.Join(lease.Release(t.Context()), clients[0].Close(t.Context()), clients[1].Close(t.Context())); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

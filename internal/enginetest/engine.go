@@ -36,8 +36,11 @@ func Shared(t testing.TB, variable, name string) string {
 // target names the command that tests with an engine: make verify does with all but that
 // which takes long to build.
 func target(name string) string {
-	if name == "kubernetes" {
+	switch name {
+	case "kubernetes":
 		return "make kubernetes"
+	case "versitygw":
+		return "make buckets"
 	}
 	return "make verify"
 }

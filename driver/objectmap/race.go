@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objectmap
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Race has writers write one object at the same time, for so many rounds: first they all
+// create it, then all replace the one that is there. Each writes by one of the objects, in
+// turn, which are ways to the same engine. It takes about 2 requests for each writer and
+// round, below prefix + "probe/".
+//
+// An error that matches driver.ErrPermanent says that more than one write won: two processes
+// would hold one lock there. Any other error says that the engine could not be tried. That
+// there is none proves nothing: a race need not show.
+func Race(ctx context.Context, ways []Objects, prefix string, writers, rounds int) error {
+	for round := range rounds {
+		name := prefix + probes + rand.Text()
+		tag, err := race(ctx, ways, name, "", writers)
+		if err == nil && tag != "" {
+			_, err = race(ctx, ways, name, tag, writers)
+		}
+		if left := ways[0].Delete(ctx, name, ""); err == nil {
+			err = left
+		}
+		if err != nil {
+			return fmt.Errorf("round %d of %d: %w", round+1, rounds, err)
+		}
+	}
+	return nil
+}
+
+// race makes one round of writes from a tag, and returns that of the winner, if there is one.
+func race(ctx context.Context, ways []Objects, name, from string, writers int) (tag string, err error) {
+	tags, errs := make([]string, writers), make([]error, writers)
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			<-begin
+			body := fmt.Sprintf("tenure race %d after %s", i, from)
+			tags[i], errs[i] = ways[i%len(ways)].Put(ctx, name, []byte(body), from)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	won := 0
+	for i, e := range errs {
+		switch {
+		case e == nil:
+			won++
+			tag = tags[i]
+		case !errors.Is(e, ErrMismatch) && !errors.Is(e, ErrBusy):
+			err = e // the outcome is unknown
+		}
+	}
+	switch {
+	case won > 1 && from == "":
+		return "", unsound(fmt.Sprintf("the server let %d of %d writers create one object", won, writers))
+	case won > 1:
+		return "", unsound(fmt.Sprintf("the server let %d of %d writers replace one object under one ETag", won, writers))
+	}
+	return tag, err
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package enginetest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// What a client needs of a server of S3's protocol that a test has for itself.
+const (
+	S3Key, S3Secret = "tenure", "tenuretenure"
+	S3Region        = "us-east-1"
+)
+
+// Versitygw is a gateway that keeps objects as files.
+type Versitygw struct {
+	*Engine
+	// URL is where clients find it.
+	URL string
+}
+
+// StartVersitygw starts so many gateways over one folder, with a bucket for each name, and
+// waits until they answer.
+func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Versitygw {
+	t.Helper()
+	program := Program(t, "versitygw", "versitygw-*/versitygw")
+	folder := t.TempDir()
+	for _, bucket := range buckets {
+		if err := os.Mkdir(filepath.Join(folder, bucket), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []*Versitygw
+	for range gateways {
+		address := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+		args := []string{
+			program, "--port", address, "--access", S3Key, "--secret", S3Secret, "--region", S3Region,
+			"--health", "/health", "--keep-alive", "--quiet", "posix", folder,
+		}
+		g := &Versitygw{URL: "http://" + address}
+		g.Engine = NewEngine(t, args, nil, func() error { return answers(g.URL + "/health") })
+		g.Start()
+		all = append(all, g)
+	}
+	for _, g := range all {
+		g.Await()
+	}
+	return all
+}
+
+// answers says that a server answers with 200.
+func answers(url string) error {
+	client := http.Client{Timeout: 2 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s: %s", answer.Status, body)
+	}
+	return err
+}

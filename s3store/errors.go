@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
+)
+
+// noSuchKey is the code of an answer that there is no such object.
+const noSuchKey = "NoSuchKey"
+
+// codeOf returns the code of an error that the server has answered, "" if it has not.
+func codeOf(err error) string {
+	if unsent := (*unsentError)(nil); errors.As(err, &unsent) {
+		return "" // who hands out credentials has codes of its own
+	}
+	if api := smithy.APIError(nil); errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+// statusOf returns the status of an answer, 0 if there was none.
+func statusOf(err error) int {
+	if answer := (*smithyhttp.ResponseError)(nil); errors.As(err, &answer) && answer.Response != nil && answer.Response.Response != nil {
+		return answer.HTTPStatusCode()
+	}
+	return 0
+}
+
+// writeFault is fault for a write. A condition that did not hold is one of the errors of
+// package objectmap, which say for certain that nothing was written.
+func (o *objects) writeFault(ctx context.Context, err error, match bool) error {
+	switch status, code := statusOf(err), codeOf(err); {
+	case status == http.StatusPreconditionFailed:
+		return fmt.Errorf("%w: %w", objectmap.ErrMismatch, brief(err))
+	case status == http.StatusNotFound && code == noSuchKey && match:
+		return fmt.Errorf("%w: %w", objectmap.ErrMismatch, brief(err))
+	case status == http.StatusConflict && code == "ConditionalRequestConflict":
+		// Other conflicts say nothing: an operation that was aborted, a file that is where
+		// a folder must be.
+		return fmt.Errorf("%w: %w", objectmap.ErrBusy, brief(err))
+	}
+	return o.fault(ctx, err)
+}
+
+// fault says what an error of the server or on the way to it means, and what to do about it,
+// and marks it so.
+func (o *objects) fault(ctx context.Context, err error) error {
+	m, advice := explain(err)
+	told := fmt.Errorf("bucket %q: %w", o.bucket, brief(err))
+	if advice != "" {
+		told = fmt.Errorf("bucket %q: %s: %w", o.bucket, advice, brief(err))
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		told = fmt.Errorf("%w: %w", ctx.Err(), told)
+	}
+	switch m {
+	case hopeless:
+		return driver.NotApplied(driver.Permanent(told))
+	case notApplied:
+		return driver.NotApplied(told)
+	case slow:
+		return driver.Throttled(told)
+	}
+	return told
+}
+
+// meaning is what an error says of the write that met it.
+type meaning int
+
+const (
+	unknown    meaning = iota // the write may have been applied, or may yet be
+	slow                      // likewise; and the server has too much to do
+	notApplied                // it was not, and will not be
+	hopeless                  // it was not, and trying again mends nothing
+)
+
+// codes are what an answer means, by its code. Those are of
+// https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html. What is not here
+// leaves the outcome open.
+var codes = map[string]struct {
+	means  meaning
+	advice string
+}{
+	"NoSuchBucket":                       {hopeless, "there is no such bucket; check its name, the region and the endpoint"},
+	"InvalidBucketName":                  {hopeless, "that is no name of a bucket"},
+	"PermanentRedirect":                  {hopeless, "the bucket is in another region; set that"},
+	"AuthorizationHeaderMalformed":       {hopeless, "the bucket is in another region; set that"},
+	"IllegalLocationConstraintException": {hopeless, "the bucket is in another region; set that"},
+	"TemporaryRedirect":                  {notApplied, "the bucket is in another region; set that"},
+	"AccessDenied":                       {hopeless, "access is denied; \"tenure table policy\" prints the rights that are needed"},
+	"AllAccessDisabled":                  {hopeless, "access is denied for all"},
+	"AccountProblem":                     {hopeless, "the account has a problem"},
+	"InvalidAccessKeyId":                 {hopeless, "the access key is not known; check the credentials"},
+	"SignatureDoesNotMatch":              {hopeless, "the signature is wrong; check the secret access key"},
+	"NotImplemented":                     {hopeless, "the server does not have what Tenure needs: PutObject with If-Match and If-None-Match"},
+	"MethodNotAllowed":                   {hopeless, "the server refuses the request; check that the endpoint is one of S3's protocol"},
+	"EntityTooLarge":                     {hopeless, "the record is too large for the server"},
+	"ExpiredToken":                       {notApplied, "the credentials have expired; renew them"},
+	"InvalidToken":                       {notApplied, "the credentials are not valid here; renew them"},
+	"RequestTimeTooSkewed":               {notApplied, "the clock of this machine is wrong; set it"},
+	"RequestExpired":                     {notApplied, "the clock of this machine is wrong; set it"},
+	"SlowDown":                           {slow, "throttled"},
+	"ServiceUnavailable":                 {slow, "throttled"},
+	"TooManyRequests":                    {slow, "throttled"},
+	"TooManyRequestsException":           {slow, "throttled"},
+	"RequestTimeout":                     {unknown, ""},
+}
+
+// explain sorts an error.
+func explain(err error) (meaning, string) {
+	if unsent := (*unsentError)(nil); errors.As(err, &unsent) {
+		switch text := strings.ToLower(err.Error()); {
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+			return notApplied, ""
+		case strings.Contains(text, "credential"), strings.Contains(text, "get identity"):
+			// Not hopeless: who hands them out may be out of reach for a while.
+			return notApplied, "there are no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
+		case strings.Contains(text, "region"):
+			return hopeless, "the region is missing or wrong; set it in the client's configuration, or AWS_REGION, or region= in the URL"
+		}
+		return notApplied, "the request was not sent"
+	}
+	status := statusOf(err)
+	if known, ok := codes[codeOf(err)]; ok {
+		return known.means, known.advice
+	}
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return hopeless, codes["AccessDenied"].advice
+	case status == http.StatusNotImplemented:
+		return hopeless, codes["NotImplemented"].advice
+	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
+		return slow, "throttled"
+	case status >= http.StatusInternalServerError:
+		return unknown, "the server has an error of its own; try again"
+	case status != 0:
+		return unknown, "unexpected answer; check that the endpoint is one of S3's protocol"
+	}
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return notApplied, "the endpoint cannot be reached; check the region, the endpoint and the network"
+	}
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return notApplied, "the endpoint's name is not known; check the region, the endpoint and the network"
+	}
+	return unknown, ""
+}
+
+// briefError has a short text for an error of the SDK, whose own repeats the name of the
+// operation and ids of the request.
+type briefError struct {
+	text string
+	err  error
+}
+
+func (e *briefError) Error() string { return e.text }
+func (e *briefError) Unwrap() error { return e.err }
+
+func brief(err error) error {
+	if api := smithy.APIError(nil); codeOf(err) != "" && errors.As(err, &api) {
+		text := api.ErrorCode()
+		if message := api.ErrorMessage(); message != "" && message != text {
+			text += ": " + message
+		}
+		return &briefError{text, err}
+	}
+	if statusOf(err) == 0 && errors.Is(err, context.DeadlineExceeded) {
+		return &briefError{"no answer in time", err}
+	}
+	if send := (*smithyhttp.RequestSendError)(nil); errors.As(err, &send) && send.Err != nil {
+		return &briefError{send.Err.Error(), err}
+	}
+	if op := (*smithy.OperationError)(nil); errors.As(err, &op) && op.Err != nil {
+		return &briefError{op.Err.Error(), err}
+	}
+	return err
+}

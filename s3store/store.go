@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
+)
+
+// DefaultPrefix begins the names of a store whose options name no other prefix.
+const DefaultPrefix = objectmap.DefaultPrefix
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
+	// different prefixes know nothing of each other's locks. It ends with a slash, does
+	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. No
+	// other program may write below it, and no lifecycle rule may remove what is there.
+	Prefix string
+
+	// TrustServer says that the server is known to keep If-Match and If-None-Match, so
+	// that the store does not try it before its first write: it saves 8 requests, and the
+	// right to delete. On a server that does not keep them two processes hold one lock. A
+	// lock that is deleted then leaves an object that keeps its token.
+	TrustServer bool
+
+	// PageSize is how many records List returns at once: 200 if zero.
+	PageSize int
+}
+
+// Store keeps records in a bucket. It implements [driver.Store], [driver.Raiser] and
+// [driver.TokenLister]. All methods may be called concurrently.
+type Store struct {
+	*objectmap.Store
+	bucket string
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Raiser      = (*Store)(nil)
+	_ driver.TokenLister = (*Store)(nil)
+)
+
+// New returns a store in a bucket, on a client of the program's own, which must outlive it.
+// It sends nothing: the first write tries the server. Options may be nil.
+//
+// The client's credentials, region and endpoint are used as they are. Its retries and its
+// checksums are not: each call is one request, whose body the signature covers. In the place
+// of an HTTP client that the SDK has built there is one of the same settings, whose idle
+// connections are closed after a call that got no answer.
+func New(client *s3.Client, bucket string, options *Options) (*Store, error) {
+	switch {
+	case client == nil:
+		return nil, errors.New("s3store: the client is nil")
+	case bucket == "":
+		return nil, errors.New("s3store: the bucket has no name")
+	}
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	inner, err := objectmap.New(newObjects(client, bucket), &objectmap.Options{Prefix: o.Prefix, Trust: o.TrustServer, PageSize: o.PageSize})
+	if err != nil {
+		return nil, fmt.Errorf("s3store: %w", err)
+	}
+	return &Store{Store: inner, bucket: bucket}, nil
+}
+
+// Open is [New] for a bucket that must be there, on a server that must be sound: it tries the
+// server at once, by 8 requests, 5 of which write, so that a wrong name, a missing permission
+// and a server that does not keep the conditions of writes are told here. With TrustServer it
+// reads once. Options may be nil.
+func Open(ctx context.Context, client *s3.Client, bucket string, options *Options) (*Store, error) {
+	s, err := New(client, bucket, options)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.Try(ctx); err == nil && options != nil && options.TrustServer {
+		if _, err = s.Get(ctx, driver.OwnPrefix+"open", driver.Strong); errors.Is(err, driver.ErrNotFound) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// String names the store by its bucket and prefix.
+func (s *Store) String() string { return "bucket " + s.bucket + " prefix " + s.Prefix() }

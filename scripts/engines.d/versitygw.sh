@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: The Tenure Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Of scripts/engines: a gateway that speaks S3's protocol and keeps objects as files. Tests
+# start gateways of their own from the same program. The first build takes minutes.
+
+versitygw_version=1.8.0
+
+versitygw_install() {
+	[[ ! -x $programs/versitygw-$versitygw_version/versitygw ]] || return 0
+	locked "$programs/lock" versitygw_install_locked
+}
+versitygw_install_locked() {
+	local folder=$programs/versitygw-$versitygw_version
+	[[ ! -x $folder/versitygw ]] || return 0
+	say "building versitygw $versitygw_version, which takes minutes"
+	mkdir -p "$folder/new"
+	# The file appears when it is complete.
+	GOWORK=off GOFLAGS='' GOBIN=$folder/new go install -trimpath -ldflags='-s -w' "github.com/versity/versitygw/cmd/versitygw@v$versitygw_version" >&2 &&
+		mv "$folder/new/versitygw" "$folder/versitygw" && rmdir "$folder/new" || {
+		say "cannot build versitygw $versitygw_version"
+		return 1
+	}
+}
+versitygw_command() {
+	mkdir -p "$dir/data/locks"
+	command=("$programs/versitygw-$versitygw_version/versitygw" --port "127.0.0.1:$1" --access tenure --secret tenuretenure
+		--region us-east-1 --health /health --keep-alive --quiet posix "$dir/data")
+}
+versitygw_ready() {
+	node -e '
+		const request = require("http").get({ host: "127.0.0.1", port: process.argv[1], path: "/health", timeout: 2000 }, (response) => process.exit(response.statusCode === 200 ? 0 : 1));
+		request.on("timeout", () => process.exit(1));
+		request.on("error", () => process.exit(1));' "$1"
+}
+# As that of any server: "s3://BUCKET?..." of the command. Its keys are those of a test.
+versitygw_env() { echo "TENURE_TEST_VERSITYGW=http://127.0.0.1:$1"; }
