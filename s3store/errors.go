@@ -101,7 +101,7 @@ var codes = map[string]struct {
 	"AuthorizationHeaderMalformed":       {hopeless, "the bucket is in another region; set that"},
 	"IllegalLocationConstraintException": {hopeless, "the bucket is in another region; set that"},
 	"TemporaryRedirect":                  {notApplied, "the bucket is in another region; set that"},
-	"AccessDenied":                       {hopeless, "access is denied; \"tenure table policy\" prints the rights that are needed"},
+	"AccessDenied":                       {hopeless, "access is denied, or the object is absent and ListBucket is not granted; \"tenure table policy\" prints the rights that are needed"},
 	"AllAccessDisabled":                  {hopeless, "access is denied for all"},
 	"AccountProblem":                     {hopeless, "the account has a problem"},
 	"InvalidAccessKeyId":                 {hopeless, "the access key is not known; check the credentials"},

@@ -62,7 +62,7 @@ func (f *crashedCmd) Run() error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	options, err := f.Options()
+	options, err := f.Options(nil)
 	if err != nil {
 		return err
 	}

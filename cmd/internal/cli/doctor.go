@@ -42,7 +42,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	if flag, ok := f.given(); ok {
 		return usage("%s is for a lock service: name it with --server", flag)
 	}
-	options, err := f.Options()
+	options, err := f.Options(f.Store)
 	if err != nil {
 		return err
 	}

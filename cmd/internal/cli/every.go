@@ -51,7 +51,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	options, err := e.leaseFlags.options()
+	options, err := e.leaseFlags.options(e.storeFlags)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 	if err := checkLedgerName(name); err != nil {
 		return err
 	}
-	options, err := e.leaseFlags.options()
+	options, err := e.leaseFlags.options(e.storeFlags)
 	if err != nil {
 		return err
 	}

@@ -42,9 +42,9 @@ type outputFlags struct {
 	Verbose bool `short:"v" xor:"loudness"`
 }
 
-// options returns the client's options.
-func (f *leaseFlags) options() (tenure.Options, error) {
-	o, err := f.Options()
+// options returns the client's options, for the store that a flag or the environment names.
+func (f *leaseFlags) options(on storeFlags) (tenure.Options, error) {
+	o, err := f.Options(on.Store)
 	if err != nil {
 		return o, err
 	}

@@ -136,7 +136,7 @@ func (l *leadCmd) coolDown(p *patience) error {
 	if l.Label == "" {
 		return usage("--cool-down %v without --label: name the version of COMMAND there, by which its failures are counted", *l.CoolDown)
 	}
-	o, err := l.options()
+	o, err := l.options(l.storeFlags)
 	if err != nil {
 		return err
 	}

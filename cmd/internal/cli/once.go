@@ -325,7 +325,7 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 	if err := checkLedgerName(o.Name); err != nil {
 		return err
 	}
-	options, err := o.options()
+	options, err := o.options(o.storeFlags)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // tableCmd is tenure table: the table of a store on DynamoDB or in PostgreSQL, and what its
-// users must be granted, in Kubernetes, too. What each command does on an engine stands in
+// users must be granted, in Kubernetes and in a bucket, too. What each command does on an engine stands in
 // a file of its own.
 type tableCmd struct {
 	Create   createTableCmd   `cmd:""`
@@ -53,7 +53,7 @@ func (f *createTableCmd) Run(c *console, rest operands) error {
 			{"--deletion-protection", f.DeletionProtection},
 			{"--recovery", f.Recovery},
 			{"--tag", len(f.Tag) > 0},
-		}, f.onDynamoDB, f.onPostgres, noTable)
+		}, f.onDynamoDB, f.onPostgres, noTable, noTableInBucket)
 }
 
 // describeTableCmd is tenure table describe.
@@ -64,7 +64,7 @@ type describeTableCmd struct {
 
 // Run shows the table.
 func (f *describeTableCmd) Run(c *console, rest operands) error {
-	return f.on(c, rest, f.JSON, nil, nil, f.onDynamoDB, f.onPostgres, noTable)
+	return f.on(c, rest, f.JSON, nil, nil, f.onDynamoDB, f.onPostgres, noTable, noTableInBucket)
 }
 
 // policyCmd is tenure table policy.
@@ -77,7 +77,7 @@ type policyCmd struct {
 
 // Run prints the least policy.
 func (f *policyCmd) Run(c *console, rest operands) error {
-	return f.on(c, rest, false, []given{{"--role", f.Role != nil}}, nil, f.onDynamoDB, f.onPostgres, f.onKubernetes)
+	return f.on(c, rest, false, []given{{"--role", f.Role != nil}}, nil, f.onDynamoDB, f.onPostgres, f.onKubernetes, f.onBucket)
 }
 
 // given says whether a flag was given that only one engine has.
@@ -96,7 +96,7 @@ func refuse(flags []given, engine string) error {
 
 // on does what the command does on the engine of the store.
 func (f *tableFlags) on(c *console, rest operands, json bool, ofPostgres, ofDynamoDB []given,
-	onDynamoDB func(atTable) error, onPostgres func(atDatabase) error, onKubernetes func(atCluster) error,
+	onDynamoDB func(atTable) error, onPostgres func(atDatabase) error, onKubernetes func(atCluster) error, onBucket func(atBucket) error,
 ) error {
 	c.set(outputFlags{JSON: json, Quiet: f.Quiet})
 	if rest.given {
@@ -126,6 +126,9 @@ func (f *tableFlags) on(c *console, rest operands, json bool, ofPostgres, ofDyna
 	}
 	if url, ok := at.Kubernetes(); ok {
 		return onKubernetes(atCluster{run, url})
+	}
+	if url, ok := at.S3(); ok {
+		return onBucket(atBucket{run, url})
 	}
 	return usage("%s is no table of DynamoDB or PostgreSQL: write --store 'dynamodb://TABLE?region=REGION' or --store 'postgres://USER@HOST/DATABASE'", at.Shown())
 }

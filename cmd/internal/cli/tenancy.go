@@ -59,7 +59,7 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	if len(rest.words) == 0 {
 		return nil, usage(`no command given: write it behind "--"`)
 	}
-	options, err := j.options()
+	options, err := j.options(j.storeFlags)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 	case strings.HasPrefix(f.Prefix, driver.OwnPrefix):
 		return 0, options, how, usage("no lock has a name that begins with %q: such names are for records of Tenure itself", driver.OwnPrefix)
 	}
-	if options, err = (&timingFlags{Lease: f.Lease}).Options(); err != nil {
+	if options, err = (&timingFlags{Lease: f.Lease}).Options(f.Store); err != nil {
 		return 0, options, how, err
 	}
 	options.Owner = operatorName()

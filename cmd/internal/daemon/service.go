@@ -97,7 +97,7 @@ func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 
 // options returns those of the client.
 func (f *serviceFlags) options(log *slog.Logger) (tenure.Options, error) {
-	o, err := f.Options()
+	o, err := f.Options(f.Store)
 	if err != nil {
 		return o, err
 	}

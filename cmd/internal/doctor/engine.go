@@ -41,6 +41,9 @@ func EngineOf(at storeurl.Location) Engine {
 	if url, ok := at.Postgres(); ok {
 		return Postgres{Options: url.Options, Pool: url.Pool}
 	}
+	if url, ok := at.S3(); ok {
+		return Bucket{URL: url}
+	}
 	if url, ok := at.Kubernetes(); ok {
 		return Kubernetes{Options: url.Options, Config: url.Config}
 	}

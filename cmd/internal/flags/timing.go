@@ -8,9 +8,11 @@ package flags
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -22,9 +24,17 @@ type Timing struct {
 	Grace     *time.Duration
 }
 
-// Options returns the client's options. An option of zero means its default to
-// the client, so what was given as zero is refused here.
-func (f *Timing) Options() (tenure.Options, error) {
+// In a bucket each request is paid for, and takes tens of milliseconds.
+const (
+	bucketLease   = time.Minute
+	bucketRefresh = 5 * time.Second
+	leastInLease  = 5 // refresh periods in a lease
+)
+
+// Options returns the client's options, for a store that a flag names or, if it is nil, the
+// environment. An option of zero means its default to the client, so what was given as zero
+// is refused here.
+func (f *Timing) Options(store *string) (tenure.Options, error) {
 	var o tenure.Options
 	for _, part := range []struct {
 		flag string
@@ -42,6 +52,18 @@ func (f *Timing) Options() (tenure.Options, error) {
 			return o, Usage("%s %v must be positive", part.flag, *part.from)
 		default:
 			*part.to = *part.from
+		}
+	}
+	url := os.Getenv("TENURE_STORE")
+	if store != nil {
+		url = *store
+	}
+	if storeurl.IsBucket(url) {
+		if o.LeaseDuration == 0 {
+			o.LeaseDuration = bucketLease
+		}
+		if o.RefreshPeriod == 0 {
+			o.RefreshPeriod = min(bucketRefresh, o.LeaseDuration/leastInLease)
 		}
 	}
 	return o, nil

@@ -88,42 +88,55 @@ func (o *opener) url() string {
 }
 
 func (d DynamoDB) connect(ctx context.Context) (*dynamodb.Client, error) {
-	// What goes wrong is told once, by the error of whoever it stops.
-	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
-	if d.Region != "" {
-		options = append(options, config.WithRegion(d.Region))
-	}
-	if d.Profile != "" {
-		options = append(options, config.WithSharedConfigProfile(d.Profile))
-	}
-	if loopback(d.Endpoint) {
-		// Not for the sake of AWS_DEFAULTS_MODE=auto, either.
-		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
-	if err != nil {
-		if missing := (config.SharedConfigProfileNotExistError{}); errors.As(err, &missing) {
-			return nil, fmt.Errorf("there is no profile %q; see profile= in the URL, AWS_PROFILE, and ~/.aws/config", missing.Profile)
-		}
-		return nil, fmt.Errorf("the configuration for AWS cannot be read; see ~/.aws/config, and the AWS_... variables: %w", err)
-	}
-	client := func() *dynamodb.Client {
+	make := func(cfg aws.Config) *dynamodb.Client {
 		return dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 			if d.Endpoint != "" {
 				o.BaseEndpoint = &d.Endpoint
 			}
 		})
 	}
-	if loopback(aws.ToString(client().Options().BaseEndpoint)) { // the environment may name it
-		cfg.Credentials = d.atHand(cfg)
+	cfg, err := account{d.Region, d.Profile, d.Endpoint}.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
+	if err != nil {
+		return nil, err
+	}
+	return make(cfg), nil
+}
+
+// account is what a URL says of how a service of AWS is reached.
+type account struct{ region, profile, endpoint string }
+
+// config returns what a client is made of: it has a region and credentials. Endpoint returns
+// that of a client, "" for that of AWS.
+func (a account) config(ctx context.Context, endpoint func(aws.Config) *string) (aws.Config, error) {
+	// What goes wrong is told once, by the error of whoever it stops.
+	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
+	if a.region != "" {
+		options = append(options, config.WithRegion(a.region))
+	}
+	if a.profile != "" {
+		options = append(options, config.WithSharedConfigProfile(a.profile))
+	}
+	if loopback(a.endpoint) {
+		// Not for the sake of AWS_DEFAULTS_MODE=auto, either.
+		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		if missing := (config.SharedConfigProfileNotExistError{}); errors.As(err, &missing) {
+			return cfg, fmt.Errorf("there is no profile %q; see profile= in the URL, AWS_PROFILE, and ~/.aws/config", missing.Profile)
+		}
+		return cfg, fmt.Errorf("the configuration for AWS cannot be read; see ~/.aws/config, and the AWS_... variables: %w", err)
+	}
+	if loopback(aws.ToString(endpoint(cfg))) { // the environment may name it
+		cfg.Credentials = a.atHand(cfg)
 	}
 	if cfg.Region == "" {
-		return nil, errors.New("no region is named; write region= in the URL, or set AWS_REGION")
+		return cfg, errors.New("no region is named; write region= in the URL, or set AWS_REGION")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, noCredentials(err)
+		return cfg, noCredentials(err)
 	}
-	return client(), nil
+	return cfg, nil
 }
 
 func noCredentials(err error) error {
@@ -159,12 +172,12 @@ func loopback(endpoint string) bool {
 // none. An emulator wants some, and believes all. Nobody elsewhere is asked, be
 // it the machine's role or a service that hands out keys: it would take
 // seconds, and have a laptop wait for a network that it does not need.
-func (d DynamoDB) atHand(cfg aws.Config) aws.CredentialsProvider {
+func (a account) atHand(cfg aws.Config) aws.CredentialsProvider {
 	keys := aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}
 	for _, source := range slices.Backward(cfg.ConfigSources) { // the first one counts
 		switch source := source.(type) {
 		case config.EnvConfig:
-			if source.Credentials.HasKeys() && d.Profile == "" { // a profile that is named comes first
+			if source.Credentials.HasKeys() && a.profile == "" { // a profile that is named comes first
 				keys = source.Credentials
 			}
 		case config.SharedConfig:

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -84,22 +83,9 @@ func readDynamoDB(rest string) (DynamoDB, error) {
 	case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
 		return d, fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
 	}
-	values, err := url.ParseQuery(query)
+	values, err := parametersOf(query, parameters)
 	if err != nil {
-		return d, errors.New(`what follows "?" cannot be read: write NAME=VALUE&NAME=VALUE, with %25 for "%" and %3B for ";"`)
-	}
-	for name, all := range values {
-		switch {
-		case !slices.Contains(parameters, name):
-			if !parameterName.MatchString(name) || strings.Contains(rest, "@") {
-				return d, errors.New("a parameter is unknown: the parameters are " + strings.Join(parameters, ", "))
-			}
-			return d, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(parameters, ", "))
-		case len(all) > 1:
-			return d, fmt.Errorf("%s= is there %d times: write it once", name, len(all))
-		case all[0] == "":
-			return d, fmt.Errorf("%s= has no value: write one, or leave it out", name)
-		}
+		return d, err
 	}
 	return d, d.set(values)
 }

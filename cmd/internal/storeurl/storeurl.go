@@ -49,6 +49,7 @@ func schemes() []scheme {
 		{"zookeeper", "zookeeper://HOST:2181/ROOT", parseZooKeeper},
 		{"postgres", "postgres://USER@HOST/DATABASE", parsePostgres},
 		{"kubernetes", "kubernetes://NAMESPACE", parseKubernetes},
+		{"s3", "s3://BUCKET/PREFIX", parseS3},
 		{"postgresql", "", parsePostgres},
 		{"memory", "memory:", parseMemory},
 		{"default", "default:", parseDefault},
@@ -143,8 +144,8 @@ func parseMemory(rest string) (Location, error) {
 // same to a process in another folder. Once a store on DynamoDB was opened, it
 // has the region and the endpoint, too, that the environment has named: a
 // command may have another environment, and a table elsewhere has other locks.
-// Likewise it has the namespace and the context of a cluster of Kubernetes. It
-// may have a password in it: see [Location.Shown].
+// Likewise it has the region and the endpoint of a bucket, and the namespace and the
+// context of a cluster of Kubernetes. It may have a password in it: see [Location.Shown].
 func (l Location) URL() string {
 	if l.current != nil {
 		return l.current()

@@ -87,8 +87,8 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
-		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, memory: or default:"},
-		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, memory: or default:`},
+		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, s3://BUCKET/PREFIX, memory: or default:"},
+		{"locks.db", `store URL "locks.db" has no scheme: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, s3://BUCKET/PREFIX, memory: or default:`},
 		{"/tmp/locks.db", `store URL "/tmp/locks.db" has no scheme`},
 		{"./a:b", `store URL "./a:…" has no scheme`},
 		{"default:x", "nothing follows the colon"},
@@ -117,7 +117,7 @@ func TestParseRefuses(t *testing.T) {
 		{"sqlite:a.db?cache=shared", `parameter "cache" is unknown`},
 		{"memory:x", "nothing follows the colon"},
 		{"zk://h:1/p", `store scheme "zk" is unknown`},
-		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, memory: or default:`},
+		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, s3://BUCKET/PREFIX, memory: or default:`},
 	} {
 		wantRefused(t, tc.url, tc.want)
 	}

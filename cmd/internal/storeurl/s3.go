@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storeurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/s3store"
+)
+
+// S3 is what the URL of a store in a bucket says:
+//
+//	s3://BUCKET/PREFIX?region=REGION&endpoint=URL&path_style=1&profile=NAME&trust=1
+type S3 struct {
+	Bucket  string
+	Region  string // "": the environment's, or the profile's
+	Profile string // "": the environment's
+	// Endpoint is the base URL of the server, "" for that of S3 in the region, or one
+	// that the environment or the profile names.
+	Endpoint string
+	// PathStyle has the bucket stand in the path, and not in the name of the host.
+	PathStyle bool
+	Options   s3store.Options
+
+	// found is the same with what was found, once it was looked for.
+	found *atomic.Pointer[S3]
+}
+
+// s3Parameters are those of a URL, in the order in which they are written.
+var s3Parameters = []string{"region", "endpoint", "path_style", "profile", "trust"}
+
+// bucketName is what S3 and other servers have for the name of a bucket, but for its length.
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
+
+const maxBucketName = 63
+
+func parseS3(rest string) (Location, error) {
+	b, err := readS3(rest)
+	if err != nil {
+		return Location{}, err
+	}
+	return Location{current: b.current, engine: b, open: b.open}, nil
+}
+
+// S3 returns what the URL says of a store in a bucket, and whether it is one.
+func (l Location) S3() (S3, bool) {
+	b, ok := l.engine.(S3)
+	return b, ok
+}
+
+// IsBucket reports whether a URL names a store that is paid for by the request, and that
+// answers in tens of milliseconds. Such stores have longer leases by default.
+func IsBucket(url string) bool { return strings.HasPrefix(url, "s3:") }
+
+func readS3(text string) (S3, error) {
+	const write = "write s3://BUCKET/PREFIX?region=REGION"
+	b := S3{found: new(atomic.Pointer[S3])}
+	text, slashes := strings.CutPrefix(text, "//")
+	path, query, _ := strings.Cut(text, "?")
+	bucket, prefix, _ := strings.Cut(path, "/")
+	switch {
+	case !slashes || bucket == "":
+		return b, errors.New("the bucket is missing: " + write)
+	case strings.Contains(path, "@"):
+		return b, errors.New("a user or a password stands in it: credentials come from AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role; " + write)
+	case strings.HasPrefix(bucket, "localhost"), strings.Contains(bucket, ":"):
+		return b, errors.New("a host or a port stands where the bucket's name belongs: write s3://BUCKET/PREFIX?region=REGION&endpoint=https://HOST")
+	case strings.Contains(text, "#"):
+		return b, errors.New(`it has a "#": write %23 in its place`)
+	case len(bucket) < 3 || len(bucket) > maxBucketName || !bucketName.MatchString(bucket):
+		return b, fmt.Errorf("bucket %.70q: it must have 3 to %d lower-case letters, digits, dots and dashes", bucket, maxBucketName)
+	}
+	values, err := parametersOf(query, s3Parameters)
+	if err != nil {
+		return b, err
+	}
+	b.Bucket, b.Region, b.Profile = bucket, values.Get("region"), values.Get("profile")
+	if b.Region != "" && !regionName.MatchString(b.Region) {
+		return b, fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(b.Region))
+	}
+	if b.Endpoint, err = endpoint(values.Get("endpoint")); err != nil {
+		return b, err
+	}
+	for name, to := range map[string]*bool{"path_style": &b.PathStyle, "trust": &b.Options.TrustServer} {
+		switch values.Get(name) {
+		case "", "0", "false":
+		case "1", "true":
+			*to = true
+		default:
+			return b, fmt.Errorf("%s= is neither 1 nor 0", name)
+		}
+	}
+	if prefix = strings.TrimSuffix(prefix, "/"); prefix != "" {
+		b.Options.Prefix = prefix + "/"
+	}
+	// It sends nothing: it says which prefix there cannot be.
+	if _, err := s3store.New(s3.New(s3.Options{}), b.Bucket, &b.Options); err != nil {
+		return b, errors.New(strings.TrimPrefix(err.Error(), "s3store: "))
+	}
+	return b, nil
+}
+
+// parametersOf reads what follows the "?" of a URL. Each of the parameters is there once at
+// the most, with a value.
+func parametersOf(query string, known []string) (url.Values, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New(`what follows "?" cannot be read: write NAME=VALUE&NAME=VALUE, with %25 for "%" and %3B for ";"`)
+	}
+	for name, all := range values {
+		switch {
+		case !slices.Contains(known, name):
+			if !parameterName.MatchString(name) || strings.Contains(query, "@") {
+				return nil, errors.New("a parameter is unknown: the parameters are " + strings.Join(known, ", "))
+			}
+			return nil, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(known, ", "))
+		case len(all) > 1:
+			return nil, fmt.Errorf("%s= is there %d times: write it once", name, len(all))
+		case all[0] == "":
+			return nil, fmt.Errorf("%s= has no value: write one, or leave it out", name)
+		}
+	}
+	return values, nil
+}
+
+// URL returns the URL that says the same: what is a default is left out, and the rest stands
+// in one order.
+func (b S3) URL() string {
+	values := map[string]string{"region": b.Region, "endpoint": b.Endpoint, "profile": b.Profile}
+	if b.PathStyle {
+		values["path_style"] = "1"
+	}
+	if b.Options.TrustServer {
+		values["trust"] = "1"
+	}
+	var query []string
+	for _, name := range s3Parameters {
+		if value := values[name]; value != "" {
+			query = append(query, name+"="+escape(value))
+		}
+	}
+	text := "s3://" + b.Bucket
+	if prefix := strings.TrimSuffix(b.Options.Prefix, "/"); prefix != "" {
+		text += "/" + prefix
+	}
+	if len(query) > 0 {
+		text += "?" + strings.Join(query, "&")
+	}
+	return text
+}
+
+func (b S3) current() string {
+	if found := b.found.Load(); found != nil {
+		return found.URL()
+	}
+	return b.URL()
+}
+
+// Prefix returns with what the names of all objects of the store begin.
+func (b S3) Prefix() string {
+	if b.Options.Prefix == "" {
+		return s3store.DefaultPrefix
+	}
+	return b.Options.Prefix
+}
+
+// open returns a store whose bucket is there, and can be read. The first write tries the
+// server: a command that looks need not.
+func (b S3) open() (driver.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	client, err := b.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := s3store.New(client, b.Bucket, &b.Options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.Get(ctx, driver.OwnPrefix+"open", driver.Strong); err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// Connect returns a client that has credentials and a region. It sends requests only for the
+// credentials. More options are set at last.
+func (b S3) Connect(ctx context.Context, more ...func(*s3.Options)) (*s3.Client, error) {
+	make := func(cfg aws.Config) *s3.Client {
+		return s3.NewFromConfig(cfg, append([]func(*s3.Options){func(o *s3.Options) {
+			if b.Endpoint != "" {
+				o.BaseEndpoint = &b.Endpoint
+			}
+			o.UsePathStyle = b.PathStyle
+		}}, more...)...)
+	}
+	cfg, err := account{b.Region, b.Profile, b.Endpoint}.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
+	if err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", b.Bucket, err)
+	}
+	client := make(cfg)
+	found := b
+	found.Region, found.Endpoint = client.Options().Region, aws.ToString(client.Options().BaseEndpoint)
+	if _, err := endpoint(found.Endpoint); err != nil {
+		found.Endpoint = "" // as of a table
+	}
+	b.found.Store(&found)
+	return client, nil
+}
