@@ -54,6 +54,11 @@ ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
 # The same of the evidence: the fault table's column, and a round of chaos, both in small. They
 # want the machine for themselves.
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
+# The same of the gateway to files that speaks S3's protocol: 150 s of processor to build, and as
+# many to run the tests of the library on buckets.
+BUCKETS := ./s3store
+ON_BUCKETS := ^TestVersitygw
+ON_BUCKETS_IN := ./cmd/internal/cli
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Adapters whose libraries take long to build with the race detector: a minute and more.
@@ -161,7 +166,7 @@ race: setup ## Of verify: build, vet and test all modules with the race detector
 	$(GO) build work
 	$(GO) vet work
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
-	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)' $(TESTFLAGS) $(LONGEST) $$packages
+	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(LONGEST) $$packages
 	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
 
 # What the race detector has nothing to find in, or makes too slow; but what `make
@@ -227,7 +232,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos kills faults service load bench native shards sessions kubernetes release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos kills faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -297,6 +302,12 @@ kubernetes: setup ## Test the store on Kubernetes, the command with it, and its 
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 $(TESTFLAGS) $(KUBERNETES)
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_IN)
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -p 1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_ALONE)
+
+.PHONY: buckets
+buckets: setup ## Test the store in buckets on a gateway that is built first, with the library's tests, and the command with it
+	scripts/engines install versitygw
+	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)|^TestAPI$$' $(TESTFLAGS) $(BUCKETS)
+	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_IN)
 
 .PHONY: release-check
 release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)

@@ -47,6 +47,9 @@ func TestS3Scripts(t *testing.T) {
 
 // TestVersitygwScripts runs them, and those of testdata that are for any store, on a gateway.
 func TestVersitygwScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long: make buckets runs it")
+	}
 	gateway := enginetest.StartVersitygw(t, 1, "locks")[0]
 	runStoreScripts(t, "s3", nil, func(env *testscript.Env) error {
 		s3Setup(t, env, bucketAt(gateway.URL, "locks", rand.Text()))
