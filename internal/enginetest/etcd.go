@@ -58,15 +58,24 @@ func StartEtcd(t testing.TB, members int, more ...string) []*EtcdMember {
 
 // healthy says that a member of etcd has a leader, and can write.
 func healthy(url string) error {
-	client := http.Client{Timeout: 2 * time.Second}
-	answer, err := client.Get(url + "/health")
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && !strings.Contains(string(body), `"true"`) {
+	body, err := answerOf(url + "/health")
+	if err == nil && !strings.Contains(body, `"true"`) {
 		err = fmt.Errorf("it is not healthy: %s", body)
 	}
 	return err
+}
+
+// answerOf returns what a server answers with status 200.
+func answerOf(url string) (string, error) {
+	client := http.Client{Timeout: 2 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s: %s", answer.Status, body)
+	}
+	return string(body), err
 }

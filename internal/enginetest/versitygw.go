@@ -5,12 +5,9 @@ package enginetest
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // What a client needs of a server of S3's protocol that a test has for itself.
@@ -45,7 +42,10 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Versitygw 
 			"--health", "/health", "--keep-alive", "--quiet", "posix", folder,
 		}
 		g := &Versitygw{URL: "http://" + address}
-		g.Engine = NewEngine(t, args, nil, func() error { return answers(g.URL + "/health") })
+		g.Engine = NewEngine(t, args, nil, func() error {
+			_, err := answerOf(g.URL + "/health")
+			return err
+		})
 		g.Start()
 		all = append(all, g)
 	}
@@ -53,19 +53,4 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Versitygw 
 		g.Await()
 	}
 	return all
-}
-
-// answers says that a server answers with 200.
-func answers(url string) error {
-	client := http.Client{Timeout: 2 * time.Second}
-	answer, err := client.Get(url)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it answers %s: %s", answer.Status, body)
-	}
-	return err
 }

@@ -112,7 +112,7 @@ func readParameters(query string, known []string) (url.Values, error) {
 	for name, all := range values {
 		switch {
 		case !slices.Contains(known, name):
-			if !parameterName.MatchString(name) {
+			if !parameterName.MatchString(name) || strings.Contains(query, "@") {
 				return nil, errors.New("a parameter is unknown: the parameters are " + strings.Join(known, ", "))
 			}
 			return nil, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(known, ", "))

@@ -83,7 +83,7 @@ func readDynamoDB(rest string) (DynamoDB, error) {
 	case len(table) < 3 || len(table) > 255 || !tableName.MatchString(table):
 		return d, fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
 	}
-	values, err := parametersOf(query, parameters)
+	values, err := readParameters(query, parameters)
 	if err != nil {
 		return d, err
 	}

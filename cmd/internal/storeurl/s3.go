@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -82,7 +80,7 @@ func readS3(text string) (S3, error) {
 	case len(bucket) < 3 || len(bucket) > maxBucketName || !bucketName.MatchString(bucket):
 		return b, fmt.Errorf("bucket %.70q: it must have 3 to %d lower-case letters, digits, dots and dashes", bucket, maxBucketName)
 	}
-	values, err := parametersOf(query, s3Parameters)
+	values, err := readParameters(query, s3Parameters)
 	if err != nil {
 		return b, err
 	}
@@ -110,29 +108,6 @@ func readS3(text string) (S3, error) {
 		return b, errors.New(strings.TrimPrefix(err.Error(), "s3store: "))
 	}
 	return b, nil
-}
-
-// parametersOf reads what follows the "?" of a URL. Each of the parameters is there once at
-// the most, with a value.
-func parametersOf(query string, known []string) (url.Values, error) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, errors.New(`what follows "?" cannot be read: write NAME=VALUE&NAME=VALUE, with %25 for "%" and %3B for ";"`)
-	}
-	for name, all := range values {
-		switch {
-		case !slices.Contains(known, name):
-			if !parameterName.MatchString(name) || strings.Contains(query, "@") {
-				return nil, errors.New("a parameter is unknown: the parameters are " + strings.Join(known, ", "))
-			}
-			return nil, fmt.Errorf("parameter %.40q is unknown: the parameters are %s", name, strings.Join(known, ", "))
-		case len(all) > 1:
-			return nil, fmt.Errorf("%s= is there %d times: write it once", name, len(all))
-		case all[0] == "":
-			return nil, fmt.Errorf("%s= has no value: write one, or leave it out", name)
-		}
-	}
-	return values, nil
 }
 
 // URL returns the URL that says the same: what is a default is left out, and the rest stands
