@@ -59,6 +59,8 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 BUCKETS := ./s3store
 ON_BUCKETS := ^TestVersitygw
 ON_BUCKETS_IN := ./cmd/internal/cli
+# It wants the machine for itself.
+ON_BUCKETS_ALONE := $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Adapters whose libraries take long to build with the race detector: a minute and more.
@@ -304,10 +306,11 @@ kubernetes: setup ## Test the store on Kubernetes, the command with it, and its 
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -p 1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_ALONE)
 
 .PHONY: buckets
-buckets: setup ## Test the store in buckets on a gateway that is built first, with the library's tests, and the command with it
+buckets: setup ## Test the store in buckets on a gateway that is built first, with the library's tests, and the command and a round of chaos with it
 	scripts/engines install versitygw
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)|^TestAPI$$' $(TESTFLAGS) $(BUCKETS)
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_IN)
+	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_ALONE)
 
 .PHONY: release-check
 release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)
@@ -316,7 +319,7 @@ release-check: ## Make a release of this commit, and install and run it as users
 
 .PHONY: chaos
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
-	scripts/engines install dynoxide etcd postgres zookeeper kubernetes
+	scripts/engines install dynoxide etcd postgres zookeeper kubernetes versitygw
 	$(GO) run $(CHAOS) -duration $(DURATION) -report chaos.html
 
 # How often `make kills` kills it on each store.

@@ -40,7 +40,7 @@ func runAPI(t *testing.T, s site) {
 			}
 		},
 		Open: func(prefix string, pageSize int) (driver.Store, error) {
-			return Open(context.Background(), client, s.bucket, &Options{Prefix: prefix, PageSize: pageSize})
+			return Open(t.Context(), client, s.bucket, &Options{Prefix: prefix, PageSize: pageSize})
 		},
 	})
 }

@@ -86,7 +86,7 @@ func TestBusyServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close(t.Context()) //nolint:errcheck // the test is over
+	defer client.Close(t.Context())
 	for range 3 {
 		if err := client.Run(t.Context(), "lock", nil, func(_ context.Context, lease *tenure.Lease) error { return lease.Check() }); err != nil {
 			t.Fatal(err)

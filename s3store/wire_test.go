@@ -35,7 +35,7 @@ type answering struct {
 func (a *answering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	a.n.Add(1)
 	if a.cut {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
+		panic(http.ErrAbortHandler)
 	}
 	w.WriteHeader(a.status)
 	if a.code != "" {
@@ -49,7 +49,7 @@ func (a *answering) at(t *testing.T) *objects {
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	return newObjects(s3.New(s3.Options{
-		BaseEndpoint: &server.URL, Region: enginetest.S3Region, UsePathStyle: true, RetryMaxAttempts: 5, RetryMode: aws.RetryModeStandard,
+		BaseEndpoint: &server.URL, Region: enginetest.S3Region, UsePathStyle: true, RetryMaxAttempts: 2, RetryMode: aws.RetryModeStandard,
 		Credentials: credentials.NewStaticCredentialsProvider(enginetest.S3Key, enginetest.S3Secret, ""),
 	}), "locks")
 }
@@ -179,7 +179,7 @@ func TestRequests(t *testing.T) {
 	}
 	free := beat(rec)
 	free.State, free.End = driver.Released, driver.EndReleased
-	rec, err = s.Swap(ctx, rec, free)
+	_, err = s.Swap(ctx, rec, free)
 	costs("release", "[PUT:1]", err)
 	rec, _, err = s.Claim(ctx, held("lock"))
 	costs("claim of a lock that was seen last here", "[PUT:1]", err)
@@ -283,7 +283,7 @@ func TestIdleConnectionsGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // the test is over
+	defer s.Close()
 	look := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()

@@ -136,12 +136,12 @@ func (p plan) mustPlay(t *testing.T) result {
 	return x
 }
 
-// TestChaosShort is a round on each engine but Kubernetes, which takes more than 5 minutes to
-// build: see TestKubernetesChaos. `make chaos` runs for as long as one likes.
+// TestChaosShort is a round on each engine but Kubernetes and versitygw, which take minutes to
+// build: see TestKubernetesChaos and TestVersitygwChaos. `make chaos` runs for as long as one likes.
 func TestChaosShort(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engineNames() {
-		if engine == kubernetesEngine {
+		if engine == kubernetesEngine || engine == versitygwEngine {
 			continue
 		}
 		t.Run(engine, func(t *testing.T) {
@@ -157,6 +157,13 @@ func TestChaosShort(t *testing.T) {
 func TestKubernetesChaos(t *testing.T) {
 	t.Parallel()
 	playShort(t, kubernetesEngine, 36*time.Second)
+}
+
+// TestVersitygwChaos is a round in a bucket, which `make buckets` runs, and all else that runs
+// these tests leaves out by its name.
+func TestVersitygwChaos(t *testing.T) {
+	t.Parallel()
+	playShort(t, versitygwEngine, 24*time.Second)
 }
 
 // TestKubernetesKills shows that the crashes of Kubernetes are those of the API server and of

@@ -36,6 +36,7 @@ var servers = map[string]func(dir string) (server, error){
 	"etcd-cluster":      func(dir string) (server, error) { return newEtcd(dir, clusterSize) },
 	"postgres":          newPostgres,
 	"postgres-standby":  newPostgresStandby,
+	versitygwEngine:     newVersitygw,
 	"zookeeper":         func(dir string) (server, error) { return newZooKeeper(dir, 1) },
 	"zookeeper-cluster": func(dir string) (server, error) { return newZooKeeper(dir, clusterSize) },
 }

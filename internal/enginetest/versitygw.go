@@ -12,8 +12,9 @@ import (
 
 // What a client needs of a server of S3's protocol that a test has for itself.
 const (
-	S3Key, S3Secret = "tenure", "tenuretenure"
-	S3Region        = "us-east-1"
+	S3Key    = "tenure"
+	S3Secret = "tenuretenure"
+	S3Region = "us-east-1"
 )
 
 // Versitygw is a gateway that keeps objects as files.

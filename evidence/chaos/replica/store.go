@@ -9,9 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -22,6 +25,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/sqlitestore"
 	"github.com/tenurelock/tenure/zkstore"
 )
@@ -44,13 +48,29 @@ func OpenStore(url string) (driver.Store, error) {
 		return openPostgres(url)
 	case "kubernetes":
 		return openKubernetes(rest)
+	case "s3":
+		return openBucket(strings.Split(rest, ","))
 	default:
-		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, with commas between several", url)
+		return nil, fmt.Errorf("store %q: want sqlite:PATH, dynamodb:URL, s3:HOST:PORT, kubernetes:KUBECONFIG,HOST:PORT, etcd:HOST:PORT, postgres:URL or zookeeper:HOST:PORT, with commas between several", url)
 	}
 }
 
 // zooKeeperSession is the shortest that there is.
 const zooKeeperSession = time.Second
+
+// What gateways are told of those that ask them.
+const (
+	BucketKey    = "chaoschaos"
+	BucketRegion = "us-east-1"
+)
+
+// openBucket takes one of several gateways, another one in the next process.
+func openBucket(addresses []string) (driver.Store, error) {
+	url := "http://" + addresses[os.Getpid()%len(addresses)]
+	return s3store.New(s3.New(s3.Options{
+		BaseEndpoint: &url, Region: BucketRegion, UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider(BucketKey, BucketKey, ""),
+	}), Table, nil)
+}
 
 func openEtcd(addresses string) (driver.Store, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(addresses, ","), Logger: zap.NewNop()})
