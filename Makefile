@@ -59,8 +59,8 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 BUCKETS := ./s3store
 ON_BUCKETS := ^TestVersitygw
 ON_BUCKETS_IN := ./cmd/internal/cli
-# It wants the machine for itself.
-ON_BUCKETS_ALONE := $(CHAOS)
+# They want the machine for themselves.
+ON_BUCKETS_ALONE := $(FAULTS) $(CHAOS)
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Adapters whose libraries take long to build with the race detector: a minute and more.
@@ -205,8 +205,8 @@ api: setup ## Of verify: all tests of the library, and the command's scripts, on
 .PHONY: measured
 measured: setup ## Of verify: benchmarks, fault table, load and the lock service's nemesis in small
 	$(call part,measured)
-	@echo "left out of the fault table: $(ON_KUBERNETES), which make kubernetes has"
-	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD)
+	@echo "left out of the fault table: $(ON_KUBERNETES) and $(ON_BUCKETS), which make kubernetes and make buckets have"
+	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD)
 
 .PHONY: simulator
 simulator: setup ## Of verify: the simulator's schedules
@@ -283,7 +283,7 @@ spec: setup ## Check the model, its wrong variants, and traces of the code again
 
 .PHONY: faults
 faults: setup ## Throw the same faults at Tenure and at other clients, and write docs/evidence/faults.md
-	scripts/engines run dynoxide postgres zookeeper kubernetes -- $(GO) run $(FAULTS) -write
+	scripts/engines run dynoxide postgres zookeeper kubernetes versitygw -- $(GO) run $(FAULTS) -write
 
 .PHONY: service
 service: setup ## Throw faults at clients and replicas of the lock service, and write docs/evidence/service.md
@@ -310,7 +310,7 @@ buckets: setup ## Test the store in buckets on a gateway that is built first, wi
 	scripts/engines install versitygw
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)|^TestAPI$$' $(TESTFLAGS) $(BUCKETS)
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_IN)
-	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_ALONE)
+	$(REQUIRED) scripts/engines run versitygw -- $(GOTEST) -count=1 -p 1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_ALONE)
 
 .PHONY: release-check
 release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)

@@ -50,7 +50,7 @@ func harness(t *testing.T, b *bucket) drivertest.Harness {
 		TokensOutliveDelete: b.plainDelete,
 		TimePrecision:       time.Nanosecond,
 		LeasePrecision:      time.Nanosecond,
-		Ops:                 400,
+		Ops:                 200,
 		Plant:               func(_ *testing.T, rec driver.Record) { set(rec.Key, recordcodec.Encode(rec)) },
 		PlantUnreadable:     func(_ *testing.T, key string) { set(key, `{"key":"`+key+`","version":"v"}`) },
 		PlantLater: func(_ *testing.T, key string) {

@@ -93,7 +93,7 @@ func TestPage(t *testing.T) {
 func fullReport() *report {
 	r := &report{
 		Cells: map[string]map[string]cell{}, Libraries: map[string]string{},
-		Engines: map[engine]string{postgreSQL: "v2", etcdEngine: "v3", zooKeeper: "v4", apiServer: "v5"},
+		Engines: map[engine]string{postgreSQL: "v2", etcdEngine: "v3", zooKeeper: "v4", apiServer: "v5", bucket: "v6"},
 	}
 	for _, row := range rows {
 		r.Cells[row.id] = map[string]cell{}
@@ -148,7 +148,7 @@ func TestTables(t *testing.T) {
 	if !found || strings.Contains(libraries, "tenure-postgres did") || !strings.Contains(libraries, "river did") {
 		t.Errorf("the first table is\n%s", libraries)
 	}
-	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | etcd | ZooKeeper | Kubernetes |", "tenure did something", "tenure-postgres did", "tenure-etcd did", "tenure-zookeeper did", "tenure-kubernetes did", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, etcd 13 of 13, ZooKeeper 13 of 13, Kubernetes 13 of 13."} {
+	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | etcd | ZooKeeper | Kubernetes | a bucket |", "tenure did something", "tenure-postgres did", "tenure-etcd did", "tenure-zookeeper did", "tenure-kubernetes did", "tenure-bucket did", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, etcd 13 of 13, ZooKeeper 13 of 13, Kubernetes 13 of 13, a bucket 13 of 13."} {
 		if !strings.Contains(stores, want) {
 			t.Errorf("the second table has no %q", want)
 		}
@@ -166,7 +166,7 @@ func TestTables(t *testing.T) {
 		t.Error(err)
 	}
 	_, stores, _ = strings.Cut(r.markdown(), second)
-	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | ZooKeeper | Kubernetes |", "Tenure on etcd: not looked at in this run.", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, ZooKeeper 13 of 13, Kubernetes 13 of 13."} {
+	for _, want := range []string{"| fault | DynamoDB | PostgreSQL | ZooKeeper | Kubernetes | a bucket |", "Tenure on etcd: not looked at in this run.", "Passed: DynamoDB 13 of 13, PostgreSQL 13 of 13, ZooKeeper 13 of 13, Kubernetes 13 of 13, a bucket 13 of 13."} {
 		if !strings.Contains(stores, want) {
 			t.Errorf("without etcd the second table has no %q", want)
 		}

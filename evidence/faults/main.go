@@ -8,9 +8,9 @@
 // on one DynamoDB engine, etcd's concurrency package on an embedded etcd,
 // client-go's leaderelection on leases of an API server of its own, and the election
 // among the clients of River on PostgreSQL. Then it throws them at Tenure on PostgreSQL, on
-// that etcd, on ZooKeeper, and on an API server of Kubernetes.
+// that etcd, on ZooKeeper, on an API server of Kubernetes, and in a bucket.
 //
-//	scripts/engines run dynoxide postgres zookeeper kubernetes -- go run ./evidence/faults -write
+//	scripts/engines run dynoxide postgres zookeeper kubernetes versitygw -- go run ./evidence/faults -write
 //
 // The libraries run as processes, each behind a gate that makes the faults. What
 // was seen goes to results.json, and from there to docs/evidence/faults.md.
@@ -49,6 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River and Tenure")
 		zookeeper = flags.String("zookeeper", os.Getenv(zooKeeperEnv), "the `address` of a ZooKeeper, HOST:PORT, for Tenure")
 		kube      = flags.String("kubernetes", os.Getenv(kubernetesEnv), "the `kubeconfig` of an API server whose user may make namespaces, for Tenure")
+		gateway   = flags.String("bucket", os.Getenv(gatewayEnv), "the `URL` of a server of S3's protocol, for Tenure")
 		engine    = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 		write     = flags.Bool("write", false, "write evidence/faults/results.json and docs/evidence/faults.md")
 		page      = flags.Bool("page", false, "write docs/evidence/faults.md of the results that there are, and do nothing else")
@@ -74,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := &rig{engine: *engine, db: dynamo.Connect(*engine), zookeeper: *zookeeper, versions: map[string]string{}}
+	r := &rig{engine: *engine, db: dynamo.Connect(*engine), zookeeper: *zookeeper, gateway: *gateway, versions: map[string]string{}}
 	r.say = func(format string, args ...any) { fmt.Fprintf(stderr, "faults: "+format+"\n", args...) }
 	if r.dir, err = os.MkdirTemp("", "tenure-faults-"); err != nil {
 		return err
@@ -82,6 +83,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
 	if using(chosen, zooKeeper) && *zookeeper == "" {
 		return fmt.Errorf("faults: no ZooKeeper for Tenure: start it with scripts/engines up zookeeper, or name one in %s", zooKeeperEnv)
+	}
+	if using(chosen, bucket) && *gateway == "" {
+		return fmt.Errorf("faults: no server of S3's protocol for Tenure: start one with scripts/engines up versitygw, or name it in %s", gatewayEnv)
 	}
 	if slices.ContainsFunc(chosen, subject.isOnKubernetes) {
 		if *kube == "" {
@@ -141,6 +145,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return found.write(ctx)
 }
 
+// gatewayVersion is that of scripts/engines.d/versitygw.sh: the gateway does not tell.
+const gatewayVersion = "versitygw 1.8.0"
+
 // using says whether one of the subjects is on an engine.
 func using(chosen []subject, on engine) bool {
 	return slices.ContainsFunc(chosen, func(s subject) bool { return s.on == on })
@@ -166,6 +173,9 @@ func (r *rig) engines(ctx context.Context, chosen []subject) (map[engine]string,
 			return nil, err
 		}
 		all[zooKeeper] = version + ", one server, on loopback"
+	}
+	if using(chosen, bucket) {
+		all[bucket] = gatewayVersion + ", one gateway to files, on loopback"
 	}
 	if slices.ContainsFunc(chosen, subject.isOnKubernetes) {
 		version, err := r.cluster.version()

@@ -27,7 +27,7 @@ const (
 // holdMany holds many locks in one process, with a store that is not near.
 func holdMany(ctx context.Context, s *scene) (cell, error) {
 	how, said := ordinary, ""
-	if s.isOnKubernetes() {
+	if s.isOnKubernetes() || s.on == bucket {
 		how, said = underSession, "under one session, "
 	}
 	m, err := s.member(ctx, how)

@@ -14,7 +14,7 @@ This page answers: what does a holder of a lock learn, and when, if a reply is l
 does not answer, the process is stopped or the machine sleeps; and how do other lock libraries
 do under the same faults.
 
-    scripts/engines run dynoxide postgres zookeeper kubernetes -- go run ./evidence/faults -write
+    scripts/engines run dynoxide postgres zookeeper kubernetes versitygw -- go run ./evidence/faults -write
 
 throws the faults again and writes this page: at Tenure, at
 [dynamolock](https://github.com/cirello-io/dynamolock) and the
@@ -23,7 +23,7 @@ at [etcd's concurrency package](https://pkg.go.dev/go.etcd.io/etcd/client/v3/con
 [client-go's leaderelection](https://pkg.go.dev/k8s.io/client-go/tools/leaderelection) with its
 lease lock, and at the election among the clients of
 [River](https://github.com/riverqueue/river), a job queue on PostgreSQL. Then it throws them at
-Tenure on PostgreSQL, on etcd, on ZooKeeper and on Kubernetes. All cells are of one run, and none is
+Tenure on PostgreSQL, on etcd, on ZooKeeper and on Kubernetes, and in a bucket. All cells are of one run, and none is
 written by hand.
 `
 
@@ -32,8 +32,8 @@ const aboutStores = `
 ## Tenure on its stores
 
 In the table above Tenure is on DynamoDB, as two of the clients are that it is compared with. Here
-it is on PostgreSQL, on etcd, on ZooKeeper and on Kubernetes as well, under the same faults and by the
-same rules.
+it is on PostgreSQL, on etcd, on ZooKeeper and on Kubernetes as well, and in a bucket, under the same
+faults and by the same rules.
 `
 
 const after = `
@@ -60,15 +60,16 @@ for a lock, so that one of them bids within a second or so of the instant at whi
 client work on one DynamoDB engine, etcd's on a real etcd of one member, client-go on an API
 server for leases that checks resource versions as Kubernetes does, and River on a PostgreSQL. On
 its other stores Tenure is on that PostgreSQL, on that etcd, on a ZooKeeper of one server, and on
-Kubernetes' own API server with an etcd of its own, which is another one than client-go's here.
+Kubernetes' own API server with an etcd of its own, which is another one than client-go's here; and
+in a bucket of versitygw, a gateway to files.
 
 **Faults are made by a gate** between one process and its store. The other processes have gates of
-their own, and nothing happens to them. The gates of etcd, PostgreSQL, ZooKeeper and
-Tenure's Kubernetes carry bytes, the others requests. That of River knows a renewal and the commit of a bid by the text of River's
+their own, and nothing happens to them. The gates of etcd, PostgreSQL, ZooKeeper,
+Tenure's Kubernetes and the bucket carry bytes, the others requests. That of River knows a renewal and the commit of a bid by the text of River's
 statements, which pgx is told to send each time. Those of Tenure's stores know the write of a record
 in the engine's protocol: a statement that inserts, updates or deletes, a transaction of etcd that
 puts or deletes, a transaction of ZooKeeper that does more than check, a request of HTTP to the API
-server that is no GET. That server is spoken to by TLS, in which no gate knows a write: a process
+server that is no GET, and one to the bucket of an object that is a record. That server is spoken to by TLS, in which no gate knows a write: a process
 sends HTTP to its gate, and TLS, and the token that goes with it, begin behind it. etcd's own package
 has all that it sends counted as a write.
 

@@ -37,6 +37,7 @@ type rig struct {
 	etcd      *etcdServer
 	database  *database // nil if nothing is looked at on PostgreSQL
 	zookeeper string    // host and port
+	gateway   string    // the URL of a server of S3's protocol
 	cluster   *cluster  // nil if Tenure is not looked at on Kubernetes
 	java      *peers.Program
 	tenured   string // the service's command, by its path; empty if its clients are not looked at
@@ -52,7 +53,7 @@ type rig struct {
 }
 
 // The libraries there are. Tenure is on DynamoDB, as two of the others are; and then on
-// PostgreSQL, etcd, ZooKeeper and Kubernetes.
+// PostgreSQL, etcd, ZooKeeper and Kubernetes, and in a bucket.
 const (
 	tenureName       = "tenure"
 	dynamolockName   = "dynamolock"
@@ -64,6 +65,7 @@ const (
 	onEtcdName       = "tenure-etcd"
 	onZooKeeperName  = "tenure-zookeeper"
 	onKubernetesName = "tenure-kubernetes"
+	inBucketName     = "tenure-bucket"
 )
 
 // engine is what a library keeps its locks in.
@@ -75,6 +77,7 @@ const (
 	etcdEngine engine = "etcd"
 	zooKeeper  engine = "ZooKeeper"
 	apiServer  engine = "Kubernetes"
+	bucket     engine = "a bucket"
 )
 
 // subject is a library that faults are thrown at.
@@ -148,6 +151,7 @@ var subjects = []subject{
 	{onKubernetesName, "Tenure on Kubernetes", apiServer, usualLease, func(time.Duration) settings {
 		return settings{said: tenureSettings + "; HTTP to the gate, and TLS behind it"}
 	}, 5, 8, nil},
+	{inBucketName, "Tenure in a bucket", bucket, usualLease, func(time.Duration) settings { return settings{said: tenureSettings} }, 5, 8, nil},
 }
 
 const tenureSettings = "all follows from the lease"
@@ -264,6 +268,8 @@ func (s *scene) direct() (string, error) {
 		return s.database.address()
 	case zooKeeper:
 		return s.zookeeper, nil
+	case bucket:
+		return strings.TrimPrefix(s.gateway, "http://"), nil
 	case dynamoDB:
 		return s.engine, nil
 	case apiServer:

@@ -92,17 +92,18 @@ have no Close, their context ends.`,
 	},
 	{
 		id: manyRow, title: "1,000 locks at 10 ms", try: holdMany, lease: manyLease,
-		groups: [][]string{{tenureName}, {dynamolockName, javaName, etcdName}, {kubeName}, {riverName}, {onPostgresName}, {onEtcdName}, {onZooKeeperName}, {onKubernetesName}},
+		groups: [][]string{{tenureName}, {dynamolockName, javaName, etcdName}, {kubeName}, {riverName}, {onPostgresName}, {onEtcdName}, {onZooKeeperName}, {onKubernetesName}, {inBucketName}},
 		how: `One process takes 1,000 locks, each request taking 10 ms longer than the store needs, and holds
 them for 20 s. The lease is 5 s for all. Requests are those of the 20 s; of etcd, PostgreSQL,
-ZooKeeper and Tenure's Kubernetes they are packets that the client wrote.`,
+ZooKeeper, Tenure's Kubernetes and the bucket they are packets that the client wrote.`,
 		rule: "the holder's own checks say yes for all 1,000 in the end.",
 		note: `etcd has one lease for all locks of a session, and client-go an elector for each lock. client-go's
 limit of five requests a second is lifted. The machine's two cores are a part of this row:
 dynamolock sends as many heartbeats at once as there are cores, the Java client one. client-go has an
 API server that keeps all in memory. Tenure's is a real one, which takes some 800 writes a second
 on two cores; 1,000 locks of their own would want 1,000 heartbeats a second, and the acquire says
-so. Tenure holds them under a session there, as its error advises.`,
+so. Tenure holds them under a session there, as its error advises, and in a bucket, where each
+heartbeat is paid for.`,
 	},
 	{
 		id: "dead-try", title: "Dead holder, caller that does not wait", try: tryDead,

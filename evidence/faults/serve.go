@@ -25,8 +25,8 @@ var roles = map[string]proc.Role{
 	tenureName: serving(serve.Tenure), dynamolockName: serving(serve.Dynamolock), etcdName: serving(etcdLibrary), kubeName: serving(kubeLibrary),
 	riverName:      serving(riverLibrary),
 	onPostgresName: serving(tenureOn(onPostgresName)), onEtcdName: serving(tenureOn(onEtcdName)), onZooKeeperName: serving(tenureOn(onZooKeeperName)),
-	onKubernetesName: serving(tenureOn(onKubernetesName)),
-	tickRole:         tick,
+	onKubernetesName: serving(tenureOn(onKubernetesName)), inBucketName: serving(tenureOn(inBucketName)),
+	tickRole: tick,
 }
 
 // worker is the work of a process: it is looked at more closely here than package

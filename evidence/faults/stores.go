@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenurelock/tenure/driver"
@@ -21,6 +23,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/zkstore"
 )
 
@@ -77,7 +80,38 @@ var tenureStores = map[string]tenureStore{
 		},
 		writes: kubernetesWrites,
 	},
+	inBucketName: {
+		place: func(word string) string { return "tenure-faults-" + word + "/" },
+		open:  openBucket,
+		url: func(endpoint, prefix string) string {
+			return "s3://" + bucketName + "/" + prefix + "?region=" + bucketRegion + "&endpoint=http://" + endpoint + "&path_style=1"
+		},
+		writes: bucketWrites,
+	},
 }
+
+// openBucket opens the store of a prefix of the bucket that scripts/engines makes.
+func openBucket(ctx context.Context, endpoint, prefix string) (driver.Store, error) {
+	url := "http://" + endpoint
+	client := s3.New(s3.Options{
+		BaseEndpoint: &url, Region: bucketRegion, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(bucketKey, bucketKey, ""),
+	})
+	store, err := s3store.Open(ctx, client, bucketName, &s3store.Options{Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// gatewayEnv names the URL of a gateway with the bucket, as scripts/engines prints it.
+// The keys are those that Tenure's command takes for an endpoint on this machine.
+const (
+	gatewayEnv   = "TENURE_TEST_VERSITYGW"
+	bucketName   = "locks"
+	bucketRegion = "us-east-1"
+	bucketKey    = "test"
+)
 
 // postgresConns is how many connections a process of Tenure may have. Those that a store
 // opens by default are enough for 1,000 locks at 10 ms with little to spare.

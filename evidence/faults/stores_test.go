@@ -51,6 +51,8 @@ func storeRig(t *testing.T, name string) (*rig, subject) {
 		if r.cluster, err = newCluster(enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")); err == nil {
 			t.Cleanup(r.cluster.close)
 		}
+	case bucket:
+		r.gateway = enginetest.Shared(t, gatewayEnv, "versitygw")
 	case zooKeeper:
 		r.zookeeper = enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")
 	default:
@@ -62,13 +64,14 @@ func storeRig(t *testing.T, name string) (*rig, subject) {
 	return r, chosen[0]
 }
 
-// onStores runs a test on each of Tenure's other stores but Kubernetes, whose engine takes
-// more than 5 minutes to build: that one has the tests TestKubernetes, which make kubernetes
-// runs, and which all else that runs these tests leaves out by name.
+// onStores runs a test on each of Tenure's other stores but Kubernetes and the bucket, whose
+// engines take minutes to build: they have the tests TestKubernetes and TestVersitygw, which
+// make kubernetes and make buckets run, and which all else that runs these tests leaves out by
+// name.
 func onStores(t *testing.T, test func(*testing.T, *rig, subject)) {
 	t.Parallel()
 	for name := range tenureStores {
-		if name == onKubernetesName {
+		if name == onKubernetesName || name == inBucketName {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -91,6 +94,12 @@ func TestKubernetes(t *testing.T) {
 	for _, id := range []string{"lost-acquire", "lost-heartbeat", "lost-cut", "black-hole", "stopped", "close-waiting", "dead-try", endAtWorkRow, "tokens"} {
 		throwSome(t, r, s, id)
 	}
+}
+
+// TestVersitygw does so to Tenure in a bucket.
+func TestVersitygw(t *testing.T) {
+	r, s := storeRig(t, inBucketName)
+	throwSome(t, r, s, "lost-acquire", "lost-heartbeat", "lost-cut", "black-hole", "stopped", "close-waiting", "dead-try", endAtWorkRow, "tokens")
 }
 
 // throwSome throws some faults at Tenure, which must pass them.
@@ -127,6 +136,12 @@ func TestStoreWrites(t *testing.T) { onStores(t, gateKnowsWrites) }
 // TestKubernetesWrites is TestStoreWrites on Kubernetes.
 func TestKubernetesWrites(t *testing.T) {
 	r, s := storeRig(t, onKubernetesName)
+	gateKnowsWrites(t, r, s)
+}
+
+// TestVersitygwWrites is TestStoreWrites in a bucket.
+func TestVersitygwWrites(t *testing.T) {
+	r, s := storeRig(t, inBucketName)
 	gateKnowsWrites(t, r, s)
 }
 
@@ -187,13 +202,15 @@ func gateKnowsWrites(t *testing.T, r *rig, s subject) {
 	}
 	rec := driver.Record{Key: key, Version: "1", Beat: "1", Owner: "a", State: driver.Held, Lease: time.Minute}
 	step("opening", 0, func() error { return nil })
-	step("a watch", 0, func() error {
-		stop, err := store.(driver.Watcher).Watch(ctx, key, func() {})
-		if err == nil {
-			t.Cleanup(stop)
-		}
-		return err
-	})
+	if watcher, ok := store.(driver.Watcher); ok {
+		step("a watch", 0, func() error {
+			stop, err := watcher.Watch(ctx, key, func() {})
+			if err == nil {
+				t.Cleanup(stop)
+			}
+			return err
+		})
+	}
 	step("a claim", 1, func() (err error) {
 		rec, _, err = store.Claim(ctx, rec)
 		return err
@@ -203,8 +220,8 @@ func gateKnowsWrites(t *testing.T, r *rig, s subject) {
 			if _, err := store.Get(ctx, key, how); err != nil {
 				return err
 			}
-			if s.isOnKubernetes() {
-				continue // an API server reads one object at a time
+			if s.isOnKubernetes() || s.on == bucket {
+				continue // there one object is read at a time
 			}
 			if _, err := store.(driver.BatchGetter).GetBatch(ctx, []string{key, key + "x"}, how); err != nil {
 				return err

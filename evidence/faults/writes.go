@@ -196,6 +196,15 @@ func kubernetesWrites() func([]byte) bool {
 	return framed(httpSize, func(message []byte) bool { return !bytes.HasPrefix(message, []byte(http.MethodGet+" ")) })
 }
 
+// bucketWrites knows requests by their methods as well, and records by their names: what tries
+// the server writes elsewhere.
+func bucketWrites() func([]byte) bool {
+	return framed(httpSize, func(message []byte) bool {
+		line, _, _ := bytes.Cut(message, []byte("\r\n"))
+		return !bytes.HasPrefix(line, []byte(http.MethodGet+" ")) && bytes.Contains(line, []byte("/r/"))
+	})
+}
+
 // httpSize is how long a request of HTTP/1.1 is. The store says of each how long its body is.
 func httpSize(begin []byte) int {
 	const end = "\r\n\r\n"

@@ -12,8 +12,8 @@ import (
 
 // What a client needs of a server of S3's protocol that a test has for itself.
 const (
-	S3Key    = "tenure"
-	S3Secret = "tenuretenure"
+	S3Key    = "test" // as the command takes it for an endpoint on this machine
+	S3Secret = "test"
 	S3Region = "us-east-1"
 )
 

@@ -25,7 +25,7 @@ versitygw_install_locked() {
 }
 versitygw_command() {
 	mkdir -p "$dir/data/locks"
-	command=("$programs/versitygw-$versitygw_version/versitygw" --port "127.0.0.1:$1" --access tenure --secret tenuretenure
+	command=("$programs/versitygw-$versitygw_version/versitygw" --port "127.0.0.1:$1" --access test --secret test
 		--region us-east-1 --health /health --keep-alive --quiet posix "$dir/data")
 }
 versitygw_ready() {
@@ -34,5 +34,6 @@ versitygw_ready() {
 		request.on("timeout", () => process.exit(1));
 		request.on("error", () => process.exit(1));' "$1"
 }
-# As that of any server: "s3://BUCKET?..." of the command. Its keys are those of a test.
+# Its bucket is "locks". The keys are those that tenure takes for an endpoint on this machine:
+#   tenure status --store "s3://locks?endpoint=$TENURE_TEST_VERSITYGW&region=us-east-1&path_style=1"
 versitygw_env() { echo "TENURE_TEST_VERSITYGW=http://127.0.0.1:$1"; }
