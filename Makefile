@@ -72,7 +72,7 @@ TEST_PARALLEL ?= 3
 # Those with engines wait for still more of it.
 RACE_PARALLEL ?= 4
 # For one package. The longest ones cut networks and kill processes.
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 40m
 # Flags of the simulator: see `go doc ./internal/sim/run`.
 SIM ?=
 # How many schedules of the simulator `make verify` runs; `make sim` goes on.
