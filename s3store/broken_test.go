@@ -56,7 +56,7 @@ func TestRace(t *testing.T) {
 	b.Break(enginetest.Races, nil)
 	s.open(t, "")
 	err := Race(t.Context(), clients, b.Name, nil)
-	if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "of 16 writers create one object") {
+	if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), "the server let ") {
 		t.Errorf("a server that races: %v", err)
 	}
 	if left := b.Names(); len(left) > 0 {
@@ -144,7 +144,7 @@ func TestServerFails(t *testing.T) {
 					}
 				}
 				b.Break(enginetest.Fails500, fails)
-				const terms = 6
+				const terms = 3
 				done := make(chan error, len(clients))
 				for _, client := range clients {
 					go func() {

@@ -42,7 +42,7 @@ func call[In, Out any](ctx context.Context, o *objects, op func(context.Context,
 	switch {
 	case err != nil && !sent:
 		return out, &unsentError{err}
-	case err != nil && statusOf(err) == 0 && ctx.Err() != context.Canceled: //nolint:errorlint // as it is
+	case err != nil && statusOf(err) == 0 && ctx.Err() != context.Canceled:
 		o.unheard()
 	}
 	return out, err

@@ -83,7 +83,7 @@ func harnessAt(t *testing.T, s site, prefix string) drivertest.Harness {
 		TokensOutliveDelete: names.KeepsTokens(),
 		TimePrecision:       time.Nanosecond,
 		LeasePrecision:      time.Nanosecond,
-		Ops:                 500,
+		Ops:                 200,
 		PlantUnreadable:     func(t *testing.T, key string) { set(t, key, `{"key":"`+key+`","version":"v"}`, "") },
 		Plant:               func(t *testing.T, rec driver.Record) { set(t, rec.Key, recordcodec.Encode(rec), "") },
 		PlantLater: func(t *testing.T, key string) {

@@ -39,7 +39,7 @@ const (
 )
 
 // racePause is how long a bucket that races waits before it writes.
-const racePause = 2 * time.Millisecond
+const racePause = 20 * time.Millisecond
 
 // Bucket is a server of S3's protocol with one bucket, in memory: as much of it as Tenure
 // uses, whoever asks. Conditional deletions are kept. One thing of it can be wrong.

@@ -125,18 +125,17 @@ func (b Bucket) lifecycle(ctx context.Context, client *s3.Client) Finding {
 	case err != nil:
 		return unasked("lifecycle", "s3:GetLifecycleConfiguration", err)
 	}
+	const exclude = "exclude the prefix from the rule, or keep locks in a bucket of their own"
 	for _, rule := range out.Rules {
 		if rule.Status != types.ExpirationStatusEnabled || !covers(rule, b.URL.Prefix()) {
 			continue
 		}
 		name := aws.ToString(rule.ID)
 		if rule.Expiration != nil && (rule.Expiration.Days != nil || rule.Expiration.Date != nil) {
-			return Finding{"lifecycle", Bad, fmt.Sprintf("rule %q removes objects below %q: the token of a lock that it removes starts again at 1", name, b.URL.Prefix()),
-				"exclude the prefix from the rule, or keep locks in a bucket of their own"}
+			return Finding{"lifecycle", Bad, fmt.Sprintf("rule %q removes objects below %q: the token of a lock that it removes starts again at 1", name, b.URL.Prefix()), exclude}
 		}
 		if len(rule.Transitions) > 0 {
-			return Finding{"lifecycle", Bad, fmt.Sprintf("rule %q moves objects below %q to another class: a lock there is dear to read, or cannot be read", name, b.URL.Prefix()),
-				"exclude the prefix from the rule, or keep locks in a bucket of their own"}
+			return Finding{"lifecycle", Bad, fmt.Sprintf("rule %q moves objects below %q to another class: a lock there is dear to read, or cannot be read", name, b.URL.Prefix()), exclude}
 		}
 	}
 	return Finding{"lifecycle", OK, fmt.Sprintf("no rule removes or moves objects below %q", b.URL.Prefix()), ""}
