@@ -129,7 +129,7 @@ func (h *handle) Put(ctx context.Context, name string, body []byte, tag string) 
 	defer h.mu.Unlock()
 	h.puts++
 	text := string(body)
-	if h.is("busy each second time") && h.puts%2 == 1 {
+	if h.is("doubles") && h.puts%2 == 1 {
 		return "", objectmap.ErrBusy
 	}
 	if h.is("loses requests") {

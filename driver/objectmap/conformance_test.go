@@ -75,13 +75,13 @@ func TestConformance(t *testing.T) {
 			b.plainDelete = true
 			return b
 		},
-		// Each write comes twice at once, and again later.
-		"Doubled": func() *bucket {
+		// Each write comes twice at once, and again later; and each second one is refused
+		// because another is under way.
+		"DoubledAndBusy": func() *bucket {
 			b := newBucket("doubles")
 			b.plainDelete = true
 			return b
 		},
-		"BusyEachSecondTime": func() *bucket { return newBucket("busy each second time") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, make()) })

@@ -169,8 +169,10 @@ func (b Bucket) versioning(ctx context.Context, client *s3.Client, o tenure.Opti
 	case out.Status != types.BucketVersioningStatusEnabled:
 		return Finding{"versioning", OK, "the bucket keeps no old versions", ""}
 	}
-	f := Finding{"versioning", Warn, fmt.Sprintf("the bucket keeps each heartbeat: %.0f versions a month for each lock that is held", monthly(o.HeartbeatPeriod)),
-		"keep locks in a bucket without versioning, or have a rule remove versions that are not current after a day"}
+	f := Finding{
+		"versioning", Warn, fmt.Sprintf("the bucket keeps each heartbeat: %.0f versions a month for each lock that is held", monthly(o.HeartbeatPeriod)),
+		"keep locks in a bucket without versioning, or have a rule remove versions that are not current after a day",
+	}
 	if out.MFADelete == types.MFADeleteStatusEnabled {
 		f.Finding += ", and only a person can remove them (MFA delete)"
 	}
