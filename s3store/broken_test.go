@@ -94,6 +94,24 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
+// TestNoConditionalDelete: a server that refuses a deletion under If-Match works, and a lock
+// that is deleted leaves its token.
+func TestNoConditionalDelete(t *testing.T) {
+	b := enginetest.NewBucket(t)
+	b.Break(enginetest.NoConditionalDelete, nil)
+	s := siteAt(b.URL).open(t, "")
+	if left := b.Names(); !s.KeepsTokens() || len(left) > 0 {
+		t.Errorf("it keeps tokens: %t; left: %q", s.KeepsTokens(), left)
+	}
+	rec := enginetest.Claim(t, s, held("lock"))
+	if err := s.Delete(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if now := enginetest.Claim(t, s, held("lock")); now.Token != rec.Token+1 {
+		t.Errorf("token %d after a deletion, want %d", now.Token, rec.Token+1)
+	}
+}
+
 // direct is an HTTP client that asks a server without a network: time stands still meanwhile.
 type direct struct{ http.Handler }
 

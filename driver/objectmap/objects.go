@@ -39,8 +39,8 @@ type Objects interface {
 	Put(ctx context.Context, name string, body []byte, tag string) (newTag string, err error)
 
 	// Delete removes the object if its tag is the given one; with an empty tag, whatever
-	// it is. An engine that cannot make a deletion depend on a tag ignores it: [Probe]
-	// finds out. If the object is absent, it returns nil or ErrMismatch.
+	// it is. An engine that cannot make a deletion depend on a tag ignores it, or returns
+	// an error that matches errors.ErrUnsupported and does nothing: [Probe] finds out. If the object is absent, it returns nil or ErrMismatch.
 	Delete(ctx context.Context, name, tag string) error
 
 	// Names returns the names that begin with prefix, in any order, a part of them at a

@@ -34,6 +34,8 @@ const (
 	KeepsTag BucketFault = "keeps the tag"
 	// BusyEachSecond: each second write is refused because another one is under way.
 	BusyEachSecond BucketFault = "busy each second time"
+	// NoConditionalDelete: a deletion that depends on an ETag is refused.
+	NoConditionalDelete BucketFault = "no conditional delete"
 	// Fails500: writes are applied and answered with 500.
 	Fails500 BucketFault = "fails after it has written"
 )
@@ -131,8 +133,12 @@ func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		b.put(w, r, name, string(body))
 	case r.Method == http.MethodDelete:
-		if is := b.tag(name); r.Header.Get("If-Match") != "" && is != "" && is != r.Header.Get("If-Match") {
+		if is := b.tag(name); b.fault != NoConditionalDelete && r.Header.Get("If-Match") != "" && is != "" && is != r.Header.Get("If-Match") {
 			refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
+		if b.fault == NoConditionalDelete && r.Header.Get("If-Match") != "" {
+			refuse(w, http.StatusNotImplemented, "NotImplemented")
 			return
 		}
 		delete(b.bodies, name)
