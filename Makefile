@@ -227,7 +227,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos kills faults service load bench native shards sessions kubernetes release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos kills cluster faults service load bench native shards sessions kubernetes release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -314,6 +314,14 @@ KILL_ROUNDS ?= 500
 .PHONY: kills
 kills: setup ## Kill tenure run at random moments, 500 times on each store, and tell how long a successor waits (Linux)
 	$(WITH_ENGINES) env TENURE_KILL_ROUNDS=$(KILL_ROUNDS) $(GOTEST) -count=1 -timeout 3h -parallel 8 -run '^TestKilledAtAnyTime$$' -v ./cmd/internal/cli
+
+# How often each fault of `make cluster` comes.
+CLUSTER_ROUNDS ?= 20
+
+.PHONY: cluster
+cluster: setup ## Take a cluster of etcd, as `tenured cluster` sets it up, through 20 of each fault with 64 contenders, a lost disk and a restore (Linux, root)
+	scripts/engines install etcd
+	$(REQUIRED) TENURE_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) TENURE_CLUSTER_CONTENDERS=64 $(GOTEST) -count=1 -timeout 2h -v -run '^TestCluster' ./cmd/internal/daemon
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run

@@ -174,7 +174,7 @@ func (f *Folder) joining(a authorities, n Node, members []Node, now time.Time) (
 func (c *connection) promote(ctx context.Context, n Node, id uint64, step Step) error {
 	dir := filepath.Join(c.f.dir, n.Name)
 	step("start it now: take %s to %s, as %s says", dir, n.Name, filepath.Join(dir, unitFile))
-	answered, refused := false, errors.New("it was not started yet")
+	answered := false
 	for {
 		status, err := c.status(ctx, c.f.plan.Settings.clientURL(n))
 		if err == nil && !answered {
@@ -182,16 +182,14 @@ func (c *connection) promote(ctx context.Context, n Node, id uint64, step Step) 
 			step("%s answers, and catches up", n.Name)
 		}
 		if err == nil {
-			refused = c.tryPromote(ctx, status.RaftAppliedIndex, id)
-		} else {
-			refused = err
+			err = c.tryPromote(ctx, status.RaftAppliedIndex, id)
 		}
-		if refused == nil {
+		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s has no vote yet (%w): start it, and repeat this command, which goes on from here", n.Name, refused)
+			return fmt.Errorf("%s has no vote yet (%w): start it, and repeat this command, which goes on from here", n.Name, err)
 		case <-time.After(pause):
 		}
 	}

@@ -86,6 +86,8 @@ func (f *Folder) Restore() []string {
 		}
 	}
 	lines := []string{
+		"# Print this once for all nodes: the token of the cluster is a new one each time.",
+		"",
 		"# 1. On every node: stop etcd. From then on wait for the longest lease that any program",
 		"#    uses: nobody believes in a lock any more. Stop the programs, if you can.",
 		"systemctl stop etcd",

@@ -44,6 +44,9 @@ const (
 	labAddress = "10.78.0.%d"
 )
 
+// labFlags make a network, and processes that end with the first of them, whatever ends that.
+var labFlags = []string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
+
 // inNetwork runs the rest of a test in a network of its own: another process of this binary
 // does, for which it returns a lab; here it returns nil when that has ended well. The test is
 // skipped where such networks cannot be made.
@@ -59,14 +62,14 @@ func inNetwork(t *testing.T) *lab {
 				t.Skipf("there is no %s, to make machines with", program)
 			}
 		}
-		if out, err := exec.CommandContext(t.Context(), "unshare", "--net", "--mount", "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "unshare", append(labFlags, "ip", "link", "set", "lo", "up")...).CombinedOutput(); err != nil {
 			t.Skipf("networks cannot be made here, which takes root: %v: %s", err, out)
 		}
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "unshare", "--net", "--", self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=80m")
+		cmd := exec.CommandContext(t.Context(), "unshare", append(labFlags, self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=80m")...)
 		cmd.Env = append(os.Environ(), inLab+"=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		out, err := cmd.CombinedOutput()
@@ -283,7 +286,7 @@ func clientOf(t *testing.T, store driver.Store, owner string, lease time.Duratio
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 100*time.Millisecond)
 		defer cancel()
 		_ = client.Close(ctx) // the engine may be gone
 	})

@@ -58,12 +58,12 @@ func TestCluster(t *testing.T) {
 		return
 	}
 	url, nodes := l.newCluster([]string{"a", "b", "c"})
-	life := &clusterLife{t: t, l: l, url: url}
+	life := &clusterLife{t: t, l: l, url: url, begun: time.Now()}
 	step := func(name string, run func()) {
-		begun := time.Now()
 		run()
-		t.Logf("%s: %v", name, time.Since(begun).Round(time.Millisecond))
+		life.mark(name)
 	}
+	life.mark("started")
 	step("first lock", func() { l.must("tenure run --store '" + url + "' first -- true") })
 	step("strangers", func() { life.strangers(nodes[0], nodes[1]) })
 	step("roles", life.roles)
@@ -96,10 +96,16 @@ type clusterLife struct {
 	l   *lab
 	url string
 
+	begun   time.Time
 	book    enginetest.Ledger
 	kept    *tenure.Lease // by somebody who must not lose it
 	stop    context.CancelFunc
 	working sync.WaitGroup
+}
+
+// mark notes how long it took until here.
+func (c *clusterLife) mark(what string) {
+	c.t.Logf("%8v  %s", time.Since(c.begun).Round(time.Millisecond), what)
 }
 
 // strangers shows who is refused: a client with a certificate that the authority of peers has
@@ -298,9 +304,9 @@ func (c *clusterLife) replace() {
 	wantText(c.t, said, "without "+other.name+" the cluster would be lost")
 	_, said = l.tenured(69, "cluster", "remove", "--dir", l.admin, "x")
 	wantText(c.t, said, "there is no node")
-	out, _ := l.tenured(0, "cluster", "check", "--dir", l.admin)
+	out, _ := l.tenured(0, "cluster", "check", "--lease", "5s", "--dir", l.admin)
 	wantText(c.t, out, "one more loss ends all leases")
-	c.t.Log("refused what must be")
+	c.mark("refused what must be")
 
 	l.tenured(0, "cluster", "remove", "--dir", l.admin, lost.name)
 	_, said = l.tenured(69, "cluster", "remove", "--dir", l.admin, leader.name)
@@ -317,7 +323,7 @@ func (c *clusterLife) replace() {
 			d.run("etcd.yaml")
 		}
 	}
-	c.t.Log("added")
+	c.mark("killed at each step")
 	out, _ = l.tenured(0, add...)
 	c.url = storeOf(c.t, out)
 	wantText(c.t, c.url, d.address)
@@ -325,7 +331,7 @@ func (c *clusterLife) replace() {
 		c.t.Fatalf("the one that was removed is in %s", c.url)
 	}
 	c.progress()
-	out, _ = l.tenured(0, "cluster", "check", "--dir", l.admin)
+	out, _ = l.tenured(0, "cluster", "check", "--lease", "5s", "--dir", l.admin)
 	wantText(c.t, out, "3 voting members, of which 3 are well")
 
 	// The leader goes with yes alone, and hands over.
@@ -334,7 +340,7 @@ func (c *clusterLife) replace() {
 	c.progress()
 	leader.Kill()
 	leader.must("rm -rf /var/lib/tenure-etcd/* /etc/tenure-etcd")
-	c.t.Log("removed the leader")
+	c.mark("removed the leader")
 	again := make(chan struct{})
 	go func() {
 		defer close(again)
@@ -421,6 +427,7 @@ func (c *clusterLife) restore() {
 		t.Fatal(err)
 	}
 
+	c.mark("prepared")
 	// 1. All members down, and the longest lease waited for.
 	for _, m := range l.booted {
 		m.End(syscall.SIGTERM)
@@ -429,6 +436,7 @@ func (c *clusterLife) restore() {
 	if err := moved.Check(); !errors.Is(err, tenure.ErrLost) {
 		t.Fatalf("after its lease a holder believes: %v", err)
 	}
+	c.mark("waited")
 	// 2. The snapshot, on every node.
 	for name, m := range l.booted {
 		_, part, found := strings.Cut(lines, "#    On "+name+":\n")
@@ -442,6 +450,7 @@ func (c *clusterLife) restore() {
 	for _, m := range l.booted {
 		m.run("restore.yaml")
 	}
+	c.mark("restored")
 	var some *labMachine
 	for _, m := range l.booted {
 		m.Await()
@@ -457,15 +466,17 @@ func (c *clusterLife) restore() {
 		}
 	}
 	t.Log(some.must("cp -r " + filepath.Join(l.admin, "admin") + " /etc/admin; cd /etc; " + raise))
+	c.mark("raised")
 	// 4. For all.
 	for _, m := range l.booted {
 		m.End(syscall.SIGTERM)
 		m.run("etcd.yaml")
 		m.Await()
 	}
-	out, _ := l.tenured(0, "cluster", "check", "--dir", l.admin)
+	out, _ := l.tenured(0, "cluster", "check", "--lease", "5s", "--dir", l.admin)
 	wantText(t, out, "3 voting members, of which 3 are well")
 
+	c.mark("examined")
 	next := clientOf(t, openURL(t, c.url), "after", lease)
 	if token := tenures(t, next, "fenced", 1); token <= highest {
 		t.Errorf("token %d was given after %d", token, highest)
