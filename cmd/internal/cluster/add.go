@@ -39,15 +39,11 @@ func (f *Folder) Add(ctx context.Context, n Node, now time.Time, step Step) erro
 	if err != nil {
 		return err
 	}
-	c, err := f.connect()
+	c, members, err := f.meet(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	members, err := c.look(ctx, false)
-	if err != nil {
-		return err
-	}
 	peerURL := f.plan.Settings.peerURL(n)
 	is := func(m member) bool { return slices.Contains(m.PeerURLs, peerURL) }
 	if err := mayGrow(those(members, func(m member) bool { return !is(m) }), n); err != nil {

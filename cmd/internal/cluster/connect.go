@@ -70,6 +70,20 @@ func (f *Folder) connectTo(url string) (*connection, error) {
 	return &connection{f, client}, nil
 }
 
+// meet connects to the cluster, and asks for its members.
+func (f *Folder) meet(ctx context.Context) (*connection, []member, error) {
+	c, err := f.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	members, err := c.look(ctx, false)
+	if err != nil {
+		c.close()
+		return nil, nil, err
+	}
+	return c, members, nil
+}
+
 func (c *connection) close() { _ = c.client.Close() } // it has nothing to lose
 
 // member is one of the cluster, as it is seen now.

@@ -32,13 +32,16 @@ func (x *examination) disks(ctx context.Context) {
 		switch {
 		case err != nil:
 			x.ok("disk", fmt.Sprintf("%s does not tell how long its disk takes (%v)", m.node, err), "see latency below, which is of 20 writes through the cluster")
-		case took > slowSync:
+		case n >= enoughSyncs && took > slowSync:
 			x.warn("disk", text, fmt.Sprintf("etcd wants %v: an SSD that nothing else writes to; a slow disk costs elections, and leases when it stalls", slowSync))
 		default:
 			x.ok("disk", text, "")
 		}
 	}
 }
+
+// enoughSyncs is how many writes of a log say something of its disk.
+const enoughSyncs = 100
 
 // syncMetric is the histogram of how long the log takes to be on the disk.
 const syncMetric = "etcd_disk_wal_fsync_duration_seconds_bucket"

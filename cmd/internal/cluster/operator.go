@@ -85,6 +85,10 @@ func (f *Folder) Restore() []string {
 			members = append(members, n)
 		}
 	}
+	program := "etcdutl"
+	if s.Etcd == "3.4" { // it came with 3.5
+		program = "etcdctl"
+	}
 	lines := []string{
 		"# Print this once for all nodes: the token of the cluster is a new one each time.",
 		"",
@@ -97,8 +101,8 @@ func (f *Folder) Restore() []string {
 	for _, n := range members {
 		lines = append(lines, "#    On "+n.Name+":",
 			fmt.Sprintf("mv -T %s %[1]s.lost", s.DataDir),
-			fmt.Sprintf("etcdutl snapshot restore snapshot.db --data-dir %s --name %s --initial-cluster %s --initial-cluster-token %s --initial-advertise-peer-urls %s --bump-revision %d --mark-compacted",
-				s.DataDir, n.Name, s.initialCluster(members), token, s.peerURL(n), bumpedRevision),
+			fmt.Sprintf("%s snapshot restore snapshot.db --data-dir %s --name %s --initial-cluster %s --initial-cluster-token %s --initial-advertise-peer-urls %s --bump-revision %d --mark-compacted",
+				program, s.DataDir, n.Name, s.initialCluster(members), token, s.peerURL(n), bumpedRevision),
 			"chown -R etcd: "+s.DataDir)
 	}
 	return append(lines, "",

@@ -19,15 +19,11 @@ import (
 // the same node has done already is not done again.
 func (f *Folder) Remove(ctx context.Context, name string, yes bool, step Step) error {
 	n, known := f.node(name)
-	c, err := f.connect()
+	c, members, err := f.meet(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	members, err := c.look(ctx, false)
-	if err != nil {
-		return err
-	}
 	i := slices.IndexFunc(members, func(m member) bool { return m.node == name })
 	switch {
 	case i < 0 && !known:
