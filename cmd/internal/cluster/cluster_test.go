@@ -379,3 +379,80 @@ func TestQuantile(t *testing.T) {
 		}
 	}
 }
+
+// examined returns what an examination of members finds, without what is well.
+func examined(t *testing.T, all []member, examine func(*examination)) (found []string) {
+	t.Helper()
+	f := mustInit(t, Defaults(), "a=10.0.0.1")
+	f.plan.Nodes = nil
+	for _, m := range all {
+		f.plan.Nodes = append(f.plan.Nodes, Node{Name: m.node, Address: m.node})
+	}
+	examine(&examination{f: f, members: all, now: now, tell: func(d doctor.Finding) {
+		if d.Level != doctor.OK {
+			found = append(found, d.String())
+		}
+	}})
+	return found
+}
+
+// What a cluster can still lose, who does not vote, and who is not known, is told.
+func TestMembership(t *testing.T) {
+	for kinds, want := range map[string][]string{
+		"vLv": nil,
+		"vLd": {"warn  members: 3 voting members, of which 2 are well; L2 leads: one more loss ends all leases", "warn  members: d3 does not answer"},
+		"Ldd": {"bad   members: 3 voting members, of which 1 is well", "warn  members: d2 does not answer", "warn  members: d3 does not answer"},
+		"vLl": {"warn  members: 2 voting members, of which 2 are well; L2 leads: one more loss ends all leases", "warn  members: l3 is a learner, and has no vote"},
+		"vvv": {"bad   members: 3 voting members, of which 0 are well"},
+	} {
+		found := examined(t, seen(kinds), (*examination).membership)
+		if len(found) != len(want) {
+			t.Errorf("%s: %q", kinds, found)
+			continue
+		}
+		for i, begin := range want {
+			if !strings.HasPrefix(found[i], begin) {
+				t.Errorf("%s: %q, want %q", kinds, found[i], begin)
+			}
+		}
+	}
+	strange := examined(t, seen("vLv"), func(x *examination) {
+		x.f.plan.Nodes[2].Name = "gone"
+		x.membership()
+	})
+	if len(strange) != 2 || !strings.Contains(strange[0], "v3 is a member, and not in this folder") || !strings.Contains(strange[1], "gone is in this folder, and no member") {
+		t.Errorf("%q", strange)
+	}
+}
+
+// Different minor versions are an upgrade that is under way; different patches are nothing.
+func TestVersionsOfMembers(t *testing.T) {
+	for versions, want := range map[string]string{
+		"3.7.3 3.7.3": "", "3.7.3 3.7.2": "", "3.6.9 3.7.0": "end the upgrade: one minor version at a time", "3.5.1 3.5.1": "the files were written for 3.7",
+	} {
+		all := seen("vL")
+		for i, version := range strings.Fields(versions) {
+			all[i].status.Version = version
+		}
+		found := strings.Join(examined(t, all, (*examination).versions), "\n")
+		if (found == "") != (want == "") || !strings.Contains(found, want) {
+			t.Errorf("%s: %q, want %q", versions, found, want)
+		}
+	}
+}
+
+// A file is to be defragmented if it is above half of the quota, and half of it is free.
+func TestPages(t *testing.T) {
+	for _, tc := range []struct {
+		size, used, quota int64
+		told              bool
+	}{{600, 200, 1000, true}, {400, 100, 1000, false}, {600, 400, 1000, false}, {0, 0, 1000, false}} {
+		all := seen("L")
+		all[0].url = "https://x"
+		all[0].status.DbSize, all[0].status.DbSizeInUse, all[0].status.DbSizeQuota = tc.size, tc.used, tc.quota
+		found := examined(t, all, (*examination).pages)
+		if (len(found) == 1 && strings.Contains(found[0], "ETCDCTL_ENDPOINTS=https://x etcdctl defrag")) != tc.told {
+			t.Errorf("%+v: %q", tc, found)
+		}
+	}
+}
