@@ -72,11 +72,13 @@ TEST_PARALLEL ?= 3
 # Those with engines wait for still more of it.
 RACE_PARALLEL ?= 4
 # For one package. The longest ones cut networks and kill processes.
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 40m
 # Flags of the simulator: see `go doc ./internal/sim/run`.
 SIM ?=
 # How many schedules of the simulator `make verify` runs; `make sim` goes on.
 SEEDS ?= 100000
+# How many more of them have processes that take several locks at once; 6,250 of SEEDS do.
+SETS ?= 4000
 # How many random schedules of the library `make verify` runs; `make schedules` goes on.
 SCHEDULE_SEEDS ?= 200
 # More flags for go test. For example, `make test TESTFLAGS='-run Lease'`.
@@ -206,6 +208,7 @@ simulator: setup ## Of verify: the simulator's schedules
 	$(call part,simulator)
 	$(GO) build -o $(BIN)/simulator ./internal/sim/run
 	$(BIN)/simulator -seeds $(SEEDS) -all
+	$(BIN)/simulator -seeds $(SETS) -together
 
 .PHONY: model
 model: setup ## Of verify: the smaller configurations of the model, and traces against it (TLC; needs Java)

@@ -40,3 +40,31 @@ func ExampleClient_OpenSession() {
 	// Output:
 	// 3 locks, one heartbeat
 }
+
+func ExampleSession_RunAll() {
+	ctx := context.Background()
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+	session, err := client.OpenSession(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close(ctx)
+
+	err = session.RunAll(ctx, []string{"account/7", "account/3"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+		for _, lease := range set.Leases() { // hand each token to what its lock protects
+			fmt.Println(lease.Name(), "token", lease.Token())
+		}
+		return set.Check() // before each side effect: both are held, or nothing is done
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Output:
+	// account/3 token 1
+	// account/7 token 1
+}

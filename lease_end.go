@@ -107,7 +107,9 @@ func same(a, b error) bool {
 // reported first.
 func checkWork(op, name string, missing bool) error {
 	if missing && checkName(name) == nil {
-		return wrap(op, name, errors.New("the work is nil: hand in a function"))
+		return wrap(op, name, errNoWork)
 	}
 	return nil
 }
+
+var errNoWork = errors.New("the work is nil: hand in a function")

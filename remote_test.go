@@ -49,6 +49,7 @@ var localTests = map[string]string{
 	"TestWatchWithAnHourBetweenLooks": needsWatch,
 
 	"TestABadBuildLosesToAGoodOne":               tooLong,
+	"TestAcquireAllInAnyOrder":                   tooLong,
 	"TestBusyShare":                              tooLong,
 	"TestCoolDownAsksNobodyToMakeWay":            tooLong,
 	"TestBusyShareIsOfLately":                    tooLong,
@@ -177,6 +178,12 @@ var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfte
 
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{
+	"TestAcquireAll",
+	"TestAcquireAllOfNoSet",
+	"TestAllOrNone",
+	"TestAskedWhileItWaits",
+	"TestOneOfASetEnds",
+	"TestRunAllTellsTheEnd",
 	"TestAskedWhileTheSessionCloses",
 	"TestReleaseWithLostReplySaysWhatIsTrue/under_a_session_that_closes",
 	"TestTransferToLabel/under_a_session",

@@ -23,8 +23,12 @@ import (
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
-// seedsVariable says how many random schedules TestSchedules runs; otherwise it runs few.
-const seedsVariable = "TENURE_RWLOCK_SEEDS"
+// seedsVariable says how many random schedules TestSchedules runs, otherwise it runs few;
+// and firstVariable which is the first.
+const (
+	seedsVariable = "TENURE_RWLOCK_SEEDS"
+	firstVariable = "TENURE_RWLOCK_FIRST_SEED"
+)
 
 // Under random schedules of lost, late, doubled and slow requests, cheap reads that are
 // behind, clocks that run wrong, pauses and crashes, nobody writes beside anybody, no late
@@ -36,14 +40,17 @@ func TestSchedules(t *testing.T) {
 	if testing.Short() {
 		seeds = 10
 	}
-	if v := os.Getenv(seedsVariable); v != "" {
-		var err error
-		if seeds, err = strconv.Atoi(v); err != nil {
-			t.Fatalf("%s: %v", seedsVariable, err)
+	first := 0
+	for variable, n := range map[string]*int{seedsVariable: &seeds, firstVariable: &first} {
+		if v := os.Getenv(variable); v != "" {
+			var err error
+			if *n, err = strconv.Atoi(v); err != nil || *n < 0 {
+				t.Fatalf("%s is %q: it must be a whole number", variable, v)
+			}
 		}
 	}
 	var total resource
-	for seed := range seeds {
+	for seed := first; seed < first+seeds; seed++ {
 		r := schedule(t, uint64(seed))
 		if r.found != "" {
 			t.Fatalf("seed %d: %s", seed, r.found)

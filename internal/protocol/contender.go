@@ -85,7 +85,6 @@ type Contender struct {
 	replacing bool             // a grant of its own that came too late to be used
 	disowns   string           // the version of a ghost that a strong reply has shown to it
 	met       bool             // the session was looked at, by this acquire and strongly
-	lived     string           // the session that a strong reply to it has shown alive
 	hinted    bool             // the record may have changed: a strong look is due
 	told      bool             // that it has: a cheap look goes first
 	glances   bool             // that cheap look is under way

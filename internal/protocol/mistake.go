@@ -75,6 +75,12 @@ const (
 	DatedFromTheWait // a heartbeat counts from before its holder told of it
 	SilenceIsDeath   // a holder is dead when nothing was heard of it for a lease
 	HeardShowsLife   // an acquire that gives up at a sign of life takes what is heard for one
+
+	TakenAsNamed       // locks of a set are taken in the order in which the caller names them
+	BegunUnchecked     // the work under a set begins though one of its locks has ended
+	PartKept           // a set that cannot be had keeps those of its locks that it has
+	OnlyEndedGivenBack // a lock of a set that has ended is taken again beside the others
+	WorkGoesOn         // the work under a set goes on when one of its locks has ended
 )
 
 func (m Mistake) String() string {
@@ -99,5 +105,7 @@ func (m Mistake) String() string {
 		"write confirmed by a waiter", "ring counted as a look",
 		"heard beat counted as a sign of life", "looks put off by a known beat", "beat counted from before it was told", "silence counted as death",
 		"heard beat taken for life",
+		"locks of a set taken as they are named", "set begun without one of its locks", "part of a set kept", "lock of a set taken again beside the others",
+		"work goes on under a part of its locks",
 	}[m]
 }

@@ -41,6 +41,8 @@ type Sight struct {
 
 	gone     time.Duration // before the call of a strong reply that showed no record
 	isGone   bool
+	lived    time.Duration // before the call of a strong reply that showed a session alive
+	hasLived bool
 	doubt    bool          // a cheap reply showed less than was known: no record, or an older tenure
 	inquired time.Duration // when the session may be asked again whether it holds this lock
 
@@ -102,6 +104,9 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		now = sent
 	}
 	strong := how == driver.Strong || Making(AbsentFromStale) && !found
+	if how == driver.Strong && found && rec.State == driver.Alive && (!s.hasLived || sent > s.lived) {
+		s.hasLived, s.lived = true, sent
+	}
 	was, asked, seen := s.rec, s.asked, s.known && s.found
 	overtaken := s.known && sent < s.looked // by a quicker one
 	behind := seen && found && older(rec, was) && !Making(GoesBack)

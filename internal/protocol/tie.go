@@ -188,20 +188,17 @@ func (c *Contender) notAsked(now time.Duration, out *Call) {
 func (c *Contender) meets() bool { return c.want.Try && !c.met }
 
 // hasClosed says that the session of the lock was closed in order since the acquire
-// began: a strong reply to it has shown the session alive, if only one that a quicker
-// reply to another machine has overtaken.
+// began: a strong reply to a later call, of any machine, has shown the session alive, if
+// only one that a quicker reply has overtaken.
 func (c *Contender) hasClosed(rec driver.Record) bool {
 	u := c.sight.under()
-	return u != nil && rec.Session == c.lived && c.sight.proved && u.found && closedInOrder(u.rec)
+	return u != nil && u.hasLived && u.lived >= c.since && c.sight.proved && u.found && closedInOrder(u.rec)
 }
 
 // answerSession takes what the store said of a session.
 func (c *Contender) answerSession(now time.Duration, out *Call, r Result) {
 	if out.Kind == Peek && out.Consistency == driver.Strong {
 		c.met = true
-		if r.Found && r.Record.State == driver.Alive {
-			c.lived = driver.SessionID(out.Key)
-		}
 	}
 	c.failures, c.mute, c.lastErr = 0, false, nil
 	c.retry = now

@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -287,6 +288,42 @@ func TestClosedAfterAnOvertakenReply(t *testing.T) {
 		}
 		if refused := c.Refused(); r != nil || refused == nil || !refused.Held {
 			t.Errorf("alone %v: sends %+v, and is refused: %+v", alone, r, refused)
+		}
+	}
+}
+
+// TestClosedAfterAnothersReply: only another machine of the process has been shown the
+// session alive since the acquire began. If that was a strong reply to a later call, a
+// session that is closed then, in order, is a sign of life; if not, it says nothing of
+// whether the holder still lived when the acquire began.
+func TestClosedAfterAnothersReply(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	const begun = time.Second
+	for _, tt := range []struct {
+		sent  time.Duration
+		how   driver.Consistency
+		lived bool
+	}{{begun + 1, driver.Strong, true}, {begun + 1, driver.Eventual, false}, {begun - 1, driver.Strong, false}} {
+		env, _ := seeing(timing)
+		u, lives := env.Session("s"), alive(timing, "s", "b")
+		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, NewSight(timing, env))
+		c.Step(begun)
+		u.Saw(tt.sent, begun+2, tt.how, lives, true)
+		r := c.Reply(begun+3, conflict(under(timing, "s", "v", 7))).Call
+		if r == nil {
+			r = c.Step(begun + 3).Call
+		}
+		over := closed(lives, "w", driver.EndReleased)
+		if r != nil && r.Kind == Peek {
+			r = c.Reply(begun+4, Result{Outcome: NotApplied, Err: errors.New("lost")}).Call
+		}
+		u.Saw(begun+5, begun+5, driver.Strong, over, true)
+		if r == nil {
+			r = c.Step(begun + 6).Call
+		}
+		refused := c.Refused()
+		if lived := r == nil && refused != nil && refused.Held; lived != tt.lived {
+			t.Errorf("%+v: sends %+v, and is refused: %+v", tt, r, refused)
 		}
 	}
 }

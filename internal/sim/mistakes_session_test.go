@@ -22,13 +22,13 @@ func TestMistakesWithSessions(t *testing.T) {
 	}
 	many := func(c *Config) {
 		calm(c)
-		c.Locks = 2
+		c.Locks, c.Together = 2, false
 	}
 	asked := func(c *Config) { c.Sessions, c.Requests, c.Length = true, true, 12*c.Timing.Lease }
 	swept := func(c *Config) { c.Sessions, c.Rough, c.Length = true, true, 12*c.Timing.Lease }
 	long := func(c *Config) { c.Sessions, c.Length = true, 12*c.Timing.Lease }
-	tried := func(c *Config) { c.Sessions, c.Doubled, c.Trying = true, true, true }
-	waited := func(c *Config) { c.Sessions, c.Doubled, c.Trying = true, true, false }
+	tried := func(c *Config) { c.Sessions, c.Doubled, c.Trying, c.Together = true, true, true, false }
+	waited := func(c *Config) { c.Sessions, c.Doubled, c.Trying, c.Together = true, true, false, false }
 	for _, tt := range []mistakeTest{
 		{protocol.TakenBeforeClosed, sessions, 500, "which is alive"},
 		{protocol.SessionAgain, long, 500, "a second time"},

@@ -27,6 +27,7 @@ func TestMistakesInTheCore(t *testing.T) {
 	// Processes that stand still, and are freed by operators.
 	freed := func(c *Config) {
 		c.Processes, c.Locks, c.Requests, c.Length = minProcesses, 1, true, 12*c.Timing.Lease
+		c.Together = false
 		c.Timing.StopTimeout, c.Timing.Progress = 2*c.Timing.Lease, 0
 		c.Without = (Pauses | Steps).Except()
 	}

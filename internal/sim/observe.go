@@ -26,7 +26,7 @@ func (p *process) observes() {
 	l := p.l
 	if p.up && l.now >= p.paused && p.observer == nil {
 		l.count++
-		m := &machine{p: p, epoch: p.epoch, life: l.life, id: fmt.Sprintf("%s/%ssees%d", p.name, l.key, l.count), judged: newJudged()}
+		m := &machine{p: p, epoch: p.epoch, life: l.life, begun: l.now, id: fmt.Sprintf("%s/%ssees%d", p.name, l.key, l.count), judged: newJudged()}
 		m.v = protocol.NewObserver(p.t, l.env(p.host), l.key, p.sight)
 		p.observer = m
 		m.v.Want(true)
@@ -106,7 +106,7 @@ func (l *lock) checkObservers() {
 		if p.sight.Tied() {
 			most += l.slowest().Refresh // its session lives, and nothing else says when to look
 		}
-		if t := l.tenures[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-l.healed > most {
+		if t := l.tenures[is]; t != nil && rec.Token != is && l.now-t.sent > most && l.now-max(l.healed, m.begun) > most {
 			l.fail("%s sees token %d, %v after token %d was claimed", m, rec.Token, l.now-t.sent, is)
 		}
 	}

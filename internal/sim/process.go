@@ -50,6 +50,7 @@ type machine struct {
 	v       *protocol.Observer
 	seen    observed
 	under   *machine         // the session under which the lock is taken
+	set     *gathering       // that has taken the lock, nil if it is taken alone
 	own     *protocol.Timing // of an acquire, or a session; nil: that of the process
 	c       *protocol.Contender
 	h       *protocol.Holder
@@ -147,7 +148,7 @@ func (p *process) act() {
 	busy := slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.k == nil && (m.h == nil && !m.left || m.h != nil && !m.done && !beside)
 	})
-	rests := !l.final && l.now < p.rests
+	rests := !l.final && l.now < p.rests || l.final && l.cfg.Together
 	if p.up && l.now >= p.paused && !busy && !rests {
 		if beside {
 			l.tally.Beside++
@@ -185,6 +186,17 @@ func (p *process) acquire() {
 			l.tally.Unless++
 		}
 		m.c = protocol.NewContender(own, l.env(p.host), want, p.sight)
+	}
+	p.contends(m, under, want.Try)
+	if !l.final && l.one(3) {
+		p.after(m, l.upTo(l.t.Lease*2), m.giveUp)
+	}
+}
+
+// contends begins to drive an acquire.
+func (p *process) contends(m *machine, under *machine, try bool) {
+	l := p.l
+	if !slices.Contains(p.machines, m) {
 		p.machines = append(p.machines, m)
 		p.hurry()
 	}
@@ -193,11 +205,8 @@ func (p *process) acquire() {
 	if l.cfg.Unheard && under != nil && !l.final && l.one(2) {
 		m.unheard = l.now + l.t.Lease + l.upTo(l.t.Lease)
 	}
-	l.note("%s acquires, try=%v", m, want.Try)
+	l.note("%s acquires, try=%v", m, try)
 	m.took(m.c.Step(p.cont.at(l.now)))
-	if !l.final && l.one(3) {
-		p.after(m, l.upTo(l.t.Lease*2), m.giveUp)
-	}
 }
 
 // reused returns an acquire that was given up, where that mistake is made.
@@ -360,6 +369,9 @@ func (m *machine) took(a protocol.Action) {
 			m.traced(trace.Leave, trace.Event{})
 			m.left = true
 			m.refuses()
+			if m.set != nil {
+				m.set.refused(m)
+			}
 		}
 	}
 	for _, n := range a.Notes {
@@ -371,7 +383,10 @@ func (m *machine) took(a protocol.Action) {
 				cause = "offered"
 			}
 			m.traced(trace.End, trace.Event{Cause: cause})
-			if !m.done && m.o == nil {
+			switch {
+			case m.set != nil:
+				m.p.after(m, 0, func() { m.set.ended(m) })
+			case !m.done && m.o == nil:
 				m.p.after(m, m.drain(), m.finish)
 			}
 		case protocol.NoteQuiet:

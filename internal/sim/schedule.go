@@ -19,10 +19,13 @@ func Tight() protocol.Timing {
 const (
 	minEvents    = 200
 	minProcesses = 3
+	// minTogether is how many locks are taken at once, and by how many processes.
+	minTogether = 3
 )
 
 // Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
-// has clients of a lock service, and another one guardians.
+// has clients of a lock service, another one guardians, and one of sixteen processes that
+// take several locks at once.
 func Schedule(src Source) Config {
 	t := Tight()
 	switch src.Intn(4) {
@@ -51,8 +54,16 @@ func Schedule(src Source) Config {
 		c.serve(src)
 	case ghosts >= 24:
 		c.Guarded = true
+	case ghosts >= 22:
+		c.Gathers()
 	}
 	return c
+}
+
+// Gathers has a schedule with processes that take three locks at once, whatever was drawn.
+func (c *Config) Gathers() {
+	c.Clients, c.Replicas, c.Guarded, c.Processes = 0, 0, false, max(c.Processes, minTogether)
+	c.Together, c.Sessions, c.Locks, c.Trying, c.Twice = true, true, minTogether, false, false
 }
 
 // serve draws clients and replicas into a schedule, with fewer other processes.
@@ -63,7 +74,7 @@ func (c *Config) serve(src Source) {
 // Served has a schedule with clients, whatever was drawn.
 func (c *Config) Served() {
 	if c.Clients == 0 {
-		c.Guarded = false
+		c.Guarded, c.Together = false, false
 		c.Processes, c.Replicas, c.Clients = 1, 2, 3
 	}
 }

@@ -57,6 +57,9 @@ type Tally struct {
 	Rung, Hurried int
 	// Heard is how often one was told of a heartbeat.
 	Heard int
+	// Gathered is how often a process had several locks at once, and GivenBack how often it
+	// has given back those that it had.
+	Gathered, GivenBack int
 }
 
 // Transitions are the steps of the core's machines: what a machine was doing,

@@ -20,10 +20,12 @@ type unless struct {
 // peek is that a session was shown to a process.
 type peek struct{ sent, at time.Duration }
 
-// peeked notes when a session was shown to a process, and when that was asked for.
+// peeked notes when a session was shown to a process as it is, and when that was asked
+// for. A cheap reply may show a former sign of life, but no session is closed before its time.
 func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
 	h := m.p.host
-	if (r.Kind == protocol.Peek || r.Kind == protocol.Close) && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
+	strong := r.Kind == protocol.Close || r.Kind == protocol.Peek && (r.Consistency == driver.Strong || res.Record.State == driver.Closed)
+	if strong && (res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted) {
 		h.peeks[r.Key] = append(h.peeks[r.Key], peek{m.sentAt, h.w.now})
 	}
 }

@@ -158,9 +158,11 @@ func TestNoLast(t *testing.T) {
 	})
 	t.Run("the caller lives, and has closed the pipe", func(t *testing.T) {
 		t.Parallel()
-		f := newFamily(t, hydra, with(short, "-last", "last", "-ready", hydraReady, "-hangup", "counting")...)
+		f := newFamily(t, hydra, with(short, "-last", "last", "-ready", hydraReady, "-hangup", "hang-up")...)
 		f.start()
 		f.awaitHydra()
+		f.await("counting")
+		f.write("hang-up")
 		f.eventually("end of the family", f.dead)
 		none(f)
 	})

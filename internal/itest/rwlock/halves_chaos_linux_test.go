@@ -6,6 +6,7 @@ package rwlock
 import (
 	"bufio"
 	"context"
+	cryptorand "crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,13 +15,22 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/dynamostore"
+	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/sqlitestore"
 )
@@ -28,9 +38,13 @@ import (
 // The test starts the test binary again, as readers and writers of one file.
 const (
 	folderVariable = "TENURE_RWLOCK_FOLDER"
+	storeVariable  = "TENURE_RWLOCK_STORE"
 	sideVariable   = "TENURE_RWLOCK_SIDE"
-	// timeVariable says for how long TestHalves kills and stops processes.
-	timeVariable = "TENURE_RWLOCK_FOR"
+	// timeVariable says for how long TestHalves kills and stops processes, and the other
+	// two how many of them read, and write.
+	timeVariable    = "TENURE_RWLOCK_FOR"
+	readersVariable = "TENURE_RWLOCK_READERS"
+	writersVariable = "TENURE_RWLOCK_WRITERS"
 	// blindVariable has readers show the fence nothing: then the test fails, given time.
 	blindVariable = "TENURE_RWLOCK_BLIND"
 	lease         = 2 * time.Second
@@ -47,6 +61,53 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// stores are those on which the processes meet. Each has a function that makes a place for
+// the records, and returns what the processes are told of it.
+var stores = []struct {
+	name string
+	make func(*testing.T) string
+}{
+	{"sqlite", func(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db") }},
+	{"postgres", func(t *testing.T) string {
+		database := enginetest.Database(t, enginetest.PostgreSQL(t))
+		pool, err := pgxpool.New(t.Context(), database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		if err := pgstore.CreateTable(t.Context(), pool, ""); err != nil {
+			t.Fatal(err)
+		}
+		return database
+	}},
+	{"dynamodb", func(t *testing.T) string {
+		e := enginetest.FullDynamoDB(t)
+		table := "rwlock-" + cryptorand.Text()
+		if err := dynamostore.CreateTable(t.Context(), connect(e.URL), table, nil); err != nil {
+			t.Fatal(err)
+		}
+		return e.URL + " " + table
+	}},
+}
+
+func connect(url string) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &url, Region: "local", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+}
+
+// open opens what a function of stores has made.
+func open(ctx context.Context, name string) (driver.Store, error) {
+	url, table, remote := strings.Cut(name, " ")
+	switch {
+	case remote:
+		return dynamostore.Open(ctx, connect(url), table, nil)
+	case strings.Contains(name, "://"):
+		return pgstore.Open(ctx, name, nil)
+	}
+	return sqlitestore.Open(name, nil)
+}
+
 // Writers rewrite a file in two steps, and readers compare its halves, while processes are
 // killed and stopped. No reader whose lease is good sees two different halves, unless it
 // was told that the last writer had not ended well. The file has a fence, which readers
@@ -59,24 +120,39 @@ func TestHalves(t *testing.T) {
 			t.Fatalf("%s: %v", timeVariable, err)
 		}
 	}
+	for _, on := range stores {
+		t.Run(on.name, func(t *testing.T) {
+			t.Parallel()
+			halves(t, on.make(t), d)
+		})
+	}
+}
+
+func halves(t *testing.T, store string, d time.Duration) {
 	folder := t.TempDir()
-	ctx, stop := context.WithTimeout(t.Context(), d)
+	ctx, stop := context.WithTimeout(t.Context(), d+awaited)
 	defer stop()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	seen := map[string]int{}
-	for i := range 5 {
+	begun := time.Now()
+	says := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[line]++
+		if seen["whole"] > 0 && seen["written"] > 0 && time.Since(begun) > d {
+			stop()
+		}
+	}
+	readers, writers := count(t, readersVariable, 3), count(t, writersVariable, 2)
+	for i := range readers + writers {
 		side := "read"
-		if i < 2 {
+		if i < writers {
 			side = "write"
 		}
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				for line, n := range life(t, ctx, folder, side) {
-					mu.Lock()
-					seen[line] += n
-					mu.Unlock()
-				}
+				life(t, ctx, folder, store, side, says)
 			}
 		})
 	}
@@ -92,18 +168,34 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// life runs a process until it is killed, and returns what it said how often.
-func life(t *testing.T, ctx context.Context, folder, side string) map[string]int {
+// count returns a number of the environment.
+func count(t *testing.T, variable string, otherwise int) int {
+	v := os.Getenv(variable)
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q: it must be a whole number above 0", variable, v)
+	}
+	return n
+}
+
+// awaited is how much longer than it must it may take until enough has happened.
+const awaited = 2 * time.Minute
+
+// life runs a process until it is killed, and says what that said.
+func life(t *testing.T, ctx context.Context, folder, store, side string, says func(line string)) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), folderVariable+"="+folder, sideVariable+"="+side)
+	cmd.Env = append(os.Environ(), folderVariable+"="+folder, storeVariable+"="+store, sideVariable+"="+side)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Error(err)
-		return nil
+		return
 	}
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
-		return nil
+		return
 	}
 	var tormented sync.WaitGroup
 	tormented.Go(func() {
@@ -118,9 +210,8 @@ func life(t *testing.T, ctx context.Context, folder, side string) map[string]int
 		pause(ctx, rand.N(3*lease))
 		_ = cmd.Process.Kill()
 	})
-	said := map[string]int{}
 	for scan := bufio.NewScanner(out); scan.Scan(); {
-		said[scan.Text()]++
+		says(scan.Text())
 		if scan.Text() == stopping {
 			tormented.Go(func() {
 				pause(ctx, lease+rand.N(lease))
@@ -130,7 +221,6 @@ func life(t *testing.T, ctx context.Context, folder, side string) map[string]int
 	}
 	tormented.Wait()
 	_ = cmd.Wait() // it was killed
-	return said
 }
 
 // stopping is what a writer says that stops itself: it wants to be continued when its
@@ -147,7 +237,7 @@ func pause(ctx context.Context, d time.Duration) {
 // child reads, or writes, again and again.
 func child(folder string, write bool) error {
 	ctx := context.Background()
-	store, err := sqlitestore.Open(filepath.Join(folder, "locks.db"), nil)
+	store, err := open(ctx, os.Getenv(storeVariable))
 	if err != nil {
 		return err
 	}

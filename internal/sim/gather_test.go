@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import "testing"
+
+// TestTogether: three processes that take three locks at once, all or none, with and
+// without faults, requests, and others that take single ones.
+func TestTogether(t *testing.T) {
+	var sum Tally
+	for seed := range uint64(600) {
+		shape := func(c *Config) {
+			c.Gathers()
+			c.Faults, c.Requests = seed%3 > 0, seed%3 < 2
+			if seed%2 == 0 {
+				c.Processes = minTogether
+			}
+		}
+		tally, err := RunSeed(seed, shape, nil)
+		if err != nil {
+			_, err = RunSeed(seed, shape, &Trace{})
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		sum.Gathered += tally.Gathered
+		sum.GivenBack += tally.GivenBack
+		sum.Crashes += tally.Crashes
+		sum.Asked += tally.Asked
+	}
+	t.Logf("%d times all locks at once, %d times given back, %d crashes, %d requests", sum.Gathered, sum.GivenBack, sum.Crashes, sum.Asked)
+	if sum.Gathered < 600 || sum.GivenBack < 600 {
+		t.Errorf("the schedules have hardly a set any more: %d, given back %d", sum.Gathered, sum.GivenBack)
+	}
+}

@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+)
+
+// namesOf returns the names of the locks of a set.
+func namesOf(t *tenure.LeaseSet) (names []string) {
+	for _, l := range t.Leases() {
+		names = append(names, l.Name())
+	}
+	return names
+}
+
+// Several locks are held at once, under one session, in the order of their names, and cost
+// one write each to take and to release.
+func TestAcquireAll(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		s := a.mustOpen(nil)
+		set, err := s.AcquireAll(t.Context(), []string{"y", "x", "z"}, &tenure.AcquireOptions{Data: []byte("d")})
+		want(t, err, nil)
+		if got := namesOf(set); !slices.Equal(got, []string{"x", "y", "z"}) {
+			t.Errorf("holds %q", got)
+		}
+		want(t, set.Check(), nil)
+		if set.Session() != s || set.Lease("y").Name() != "y" || set.Lease("w") != nil || s.Leases() != 3 {
+			t.Errorf("the set is not that of its session: %v", set.Leases())
+		}
+		if left := set.Remaining(); left <= 0 || left > s.Remaining() {
+			t.Errorf("remaining %v, of the session %v", left, s.Remaining())
+		}
+		for _, name := range []string{"x", "y", "z"} {
+			if rec := w.record(name); rec.Session != s.ID() || string(rec.Data) != "d" {
+				t.Errorf("%s is under session %q with data %q", name, rec.Session, rec.Data)
+			}
+		}
+		time.Sleep(3 * lease)
+		want(t, set.Check(), nil)
+		want(t, set.Release(t.Context()), nil)
+		want(t, set.Release(t.Context()), nil)
+		want(t, set.Check(), tenure.ErrReleased)
+		want(t, context.Cause(set.Context()), tenure.ErrReleased)
+		w.machine("b").mustAcquire("x", nil)
+		want(t, s.Close(t.Context()), nil)
+	})
+}
+
+// Names that are no set are refused before anything is done.
+func TestAcquireAllOfNoSet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.machine("a").mustOpen(nil)
+		for _, tt := range []struct {
+			names []string
+			text  string
+		}{
+			{nil, "no lock is named"},
+			{[]string{"x", "y", "x"}, `"x" is there twice`},
+			{[]string{"x", ""}, "lock name is empty"},
+			{[]string{"x", "tenure/y"}, "begins with"},
+		} {
+			_, err := s.AcquireAll(t.Context(), tt.names, nil)
+			if want(t, err, tenure.ErrInvalid); !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%q: %v", tt.names, err)
+			}
+			_, err = s.TryAcquireAll(t.Context(), tt.names, nil)
+			want(t, err, tenure.ErrInvalid)
+			want(t, s.RunAll(t.Context(), tt.names, nil, nil), tenure.ErrInvalid)
+		}
+		_, err := s.AcquireAll(t.Context(), []string{"x"}, &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: time.Minute}})
+		want(t, err, tenure.ErrInvalid)
+		if err := s.RunAll(t.Context(), []string{"x"}, nil, nil); err == nil || !strings.Contains(err.Error(), "the work is nil") {
+			t.Errorf("without work: %v", err)
+		}
+		if s.Leases() != 0 {
+			t.Errorf("%d leases", s.Leases())
+		}
+	})
+}
+
+// Who cannot have all has none.
+func TestAllOrNone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		y := a.mustAcquire("y", nil)
+		s := b.mustOpen(nil)
+		none := func(err, is error) {
+			t.Helper()
+			want(t, err, is)
+			if err != nil && !strings.Contains(err.Error(), `"y"`) {
+				t.Errorf("the error does not name the lock: %v", err)
+			}
+			time.Sleep(time.Second)
+			l := c.mustAcquire("x", nil) // it is free, and nobody else has come by
+			c.mustRelease(l)
+			if s.Leases() != 0 {
+				t.Errorf("%d leases are left", s.Leases())
+			}
+		}
+		_, err := s.TryAcquireAll(t.Context(), []string{"z", "y", "x"}, nil)
+		none(err, tenure.ErrHeld)
+		if held := new(tenure.HeldError); !errors.As(err, &held) || held.Owner != "a" {
+			t.Errorf("held by somebody else: %v", err)
+		}
+		_, err = s.AcquireAll(t.Context(), []string{"z", "y", "x"}, &tenure.AcquireOptions{AdditionalWait: time.Second})
+		none(err, tenure.ErrHeld)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err = s.AcquireAll(ctx, []string{"z", "y", "x"}, nil)
+		if late := time.Since(begun) - 5*time.Second; late > time.Millisecond {
+			t.Errorf("it returns %v after its context has ended", late)
+		}
+		none(err, context.DeadlineExceeded)
+		if _, err := w.records.Get(t.Context(), "z", driver.Strong); !errors.Is(err, driver.ErrNotFound) {
+			t.Errorf("z was taken before y: %v", err)
+		}
+
+		got := started(func() error { _, err := s.AcquireAll(t.Context(), []string{"z", "y", "x"}, nil); return err })
+		time.Sleep(lease)
+		a.mustRelease(y)
+		want(t, <-got, nil)
+		if s.Leases() != 3 {
+			t.Errorf("%d leases", s.Leases())
+		}
+	})
+}
+
+// Processes that name the locks in different orders do not wait for each other in a ring.
+func TestAcquireAllInAnyOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		names := []string{"x", "y", "z"}
+		var inside, most, runs int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range 6 {
+			m := w.machine(fmt.Sprint(i))
+			all.Go(func() {
+				s := m.mustOpen(nil)
+				mine := append(slices.Clone(names[i%3:]), names[:i%3]...)
+				if i >= 3 {
+					slices.Reverse(mine)
+				}
+				for range 10 {
+					want(t, s.RunAll(t.Context(), mine, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+						mu.Lock()
+						inside++
+						runs++
+						most = max(most, inside)
+						mu.Unlock()
+						time.Sleep(500 * time.Millisecond)
+						mu.Lock()
+						inside--
+						mu.Unlock()
+						return errors.Join(set.Check(), ctx.Err())
+					}), nil)
+				}
+			})
+		}
+		all.Wait()
+		if most != 1 || runs != 60 {
+			t.Errorf("%d ran, %d at once", runs, most)
+		}
+	})
+}
+
+// A holder that is asked to step down from one lock while it waits for another gives all
+// back, and begins again.
+func TestAskedWhileItWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		z := a.mustAcquire("z", nil)
+		s := b.mustOpen(nil)
+		var set *tenure.LeaseSet
+		got := started(func() (err error) {
+			set, err = s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil)
+			return err
+		})
+		time.Sleep(heartbeat)
+		first := w.record("y").Token
+		want(t, c.Transfer(t.Context(), "x", "c", "it is wanted"), nil)
+		x := c.mustAcquire("x", nil)
+		y := c.mustAcquire("y", nil) // not kept beside x, which another has now
+		time.Sleep(lease)
+		c.mustRelease(y)
+		a.mustRelease(z)
+		time.Sleep(lease)
+		select {
+		case err := <-got:
+			t.Fatalf("it has all without x: %v", err)
+		default:
+		}
+		c.mustRelease(x)
+		want(t, <-got, nil)
+		want(t, set.Check(), nil)
+		if set.Lease("y").Token() <= first {
+			t.Errorf("y is held since before it was given back")
+		}
+	})
+}
+
+// The work under a set is told to stop when one of its locks ends, and all are released
+// when it has returned.
+func TestOneOfASetEnds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		begun := make(chan *tenure.LeaseSet)
+		var told error
+		ran := started(func() error {
+			return s.RunAll(t.Context(), []string{"x", "y"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+				begun <- set
+				<-ctx.Done()
+				told = context.Cause(ctx)
+				time.Sleep(time.Second)
+				return errors.Join(set.Check(), ctx.Err()) // it may act until it has returned
+			})
+		})
+		set := <-begun
+		want(t, b.StepDown(t.Context(), "y", "a test"), nil)
+		err := <-ran
+		want(t, err, tenure.ErrSteppedDown)
+		want(t, err, context.Canceled)
+		want(t, told, tenure.ErrSteppedDown)
+		if !strings.Contains(told.Error(), `"y"`) {
+			t.Errorf("the cause does not name the lock: %v", told)
+		}
+		want(t, context.Cause(set.Context()), tenure.ErrSteppedDown)
+		for _, name := range []string{"x", "y"} {
+			b.mustRelease(b.mustAcquire(name, nil))
+		}
+
+		// Lost, which nobody can ask for.
+		ran = started(func() error {
+			return s.RunAll(t.Context(), []string{"x", "y"}, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+				begun <- set
+				<-ctx.Done()
+				return set.Check()
+			})
+		})
+		set = <-begun
+		a.crash()
+		err = <-ran
+		want(t, err, tenure.ErrLost)
+		want(t, set.Check(), tenure.ErrLost)
+		want(t, context.Cause(set.Context()), tenure.ErrLost)
+		if set.Remaining() != 0 {
+			t.Errorf("%v is left", set.Remaining())
+		}
+	})
+}
+
+// What RunAll says of work that fails, panics, or is cancelled.
+func TestRunAllTellsTheEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		names := []string{"x", "y"}
+		failed := errors.New("no disk")
+		want(t, s.RunAll(t.Context(), names, nil, func(context.Context, *tenure.LeaseSet) error { return failed }), failed)
+		for _, name := range names {
+			if end := w.record(name).End; end != driver.EndFailed {
+				t.Errorf("%s has ended as %s", name, end)
+			}
+		}
+		func() {
+			defer func() {
+				if recover() != "oh" {
+					t.Error("the panic does not go on")
+				}
+			}()
+			_ = s.RunAll(t.Context(), names, nil, func(context.Context, *tenure.LeaseSet) error { panic("oh") })
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.RunAll(ctx, names, nil, func(ctx context.Context, set *tenure.LeaseSet) error {
+			cancel()
+			<-ctx.Done()
+			return errors.Join(set.Check(), ctx.Err())
+		})
+		want(t, err, context.Canceled)
+		for _, name := range names {
+			b.mustRelease(b.mustAcquire(name, nil))
+		}
+		want(t, s.Close(t.Context()), nil)
+		_, err = s.AcquireAll(t.Context(), names, nil)
+		want(t, err, tenure.ErrSessionClosed)
+	})
+}
