@@ -111,11 +111,8 @@ func Open(dir string) (*Folder, error) {
 	return f, nil
 }
 
-// Nodes returns the nodes that the folder knows.
-func (f *Folder) Nodes() []Node { return slices.Clone(f.plan.Nodes) }
-
-// Settings returns what the files of all nodes have in common.
-func (f *Folder) Settings() Settings { return f.plan.Settings }
+// Dir returns where it is.
+func (f *Folder) Dir() string { return f.dir }
 
 // URL returns the store of the cluster, for programs: what --store and TENURE_STORE take.
 func (f *Folder) URL() string { return f.url(clientDir, programUser) }
