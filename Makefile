@@ -102,9 +102,12 @@ WITH_ENGINES := $(REQUIRED) TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB) scripts
 # refuses to give it in a checkout that belongs to another user, as in containers.
 GOFLAGS ?=
 GOFLAGS += -buildvcs=false
+# And nothing for debuggers: a quarter of what the compiler does. Stack traces need none of it.
+GOFLAGS += -gcflags=all=-dwarf=false
 export GOFLAGS
 
-# -vet=off: each of them is vetted before, with all of vet's checks.
+# -vet=off: each of them is vetted before, with all of vet's checks, which are among those
+# of `make lint`.
 GOTEST := $(GO) test -vet=off -timeout $(TEST_TIMEOUT)
 
 # The pattern `work` means every module of go.work; `./...` is the root module
@@ -158,10 +161,8 @@ setup:
 # Everything with the race detector, on all engines; at full length, but for what takes that
 # in virtual time alone.
 .PHONY: race
-race: setup ## Of verify: build, vet and test all modules with the race detector
+race: setup ## Of verify: test all modules with the race detector
 	$(call part,race)
-	$(GO) build work
-	$(GO) vet work
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
 	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)' $(TESTFLAGS) $(LONGEST) $$packages
 	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
