@@ -109,9 +109,12 @@ WITH_ENGINES := $(REQUIRED) TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB) scripts
 # refuses to give it in a checkout that belongs to another user, as in containers.
 GOFLAGS ?=
 GOFLAGS += -buildvcs=false
+# And nothing for debuggers: a quarter of what the compiler does. Stack traces need none of it.
+GOFLAGS += -gcflags=all=-dwarf=false
 export GOFLAGS
 
-# -vet=off: each of them is vetted before, with all of vet's checks.
+# -vet=off: each of them is vetted before, with all of vet's checks, which are among those
+# of `make lint`.
 GOTEST := $(GO) test -vet=off -timeout $(TEST_TIMEOUT)
 
 # The pattern `work` means every module of go.work; `./...` is the root module
@@ -165,10 +168,8 @@ setup:
 # Everything with the race detector, on all engines; at full length, but for what takes that
 # in virtual time alone.
 .PHONY: race
-race: setup ## Of verify: build, vet and test all modules with the race detector
+race: setup ## Of verify: test all modules with the race detector
 	$(call part,race)
-	$(GO) build work
-	$(GO) vet work
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
 	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(LONGEST) $$packages
 	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
@@ -237,7 +238,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos kills faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos kills cluster faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -331,6 +332,14 @@ KILL_ROUNDS ?= 500
 .PHONY: kills
 kills: setup ## Kill tenure run at random moments, 500 times on each store, and tell how long a successor waits (Linux)
 	$(WITH_ENGINES) env TENURE_KILL_ROUNDS=$(KILL_ROUNDS) $(GOTEST) -count=1 -timeout 3h -parallel 8 -run '^TestKilledAtAnyTime$$' -v ./cmd/internal/cli
+
+# How often each fault of `make cluster` comes.
+CLUSTER_ROUNDS ?= 20
+
+.PHONY: cluster
+cluster: setup ## Take a cluster of etcd, as `tenured cluster` sets it up, through 20 of each fault with 64 contenders, a lost disk and a restore (Linux, root)
+	scripts/engines install etcd
+	$(REQUIRED) TENURE_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) TENURE_CLUSTER_CONTENDERS=64 $(GOTEST) -count=1 -timeout 2h -v -run '^TestCluster' ./cmd/internal/daemon
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run

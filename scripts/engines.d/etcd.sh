@@ -3,24 +3,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Of scripts/engines: one member of etcd, built from the module that evidence/faults
-# requires. Tests start clusters of their own from the same program.
+# requires. Tests start clusters of their own from the same program, and have etcdctl and
+# etcdutl beside it.
 
 etcd_version=3.7.3
 
 etcd_install() {
-	[[ ! -x $programs/etcd-$etcd_version/etcd ]] || return 0
-	locked "$programs/lock" etcd_install_locked
+	etcd_installed || locked "$programs/lock" etcd_install_locked
+}
+etcd_installed() {
+	local of=$programs/etcd-$etcd_version
+	[[ -x $of/etcd && -x $of/etcdctl && -x $of/etcdutl ]]
 }
 etcd_install_locked() {
-	[[ ! -x $programs/etcd-$etcd_version/etcd ]] || return 0
+	! etcd_installed || return 0
 	say "building etcd $etcd_version"
-	mkdir -p "$programs/etcd-$etcd_version"
-	# The file appears when it is complete.
-	(cd "$root/evidence/faults" && go build -o "$programs/etcd-$etcd_version/etcd.new" go.etcd.io/etcd/server/v3) >&2 &&
-		mv "$programs/etcd-$etcd_version/etcd.new" "$programs/etcd-$etcd_version/etcd" || {
-		say "cannot build etcd $etcd_version"
-		return 1
-	}
+	local of=$programs/etcd-$etcd_version name
+	mkdir -p "$of"
+	# A file appears when it is complete.
+	for name in server etcdctl etcdutl; do
+		(cd "$root/evidence/faults" && go build -o "$of/$name.new" "go.etcd.io/etcd/$name/v3") >&2 &&
+			mv "$of/$name.new" "$of/${name/server/etcd}" || {
+			say "cannot build etcd $etcd_version"
+			return 1
+		}
+	done
 }
 etcd_command() {
 	local peer

@@ -101,11 +101,7 @@ func (r *report) write(finding doctor.Finding) error {
 	if r.json {
 		return writeJSON(r.c.stdout, finding)
 	}
-	text := fmt.Sprintf("%-4s  %s: %s", finding.Level, finding.Check, finding.Finding)
-	if finding.Advice != "" {
-		text += "; " + finding.Advice
-	}
-	_, err := fmt.Fprintln(r.c.stdout, printable.Text(text))
+	_, err := fmt.Fprintln(r.c.stdout, printable.Text(finding.String()))
 	return err
 }
 

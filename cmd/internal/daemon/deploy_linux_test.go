@@ -15,9 +15,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenurelock/tenure/cmd/internal/cluster"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -101,18 +103,37 @@ func TestDeployedArguments(t *testing.T) {
 
 // The unit is one that systemd takes, and leaves little open.
 func TestUnit(t *testing.T) {
+	checkUnit(t, "tenured.service", readDeployment(t, "tenured.service"), "/usr/local/bin/tenured")
+}
+
+// So is that of a node of etcd.
+func TestUnitOfEtcd(t *testing.T) {
+	f, err := cluster.Init(filepath.Join(t.TempDir(), "cluster"), cluster.Defaults(), []cluster.Node{{Name: "a", Address: "10.0.0.1"}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(f.Dir(), "a", "etcd.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkUnit(t, "etcd.service", strings.Replace(string(text), "ExecStart=etcd ", "ExecStart=/usr/bin/etcd ", 1), "/usr/bin/etcd")
+}
+
+// checkUnit has systemd read a unit, with another program in the place of its own.
+func checkUnit(t *testing.T, name, text, start string) {
+	t.Helper()
 	program, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("there is no systemd-analyze: it comes with systemd")
 	}
 	// It looks for the program.
-	unit := filepath.Join(t.TempDir(), "tenured.service")
-	text := strings.ReplaceAll(readDeployment(t, "tenured.service"), "/usr/local/bin/tenured", "/bin/true")
+	unit := filepath.Join(t.TempDir(), name)
+	text = strings.ReplaceAll(text, start, "/bin/true")
 	if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), program, "verify", "--man=no", unit).CombinedOutput()
-	if err != nil || bytes.Contains(out, []byte("tenured.service:")) {
+	if err != nil || bytes.Contains(out, []byte(name+":")) {
 		t.Errorf("%v: %s", err, out)
 	}
 	out, err = exec.CommandContext(t.Context(), program, "security", "--offline=yes", "--threshold=20", "--no-pager", unit).CombinedOutput()

@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 		"hold":    scripts.Program(hold),
 		"listens": scripts.Program(listens),
 		"certify": scripts.Program(certify),
+		"knock":   scripts.Program(knock),
+
+		"addkilled": scripts.Program(addkilled),
 	})
 }
 

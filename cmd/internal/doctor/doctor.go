@@ -8,6 +8,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -30,6 +31,15 @@ type Finding struct {
 	Level   Level  `json:"level"`
 	Finding string `json:"finding"`
 	Advice  string `json:"advice,omitempty"`
+}
+
+// String returns it as a line.
+func (f Finding) String() string {
+	text := fmt.Sprintf("%-4s  %s: %s", f.Level, f.Check, f.Finding)
+	if f.Advice != "" {
+		text += "; " + f.Advice
+	}
+	return text
 }
 
 // Patient is what is examined.

@@ -153,21 +153,43 @@ func (c Cluster) text(scheme, path, password string, more ...string) string {
 	return b.String()
 }
 
-// dialed returns why no host takes a connection. The clients of some engines try on and
-// on, and do not tell.
-func dialed(ctx context.Context, hosts []string) error {
+// dialed returns why no host takes a connection, one that is encrypted if there is a config
+// for that. The clients of some engines try on and on, and do not tell.
+func dialed(ctx context.Context, hosts []string, config *tls.Config) error {
 	var first error
+	refused := false
 	for _, host := range hosts {
-		c, err := (&net.Dialer{Timeout: openPatience / time.Duration(len(hosts)+1)}).DialContext(ctx, "tcp", host)
+		err := dial(ctx, host, openPatience/time.Duration(len(hosts)+1), config)
 		if err == nil {
-			return c.Close()
+			return nil
 		}
+		refused = refused || errors.As(err, new(*tls.CertificateVerificationError))
 		first = errors.Join(first, err)
 	}
-	if len(hosts) > 1 {
-		return fmt.Errorf("none of the hosts can be reached: see that the engine runs, and that the addresses are right: %w", first)
+	what, see := "none of the hosts can be reached", "see that the engine runs, and that the addresses are right"
+	if len(hosts) == 1 {
+		what, see = hosts[0]+" cannot be reached", "see that the engine runs, and that the address is right"
 	}
-	return fmt.Errorf("%s cannot be reached: see that the engine runs, and that the address is right: %w", hosts[0], first)
+	if refused {
+		see = "its certificate is not good for this client"
+	}
+	return fmt.Errorf("%s: %s: %w", what, see, first)
+}
+
+// dial makes a connection, and ends it.
+func dial(ctx context.Context, host string, patience time.Duration, config *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	plain := new(net.Dialer)
+	with := plain.DialContext
+	if config != nil {
+		with = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+	}
+	c, err := with(ctx, "tcp", host)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // Password returns that of the user: of the URL, of the file, or of the environment.

@@ -40,7 +40,7 @@ func etcdAt(rest, scheme string) (Location, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := dialed(ctx, e.Hosts); err != nil {
+		if err := dialed(ctx, e.Hosts, config.TLS); err != nil {
 			return nil, err
 		}
 		store, err := etcdstore.Open(ctx, config, &e.Options)

@@ -4,8 +4,14 @@
 package storeurl_test
 
 import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
 func TestParseEtcd(t *testing.T) {
@@ -64,5 +70,27 @@ func TestParseEtcdRefuses(t *testing.T) {
 		{"etcd://h/locks?a;b=secret", "cannot be read"},
 	} {
 		wantRefused(t, tc.url, tc.want)
+	}
+}
+
+// A server whose certificate is refused is said to be that, and not to be slow.
+func TestEtcdTellsOfARefusedCertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	at, err := storeurl.Parse("etcds://" + server.Listener.Addr().String() + "/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := at.Open()
+	if err == nil {
+		_ = store.Close()
+		t.Fatal("it was opened")
+	}
+	for _, part := range []string{"its certificate is not good for this client", "unknown authority"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
 	}
 }

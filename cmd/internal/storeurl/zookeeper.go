@@ -56,7 +56,7 @@ func parseZooKeeper(rest string) (Location, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := dialed(ctx, z.Hosts); err != nil {
+		if err := dialed(ctx, z.Hosts, nil); err != nil {
 			return nil, err
 		}
 		store, err := zkstore.Open(ctx, z.Hosts, &options)
