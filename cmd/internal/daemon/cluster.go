@@ -189,7 +189,7 @@ const statusBad = 1
 
 // Run examines the cluster, or says how to restore it.
 func (f *clusterCheckCmd) Run(c *console) error {
-	options, err := f.Options()
+	options, err := f.Options(new(string)) // whatever store the environment names
 	if err != nil {
 		return err
 	}
