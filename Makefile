@@ -66,7 +66,7 @@ LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Adapters whose libraries take long to build with the race detector: a minute and more.
 HEAVY := ./adapters/clientgo/... ./adapters/controllerruntime/...
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES)
+APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES) $(BUCKETS)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -173,6 +173,8 @@ race: setup ## Of verify: test all modules with the race detector
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
 	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(LONGEST) $$packages
 	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
+	@# Conformance is through an SDK and a server in the test's process: see plain.
+	$(GOTEST) -race -skip '$(ON_BUCKETS)|^TestAPI$$|^TestConformance' $(TESTFLAGS) $(BUCKETS)
 
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
@@ -184,6 +186,7 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
 	$(GOTEST) $(TESTFLAGS) $(HEAVY)
+	$(GOTEST) -run '^TestConformance' $(TESTFLAGS) $(BUCKETS)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
