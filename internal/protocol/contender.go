@@ -468,7 +468,7 @@ func (c *Contender) judge(now time.Duration) {
 	if found && (c.shown(rec) || c.mine(rec) || c.ghost(rec)) {
 		return // written by it, as its own look will tell; or reserved for it; or nobody's
 	}
-	if c.want.UnlessAlive && found && (c.hasEnded(rec) || c.hasClosed(rec)) {
+	if c.want.UnlessAlive && found && (c.hasEnded(rec) || c.hasClosed()) {
 		c.refuse(now, Refusal{Held: true, Record: rec, FreeIn: max(0, dead-now)})
 		return
 	}

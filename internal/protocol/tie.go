@@ -190,7 +190,7 @@ func (c *Contender) meets() bool { return c.want.Try && !c.met }
 // hasClosed says that the session of the lock was closed in order since the acquire
 // began: a strong reply to a later call, of any machine, has shown the session alive, if
 // only one that a quicker reply has overtaken.
-func (c *Contender) hasClosed(rec driver.Record) bool {
+func (c *Contender) hasClosed() bool {
 	u := c.sight.under()
 	return u != nil && u.hasLived && u.lived >= c.since && c.sight.proved && u.found && closedInOrder(u.rec)
 }

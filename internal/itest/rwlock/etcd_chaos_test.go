@@ -116,7 +116,7 @@ func TestEtcd16221(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = client.Close(context.Background()) })
+		t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) })
 		return l, faults
 	}
 	first, _ := open("first")
