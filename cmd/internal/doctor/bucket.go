@@ -143,7 +143,8 @@ func (b Bucket) lifecycle(ctx context.Context, client *s3.Client) Finding {
 
 // covers reports whether a rule is for objects of the store, which have no tags.
 func covers(rule types.LifecycleRule, prefix string) bool {
-	of := aws.ToString(rule.Prefix) //nolint:staticcheck // old rules have it there
+	//lint:ignore SA1019 old rules have it there
+	of := aws.ToString(rule.Prefix) //nolint:staticcheck // the same, for golangci-lint
 	if f := rule.Filter; f != nil {
 		if f.Tag != nil || f.And != nil && len(f.And.Tags) > 0 {
 			return false
