@@ -50,6 +50,7 @@ var localTests = map[string]string{
 
 	"TestABadBuildLosesToAGoodOne":               tooLong,
 	"TestAcquireAllInAnyOrder":                   tooLong,
+	"TestLargeSet":                               tooLong,
 	"TestBusyShare":                              tooLong,
 	"TestCoolDownAsksNobodyToMakeWay":            tooLong,
 	"TestBusyShareIsOfLately":                    tooLong,
@@ -182,6 +183,10 @@ var sessionTests = []string{
 	"TestAcquireAllOfNoSet",
 	"TestAllOrNone",
 	"TestAskedWhileItWaits",
+	"TestAskedWhileItTriesASet",
+	"TestRunAllThatDoesNotStop",
+	"TestCutOffWhileItTakesASet",
+	"TestCloseWhileItTakesASet",
 	"TestOneOfASetEnds",
 	"TestRunAllTellsTheEnd",
 	"TestAskedWhileTheSessionCloses",

@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -70,12 +71,11 @@ func (t *LeaseSet) Leases() []*Lease { return slices.Clone(t.leases) }
 
 // Lease returns the lease of a lock, nil if the set does not have that lock.
 func (t *LeaseSet) Lease(name string) *Lease {
-	for _, l := range t.leases {
-		if l.key == name {
-			return l
-		}
+	i, found := slices.BinarySearchFunc(t.leases, name, func(l *Lease, name string) int { return cmp.Compare(l.key, name) })
+	if !found {
+		return nil
 	}
-	return nil
+	return t.leases[i]
 }
 
 // Session returns the session that keeps all of the locks alive.
@@ -131,16 +131,16 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 	if err := checkNames(names); err != nil {
 		return nil, wrap(op, s.name(), err)
 	}
-	c := collecting{s: s, op: op, options: options, try: try, held: map[string]*Lease{}}
+	c := collecting{s: s, op: op, options: options, try: try}
+	c.begin()
+	defer c.forget()
 	plan := protocol.NewGathering(names)
 	var refused error
 	for {
 		switch move, name := plan.Next(c.good); move {
 		case protocol.Take:
-			l, err := c.take(ctx, name)
-			switch {
+			switch err := c.take(ctx, name); {
 			case err == nil:
-				c.held[name] = l
 				plan.Took(name)
 			case !errors.Is(err, errSetEnded):
 				refused = err
@@ -164,8 +164,27 @@ type collecting struct {
 	op      string
 	options *AcquireOptions
 	try     bool
-	held    map[string]*Lease
 	leaving []*Lease // given back
+
+	// Since it has begun, or begun again:
+	held   map[string]*Lease
+	ended  context.Context // when one of those has
+	end    context.CancelFunc
+	unhook []func() bool
+}
+
+// begin begins with none.
+func (c *collecting) begin() {
+	c.held, c.unhook = map[string]*Lease{}, nil
+	c.ended, c.end = context.WithCancel(context.Background())
+}
+
+// forget watches over none any more.
+func (c *collecting) forget() {
+	for _, unhook := range c.unhook {
+		unhook()
+	}
+	c.end()
 }
 
 // errSetEnded is why a lock is not waited for any more: one that is held has ended.
@@ -178,31 +197,34 @@ func (c *collecting) good(name string) bool { return good(c.held[name]) }
 func good(l *Lease) bool { return l.ctx.Err() == nil && l.Check() == nil }
 
 // take acquires a lock. It gives up with errSetEnded when one that is held ends.
-func (c *collecting) take(ctx context.Context, name string) (*Lease, error) {
+func (c *collecting) take(ctx context.Context, name string) error {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	for _, l := range c.held {
-		defer context.AfterFunc(l.ctx, func() { cancel(errSetEnded) })()
-	}
+	defer context.AfterFunc(c.ended, func() { cancel(errSetEnded) })()
 	for _, l := range c.leaving { // else this process would wait for itself
 		_ = l.awaitEnd(waiting) // what could not be released runs out by itself
 	}
 	c.leaving = nil
 	l, err := c.s.client.acquire(waiting, c.op, name, c.options, &c.s.parent, c.try)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errSetEnded) {
-		return nil, errSetEnded
+		return errSetEnded
 	}
-	return l, err
+	if err == nil {
+		c.held[name] = l
+		c.unhook = append(c.unhook, context.AfterFunc(l.ctx, c.end))
+	}
+	return err
 }
 
-// giveBack begins to release locks.
+// giveBack begins to release locks, which are all that are held, and begins again.
 func (c *collecting) giveBack(names []string) {
+	c.forget()
 	for _, name := range names {
 		l := c.held[name]
 		l.free()
 		c.leaving = append(c.leaving, l)
-		delete(c.held, name)
 	}
+	c.begin()
 }
 
 func (s *Session) newSet(plan *protocol.Gathering, held map[string]*Lease) *LeaseSet {
@@ -211,15 +233,11 @@ func (s *Session) newSet(plan *protocol.Gathering, held map[string]*Lease) *Leas
 	for _, l := range held {
 		t.leases = append(t.leases, l)
 	}
-	slices.SortFunc(t.leases, func(a, b *Lease) int {
-		if a.key < b.key {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(t.leases, func(a, b *Lease) int { return cmp.Compare(a.key, b.key) })
 	for _, l := range t.leases {
 		context.AfterFunc(l.ctx, t.ended) // it is over with the lease
 	}
+	t.ended() // not a moment later, if one has ended by now
 	return t
 }
 
@@ -283,13 +301,15 @@ func checkNames(names []string) error {
 	if len(names) == 0 {
 		return invalid("no lock is named: name one at least")
 	}
-	for i, name := range names {
+	seen := map[string]bool{}
+	for _, name := range names {
 		if err := checkName(name); err != nil {
 			return err
 		}
-		if slices.Contains(names[:i], name) {
+		if seen[name] {
 			return invalid("lock name %q is there twice: a set has each lock once", name)
 		}
+		seen[name] = true
 	}
 	return nil
 }

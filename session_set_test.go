@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
 )
 
 // namesOf returns the names of the locks of a set.
@@ -297,5 +298,115 @@ func TestRunAllTellsTheEnd(t *testing.T) {
 		want(t, s.Close(t.Context()), nil)
 		_, err = s.AcquireAll(t.Context(), names, nil)
 		want(t, err, tenure.ErrSessionClosed)
+	})
+}
+
+// A process that is cut off while it waits for one of the locks has none when its session
+// is over, however many it had.
+func TestCutOffWhileItTakesASet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		z := a.mustAcquire("z", nil)
+		s := b.mustOpen(nil)
+		got := started(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
+		time.Sleep(heartbeat)
+		b.crash()
+		time.Sleep(lease)
+		want(t, <-got, tenure.ErrSessionClosed)
+		want(t, s.Check(), tenure.ErrLost)
+		c := w.machine("c")
+		for _, name := range []string{"x", "y"} {
+			c.mustRelease(c.mustAcquire(name, nil))
+		}
+		a.mustRelease(z)
+	})
+}
+
+// A session that is closed ends the waiting for a set, and leaves none of its locks.
+func TestCloseWhileItTakesASet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		z := a.mustAcquire("z", nil)
+		s := b.mustOpen(nil)
+		got := started(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
+		time.Sleep(heartbeat)
+		want(t, s.Close(t.Context()), nil)
+		want(t, <-got, tenure.ErrSessionClosed)
+		for _, name := range []string{"x", "y"} {
+			a.mustRelease(a.mustTry(name, nil))
+		}
+		a.mustRelease(z)
+	})
+}
+
+// A set may be large. Its work ends with the session, once for all.
+func TestLargeSet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.machine("a").mustOpen(nil)
+		names := make([]string, 1000)
+		for i := range names {
+			names[i] = fmt.Sprintf("part/%d", i)
+		}
+		set, err := s.TryAcquireAll(t.Context(), names, nil)
+		want(t, err, nil)
+		if got := len(set.Leases()); got != len(names) || set.Lease(names[500]) == nil {
+			t.Fatalf("%d leases", got)
+		}
+		closed := started(func() error { return s.Close(t.Context()) })
+		<-set.Context().Done()
+		want(t, context.Cause(set.Context()), tenure.ErrSessionClosed)
+		want(t, set.Release(t.Context()), nil)
+		want(t, <-closed, nil)
+	})
+}
+
+// Who does not wait begins again, too, when asked to step down from one of the locks while
+// another is claimed, and does not take its own release for a holder.
+func TestAskedWhileItTriesASet(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		heal := a.faults.Inject(faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpClaim}, Key: "y", Fault: faultstore.Fault{Effect: faultstore.RequestLost, Hang: true},
+		})
+		a.fault(faultstore.OpRelease, 0, 1, faultstore.Fault{Before: time.Second})
+		var set *tenure.LeaseSet
+		got := started(func() (err error) {
+			set, err = s.TryAcquireAll(t.Context(), []string{"x", "y"}, nil)
+			return err
+		})
+		time.Sleep(10 * time.Millisecond)
+		first := w.record("x").Token
+		asked := started(func() error { return b.StepDown(t.Context(), "x", "a test") })
+		time.Sleep(heartbeat)
+		heal()
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		want(t, <-asked, nil)
+		if set.Lease("x").Token() == first {
+			t.Error("x is that of before the request")
+		}
+		want(t, set.Check(), nil)
+	})
+}
+
+// Work that goes on when its context has ended keeps its locks for the time to stop, and no
+// longer.
+func TestRunAllThatDoesNotStop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a", func(o *tenure.Options) { o.StopTimeout = 2 * time.Second }), w.machine("b")
+		s := a.mustOpen(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.RunAll(ctx, []string{"x", "y"}, nil, func(_ context.Context, set *tenure.LeaseSet) error {
+			cancel()
+			time.Sleep(time.Second)
+			want(t, set.Check(), nil)
+			time.Sleep(2 * lease)
+			want(t, set.Check(), tenure.ErrStopTimeout)
+			b.mustRelease(b.mustAcquire("x", nil))
+			return nil
+		})
+		want(t, err, tenure.ErrStopTimeout)
 	})
 }

@@ -35,7 +35,7 @@ const (
 // together where the process fails: no lock of the set outlives another one.
 type Gathering struct {
 	keys  []string // in the order in which they are taken
-	held  []string
+	held  map[string]bool
 	phase gathers
 	again bool // when all has been given back
 }
@@ -53,7 +53,7 @@ const (
 
 // NewGathering begins to take locks, at least one and none twice.
 func NewGathering(keys []string) *Gathering {
-	g := &Gathering{keys: slices.Clone(keys)}
+	g := &Gathering{keys: slices.Clone(keys), held: map[string]bool{}}
 	if !Making(TakenAsNamed) {
 		slices.Sort(g.keys)
 	}
@@ -71,7 +71,7 @@ func (g *Gathering) Next(good func(key string) bool) (Move, string) {
 			g.phase, g.again = gathersGivingBack, true
 			return GiveBack, ""
 		}
-		if i := slices.IndexFunc(g.keys, func(key string) bool { return !slices.Contains(g.held, key) }); i >= 0 {
+		if i := slices.IndexFunc(g.keys, func(key string) bool { return !g.held[key] }); i >= 0 {
 			return Take, g.keys[i]
 		}
 		g.phase = gathersAtWork
@@ -92,11 +92,11 @@ func (g *Gathering) Next(good func(key string) bool) (Move, string) {
 
 // ended says that one of those that are held is not good any more.
 func (g *Gathering) ended(good func(key string) bool) bool {
-	return slices.ContainsFunc(g.held, func(key string) bool { return !good(key) })
+	return slices.ContainsFunc(g.keys, func(key string) bool { return g.held[key] && !good(key) })
 }
 
 // Took says that a lock is held.
-func (g *Gathering) Took(key string) { g.held = append(g.held, key) }
+func (g *Gathering) Took(key string) { g.held[key] = true }
 
 // Refused says that the lock of the latest Take cannot be had, or that the caller wants
 // none of them any more. It counts until the work has begun.
@@ -114,17 +114,21 @@ func (g *Gathering) Refused() {
 func (g *Gathering) Done() { g.phase = gathersGivingBack }
 
 // Back returns the locks that are to be released. Good is that of Next.
-func (g *Gathering) Back(good func(key string) bool) []string {
-	if g.again && Making(OnlyEndedGivenBack) {
-		return slices.DeleteFunc(slices.Clone(g.held), good)
+func (g *Gathering) Back(good func(key string) bool) (back []string) {
+	for _, key := range g.keys {
+		if g.held[key] && !(g.again && Making(OnlyEndedGivenBack) && good(key)) {
+			back = append(back, key)
+		}
 	}
-	return slices.Clone(g.held)
+	return back
 }
 
 // GaveBack says that locks are released, or that nothing is left to do about their
 // release. When the last of them is, it is over or begins again.
 func (g *Gathering) GaveBack(keys []string) {
-	g.held = slices.DeleteFunc(g.held, func(key string) bool { return slices.Contains(keys, key) })
+	for _, key := range keys {
+		delete(g.held, key)
+	}
 	g.phase = gathersOver
 	if g.again {
 		g.phase, g.again = gathersTaking, false
