@@ -220,10 +220,10 @@ func (s *Store) look(ctx context.Context, key, name string) (state, error) {
 	}
 	is := decode(key, body, tag)
 	if is.err != nil {
-		is.err = fmt.Errorf("object %q: %w", name, is.err)
 		if !errors.Is(is.err, driver.ErrUnreadable) {
 			is.err = fmt.Errorf("%w: %w", driver.ErrUnreadable, is.err)
 		}
+		is.err = fmt.Errorf("object %q: %w", name, is.err)
 	}
 	return is, nil
 }
