@@ -92,7 +92,7 @@ func TestAcquireAllOfNoSet(t *testing.T) {
 	})
 }
 
-// Who cannot have all has none.
+// A caller that cannot have all of the locks has none of them.
 func TestAllOrNone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
@@ -360,8 +360,8 @@ func TestLargeSet(t *testing.T) {
 	})
 }
 
-// Who does not wait begins again, too, when asked to step down from one of the locks while
-// another is claimed, and does not take its own release for a holder.
+// A caller that does not wait begins again, too, when it is asked to step down from one of
+// the locks while it claims another. It does not take its own release for a holder.
 func TestAskedWhileItTriesASet(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")

@@ -24,7 +24,7 @@ const noSuchKey = "NoSuchKey"
 // codeOf returns the code of an error that the server has answered, "" if it has not.
 func codeOf(err error) string {
 	if unsent := (*unsentError)(nil); errors.As(err, &unsent) {
-		return "" // who hands out credentials has codes of its own
+		return "" // the source of the credentials has codes of its own
 	}
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		return api.ErrorCode()

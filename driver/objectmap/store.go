@@ -72,7 +72,7 @@ type Store struct {
 	writer  versioned.Writer[state]
 	known   versioned.Memory[state]
 	life    *versioned.Life
-	trial   chan struct{} // who has it tries the engine
+	trial   chan struct{} // held by the call that tries the engine
 	verdict atomic.Pointer[verdict]
 }
 

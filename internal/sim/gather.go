@@ -9,8 +9,7 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// gathering is what the user of a process does who wants several locks at once, under the
-// session of the process.
+// gathering is what a process does to have several locks at once, under its session.
 type gathering struct {
 	h       *host
 	id      string
