@@ -89,30 +89,28 @@ func counterAt(ctx context.Context, s *Store) (int, error) {
 	return strconv.Atoi(string(data))
 }
 
-// counterLog returns the number, and the writes that made it.
+// counterLog returns the number, and the writes that made it. A number and its entry are
+// written at once: each entry up to the number is there when it has been read, whatever is
+// written meanwhile.
 func counterLog(ctx context.Context, s *Store) (n int, log []enginetest.Counted, err error) {
-	for after := -1; n != after; {
-		if n, err = counterAt(ctx, s); err != nil {
+	if n, err = counterAt(ctx, s); err != nil {
+		return 0, nil, err
+	}
+	replies, err := s.ask(ctx, barrier(), wire.GetChildren(counterPath(s), false))
+	if err != nil {
+		return 0, nil, err
+	}
+	names, err := replies[1].Children()
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, name := range names {
+		e := enginetest.Counted{}
+		if _, err := fmt.Sscanf(name, "%d-%d-%d", &e.N, &e.PID, &e.Token); err != nil {
 			return 0, nil, err
 		}
-		replies, err := s.ask(ctx, wire.GetChildren(counterPath(s), false))
-		if err != nil {
-			return 0, nil, err
-		}
-		names, err := replies[0].Children()
-		if err != nil {
-			return 0, nil, err
-		}
-		log = nil
-		for _, name := range names {
-			e := enginetest.Counted{}
-			if _, err := fmt.Sscanf(name, "%d-%d-%d", &e.N, &e.PID, &e.Token); err != nil {
-				return 0, nil, err
-			}
+		if e.N <= n {
 			log = append(log, e)
-		}
-		if after, err = counterAt(ctx, s); err != nil {
-			return 0, nil, err
 		}
 	}
 	slices.SortFunc(log, func(a, b enginetest.Counted) int { return cmp.Or(cmp.Compare(a.N, b.N), cmp.Compare(a.Token, b.Token)) })

@@ -54,9 +54,11 @@ func CountUnderKills(t *testing.T, env []string, read func(ctx context.Context) 
 		all[i] = start()
 		defer func() { end(all[i]) }()
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*countingFor)
+	defer cancel()
 	killed, holders := 0, 0
 	for deadline := time.Now().Add(countingFor); time.Now().Before(deadline); {
-		n, log, err := read(t.Context())
+		n, log, err := read(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +77,7 @@ func CountUnderKills(t *testing.T, env []string, read func(ctx context.Context) 
 		killed++
 		<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond)
 	}
-	n, log, err := read(t.Context())
+	n, log, err := read(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
