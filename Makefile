@@ -350,7 +350,7 @@ READER_SCHEDULES ?= 100000
 .PHONY: readers
 readers: setup ## Kill and stop sixteen readers and four writers of a file, on each of three stores, and run 100,000 schedules of readers and writers (Linux)
 	$(WITH_ENGINES) env TENURE_RWLOCK_FOR=$(DURATION) TENURE_RWLOCK_READERS=16 TENURE_RWLOCK_WRITERS=4 $(GOTEST) -count=1 -timeout 2h -v $(ITEST)/rwlock
-	TENURE_RWLOCK_SEEDS=$(READER_SCHEDULES) $(GOTEST) -count=1 -timeout 12h -v -run '^TestSchedules$$' ./rwlock
+	TENURE_RWLOCK_SEEDS=$(READER_SCHEDULES) $(GOTEST) -count=1 -timeout 12h -run '^TestSchedules$$' ./rwlock
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run
