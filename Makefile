@@ -323,6 +323,7 @@ buckets: setup ## Test the store in buckets on a gateway that is built first, wi
 release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)
 	scripts/setup release
 	GOWORK=off TENURE_RELEASE_CHECK=1 $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
+	TENURE_RELEASE_CHECK=1 $(GOTEST) -count=1 -run '^TestRunsInAnEmptyRoot$$' $(TESTFLAGS) ./cmd/internal/daemon
 
 .PHONY: chaos
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
