@@ -50,7 +50,7 @@ VIRTUAL := ./shard ./once
 # tests of other packages that want that engine, by their names.
 KUBERNETES := ./k8sstore
 ON_KUBERNETES := ^TestKubernetes
-ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
+ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize ./adapters/controllerruntime
 # The same of the evidence: the fault table's column, and a round of chaos, both in small. They
 # want the machine for themselves.
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
@@ -185,7 +185,7 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
-	$(GOTEST) $(TESTFLAGS) $(HEAVY)
+	$(GOTEST) -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(HEAVY)
 	$(GOTEST) -run '^TestConformance' $(TESTFLAGS) $(BUCKETS)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.

@@ -88,7 +88,7 @@ var zones = []zone{
 	// What lets other libraries stand on the locks.
 	{dir: "adapters/certmagic", may: []string{"."}, inTests: public, others: true},
 	{dir: "adapters/clientgo", may: []string{"."}, inTests: public, others: true},
-	{dir: "adapters/controllerruntime", may: []string{".", "adapters/clientgo"}, inTests: public, others: true},
+	{dir: "adapters/controllerruntime", may: []string{".", "adapters/clientgo"}, inTests: append(slices.Clone(onEngines), "k8sstore"), others: true},
 	{dir: "adapters/gocron", may: []string{".", "once"}, inTests: public, others: true},
 	{dir: "adapters/recipes", inTests: public, others: true},
 
