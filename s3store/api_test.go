@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
 // TestAPI runs the tests of package tenure, with their faults, on prefixes: each of their
@@ -24,7 +25,7 @@ func runAPI(t *testing.T, s site) {
 	keeps := s.open(t, "").KeepsTokens()
 	enginetest.RunAPI(t, enginetest.BuildAPI(t), enginetest.Worlds{
 		TokensOutliveDelete: keeps,
-		New:                 func(context.Context) (string, error) { return newPrefix(), nil },
+		New:                 func(context.Context) (string, error) { return buckets.NewPrefix(), nil },
 		End: func(ctx context.Context, prefix string) error {
 			o := newObjects(client, s.bucket)
 			for {
