@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -217,6 +218,34 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
+// TestNames: a list has what begins with the prefix, and no folders, in so many parts as the
+// server makes.
+func TestNames(t *testing.T) {
+	b := enginetest.NewContainer(t)
+	o := siteAt(b).objects(t)
+	want := []string{"r/x.", "r/x..", "r/x.1", "r/x.2", "r/x.3", "r/x.4", "r/x.5"}
+	for _, name := range append([]string{"r/x", "r/x1", "r/y"}, want...) {
+		if _, err := o.Put(t.Context(), name, []byte("body"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for cursor := ""; ; {
+		names, next, err := o.Names(t.Context(), "r/x.", cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, names...)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestAzuriteOddNames(t *testing.T) { buckets.OddNames(t, azurite(t).open(t, buckets.NewPrefix())) }
 
 // TestDenied: without rights nothing is tried again, and the sentence says what to do.
@@ -253,38 +282,38 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsGo: what the network has forgotten is not asked again.
+// TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
+// network may have forgotten it; after an answer it stays.
 func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewContainer(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
 	web := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
-	s, err := New(site{"http://" + relay.Addr + "/" + enginetest.AzureAccount + "/" + b.Name}.clientWith(t, web), &Options{CloseIdleConnections: web.CloseIdleConnections})
+	closed := 0
+	s, err := New(site{"http://" + relay.Addr + "/" + enginetest.AzureAccount + "/" + b.Name}.clientWith(t, web), &Options{CloseIdleConnections: func() {
+		closed++
+		web.CloseIdleConnections()
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
 	look := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		_, err := s.Get(ctx, "lock", driver.Strong)
 		return err
 	}
-	// Several connections are in the pool.
-	answers := make(chan error)
-	for range 3 {
-		go func() { answers <- look(patience) }()
-	}
-	for range 3 {
-		if err := <-answers; !errors.Is(err, driver.ErrNotFound) {
-			t.Fatal(err)
-		}
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 0 {
+		t.Fatalf("closed %d times, %v", closed, err)
 	}
 	resume := relay.Hold()
-	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a server that hangs: %v", err)
+	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed != 1 {
+		t.Errorf("a server that hangs: closed %d times, %v", closed, err)
 	}
 	resume()
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) {
-		t.Errorf("after that: %v", err)
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 1 {
+		t.Errorf("after that: closed %d times, %v", closed, err)
+	}
+	if err := s.Close(); err != nil || closed != 2 {
+		t.Errorf("after Close: closed %d times, %v", closed, err)
 	}
 }

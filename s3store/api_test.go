@@ -4,7 +4,6 @@
 package s3store
 
 import (
-	"context"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
@@ -22,26 +21,8 @@ func TestVersitygwAPI(t *testing.T) {
 
 func runAPI(t *testing.T, s site) {
 	client := s.client(t)
-	keeps := s.open(t, "").KeepsTokens()
-	enginetest.RunAPI(t, enginetest.BuildAPI(t), enginetest.Worlds{
-		TokensOutliveDelete: keeps,
-		New:                 func(context.Context) (string, error) { return buckets.NewPrefix(), nil },
-		End: func(ctx context.Context, prefix string) error {
-			o := newObjects(client, s.bucket)
-			for {
-				names, _, err := o.Names(ctx, prefix, "")
-				if err != nil || len(names) == 0 {
-					return err
-				}
-				for _, name := range names {
-					if err := o.Delete(ctx, name, ""); err != nil {
-						return err
-					}
-				}
-			}
-		},
-		Open: func(prefix string, pageSize int) (driver.Store, error) {
-			return Open(t.Context(), client, s.bucket, &Options{Prefix: prefix, PageSize: pageSize})
-		},
+	worlds := buckets.Worlds(newObjects(client, s.bucket), s.open(t, "").KeepsTokens(), func(prefix string, pageSize int) (driver.Store, error) {
+		return Open(t.Context(), client, s.bucket, &Options{Prefix: prefix, PageSize: pageSize})
 	})
+	enginetest.RunAPI(t, enginetest.BuildAPI(t), worlds)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
@@ -171,34 +172,36 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsGo: what the network has forgotten is not asked again.
+// TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
+// network may have forgotten it; after an answer it stays.
 func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
 	url := "http://" + relay.Addr
-	s, err := New(s3.New(s3.Options{
+	o := newObjects(s3.New(s3.Options{
 		BaseEndpoint: &url, Region: enginetest.S3Region, UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(enginetest.S3Key, enginetest.S3Secret, ""),
-	}), b.Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	}), b.Name)
+	closed, closeIdle := 0, o.Idle
+	o.Idle = objectmap.NewIdle(func() {
+		closed++
+		closeIdle.Unheard()
+	})
 	look := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := s.Get(ctx, "lock", driver.Strong)
+		_, _, err := o.Get(ctx, "lock")
 		return err
 	}
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) {
-		t.Fatal(err)
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 0 {
+		t.Fatalf("closed %d times, %v", closed, err)
 	}
 	resume := relay.Hold()
-	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a server that hangs: %v", err)
+	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed != 1 {
+		t.Errorf("a server that hangs: closed %d times, %v", closed, err)
 	}
 	resume()
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) {
-		t.Errorf("after that: %v", err)
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 1 {
+		t.Errorf("after that: closed %d times, %v", closed, err)
 	}
 }

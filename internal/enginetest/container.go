@@ -59,7 +59,7 @@ func (b *Bucket) serveContainer(w http.ResponseWriter, r *http.Request) {
 	for _, name := range names {
 		out.Blobs = append(out.Blobs, blob{Name: name})
 	}
-	out.Blobs = append(out.Blobs, blob{prefix + "folder", properties{"directory"}})
+	out.Blobs = append(out.Blobs, blob{prefix + ".folder", properties{"directory"}})
 	out.NextMarker = next
 	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(out) // the client may have gone

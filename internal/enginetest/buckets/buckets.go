@@ -214,3 +214,26 @@ func EachIsOne(t *testing.T, o objectmap.Objects, requests func() int) (err erro
 	}
 	return err
 }
+
+// Worlds are those of package enginetest for the tests of package tenure: each has a prefix
+// for itself. Raw is where they end.
+func Worlds(raw objectmap.Objects, keepsTokens bool, open func(prefix string, pageSize int) (driver.Store, error)) enginetest.Worlds {
+	return enginetest.Worlds{
+		TokensOutliveDelete: keepsTokens,
+		New:                 func(context.Context) (string, error) { return NewPrefix(), nil },
+		End: func(ctx context.Context, prefix string) error {
+			for {
+				names, _, err := raw.Names(ctx, prefix, "")
+				if err != nil || len(names) == 0 {
+					return err
+				}
+				for _, name := range names {
+					if err := raw.Delete(ctx, name, ""); err != nil {
+						return err
+					}
+				}
+			}
+		},
+		Open: open,
+	}
+}
