@@ -20,8 +20,7 @@ import (
 const patience = time.Minute
 
 // realServer is the variable that names a container on which the tests run in place of a
-// server of their own: its URL, with a SAS of the rights rcwdl, or a connection string with
-// the name of the container after it:
+// server of their own: its URL, with a SAS of the rights rcwdl:
 //
 //	https://ACCOUNT.blob.core.windows.net/CONTAINER?sv=...&sig=...
 const realServer = "TENURE_TEST_AZBLOB"

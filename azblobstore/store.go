@@ -113,11 +113,14 @@ func newObjects(client *container.Client, dropIdle func()) (*objects, error) {
 		return nil, errors.New("azblobstore: the client's URL cannot be read")
 	}
 	account, _, _ := strings.Cut(u.Host, ".")
+	if first, _, two := strings.Cut(strings.Trim(u.Path, "/"), "/"); two {
+		account = first // as emulators have it
+	}
 	switch {
 	case strings.Trim(u.Path, "/") == "":
 		return nil, fmt.Errorf("azblobstore: the client's URL, of %q, names no container: write https://ACCOUNT.blob.core.windows.net/CONTAINER", u.Host)
 	case strings.HasSuffix(account, "-secondary"):
-		return nil, fmt.Errorf("azblobstore: %q is the secondary location, whose reads are behind: two processes would hold one lock; use %q", u.Host, strings.Replace(u.Host, "-secondary.", ".", 1))
+		return nil, fmt.Errorf("azblobstore: %q is the secondary location of an account, whose reads are behind: two processes would hold one lock; use %q", account, strings.TrimSuffix(account, "-secondary"))
 	}
 	return &objects{client: client, host: u.Host, container: path.Base(u.Path), Idle: objectmap.NewIdle(dropIdle)}, nil
 }

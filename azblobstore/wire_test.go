@@ -266,12 +266,16 @@ func TestOptions(t *testing.T) {
 		"no slash":     {here.url, "no-slash", "azblobstore: prefix"},
 		"a dot":        {here.url, "a/b./", "ends with a dot"},
 		"no container": {"https://account.blob.core.windows.net/", "", "names no container"},
-		"secondary":    {"https://account-secondary.blob.core.windows.net/locks?sig=secret", "", `use "account.blob.core.windows.net"`},
+		"secondary":    {"https://account-secondary.blob.core.windows.net/locks?sig=secret", "", `use "account"`},
+		"emulated":     {"http://127.0.0.1/account-secondary/locks", "", `use "account"`},
 	} {
 		_, err := New(site{c.url}.client(t), &Options{Prefix: c.prefix})
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	if _, err := New(site{"https://account.blob.core.windows.net/my-secondary"}.client(t), nil); err != nil {
+		t.Error(err)
 	}
 	if _, err := New(nil, nil); err == nil {
 		t.Error("no client, no error")
