@@ -57,7 +57,7 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # The same of the gateway to files that speaks S3's protocol: 150 s of processor to build, and as
 # many to run the tests of the library on buckets.
 BUCKETS := ./s3store
-# The same of stores whose client takes a minute of processor to build, and more with the race
+# The same of stores whose client takes 40 s of processor to build, and more with the race
 # detector: they are tested without it.
 PLAIN_BUCKETS := ./azblobstore
 ON_BUCKETS := ^TestVersitygw|^TestAzurite
