@@ -54,5 +54,5 @@ type Objects interface {
 
 // unsound is the error of an engine that does not keep the conditions of writes.
 func unsound(fault string) error {
-	return driver.Unsupported(errors.New(fault + ": two processes would hold one lock here; use a server that keeps If-Match and If-None-Match"))
+	return driver.Unsupported(errors.New(fault + ": two processes would hold one lock here; use a server that keeps the conditions of writes"))
 }

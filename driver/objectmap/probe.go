@@ -44,6 +44,7 @@ type trial struct {
 	objects Objects
 	name    string
 	tag     string // that of the object; empty if it is not there
+	former  string // that of the object before it was replaced
 }
 
 func (t *trial) run() error {
@@ -51,11 +52,11 @@ func (t *trial) run() error {
 	created, err := t.put(t.name, first, "")
 	switch {
 	case errors.Is(err, ErrMismatch):
-		return unsound("the server refuses to create an object under If-None-Match, although it is absent")
+		return unsound("the server refuses to create an object that is absent")
 	case err != nil:
 		return err
 	case created == "":
-		return unsound("the server gives a written object no ETag")
+		return unsound("the server gives a written object no tag")
 	}
 	t.tag = created
 	if err := t.refused(t.name, second, "", "the server wrote over an object that it was to create only if absent"); err != nil {
@@ -64,17 +65,17 @@ func (t *trial) run() error {
 	swapped, err := t.put(t.name, second, created)
 	switch {
 	case errors.Is(err, ErrMismatch):
-		return unsound("the server refuses to replace an object under its own ETag")
+		return unsound("the server refuses to replace an object under its own tag")
 	case err != nil:
 		return err
 	case swapped == created:
-		return unsound("the server gave an object the same ETag after its content had changed")
+		return unsound("the server gave an object the same tag after its content had changed")
 	}
-	t.tag = swapped
-	if err := t.refused(t.name, first, created, "the server replaced an object although it had another ETag than the one in If-Match"); err != nil {
+	t.tag, t.former = swapped, created
+	if err := t.refused(t.name, first, created, "the server replaced an object although it had another tag than the condition names"); err != nil {
 		return err
 	}
-	if err := t.refused(t.name+"-absent", first, swapped, "the server created an object that it was to replace only under a certain ETag"); err != nil {
+	if err := t.refused(t.name+"-absent", first, swapped, "the server created an object that it was to replace only under a certain tag"); err != nil {
 		return err
 	}
 	body, tag, err := t.objects.Get(t.ctx, t.name)
@@ -86,7 +87,7 @@ func (t *trial) run() error {
 	case string(body) != second:
 		return unsound("the server does not show what was last written")
 	case tag != swapped:
-		return unsound("the server shows an object under another ETag than it gave the write")
+		return unsound("the server shows an object under another tag than it gave the write")
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (t *trial) refused(name, body, tag, fault string) error {
 	return err
 }
 
-// clean removes the object. After a good trial it does so by a tag that is wrong first.
+// clean removes the object. After a good trial it does so by the former tag first.
 func (t *trial) clean(failed error) (plainDelete bool, err error) {
 	if t.tag == "" {
 		return false, nil
@@ -126,7 +127,7 @@ func (t *trial) clean(failed error) (plainDelete bool, err error) {
 		_ = t.objects.Delete(t.ctx, t.name, "") // the trial has an error already
 		return false, nil
 	}
-	switch err := t.objects.Delete(t.ctx, t.name, `"0123456789abcdef0123456789abcdef"`); {
+	switch err := t.objects.Delete(t.ctx, t.name, t.former); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, errors.ErrUnsupported): // the engine knows no such deletion

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // Race has writers write one object at the same time, for so many rounds: first they all
@@ -17,8 +19,9 @@ import (
 // round, below prefix + "probe/".
 //
 // An error that matches driver.ErrPermanent says that more than one write won: two processes
-// would hold one lock there. Any other error says that the engine could not be tried. That
-// there is none proves nothing: a race need not show.
+// would hold one lock there. Any other error says that the engine could not be tried: that
+// it throttles some writers is none, as long as one wins. That there is no error proves
+// nothing: a race need not show.
 func Race(ctx context.Context, ways []Objects, prefix string, writers, rounds int) error {
 	for round := range rounds {
 		name := prefix + probes + rand.Text()
@@ -51,11 +54,14 @@ func race(ctx context.Context, ways []Objects, name, from string, writers int) (
 	close(begin)
 	wg.Wait()
 	won := 0
+	var slow error
 	for i, e := range errs {
 		switch {
 		case e == nil:
 			won++
 			tag = tags[i]
+		case errors.Is(e, driver.ErrThrottled):
+			slow = e
 		case !errors.Is(e, ErrMismatch) && !errors.Is(e, ErrBusy):
 			err = e // the outcome is unknown
 		}
@@ -64,7 +70,10 @@ func race(ctx context.Context, ways []Objects, name, from string, writers int) (
 	case won > 1 && from == "":
 		return "", unsound(fmt.Sprintf("the server let %d of %d writers create one object", won, writers))
 	case won > 1:
-		return "", unsound(fmt.Sprintf("the server let %d of %d writers replace one object under one ETag", won, writers))
+		return "", unsound(fmt.Sprintf("the server let %d of %d writers replace one object under one tag", won, writers))
+	}
+	if err == nil && won == 0 {
+		err = slow
 	}
 	return tag, err
 }

@@ -129,7 +129,7 @@ func TestTrial(t *testing.T) {
 	for fault, says := range map[string]string{
 		"ignores conditions":  "wrote over an object that it was to create only if absent",
 		"creates on If-Match": "created an object that it was to replace",
-		"keeps the tag":       "the same ETag after its content had changed",
+		"keeps the tag":       "the same tag after its content had changed",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			b := newBucket(fault)

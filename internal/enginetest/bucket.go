@@ -104,17 +104,26 @@ func NewBucket(t testing.TB) *Bucket {
 
 func newBucket(t testing.TB, speaks dialect) *Bucket {
 	t.Helper()
-	b := &Bucket{
+	b := bucketOf(speaks)
+	b.URL = serve(t, b)
+	return b
+}
+
+func bucketOf(speaks dialect) *Bucket {
+	return &Bucket{
 		Name: "locks", speaks: speaks, busy: speaks.busy,
 		bodies: map[string]string{}, serials: map[string]int{}, counts: map[string]int{}, configs: map[string]string{},
 	}
-	server := httptest.NewServer(b)
+}
+
+// serve starts a server, which ends with the test, and returns its URL.
+func serve(t testing.TB, h http.Handler) string {
+	server := httptest.NewServer(h)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	b.URL = server.URL
-	return b
+	return server.URL
 }
 
 // Break has a fault begin, or end all with an empty one. A write fails of Fails500 if fails
@@ -130,6 +139,13 @@ func (b *Bucket) BreakBusy(status int, code string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault, b.busy = BusyEachSecond, refusal{status, code}
+}
+
+// has reports whether a fault is there.
+func (b *Bucket) has(fault BucketFault) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fault == fault
 }
 
 // Deny refuses all requests, as without rights.
@@ -209,15 +225,20 @@ func (b *Bucket) refuse(w http.ResponseWriter, r refusal) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of a test</Message></Error>", r.code)
 }
 
+// keptTag is the tag of all objects under KeepsTag.
+const keptTag = `"one"`
+
+func tagOfSerial(n int) string { return fmt.Sprintf(`"0x%X"`, n) }
+
 func (b *Bucket) tag(name string) string {
 	body, found := b.bodies[name]
 	switch {
 	case !found:
 		return ""
 	case b.fault == KeepsTag:
-		return `"one"`
+		return keptTag
 	case b.speaks.serialTags:
-		return fmt.Sprintf(`"0x%X"`, b.serials[name])
+		return tagOfSerial(b.serials[name])
 	}
 	return fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(body)))
 }

@@ -8,20 +8,7 @@
 versitygw_version=1.8.0
 
 versitygw_install() {
-	[[ ! -x $programs/versitygw-$versitygw_version/versitygw ]] || return 0
-	locked "$programs/lock" versitygw_install_locked
-}
-versitygw_install_locked() {
-	local folder=$programs/versitygw-$versitygw_version
-	[[ ! -x $folder/versitygw ]] || return 0
-	say "building versitygw $versitygw_version, which takes minutes"
-	mkdir -p "$folder/new"
-	# The file appears when it is complete.
-	GOWORK=off GOFLAGS='' GOBIN=$folder/new go install -trimpath -ldflags='-s -w' "github.com/versity/versitygw/cmd/versitygw@v$versitygw_version" >&2 &&
-		mv "$folder/new/versitygw" "$folder/versitygw" && rmdir "$folder/new" || {
-		say "cannot build versitygw $versitygw_version"
-		return 1
-	}
+	go_install "versitygw-$versitygw_version" versitygw "github.com/versity/versitygw/cmd/versitygw@v$versitygw_version"
 }
 versitygw_command() {
 	mkdir -p "$dir/data/locks"

@@ -101,30 +101,37 @@ func ServerFails(t *testing.T, b *enginetest.Bucket, open func(*testing.T) drive
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b.Break("", nil)
-				var ledger enginetest.Ledger
-				clients := make([]*tenure.Client, 3)
-				for i := range clients {
-					var err error
-					if clients[i], err = tenure.New(open(t), nil); err != nil {
-						t.Fatal(err)
-					}
-				}
-				b.Break(enginetest.Fails500, fails)
-				const terms = 3
-				done := make(chan error, len(clients))
-				for _, client := range clients {
-					go func() { done <- holdInTerms(t, client, "lock-"+name, terms, &ledger) }()
-				}
-				for range clients {
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
-				}
-				if ledger.Count() != terms*len(clients) {
-					t.Errorf("%d tenures", ledger.Count())
-				}
+				Contend(t, "lock-"+name, open, func() { b.Break(enginetest.Fails500, fails) })
 			})
 		})
+	}
+}
+
+// Contend tests, in virtual time, three processes that hold a lock for a minute, three times
+// each: no lease ends, and no two of them hold it. Opened is called when their stores are open.
+func Contend(t *testing.T, lock string, open func(*testing.T) driver.Store, opened func()) {
+	t.Helper()
+	var ledger enginetest.Ledger
+	clients := make([]*tenure.Client, 3)
+	for i := range clients {
+		var err error
+		if clients[i], err = tenure.New(open(t), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened()
+	const terms = 3
+	done := make(chan error, len(clients))
+	for _, client := range clients {
+		go func() { done <- holdInTerms(t, client, lock, terms, &ledger) }()
+	}
+	for range clients {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if ledger.Count() != terms*len(clients) {
+		t.Errorf("%d tenures", ledger.Count())
 	}
 }
 

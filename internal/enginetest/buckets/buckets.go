@@ -201,10 +201,15 @@ func OutcomeOf(err error) Outcome {
 // EachIsOne tests that each call of objects is one request, which is answered by an error, and
 // returns that of the write. Requests returns how many there were since the last call.
 func EachIsOne(t *testing.T, o objectmap.Objects, requests func() int) (err error) {
+	return EachIsOneAt(t, o, `"tag"`, requests)
+}
+
+// EachIsOneAt is [EachIsOne] with a tag that is one of the engine's.
+func EachIsOneAt(t *testing.T, o objectmap.Objects, tag string, requests func() int) (err error) {
 	for what, call := range map[string]func(context.Context) error{
-		"a write":    func(ctx context.Context) error { _, err = o.Put(ctx, "name", []byte("body"), `"tag"`); return err },
+		"a write":    func(ctx context.Context) error { _, err = o.Put(ctx, "name", []byte("body"), tag); return err },
 		"a look":     func(ctx context.Context) error { _, _, err := o.Get(ctx, "name"); return err },
-		"a deletion": func(ctx context.Context) error { return o.Delete(ctx, "name", `"tag"`) },
+		"a deletion": func(ctx context.Context) error { return o.Delete(ctx, "name", tag) },
 		"a list":     func(ctx context.Context) error { _, _, err := o.Names(ctx, "", ""); return err },
 	} {
 		_ = call(t.Context()) // what it says is another matter
