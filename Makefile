@@ -57,10 +57,10 @@ ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # The same of the gateway to files that speaks S3's protocol: 150 s of processor to build, and as
 # many to run the tests of the library on buckets.
 BUCKETS := ./s3store
-# The same of stores whose client takes 40 s of processor to build, and more with the race
-# detector: they are tested without it.
-PLAIN_BUCKETS := ./azblobstore
-ON_BUCKETS := ^TestVersitygw|^TestAzurite
+# The same of stores whose client takes 40 s (Azure) or 130 s (Google) of processor to build, and
+# more with the race detector: they are tested without it.
+PLAIN_BUCKETS := ./azblobstore ./gcsstore
+ON_BUCKETS := ^TestVersitygw|^TestAzurite|^TestFakeGCS
 ON_BUCKETS_IN := ./cmd/internal/cli
 # They want the machine for themselves.
 ON_BUCKETS_ALONE := $(FAULTS) $(CHAOS)
@@ -318,7 +318,7 @@ kubernetes: setup ## Test the store on Kubernetes, the command with it, and its 
 
 .PHONY: buckets
 buckets: setup ## Test the stores in buckets on a gateway that is built first and on emulators, with the library's tests, and the command and a round of chaos with it
-	scripts/engines install versitygw azurite
+	scripts/engines install versitygw fakegcs azurite
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)|^TestAPI$$' $(TESTFLAGS) $(BUCKETS)
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(PLAIN_BUCKETS)
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_IN)

@@ -59,6 +59,7 @@ var zones = []zone{
 	{dir: "azblobstore", may: []string{"driver", "driver/objectmap"}, inTests: onEngines, others: true},
 	{dir: "dynamostore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 	{dir: "etcdstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
+	{dir: "gcsstore", may: []string{"driver", "driver/objectmap"}, inTests: onEngines, others: true},
 	{dir: "k8sstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 	{dir: "pgstore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 	{dir: "s3store", may: []string{"driver", "driver/objectmap"}, inTests: onEngines, others: true},

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gcsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"cloud.google.com/go/storage"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
+)
+
+// DefaultPrefix begins the names of a store whose options name no other prefix.
+const DefaultPrefix = objectmap.DefaultPrefix
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
+	// different prefixes know nothing of each other's locks. It ends with a slash, does
+	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. No
+	// other program may write below it, and no lifecycle rule may remove what is there.
+	Prefix string
+
+	// TrustServer says that the server is known to keep ifGenerationMatch, so that the
+	// store does not try it before its first write: it saves 8 requests. On a server that
+	// does not keep it two processes hold one lock. A lock that is deleted then leaves an
+	// object that keeps its token.
+	TrustServer bool
+
+	// CloseIdleConnections closes the idle connections of the client, if there is a way: that
+	// of the *http.Client which it was made with. It is called after a call that got no
+	// answer, at most once a second, and by Close: what lies between a program and its bucket
+	// may forget a connection without a word. Nil: those of the client stay.
+	CloseIdleConnections func()
+
+	// PageSize is how many records List returns at once: 200 if zero.
+	PageSize int
+}
+
+// Store keeps records in a bucket. It implements [driver.Store], [driver.Raiser] and
+// [driver.TokenLister]. All methods may be called concurrently.
+type Store struct {
+	*objectmap.Store
+	objects *objects
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Raiser      = (*Store)(nil)
+	_ driver.TokenLister = (*Store)(nil)
+)
+
+// New returns a store in a bucket, on a client of the program's own, which must outlive it,
+// and which speaks HTTP: one of storage.NewClient. It sends nothing: the first write tries the
+// server. Options may be nil.
+//
+// The client's credentials, endpoint and transport are used as they are. Its retries are not:
+// each call is one request.
+func New(client *storage.Client, bucket string, options *Options) (*Store, error) {
+	switch {
+	case client == nil:
+		return nil, errors.New("gcsstore: the client is nil")
+	case bucket == "":
+		return nil, errors.New("gcsstore: the bucket has no name")
+	}
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	all := newObjects(client, bucket, o.CloseIdleConnections)
+	inner, err := objectmap.New(all, &objectmap.Options{Prefix: o.Prefix, Trust: o.TrustServer, PageSize: o.PageSize})
+	if err != nil {
+		return nil, fmt.Errorf("gcsstore: %w", err)
+	}
+	return &Store{Store: inner, objects: all}, nil
+}
+
+// Open is [New] for a bucket that must be there, on a server that must be sound: it tries the
+// server at once, by 8 requests, 5 of which write, so that a wrong name, a missing permission
+// and a server that does not keep the conditions of writes are told here. With TrustServer it
+// lists once. Options may be nil.
+func Open(ctx context.Context, client *storage.Client, bucket string, options *Options) (*Store, error) {
+	s, err := New(client, bucket, options)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.Try(ctx); err == nil && options != nil && options.TrustServer {
+		// A look does not tell a bucket that is absent from an object that is.
+		_, _, err = s.objects.Names(ctx, s.Prefix()+"open", "")
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// String names the store by its bucket and prefix.
+func (s *Store) String() string { return "bucket " + s.objects.bucket + " prefix " + s.Prefix() }
