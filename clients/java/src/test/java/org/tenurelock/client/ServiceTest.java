@@ -205,7 +205,7 @@ final class ServiceTest {
             return null;
         }));
         assertEquals("step-down", asked.kind());
-        assertTrue(asked.reason().endsWith("a test"), asked.reason()); // the principal may stand before it
+        assertEquals("local: a test", asked.by() + ": " + asked.reason());
     }
 
     @Test
