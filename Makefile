@@ -241,7 +241,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 
 .PHONY: evidence
 evidence: DURATION = 10m
-evidence: spec interop chaos kills cluster faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
+evidence: spec interop chaos kills cluster readers faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -323,6 +323,7 @@ buckets: setup ## Test the store in buckets on a gateway that is built first, wi
 release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)
 	scripts/setup release
 	GOWORK=off TENURE_RELEASE_CHECK=1 $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
+	TENURE_RELEASE_CHECK=1 $(GOTEST) -count=1 -run '^TestRunsInAnEmptyRoot$$' $(TESTFLAGS) ./cmd/internal/daemon
 
 .PHONY: chaos
 chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
@@ -343,6 +344,14 @@ CLUSTER_ROUNDS ?= 20
 cluster: setup ## Take a cluster of etcd, as `tenured cluster` sets it up, through 20 of each fault with 64 contenders, a lost disk and a restore (Linux, root)
 	scripts/engines install etcd
 	$(REQUIRED) TENURE_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) TENURE_CLUSTER_CONTENDERS=64 $(GOTEST) -count=1 -timeout 2h -v -run '^TestCluster' ./cmd/internal/daemon
+
+# How many random schedules of readers and writers `make readers` runs.
+READER_SCHEDULES ?= 100000
+
+.PHONY: readers
+readers: setup ## Kill and stop sixteen readers and four writers of a file, on each of three stores, and run 100,000 schedules of readers and writers (Linux)
+	$(WITH_ENGINES) env TENURE_RWLOCK_FOR=$(DURATION) TENURE_RWLOCK_READERS=16 TENURE_RWLOCK_WRITERS=4 $(GOTEST) -count=1 -timeout 2h -v $(ITEST)/rwlock
+	TENURE_RWLOCK_SEEDS=$(READER_SCHEDULES) $(GOTEST) -count=1 -timeout 12h -run '^TestSchedules$$' ./rwlock
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run
