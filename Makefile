@@ -50,14 +50,17 @@ VIRTUAL := ./shard ./once
 # tests of other packages that want that engine, by their names.
 KUBERNETES := ./k8sstore
 ON_KUBERNETES := ^TestKubernetes
-ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize
+ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize ./adapters/controllerruntime
 # The same of the evidence: the fault table's column, and a round of chaos, both in small. They
 # want the machine for themselves.
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)
 # The same of the gateway to files that speaks S3's protocol: 150 s of processor to build, and as
 # many to run the tests of the library on buckets.
 BUCKETS := ./s3store
-ON_BUCKETS := ^TestVersitygw
+# The same of stores whose client takes 40 s of processor to build, and more with the race
+# detector: they are tested without it.
+PLAIN_BUCKETS := ./azblobstore
+ON_BUCKETS := ^TestVersitygw|^TestAzurite
 ON_BUCKETS_IN := ./cmd/internal/cli
 # They want the machine for themselves.
 ON_BUCKETS_ALONE := $(FAULTS) $(CHAOS)
@@ -66,7 +69,7 @@ LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Adapters whose libraries take long to build with the race detector: a minute and more.
 HEAVY := ./adapters/clientgo/... ./adapters/controllerruntime/...
 # Packages that are run in a way of their own, by `make verify` or `make evidence`.
-APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES) $(BUCKETS)
+APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES) $(BUCKETS) $(PLAIN_BUCKETS)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
@@ -185,8 +188,9 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
-	$(GOTEST) $(TESTFLAGS) $(HEAVY)
+	$(GOTEST) -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(HEAVY)
 	$(GOTEST) -run '^TestConformance' $(TESTFLAGS) $(BUCKETS)
+	$(GOTEST) -skip '$(ON_BUCKETS)' $(TESTFLAGS) $(PLAIN_BUCKETS)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
@@ -313,9 +317,10 @@ kubernetes: setup ## Test the store on Kubernetes, the command with it, and its 
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -p 1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_ALONE)
 
 .PHONY: buckets
-buckets: setup ## Test the store in buckets on a gateway that is built first, with the library's tests, and the command and a round of chaos with it
-	scripts/engines install versitygw
+buckets: setup ## Test the stores in buckets on a gateway that is built first and on emulators, with the library's tests, and the command and a round of chaos with it
+	scripts/engines install versitygw azurite
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)|^TestAPI$$' $(TESTFLAGS) $(BUCKETS)
+	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(PLAIN_BUCKETS)
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_IN)
 	$(REQUIRED) scripts/engines run versitygw -- $(GOTEST) -count=1 -p 1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_ALONE)
 

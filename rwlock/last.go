@@ -32,7 +32,9 @@ func (n note) bytes() []byte {
 // those who come after that, so they have one epoch, or a fence would refuse the former.
 //
 // T is the latest tenure of the gate that has ended, before the one before it, nil if
-// that is not known, and data is what they have left there.
+// that is not known, and data is what they have left there. What was before tenures that
+// nobody has believed in, one after the other, the gate does not tell: then somebody may
+// have written in the one before those that it shows.
 func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
 	var n note
 	noted := json.Unmarshal(data, &n) == nil && !making(giveBackForgets)
@@ -47,6 +49,8 @@ func wrote(data []byte, t tenure.Tenure, before *tenure.Tenure) note {
 		return n
 	case t.Token == 1:
 		return note{}
+	case before != nil && before.End == tenure.EndAbandoned: // nor in the one before it
+		return wrote(data, *before, nil)
 	case before != nil:
 		t = *before
 	default:

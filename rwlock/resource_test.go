@@ -57,16 +57,21 @@ type wronged struct {
 
 // appeal judges those whom the fence has refused, when the history of the gate is known.
 // It may refuse readers if a writer has crashed that waited for them: nobody can tell then
-// that it had not written.
+// that it had not written. So it may after two tenures of the gate that nobody has believed
+// in, one after the other: whoever takes the gate then sees the last of them alone.
 func (r *resource) appeal(history []tenure.Tenure) {
 	for _, w := range r.wronged {
-		crashed := false
+		abandoned := map[uint64]bool{}
 		for _, t := range history {
-			if t.Token > w.epoch && t.Token <= w.let && t.End != tenure.EndReleased && t.End != tenure.EndAbandoned {
-				crashed = true
+			abandoned[t.Token] = t.End == tenure.EndAbandoned
+		}
+		unknown := false
+		for _, t := range history {
+			if t.Token > w.epoch && t.Token <= w.let && t.End != tenure.EndReleased && (t.End != tenure.EndAbandoned || abandoned[t.Token+1]) {
+				unknown = true
 			}
 		}
-		if !crashed {
+		if !unknown {
 			r.broken("none refused: the %s rightly works, and the fence has let in epoch %d", w.who, w.let)
 		}
 	}

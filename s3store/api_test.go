@@ -4,11 +4,11 @@
 package s3store
 
 import (
-	"context"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
 // TestAPI runs the tests of package tenure, with their faults, on prefixes: each of their
@@ -21,26 +21,8 @@ func TestVersitygwAPI(t *testing.T) {
 
 func runAPI(t *testing.T, s site) {
 	client := s.client(t)
-	keeps := s.open(t, "").KeepsTokens()
-	enginetest.RunAPI(t, enginetest.BuildAPI(t), enginetest.Worlds{
-		TokensOutliveDelete: keeps,
-		New:                 func(context.Context) (string, error) { return newPrefix(), nil },
-		End: func(ctx context.Context, prefix string) error {
-			o := newObjects(client, s.bucket)
-			for {
-				names, _, err := o.Names(ctx, prefix, "")
-				if err != nil || len(names) == 0 {
-					return err
-				}
-				for _, name := range names {
-					if err := o.Delete(ctx, name, ""); err != nil {
-						return err
-					}
-				}
-			}
-		},
-		Open: func(prefix string, pageSize int) (driver.Store, error) {
-			return Open(t.Context(), client, s.bucket, &Options{Prefix: prefix, PageSize: pageSize})
-		},
+	worlds := buckets.Worlds(newObjects(client, s.bucket), s.open(t, "").KeepsTokens(), func(prefix string, pageSize int) (driver.Store, error) {
+		return Open(t.Context(), client, s.bucket, &Options{Prefix: prefix, PageSize: pageSize})
 	})
+	enginetest.RunAPI(t, enginetest.BuildAPI(t), worlds)
 }

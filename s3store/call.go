@@ -8,13 +8,13 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/tenurelock/tenure/driver/objectmap"
 )
 
 // call makes one attempt of an operation. An error after which no byte of the request can
@@ -43,7 +43,7 @@ func call[In, Out any](ctx context.Context, o *objects, op func(context.Context,
 	case err != nil && !sent:
 		return out, &unsentError{err}
 	case err != nil && statusOf(err) == 0 && ctx.Err() != context.Canceled:
-		o.unheard()
+		o.Unheard()
 	}
 	return out, err
 }
@@ -65,43 +65,27 @@ func (w wire) Do(r *http.Request) (*http.Response, error) {
 	return w.HTTPClient.Do(r)
 }
 
-// connections are those of a store. What lies between a program and its bucket may forget a
-// connection without a word: each call that takes one such out of the pool waits for all of
-// its time.
+// connections are those of a store.
 type connections struct {
 	http s3.HTTPClient
-	drop func() // closes those that are idle
-
-	mu   *sync.Mutex
-	last *time.Time // of such a closing
+	*objectmap.Idle
 }
 
-// dropPause is the least time between two closings: where new connections get no answer
-// either, there is no use in more.
-const dropPause = time.Second
-
 func connectionsOf(client *s3.Client) connections {
-	c := connections{http: client.Options().HTTPClient, drop: func() {}, mu: &sync.Mutex{}, last: &time.Time{}}
-	switch theirs := c.http.(type) {
+	switch theirs := client.Options().HTTPClient.(type) {
 	case *awshttp.BuildableClient:
 		own := &http.Client{
 			Transport: theirs.GetTransport(), Timeout: theirs.GetTimeout(),
 			// A bucket elsewhere is an error: to follow would be a second request.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		c.http, c.drop = own, own.CloseIdleConnections
-	case interface{ CloseIdleConnections() }:
-		c.drop = theirs.CloseIdleConnections
-	}
-	return c
-}
-
-// unheard is called after a request that got no answer.
-func (c connections) unheard() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); c.last.IsZero() || now.Sub(*c.last) >= dropPause {
-		*c.last = now
-		c.drop()
+		return connections{own, objectmap.NewIdle(own.CloseIdleConnections)}
+	case interface {
+		s3.HTTPClient
+		CloseIdleConnections()
+	}:
+		return connections{theirs, objectmap.NewIdle(theirs.CloseIdleConnections)}
+	default:
+		return connections{theirs, objectmap.NewIdle(nil)}
 	}
 }

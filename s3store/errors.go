@@ -14,7 +14,6 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/objectmap"
 )
 
@@ -60,39 +59,21 @@ func (o *objects) writeFault(ctx context.Context, err error, match bool) error {
 // and marks it so.
 func (o *objects) fault(ctx context.Context, err error) error {
 	m, advice := explain(err)
-	told := fmt.Errorf("bucket %q: %w", o.bucket, brief(err))
-	if advice != "" {
-		told = fmt.Errorf("bucket %q: %s: %w", o.bucket, advice, brief(err))
-	}
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		told = fmt.Errorf("%w: %w", ctx.Err(), told)
-	}
-	switch m {
-	case hopeless:
-		return driver.NotApplied(driver.Permanent(told))
-	case notApplied:
-		return driver.NotApplied(told)
-	case slow:
-		return driver.Throttled(told)
-	}
-	return told
+	return m.Fault(ctx, fmt.Sprintf("bucket %q", o.bucket), advice, brief(err))
 }
 
-// meaning is what an error says of the write that met it.
-type meaning int
-
 const (
-	unknown    meaning = iota // the write may have been applied, or may yet be
-	slow                      // likewise; and the server has too much to do
-	notApplied                // it was not, and will not be
-	hopeless                  // it was not, and trying again mends nothing
+	unknown    = objectmap.Unknown
+	slow       = objectmap.Slow
+	notApplied = objectmap.NotApplied
+	hopeless   = objectmap.Hopeless
 )
 
 // codes are what an answer means, by its code. Those are of
 // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html. What is not here
 // leaves the outcome open.
 var codes = map[string]struct {
-	means  meaning
+	means  objectmap.Meaning
 	advice string
 }{
 	"NoSuchBucket":                       {hopeless, "there is no such bucket; check its name, the region and the endpoint"},
@@ -121,7 +102,7 @@ var codes = map[string]struct {
 }
 
 // explain sorts an error.
-func explain(err error) (meaning, string) {
+func explain(err error) (objectmap.Meaning, string) {
 	if unsent := (*unsentError)(nil); errors.As(err, &unsent) {
 		switch text := strings.ToLower(err.Error()); {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -159,32 +140,24 @@ func explain(err error) (meaning, string) {
 	return unknown, ""
 }
 
-// briefError has a short text for an error of the SDK, whose own repeats the name of the
+// brief returns the error with a short text: that of the SDK repeats the name of the
 // operation and ids of the request.
-type briefError struct {
-	text string
-	err  error
-}
-
-func (e *briefError) Error() string { return e.text }
-func (e *briefError) Unwrap() error { return e.err }
-
 func brief(err error) error {
 	if api := smithy.APIError(nil); codeOf(err) != "" && errors.As(err, &api) {
 		text := api.ErrorCode()
 		if message := api.ErrorMessage(); message != "" && message != text {
 			text += ": " + message
 		}
-		return &briefError{text, err}
+		return objectmap.Brief(text, err)
 	}
 	if statusOf(err) == 0 && errors.Is(err, context.DeadlineExceeded) {
-		return &briefError{"no answer in time", err}
+		return objectmap.Brief("no answer in time", err)
 	}
 	if send := (*smithyhttp.RequestSendError)(nil); errors.As(err, &send) && send.Err != nil {
-		return &briefError{send.Err.Error(), err}
+		return objectmap.Brief(send.Err.Error(), err)
 	}
 	if op := (*smithy.OperationError)(nil); errors.As(err, &op) && op.Err != nil {
-		return &briefError{op.Err.Error(), err}
+		return objectmap.Brief(op.Err.Error(), err)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ package s3store
 
 import (
 	"cmp"
-	"crypto/rand"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,7 +18,6 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
@@ -92,17 +90,4 @@ func (s site) open(t testing.TB, prefix string) *Store {
 		}
 	})
 	return store
-}
-
-func newPrefix() string { return "test/" + rand.Text() + "/" }
-
-func held(key string) driver.Record {
-	version := rand.Text()
-	return driver.Record{Key: key, Version: version, Beat: version, Owner: "o", Lease: time.Second, State: driver.Held}
-}
-
-func beat(rec driver.Record) driver.Record {
-	next := held(rec.Key)
-	next.Token = rec.Token
-	return next
 }

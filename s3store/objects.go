@@ -104,9 +104,3 @@ func (o *objects) Names(ctx context.Context, prefix, cursor string) (names []str
 	}
 	return names, next, nil
 }
-
-// Close ends the connections that are the store's own, once they are idle.
-func (o *objects) Close() error {
-	o.drop()
-	return nil
-}

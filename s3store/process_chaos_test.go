@@ -129,14 +129,10 @@ func TestVersitygwProcessesKilled(t *testing.T) {
 				break
 			}
 		}
-		var log []enginetest.Counted
-		for line := range strings.Lines(text) {
-			var c enginetest.Counted
-			if _, err := fmt.Sscan(line, &c.N, &c.PID, &c.Token); err != nil {
-				return 0, nil, fmt.Errorf("line %q: %w", line, err)
-			}
-			log = append(log, c)
+		if err != nil {
+			return 0, nil, err
 		}
+		log, err := enginetest.ReadCounted(text)
 		return len(log), log, err
 	})
 }

@@ -82,12 +82,7 @@ func Open(ctx context.Context, client *s3.Client, bucket string, options *Option
 	if err != nil {
 		return nil, err
 	}
-	if err = s.Try(ctx); err == nil && options != nil && options.TrustServer {
-		if _, err = s.Get(ctx, driver.OwnPrefix+"open", driver.Strong); errors.Is(err, driver.ErrNotFound) {
-			err = nil
-		}
-	}
-	if err != nil {
+	if err := s.Reach(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

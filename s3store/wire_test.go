@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/objectmap"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
 
 // answering is a server that gives one answer to all.
@@ -54,85 +54,47 @@ func (a *answering) at(t *testing.T) *objects {
 	}), "locks")
 }
 
-// What a row of TestAnswers wants.
-const (
-	isUnknown = iota
-	isSlow
-	isMismatch
-	isBusy
-	isNotApplied
-	isPermanent
-)
-
 // TestAnswers: what each answer says of a write, and that each call is one request.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		code   string
-		want   int
+		want   buckets.Outcome
 	}{
-		{412, "PreconditionFailed", isMismatch},
-		{404, "NoSuchKey", isMismatch},
-		{404, "NoSuchBucket", isPermanent},
-		{404, "", isUnknown},
-		{409, "ConditionalRequestConflict", isBusy},
-		{409, "OperationAborted", isUnknown},
-		{409, "ObjectParentIsFile", isUnknown},
-		{409, "", isUnknown},
-		{400, "EntityTooLarge", isPermanent},
-		{400, "RequestTimeout", isUnknown},
-		{400, "ExpiredToken", isNotApplied},
-		{400, "SomethingElse", isUnknown},
-		{401, "", isPermanent},
-		{403, "AccessDenied", isPermanent},
-		{403, "InvalidAccessKeyId", isPermanent},
-		{403, "SignatureDoesNotMatch", isPermanent},
-		{403, "RequestTimeTooSkewed", isNotApplied},
-		{301, "PermanentRedirect", isPermanent},
-		{307, "TemporaryRedirect", isNotApplied},
-		{429, "TooManyRequests", isSlow},
-		{500, "InternalError", isUnknown},
-		{501, "NotImplemented", isPermanent},
-		{502, "", isUnknown},
-		{503, "SlowDown", isSlow},
-		{504, "", isUnknown},
+		{412, "PreconditionFailed", buckets.Mismatch},
+		{404, "NoSuchKey", buckets.Mismatch},
+		{404, "NoSuchBucket", buckets.Permanent},
+		{404, "", buckets.Unknown},
+		{409, "ConditionalRequestConflict", buckets.Busy},
+		{409, "OperationAborted", buckets.Unknown},
+		{409, "ObjectParentIsFile", buckets.Unknown},
+		{409, "", buckets.Unknown},
+		{400, "EntityTooLarge", buckets.Permanent},
+		{400, "RequestTimeout", buckets.Unknown},
+		{400, "ExpiredToken", buckets.NotApplied},
+		{400, "SomethingElse", buckets.Unknown},
+		{401, "", buckets.Permanent},
+		{403, "AccessDenied", buckets.Permanent},
+		{403, "InvalidAccessKeyId", buckets.Permanent},
+		{403, "SignatureDoesNotMatch", buckets.Permanent},
+		{403, "RequestTimeTooSkewed", buckets.NotApplied},
+		{301, "PermanentRedirect", buckets.Permanent},
+		{307, "TemporaryRedirect", buckets.NotApplied},
+		{429, "TooManyRequests", buckets.Slow},
+		{500, "InternalError", buckets.Unknown},
+		{501, "NotImplemented", buckets.Permanent},
+		{502, "", buckets.Unknown},
+		{503, "SlowDown", buckets.Slow},
+		{504, "", buckets.Unknown},
 	} {
 		t.Run(fmt.Sprint(c.status, c.code), func(t *testing.T) {
 			a := &answering{status: c.status, code: c.code}
-			o := a.at(t)
-			_, err := o.Put(t.Context(), "name", []byte("body"), `"tag"`)
-			if n := a.n.Swap(0); n != 1 {
-				t.Errorf("a write took %d requests", n)
-			}
-			is := func(target error) bool { return errors.Is(err, target) }
-			got := isUnknown
-			switch {
-			case is(objectmap.ErrMismatch):
-				got = isMismatch
-			case is(objectmap.ErrBusy):
-				got = isBusy
-			case is(driver.ErrPermanent):
-				got = isPermanent
-			case is(driver.ErrNotApplied):
-				got = isNotApplied
-			case is(driver.ErrThrottled):
-				got = isSlow
-			}
-			if got != c.want || err == nil || (got == isPermanent) != (is(driver.ErrPermanent) && is(driver.ErrNotApplied)) {
-				t.Errorf("%d, want %d: %v", got, c.want, err)
+			err := buckets.EachIsOne(t, a.at(t), func() int { return int(a.n.Swap(0)) })
+			if got := buckets.OutcomeOf(err); got != c.want {
+				t.Errorf("%s, want %s: %v", got, c.want, err)
 			}
 			if c.status == 403 && c.code == "RequestTimeTooSkewed" && !strings.Contains(err.Error(), "clock of this machine") {
 				t.Errorf("%v", err)
-			}
-			for what, call := range map[string]func() error{
-				"a look":     func() error { _, _, err := o.Get(t.Context(), "name"); return err },
-				"a deletion": func() error { return o.Delete(t.Context(), "name", `"tag"`) },
-				"a list":     func() error { _, _, err := o.Names(t.Context(), "", ""); return err },
-			} {
-				_ = call() // its error is another matter
-				if n := a.n.Swap(0); n != 1 {
-					t.Errorf("%s took %d requests", what, n)
-				}
 			}
 		})
 	}
@@ -159,75 +121,14 @@ func TestNoAnswer(t *testing.T) {
 // TestRequests: what each call of the store sends.
 func TestRequests(t *testing.T) {
 	b := enginetest.NewBucket(t)
-	s := siteAt(b.URL).open(t, "")
-	ctx := t.Context()
-	costs := func(what, want string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if got := strings.TrimPrefix(fmt.Sprint(b.Counts()), "map"); got != want {
-			t.Errorf("%s: %s, want %s", what, got, want)
-		}
-	}
-	costs("opening", "[DELETE:2 GET:1 PUT:5]", nil)
-	rec, _, err := s.Claim(ctx, held("lock"))
-	costs("claim of an absent lock", "[GET:1 PUT:1]", err)
-	for range 3 {
-		rec, err = s.Swap(ctx, rec, beat(rec))
-		costs("heartbeat", "[PUT:1]", err)
-	}
-	free := beat(rec)
-	free.State, free.End = driver.Released, driver.EndReleased
-	_, err = s.Swap(ctx, rec, free)
-	costs("release", "[PUT:1]", err)
-	rec, _, err = s.Claim(ctx, held("lock"))
-	costs("claim of a lock that was seen last here", "[PUT:1]", err)
-	_, err = s.Get(ctx, "lock", driver.Strong)
-	costs("look", "[GET:1]", err)
-	b.Break(enginetest.Fails500, nil)
-	_, err = s.Swap(ctx, rec, beat(rec))
-	if err == nil || errors.Is(err, driver.ErrNotApplied) {
-		t.Errorf("heartbeat that was answered with 500: %v", err)
-	}
-	costs("heartbeat that was answered with 500", "[PUT:1]", nil)
+	buckets.Requests(t, b, siteAt(b.URL).open(t, ""))
 }
 
 // TestOddNames: what no folder can be called comes back, in order.
-func TestOddNames(t *testing.T) { oddNames(t, newSite(t)) }
+func TestOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
 
 func TestVersitygwOddNames(t *testing.T) {
-	oddNames(t, siteAt(enginetest.StartVersitygw(t, 1, "locks")[0].URL))
-}
-
-func oddNames(t *testing.T, site site) {
-	s := site.open(t, newPrefix())
-	keys := []string{
-		"x", "x/y", "x//y", ".", "..", "/x", "x/..", "x/.", strings.Repeat("ü", driver.MaxKeyLen/2), strings.Repeat("a/", driver.MaxKeyLen/2),
-		strings.Repeat("k", driver.MaxKeyLen), strings.Repeat("k", 200), strings.Repeat("k", 201), strings.Repeat("k", 400),
-	}
-	for _, key := range keys {
-		if _, _, err := s.Claim(t.Context(), held(key)); err != nil {
-			t.Errorf("%.20q: %v", key, err)
-		}
-	}
-	slices.Sort(keys)
-	var got []string
-	for cursor := ""; ; {
-		page, err := s.List(t.Context(), "", cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, rec := range page.Records {
-			got = append(got, rec.Key)
-		}
-		if cursor = page.Cursor; cursor == "" {
-			break
-		}
-	}
-	if !slices.Equal(got, keys) {
-		t.Errorf("%.10q, want %.10q", got, keys)
-	}
+	buckets.OddNames(t, siteAt(enginetest.StartVersitygw(t, 1, "locks")[0].URL).open(t, buckets.NewPrefix()))
 }
 
 // TestDenied: without rights nothing is tried again, and the sentence says what to do.
@@ -250,7 +151,7 @@ func TestTrustServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err = s.Claim(t.Context(), held("lock")); err != nil {
+	if _, _, err = s.Claim(t.Context(), buckets.Held("lock")); err != nil {
 		t.Error(err)
 	}
 	if got := b.Counts(); got[http.MethodPut] != 1 || got[http.MethodDelete] != 0 || !s.KeepsTokens() {
@@ -271,42 +172,36 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsGo: what the network has forgotten is not asked again.
+// TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
+// network may have forgotten it; after an answer it stays.
 func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
 	url := "http://" + relay.Addr
-	s, err := New(s3.New(s3.Options{
+	o := newObjects(s3.New(s3.Options{
 		BaseEndpoint: &url, Region: enginetest.S3Region, UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(enginetest.S3Key, enginetest.S3Secret, ""),
-	}), b.Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	}), b.Name)
+	closed, closeIdle := 0, o.Idle
+	o.Idle = objectmap.NewIdle(func() {
+		closed++
+		closeIdle.Unheard()
+	})
 	look := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := s.Get(ctx, "lock", driver.Strong)
+		_, _, err := o.Get(ctx, "lock")
 		return err
 	}
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) {
-		t.Fatal(err)
-	}
-	drops := 0
-	o := newObjects(s3.New(s3.Options{Region: "x"}), "locks")
-	o.drop = func() { drops++ }
-	o.unheard()
-	o.unheard()
-	if drops != 1 {
-		t.Errorf("idle connections were closed %d times in a second", drops)
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 0 {
+		t.Fatalf("closed %d times, %v", closed, err)
 	}
 	resume := relay.Hold()
-	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a server that hangs: %v", err)
+	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed != 1 {
+		t.Errorf("a server that hangs: closed %d times, %v", closed, err)
 	}
 	resume()
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) {
-		t.Errorf("after that: %v", err)
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 1 {
+		t.Errorf("after that: closed %d times, %v", closed, err)
 	}
 }

@@ -229,15 +229,21 @@ func (s *stage) end() (beside time.Duration, what string, tenures int) {
 	<-time.After(time.Minute)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, d := range s.done {
-		for _, before := range s.done[:i] {
+	beside, what = besides(s.done)
+	return beside, what, len(s.done)
+}
+
+// besides returns for how long two hosts have reconciled beside each other, at most, and which.
+func besides(done []*stretch) (beside time.Duration, what string) {
+	for i, d := range done {
+		for _, before := range done[:i] {
 			if by := before.to.Sub(d.from); by > beside && d.host != before.host {
 				beside = by
 				what = fmt.Sprintf("%s reconciles beside %s for %v", d.host, before.host, by)
 			}
 		}
 	}
-	return beside, what, len(s.done)
+	return beside, what
 }
 
 func newLock(h *host) *tenureclientgo.Lock {

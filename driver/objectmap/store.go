@@ -141,6 +141,18 @@ func (s *Store) Try(ctx context.Context) error {
 	return err
 }
 
+// Reach is [Store.Try] for a store that was just made. One that trusts its engine reads once,
+// so that a wrong name and a missing permission are told.
+func (s *Store) Reach(ctx context.Context) error {
+	if err := s.Try(ctx); err != nil || !s.options.Trust {
+		return err
+	}
+	if _, err := s.Get(ctx, driver.OwnPrefix+"open", driver.Strong); err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
 // Get returns the record of key. All reads are strong.
 func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
 	if err := s.life.Ready(ctx); err != nil {

@@ -43,26 +43,71 @@ const (
 // racePause is how long a bucket that races waits before it writes.
 const racePause = 20 * time.Millisecond
 
-// Bucket is a server of S3's protocol with one bucket, in memory: as much of it as Tenure
-// uses, whoever asks. Conditional deletions are kept. One thing of it can be wrong.
+// Bucket is a server with one bucket, in memory: as much of its protocol as Tenure uses,
+// whoever asks. Conditional deletions are kept. One thing of it can be wrong.
 type Bucket struct {
 	// URL is that of the server, and Name that of the bucket.
 	URL, Name string
 
+	speaks dialect
+
 	mu      sync.Mutex
+	busy    refusal // of BusyEachSecond
 	fault   BucketFault
 	fails   func() bool // whether a write fails of Fails500; nil: each
 	bodies  map[string]string
+	serials map[string]int // the writes up to the last of each object
 	counts  map[string]int
 	writes  int
 	configs map[string]string // by the name of a subresource, such as "lifecycle"
 	denied  atomic.Bool
 }
 
-// NewBucket starts a server, which ends with the test.
+// refusal is an answer that nothing was done.
+type refusal struct {
+	status int
+	code   string
+}
+
+// dialect is what differs between protocols.
+type dialect struct {
+	root string // the path of all buckets, without the slash at its beginning
+	// What is answered to a write whose object is there, has another tag, or is absent; to
+	// one while another is under way; and of a bucket that is not there, or forbidden.
+	exists, mismatch, absentOnMatch, absent, busy, noBucket, denied refusal
+	failed                                                          refusal
+	codeHeader                                                      string // has the code as well
+	written, deleted                                                int
+	serialTags                                                      bool // tags are new with each write, not of the body
+	serveBucket                                                     func(*Bucket, http.ResponseWriter, *http.Request)
+}
+
+var s3Dialect = dialect{
+	exists:        refusal{http.StatusPreconditionFailed, "PreconditionFailed"},
+	mismatch:      refusal{http.StatusPreconditionFailed, "PreconditionFailed"},
+	absentOnMatch: refusal{http.StatusNotFound, "NoSuchKey"},
+	absent:        refusal{http.StatusNotFound, "NoSuchKey"},
+	busy:          refusal{http.StatusConflict, "ConditionalRequestConflict"},
+	noBucket:      refusal{http.StatusNotFound, "NoSuchBucket"},
+	denied:        refusal{http.StatusForbidden, "AccessDenied"},
+	failed:        refusal{http.StatusInternalServerError, "InternalError"},
+	written:       http.StatusOK,
+	deleted:       http.StatusNoContent,
+	serveBucket:   (*Bucket).serveBucket,
+}
+
+// NewBucket starts a server of S3's protocol, which ends with the test.
 func NewBucket(t testing.TB) *Bucket {
 	t.Helper()
-	b := &Bucket{Name: "locks", bodies: map[string]string{}, counts: map[string]int{}, configs: map[string]string{}}
+	return newBucket(t, s3Dialect)
+}
+
+func newBucket(t testing.TB, speaks dialect) *Bucket {
+	t.Helper()
+	b := &Bucket{
+		Name: "locks", speaks: speaks, busy: speaks.busy,
+		bodies: map[string]string{}, serials: map[string]int{}, counts: map[string]int{}, configs: map[string]string{},
+	}
 	server := httptest.NewServer(b)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -78,6 +123,13 @@ func (b *Bucket) Break(fault BucketFault, fails func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault, b.fails = fault, fails
+}
+
+// BreakBusy has BusyEachSecond begin, with an answer of a status and a code.
+func (b *Bucket) BreakBusy(status int, code string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault, b.busy = BusyEachSecond, refusal{status, code}
 }
 
 // Deny refuses all requests, as without rights.
@@ -117,41 +169,44 @@ func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has gone
 	}
-	bucket, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	bucket, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"+b.speaks.root), "/")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts[r.Method]++
 	switch {
 	case b.denied.Load():
-		refuse(w, http.StatusForbidden, "AccessDenied")
+		b.refuse(w, b.speaks.denied)
 	case bucket != b.Name:
-		refuse(w, http.StatusNotFound, "NoSuchBucket")
+		b.refuse(w, b.speaks.noBucket)
 	case name == "":
-		b.serveBucket(w, r)
+		b.speaks.serveBucket(b, w, r)
 	case r.Method == http.MethodGet:
 		b.get(w, name)
 	case r.Method == http.MethodPut:
 		b.put(w, r, name, string(body))
 	case r.Method == http.MethodDelete:
 		if is := b.tag(name); b.fault != NoConditionalDelete && r.Header.Get("If-Match") != "" && is != "" && is != r.Header.Get("If-Match") {
-			refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			b.refuse(w, b.speaks.mismatch)
 			return
 		}
 		if b.fault == NoConditionalDelete && r.Header.Get("If-Match") != "" {
-			refuse(w, http.StatusNotImplemented, "NotImplemented")
+			b.refuse(w, refusal{http.StatusNotImplemented, "NotImplemented"})
 			return
 		}
 		delete(b.bodies, name)
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(b.speaks.deleted)
 	default:
-		refuse(w, http.StatusMethodNotAllowed, "MethodNotAllowed")
+		b.refuse(w, refusal{http.StatusMethodNotAllowed, "MethodNotAllowed"})
 	}
 }
 
-func refuse(w http.ResponseWriter, status int, code string) {
+func (b *Bucket) refuse(w http.ResponseWriter, r refusal) {
 	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of a test</Message></Error>", code)
+	if b.speaks.codeHeader != "" {
+		w.Header().Set(b.speaks.codeHeader, r.code)
+	}
+	w.WriteHeader(r.status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of a test</Message></Error>", r.code)
 }
 
 func (b *Bucket) tag(name string) string {
@@ -161,6 +216,8 @@ func (b *Bucket) tag(name string) string {
 		return ""
 	case b.fault == KeepsTag:
 		return `"one"`
+	case b.speaks.serialTags:
+		return fmt.Sprintf(`"0x%X"`, b.serials[name])
 	}
 	return fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(body)))
 }
@@ -168,7 +225,7 @@ func (b *Bucket) tag(name string) string {
 func (b *Bucket) get(w http.ResponseWriter, name string) {
 	body, found := b.bodies[name]
 	if !found {
-		refuse(w, http.StatusNotFound, "NoSuchKey")
+		b.refuse(w, b.speaks.absent)
 		return
 	}
 	w.Header().Set("ETag", b.tag(name))
@@ -181,14 +238,17 @@ func (b *Bucket) put(w http.ResponseWriter, r *http.Request, name, body string) 
 	is, match, none := b.tag(name), r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	switch {
 	case b.fault == BusyEachSecond && b.writes%2 == 1:
-		refuse(w, http.StatusConflict, "ConditionalRequestConflict")
+		b.refuse(w, b.busy)
 		return
 	case b.fault == IgnoresConditions, b.fault == CreatesOnMatch && match != "" && is == "":
 	case match != "" && is == "":
-		refuse(w, http.StatusNotFound, "NoSuchKey")
+		b.refuse(w, b.speaks.absentOnMatch)
 		return
-	case match != "" && is != match, none == "*" && is != "":
-		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
+	case match != "" && is != match:
+		b.refuse(w, b.speaks.mismatch)
+		return
+	case none == "*" && is != "":
+		b.refuse(w, b.speaks.exists)
 		return
 	}
 	if b.fault == Races {
@@ -196,12 +256,13 @@ func (b *Bucket) put(w http.ResponseWriter, r *http.Request, name, body string) 
 		time.Sleep(racePause) //nolint:forbidigo // the fault itself
 		b.mu.Lock()
 	}
-	b.bodies[name] = body
+	b.bodies[name], b.serials[name] = body, b.writes
 	if b.fault == Fails500 && (b.fails == nil || b.fails()) {
-		refuse(w, http.StatusInternalServerError, "InternalError")
+		b.refuse(w, b.speaks.failed)
 		return
 	}
 	w.Header().Set("ETag", b.tag(name))
+	w.WriteHeader(b.speaks.written)
 }
 
 // pageOfNames is how many names are listed at once.
@@ -217,9 +278,9 @@ func (b *Bucket) serveBucket(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.Query().Has("list-type") {
 		switch {
 		case r.URL.Query().Has("lifecycle"):
-			refuse(w, http.StatusNotFound, "NoSuchLifecycleConfiguration")
+			b.refuse(w, refusal{http.StatusNotFound, "NoSuchLifecycleConfiguration"})
 		case r.URL.Query().Has("object-lock"):
-			refuse(w, http.StatusNotFound, "ObjectLockConfigurationNotFoundError")
+			b.refuse(w, refusal{http.StatusNotFound, "ObjectLockConfigurationNotFoundError"})
 		case r.URL.Query().Has("versioning"):
 			_, _ = io.WriteString(w, "<VersioningConfiguration/>")
 		}
@@ -232,19 +293,26 @@ func (b *Bucket) serveBucket(w http.ResponseWriter, r *http.Request) {
 		NextContinuationToken string
 		Contents              []content
 	}
-	prefix, after := r.URL.Query().Get("prefix"), r.URL.Query().Get("continuation-token")
-	var names []string
+	names, next := b.page(r.URL.Query().Get("prefix"), r.URL.Query().Get("continuation-token"))
+	for _, name := range names {
+		out.Contents = append(out.Contents, content{name})
+	}
+	out.IsTruncated, out.NextContinuationToken = next != "", next
+	_ = xml.NewEncoder(w).Encode(out) // as above
+}
+
+// page returns some names that begin with prefix, after one, and the last of them if there
+// are more.
+func (b *Bucket) page(prefix, after string) (names []string, next string) {
 	for name := range b.bodies {
 		if strings.HasPrefix(name, prefix) && name > after {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	for _, name := range names[:min(len(names), pageOfNames)] {
-		out.Contents = append(out.Contents, content{name})
-	}
 	if len(names) > pageOfNames {
-		out.IsTruncated, out.NextContinuationToken = true, names[pageOfNames-1]
+		names = names[:pageOfNames]
+		next = names[pageOfNames-1]
 	}
-	_ = xml.NewEncoder(w).Encode(out) // as above
+	return names, next
 }

@@ -5,9 +5,11 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -96,4 +98,16 @@ func CountUnderKills(t *testing.T, env []string, read func(ctx context.Context) 
 			t.Errorf("number %d under token %d, after token %d", e.N, e.Token, log[i-1].Token)
 		}
 	}
+}
+
+// ReadCounted reads a log, of a line for each number with the process and the token.
+func ReadCounted(text string) (log []Counted, err error) {
+	for line := range strings.Lines(text) {
+		var c Counted
+		if _, err := fmt.Sscan(line, &c.N, &c.PID, &c.Token); err != nil {
+			return nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		log = append(log, c)
+	}
+	return log, nil
 }

@@ -39,7 +39,7 @@ func target(name string) string {
 	switch name {
 	case "kubernetes":
 		return "make kubernetes"
-	case "versitygw":
+	case "versitygw", "azurite":
 		return "make buckets"
 	}
 	return "make verify"

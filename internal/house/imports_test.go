@@ -26,7 +26,7 @@ var public = []string{
 }
 
 // onEngines is what tests of stores are written with.
-var onEngines = append(slices.Clone(public), "internal/enginetest", "internal/enginetest/locks")
+var onEngines = append(slices.Clone(public), "internal/enginetest", "internal/enginetest/buckets", "internal/enginetest/locks")
 
 // zones says who may import whom: the dependencies point inwards, to driver.
 // A directory without a zone is reported, so that a new package gets its rule
@@ -41,6 +41,7 @@ var zones = []zone{
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
 	{dir: "internal/enginetest", may: []string{"driver"}},
+	{dir: "internal/enginetest/buckets", may: []string{".", "driver", "driver/objectmap", "driver/recordcodec", "drivertest", "internal/enginetest"}},
 	{dir: "internal/enginetest/locks", may: []string{".", "driver"}},
 	{dir: "internal/trace", may: []string{"driver"}},
 	// The simulator has the core's machines work behind a real fence.
@@ -55,6 +56,7 @@ var zones = []zone{
 	{dir: "drivertest", may: []string{"driver"}, inTests: public},
 	{dir: "faultstore", may: []string{"driver"}, inTests: public},
 	{dir: "memstore", may: []string{"driver"}, inTests: public},
+	{dir: "azblobstore", may: []string{"driver", "driver/objectmap"}, inTests: onEngines, others: true},
 	{dir: "dynamostore", may: []string{"driver", "driver/recordcodec"}, inTests: onEngines, others: true},
 	{dir: "etcdstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
 	{dir: "k8sstore", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: onEngines, others: true},
@@ -88,7 +90,7 @@ var zones = []zone{
 	// What lets other libraries stand on the locks.
 	{dir: "adapters/certmagic", may: []string{"."}, inTests: public, others: true},
 	{dir: "adapters/clientgo", may: []string{"."}, inTests: public, others: true},
-	{dir: "adapters/controllerruntime", may: []string{".", "adapters/clientgo"}, inTests: public, others: true},
+	{dir: "adapters/controllerruntime", may: []string{".", "adapters/clientgo"}, inTests: append(slices.Clone(onEngines), "k8sstore"), others: true},
 	{dir: "adapters/gocron", may: []string{".", "once"}, inTests: public, others: true},
 	{dir: "adapters/recipes", inTests: public, others: true},
 

@@ -153,7 +153,7 @@ func TestTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	tags := strings.Fields(output(t, clone, "git", "tag", "--list"))
-	want := []string{"cmd", "dynamostore", "etcdstore", "k8sstore", "pgstore", "s3store", "sqlitestore", "tenureotel", "tenureprom"}
+	want := []string{"azblobstore", "cmd", "dynamostore", "etcdstore", "k8sstore", "pgstore", "s3store", "sqlitestore", "tenureotel", "tenureprom"}
 	for i, dir := range want {
 		want[i] = dir + "/" + version
 	}

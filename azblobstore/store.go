@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package azblobstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
+)
+
+// DefaultPrefix begins the names of a store whose options name no other prefix.
+const DefaultPrefix = objectmap.DefaultPrefix
+
+// Options are for one store. Nil means the defaults.
+type Options struct {
+	// Prefix begins the names of all blobs of the store: "tenure/" if empty. Stores with
+	// different prefixes know nothing of each other's locks. It ends with a slash, does
+	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long; no
+	// part of it begins or ends with a dot. No other program may write below it, and no
+	// rule of lifecycle management may remove or move what is there.
+	Prefix string
+
+	// TrustServer says that the server is known to keep If-Match and If-None-Match, as
+	// Azure does, so that the store does not try it before its first write: it saves 8
+	// requests, and the right to delete. On a server that does not keep them two processes
+	// hold one lock. A lock that is deleted then leaves a blob that keeps its token.
+	TrustServer bool
+
+	// PageSize is how many records List returns at once: 200 if zero.
+	PageSize int
+
+	// CloseIdleConnections is called after a call that got no answer, at most once a
+	// second, and by Close. It is that of the *http.Client that the client was made with, as
+	// its Transport. What lies between a program and its container may forget connections
+	// without a word, and each call that takes one such out of the pool waits for all of its
+	// time: with some of them in the pool a lease may end by that. If nil, they stay.
+	CloseIdleConnections func()
+}
+
+// Store keeps records in a container. It implements [driver.Store], [driver.Raiser] and
+// [driver.TokenLister]. All methods may be called concurrently.
+type Store struct {
+	*objectmap.Store
+	container string
+}
+
+var (
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Raiser      = (*Store)(nil)
+	_ driver.TokenLister = (*Store)(nil)
+)
+
+// New returns a store in the container of a client of the program's own, which must outlive
+// it. It sends nothing: the first write tries the server. Options may be nil.
+//
+// The client's credential, transport and policies are used as they are. Its settings for
+// retries are not: each call is one request, or two where the server asks for another token
+// of the credential and has refused the first. A client of the secondary location is an
+// error: what it reads is behind.
+func New(client *container.Client, options *Options) (*Store, error) {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	objects, err := newObjects(client, o.CloseIdleConnections)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(o.Prefix, "./") {
+		return nil, fmt.Errorf("azblobstore: prefix %.120q: a part of it ends with a dot, which Azure drops", o.Prefix)
+	}
+	inner, err := objectmap.New(objects, &objectmap.Options{Prefix: o.Prefix, Trust: o.TrustServer, PageSize: o.PageSize})
+	if err != nil {
+		return nil, fmt.Errorf("azblobstore: %w", err)
+	}
+	return &Store{Store: inner, container: objects.container}, nil
+}
+
+// Open is [New] for a container that must be there, on a server that must be sound: it tries
+// the server at once, by 8 requests, 5 of which write, so that a wrong name, a missing
+// permission and a server that does not keep the conditions of writes are told here. With
+// TrustServer it reads once. Options may be nil.
+func Open(ctx context.Context, client *container.Client, options *Options) (*Store, error) {
+	s, err := New(client, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Reach(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// String names the store by its container and prefix.
+func (s *Store) String() string { return "container " + s.container + " prefix " + s.Prefix() }
+
+// newObjects returns the objects of a client, whose URL may hold a signature.
+func newObjects(client *container.Client, dropIdle func()) (*objects, error) {
+	if client == nil {
+		return nil, errors.New("azblobstore: the client is nil")
+	}
+	u, err := url.Parse(client.URL())
+	if err != nil {
+		return nil, errors.New("azblobstore: the client's URL cannot be read")
+	}
+	account, _, _ := strings.Cut(u.Host, ".")
+	if first, _, two := strings.Cut(strings.Trim(u.Path, "/"), "/"); two {
+		account = first // as emulators have it
+	}
+	switch {
+	case strings.Trim(u.Path, "/") == "":
+		return nil, fmt.Errorf("azblobstore: the client's URL, of %q, names no container: write https://ACCOUNT.blob.core.windows.net/CONTAINER", u.Host)
+	case strings.HasSuffix(account, "-secondary"):
+		return nil, fmt.Errorf("azblobstore: %q is the secondary location of an account, whose reads are behind: two processes would hold one lock; use %q", account, strings.TrimSuffix(account, "-secondary"))
+	}
+	return &objects{client: client, host: u.Host, container: path.Base(u.Path), Idle: objectmap.NewIdle(dropIdle)}, nil
+}

@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package azblobstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/buckets"
+)
+
+// answering is a server that gives one answer to all.
+type answering struct {
+	status int
+	code   string // "": no body
+	detail string
+	cut    bool // the connection ends before an answer
+	n      atomic.Int64
+}
+
+func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.n.Add(1)
+	if a.cut {
+		_, _ = io.ReadAll(r.Body) // whatever came
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	if a.code != "" {
+		w.Header().Set("X-Ms-Error-Code", a.code)
+	}
+	w.WriteHeader(a.status)
+	if a.code != "" {
+		fmt.Fprintf(w, "\ufeff<?xml version=\"1.0\"?><Error><Code>%s</Code><Message>of a test\nRequestId:1</Message><AuthenticationErrorDetail>%s</AuthenticationErrorDetail></Error>", a.code, a.detail)
+	}
+}
+
+// at starts a server.
+func (a *answering) at(t *testing.T) site {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	return site{server.URL + "/" + enginetest.AzureAccount + "/locks"}
+}
+
+// TestAnswers: what each answer says of a write, and that each call is one request.
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		status       int
+		code, detail string
+		want         buckets.Outcome
+		says         string
+	}{
+		{412, "ConditionNotMet", "", buckets.Mismatch, ""},
+		{412, "", "", buckets.Mismatch, ""},
+		{412, "LeaseIdMissing", "", buckets.NotApplied, "lease of Azure's"},
+		{412, "SomethingElse", "", buckets.Unknown, ""},
+		{404, "BlobNotFound", "", buckets.Mismatch, ""},
+		{404, "ContainerNotFound", "", buckets.Permanent, "no such container"},
+		{404, "", "", buckets.Unknown, ""},
+		{409, "BlobAlreadyExists", "", buckets.Unknown, ""}, // of a create alone it says something
+		{409, "OperationTimedOut", "", buckets.Unknown, ""},
+		{409, "ContainerBeingDeleted", "", buckets.NotApplied, ""},
+		{409, "BlobImmutableDueToPolicy", "", buckets.Permanent, "immutable"},
+		{409, "BlobArchived", "", buckets.Permanent, "archive"},
+		{409, "SnapshotsPresent", "", buckets.NotApplied, "snapshots"},
+		{409, "", "", buckets.Unknown, ""},
+		{400, "InvalidHeaderValue", "", buckets.Permanent, "version of the protocol"},
+		{400, "SomethingElse", "", buckets.Unknown, ""},
+		{401, "InvalidAuthenticationInfo", "Lifetime validation failed. The token is expired.", buckets.NotApplied, "clock of this machine"},
+		{401, "", "", buckets.Permanent, ""},
+		{403, "AuthenticationFailed", "Request date header too old", buckets.NotApplied, "clock of this machine"},
+		{403, "AuthenticationFailed", "Signature did not match", buckets.Permanent, "Signature did not match"},
+		{403, "AuthorizationPermissionMismatch", "", buckets.Permanent, "Storage Blob Data Contributor"},
+		{413, "RequestBodyTooLarge", "", buckets.Permanent, ""},
+		{429, "", "", buckets.Slow, ""},
+		{200, "", "", buckets.Unknown, ""},
+		{500, "InternalError", "", buckets.Unknown, ""},
+		{500, "OperationTimedOut", "", buckets.Unknown, ""},
+		{501, "", "", buckets.Permanent, ""},
+		{502, "", "", buckets.Unknown, ""},
+		{503, "ServerBusy", "", buckets.Slow, ""},
+		{504, "", "", buckets.Unknown, ""},
+	} {
+		t.Run(fmt.Sprint(c.status, c.code, c.detail), func(t *testing.T) {
+			a := &answering{status: c.status, code: c.code, detail: c.detail}
+			err := buckets.EachIsOne(t, a.at(t).objects(t), func() int { return int(a.n.Swap(0)) })
+			if got := buckets.OutcomeOf(err); got != c.want || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, want %s: %v", got, c.want, err)
+			}
+		})
+	}
+	exists := &answering{status: 409, code: "BlobAlreadyExists"}
+	if _, err := exists.at(t).objects(t).Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.Mismatch {
+		t.Errorf("a create of what is there: %v", err)
+	}
+}
+
+// TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
+// tried again; one that is refused does not.
+func TestNoAnswer(t *testing.T) {
+	a := &answering{cut: true}
+	if _, err := a.at(t).objects(t).Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.Unknown || a.n.Load() != 1 {
+		t.Errorf("%d requests, %v", a.n.Load(), err)
+	}
+	nobody := site{fmt.Sprintf("http://127.0.0.1:%d/%s/locks?sig=secret", enginetest.FreePort(t), enginetest.AzureAccount)}
+	_, err := nobody.objects(t).Put(t.Context(), "name", []byte("body"), "")
+	if buckets.OutcomeOf(err) != buckets.NotApplied || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("nobody listens: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.at(t).objects(t).Put(ctx, "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.NotApplied || !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that was over before: %v", err)
+	}
+	if err := a.at(t).objects(t).Delete(t.Context(), "name", `"tag"`); buckets.OutcomeOf(err) != buckets.Unknown {
+		t.Errorf("a deletion: %v", err)
+	}
+}
+
+// tokens is a credential.
+type tokens struct{ err error }
+
+func (c tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, c.err
+}
+
+// TestCredential: a write for which there is no token was not sent, whatever the source of the
+// tokens answers; another time there may be one.
+func TestCredential(t *testing.T) {
+	a := &answering{status: 201}
+	elsewhere := (&answering{status: 412, code: "ConditionNotMet"}).at(t)
+	_, refused := elsewhere.client(t).GetProperties(t.Context(), nil)
+	client, err := container.NewClient(a.at(t).url, tokens{refused}, &container.ClientOptions{ClientOptions: policy.ClientOptions{InsecureAllowCredentialWithHTTP: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := newObjects(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = o.Put(t.Context(), "name", []byte("body"), `"tag"`); buckets.OutcomeOf(err) != buckets.NotApplied || !strings.Contains(err.Error(), "credential") || a.n.Load() != 0 {
+		t.Errorf("%d requests, %v", a.n.Load(), err)
+	}
+	if err = o.Delete(t.Context(), "name", `"tag"`); buckets.OutcomeOf(err) != buckets.Unknown {
+		t.Errorf("a deletion: %v", err)
+	}
+}
+
+// late is a transport that gives up before it has sent a request, and sends it all the same.
+type late struct {
+	given chan struct{} // closed when nobody waits any more
+	sent  chan error
+}
+
+func (l late) Do(r *http.Request) (*http.Response, error) {
+	go func() {
+		<-l.given
+		_, err := io.ReadAll(r.Body)
+		l.sent <- err
+	}()
+	return nil, context.DeadlineExceeded
+}
+
+// TestUnsentStaysSo: a write of which the store has said that it was not sent is not sent
+// later.
+func TestUnsentStaysSo(t *testing.T) {
+	l := late{make(chan struct{}), make(chan error, 1)}
+	o, err := newObjects(site{"http://127.0.0.1:1/" + enginetest.AzureAccount + "/locks"}.clientWith(t, l), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.NotApplied {
+		t.Errorf("%v", err)
+	}
+	close(l.given)
+	if err := <-l.sent; err == nil {
+		t.Error("the body was read after that")
+	}
+}
+
+// TestRequests: what each call of the store sends.
+func TestRequests(t *testing.T) {
+	b := enginetest.NewContainer(t)
+	buckets.Requests(t, b, siteAt(b).open(t, ""))
+}
+
+// TestOddNames: what no folder can be called comes back, in order; and no name ends with a
+// dot, which Azure drops.
+func TestOddNames(t *testing.T) {
+	b := enginetest.NewContainer(t)
+	s := siteAt(b).open(t, "")
+	buckets.OddNames(t, s)
+	for _, name := range b.Names() {
+		for part := range strings.SplitSeq(name, "/") {
+			if part == "" || strings.HasSuffix(part, ".") {
+				t.Errorf("%.40q has part %q", name, part)
+			}
+		}
+		if back := blobOf(nameOf(name)); back != name {
+			t.Errorf("%.40q comes back as %.40q", name, back)
+		}
+	}
+}
+
+// TestNames: a list has what begins with the prefix, and no folders, in so many parts as the
+// server makes.
+func TestNames(t *testing.T) {
+	b := enginetest.NewContainer(t)
+	o := siteAt(b).objects(t)
+	want := []string{"r/x.", "r/x..", "r/x.1", "r/x.2", "r/x.3", "r/x.4", "r/x.5"}
+	for _, name := range append([]string{"r/x", "r/x1", "r/y"}, want...) {
+		if _, err := o.Put(t.Context(), name, []byte("body"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for cursor := ""; ; {
+		names, next, err := o.Names(t.Context(), "r/x.", cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, names...)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAzuriteOddNames(t *testing.T) { buckets.OddNames(t, azurite(t).open(t, buckets.NewPrefix())) }
+
+// TestDenied: without rights nothing is tried again, and the sentence says what to do.
+func TestDenied(t *testing.T) {
+	b := enginetest.NewContainer(t)
+	b.Deny(true)
+	_, err := Open(t.Context(), siteAt(b).client(t), nil)
+	if !errors.Is(err, driver.ErrPermanent) || !strings.Contains(err.Error(), `container "locks"`) || !strings.Contains(err.Error(), "Storage Blob Data Contributor") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	here := site{"http://127.0.0.1/account/locks"}
+	for what, c := range map[string]struct {
+		url, prefix, says string
+	}{
+		"no slash":     {here.url, "no-slash", "azblobstore: prefix"},
+		"a dot":        {here.url, "a/b./", "ends with a dot"},
+		"no container": {"https://account.blob.core.windows.net/", "", "names no container"},
+		"secondary":    {"https://account-secondary.blob.core.windows.net/locks?sig=secret", "", `use "account"`},
+		"emulated":     {"http://127.0.0.1/account-secondary/locks", "", `use "account"`},
+	} {
+		_, err := New(site{c.url}.client(t), &Options{Prefix: c.prefix})
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := New(site{"https://account.blob.core.windows.net/my-secondary"}.client(t), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := New(nil, nil); err == nil {
+		t.Error("no client, no error")
+	}
+	s, err := New(here.client(t), nil)
+	if err != nil || s.String() != "container locks prefix tenure/" {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
+// network may have forgotten it; after an answer it stays.
+func TestIdleConnectionsGo(t *testing.T) {
+	b := enginetest.NewContainer(t)
+	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
+	web := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	closed := 0
+	s, err := New(site{"http://" + relay.Addr + "/" + enginetest.AzureAccount + "/" + b.Name}.clientWith(t, web), &Options{CloseIdleConnections: func() {
+		closed++
+		web.CloseIdleConnections()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := s.Get(ctx, "lock", driver.Strong)
+		return err
+	}
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 0 {
+		t.Fatalf("closed %d times, %v", closed, err)
+	}
+	resume := relay.Hold()
+	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed != 1 {
+		t.Errorf("a server that hangs: closed %d times, %v", closed, err)
+	}
+	resume()
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 1 {
+		t.Errorf("after that: closed %d times, %v", closed, err)
+	}
+	if err := s.Close(); err != nil || closed != 2 {
+		t.Errorf("after Close: closed %d times, %v", closed, err)
+	}
+}

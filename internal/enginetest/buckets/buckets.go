@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package buckets has the tests that all stores on object stores have in common.
+package buckets
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
+	"github.com/tenurelock/tenure/driver/recordcodec"
+	"github.com/tenurelock/tenure/drivertest"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// NewPrefix returns a prefix that no other test has.
+func NewPrefix() string { return "test/" + rand.Text() + "/" }
+
+// Held returns the record of a lock that is held, for a claim.
+func Held(key string) driver.Record {
+	version := rand.Text()
+	return driver.Record{Key: key, Version: version, Beat: version, Owner: "o", Lease: time.Second, State: driver.Held}
+}
+
+// Beat returns what a heartbeat makes of a record.
+func Beat(rec driver.Record) driver.Record {
+	next := Held(rec.Key)
+	next.Token = rec.Token
+	return next
+}
+
+// Harness returns one for stores that are opened by open, all below one prefix. It plants and
+// looks by raw, in the objects that a store which is open has.
+func Harness(raw objectmap.Objects, names *objectmap.Store, open func(t *testing.T) driver.Store) drivertest.Harness {
+	read := func(t *testing.T, key string) (text, tag string) {
+		body, tag, err := raw.Get(t.Context(), names.ObjectName(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body), tag
+	}
+	set := func(t *testing.T, key, text, tag string) {
+		if _, err := raw.Put(t.Context(), names.ObjectName(key), []byte(text), tag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return drivertest.Harness{
+		Open:                open,
+		Raises:              true,
+		TokensOutliveDelete: names.KeepsTokens(),
+		TimePrecision:       time.Nanosecond,
+		LeasePrecision:      time.Nanosecond,
+		Ops:                 200,
+		PlantUnreadable:     func(t *testing.T, key string) { set(t, key, `{"key":"`+key+`","version":"v"}`, "") },
+		Plant:               func(t *testing.T, rec driver.Record) { set(t, rec.Key, recordcodec.Encode(rec), "") },
+		PlantLater: func(t *testing.T, key string) {
+			text, tag := read(t, key)
+			set(t, key, strings.TrimSuffix(text, "}")+`,"later":"kept"}`, tag)
+		},
+		HasLater: func(t *testing.T, key string) bool {
+			text, _ := read(t, key)
+			return strings.Contains(text, `"later":"kept"`)
+		},
+		OlderState: func(t *testing.T, key string) driver.State {
+			text, _ := read(t, key)
+			var older struct{ State driver.State }
+			if err := json.Unmarshal([]byte(text), &older); err != nil {
+				t.Fatal(err)
+			}
+			return older.State
+		},
+	}
+}
+
+// OddNames tests that what no folder can be called comes back, in order.
+func OddNames(t *testing.T, s driver.Store) {
+	keys := []string{
+		"x", "x/y", "x//y", ".", "..", "/x", "x/..", "x/.", strings.Repeat("ü", driver.MaxKeyLen/2), strings.Repeat("a/", driver.MaxKeyLen/2),
+		strings.Repeat("k", driver.MaxKeyLen), strings.Repeat("k", 200), strings.Repeat("k", 201), strings.Repeat("k", 400),
+		"x.", "x..", "x.y", "x%2E", strings.Repeat("k", 200) + ".", strings.Repeat("k", 200) + "..", strings.Repeat("k", 199) + ".",
+	}
+	for _, key := range keys {
+		if _, _, err := s.Claim(t.Context(), Held(key)); err != nil {
+			t.Errorf("%.20q: %v", key, err)
+		}
+	}
+	slices.Sort(keys)
+	for _, prefix := range []string{"", "x", "x.", "x..", ".", strings.Repeat("k", 200) + "."} {
+		var want []string
+		for _, key := range keys {
+			if strings.HasPrefix(key, prefix) {
+				want = append(want, key)
+			}
+		}
+		if got := keysOf(t, s, prefix); !slices.Equal(got, want) {
+			t.Errorf("below %.10q: %.10q, want %.10q", prefix, got, want)
+		}
+	}
+	for _, key := range keys {
+		if _, err := s.Get(t.Context(), key, driver.Strong); err != nil {
+			t.Errorf("%.20q: %v", key, err)
+		}
+	}
+}
+
+func keysOf(t *testing.T, s driver.Store, prefix string) (keys []string) {
+	for cursor := ""; ; {
+		page, err := s.List(t.Context(), prefix, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range page.Records {
+			keys = append(keys, rec.Key)
+		}
+		if cursor = page.Cursor; cursor == "" {
+			return keys
+		}
+	}
+}
+
+// Requests tests what each call of a store sends, which was opened last on a server of the
+// test's own.
+func Requests(t *testing.T, b *enginetest.Bucket, s driver.Store) {
+	ctx := t.Context()
+	costs := func(what, want string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := strings.TrimPrefix(fmt.Sprint(b.Counts()), "map"); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	costs("opening", "[DELETE:2 GET:1 PUT:5]", nil)
+	rec, _, err := s.Claim(ctx, Held("lock"))
+	costs("claim of an absent lock", "[GET:1 PUT:1]", err)
+	for range 3 {
+		rec, err = s.Swap(ctx, rec, Beat(rec))
+		costs("heartbeat", "[PUT:1]", err)
+	}
+	free := Beat(rec)
+	free.State, free.End = driver.Released, driver.EndReleased
+	_, err = s.Swap(ctx, rec, free)
+	costs("release", "[PUT:1]", err)
+	rec, _, err = s.Claim(ctx, Held("lock"))
+	costs("claim of a lock that was seen last here", "[PUT:1]", err)
+	_, err = s.Get(ctx, "lock", driver.Strong)
+	costs("look", "[GET:1]", err)
+	b.Break(enginetest.Fails500, nil)
+	_, err = s.Swap(ctx, rec, Beat(rec))
+	if err == nil || errors.Is(err, driver.ErrNotApplied) {
+		t.Errorf("heartbeat that was answered with 500: %v", err)
+	}
+	costs("heartbeat that was answered with 500", "[PUT:1]", nil)
+}
+
+// Outcome is what an error says of a write.
+type Outcome string
+
+// Outcomes.
+const (
+	Unknown    Outcome = "unknown"
+	Slow       Outcome = "slow"
+	Mismatch   Outcome = "mismatch"
+	Busy       Outcome = "busy"
+	NotApplied Outcome = "not applied"
+	Permanent  Outcome = "permanent" // and not applied
+)
+
+// OutcomeOf returns that of an error.
+func OutcomeOf(err error) Outcome {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case err == nil:
+		return "none"
+	case is(objectmap.ErrMismatch):
+		return Mismatch
+	case is(objectmap.ErrBusy):
+		return Busy
+	case is(driver.ErrPermanent) && !is(driver.ErrNotApplied):
+		return "permanent, but unknown"
+	case is(driver.ErrPermanent):
+		return Permanent
+	case is(driver.ErrNotApplied):
+		return NotApplied
+	case is(driver.ErrThrottled):
+		return Slow
+	}
+	return Unknown
+}
+
+// EachIsOne tests that each call of objects is one request, which is answered by an error, and
+// returns that of the write. Requests returns how many there were since the last call.
+func EachIsOne(t *testing.T, o objectmap.Objects, requests func() int) (err error) {
+	for what, call := range map[string]func(context.Context) error{
+		"a write":    func(ctx context.Context) error { _, err = o.Put(ctx, "name", []byte("body"), `"tag"`); return err },
+		"a look":     func(ctx context.Context) error { _, _, err := o.Get(ctx, "name"); return err },
+		"a deletion": func(ctx context.Context) error { return o.Delete(ctx, "name", `"tag"`) },
+		"a list":     func(ctx context.Context) error { _, _, err := o.Names(ctx, "", ""); return err },
+	} {
+		_ = call(t.Context()) // what it says is another matter
+		if n := requests(); n != 1 {
+			t.Errorf("%s took %d requests", what, n)
+		}
+	}
+	return err
+}
+
+// Worlds are those of package enginetest for the tests of package tenure: each has a prefix
+// for itself. Raw is where they end.
+func Worlds(raw objectmap.Objects, keepsTokens bool, open func(prefix string, pageSize int) (driver.Store, error)) enginetest.Worlds {
+	return enginetest.Worlds{
+		TokensOutliveDelete: keepsTokens,
+		New:                 func(context.Context) (string, error) { return NewPrefix(), nil },
+		End: func(ctx context.Context, prefix string) error {
+			for {
+				names, _, err := raw.Names(ctx, prefix, "")
+				if err != nil || len(names) == 0 {
+					return err
+				}
+				for _, name := range names {
+					if err := raw.Delete(ctx, name, ""); err != nil {
+						return err
+					}
+				}
+			}
+		},
+		Open: open,
+	}
+}
