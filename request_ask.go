@@ -4,6 +4,7 @@
 package tenure
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -104,7 +105,7 @@ func (c *Client) ask(ctx context.Context, op, name string, q driver.Request) err
 		return wrap(op, name, err)
 	}
 	defer k.leave()
-	q.By = c.options.Owner
+	q.By = cmp.Or(q.By, c.options.Owner)
 	o := k.observe() // so that polls go on, and a watch tells of the end
 	defer k.unobserve(o)
 	if err := k.ask(q).wait(ctx, o); err != nil {

@@ -152,12 +152,25 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Co
 // of their names. It may be slow. A record that cannot be read comes as an error,
 // and the others follow.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, error] {
+	return c.LocksAfter(ctx, prefix, "")
+}
+
+// LocksAfter is [Client.Locks] without the locks up to the name after, which need not
+// be that of a lock: who has read a part of the list goes on where that ended. On most
+// engines it costs no more than what is read; on those that list the names of all
+// records for each page (DynamoDB, Kubernetes, ZooKeeper, objects of S3's protocol) it
+// costs that as well.
+func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if c.isClosed() {
 			yield(Status{}, wrap("list", prefix, ErrClosed))
 			return
 		}
-		cursor := ""
+		if err := checkAfter(after); err != nil {
+			yield(Status{}, wrap("list", prefix, err))
+			return
+		}
+		cursor := after
 		for {
 			sent := c.clock.Contender()
 			page, err := c.store.List(ctx, prefix, cursor)
@@ -173,23 +186,53 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 				yield(Status{}, wrap("list", prefix, err))
 				return
 			}
-			for i, rec := range page.Records {
-				if !protocol.Readable(rec) {
-					if !yield(Status{Name: rec.Key}, wrap("list", rec.Key, unreadable(rec))) {
-						return
-					}
-					continue
+			for key, i := range inOrder(page) {
+				st, err := Status{Name: key}, error(nil)
+				switch {
+				case i < 0:
+					err = wrap("list", key, page.Unreadable[key])
+				case !protocol.Readable(page.Records[i]):
+					err = wrap("list", key, unreadable(page.Records[i]))
+				default:
+					st = seen[i].status(key)
 				}
-				if !yield(seen[i].status(rec.Key), nil) {
-					return
-				}
-			}
-			for _, key := range slices.Sorted(maps.Keys(page.Unreadable)) {
-				if !yield(Status{Name: key}, wrap("list", key, page.Unreadable[key])) {
+				if !yield(st, err) {
 					return
 				}
 			}
 			if cursor = page.Cursor; cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// checkAfter returns an error if no name can come before or after it on some store.
+func checkAfter(name string) error {
+	if strings.ContainsRune(name, 0) {
+		return invalid("name to list after %.200q has U+0000, which no name has", name)
+	}
+	return checkForm("name to list after", name, len(name))
+}
+
+// inOrder returns the keys of a page in their order, each with the place of its record,
+// or -1 if it is unreadable.
+func inOrder(page driver.Page) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		bad := slices.Sorted(maps.Keys(page.Unreadable))
+		for i, rec := range page.Records {
+			for len(bad) > 0 && bad[0] < rec.Key {
+				if !yield(bad[0], -1) {
+					return
+				}
+				bad = bad[1:]
+			}
+			if !yield(rec.Key, i) {
+				return
+			}
+		}
+		for _, key := range bad {
+			if !yield(key, -1) {
 				return
 			}
 		}

@@ -95,6 +95,21 @@ func TestLocksListsInOrder(t *testing.T) {
 		if got := list("", 3); len(got) != 3 {
 			t.Errorf("got %q", got)
 		}
+		for i, name := range list("jobs/", -1) {
+			var after []string
+			for s, err := range m.LocksAfter(t.Context(), "jobs/", name) {
+				want(t, err, nil)
+				after = append(after, s.Name)
+			}
+			if !slices.Equal(after, list("jobs/", -1)[i+1:]) {
+				t.Errorf("after %q: %q", name, after)
+			}
+		}
+		for _, bad := range []string{"a\x00", "\xff"} {
+			for _, err := range m.LocksAfter(t.Context(), "", bad) {
+				want(t, err, tenure.ErrInvalid)
+			}
+		}
 		if got := list("nothing", -1); got != nil {
 			t.Errorf("got %q", got)
 		}

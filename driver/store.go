@@ -80,9 +80,10 @@ type Store interface {
 	Delete(ctx context.Context, prev Record) error
 
 	// List returns records whose key begins with prefix, in the order of their
-	// keys by bytes, from the cursor of the page before; the first call has an
-	// empty cursor. It is for people and may be slow and eventually
-	// consistent. A record that cannot be understood is not left out: it
+	// keys by bytes: those after cursor, which is that of the page before, and
+	// empty in the first call. Any other key may be the cursor as well, whether it
+	// has a record or begins with prefix, or not. It is for people and may be slow
+	// and eventually consistent. A record that cannot be understood is not left out: it
 	// comes with what can be known, its key at least, in Page.Unreadable.
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
@@ -101,7 +102,8 @@ type Page struct {
 	// Unreadable holds an error for each record of the page that could not be
 	// understood, by key.
 	Unreadable map[string]error
-	// Cursor continues the list, empty after the last page. It is opaque.
+	// Cursor continues the list, empty after the last page. It is a key: that of the
+	// last record of this page, or one between that and the next.
 	Cursor string
 }
 

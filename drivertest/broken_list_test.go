@@ -19,6 +19,9 @@ func (h *handle) List(ctx context.Context, prefix, cursor string) (driver.Page, 
 	}
 	h.db.mu.Lock()
 	defer h.db.mu.Unlock()
+	if _, known := h.db.records[cursor]; !known && h.db.is("cursors are records") {
+		cursor = ""
+	}
 	page := driver.Page{Unreadable: map[string]error{}}
 	var keys []string
 	for key := range h.db.records {

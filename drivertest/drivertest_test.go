@@ -142,6 +142,7 @@ var bugs = []struct{ name, check string }{
 	{"list folds case", "List/OrderAndPrefix"},
 	{"list ends after a page", "List/OrderAndPrefix"},
 	{"pages overlap", "List/OrderAndPrefix"},
+	{"cursors are records", "List/OrderAndPrefix"},
 	{"writes unchecked", "Errors/Claim/NoLease"},
 	{"unreadable read as it is", "Unreadable"},
 	{"unreadable claimed", "Unreadable"},

@@ -126,7 +126,7 @@ func testUnreadable(t *testing.T, e *env) {
 		wantUnreadable("Get after the writes", err)
 
 		e.eventually(t, func() string {
-			records, unreadable := e.listAll(t, c, "list/")
+			records, unreadable := e.listAll(t, c, "list/", "")
 			if len(records) != 2 || e.diff(records[0], before) != "" || e.diff(records[1], after) != "" {
 				return "List does not show the readable records around an unreadable one"
 			}

@@ -206,7 +206,7 @@ func (e *env) wantListed(t *testing.T, want driver.Record) {
 	t.Helper()
 	for _, c := range e.clients {
 		e.eventually(t, func() string {
-			for _, rec := range e.list(t, c, want.Key) {
+			for _, rec := range e.list(t, c, want.Key, "") {
 				if rec.Key == want.Key {
 					return e.diff(rec, want)
 				}

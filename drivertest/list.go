@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -36,12 +37,26 @@ func testList(t *testing.T, e *env) {
 		for _, prefix := range []string{"", "jobs/", "jobs", "job", "j", "Jobs/", "jobs/4", "jobs/44", "zeta/", "zz"} {
 			e.wantList(t, prefix, stored)
 		}
+		// A list may begin after any key: who has seen a part of it reads the rest.
+		for _, after := range []string{"jobs/4", "jobs/", "jobs/44", "jobs/\u00fc", "job", "J", "jobs0", "zz"} {
+			for _, prefix := range []string{"", "jobs/"} {
+				rest := maps.Clone(stored)
+				maps.DeleteFunc(rest, func(key string, _ driver.Record) bool { return key <= after })
+				e.wantListAfter(t, prefix, after, rest)
+			}
+		}
 	})
 }
 
 // wantList fails the test unless a List with prefix shows, through every
 // client, those of the stored records whose key has it, in order.
 func (e *env) wantList(t *testing.T, prefix string, stored map[string]driver.Record) {
+	t.Helper()
+	e.wantListAfter(t, prefix, "", stored)
+}
+
+// wantListAfter does so for a List that begins after a key.
+func (e *env) wantListAfter(t *testing.T, prefix, after string, stored map[string]driver.Record) {
 	t.Helper()
 	var want []string
 	for key := range stored {
@@ -54,37 +69,36 @@ func (e *env) wantList(t *testing.T, prefix string, stored map[string]driver.Rec
 		e.eventually(t, func() string {
 			var got []string
 			var wrong string
-			for _, rec := range e.list(t, c, prefix) {
+			for _, rec := range e.list(t, c, prefix, after) {
 				got = append(got, rec.Key)
 				if diff := e.diff(rec, stored[rec.Key]); diff != "" {
 					wrong = fmt.Sprintf("List shows %q with %s", rec.Key, diff)
 				}
 			}
 			if !slices.Equal(got, want) {
-				return fmt.Sprintf("List(%.20q) shows %.20q, want %.20q", prefix, got, want)
+				return fmt.Sprintf("List(%.20q) after %.20q shows %.20q, want %.20q", prefix, after, got, want)
 			}
 			return wrong
 		})
 	}
 }
 
-// list returns the records of all pages.
-func (e *env) list(t *testing.T, c driver.Store, prefix string) []driver.Record {
+// list returns the records of all pages after a key.
+func (e *env) list(t *testing.T, c driver.Store, prefix, after string) []driver.Record {
 	t.Helper()
-	records, unreadable := e.listAll(t, c, prefix)
+	records, unreadable := e.listAll(t, c, prefix, after)
 	for key, err := range unreadable {
 		t.Errorf("List(%q): %q is unreadable: %v", prefix, key, err)
 	}
 	return records
 }
 
-func (e *env) listAll(t *testing.T, c driver.Store, prefix string) ([]driver.Record, map[string]error) {
+func (e *env) listAll(t *testing.T, c driver.Store, prefix, cursor string) ([]driver.Record, map[string]error) {
 	t.Helper()
 	// More pages than any check stores records: a cursor that never ends.
 	const most = 10000
 	var records []driver.Record
 	unreadable := map[string]error{}
-	cursor := ""
 	for range most {
 		page, err := c.List(t.Context(), prefix, cursor)
 		if err != nil {

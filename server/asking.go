@@ -38,7 +38,7 @@ func (c *call) ask() error {
 }
 
 func (c *call) carryOut(q wire.AskRequest) error {
-	if err := checkAsk(q, c.principal.Name()); err != nil {
+	if err := checkAsk(q); err != nil {
 		return err
 	}
 	right := access.Ask
@@ -64,20 +64,19 @@ func (c *call) carryOut(q wire.AskRequest) error {
 	// To lay a request takes a look and a write.
 	ctx, cancel := context.WithTimeoutCause(ctx, max(wait, 3*c.s.client.Options().RequestTimeout), errWaited)
 	defer cancel()
-	a := asking{c: c, q: q, reason: c.principal.Name() + ": " + q.Reason}
-	return a.run(ctx)
+	return (&asking{c: c, q: q}).run(ctx)
 }
 
 // checkAsk checks what the library does not.
-func checkAsk(q wire.AskRequest, principal string) error {
+func checkAsk(q wire.AskRequest) error {
 	handOver := q.Kind == wire.AskRequestKindHandOver
-	switch most := driver.MaxReasonLen - len(principal) - len(": "); {
+	switch {
 	case !q.Kind.Valid():
 		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke", string(q.Kind))
 	case q.Reason == "":
 		return problemf(badRequest, "the reason is empty: say why, for those who read the history")
-	case len(q.Reason) > most:
-		return problemf(badRequest, "the reason has %d bytes: at most %d are allowed, with the principal in front of it", len(q.Reason), most)
+	case len(q.Reason) > driver.MaxReasonLen:
+		return problemf(badRequest, "the reason has %d bytes: at most %d are allowed", len(q.Reason), driver.MaxReasonLen)
 	case handOver && (q.To == "") == (q.ToLabel == ""):
 		return problemf(badRequest, "hand-over needs one of to and to_label: name the owner, or the label of those, who are to have the lock next")
 	case !handOver && (q.To != "" || q.ToLabel != ""):
@@ -88,9 +87,8 @@ func checkAsk(q wire.AskRequest, principal string) error {
 
 // asking is one request to a holder.
 type asking struct {
-	c      *call
-	q      wire.AskRequest
-	reason string // with the principal in front of it, for the history
+	c *call
+	q wire.AskRequest
 }
 
 func (a *asking) run(ctx context.Context) error {
@@ -116,25 +114,19 @@ func (a *asking) run(ctx context.Context) error {
 }
 
 func (a *asking) lay(ctx context.Context) error {
-	client, name := a.c.s.client, a.q.Name
-	switch a.q.Kind {
-	case wire.AskRequestKindReleaseDead:
-		return client.ReleaseDead(ctx, name, a.reason)
-	case wire.AskRequestKindRevoke:
-		return client.Revoke(ctx, name, a.reason)
-	case wire.AskRequestKindHandOver:
-		if a.q.To != "" {
-			return client.Transfer(ctx, name, a.q.To, a.reason)
-		}
-		return client.TransferToLabel(ctx, name, a.q.ToLabel, a.reason)
+	kinds := map[wire.AskRequestKind]tenure.RequestKind{
+		wire.AskRequestKindStepDown: tenure.RequestStepDown, wire.AskRequestKindHandOver: tenure.RequestHandOver,
+		wire.AskRequestKindReleaseDead: tenure.RequestReleaseDead, wire.AskRequestKindRevoke: tenure.RequestRevoke,
 	}
-	return client.StepDown(ctx, name, a.reason)
+	return a.c.s.remote.Ask(ctx, tenure.RemoteRequest{
+		Name: a.q.Name, Kind: kinds[a.q.Kind], By: a.c.principal.Name(), Reason: a.q.Reason, To: a.q.To, ToLabel: a.q.ToLabel,
+	})
 }
 
 // same says whether a request is this one, laid by an earlier call, here or by another
 // server.
 func (a *asking) same(q tenure.Request) bool {
-	return requestKinds[q.Kind] == string(a.q.Kind) && q.Reason == a.reason && q.To == a.q.To && q.ToLabel == a.q.ToLabel
+	return requestKinds[q.Kind] == string(a.q.Kind) && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To && q.ToLabel == a.q.ToLabel
 }
 
 // follow waits until the record shows this request no more: the tenure has ended.

@@ -88,6 +88,7 @@ type page struct {
 	c     *call
 	after string
 	limit int
+	last  string // the name that was added last
 	wire.LocksResponse
 }
 
@@ -96,21 +97,21 @@ func (p *page) fill(ctx context.Context, prefix string) (more bool, err error) {
 	if p.after > prefix && !strings.HasPrefix(p.after, prefix) {
 		return true, nil // all of them were on pages before
 	}
-	for st, err := range p.c.s.client.Locks(ctx, prefix) {
+	for st, err := range p.c.s.client.LocksAfter(ctx, prefix, p.after) {
 		switch {
 		case err != nil && st.Name == "":
 			return false, err
-		case st.Name <= p.after || !p.c.principal.May(access.Read, st.Name):
-		case err != nil:
-			if len(p.Unreadable) < maxUnreadable {
-				p.Unreadable = append(p.Unreadable, wire.Unreadable{Name: st.Name, Detail: err.Error()})
-			}
-		case len(p.Locks) == p.limit:
-			p.Next = p.Locks[p.limit-1].Name
+		case !p.c.principal.May(access.Read, st.Name):
+			continue
+		case len(p.Locks) == p.limit || len(p.Unreadable) == maxUnreadable:
+			p.Next = p.last
 			return false, nil
+		case err != nil:
+			p.Unreadable = append(p.Unreadable, wire.Unreadable{Name: st.Name, Detail: err.Error()})
 		default:
 			p.Locks = append(p.Locks, statusOf(&st))
 		}
+		p.last = st.Name
 	}
 	return true, nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/server"
 )
@@ -100,8 +102,81 @@ func TestLocksComeInPagesOfWhatOneMayRead(t *testing.T) {
 			w.Errorf("no locks are %s", a.text)
 		}
 		w.want(w.get("/v1/locks?prefix=other/", ci), 403, "forbidden")
-		for _, query := range []string{"limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "prefx=a", "a;b"} {
+		for _, query := range []string{"limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "prefx=a", "a;b", "after=a%00"} {
 			w.want(w.get("/v1/locks?"+query, ci), 400, "bad-request")
+		}
+	})
+}
+
+// lister counts what a list reads, and has records that cannot be read.
+type lister struct {
+	driver.Store
+	unreadable  []string
+	calls, read int
+}
+
+func (l *lister) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	page, err := l.Store.List(ctx, prefix, cursor)
+	l.calls, l.read = l.calls+1, l.read+len(page.Records)
+	page.Unreadable = map[string]error{}
+	for _, key := range l.unreadable {
+		if key > cursor && (page.Cursor == "" || key <= page.Cursor) {
+			page.Unreadable[key] = driver.ErrUnreadable
+		}
+	}
+	return page, err
+}
+
+func TestAPageOfLocksReadsAPage(t *testing.T) {
+	records := memstore.New()
+	records.PageSize = 100
+	l := &lister{Store: records}
+	inWorldWith(t, worldOptions{store: l}, func(w *world) {
+		const locks, limit = 10_000, 100
+		w.fill("jobs/", locks)
+		pages, seen, after := 0, 0, ""
+		for more := true; more; pages++ {
+			l.calls, l.read = 0, 0
+			a := w.want(w.get(fmt.Sprintf("/v1/locks?limit=%d&after=%s", limit, url.QueryEscape(after)), alice), 200, "")
+			seen += len(a.json["locks"].([]any))
+			// The page, and one of the store's to see whether that was all.
+			if l.calls > 2 || l.read > 2*limit {
+				w.Fatalf("page %d took %d calls of the store, which read %d records", pages, l.calls, l.read)
+			}
+			after, more = a.string("next"), a.json["next"] != nil
+		}
+		if pages != locks/limit || seen != locks {
+			w.Errorf("%d pages have %d locks", pages, seen)
+		}
+	})
+}
+
+func TestAPageNamesWhatItCannotRead(t *testing.T) {
+	l := &lister{Store: memstore.New(), unreadable: []string{"jobs/000001x", "jobs/000008x", "jobs/zz"}}
+	for i := range 250 {
+		l.unreadable = append(l.unreadable, fmt.Sprintf("jobs/000004-%03d", i))
+	}
+	slices.Sort(l.unreadable)
+	inWorldWith(t, worldOptions{store: l}, func(w *world) {
+		w.fill("jobs/", 10)
+		var locks, unreadable []string
+		for after, more := "", true; more; {
+			a := w.want(w.get("/v1/locks?limit=3&after="+url.QueryEscape(after), alice), 200, "")
+			for of, to := range map[string]*[]string{"locks": &locks, "unreadable": &unreadable} {
+				all, _ := a.json[of].([]any)
+				for _, one := range all {
+					*to = append(*to, one.(map[string]any)["name"].(string))
+				}
+			}
+			if after, more = a.string("next"), a.json["next"] != nil; len(unreadable) > len(l.unreadable) {
+				w.Fatalf("%q are unreadable", unreadable)
+			}
+		}
+		if !slices.Equal(unreadable, l.unreadable) {
+			w.Errorf("unreadable are %q, want %q", unreadable, l.unreadable)
+		}
+		if len(locks) != 10 || !slices.IsSorted(locks) {
+			w.Errorf("the locks are %q", locks)
 		}
 	})
 }

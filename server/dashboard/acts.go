@@ -63,7 +63,7 @@ func (m *lockModel) acts(l *lock, who visitor) {
 		if !mayOperate(who, kind, m.Name) {
 			continue
 		}
-		a.Name, a.Token, a.MaxReason = m.Name, strconv.FormatUint(l.Token, 10), driver.MaxReasonLen-len(who.Name())-len(": ")
+		a.Name, a.Token, a.MaxReason = m.Name, strconv.FormatUint(l.Token, 10), driver.MaxReasonLen
 		a.Command = commandOf(kind, m.Name)
 		if a.Heir {
 			a.Sample = []string{"--to=OWNER"}
@@ -266,24 +266,9 @@ func (d *Dashboard) carryOut(ctx context.Context, name string, token uint64, q t
 // errNoKind says that there is no such request.
 var errNoKind = errors.New("no such request: it is one of step-down, hand-over, release-dead, revoke")
 
-// ask lays a request, and waits until it is done. The principal stands in front of the
-// reason: the one who asks, as the history has it, is the client of the server.
+// ask lays a request, and waits until it is done.
 func (d *Dashboard) ask(ctx context.Context, name string, q tenure.Request) error {
-	reason := q.By + ": " + q.Reason
-	switch q.Kind {
-	case tenure.RequestStepDown:
-		return d.client.StepDown(ctx, name, reason)
-	case tenure.RequestHandOver:
-		if q.ToLabel != "" {
-			return d.client.TransferToLabel(ctx, name, q.ToLabel, reason)
-		}
-		return d.client.Transfer(ctx, name, q.To, reason)
-	case tenure.RequestReleaseDead:
-		return d.client.ReleaseDead(ctx, name, reason)
-	case tenure.RequestRevoke:
-		return d.client.Revoke(ctx, name, reason)
-	}
-	return errNoKind
+	return d.client.Remote().Ask(ctx, tenure.RemoteRequest{Name: name, Kind: q.Kind, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel})
 }
 
 // refused shows the page of the lock again, with what was wrong above it.

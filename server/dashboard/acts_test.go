@@ -24,7 +24,7 @@ func TestStepDown(t *testing.T) {
 		if l.Check() == nil {
 			s.Error("the holder goes on")
 		}
-		s.has(s.get("lock?name=team/x&said=done"), "Done.", "Nobody holds it.", "alice: it&#39;s slow", "stepped down")
+		s.has(s.get("lock?name=team/x&said=done"), "Done.", "Nobody holds it.", "<bdi>alice</bdi>: it&#39;s slow", "stepped down")
 		if got, want := s.audited(), "dashboard alice step-down team/x  it's slow done"; got != want {
 			s.Errorf("audited %q, want %q", got, want)
 		}
@@ -78,7 +78,7 @@ func TestReleaseDead(t *testing.T) {
 			s.Errorf("after %v: %s", time.Since(begun), a.Header().Get("Location"))
 		}
 		time.Sleep(20 * time.Second)
-		s.has(s.get("lock?name=team/x"), "Nobody holds it.", "alice: web-1 burnt", "released as dead")
+		s.has(s.get("lock?name=team/x"), "Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt", "released as dead")
 		if got := s.audited(); !strings.HasSuffix(got, "release-dead team/x  web-1 burnt done") {
 			s.Errorf("audited %q", got)
 		}
@@ -102,7 +102,7 @@ func TestRevoke(t *testing.T) {
 		s.has(s.get("lock?name=team/x&said=under-way"), "It was revoked from web-1, and is free in", "What comes of it shows here.", `s-reserved`)
 		s.has(s.get("./"), "revoked, until it has stopped for certain")
 		time.Sleep(20 * time.Second)
-		s.has(s.get("lock?name=team/x"), "Nobody holds it.", "revoked", "alice: hangs")
+		s.has(s.get("lock?name=team/x"), "Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs")
 		if got := s.audited(); !strings.HasSuffix(got, "revoke team/x  hangs done") {
 			s.Errorf("audited %q", got)
 		}
@@ -126,7 +126,7 @@ func TestActsThatAreRefused(t *testing.T) {
 			{"a reader", s.act(reader, "step-down", "team/x", "1", "reason", "r"), http.StatusForbidden, "reader may not"},
 			{"nobody", s.act("", "step-down", "team/x", "1", "reason", "r"), http.StatusUnauthorized, "Sign in"},
 			{"no reason", s.act(alice, "step-down", "team/x", "1", "reason", " "), http.StatusBadRequest, "the reason is empty"},
-			{"a reason that is too long", s.act(alice, "step-down", "team/x", "1", "reason", strings.Repeat("x", 1020)), http.StatusBadRequest, "1024"},
+			{"a reason that is too long", s.act(alice, "step-down", "team/x", "1", "reason", strings.Repeat("x", 1025)), http.StatusBadRequest, "1024"},
 			{"a reason with a line end", s.act(alice, "step-down", "team/x", "1", "reason", "a\nb"), http.StatusBadRequest, "printable"},
 			{"another kind", s.act(alice, "raise", "team/x", "1", "reason", "r"), http.StatusBadRequest, "no such request"},
 			{"no token", s.act(alice, "step-down", "team/x", "", "reason", "r"), http.StatusBadRequest, "no number"},
@@ -173,10 +173,10 @@ func TestAskedTwice(t *testing.T) {
 			s.Errorf("a holder that takes its time: sent to %s", got)
 		}
 		time.Sleep(2 * time.Second)
-		s.has(s.get("lock?name=team/x"), "was asked to step down", "alice: first", "It was asked already", `s-asked`)
+		s.has(s.get("lock?name=team/x"), "was asked to step down", "<bdi>alice</bdi>: first", "It was asked already", `s-asked`)
 		second := s.act(s.signIn(askerToken), "step-down", "team/x", "1", "reason", "second")
 		s.status(second, http.StatusConflict)
-		s.has(second, "the holder was asked already", "alice: first")
+		s.has(second, "the holder was asked already", "<bdi>alice</bdi>: first")
 		s.has(s.get("./"), "asked to step down by")
 	})
 }

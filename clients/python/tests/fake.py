@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from tenurelock.answers import Reply
 from tenurelock.client import Client
 from tenurelock.clock import MILLISECOND
+from tenurelock.events import Waited
 from tenurelock.transport import Caller
 
 SOON = 30.0
@@ -77,6 +78,8 @@ class Service:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.faults: dict[str, list[Fault]] = {}  # by path, for the next calls of it
         self.always: dict[str, Fault] = {}  # by path
+        self.streams: list[list[Waited | OSError]] = []  # what the next ones say before their answer
+        self.streamed: list[dict[str, Any]] = []  # the bodies of calls for a stream
         self.token = 0
         self.holder: str | None = None
         self.beat = ""
@@ -174,6 +177,16 @@ class FakeCaller:
             self.aborted.wait(min(limit, SOON))
             raise TimeoutError("timed out")
         return self._service.handle(path, body)
+
+    def stream(
+        self, path: str, body: dict[str, Any], limit: float
+    ) -> Generator[Waited | Reply, None, None]:
+        self._service.streamed.append(body)
+        for event in self._service.streams.pop(0) if self._service.streams else []:
+            if isinstance(event, OSError):
+                raise event
+            yield event
+        yield self.call(path, body, limit)
 
     def move(self) -> None:
         self.moves += 1

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from tenurelock import AskedError, AsyncClient, AsyncLock, ExpiredError, LostError, TenureError
+from tenurelock import (
+    AskedError,
+    AsyncClient,
+    AsyncLock,
+    ExpiredError,
+    HeldError,
+    LostError,
+    TenureError,
+)
 from tenurelock.answers import Reply
 
 from .fake import SOON, ManualClock, Service, hang
@@ -46,6 +54,29 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertIsNone(self.service.holder)
         with self.assertRaises(TenureError):
             lock.check()
+
+    async def test_waiting_is_called_in_the_loop(self) -> None:
+        self.service.take_away()
+        self.service.streams = [[{"holder": "a", "token": 2}, {"holder": "b", "token": 3}]]
+        loop, told = asyncio.get_running_loop(), []
+
+        async def waiting(held: HeldError) -> None:
+            self.assertIs(asyncio.get_running_loop(), loop)
+            await asyncio.sleep(0)
+            told.append(held.holder)
+            if held.holder == "b":
+                self.service.free()
+
+        async with self.client.acquire("n", waiting=waiting) as lock:
+            lock.check()
+        self.assertEqual(told, ["another", "a", "b"])
+
+        def refuses(held: HeldError) -> None:
+            raise ValueError(held.holder)
+
+        self.service.take_away()
+        with self.assertRaisesRegex(ValueError, "another"):
+            await self.client.acquire("n", waiting=refuses)
 
     async def test_a_loss_cancels_the_block(self) -> None:
         with self.assertRaises(LostError):

@@ -27,6 +27,7 @@ from tenurelock import (
 )
 
 from tenurelock.answers import Reply
+from tenurelock.client import Acquiring
 
 from .fake import SOON, ManualClock, Service, bad_gateway, doubled, dropped, hang, lost, problem
 
@@ -40,6 +41,16 @@ def until(condition: Callable[[], bool]) -> None:
         if time.monotonic() > limit:
             raise AssertionError("it never came")
         time.sleep(0.005)
+
+
+def lost_after(clock: ManualClock, ms: int) -> Callable[[Service, str, dict[str, Any]], Reply]:
+    """Carries the call out, and loses the answer after that time."""
+
+    def fault(service: Service, path: str, body: dict[str, Any]) -> Reply:
+        clock.advance(ms)
+        return lost(service, path, body)
+
+    return fault
 
 
 class OneLock(unittest.TestCase):
@@ -80,12 +91,22 @@ class Holding(OneLock):
         self.assertEqual(lock.remaining(), 11.0)
         lock.check()
 
-    def test_repeated_heartbeats_count_from_the_first_sending(self) -> None:
-        def slow_and_lost(service: Service, path: str, body: dict[str, Any]) -> Reply:
-            self.clock.advance(2000)
-            return lost(service, path, body)
+    def test_a_grant_in_a_stream_is_no_lease(self) -> None:
+        self.service.take_away()
 
-        self.service.faults["/v1/heartbeat"] = [slow_and_lost, dropped, bad_gateway]
+        def waiting(held: HeldError) -> None:
+            # The grant is on its way for a while.
+            self.service.free()
+            self.clock.advance(2000)
+
+        self.service.faults["/v1/heartbeat"] = [lost_after(self.clock, 1000), self.slow(1000)]
+        lock = self.acquire(waiting=waiting)
+        # Not from when the grant came: from before the first sending of the heartbeat.
+        self.assertEqual(lock.remaining(), 10.0)
+        lock.check()
+
+    def test_repeated_heartbeats_count_from_the_first_sending(self) -> None:
+        self.service.faults["/v1/heartbeat"] = [lost_after(self.clock, 2000), dropped, bad_gateway]
         lock = self.acquire()
         self.assertEqual(lock.remaining(), 10.0)
         sent = self.service.bodies("/v1/heartbeat")
@@ -305,6 +326,61 @@ class Acquires(unittest.TestCase):
         self.assertEqual(holders, ["another"])
         sent = self.service.bodies("/v1/acquire")
         self.assertEqual([(body["owner"], body["wait_ms"]) for body in sent], [("me", 0), ("me", 20000)])
+
+    def test_a_stream_tells_of_each_holder(self) -> None:
+        self.service.take_away()
+        told: list[tuple[str, int, bool]] = []
+
+        def waiting(held: HeldError) -> None:
+            told.append((held.holder, held.token, held.reserved))
+            if held.reserved:
+                self.service.free()
+
+        first = {"holder": "another", "token": 1}
+        kept = {"holder": "b", "token": 1, "free_in_ms": 500, "reserved": True}
+        self.service.streams = [[first, first, {"holder": "a", "token": 2}, kept]]
+        self.service.client().acquire("n", waiting=waiting).release()
+        self.assertEqual(told, [("another", 1, False), ("a", 2, False), ("b", 1, True)])
+        self.assertEqual([body["wait_ms"] for body in self.service.streamed], [20000])
+
+    def test_a_stream_that_fails_is_followed_by_a_long_poll(self) -> None:
+        self.service.take_away()
+        calls: list[str] = []
+
+        def still(service: Service, path: str, body: dict[str, Any]) -> Reply:
+            if len(calls) > 5:
+                service.free()
+            return service.carry_out(path, body)
+
+        cut: list[Any] = [OSError("cut")]
+        self.service.always["/v1/acquire"] = still
+        self.service.streams = [cut, [{"holder": "a", "token": 2}], cut, cut]
+        with mock.patch("tenurelock.client._LONGEST_WAIT", 0.01):
+            asks = Acquiring._ask
+
+            def noted(acquiring: Acquiring, body: dict[str, Any], wait: float) -> Any:
+                before = len(self.service.streamed)
+                answer = asks(acquiring, body, wait)
+                calls.append("stream" if len(self.service.streamed) > before else "poll")
+                return answer
+
+            with mock.patch.object(Acquiring, "_ask", noted):
+                self.service.client().acquire("n", waiting=lambda held: None).release()
+        # The first only tries. One stream is good, and after two that are not there are no more.
+        self.assertEqual(calls[:7], ["poll", "stream", "poll", "stream", "stream", "poll", "stream"])
+        self.assertEqual(set(calls[7:]), {"poll"})
+
+    def test_what_the_callback_raises_ends_the_acquire(self) -> None:
+        self.service.take_away()
+        self.service.streams = [[{"holder": "a", "token": 2}]]
+
+        def waiting(held: HeldError) -> None:
+            if held.holder == "a":
+                raise ConnectionError("of the program, not of the network")
+
+        with self.assertRaisesRegex(ConnectionError, "of the program"):
+            self.service.client().acquire("n", waiting=waiting)
+        self.assertEqual(len(self.service.streamed), 1)
 
     def test_the_wait_ends(self) -> None:
         self.service.take_away()

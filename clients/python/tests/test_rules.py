@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tenurelock.answers import Problem, Reply, Unknown, read_acquire, read_heartbeat, read_release
+from tenurelock.answers import (
+    Problem,
+    Reply,
+    Unknown,
+    held_by,
+    read_acquire,
+    read_heartbeat,
+    read_release,
+)
 from tenurelock.clock import MILLISECOND, Greater, system_clock
 from tenurelock.errors import AskedError
+from tenurelock.events import Events
 from tenurelock.lease import Grant, Heartbeat, Lease, Release, random_part
 
 TABLES = Path(__file__).parents[2] / "testdata"
@@ -98,6 +107,28 @@ class Player:
         return None, None
 
 
+def said(pieces: list[bytes]) -> list[str]:
+    """Returns what a stream says that comes in such pieces."""
+    says, events = [], Events()
+    try:
+        for piece in pieces:
+            for event in events.feed(piece):
+                if not isinstance(event, Reply):
+                    held = held_by("n", event)
+                    says.append(f"waiting {held.holder} {held.token}")
+                    continue
+                match read_acquire(event, "n"):
+                    case Grant() as grant:
+                        return [*says, f"granted {grant.token}"]
+                    case Problem() as problem:
+                        return [*says, f"problem {problem.kind} {problem.retry_after:g}"]
+                    case _:
+                        return [*says, "unknown"]
+    except OSError:
+        says.append("unknown")
+    return says
+
+
 class Rules(unittest.TestCase):
     def test_rules(self) -> None:
         rules = table("rules.json")
@@ -145,6 +176,16 @@ class Rules(unittest.TestCase):
                 kind = got.kind if isinstance(got, Problem) else None
                 is_ = {Problem: "problem", Unknown: "unknown"}.get(type(got), "ok")
                 self.assertEqual((is_, kind), (case["is"], case.get("kind")))
+
+    def test_events(self) -> None:
+        streams = table("events.json")["streams"]
+        self.assertGreater(len(streams), 15)
+        for case in streams:
+            stream = case["stream"].encode()
+            for size in (1, 7, len(stream) + 1):
+                with self.subTest(case["about"], size=size):
+                    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+                    self.assertEqual(said(pieces), case["said"])
 
     def test_random_part(self) -> None:
         parts = {random_part() for _ in range(100)}

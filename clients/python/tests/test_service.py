@@ -18,9 +18,10 @@ import time
 import unittest
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tenurelock import (
     AskedError,
@@ -34,6 +35,9 @@ from tenurelock import (
     TenureError,
     UnavailableError,
 )
+from tenurelock.answers import Reply
+from tenurelock.events import Waited
+from tenurelock.transport import HTTPCaller
 
 SOON = 60.0
 SERVERS = os.environ.get("TENURE_TEST_SERVERS", "")
@@ -41,10 +45,10 @@ TOKEN_FILE = os.environ.get("TENURE_TEST_TOKEN_FILE", "")
 README = Path(__file__).parents[1] / "README.md"
 
 
-def ask(name: str, kind: str) -> None:
+def ask(name: str, kind: str, **more: str) -> None:
     """Makes a request as an operator, and does not wait for its end."""
     server = next(server for server in SERVERS.split(",") if server.startswith("http"))
-    body = {"name": name, "kind": kind, "reason": "a test", "wait_ms": 0}
+    body = {"name": name, "kind": kind, "reason": "a test", "wait_ms": 0, **more}
     token = Path(TOKEN_FILE).read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     call = urllib.request.Request(f"{server}/v1/requests", json.dumps(body).encode(), headers)
@@ -105,13 +109,45 @@ class RealService(unittest.TestCase):
         threading.Timer(0.3, lock.release).start()
         self.assertEqual(self.acquire().token, lock.token + 1)
 
+    def test_tells_whom_it_waits_for(self) -> None:
+        first, told = self.acquire(owner="first"), list[tuple[str, int, bool]]()
+
+        def waiting(held: HeldError) -> None:
+            told.append((held.holder, held.token, held.reserved))
+
+        got: list[Lock] = []
+        says: list[object] = []
+
+        def stream(caller: HTTPCaller, *call: Any) -> Generator[Waited | Reply, None, None]:
+            for said in streams(caller, *call):
+                says.append(said["holder"] if isinstance(said, dict) else said.status)
+                yield said
+
+        streams = HTTPCaller.stream
+        with mock.patch.object(HTTPCaller, "stream", stream):
+            waiter = threading.Thread(target=lambda: got.append(self.acquire(waiting=waiting)), daemon=True)
+            waiter.start()
+            self.until(lambda: len(told) == 1)
+            ask(self.name, "hand-over", to="second")
+            self.assertTrue(first.stopping.wait(SOON))
+            first.release()
+            second = self.acquire(owner="second")
+            self.until(lambda: len(told) == 2)
+            second.release()
+            waiter.join(SOON)
+        self.assertEqual(told, [("first", first.token, False), ("second", second.token, False)])
+        self.assertEqual([lock.token for lock in got], [second.token + 1])
+        # It was the stream that said so.
+        self.assertIn("second", says)
+        self.assertEqual(says[-1], 200)
+
     def test_asked(self) -> None:
         lock = self.acquire()
         ask(self.name, "step-down")
         self.assertTrue(lock.stopping.wait(SOON))
         assert isinstance(lock.reason, AskedError)
         self.assertEqual(lock.reason.kind, "step-down")
-        self.assertRegex(lock.reason.reason, "a test$")  # the principal may stand before it
+        self.assertEqual((lock.reason.by, lock.reason.reason), ("local", "a test"))
         lock.check()
         lock.release()
 

@@ -18,11 +18,15 @@ import unittest
 from collections.abc import Callable
 
 from tenurelock import Client, ExpiredError
+from tenurelock.answers import Reply
+from tenurelock.events import Waited
 from tenurelock.transport import Caller, Credentials, HTTPCaller, addresses
 
 from .fake import SOON, Service, dropped
 
+GRANT = b'event: granted\ndata: {"token": 8}\n\n'
 OK = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}'
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
 class Script:
@@ -108,12 +112,57 @@ class Transport(unittest.TestCase):
             with self.subTest(content), self.assertRaises(OSError):
                 self.caller(Script(sends(content))).call("/v1/release", {}, SOON)
 
+    def test_a_connection_that_is_not_kept_is_read_to_its_end(self) -> None:
+        def slowly(connected: socket.socket) -> None:
+            connected.sendall(OK[:-2].replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            time.sleep(0.1)
+            connected.sendall(OK[-2:])
+
+        calls = self.caller(Script(slowly, sends(OK)))
+        for _ in range(2):
+            self.assertEqual(calls.call("/v1/release", {}, SOON).body, b"{}")
+
     def test_a_kept_connection_that_was_closed_is_opened_again(self) -> None:
         server = Script(sends(OK), sends(OK))
         calls = self.caller(server)
         for _ in range(2):
             self.assertEqual(calls.call("/v1/release", {}, SOON).status, 200)
         self.assertEqual(len(server.requests), 2)
+
+    def stream(self, server: Script, calls: HTTPCaller | None = None) -> list[Waited | Reply]:
+        return list((calls or self.caller(server)).stream("/v1/acquire", {}, SOON))
+
+    def test_a_stream_is_told_as_it_comes(self) -> None:
+        told = threading.Event()
+
+        def waits(connected: socket.socket) -> None:
+            connected.sendall(STREAM + b'event: waiting\ndata: {"holder": "a"}\n\n')
+            if told.wait(SOON):
+                connected.sendall(GRANT)
+            connected.recv(1)  # it does not end the stream, as a proxy may do
+
+        server = Script(waits)
+        events = self.caller(server).stream("/v1/acquire", {}, SOON)
+        self.assertEqual(next(events), {"holder": "a"})
+        told.set()
+        self.assertEqual(list(events), [Reply(200, "application/json", b'{"token": 8}')])
+        self.assertIn(b"\r\nAccept: text/event-stream, application/json,", server.requests[0])
+
+    def test_a_stream_in_chunks_on_a_connection_that_is_kept(self) -> None:
+        chunks = STREAM.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+        chunks += b"%x\r\n%s\r\n0\r\n\r\n" % (len(GRANT), GRANT)
+        server = Script(sends(chunks), sends(OK))
+        calls = self.caller(server)
+        self.assertEqual(self.stream(server, calls), [Reply(200, "application/json", b'{"token": 8}')])
+        self.assertEqual(calls.call("/v1/release", {}, SOON).body, b"{}")
+
+    def test_a_server_that_does_not_stream(self) -> None:
+        self.assertEqual(self.stream(Script(sends(OK))), [Reply(200, "application/json", b"{}")])
+
+    def test_cut_streams_are_no_answers(self) -> None:
+        for content in (STREAM, STREAM + GRANT[:-1], STREAM + b"event: waiting\ndata: {\n\n" + GRANT):
+            with self.subTest(content), self.assertRaises(OSError):
+                self.stream(Script(sends(content)))
 
     def test_abort(self) -> None:
         came = threading.Event()

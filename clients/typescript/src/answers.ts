@@ -90,9 +90,9 @@ export function readRelease(reply: Reply): Answer {
   return read(reply, () => ({ is: "done" }));
 }
 
-/** Returns the error of a problem of the kind held. */
-export function heldBy(problem: Problem, lock: string): HeldError {
-  const { holder, token, free_in_ms: freeIn, reserved, label } = problem.more;
+/** Returns the error that says what the body does of the holder of the lock. */
+export function heldBy(body: Fields, lock: string): HeldError {
+  const { holder, token, free_in_ms: freeIn, reserved, label } = body;
   return new HeldError(
     lock,
     text(holder),
@@ -120,8 +120,13 @@ export function text(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
+/** Returns the media type of a header Content-Type, without its parameters. */
+export function mediaType(contentType: string): string {
+  return (contentType.split(";")[0] ?? "").trim().toLowerCase();
+}
+
 function read(reply: Reply, ok: (body: Fields) => Answer): Answer {
-  const media = (reply.contentType.split(";")[0] ?? "").trim().toLowerCase();
+  const media = mediaType(reply.contentType);
   try {
     if (reply.status === 200 && media === "application/json") {
       return ok(object(reply.body));
@@ -150,7 +155,8 @@ function problem(reply: Reply): Problem {
   return { is: "problem", kind, status: reply.status, detail: text(body["detail"]), more: body, retryAfterMs: wait };
 }
 
-function object(body: string): Fields {
+/** Returns the JSON object that a body is. */
+export function object(body: string): Fields {
   let value: unknown;
   try {
     value = JSON.parse(body);

@@ -5,9 +5,10 @@
 
 import { hostname } from "node:os";
 
-import { describe, heldBy, readAcquire } from "./answers.js";
+import { describe, heldBy, readAcquire, type Answer, type Fields, type Reply } from "./answers.js";
 import { greaterClock, type Clock } from "./clock.js";
 import { ProblemError, UnavailableError, type HeldError, type TenureError } from "./errors.js";
+import { Events } from "./events.js";
 import { randomPart, type Grant } from "./lease.js";
 import { exchange, Lock, sleep } from "./lock.js";
 import { addresses, Backoff, Caller, Credentials, defaultTransport, type TlsOptions, type Transport } from "./transport.js";
@@ -38,7 +39,10 @@ export interface AcquireOptions {
   readonly data?: Uint8Array;
   /** For how long the lock is held on after somebody asked; by default the lease duration. */
   readonly stopTimeoutMs?: number;
-  /** Is called with each new holder that the acquire waits for. */
+  /**
+   * Is called with each new holder that the acquire waits for, as soon as the service sees it. While it
+   * runs nothing of the acquire goes on. What it throws ends the acquire.
+   */
   readonly waiting?: (held: HeldError) => void;
   /** Ends the acquire. It has no effect on a lock that is held. */
   readonly signal?: AbortSignal;
@@ -46,6 +50,7 @@ export interface AcquireOptions {
 
 const LONGEST_WAIT = 20_000; // of one call, in milliseconds: the server's limit
 const MARGIN = 10_000; // how long an answer may take beyond the wait
+const STREAMS = 2; // that may fail in a row, before the acquire asks for none any more
 
 // The service has not done what it was asked, and may do it when it is asked again.
 const AGAIN = new Set(["unknown", "unavailable", "limited", "unanswered", "lost"]);
@@ -126,6 +131,8 @@ class Acquiring {
   #tries: number; // calls that may fail before a try without a wait gives up
   #backoff = new Backoff();
   #held: HeldError | undefined;
+  #failedStreams = 0; // in a row
+  #answered = true; // the last call
   #starting: Lock | undefined; // its first heartbeat is under way
 
   constructor(
@@ -152,8 +159,7 @@ class Acquiring {
     for (;;) {
       const began = performance.now();
       wait = Math.floor(Math.min(wait, this.#left()));
-      const call = { ...body, wait_ms: wait };
-      const answer = await exchange(this.#caller, "/v1/acquire", call, wait + MARGIN, (r) => readAcquire(r, this.name));
+      const answer = await this.#ask({ ...body, wait_ms: wait }, wait);
       if (this.#aborted.signal.aborted && answer.is === "granted") {
         await giveBack(this.#lock(answer.grant));
       }
@@ -165,7 +171,7 @@ class Acquiring {
         }
         await this.#pause(0, new UnavailableError("the grant was lost before a heartbeat"));
       } else if (answer.is === "problem" && answer.kind === "held") {
-        this.#waitFor(heldBy(answer, this.name));
+        this.#waitFor(heldBy(answer.more, this.name));
         if (performance.now() - began < wait / 2) {
           await this.#pause(0); // it had no patience; we have not to hurry
         } else {
@@ -182,6 +188,34 @@ class Acquiring {
     }
   }
 
+  /**
+   * Makes one call. It is a stream if somebody wants to know who is waited for; where one is not answered
+   * the next call is none, and after some that failed no call is.
+   */
+  async #ask(body: object, wait: number): Promise<Answer> {
+    const streams = this.options.waiting && wait > 0 && this.#answered && this.#failedStreams < STREAMS;
+    let thrown: { error: unknown } | undefined;
+    const tell = (said: Fields): void => {
+      try {
+        this.#met(heldBy(said, this.name));
+      } catch (error) {
+        thrown = { error }; // by the program: the stream ends, and so does the acquire
+        throw error;
+      }
+    };
+    const events = streams ? new Events(tell) : undefined;
+    const read = (reply: Reply): Answer => readAcquire(reply, this.name);
+    const answer = await exchange(this.#caller, "/v1/acquire", body, wait + MARGIN, read, events);
+    if (thrown) {
+      throw (thrown as { error: unknown }).error;
+    }
+    this.#answered = answer.is !== "unknown";
+    if (streams) {
+      this.#failedStreams = this.#answered ? 0 : this.#failedStreams + 1;
+    }
+    return answer;
+  }
+
   #left(): number {
     return Math.max(0, this.#until - performance.now());
   }
@@ -190,6 +224,11 @@ class Acquiring {
     if (this.#left() === 0) {
       throw held;
     }
+    this.#met(held);
+  }
+
+  /** Tells of a holder, once. */
+  #met(held: HeldError): void {
     const fresh = this.#held?.holder !== held.holder || this.#held.token !== held.token;
     this.#held = held;
     if (fresh) {

@@ -14,6 +14,7 @@ import {
   UncertainError,
   type TenureError,
 } from "./errors.js";
+import type { Events } from "./events.js";
 import { Lease, type Grant, type Heartbeat, type Release } from "./lease.js";
 import { Backoff, type Caller } from "./transport.js";
 
@@ -302,10 +303,11 @@ export async function exchange(
   body: object,
   limit: number,
   read: (reply: Reply) => Answer,
+  events?: Events,
 ): Promise<Answer> {
   let answer: Answer;
   try {
-    answer = read(await caller.call(path, body, limit));
+    answer = read(await caller.call(path, body, limit, events));
   } catch (error) {
     answer = { is: "unknown", why: reasonOf(error) };
   }

@@ -9,6 +9,7 @@ import { request as httpsRequest } from "node:https";
 import type { IncomingMessage, RequestOptions } from "node:http";
 
 import type { Reply } from "./answers.js";
+import { EVENT_STREAM, isStream, type Events } from "./events.js";
 
 /** One HTTP call. The signal ends it, with whatever has come of its answer. */
 export interface Call {
@@ -18,6 +19,11 @@ export interface Call {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   readonly signal: AbortSignal;
+  /**
+   * Takes an answer of the type text/event-stream as it comes, and returns true once it needs no more.
+   * The reply has no body then. A transport may leave it alone, and return all of the stream as the body.
+   */
+  readonly onText?: (text: string) => boolean;
 }
 
 /** Sends a call once and returns its answer. It rejects if there is none. */
@@ -107,8 +113,11 @@ export class Caller {
     this.#at = Math.floor(Math.random() * servers.length);
   }
 
-  /** Sends the call, and returns its answer within the limit, in milliseconds; else it rejects. */
-  async call(path: string, body: unknown, limit: number): Promise<Reply> {
+  /**
+   * Sends the call, and returns its answer within the limit, in milliseconds; else it rejects. With
+   * events it asks for a stream of them.
+   */
+  async call(path: string, body: unknown, limit: number, events?: Events): Promise<Reply> {
     const ended = this.#ended.signal;
     ended.throwIfAborted();
     const over = new AbortController();
@@ -117,17 +126,22 @@ export class Caller {
     ended.addEventListener("abort", end, { once: true });
     const server = this.servers[this.#at] ?? "";
     try {
-      return await this.transport({
+      const reply = await this.transport({
         server,
         path,
         headers: {
           "content-type": "application/json",
-          accept: "application/json, application/problem+json",
+          accept: `${events ? `${EVENT_STREAM}, ` : ""}application/json, application/problem+json`,
           ...this.credentials.header(),
         },
         body: JSON.stringify(body),
         signal: over.signal,
+        ...(events && { onText: (text) => events.feed(text) }),
       });
+      if (events && !events.answer && isStream(reply.contentType)) {
+        events.feed(reply.body);
+      }
+      return events?.answer ?? reply;
     } finally {
       clearTimeout(timer);
       ended.removeEventListener("abort", end);
@@ -146,16 +160,16 @@ export class Caller {
 }
 
 async function fetchCall(call: Call): Promise<Reply> {
-  const { path, headers, body, signal } = call;
+  const { path, headers, body, signal, onText } = call;
   const answer = await fetch(call.server + path, { method: "POST", headers, body, signal, redirect: "manual" });
-  const chunks: Uint8Array[] = [];
-  let length = 0;
+  const header = (name: string): string | null => answer.headers.get(name);
+  const content = new Content(isStream(header("content-type") ?? "") ? onText : undefined);
   for await (const chunk of answer.body ?? []) {
-    chunks.push(chunk as Uint8Array);
-    length += (chunk as Uint8Array).length;
-    tooLong(length);
+    if (content.take(chunk as Uint8Array)) {
+      break; // which ends the connection, unless this was all
+    }
   }
-  return reply(answer.status, (name) => answer.headers.get(name), chunks);
+  return reply(answer.status, header, content);
 }
 
 function nodeCall(call: Call, tls: TlsOptions | undefined): Promise<Reply> {
@@ -163,22 +177,21 @@ function nodeCall(call: Call, tls: TlsOptions | undefined): Promise<Reply> {
   const shared: RequestOptions = { method: "POST", headers, signal: call.signal };
   return new Promise((resolve, reject) => {
     const answered = (answer: IncomingMessage): void => {
-      const chunks: Uint8Array[] = [];
-      let length = 0;
+      const header = (name: string): string | null => answer.headers[name]?.toString() ?? null;
+      const content = new Content(isStream(header("content-type") ?? "") ? call.onText : undefined);
+      const done = (): void => resolve(reply(answer.statusCode ?? 0, header, content));
       answer.on("data", (chunk: Buffer) => {
-        chunks.push(chunk);
-        length += chunk.length;
         try {
-          tooLong(length);
+          if (content.take(chunk)) {
+            done();
+            answer.destroy();
+          }
         } catch (error) {
           answer.destroy(error as Error);
         }
       });
       answer.on("error", reject);
-      answer.on("end", () => {
-        const header = (name: string): string | null => answer.headers[name]?.toString() ?? null;
-        resolve(reply(answer.statusCode ?? 0, header, chunks));
-      });
+      answer.on("end", done);
     };
     const sent = call.server.startsWith("unix:")
       ? httpRequest({ ...shared, socketPath: call.server.slice("unix:".length), path: call.path, host: "localhost" }, answered)
@@ -190,15 +203,32 @@ function nodeCall(call: Call, tls: TlsOptions | undefined): Promise<Reply> {
   });
 }
 
-function reply(status: number, header: (name: string) => string | null, chunks: Uint8Array[]): Reply {
-  const body = Buffer.concat(chunks).toString("utf8");
-  return { status, contentType: header("content-type") ?? "", body, retryAfter: header("retry-after") ?? "" };
+/** What an answer says, as it comes: kept, or handed on. */
+class Content {
+  text = ""; // that is kept
+  readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  #length = 0;
+
+  constructor(readonly onText: ((text: string) => boolean) | undefined) {}
+
+  /** Takes a chunk, and returns whether no more is needed. */
+  take(chunk: Uint8Array): boolean {
+    this.#length += chunk.length;
+    if (this.#length > LONGEST_ANSWER) {
+      throw new Error(`an answer of more than ${LONGEST_ANSWER} bytes`);
+    }
+    const text = this.#decoder.decode(chunk, { stream: true });
+    if (this.onText) {
+      return this.onText(text);
+    }
+    this.text += text;
+    return false;
+  }
 }
 
-function tooLong(length: number): void {
-  if (length > LONGEST_ANSWER) {
-    throw new Error(`an answer of more than ${LONGEST_ANSWER} bytes`);
-  }
+function reply(status: number, header: (name: string) => string | null, content: Content): Reply {
+  const body = content.text;
+  return { status, contentType: header("content-type") ?? "", body, retryAfter: header("retry-after") ?? "" };
 }
 
 function readToken(file: string): string {

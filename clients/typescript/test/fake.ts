@@ -61,6 +61,8 @@ export class Service {
   readonly calls: { path: string; body: Body; server: string }[] = [];
   readonly faults: Record<string, Fault[]> = {}; // by path, for the next calls of it
   readonly always: Record<string, Fault> = {}; // by path
+  readonly streams: (Body[] | Error)[] = []; // what the next ones say before their answer
+  readonly streamed: Body[] = []; // the bodies of calls for a stream
   leaseMs = 15000;
   heartbeatMs = 3000;
   usableMs = 12000;
@@ -80,6 +82,14 @@ export class Service {
   readonly transport: Transport = async (call) => {
     const { path, server } = call;
     const body = JSON.parse(call.body) as Body;
+    if (call.onText) {
+      this.streamed.push(body);
+      const says = this.streams.shift() ?? [];
+      if (says instanceof Error) {
+        throw says;
+      }
+      says.forEach((said) => call.onText?.(`event: waiting\ndata: ${JSON.stringify(said)}\n\n`));
+    }
     this.calls.push({ path, body, server });
     const fault = this.faults[path]?.shift() ?? this.always[path];
     return fault ? fault(this, path, body, call) : this.carryOut(path, body);

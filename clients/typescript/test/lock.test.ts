@@ -19,6 +19,7 @@ import {
   UncertainError,
   type AcquireOptions,
   type Lock,
+  type Transport,
 } from "../src/index.js";
 import { step } from "../src/lock.js";
 import { badGateway, doubled, dropped, hang, lost, ManualClock, problem, Service, type Fault } from "./fake.js";
@@ -284,6 +285,68 @@ describe("acquiring", () => {
     assert.deepEqual(holders, ["another"]);
     const sent = service.bodies("/v1/acquire").map((body) => [body["owner"], body["wait_ms"]]);
     assert.deepEqual(sent, [["me", 0], ["me", 20000]]);
+  });
+
+  test("a stream tells of each holder", async () => {
+    service.takeAway();
+    const told: unknown[] = [];
+    const first = { holder: "another", token: 1 };
+    const kept = { holder: "b", token: 1, free_in_ms: 500, reserved: true };
+    service.streams.push([first, first, { holder: "a", token: 2 }, kept]);
+    await acquire({
+      waiting: (held) => {
+        told.push([held.holder, held.token, held.reserved]);
+        service.holder = held.reserved ? undefined : service.holder;
+      },
+    });
+    assert.deepEqual(told, [["another", 1, false], ["a", 2, false], ["b", 1, true]]);
+    assert.deepEqual(service.streamed.map((body) => body["wait_ms"]), [20000]);
+  });
+
+  test("a grant in a stream is no lease", async () => {
+    service.takeAway();
+    service.faults["/v1/heartbeat"] = [slow(1000, lost), slow(1000)];
+    const lock = await acquire({
+      waiting: () => {
+        // The grant is on its way for a while.
+        service.holder = undefined;
+        clock.now += 2000;
+      },
+    });
+    // Not from when the grant came: from before the first sending of the heartbeat.
+    assert.equal(lock.remaining(), 10_000);
+    lock.check();
+  });
+
+  test("a stream that fails is followed by a long poll", async () => {
+    service.takeAway();
+    const calls: string[] = [];
+    const cut = new Error("cut");
+    service.streams.push(cut, [{ holder: "a", token: 2 }], cut, cut);
+    const { transport } = service;
+    const noting: Transport = async (call) => {
+      if (call.path === "/v1/acquire") {
+        calls.push(call.onText ? "stream" : "poll");
+        service.holder = calls.length > 8 ? undefined : service.holder;
+      }
+      return transport(call);
+    };
+    const lock = await new Client("http://127.0.0.1:1", { token: "t", transport: noting }).acquire("n", { waiting: () => undefined });
+    locks.push(lock);
+    // The first only tries. One stream is good, and after two that are not there are no more.
+    assert.deepEqual(calls, ["poll", "stream", "poll", "stream", "stream", "poll", "stream", "poll", "poll"]);
+  });
+
+  test("what the callback throws ends the acquire", async () => {
+    service.takeAway();
+    service.streams.push([{ holder: "a", token: 2 }]);
+    const waiting = (held: HeldError): void => {
+      if (held.holder === "a") {
+        throw new Error("of the program");
+      }
+    };
+    await assert.rejects(acquire({ waiting }), /of the program/);
+    assert.equal(service.streamed.length, 1);
   });
 
   test("the wait ends", async () => {

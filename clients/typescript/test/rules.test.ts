@@ -7,9 +7,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { readAcquire, readHeartbeat, readRelease } from "../src/answers.js";
+import { heldBy, readAcquire, readHeartbeat, readRelease } from "../src/answers.js";
 import { greaterClock } from "../src/clock.js";
 import { AskedError } from "../src/errors.js";
+import { Events } from "../src/events.js";
 import { Lease, randomPart, type Heartbeat, type Release } from "../src/lease.js";
 
 interface Step {
@@ -138,6 +139,41 @@ test("answers", async (t) => {
       const got = read[given.call]!({ status: given.status, contentType: given.type, body: given.body });
       const is = ["problem", "unknown"].includes(got.is) ? got.is : "ok";
       assert.deepEqual([is, got.is === "problem" ? got.kind : undefined], [given.is, given.kind]);
+    });
+  }
+});
+
+/** Returns what a stream says that comes in such pieces. */
+function said(pieces: string[]): string[] {
+  const says: string[] = [];
+  const events = new Events((body) => {
+    const { holder, token } = heldBy(body, "n");
+    says.push(`waiting ${holder} ${token}`);
+  });
+  try {
+    pieces.some((piece) => events.feed(piece));
+  } catch {
+    return [...says, "unknown"];
+  }
+  if (!events.answer) {
+    return says;
+  }
+  const got = readAcquire(events.answer, "n");
+  if (got.is === "granted") {
+    return [...says, `granted ${got.grant.token}`];
+  }
+  return [...says, got.is === "problem" ? `problem ${got.kind} ${got.retryAfterMs / 1000}` : got.is];
+}
+
+test("events", async (t) => {
+  const { streams } = table("events.json");
+  assert.ok(streams.length > 15);
+  for (const { about, stream, said: want } of streams) {
+    await t.test(about, () => {
+      for (const size of [1, 7, stream.length + 1]) {
+        const pieces = Array.from({ length: Math.ceil(stream.length / size) }, (_, i) => stream.slice(i * size, (i + 1) * size));
+        assert.deepEqual(said(pieces), want, `in pieces of ${size}`);
+      }
     });
   }
 });

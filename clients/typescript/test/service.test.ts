@@ -12,7 +12,18 @@ import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-import { AskedError, Client, HeldError, LostError, ProblemError, UnavailableError, type AcquireOptions, type Lock } from "../src/index.js";
+import {
+  AskedError,
+  Client,
+  HeldError,
+  LostError,
+  ProblemError,
+  UnavailableError,
+  type AcquireOptions,
+  type Lock,
+  type Transport,
+} from "../src/index.js";
+import { defaultTransport } from "../src/transport.js";
 
 const SOON = 60_000;
 const servers = (process.env["TENURE_TEST_SERVERS"] ?? "").split(",");
@@ -43,12 +54,12 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 /** Makes a request as an operator, and does not wait for its end. */
-async function ask(name: string, kind: string): Promise<void> {
+async function ask(name: string, kind: string, more: object = {}): Promise<void> {
   const server = servers.find((address) => address.startsWith("http")) ?? "";
   const answer = await fetch(`${server}/v1/requests`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${readFileSync(tokenFile, "utf8").trim()}` },
-    body: JSON.stringify({ name, kind, reason: "a test", wait_ms: 0 }),
+    body: JSON.stringify({ name, kind, reason: "a test", wait_ms: 0, ...more }),
   });
   // 504: it is written, and not answered yet.
   assert.ok(answer.ok || answer.status === 504, await answer.text());
@@ -87,6 +98,34 @@ test("waits for the holder", { skip }, async () => {
   assert.equal((await acquire(name)).token, lock.token + 1);
 });
 
+test("tells whom it waits for", { skip }, async () => {
+  const name = freshName();
+  const first = await acquire(name, { owner: "first" });
+  const told: unknown[] = [];
+  let text = "";
+  const transport: Transport = (call) => {
+    const { onText } = call;
+    return defaultTransport()(onText ? { ...call, onText: (part) => ((text += part), onText(part)) } : call);
+  };
+  const waiting = new Client(servers, { tokenFile, transport }).acquire(name, {
+    waitMs: SOON,
+    waiting: (held) => told.push([held.holder, held.token]),
+  });
+  await until(() => told.length === 1);
+  await ask(name, "hand-over", { to: "second" });
+  await until(() => first.signal.aborted);
+  await first.release();
+  const second = await acquire(name, { owner: "second" });
+  await until(() => told.length === 2);
+  await second.release();
+  const lock = await waiting;
+  locks.push(lock);
+  assert.equal(lock.token, second.token + 1);
+  assert.deepEqual(told, [["first", first.token], ["second", second.token]]);
+  // It was the stream that said so.
+  assert.match(text, /^event: waiting\n.*"second".*^event: granted\n/ms);
+});
+
 test("asked", { skip }, async () => {
   const name = freshName();
   const lock = await acquire(name);
@@ -95,7 +134,7 @@ test("asked", { skip }, async () => {
   const { reason } = lock.signal;
   assert.ok(reason instanceof AskedError);
   assert.equal(reason.kind, "step-down");
-  assert.match(reason.why, /a test$/); // the principal may stand before it
+  assert.deepEqual([reason.by, reason.why], ["local", "a test"]);
   lock.check();
   await lock.release();
 });

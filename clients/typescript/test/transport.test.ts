@@ -12,6 +12,8 @@ import { join } from "node:path";
 import test, { after, type TestContext } from "node:test";
 
 import { Client, ExpiredError, type Reply } from "../src/index.js";
+import { readAcquire } from "../src/answers.js";
+import { Events } from "../src/events.js";
 import { addresses, Caller, Credentials, defaultTransport } from "../src/transport.js";
 import { dropped, Service } from "./fake.js";
 
@@ -51,6 +53,9 @@ function caller(url: string): Caller {
   return new Caller(addresses(url), new Credentials("secret"), defaultTransport());
 }
 
+const STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+const GRANT = 'event: granted\ndata: {"token": 8}\n\n';
+
 for (const unix of [false, true]) {
   const where = unix ? "over a unix socket" : "by fetch";
 
@@ -73,6 +78,39 @@ for (const unix of [false, true]) {
     };
     const server = await script(t, dribble, unix ? join(folder, "slow") : "");
     await assert.rejects(caller(server.url).call("/v1/release", {}, 300), /300 ms|abort/);
+  });
+
+  test(`a stream is told as it comes ${where}`, async (t) => {
+    let socket: Socket | undefined;
+    const waits = (to: Socket): void => void (socket = to).write(`${STREAM}event: waiting\ndata: {"holder": "a"}\n\n`);
+    const server = await script(t, waits, unix ? join(folder, "stream") : "");
+    const told: unknown[] = [];
+    const events = new Events((said) => {
+      told.push(said);
+      socket?.write(GRANT); // and the stream does not end, as a proxy may have it
+    });
+    const reply = await caller(server.url).call("/v1/acquire", {}, SOON, events);
+    assert.deepEqual(told, [{ holder: "a" }]);
+    assert.deepEqual([reply.status, reply.contentType, reply.body], [200, "application/json", '{"token": 8}']);
+    assert.match(server.asked[0]!, /\r\naccept: text\/event-stream, application\/json,/i);
+    await new Promise((resolve) => (socket?.destroyed ? resolve(undefined) : socket?.on("close", resolve)));
+  });
+
+  test(`a server that does not stream ${where}`, async (t) => {
+    const server = await script(t, (to) => to.end(OK), unix ? join(folder, "plain") : "");
+    const reply = await caller(server.url).call("/v1/acquire", {}, SOON, new Events(() => assert.fail()));
+    assert.equal(reply.body, "{}");
+  });
+
+  test(`cut streams are no answers ${where}`, async (t) => {
+    for (const [number, cut] of [STREAM, STREAM + GRANT.slice(0, -1)].entries()) {
+      const server = await script(t, (to) => to.end(cut), unix ? join(folder, `cutstream${number}`) : "");
+      const reply = await caller(server.url).call("/v1/acquire", {}, SOON, new Events(() => assert.fail()));
+      assert.equal(readAcquire(reply, "n").is, "unknown");
+    }
+    const wrong = `${STREAM}event: waiting\ndata: {\n\n${GRANT}`;
+    const server = await script(t, (to) => to.write(wrong), unix ? join(folder, "wrongstream") : "");
+    await assert.rejects(caller(server.url).call("/v1/acquire", {}, SOON, new Events(() => assert.fail())), /JSON/);
   });
 
   test(`cut answers are no answers ${where}`, async (t) => {

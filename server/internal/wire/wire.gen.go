@@ -212,7 +212,7 @@ type AskRequestKind string
 
 // Asked What the holder was asked. It stops its work then, and releases the lock.
 type Asked struct {
-	// By The owner name of whoever asked.
+	// By The asker: the owner name of a client of the store, or the principal of a lock service.
 	By string `json:"by"`
 
 	// Kind What was asked.
@@ -477,7 +477,7 @@ type RequestInfo struct {
 	// At When, by the clock of whoever asked: RFC 3339, for people.
 	At time.Time `json:"at,omitempty,omitzero"`
 
-	// By The owner name of whoever asked. A lock service puts its principal in front of the reason.
+	// By The asker: the owner name of a client of the store, or the principal of a lock service.
 	By string `json:"by"`
 
 	// Kind What was asked: step-down, hand-over, release-dead, revoke, fail or raise.

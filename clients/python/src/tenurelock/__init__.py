@@ -16,7 +16,7 @@ A process can be paused between its check and its effect. What must never be ove
 ``lock.token``, which only rises, with the highest that it has seen.
 """
 
-from .aio import AsyncClient, AsyncLock
+from .aio import AsyncClient, AsyncLock, AsyncWaiting
 from .client import Client, Waiting
 from .clock import Clock, Greater, system_clock
 from .errors import (
@@ -39,6 +39,7 @@ __all__ = [
     "AskedError",
     "AsyncClient",
     "AsyncLock",
+    "AsyncWaiting",
     "Client",
     "Clock",
     "ExpiredError",

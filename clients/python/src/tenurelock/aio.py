@@ -14,17 +14,22 @@ import os
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .client import Acquiring, Client, Terms, Waiting, give_back
+from .client import Acquiring, Client, Terms, give_back
 from .clock import Clock
-from .errors import AskedError, LostError, TenureError, UncertainError
+from .errors import AskedError, HeldError, LostError, TenureError, UncertainError
 from .lock import Lock, OnStop, failure
 
-__all__ = ["AsyncClient", "AsyncLock"]
+__all__ = ["AsyncClient", "AsyncLock", "AsyncWaiting"]
 
 Result = TypeVar("Result")
+
+AsyncWaiting = Callable[[HeldError], Awaitable[None] | None]
+"""Is called in the event loop with each new holder that an acquire waits for, as soon as the service
+sees it; what it returns is awaited. See :data:`Waiting` for what holds while it runs."""
 
 
 class AsyncClient:
@@ -56,15 +61,15 @@ class AsyncClient:
         data: bytes | None = None,
         stop_timeout: float | None = None,
         on_stop: OnStop | None = None,
-        waiting: Waiting | None = None,
+        waiting: AsyncWaiting | None = None,
     ) -> AsyncAcquire:
         """Acquires the lock, as :meth:`Client.acquire` does. To be awaited, or for ``async with``.
 
         If it is awaited alone no task is cancelled: ``lock.wait_stopping()`` tells then. ``on_stop``
-        and ``waiting`` are called in other threads.
+        is called in another thread, ``waiting`` in the event loop.
         """
-        terms = Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting)
-        return AsyncAcquire(self._client, terms)
+        terms = Terms(name, owner, wait, label, data, stop_timeout, on_stop, None)
+        return AsyncAcquire(self._client, terms, waiting)
 
     async def run(
         self, name: str, work: Callable[[AsyncLock], Awaitable[Result]], **options: Any
@@ -137,16 +142,20 @@ class AsyncLock:
 class AsyncAcquire:
     """An acquire to be awaited, or for ``async with``. For one use."""
 
-    def __init__(self, client: Client, terms: Terms) -> None:
+    def __init__(self, client: Client, terms: Terms, waiting: AsyncWaiting | None = None) -> None:
         self._client = client
         self._terms = terms
+        self._waiting = waiting
         self._scope: _Scope | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncLock]:
         return self._acquire().__await__()
 
     async def _acquire(self) -> AsyncLock:
-        acquiring = Acquiring(self._client, self._terms)
+        terms = self._terms
+        if self._waiting is not None:
+            terms = replace(terms, waiting=_in_loop(self._waiting))
+        acquiring = Acquiring(self._client, terms)
         got = _in_thread(acquiring.run, give_back)
         try:
             return AsyncLock(await asyncio.shield(got))
@@ -244,6 +253,27 @@ def _in_thread(
 
     threading.Thread(target=run, name="tenure call", daemon=True).start()
     return future
+
+
+def _in_loop(waiting: AsyncWaiting) -> Callable[[HeldError], None]:
+    """Returns what another thread calls to have the event loop called, and waits for that."""
+    loop = asyncio.get_running_loop()
+
+    async def tell(held: HeldError) -> None:
+        returned = waiting(held)
+        if returned is not None:
+            await returned
+
+    def call(held: HeldError) -> None:
+        telling = tell(held)
+        try:
+            told = asyncio.run_coroutine_threadsafe(telling, loop)
+        except RuntimeError:
+            telling.close()
+            raise  # the loop is closed, and nobody waits for the lock
+        told.result()
+
+    return call
 
 
 def _drop(got: asyncio.Future[Lock]) -> None:

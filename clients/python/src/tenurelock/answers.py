@@ -20,9 +20,13 @@ __all__ = [
     "Answer",
     "Confirmed",
     "Done",
+    "NotOurs",
     "Problem",
     "Reply",
     "Unknown",
+    "held_by",
+    "json_object",
+    "media_type",
     "read_acquire",
     "read_heartbeat",
     "read_release",
@@ -68,15 +72,7 @@ class Problem:
 
     def held(self, name: str) -> HeldError:
         """Returns the error of a problem of the kind held."""
-        token, free_in = self.more.get("token"), self.more.get("free_in_ms")
-        return HeldError(
-            name,
-            str(self.more.get("holder") or ""),
-            token if type(token) is int else 0,
-            free_in / 1000 if type(free_in) is int else 0.0,
-            self.more.get("reserved") is True,
-            str(self.more.get("label") or ""),
-        )
+        return held_by(name, self.more)
 
 
 @dataclass(frozen=True)
@@ -89,8 +85,26 @@ class Unknown:
 Answer = Grant | Confirmed | Done | Problem | Unknown
 
 
-class _NotOurs(Exception):
+class NotOurs(Exception):
     """An answer that the service does not give."""
+
+
+def held_by(name: str, body: dict[str, Any]) -> HeldError:
+    """Returns the error that says what the body does of the holder of the lock."""
+    token, free_in = body.get("token"), body.get("free_in_ms")
+    return HeldError(
+        name,
+        str(body.get("holder") or ""),
+        token if type(token) is int else 0,
+        free_in / 1000 if type(free_in) is int else 0.0,
+        body.get("reserved") is True,
+        str(body.get("label") or ""),
+    )
+
+
+def media_type(content_type: str) -> str:
+    """Returns the media type of a header Content-Type, without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 def read_acquire(reply: Reply, name: str) -> Answer:
@@ -99,7 +113,7 @@ def read_acquire(reply: Reply, name: str) -> Answer:
     def grant(body: dict[str, Any]) -> Answer:
         beat = body.get("beat")
         if body.get("name") != name or not isinstance(beat, str) or beat.count("-") != 1:
-            raise _NotOurs("no grant of this lock")
+            raise NotOurs("no grant of this lock")
         _number(body, "heartbeat_ms", 1)
         _number(body, "free_after_ms", 0)
         return Grant(
@@ -132,33 +146,34 @@ def read_release(reply: Reply) -> Answer:
 
 
 def _read(reply: Reply, ok: Callable[[dict[str, Any]], Answer]) -> Answer:
-    media = reply.content_type.partition(";")[0].strip().lower()
+    media = media_type(reply.content_type)
     try:
         if reply.status == 200 and media == "application/json":
-            return ok(_object(reply.body))
+            return ok(json_object(reply.body))
         if media == "application/problem+json":
             return _problem(reply)
-    except _NotOurs as error:
+    except NotOurs as error:
         return Unknown(f"status {reply.status}: {error}")
     return Unknown(f"status {reply.status} of type {media!r}, which is no answer of the service")
 
 
 def _problem(reply: Reply) -> Problem:
-    body = _object(reply.body)
+    body = json_object(reply.body)
     kind = body.get("type")
     if not isinstance(kind, str) or not kind.startswith(_PREFIX) or body.get("status") != reply.status:
-        raise _NotOurs("a problem that is not the service's")
+        raise NotOurs("a problem that is not the service's")
     wait = float(reply.retry_after) if reply.retry_after.isascii() and reply.retry_after.isdigit() else 0.0
     return Problem(kind[len(_PREFIX) :], reply.status, str(body.get("detail") or ""), body, wait)
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def json_object(body: bytes) -> dict[str, Any]:
+    """Returns the JSON object that a body is."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _NotOurs("no JSON") from error
+        raise NotOurs("no JSON") from error
     if not isinstance(value, dict):
-        raise _NotOurs("no JSON object")
+        raise NotOurs("no JSON object")
     return value
 
 
@@ -166,7 +181,7 @@ def _number(body: dict[str, Any], key: str, least: int, most: int = _LONGEST) ->
     """Returns a whole number of the body."""
     value = body.get(key)
     if type(value) is not int or not least <= value <= most:
-        raise _NotOurs(f"{key} is {value!r}")
+        raise NotOurs(f"{key} is {value!r}")
     return value
 
 
@@ -178,7 +193,7 @@ def _data(body: dict[str, Any]) -> bytes | None:
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:
-        raise _NotOurs("data is no base64") from error
+        raise NotOurs("data is no base64") from error
 
 
 def _request(asked: Any) -> AskedError | None:
@@ -186,6 +201,6 @@ def _request(asked: Any) -> AskedError | None:
     if asked is None:
         return None
     if not isinstance(asked, dict) or not isinstance(asked.get("kind"), str):
-        raise _NotOurs("asked is no request")
+        raise NotOurs("asked is no request")
     words = [str(asked.get(key) or "") for key in ("kind", "by", "reason", "to", "to_label")]
     return AskedError(*words)

@@ -13,14 +13,15 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .answers import Problem, read_acquire
+from .answers import Answer, Problem, Reply, Unknown, held_by, read_acquire
 from .clock import SECOND, Clock, system_clock
 from .errors import HeldError, ProblemError, TenureError, UnavailableError
 from .lease import Grant, random_part
-from .lock import Lock, OnStop, describe, exchange
+from .lock import Lock, OnStop, describe, exchange, no_answer, settle
 from .transport import Backoff, Caller, Credentials, HTTPCaller, addresses
 
 __all__ = ["Client", "Waiting"]
@@ -28,10 +29,14 @@ __all__ = ["Client", "Waiting"]
 Result = TypeVar("Result")
 
 Waiting = Callable[[HeldError], None]
-"""Is called with each new holder that an acquire waits for."""
+"""Is called with each new holder that an acquire waits for, as soon as the service sees it.
+
+While it runs nothing of the acquire goes on: a grant that comes meanwhile is freed after a third of
+a lease, and the acquire waits anew. What it raises ends the acquire."""
 
 _LONGEST_WAIT = 20.0  # of one call, in seconds: the server's limit
 _MARGIN = 10.0  # how long an answer may take beyond the wait, in seconds
+_STREAMS = 2  # that may fail in a row, before the acquire asks for none any more
 
 # The service has not done what it was asked, and may do it when it is asked again.
 _AGAIN = {"unknown", "unavailable", "limited", "unanswered", "lost"}
@@ -81,7 +86,8 @@ class Client:
         ``owner`` is the name that people see; by default host, process id and a random part.
         ``label`` is shown beside it. ``data`` is put into the record. ``stop_timeout`` is for how
         many seconds the lock is held on after somebody asked; by default the lease duration.
-        ``on_stop`` is called when the work must stop, ``waiting`` with each holder waited for.
+        ``on_stop`` is called when the work must stop; ``waiting`` with each holder waited for, as
+        soon as the service sees it: see :data:`Waiting`.
 
         Raises :class:`HeldError` if another holder has it until the wait is over,
         :class:`UnavailableError` if no server answered, :class:`ProblemError` if the call was
@@ -160,6 +166,8 @@ class Acquiring:
         self._tries = client.tries()  # calls that may fail before a try without a wait gives up
         self._backoff = Backoff()
         self._held: HeldError | None = None
+        self._failed_streams = 0  # in a row
+        self._answered = True  # the last call
         self._starting: Lock | None = None  # its first heartbeat is under way
 
     def abort(self) -> None:
@@ -179,14 +187,7 @@ class Acquiring:
             while True:
                 began = time.monotonic()
                 wait = min(wait, _LONGEST_WAIT, self._left())
-                call = {**body, "wait_ms": int(wait * 1000)}
-                answer = exchange(
-                    self._caller,
-                    "/v1/acquire",
-                    call,
-                    wait + _MARGIN,
-                    lambda reply: read_acquire(reply, self._terms.name),
-                )
+                answer = self._ask({**body, "wait_ms": int(wait * 1000)}, wait)
                 if self._aborted.is_set():
                     self._discard(answer)
                     raise UnavailableError("the acquire was given up")
@@ -210,6 +211,36 @@ class Acquiring:
         finally:
             self._caller.close()
 
+    def _ask(self, body: dict[str, Any], wait: float) -> Answer:
+        """Makes one call. It is a stream if somebody wants to know who is waited for; where one is
+        not answered the next call is none, and after some that failed no call is."""
+        wants = self._terms.waiting is not None and wait > 0
+        streams = wants and self._answered and self._failed_streams < _STREAMS
+        path, limit = "/v1/acquire", wait + _MARGIN
+        if streams:
+            answer = settle(self._caller, self._follow(path, body, limit))
+        else:
+            answer = exchange(self._caller, path, body, limit, self._read)
+        self._answered = not isinstance(answer, Unknown)
+        if streams:
+            self._failed_streams = 0 if self._answered else self._failed_streams + 1
+        return answer
+
+    def _follow(self, path: str, body: dict[str, Any], limit: float) -> Answer:
+        """Makes one call, and tells who is waited for as the server says it."""
+        with closing(self._caller.stream(path, body, limit)) as events:
+            while True:
+                try:
+                    said = next(events)
+                except OSError as error:
+                    return no_answer(error)
+                if isinstance(said, Reply):
+                    return self._read(said)
+                self._met(held_by(self._terms.name, said))
+
+    def _read(self, reply: Reply) -> Answer:
+        return read_acquire(reply, self._terms.name)
+
     def _left(self) -> float:
         """Returns how long the acquire may still wait, in seconds."""
         return _LONGEST_WAIT if self._until is None else max(0.0, self._until - time.monotonic())
@@ -217,6 +248,10 @@ class Acquiring:
     def _wait_for(self, held: HeldError) -> None:
         if self._left() == 0:
             raise held
+        self._met(held)
+
+    def _met(self, held: HeldError) -> None:
+        """Tells of a holder, once."""
         new = self._held is None or (self._held.holder, self._held.token) != (held.holder, held.token)
         self._held = held
         if new and self._terms.waiting is not None:

@@ -325,7 +325,17 @@ def exchange(
     try:
         answer = read(caller.call(path, body, limit))
     except OSError as error:
-        answer = Unknown(str(error) or type(error).__name__)
+        answer = no_answer(error)
+    return settle(caller, answer)
+
+
+def no_answer(error: OSError) -> Unknown:
+    """Returns what it means that a call failed."""
+    return Unknown(str(error) or type(error).__name__)
+
+
+def settle(caller: Caller, answer: Answer) -> Answer:
+    """Returns the answer; one that is none moves to the next server."""
     if isinstance(answer, Unknown) or isinstance(answer, Problem) and answer.status >= 500:
         caller.move()
     return answer

@@ -13,16 +13,21 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from .answers import Reply
+from .events import EVENT_STREAM, Events, Waited, is_stream
 
 __all__ = ["Address", "Backoff", "Caller", "Credentials", "HTTPCaller", "addresses"]
 
+Result = TypeVar("Result")
+
 _LONGEST_ANSWER = 4 << 20
+_PIECE = 64 << 10
+_OURS = "application/json, application/problem+json"
 
 
 class Caller(Protocol):
@@ -30,6 +35,13 @@ class Caller(Protocol):
 
     def call(self, path: str, body: dict[str, Any], limit: float) -> Reply:
         """Sends the call and returns its answer within limit seconds, else raises OSError."""
+
+    def stream(
+        self, path: str, body: dict[str, Any], limit: float
+    ) -> Generator[Waited | Reply, None, None]:
+        """Sends the call, and yields who is waited for as the server says it, and at last the
+        answer. Raises OSError if that does not come within limit seconds. A server that does not
+        stream has only the answer."""
 
     def move(self) -> None:
         """Has the next call go to another server."""
@@ -132,17 +144,50 @@ class HTTPCaller:
         self._socket: socket.socket | None = None
 
     def call(self, path: str, body: dict[str, Any], limit: float) -> Reply:
+        return self._send(path, body, limit, _OURS, self._whole)
+
+    def stream(
+        self, path: str, body: dict[str, Any], limit: float
+    ) -> Generator[Waited | Reply, None, None]:
+        accept = f"{EVENT_STREAM}, {_OURS}"
+        response = self._send(path, body, limit, accept, lambda response: response)
+        try:
+            if response.status != 200 or not is_stream(response.getheader("Content-Type", "")):
+                yield self._whole(response)
+                return
+            events = Events()
+            while piece := response.read1(_PIECE):
+                for said in events.feed(piece):
+                    yield said
+                    if isinstance(said, Reply):
+                        return
+            raise OSError("the stream ended before an answer")
+        except http.client.HTTPException as error:
+            raise _as_os_error(error) from error
+        finally:
+            if not response.isclosed():
+                self.close()
+
+    def _send(
+        self,
+        path: str,
+        body: dict[str, Any],
+        limit: float,
+        accept: str,
+        read: Callable[[http.client.HTTPResponse], Result],
+    ) -> Result:
+        """Sends the call and reads its answer, on the connection that is kept or on a new one."""
         until = time.monotonic() + limit
         kept = self._wire is not None
         try:
-            return self._send(path, body, until)
+            return read(self._respond(path, body, until, accept))
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if not kept or isinstance(error, TimeoutError) or self._aborted:
                 raise _as_os_error(error) from error
         # A server closes connections that were idle: the same call on a new one.
         try:
-            return self._send(path, body, until)
+            return read(self._respond(path, body, until, accept))
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise _as_os_error(error) from error
@@ -164,10 +209,13 @@ class HTTPCaller:
         with self._mutex:
             self._socket = None
         if self._wire is not None:
-            self._wire.close()
+            self._wire.end()
             self._wire = None
 
-    def _send(self, path: str, body: dict[str, Any], until: float) -> Reply:
+    def _respond(
+        self, path: str, body: dict[str, Any], until: float, accept: str
+    ) -> http.client.HTTPResponse:
+        """Sends the call once, and returns when its answer begins."""
         server = self._servers[self._at]
         wire = self._wire or self._connect(server, until)
         wire.until = until
@@ -179,11 +227,15 @@ class HTTPCaller:
         headers = {
             "Host": _host(server),
             "Content-Type": "application/json",
-            "Accept": "application/json, application/problem+json",
+            "Accept": accept,
             **self._credentials.header(),
         }
         connection.request("POST", path, json.dumps(body).encode(), headers)
-        response = connection.getresponse()
+        return connection.getresponse()
+
+    def _whole(self, response: http.client.HTTPResponse) -> Reply:
+        if response.length is None and not response.chunked:
+            raise OSError("an answer that does not say how long it is may be cut off")
         content = response.read(_LONGEST_ANSWER)
         if not response.isclosed() or response.will_close:
             self.close()
@@ -249,6 +301,9 @@ class _Wire:
         return io.BufferedReader(_Reader(self._socket, self._limit))
 
     def close(self) -> None:
+        """Does nothing: http.client closes a connection that is not kept before its answer is read."""
+
+    def end(self) -> None:
         self._socket.close()
 
 

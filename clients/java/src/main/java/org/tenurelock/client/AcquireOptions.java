@@ -90,7 +90,11 @@ public final class AcquireOptions {
         return with(v -> v.onStop = onStop);
     }
 
-    /** Sets what is called with each new holder that the acquire waits for. */
+    /**
+     * Sets what is called with each new holder that the acquire waits for, as soon as the service sees it.
+     * It is called in the thread that acquires: while it runs nothing of the acquire goes on, and what it
+     * throws ends the acquire.
+     */
     public AcquireOptions waiting(final Consumer<HeldException> waiting) {
         return with(v -> v.waiting = waiting);
     }

@@ -22,6 +22,8 @@ final class Acquiring {
     private static final Duration LONGEST_WAIT = Duration.ofSeconds(20); // of one call: the server's limit
     private static final Duration MARGIN = Duration.ofSeconds(10); // how long an answer may take beyond it
 
+    private static final int STREAMS = 2; // that may fail in a row, before it asks for none any more
+
     /** The service has not done what it was asked, and may do it when it is asked again. */
     private static final Set<String> AGAIN = Set.of("unknown", "unavailable", "limited", "unanswered", "lost");
 
@@ -34,6 +36,8 @@ final class Acquiring {
     private final long began = System.nanoTime();
     private int tries; // calls that may fail before a try without a wait gives up
     private HeldException held; // null until a holder is met
+    private int failedStreams; // in a row
+    private boolean answered = true; // the last call
 
     Acquiring(
             final String name,
@@ -57,8 +61,7 @@ final class Acquiring {
         while (true) {
             final long sent = System.nanoTime();
             body.put("wait_ms", wait.toMillis());
-            final Answer answer =
-                    caller.exchange("/v1/acquire", body, wait.plus(MARGIN), reply -> Answers.acquire(reply, name));
+            final Answer answer = ask(body, wait);
             if (answer instanceof Answer.Granted granted) {
                 final Lock lock = hold(granted.grant());
                 if (lock != null) {
@@ -66,7 +69,7 @@ final class Acquiring {
                 }
                 pause(Duration.ZERO, new UnavailableException("the grant was lost before a heartbeat"));
             } else if (answer.is("held")) {
-                waitFor(((Answer.Problem) answer).held(name));
+                waitFor(Answers.heldBy(name, ((Answer.Problem) answer).more()));
                 if (System.nanoTime() - sent < wait.toNanos() / 2) {
                     pause(Duration.ZERO, held); // it had no patience; we have not to hurry
                 } else {
@@ -82,6 +85,29 @@ final class Acquiring {
         }
     }
 
+    /**
+     * Makes one call. It is a stream if somebody wants to know who is waited for; where one is not answered
+     * the next call is none, and after some that failed no call is.
+     */
+    private Answer ask(final Map<String, Object> body, final Duration wait) throws InterruptedException {
+        final boolean wanted = options.waiting().isPresent() && !wait.isZero();
+        final boolean streams = wanted && answered && failedStreams < STREAMS;
+        final String path = "/v1/acquire";
+        final Duration limit = wait.plus(MARGIN);
+        final Answer answer = streams
+                ? caller.exchange(path, body, limit, this::read, new Events(said -> met(Answers.heldBy(name, said))))
+                : caller.exchange(path, body, limit, this::read);
+        answered = !(answer instanceof Answer.Unknown);
+        if (streams) {
+            failedStreams = answered ? 0 : failedStreams + 1;
+        }
+        return answer;
+    }
+
+    private Answer read(final Reply reply) {
+        return Answers.acquire(reply, name);
+    }
+
     /** Returns for how long the next call may wait. */
     private Duration left() {
         if (options.waitAtMost().isEmpty()) {
@@ -95,6 +121,11 @@ final class Acquiring {
         if (left().isZero()) {
             throw by;
         }
+        met(by);
+    }
+
+    /** Tells of a holder, once. */
+    private void met(final HeldException by) {
         final boolean fresh = held == null || !held.holder().equals(by.holder()) || held.token() != by.token();
         held = by;
         if (fresh) {

@@ -20,19 +20,7 @@ sealed interface Answer {
 
     /** The service refused the call, or could not carry it out. */
     record Problem(String kind, int status, String detail, Map<String, Object> more, Duration retryAfter)
-            implements Answer {
-        /** Returns the error of a problem of the kind held. */
-        HeldException held(final String name) {
-            final long freeIn = more.get("free_in_ms") instanceof Long ms ? ms : 0;
-            return new HeldException(
-                    name,
-                    Answers.text(more, "holder"),
-                    more.get("token") instanceof Long token ? token : 0,
-                    Duration.ofMillis(freeIn),
-                    Boolean.TRUE.equals(more.get("reserved")),
-                    Answers.text(more, "label"));
-        }
-    }
+            implements Answer {}
 
     /** The outcome of the call is not known. */
     record Unknown(String why) implements Answer {}

@@ -19,7 +19,7 @@ final class Answers {
     private Answers() {}
 
     /** An answer that the service does not give. */
-    private static final class NotOurs extends RuntimeException {
+    static final class NotOurs extends RuntimeException {
         private static final long serialVersionUID = 1L;
 
         NotOurs(final String message) {
@@ -61,8 +61,24 @@ final class Answers {
         return body.get(key) instanceof String text ? text : "";
     }
 
+    /** Returns the media type of a header Content-Type, without its parameters. */
+    static String mediaType(final String contentType) {
+        return contentType.split(";", 2)[0].strip().toLowerCase(Locale.ROOT);
+    }
+
+    /** Returns the exception that says what the body does of the holder of the lock. */
+    static HeldException heldBy(final String name, final Map<String, Object> body) {
+        return new HeldException(
+                name,
+                text(body, "holder"),
+                body.get("token") instanceof Long token ? token : 0,
+                Duration.ofMillis(body.get("free_in_ms") instanceof Long ms ? ms : 0),
+                Boolean.TRUE.equals(body.get("reserved")),
+                text(body, "label"));
+    }
+
     private static Answer read(final Reply reply, final Function<Map<String, Object>, Answer> ok) {
-        final String media = reply.contentType().split(";", 2)[0].strip().toLowerCase(Locale.ROOT);
+        final String media = mediaType(reply.contentType());
         try {
             if (reply.status() == 200 && media.equals("application/json")) {
                 return ok.apply(object(reply.body()));
@@ -89,8 +105,9 @@ final class Answers {
         return new Answer.Problem(kind, reply.status(), text(body, "detail"), body, wait);
     }
 
+    /** Returns the JSON object that a body is. */
     @SuppressWarnings("unchecked") // all keys of an object are strings
-    private static Map<String, Object> object(final String body) {
+    static Map<String, Object> object(final String body) {
         try {
             if (Json.read(body) instanceof Map<?, ?> map) {
                 return (Map<String, Object>) map;

@@ -14,6 +14,7 @@ import java.util.function.Function;
 
 /** Sends the calls of one user to one server after the other, one call at a time. */
 final class Caller {
+    private static final String OURS = "application/json, application/problem+json";
     private static final Duration LONGEST_PAUSE = Duration.ofSeconds(1);
 
     private final List<String> servers;
@@ -61,14 +62,36 @@ final class Caller {
     Answer exchange(
             final String path, final Map<String, Object> body, final Duration limit, final Function<Reply, Answer> read)
             throws InterruptedException {
+        return exchange(OURS, headers -> read.apply(transport.post(servers.get(at) + path, headers, Json.write(body), limit)));
+    }
+
+    /** Does the same, and asks for a stream of events. */
+    Answer exchange(
+            final String path,
+            final Map<String, Object> body,
+            final Duration limit,
+            final Function<Reply, Answer> read,
+            final Events events)
+            throws InterruptedException {
+        return exchange(Events.EVENT_STREAM + ", " + OURS, headers -> {
+            final Reply reply = transport.post(servers.get(at) + path, headers, Json.write(body), limit, events);
+            return read.apply(events.answer().orElse(reply));
+        });
+    }
+
+    private interface Call {
+        Answer with(Map<String, String> headers) throws IOException, InterruptedException;
+    }
+
+    private Answer exchange(final String accept, final Call call) throws InterruptedException {
         final Map<String, String> headers = new HashMap<>();
         headers.put("Content-Type", "application/json");
-        headers.put("Accept", "application/json, application/problem+json");
+        headers.put("Accept", accept);
         credentials.header().ifPresent(token -> headers.put("Authorization", token));
         Answer answer;
         try {
-            answer = read.apply(transport.post(servers.get(at) + path, headers, Json.write(body), limit));
-        } catch (final IOException error) {
+            answer = call.with(headers);
+        } catch (final IOException | Answers.NotOurs error) {
             answer = new Answer.Unknown(error.toString());
         }
         if (answer.wantsAnother()) {

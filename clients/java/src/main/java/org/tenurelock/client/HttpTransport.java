@@ -14,12 +14,15 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Flow;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Predicate;
 import javax.net.ssl.SSLContext;
 
 /** Calls over the HTTP client of the JDK. */
@@ -39,14 +42,40 @@ final class HttpTransport implements Transport {
     public Reply post(
             final String url, final Map<String, String> headers, final String body, final Duration limit)
             throws IOException, InterruptedException {
+        return post(url, headers, body, limit, null);
+    }
+
+    @Override
+    public Reply post(
+            final String url,
+            final Map<String, String> headers,
+            final String body,
+            final Duration limit,
+            final Predicate<byte[]> events) // null: nobody wants them
+            throws IOException, InterruptedException {
         final HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url))
                 .POST(HttpRequest.BodyPublishers.ofString(body));
         headers.forEach(request::header);
-        // The request's own time-out ends with the headers of the answer, this one with its body.
-        final CompletableFuture<HttpResponse<String>> answer =
-                client.sendAsync(request.build(), info -> new Limited());
+        final long until = System.nanoTime() + limit.toNanos();
+        // The parts of a stream, and at last nothing.
+        final BlockingQueue<Optional<byte[]>> parts = new LinkedBlockingQueue<>();
+        final CompletableFuture<HttpResponse<String>> answer = client.sendAsync(request.build(), info -> {
+            final String type = info.headers().firstValue("Content-Type").orElse("");
+            return new Limited(events != null && Events.isStream(type) ? handedOn(parts) : whole());
+        });
+        answer.whenComplete((got, error) -> parts.add(Optional.empty()));
         try {
-            final HttpResponse<String> got = answer.get(limit.toNanos(), TimeUnit.NANOSECONDS);
+            while (events != null) {
+                final Optional<byte[]> part = parts.poll(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+                if (part == null || part.isEmpty()) {
+                    break; // the limit is over, or the answer is there
+                }
+                if (events.test(part.get())) {
+                    return new Reply(200, Events.EVENT_STREAM, "", "");
+                }
+            }
+            // The request's own time-out ends with the headers of the answer, this one with its body.
+            final HttpResponse<String> got = answer.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
             return new Reply(got.statusCode(), header(got, "Content-Type"), got.body(), header(got, "Retry-After"));
         } catch (final TimeoutException error) {
             throw new IOException("no answer within " + limit.toMillis() + " ms", error);
@@ -57,16 +86,28 @@ final class HttpTransport implements Transport {
         }
     }
 
+    private static HttpResponse.BodySubscriber<String> whole() {
+        return HttpResponse.BodySubscribers.ofString(StandardCharsets.UTF_8);
+    }
+
+    private static HttpResponse.BodySubscriber<String> handedOn(final BlockingQueue<Optional<byte[]>> to) {
+        return HttpResponse.BodySubscribers.mapping(
+                HttpResponse.BodySubscribers.ofByteArrayConsumer(to::add), nothing -> "");
+    }
+
     private static String header(final HttpResponse<?> answer, final String name) {
         return answer.headers().firstValue(name).orElse("");
     }
 
     /** Reads a body that is not too long. */
     private static final class Limited implements HttpResponse.BodySubscriber<String> {
-        private final HttpResponse.BodySubscriber<String> inner =
-                HttpResponse.BodySubscribers.ofString(StandardCharsets.UTF_8);
+        private final HttpResponse.BodySubscriber<String> inner;
         private Flow.Subscription subscription;
         private long length;
+
+        Limited(final HttpResponse.BodySubscriber<String> inner) {
+            this.inner = inner;
+        }
 
         @Override
         public CompletionStage<String> getBody() {

@@ -4,6 +4,7 @@
 package org.tenurelock.client;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -14,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Predicate;
 
 /** A small lock service in memory, with faults: one lock. Its leases end only when a test says so. */
 final class FakeService implements Transport {
@@ -70,6 +72,8 @@ final class FakeService implements Transport {
     private final List<Call> calls = new ArrayList<>();
     private final Map<String, Deque<Fault>> faults = new HashMap<>();
     private final Map<String, Fault> always = new HashMap<>();
+    private final Deque<Object> streams = new ArrayDeque<>();
+    private final List<Object> streamed = new ArrayList<>();
     long leaseMs = 15000;
     long heartbeatMs = 3000;
     long usableMs = 12000;
@@ -138,6 +142,38 @@ final class FakeService implements Transport {
 
     synchronized Object failed() {
         return failed;
+    }
+
+    /** Has the next streams say this before their answer: a list of holders, or an exception. */
+    synchronized void stream(final Object... given) {
+        streams.addAll(List.of(given));
+    }
+
+    /** Returns wait_ms of the calls for a stream. */
+    synchronized List<Object> streamed() {
+        return List.copyOf(streamed);
+    }
+
+    @Override
+    public Reply post(
+            final String url,
+            final Map<String, String> headers,
+            final String body,
+            final Duration limit,
+            final Predicate<byte[]> events)
+            throws IOException, InterruptedException {
+        final Object says;
+        synchronized (this) {
+            streamed.add(((Map<?, ?>) Json.read(body)).get("wait_ms"));
+            says = streams.isEmpty() ? List.of() : streams.removeFirst();
+        }
+        if (says instanceof IOException error) {
+            throw error;
+        }
+        for (final Object said : (List<?>) says) {
+            events.test(("event: waiting\ndata: " + Json.write(said) + "\n\n").getBytes(StandardCharsets.UTF_8));
+        }
+        return post(url, headers, body, limit);
     }
 
     @Override

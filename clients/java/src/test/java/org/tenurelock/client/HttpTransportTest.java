@@ -26,6 +26,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -125,6 +126,69 @@ final class HttpTransportTest {
             final String url = serve(sends(cut));
             assertThrows(IOException.class, () -> post(url, SOON), cut);
         }
+    }
+
+    private static final String STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    private static final String GRANT = "event: granted\ndata: {\"token\": 8}\n\n";
+
+    private Reply stream(final String url, final Events events) throws IOException, InterruptedException {
+        final Reply reply = transport.post(url + "/v1/acquire", Map.of(), "{}", SOON, events);
+        return events.answer().orElse(reply);
+    }
+
+    @Test
+    void aStreamIsToldAsItComes() throws Exception {
+        final CountDownLatch told = new CountDownLatch(1);
+        final CountDownLatch over = new CountDownLatch(1);
+        open.add(over::countDown);
+        final String url = serve(out -> {
+            out.write((STREAM + "event: waiting\ndata: {\"holder\": \"a\"}\n\n").getBytes(UTF_8));
+            told.await();
+            out.write(GRANT.getBytes(UTF_8));
+            over.await(); // it does not end the stream, as a proxy may do
+        });
+        final List<Object> holders = new ArrayList<>();
+        final Reply reply = stream(url, new Events(said -> {
+            holders.add(said.get("holder"));
+            told.countDown();
+        }));
+        assertEquals(List.of("a"), holders);
+        assertEquals(new Reply(200, "application/json", "{\"token\": 8}", ""), reply);
+    }
+
+    @Test
+    void aServerThatDoesNotStream() throws Exception {
+        assertEquals("{}", stream(serve(sends(OK)), new Events(said -> {})).body());
+    }
+
+    @Test
+    void cutStreamsAreNoAnswers() throws Exception {
+        for (final String cut : List.of(STREAM, STREAM + GRANT.substring(0, GRANT.length() - 1))) {
+            final Reply reply = stream(serve(sends(cut)), new Events(said -> {}));
+            assertInstanceOf(Answer.Unknown.class, Answers.acquire(reply, "n"));
+        }
+        final String wrong = serve(sends(STREAM + "event: waiting\ndata: {\n\n" + GRANT));
+        assertThrows(Answers.NotOurs.class, () -> stream(wrong, new Events(said -> {})));
+    }
+
+    @Test
+    void aStreamHasALimitAndAnInterruptEndsIt() throws Exception {
+        final CountDownLatch over = new CountDownLatch(1);
+        open.add(over::countDown);
+        final String url = serve(out -> {
+            out.write((STREAM + "event: waiting\ndata: {}\n\n").getBytes(UTF_8));
+            over.await();
+        });
+        final Events events = new Events(said -> {});
+        assertThrows(
+                IOException.class, () -> transport.post(url + "/v1/acquire", Map.of(), "{}", Duration.ofMillis(300), events));
+        over.countDown();
+        final Thread self = Thread.currentThread();
+        final String interrupts = serve(out -> {
+            out.write((STREAM + "event: waiting\ndata: {}\n\n").getBytes(UTF_8));
+            TimeUnit.SECONDS.sleep(60);
+        });
+        assertThrows(InterruptedException.class, () -> stream(interrupts, new Events(said -> self.interrupt())));
     }
 
     @Test

@@ -22,6 +22,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -370,6 +371,117 @@ final class LockTest {
         assertEquals(List.of("another"), holders);
         assertEquals(List.of(0L, 20000L), sent(ACQUIRE, "wait_ms"));
         assertEquals(List.of("me", "me"), sent(ACQUIRE, "owner"));
+    }
+
+    @Test
+    void aStreamTellsOfEachHolder() throws InterruptedException {
+        service.takeAway();
+        final List<String> told = new ArrayList<>();
+        final Map<String, Object> first = Map.of("holder", "another", "token", 1);
+        final Map<String, Object> second = Map.of("holder", "a", "token", 2);
+        service.stream(List.of(first, first, second, Map.of("holder", "b", "token", 1, "reserved", true)));
+        acquire(AcquireOptions.defaults().waiting(held -> {
+            told.add(held.holder() + " " + held.token() + " " + held.reserved());
+            if (held.reserved()) {
+                service.free();
+            }
+        }));
+        assertEquals(List.of("another 1 false", "a 2 false", "b 1 true"), told);
+        assertEquals(List.of(20000L), service.streamed());
+    }
+
+    @Test
+    void aGrantInAStreamIsNoLease() throws InterruptedException {
+        service.takeAway();
+        service.next(HEARTBEAT, slow(1000, FakeService.LOST), slow(1000));
+        final Lock lock = acquire(AcquireOptions.defaults().waiting(held -> {
+            // The grant is on its way for a while.
+            service.free();
+            clock.advance(2000);
+        }));
+        // Not from when the grant came: from before the first sending of the heartbeat.
+        assertEquals(Duration.ofSeconds(10), lock.remaining());
+        lock.check();
+    }
+
+    @Test
+    void aStreamThatFailsIsFollowedByALongPoll() throws InterruptedException {
+        service.takeAway();
+        final IOException cut = new IOException("cut");
+        service.stream(cut, List.of(Map.of("holder", "a", "token", 2)), cut, cut);
+        final List<String> calls = new ArrayList<>();
+        final Transport noting = new Transport() {
+            private void note(final String url, final String call) {
+                if (url.endsWith(ACQUIRE)) {
+                    calls.add(call);
+                    if (calls.size() > 8) {
+                        service.free();
+                    }
+                }
+            }
+
+            @Override
+            public Reply post(
+                    final String url, final Map<String, String> headers, final String body, final Duration limit)
+                    throws IOException, InterruptedException {
+                note(url, "poll");
+                return service.post(url, headers, body, limit);
+            }
+
+            @Override
+            public Reply post(
+                    final String url,
+                    final Map<String, String> headers,
+                    final String body,
+                    final Duration limit,
+                    final Predicate<byte[]> events)
+                    throws IOException, InterruptedException {
+                note(url, "stream");
+                return service.post(url, headers, body, limit, events);
+            }
+        };
+        final TenureClient client =
+                TenureClient.of("http://127.0.0.1:1").token("t").transport(noting).build();
+        locks.add(client.acquire("n", AcquireOptions.defaults().waiting(held -> {})));
+        // The first only tries. One stream is good, and after two that are not there are no more.
+        assertEquals(
+                List.of("poll", "stream", "poll", "stream", "stream", "poll", "stream", "poll", "poll"),
+                calls.subList(0, 9));
+    }
+
+    @Test
+    void whatTheCallbackThrowsEndsTheAcquire() {
+        service.takeAway();
+        service.stream(List.of(Map.of("holder", "a", "token", 2)));
+        final AcquireOptions options = AcquireOptions.defaults().waiting(held -> {
+            if (held.holder().equals("a")) {
+                throw new IllegalStateException("of the program");
+            }
+        });
+        assertThrows(IllegalStateException.class, () -> acquire(options));
+        assertEquals(1, service.streamed().size());
+    }
+
+    @Test
+    void aTransportThatDoesNotStreamHasTheEventsAtTheEnd() throws InterruptedException {
+        service.takeAway();
+        final List<String> told = new ArrayList<>();
+        final Transport whole = (url, headers, body, limit) -> {
+            final Reply reply = service.post(url, headers, body, limit);
+            if (!headers.get("Accept").startsWith("text/event-stream")) {
+                return reply;
+            }
+            service.free();
+            final Reply granted = service.post(url, headers, body, limit);
+            final String events = "event: waiting\ndata: {\"holder\":\"a\"}\n\nevent: granted\ndata: " + granted.body() + "\n\n";
+            return new Reply(200, "text/event-stream", events, "");
+        };
+        final TenureClient client =
+                TenureClient.of("http://127.0.0.1:1").token("t").transport(whole).build();
+        final Lock lock = client.acquire("n", AcquireOptions.defaults().waiting(held -> told.add(held.holder())));
+        locks.add(lock);
+        lock.check();
+        assertEquals(List.of("another", "a"), told);
     }
 
     @Test

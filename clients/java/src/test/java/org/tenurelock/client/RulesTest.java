@@ -8,8 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -164,6 +167,47 @@ final class RulesTest {
                         assertEquals(given.get("is"), got instanceof Answer.Unknown ? "unknown" : "ok");
                     }
                 }));
+    }
+
+    /** Returns what a stream says that comes in parts of that size. */
+    private static List<String> said(final byte[] stream, final int size) {
+        final List<String> says = new ArrayList<>();
+        final Events events = new Events(body -> {
+            final HeldException held = Answers.heldBy("n", body);
+            says.add("waiting " + held.holder() + " " + held.token());
+        });
+        try {
+            for (int at = 0; at < stream.length; at += size) {
+                if (events.test(Arrays.copyOfRange(stream, at, Math.min(at + size, stream.length)))) {
+                    break;
+                }
+            }
+        } catch (final Answers.NotOurs error) {
+            says.add("unknown");
+            return says;
+        }
+        events.answer().map(reply -> Answers.acquire(reply, "n")).ifPresent(got -> {
+            if (got instanceof Answer.Granted granted) {
+                says.add("granted " + granted.grant().token());
+            } else if (got instanceof Answer.Problem problem) {
+                says.add("problem " + problem.kind() + " " + problem.retryAfter().toSeconds());
+            } else {
+                says.add("unknown");
+            }
+        });
+        return says;
+    }
+
+    @TestFactory
+    Stream<DynamicTest> events() throws IOException {
+        final List<Map<String, Object>> streams = list(table("events.json"), "streams");
+        assertTrue(streams.size() > 15);
+        return streams.stream().map(given -> DynamicTest.dynamicTest((String) given.get("about"), () -> {
+            final byte[] stream = ((String) given.get("stream")).getBytes(StandardCharsets.UTF_8);
+            for (final int size : new int[] {1, 7, stream.length + 1}) {
+                assertEquals(given.get("said"), said(stream, size), "in parts of " + size);
+            }
+        }));
     }
 
     @Test

@@ -23,11 +23,16 @@ import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -77,7 +82,12 @@ final class ServiceTest {
 
     /** Makes a request as an operator, and does not wait for its end. */
     private void ask(final String kind) throws IOException, InterruptedException {
-        final Map<String, Object> body = Map.of("name", name, "kind", kind, "reason", "a test", "wait_ms", 0);
+        ask(kind, Map.of());
+    }
+
+    private void ask(final String kind, final Map<String, Object> more) throws IOException, InterruptedException {
+        final Map<String, Object> body = new HashMap<>(Map.of("name", name, "kind", kind, "reason", "a test", "wait_ms", 0));
+        body.putAll(more);
         final HttpRequest call = HttpRequest.newBuilder(URI.create(servers[0] + "/v1/requests"))
                 .header("Content-Type", "application/json")
                 .header("Authorization", "Bearer " + Files.readString(tokenFile).strip())
@@ -128,6 +138,62 @@ final class ServiceTest {
     }
 
     @Test
+    void tellsWhomItWaitsFor() throws Exception {
+        final Lock first = acquire(SOON.owner("first"));
+        final List<String> told = Collections.synchronizedList(new ArrayList<>());
+        final StringBuffer text = new StringBuffer();
+        final HttpTransport http = new HttpTransport(Optional.empty());
+        final Transport noting = new Transport() {
+            @Override
+            public Reply post(
+                    final String url, final Map<String, String> headers, final String body, final Duration limit)
+                    throws IOException, InterruptedException {
+                return http.post(url, headers, body, limit);
+            }
+
+            @Override
+            public Reply post(
+                    final String url,
+                    final Map<String, String> headers,
+                    final String body,
+                    final Duration limit,
+                    final Predicate<byte[]> events)
+                    throws IOException, InterruptedException {
+                return http.post(url, headers, body, limit, part -> {
+                    text.append(new String(part, UTF_8));
+                    return events.test(part);
+                });
+            }
+        };
+        final TenureClient client =
+                TenureClient.of(servers).tokenFile(tokenFile).transport(noting).build();
+        final AcquireOptions waits = SOON.waiting(held -> told.add(held.holder() + " " + held.token()));
+        final FutureTask<Lock> waiting = new FutureTask<>(() -> client.acquire(name, waits));
+        new Thread(waiting).start();
+        until(() -> told.size() == 1);
+        ask("hand-over", Map.of("to", "second"));
+        first.stopping().get();
+        first.release();
+        final Lock second = acquire(SOON.owner("second"));
+        until(() -> told.size() == 2);
+        second.release();
+        final Lock lock = waiting.get();
+        locks.add(lock);
+        assertEquals(second.token() + 1, lock.token());
+        assertEquals(List.of("first " + first.token(), "second " + second.token()), told);
+        // It was the stream that said so.
+        assertTrue(Pattern.compile("^event: waiting\n.*\"second\".*^event: granted\n", Pattern.MULTILINE | Pattern.DOTALL)
+                .matcher(text)
+                .find(), text.toString());
+    }
+
+    private static void until(final BooleanSupplier condition) throws InterruptedException {
+        while (!condition.getAsBoolean()) { // bounded by the time-out of the test
+            TimeUnit.MILLISECONDS.sleep(5);
+        }
+    }
+
+    @Test
     void asked() {
         final AskedException asked = assertThrows(AskedException.class, () -> client().run(name, SOON, lock -> {
             ask("step-down");
@@ -139,7 +205,7 @@ final class ServiceTest {
             return null;
         }));
         assertEquals("step-down", asked.kind());
-        assertTrue(asked.reason().endsWith("a test"), asked.reason()); // the principal may stand before it
+        assertEquals("local: a test", asked.by() + ": " + asked.reason());
     }
 
     @Test
