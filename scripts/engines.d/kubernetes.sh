@@ -23,7 +23,7 @@ kubernetes_install_locked() {
 	say "building kube-apiserver $kubernetes_version, which takes minutes"
 	mkdir -p "$folder"
 	# The file appears when it is complete.
-	(cd "$module" && GOWORK=off go build -trimpath -ldflags='-s -w' -o "$folder/kube-apiserver.new" .) >&2 &&
+	(cd "$module" && GOWORK=off go build -trimpath -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=v$kubernetes_version" -o "$folder/kube-apiserver.new" .) >&2 &&
 		mv "$folder/kube-apiserver.new" "$folder/kube-apiserver" || {
 		say "cannot build kube-apiserver $kubernetes_version"
 		return 1
