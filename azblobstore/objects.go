@@ -159,8 +159,8 @@ func blobOf(name string) string {
 // nameOf returns the name of the object of a blob.
 func nameOf(blob string) string {
 	rest, ok := strings.CutSuffix(blob, endDot)
-	if !ok || strings.HasSuffix(rest, "/") && !strings.HasSuffix(rest, "~/") {
-		return blob // the key is a dot
+	if !ok || strings.HasSuffix(rest, "/") {
+		return blob // the key, or its last part, is a dot
 	}
 	return rest + "."
 }

@@ -50,18 +50,27 @@ func keyOf(name string) (key string, ok bool) {
 // those that are hashes.
 func namesOf(prefix string) string { return records + inParts(escaped(prefix)) }
 
-// inParts cuts an escaped key. The beginning of a key stays the beginning.
+// inParts cuts an escaped key. The beginning of a key stays the beginning. No part begins
+// with a dot: one that is a dot, or two, would be a folder.
 func inParts(text string) string {
 	if len(text) <= maxPart {
 		return text
 	}
 	var b strings.Builder
 	for len(text) > maxPart {
-		b.WriteString(text[:maxPart] + partEnd)
+		b.WriteString(withoutDot(text[:maxPart]) + partEnd)
 		text = text[maxPart:]
 	}
-	b.WriteString(text)
+	b.WriteString(withoutDot(text))
 	return b.String()
+}
+
+// withoutDot escapes a dot at the beginning of a part.
+func withoutDot(part string) string {
+	if rest, ok := strings.CutPrefix(part, "."); ok {
+		return "%2E" + rest
+	}
+	return part
 }
 
 // plain reports whether a byte of a key stands for itself in a name.
@@ -71,8 +80,8 @@ func plain(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escaped returns a key as a part of a name. A dot at the beginning would hide a file, or
-// be a folder.
+// escaped returns a key as a part of a name, before it is cut. A dot at the beginning would
+// hide a file, or be a folder.
 func escaped(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

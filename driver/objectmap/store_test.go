@@ -220,15 +220,17 @@ func TestNames(t *testing.T) {
 	s := open(t, b)
 	long := strings.Repeat("ü", driver.MaxKeyLen/2)
 	for key, want := range map[string]string{
-		"reports-1.2_x":          "tenure/r/reports-1.2_x",
-		"x/y":                    "tenure/r/x%2Fy",
-		"x//y":                   "tenure/r/x%2F%2Fy",
-		".":                      "tenure/r/%2E",
-		"..":                     "tenure/r/%2E.",
-		"/x":                     "tenure/r/%2Fx",
-		"a~ü":                    "tenure/r/a%7E%C3%BC",
-		strings.Repeat("k", 200): "tenure/r/" + strings.Repeat("k", 200),
-		strings.Repeat("k", 201): "tenure/r/" + strings.Repeat("k", 200) + "~/k",
+		"reports-1.2_x":                 "tenure/r/reports-1.2_x",
+		"x/y":                           "tenure/r/x%2Fy",
+		"x//y":                          "tenure/r/x%2F%2Fy",
+		".":                             "tenure/r/%2E",
+		"..":                            "tenure/r/%2E.",
+		"/x":                            "tenure/r/%2Fx",
+		"a~ü":                           "tenure/r/a%7E%C3%BC",
+		strings.Repeat("k", 200):        "tenure/r/" + strings.Repeat("k", 200),
+		strings.Repeat("k", 201):        "tenure/r/" + strings.Repeat("k", 200) + "~/k",
+		strings.Repeat("k", 200) + ".":  "tenure/r/" + strings.Repeat("k", 200) + "~/%2E",
+		strings.Repeat("k", 200) + "..": "tenure/r/" + strings.Repeat("k", 200) + "~/%2E.",
 	} {
 		if got := s.ObjectName(key); got != want {
 			t.Errorf("%.20q is %q, want %q", key, got, want)
