@@ -153,7 +153,9 @@ func TestTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	tags := strings.Fields(output(t, clone, "git", "tag", "--list"))
-	want := []string{"azblobstore", "cmd", "dynamostore", "etcdstore", "gcsstore", "k8sstore", "pgstore", "s3store", "sqlitestore", "tenureotel", "tenureprom"}
+	want := []string{
+		"adapters/certmagic", "adapters/clientgo", "adapters/controllerruntime", "adapters/gocron", "azblobstore", "cmd", "dynamostore", "etcdstore", "gcsstore", "k8sstore", "pgstore", "s3store", "sqlitestore", "tenureotel", "tenureprom",
+	}
 	for i, dir := range want {
 		want[i] = dir + "/" + version
 	}
