@@ -41,13 +41,11 @@ func ofGRPC(err error) bool {
 }
 
 // writeFault is fault for a write. A condition that did not hold is one of the errors of
-// package objectmap, which say for certain that nothing was written.
+// package objectmap, which say for certain that nothing was written. A conflict (409) does not:
+// of that the service says only that another request was under way.
 func (o *objects) writeFault(ctx context.Context, err error) error {
-	switch status, reason := answerOf(err); {
-	case status == http.StatusPreconditionFailed && reason != orgPolicy:
+	if status, reason := answerOf(err); status == http.StatusPreconditionFailed && reason != orgPolicy {
 		return fmt.Errorf("%w: %w", objectmap.ErrMismatch, brief(err))
-	case status == http.StatusConflict && reason == "conflict":
-		return fmt.Errorf("%w: %w", objectmap.ErrBusy, brief(err))
 	}
 	return o.fault(ctx, err)
 }
