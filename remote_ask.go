@@ -13,7 +13,7 @@ import (
 type RemoteRequest struct {
 	Name string
 	Kind RequestKind
-	// By names who asks, for the holder and the history: printable, of at most
+	// By names the asker, for the holder and the history: printable, of at most
 	// [driver.MaxOwnerLen] bytes. If empty, it is the owner name of this client.
 	By     string
 	Reason string
@@ -40,7 +40,7 @@ func (r *Remote) Ask(ctx context.Context, q RemoteRequest) error {
 		err = checkHeir(q.To)
 	}
 	if err == nil {
-		err = checkText("name of who asks", q.By)
+		err = checkText("name of the asker", q.By)
 	}
 	if err != nil {
 		return wrap(op, q.Name, err)

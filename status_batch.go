@@ -156,10 +156,10 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[Status, err
 }
 
 // LocksAfter is [Client.Locks] without the locks up to the name after, which need not
-// be that of a lock: who has read a part of the list goes on where that ended. On most
-// engines it costs no more than what is read; on those that list the names of all
-// records for each page (DynamoDB, Kubernetes, ZooKeeper, objects of S3's protocol) it
-// costs that as well.
+// be that of a lock: a program that has read a part of the list goes on where that
+// ended. On most engines it costs no more than what is read; on those that list the
+// names of all records for each page (DynamoDB, Kubernetes, ZooKeeper, buckets) it costs
+// that as well.
 func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if c.isClosed() {

@@ -37,7 +37,7 @@ func testList(t *testing.T, e *env) {
 		for _, prefix := range []string{"", "jobs/", "jobs", "job", "j", "Jobs/", "jobs/4", "jobs/44", "zeta/", "zz"} {
 			e.wantList(t, prefix, stored)
 		}
-		// A list may begin after any key: who has seen a part of it reads the rest.
+		// A list may begin after any key, so that a reader of a part of it can read the rest.
 		for _, after := range []string{"jobs/4", "jobs/", "jobs/44", "jobs/\u00fc", "job", "J", "jobs0", "zz"} {
 			for _, prefix := range []string{"", "jobs/"} {
 				rest := maps.Clone(stored)
