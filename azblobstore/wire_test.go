@@ -115,18 +115,10 @@ func TestAnswers(t *testing.T) {
 // tried again; one that is refused does not.
 func TestNoAnswer(t *testing.T) {
 	a := &answering{cut: true}
-	if _, err := a.at(t).objects(t).Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.Unknown || a.n.Load() != 1 {
-		t.Errorf("%d requests, %v", a.n.Load(), err)
-	}
 	nobody := site{fmt.Sprintf("http://127.0.0.1:%d/%s/locks?sig=secret", enginetest.FreePort(t), enginetest.AzureAccount)}
-	_, err := nobody.objects(t).Put(t.Context(), "name", []byte("body"), "")
-	if buckets.OutcomeOf(err) != buckets.NotApplied || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "secret") {
+	err := buckets.NoAnswer(t, a.at(t).objects(t), func() int { return int(a.n.Load()) }, nobody.objects(t))
+	if err == nil || !strings.Contains(err.Error(), "cannot be reached") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("nobody listens: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := a.at(t).objects(t).Put(ctx, "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.NotApplied || !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that was over before: %v", err)
 	}
 	if err := a.at(t).objects(t).Delete(t.Context(), "name", `"tag"`); buckets.OutcomeOf(err) != buckets.Unknown {
 		t.Errorf("a deletion: %v", err)
@@ -300,24 +292,5 @@ func TestIdleConnectionsGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := func(within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		_, err := s.Get(ctx, "lock", driver.Strong)
-		return err
-	}
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 0 {
-		t.Fatalf("closed %d times, %v", closed, err)
-	}
-	resume := relay.Hold()
-	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed != 1 {
-		t.Errorf("a server that hangs: closed %d times, %v", closed, err)
-	}
-	resume()
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 1 {
-		t.Errorf("after that: closed %d times, %v", closed, err)
-	}
-	if err := s.Close(); err != nil || closed != 2 {
-		t.Errorf("after Close: closed %d times, %v", closed, err)
-	}
+	buckets.IdleConnectionsGo(t, relay, s, func() int { return closed })
 }

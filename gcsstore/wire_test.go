@@ -4,7 +4,6 @@
 package gcsstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/grpc/codes"
@@ -64,7 +62,7 @@ func TestAnswers(t *testing.T) {
 		{412, "conditionNotMet", buckets.Mismatch},
 		{412, "", buckets.Mismatch},
 		{412, "orgPolicyConstraintFailed", buckets.Permanent},
-		{409, "conflict", buckets.Busy},
+		{409, "conflict", buckets.Unknown},
 		{409, "", buckets.Unknown},
 		{404, "notFound", buckets.Permanent},
 		{404, "", buckets.Unknown},
@@ -97,18 +95,8 @@ func TestAnswers(t *testing.T) {
 // tried again; one that is refused does not.
 func TestNoAnswer(t *testing.T) {
 	a := &answering{cut: true}
-	if _, err := a.at(t).Put(t.Context(), "name", []byte("body"), ""); buckets.OutcomeOf(err) != buckets.Unknown || a.n.Load() != 1 {
-		t.Errorf("%d requests, %v", a.n.Load(), err)
-	}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
-	if _, err := newObjects(nobody.client(t), "locks", nil).Put(t.Context(), "name", nil, ""); buckets.OutcomeOf(err) != buckets.NotApplied {
-		t.Errorf("nobody listens: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := a.at(t).Put(ctx, "name", nil, ""); buckets.OutcomeOf(err) != buckets.NotApplied || !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that was over before: %v", err)
-	}
+	_ = buckets.NoAnswer(t, a.at(t), func() int { return int(a.n.Load()) }, newObjects(nobody.client(t), "locks", nil))
 }
 
 // TestBrokenAnswer: an object that is replaced while the answer about it breaks off is not
@@ -209,10 +197,7 @@ func TestTrustServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Claim(t, s, buckets.Held("lock"))
-	if got := b.Counts(); got[http.MethodPut] != 1 || got[http.MethodDelete] != 0 || !s.KeepsTokens() {
-		t.Errorf("requests: %v", got)
-	}
+	buckets.Trusts(t, b.Bucket, s)
 }
 
 func TestOptions(t *testing.T) {
@@ -233,18 +218,10 @@ func TestOptions(t *testing.T) {
 func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewGCSBucket(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
-	drops := 0
-	s, err := New(siteAt("http://"+relay.Addr).client(t), b.Name, &Options{CloseIdleConnections: func() { drops++ }})
+	closed := 0
+	s, err := New(siteAt("http://"+relay.Addr).client(t), b.Name, &Options{CloseIdleConnections: func() { closed++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Get(t.Context(), "lock", driver.Strong); !errors.Is(err, driver.ErrNotFound) || drops != 0 {
-		t.Errorf("%d, %v", drops, err)
-	}
-	defer relay.Hold()()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := s.Get(ctx, "lock", driver.Strong); !errors.Is(err, context.DeadlineExceeded) || drops != 1 {
-		t.Errorf("a server that hangs: idle connections were closed %d times, %v", drops, err)
-	}
+	buckets.IdleConnectionsGo(t, relay, s, func() int { return closed })
 }

@@ -32,15 +32,7 @@ const (
 
 func TestMain(m *testing.M) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // electors of client-go tell what they do
-	if file := os.Getenv(workerKubeconfig); file != "" {
-		if err := count(context.Background(), file, os.Getenv(workerNamespace)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	enginetest.DefaultSignals()
-	os.Exit(m.Run())
+	enginetest.Main(m, workerKubeconfig, count)
 }
 
 // counterObject is the ConfigMap with the counter, and what was written.
@@ -49,7 +41,8 @@ const counterObject = "counter"
 // count adds to a counter under a lock, again and again. It reads and writes it in two
 // steps, as a program does whose resource knows no transactions: two holders would write
 // the same number.
-func count(ctx context.Context, kubeconfig, namespace string) error {
+func count(ctx context.Context, kubeconfig string) error {
+	namespace := os.Getenv(workerNamespace)
 	config, _, err := Config(kubeconfig, "admin")
 	if err != nil {
 		return err

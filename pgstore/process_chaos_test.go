@@ -6,7 +6,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -21,15 +20,7 @@ import (
 const workerDatabase = "PGSTORE_TEST_DATABASE"
 
 func TestMain(m *testing.M) {
-	if database := os.Getenv(workerDatabase); database != "" {
-		if err := count(context.Background(), database); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	enginetest.DefaultSignals()
-	os.Exit(m.Run())
+	enginetest.Main(m, workerDatabase, count)
 }
 
 // count adds to a counter under a lock, again and again, without the guard that would have

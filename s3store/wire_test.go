@@ -4,7 +4,6 @@
 package s3store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -104,18 +102,8 @@ func TestAnswers(t *testing.T) {
 // tried again; one that is refused does not.
 func TestNoAnswer(t *testing.T) {
 	a := &answering{cut: true}
-	if _, err := a.at(t).Put(t.Context(), "name", nil, ""); err == nil || errors.Is(err, driver.ErrNotApplied) || a.n.Load() != 1 {
-		t.Errorf("%d requests, %v", a.n.Load(), err)
-	}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
-	if _, err := newObjects(nobody.client(t), "locks").Put(t.Context(), "name", nil, ""); !errors.Is(err, driver.ErrNotApplied) || errors.Is(err, driver.ErrPermanent) {
-		t.Errorf("nobody listens: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := a.at(t).Put(ctx, "name", nil, ""); !errors.Is(err, driver.ErrNotApplied) || !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that was over before: %v", err)
-	}
+	_ = buckets.NoAnswer(t, a.at(t), func() int { return int(a.n.Load()) }, newObjects(nobody.client(t), "locks"))
 }
 
 // TestRequests: what each call of the store sends.
@@ -151,12 +139,7 @@ func TestTrustServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err = s.Claim(t.Context(), buckets.Held("lock")); err != nil {
-		t.Error(err)
-	}
-	if got := b.Counts(); got[http.MethodPut] != 1 || got[http.MethodDelete] != 0 || !s.KeepsTokens() {
-		t.Errorf("requests: %v", got)
-	}
+	buckets.Trusts(t, b, s)
 }
 
 func TestOptions(t *testing.T) {
@@ -178,30 +161,15 @@ func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))
 	url := "http://" + relay.Addr
-	o := newObjects(s3.New(s3.Options{
-		BaseEndpoint: &url, Region: enginetest.S3Region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(enginetest.S3Key, enginetest.S3Secret, ""),
-	}), b.Name)
+	o := newObjects(workerClient(url), b.Name)
 	closed, closeIdle := 0, o.Idle
 	o.Idle = objectmap.NewIdle(func() {
 		closed++
 		closeIdle.Unheard()
 	})
-	look := func(within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		_, _, err := o.Get(ctx, "lock")
-		return err
+	s, err := objectmap.New(o, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 0 {
-		t.Fatalf("closed %d times, %v", closed, err)
-	}
-	resume := relay.Hold()
-	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed != 1 {
-		t.Errorf("a server that hangs: closed %d times, %v", closed, err)
-	}
-	resume()
-	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed != 1 {
-		t.Errorf("after that: closed %d times, %v", closed, err)
-	}
+	buckets.IdleConnectionsGo(t, relay, s, func() int { return closed })
 }

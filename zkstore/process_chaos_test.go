@@ -26,21 +26,14 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(workerAddress); address != "" {
-		if err := count(context.Background(), address, os.Getenv(workerRoot)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	enginetest.DefaultSignals()
-	os.Exit(m.Run())
+	enginetest.Main(m, workerAddress, count)
 }
 
 // count adds to a counter under a lock, again and again. It reads and writes it in two
 // steps, as a program does whose resource knows no transactions: two holders would write
 // the same number.
-func count(ctx context.Context, address, root string) error {
+func count(ctx context.Context, address string) error {
+	root := os.Getenv(workerRoot)
 	s, err := Open(ctx, []string{address}, &Options{Root: root})
 	if err != nil {
 		return err

@@ -27,6 +27,21 @@ const (
 	countingFor = 2 * time.Minute // at most
 )
 
+// Main is what TestMain of a store does whose tests start their own program again: with the
+// variable set the program works as one of those processes, by its value, and is otherwise
+// the tests.
+func Main(m *testing.M, variable string, work func(ctx context.Context, value string) error) {
+	if value := os.Getenv(variable); value != "" {
+		if err := work(context.Background(), value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	DefaultSignals()
+	os.Exit(m.Run())
+}
+
 // CountUnderKills runs the test's program twenty times, with more variables in its
 // environment, and kills one after the other by SIGKILL. Each of them adds to one counter
 // under one lock, again and again: it reads and writes it in two steps, as a program does

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -218,6 +219,67 @@ func EachIsOneAt(t *testing.T, o objectmap.Objects, tag string, requests func() 
 		}
 	}
 	return err
+}
+
+// NoAnswer tests that a connection which ends after the request leaves the outcome of a write
+// open, and that nothing is sent again; and that a write of which nobody has heard was not
+// applied. The server of cut ends all connections, and sent counts its requests; nobody
+// listens at the other one. It returns the error of the latter.
+func NoAnswer(t *testing.T, cut objectmap.Objects, sent func() int, nobody objectmap.Objects) error {
+	t.Helper()
+	if _, err := cut.Put(t.Context(), "name", []byte("body"), ""); OutcomeOf(err) != Unknown || sent() != 1 {
+		t.Errorf("%d requests, %v", sent(), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := cut.Put(ctx, "name", []byte("body"), ""); OutcomeOf(err) != NotApplied || !errors.Is(err, context.Canceled) || sent() != 1 {
+		t.Errorf("a context that was over before: %d requests, %v", sent(), err)
+	}
+	_, err := nobody.Put(t.Context(), "name", []byte("body"), "")
+	if OutcomeOf(err) != NotApplied {
+		t.Errorf("nobody listens: %v", err)
+	}
+	return err
+}
+
+// Trusts tests that a store which trusts its server makes no trial before its first write.
+func Trusts(t *testing.T, b *enginetest.Bucket, s interface {
+	driver.Store
+	KeepsTokens() bool
+},
+) {
+	t.Helper()
+	enginetest.Claim(t, s, Held("lock"))
+	if got := b.Counts(); got[http.MethodPut] != 1 || got[http.MethodDelete] != 0 || !s.KeepsTokens() {
+		t.Errorf("requests: %v", got)
+	}
+}
+
+// IdleConnectionsGo tests that after a call without an answer what is idle is closed, since
+// the network may have forgotten it, and that after an answer it stays. The store reaches an
+// empty server through the relay; closed says how often it has closed them.
+func IdleConnectionsGo(t *testing.T, relay *enginetest.Relay, s driver.Store, closed func() int) {
+	t.Helper()
+	look := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := s.Get(ctx, "lock", driver.Strong)
+		return err
+	}
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed() != 0 {
+		t.Fatalf("closed %d times, %v", closed(), err)
+	}
+	resume := relay.Hold()
+	if err := look(100 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || closed() != 1 {
+		t.Errorf("a server that hangs: closed %d times, %v", closed(), err)
+	}
+	resume()
+	if err := look(patience); !errors.Is(err, driver.ErrNotFound) || closed() != 1 {
+		t.Errorf("after that: closed %d times, %v", closed(), err)
+	}
+	if err := s.Close(); err != nil || closed() != 2 {
+		t.Errorf("after Close: closed %d times, %v", closed(), err)
+	}
 }
 
 // Worlds are those of package enginetest for the tests of package tenure: each has a prefix
