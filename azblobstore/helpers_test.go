@@ -16,9 +16,6 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// patience bounds what takes no time on an idle machine.
-const patience = time.Minute
-
 // realServer is the variable that names a container on which the tests run in place of a
 // server of their own: its URL, with a SAS of the rights rcwdl:
 //

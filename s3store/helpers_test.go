@@ -11,7 +11,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -20,9 +19,6 @@ import (
 
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
-
-// patience bounds what takes no time on an idle machine.
-const patience = time.Minute
 
 // site is a bucket on a server.
 type site struct {
