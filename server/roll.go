@@ -88,7 +88,7 @@ func (r *roll) add(n int, words []string, first map[string]int) error {
 	}
 	principal, err := access.NewPrincipal(words[0], grants...)
 	if err != nil {
-		return errors.New("word 1 is no name of a principal: it has at most 200 printable characters, and no @")
+		return errors.New("word 1 is no name of a principal: it has at most 200 bytes, all printable, and no @")
 	}
 	name := principal.Name()
 	if known, again := r.names[name]; again && !slices.Equal(known.Grants(), grants) {
