@@ -77,7 +77,16 @@ func Parse(url string) (Location, error) {
 			return l, nil
 		}
 	}
+	if pkg := inPrograms[name]; pkg != "" {
+		return Location{}, fmt.Errorf("store scheme %q is for programs alone: package %s keeps locks there, and this command does not have it; write %s", name, pkg, usage())
+	}
 	return Location{}, fmt.Errorf("store scheme %q is unknown: write %s", name, usage())
+}
+
+// inPrograms are the packages whose stores no command has, by what people may call them.
+var inPrograms = map[string]string{
+	"gs": "gcsstore", "gcs": "gcsstore",
+	"azblob": "azblobstore", "az": "azblobstore", "azure": "azblobstore",
 }
 
 func usage() string {

@@ -117,6 +117,8 @@ func TestParseRefuses(t *testing.T) {
 		{"sqlite:a.db?cache=shared", `parameter "cache" is unknown`},
 		{"memory:x", "nothing follows the colon"},
 		{"zk://h:1/p", `store scheme "zk" is unknown`},
+		{"gs://bucket/locks", `store scheme "gs" is for programs alone: package gcsstore keeps locks there, and this command does not have it; write sqlite:PATH, `},
+		{"azblob://locks", `store scheme "azblob" is for programs alone: package azblobstore `},
 		{"redis://u:secret@h", `store scheme "redis" is unknown: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, s3://BUCKET/PREFIX, memory: or default:`},
 	} {
 		wantRefused(t, tc.url, tc.want)
