@@ -5,9 +5,12 @@ package pgstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +24,7 @@ import (
 const (
 	preparedKey    = "tenure.prepared"    // map[string]*pgconn.StatementDescription, by name
 	unconfirmedKey = "tenure.unconfirmed" // true: a standby has not confirmed a commit
+	preparesKey    = "tenure.prepares"    // whether statements are prepared on it
 )
 
 // answer is what a statement returned.
@@ -124,23 +128,46 @@ func (s *Store) renew(pg *pgconn.PgConn, err error) {
 	}
 }
 
-// binary is the format of all values, so that no setting of the session matters to it.
-var binary = []int16{pgtype.BinaryFormatCode}
+// inBinary is the format of all values, so that no setting of the session matters to it.
+var inBinary = []int16{pgtype.BinaryFormatCode}
 
+// encoded returns the values as they are sent.
 func encoded(types *pgtype.Map, oids []uint32, args []any) ([][]byte, error) {
 	values := make([][]byte, len(args))
+	room := make([]byte, 0, 16*len(args)) // for those of a fixed length
 	for i, arg := range args {
 		if arg == nil {
 			continue
 		}
-		value, err := types.Encode(oids[i], pgtype.BinaryFormatCode, arg, []byte{})
-		if err != nil {
-			return nil, driver.Permanent(fmt.Errorf("postgres: value %d: %w", i+1, err))
+		begin := len(room)
+		switch v := arg.(type) {
+		case string:
+			values[i] = []byte(v)
+			continue
+		case int32:
+			room = binary.BigEndian.AppendUint32(room, uint32(v))
+		case int64:
+			room = binary.BigEndian.AppendUint64(room, uint64(v))
+		case float64:
+			room = binary.BigEndian.AppendUint64(room, math.Float64bits(v))
+		case time.Time:
+			room = binary.BigEndian.AppendUint64(room, uint64(v.UnixMicro()-epoch))
+		default: // by the rules of the type, which take more time
+			value, err := types.Encode(oids[i], pgtype.BinaryFormatCode, arg, []byte{})
+			if err != nil {
+				return nil, driver.Permanent(fmt.Errorf("postgres: value %d: %w", i+1, err))
+			}
+			values[i] = value
+			continue
 		}
-		values[i] = value
+		values[i] = room[begin:len(room):len(room)]
 	}
 	return values, nil
 }
+
+// epoch is the instant from which a timestamptz counts, the beginning of the year 2000, in
+// microseconds after that of 1970.
+const epoch = 946_684_800_000_000
 
 // exchange sends the statement and hands its answer on as soon as it is committed.
 //
@@ -158,13 +185,13 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 		data[preparedKey] = prepared
 	}
 	switch {
-	case conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement:
-		p.SendQueryParams(st.sql, values, st.oids, binary, binary)
+	case !prepares(conn, data):
+		p.SendQueryParams(st.sql, values, st.oids, inBinary, inBinary)
 	case prepared[st.name] == nil:
 		p.SendPrepare(st.name, st.sql, st.oids)
-		p.SendQueryPrepared(st.name, values, binary, binary)
+		p.SendQueryPrepared(st.name, values, inBinary, inBinary)
 	default:
-		p.SendQueryStatement(prepared[st.name], values, binary, binary)
+		p.SendQueryStatement(prepared[st.name], values, inBinary, inBinary)
 	}
 	p.SendPipelineSync()
 	var a answer
@@ -191,6 +218,17 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 	}
 	answered <- a
 	_ = p.Close() // all of it has been read, or the connection is broken
+}
+
+// prepares reports whether the config of a connection has statements prepared, and
+// remembers it: to read the config is to copy it.
+func prepares(conn *pgx.Conn, data map[string]any) bool {
+	does, known := data[preparesKey].(bool)
+	if !known {
+		does = conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+		data[preparesKey] = does
+	}
+	return does
 }
 
 // collect reads until the transaction has ended. Before that nothing is certain, rows that
