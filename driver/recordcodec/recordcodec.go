@@ -44,37 +44,53 @@ import (
 // Encode returns the text of rec. A store that keeps some fields elsewhere clears
 // them first, and reads the text by [DecodePart].
 func Encode(rec driver.Record) string {
-	if rec.State == driver.Held && rec.Session != "" {
-		rec.State = resting
+	return string(Append(make([]byte, 0, usualText), rec))
+}
+
+// Append appends the text of rec to a buffer, for stores that write bytes.
+func Append(text []byte, rec driver.Record) []byte {
+	w := writer{text: text}
+	w.begin()
+	w.record(&rec)
+	if rec.Unknown != "" {
+		if r, err := open(rec.Unknown, ""); err == nil { // else it did not come from here
+			w.others(r)
+		}
 	}
-	text := marshal(record{
-		Key: rec.Key, Version: rec.Version, Beat: rec.Beat, Owner: rec.Owner, Token: rec.Token, Lease: durationText(rec.Lease),
-		Session: rec.Session, Heartbeat: durationText(rec.Heartbeat), Drift: rec.Drift, Bell: rec.Bell, State: rec.State, Priority: rec.Priority,
-		Requests: requestsOf(rec.Requests), Data: rec.Data, Host: rec.Host, Label: rec.Label, Since: timeText(rec.Since), Until: timeText(rec.Until),
-		End: rec.End, Asked: requestOf(rec.Asked), Prev: tenureOf(rec.Prev),
-	})
-	if rec.Unknown == "" {
-		return text
-	}
-	r, err := open(rec.Unknown, "")
-	if err != nil {
-		return text // it did not come from here
-	}
-	return strings.Replace(strings.TrimSuffix(text, "}")+more(r)+"}", "{,", "{", 1)
+	w.end()
+	return w.text
 }
 
 // resting is the state in the text of a lock that is held under a session.
 const resting driver.State = "resting"
 
 // EncodeTenure returns the text of a tenure; that of nil is "null".
-func EncodeTenure(t *driver.Tenure) string { return marshal(tenureOf(t)) }
+func EncodeTenure(t *driver.Tenure) string {
+	if t == nil {
+		return "null"
+	}
+	var w writer
+	w.tenure(t)
+	return string(w.text)
+}
 
 // EncodeRequests returns the text of requests, a list; that of none is "[]". It is for
 // stores that keep them apart from the rest of the record, as is [EncodeRequest].
-func EncodeRequests(list []driver.Request) string { return marshal(requestsOf(list)) }
+func EncodeRequests(list []driver.Request) string {
+	var w writer
+	w.requests(list)
+	return string(w.text)
+}
 
 // EncodeRequest returns the text of a request; that of nil is "null".
-func EncodeRequest(q *driver.Request) string { return marshal(requestOf(q)) }
+func EncodeRequest(q *driver.Request) string {
+	if q == nil {
+		return "null"
+	}
+	var w writer
+	w.request(q)
+	return string(w.text)
+}
 
 // DecodeRequests returns the requests of a text of [EncodeRequests], nil for none.
 func DecodeRequests(text string) ([]driver.Request, error) {
@@ -169,118 +185,23 @@ func DecodeTenure(text string) (*driver.Tenure, error) {
 
 func unreadable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreadable, err) }
 
-// record is the object of a record, in the order of its members.
-type record struct {
-	Key       string           `json:"key,omitempty"`
-	Version   string           `json:"version,omitempty"`
-	Beat      string           `json:"beat,omitempty"`
-	Owner     string           `json:"owner,omitempty"`
-	Token     uint64           `json:"token,omitempty"`
-	Lease     string           `json:"lease,omitempty"`
-	Session   string           `json:"session,omitempty"`
-	Heartbeat string           `json:"heartbeat,omitempty"`
-	Drift     float64          `json:"drift,omitempty"`
-	Bell      string           `json:"bell,omitempty"`
-	State     driver.State     `json:"state,omitempty"`
-	Priority  int              `json:"priority,omitempty"`
-	Requests  []*request       `json:"requests,omitempty"`
-	Data      []byte           `json:"data,omitempty"`
-	Host      string           `json:"host,omitempty"`
-	Label     string           `json:"label,omitempty"`
-	Since     string           `json:"since,omitempty"`
-	Until     string           `json:"until,omitempty"`
-	End       driver.EndReason `json:"end,omitempty"`
-	Asked     *request         `json:"asked,omitempty"`
-	Prev      *tenure          `json:"prev,omitempty"`
-}
-
-type request struct {
-	ID     string             `json:"id,omitempty"`
-	Kind   driver.RequestKind `json:"kind,omitempty"`
-	Lock   string             `json:"lock,omitempty"`
-	Token  uint64             `json:"token,omitempty"`
-	By     string             `json:"by,omitempty"`
-	Reason string             `json:"reason,omitempty"`
-	To     string             `json:"to,omitempty"`
-	Label  string             `json:"to_label,omitempty"`
-	At     string             `json:"at,omitempty"`
-}
-
-type tenure struct {
-	Owner string           `json:"owner,omitempty"`
-	Token uint64           `json:"token,omitempty"`
-	Host  string           `json:"host,omitempty"`
-	Label string           `json:"label,omitempty"`
-	Since string           `json:"since,omitempty"`
-	Until string           `json:"until,omitempty"`
-	End   driver.EndReason `json:"end,omitempty"`
-	Asked *request         `json:"asked,omitempty"`
-}
-
-func requestOf(q *driver.Request) *request {
-	if q == nil {
-		return nil
-	}
-	return &request{q.ID, q.Kind, q.Lock, q.Token, q.By, q.Reason, q.To, q.ToLabel, timeText(q.At)}
-}
-
-func requestsOf(list []driver.Request) []*request {
-	all := make([]*request, len(list))
-	for i := range list {
-		all[i] = requestOf(&list[i])
-	}
-	return all
-}
-
-func tenureOf(t *driver.Tenure) *tenure {
-	if t == nil {
-		return nil
-	}
-	return &tenure{t.Owner, t.Token, t.Host, t.Label, timeText(t.Since), timeText(t.Until), t.End, requestOf(t.Asked)}
-}
-
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
-}
-
-// timeText leaves an instant out that RFC 3339 cannot express: of a clock that shows such
-// a year nothing is known.
-func timeText(t time.Time) string {
-	if t = t.UTC(); t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
-		return ""
-	}
-	return t.Format(time.RFC3339Nano)
-}
-
-// marshal writes what encoding/json can write without an error.
-func marshal(v any) string {
-	var text strings.Builder
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("recordcodec: %T cannot be encoded: %v", v, err)) //nolint:forbidigo // strings, numbers and bytes always can
-	}
-	return strings.TrimSuffix(text.String(), "\n")
-}
-
 // known are the members of a record's object.
 var known = []string{
 	"key", "version", "beat", "owner", "token", "lease", "session", "heartbeat", "drift", "bell", "state", "priority",
 	"requests", "data", "host", "label", "since", "until", "end", "asked", "prev",
 }
 
-// more returns the members of an object that no field has, each after a comma.
-func more(r *reader) string {
-	var text strings.Builder
+// others writes the members of an object that no field has.
+func (w *writer) others(r *reader) {
 	for _, m := range r.members {
 		if !m.read && !slices.Contains(known, m.name) {
-			text.WriteString("," + marshal(m.name) + ":" + m.raw)
+			if w.more {
+				w.text = append(w.text, ',')
+			}
+			w.text = append(append(appendQuoted(w.text, m.name), ':'), m.raw...)
+			w.more = true
 		}
 	}
-	return text.String()
 }
 
 // reader takes members out of an object, and keeps the first error.
@@ -490,11 +411,12 @@ func (r *reader) record() driver.Record {
 
 // unknown returns the members that no field has, as an object.
 func (r *reader) unknown() string {
-	text := more(r)
-	if text == "" {
+	var w writer
+	w.others(r)
+	if !w.more {
 		return ""
 	}
-	return "{" + text[1:] + "}"
+	return "{" + string(w.text) + "}"
 }
 
 // object opens the object that is the value of a member, nil if it is none.

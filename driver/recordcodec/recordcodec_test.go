@@ -4,6 +4,7 @@
 package recordcodec_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"math"
@@ -236,4 +237,33 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%q is read as %+v, and then as %+v, %v", text, tenure, again, err)
 		}
 	})
+}
+
+// TestWrittenAsJSON: a string and a number are written as encoding/json writes them, in the
+// quick way and in the other one.
+func TestWrittenAsJSON(t *testing.T) {
+	want := func(v any) string {
+		var text strings.Builder
+		e := json.NewEncoder(&text)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSuffix(text.String(), "\n")
+	}
+	var strange []string
+	for c := range rune(0x180) {
+		strange = append(strange, "a"+string(c)+"b")
+	}
+	strange = append(strange, "\u2028", "\u2029", "\ufffd", "Grüße", "\xff", "a\xc3", "<a&b>", `"`, `\`, "😀", strings.Repeat("x", 1<<11))
+	for _, s := range strange {
+		if got, want := recordcodec.EncodeTenure(&driver.Tenure{Owner: s}), `{"owner":`+want(s)+`}`; got != want {
+			t.Errorf("%q is written as %s, want %s", s, got, want)
+		}
+	}
+	for _, x := range []float64{0.05, 1e-6, 9.99e-7, 1e-7, 5e-324, 0.1 + 0.2, math.Nextafter(1, 0), 1, 1e5 + 0.1, 1e6, 1e20, 1e21, math.MaxFloat64, -0.5} {
+		if got, want := recordcodec.Encode(driver.Record{Drift: x}), `{"drift":`+want(x)+`}`; got != want {
+			t.Errorf("%v is written as %s, want %s", x, got, want)
+		}
+	}
 }

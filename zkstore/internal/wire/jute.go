@@ -12,6 +12,18 @@ import (
 // Writer makes the bytes of a request.
 type Writer struct{ buf []byte }
 
+// room returns a writer with room for strings of these lengths, and some numbers.
+func room(lengths ...int) Writer {
+	size := 4 * numbers
+	for _, n := range lengths {
+		size += 4 + n
+	}
+	return Writer{make([]byte, 0, size)}
+}
+
+// numbers is how many numbers are beside the strings at most, mostly.
+const numbers = 3
+
 // Bool appends 1 byte.
 func (w *Writer) Bool(v bool) {
 	if v {

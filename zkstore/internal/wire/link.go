@@ -133,12 +133,18 @@ func (l *link) serve() error {
 	return err
 }
 
+// mostKept bounds the memory that a link keeps for what it writes, in bytes.
+const mostKept = 1 << 16
+
 // writeAll writes calls as they come, and pings.
 func (l *link) writeAll(quit <-chan struct{}) {
 	ping := time.NewTicker(l.session / 3)
 	defer ping.Stop()
+	var buf []byte // what is written, again and again in the same place
 	for first := true; ; first = false {
-		var buf []byte
+		if buf = buf[:0]; cap(buf) > mostKept {
+			buf = nil
+		}
 		if first {
 			select {
 			case l.c.wake <- struct{}{}: // for what has waited for a connection
@@ -149,11 +155,11 @@ func (l *link) writeAll(quit <-chan struct{}) {
 		case <-quit:
 			return
 		case <-l.c.ctx.Done():
-			buf = l.request(nil, 0, opClose, nil) // the server may forget the session
+			buf = l.request(buf, 0, opClose, nil) // the server may forget the session
 		case <-ping.C:
-			buf = l.request(nil, xidPing, opPing, nil)
+			buf = l.request(buf, xidPing, opPing, nil)
 		case <-l.c.wake:
-			buf = l.calls()
+			buf = l.calls(buf)
 		}
 		_ = l.conn.SetWriteDeadline(time.Now().Add(l.session / 3 * 2))
 		if err := l.write(buf); err != nil || l.c.ctx.Err() != nil {
@@ -163,11 +169,10 @@ func (l *link) writeAll(quit <-chan struct{}) {
 	}
 }
 
-// calls returns the bytes of all calls that are to be written.
-func (l *link) calls() []byte {
+// calls appends the bytes of all calls that are to be written.
+func (l *link) calls(buf []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var buf []byte
 	for _, q := range l.c.take() {
 		for i, r := range q.requests {
 			l.xid = l.xid%(1<<30) + 1

@@ -95,7 +95,7 @@ type Op struct {
 
 // Create makes a node that outlives its session.
 func Create(path string, data []byte, acl ACL) Op {
-	var w Writer
+	w := room(len(path), len(data), len(acl.Scheme), len(acl.ID))
 	w.Text(path)
 	w.Bytes(data)
 	w.Int(1)
@@ -116,7 +116,7 @@ func Delete(path string, version int32) Op { return Op{opDelete, pathVersion(pat
 func Check(path string, version int32) Op { return Op{opCheck, pathVersion(path, version)} }
 
 func pathVersion(path string, version int32) []byte {
-	var w Writer
+	w := room(len(path))
 	w.Text(path)
 	w.Int(version)
 	return w.buf
@@ -124,7 +124,7 @@ func pathVersion(path string, version int32) []byte {
 
 // SetData writes the data of a node that has the version, which is one higher then.
 func SetData(path string, data []byte, version int32) Op {
-	var w Writer
+	w := room(len(path), len(data))
 	w.Text(path)
 	w.Bytes(data)
 	w.Int(version)
@@ -136,7 +136,12 @@ func Alone(op Op) Request { return Request{op.kind, op.body} }
 
 // Multi is a transaction: all of it is carried out, or nothing.
 func Multi(ops ...Op) Request {
-	var w Writer
+	const header = 9 // of each op, and of the end
+	size := header
+	for _, op := range ops {
+		size += header + len(op.body)
+	}
+	w := Writer{make([]byte, 0, size)}
 	for _, op := range ops {
 		w.Int(op.kind)
 		w.Bool(false)
@@ -195,7 +200,7 @@ func GetACL(path string) Request {
 }
 
 func pathWatch(path string, watch bool) []byte {
-	var w Writer
+	w := room(len(path))
 	w.Text(path)
 	w.Bool(watch)
 	return w.buf
