@@ -141,13 +141,22 @@ func (s *Store) ask(ctx context.Context, ops []clientv3.Op) ([]*etcdserverpb.Res
 	if err := s.life.Ready(ctx); err != nil {
 		return nil, err
 	}
-	ctx, done := s.life.Bound(ctx)
+	ctx, done := s.bound(ctx)
 	defer done()
 	out, err := s.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		return nil, driver.NotApplied(s.failed(err)) // nothing was to be written
 	}
 	return out.Responses, nil
+}
+
+// bound returns a context that ends with the store as well. A client of the store's own
+// ends its calls by itself when it is closed.
+func (s *Store) bound(ctx context.Context) (context.Context, func()) {
+	if s.own {
+		return ctx, func() {}
+	}
+	return s.life.Bound(ctx)
 }
 
 // stateOf returns the record of the answers to gets.

@@ -42,7 +42,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 // write takes a step in one transaction, whose answer has the record if it is in another
 // state.
 func (s *Store) write(ctx context.Context, key string, was state, step versioned.Step) (is state, missed bool, err error) {
-	ctx, done := s.life.Bound(ctx)
+	ctx, done := s.bound(ctx)
 	defer done()
 	ops, becomes := s.opsOf(was, step)
 	out, err := s.client.Txn(ctx).
@@ -92,5 +92,7 @@ func (s *Store) put(is state, rec driver.Record) ([]clientv3.Op, state) {
 	case is.apart:
 		ops = append(ops, clientv3.OpDelete(s.dataKey(rec.Key)))
 	}
-	return append(ops, clientv3.OpPut(s.recordKey(rec.Key), recordcodec.Encode(text))), becomes
+	put := clientv3.OpPut(s.recordKey(rec.Key), "")
+	put.WithValueBytes(recordcodec.Append(nil, text))
+	return append(ops, put), becomes
 }

@@ -139,11 +139,4 @@ func lastSlash(path string) int {
 }
 
 // encode returns the data of a node.
-func encode(s state) []byte {
-	data := make([]byte, 0, usualData+len(s.rec.Data)*4/3)
-	data = append(append(data, s.mark...), '\n')
-	return recordcodec.Append(data, s.rec)
-}
-
-// usualData is how long the data of a node are at most, mostly, but for the record's own.
-const usualData = 640
+func encode(s state) []byte { return recordcodec.Append([]byte(s.mark+"\n"), s.rec) }

@@ -28,6 +28,7 @@ package recordcodec
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,12 +45,12 @@ import (
 // Encode returns the text of rec. A store that keeps some fields elsewhere clears
 // them first, and reads the text by [DecodePart].
 func Encode(rec driver.Record) string {
-	return string(Append(make([]byte, 0, usualText), rec))
+	return string(Append(nil, rec))
 }
 
 // Append appends the text of rec to a buffer, for stores that write bytes.
 func Append(text []byte, rec driver.Record) []byte {
-	w := writer{text: text}
+	w := writer{text: slices.Grow(text, usualText+base64.StdEncoding.EncodedLen(len(rec.Data)))}
 	w.begin()
 	w.record(&rec)
 	if rec.Unknown != "" {
