@@ -32,7 +32,7 @@ const tableFormat = 1
 // after a crash, and tokens would begin at 1 again.
 //
 // No column has a CHECK: PostgreSQL parses each of them anew with every update, and three
-// took a sixth of its work. A row that somebody has spoilt by hand is unreadable.
+// took a seventh of its work. A row that somebody has spoilt by hand is unreadable.
 const schema = `CREATE TABLE %s (
 	key          text COLLATE "C" PRIMARY KEY,
 	format       integer NOT NULL,   -- of the row: a program leaves rows alone that it does not understand
