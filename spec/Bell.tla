@@ -7,7 +7,7 @@
 (* that asks it for something tells it that a request is in the record      *)
 (* (Asked). README.md explains it to those who do not read TLA+.            *)
 (*                                                                          *)
-(* There is no clock: a time is an age, in ticks. A tick is the least time   *)
+(* There is no clock: a time is an age, in ticks. A tick is the least time  *)
 (* between two hints: a quarter of R, or of H, in the code. All clocks run  *)
 (* right: module Tenure has those that do not. A look and a claim take no   *)
 (* time. Heartbeats that are told of (Here) are in module Heard.            *)
@@ -43,7 +43,8 @@ Old == L + R + 1
 Aged(a) == IF a = Never THEN Never ELSE Min(a + 1, Old)
 
 (* The record: its state, its owner, the owner's bell, its beat, whether a   *)
-(* request is in it, and for how long. A version is all of that but the last. *)
+(* request is in it, and how old that state or beat is. A version is all of  *)
+(* that but the age.                                                         *)
 
 Version(r) == [st |-> r.st, own |-> r.own, bell |-> r.bell, beat |-> r.beat, req |-> r.req]
 Sign(r) == <<r.st, r.own, r.beat>>
@@ -54,18 +55,18 @@ Sign(r) == <<r.st, r.own, r.beat>>
 (*   over                                                                    *)
 (*   dead    its process has crashed                                         *)
 (* made is its latest beat; out says that a heartbeat with it is under way,  *)
-(* sent at outAt; it counts from sent. knows says that it has found the      *)
-(* request; heard when each of those that wait has repeated the holder's     *)
-(* word, not longer than L ago; hurry that a message wants a heartbeat,      *)
-(* hurried that there was one in this tick. free is the write that ends its  *)
-(* tenure and may yet be carried out, tries how often that was not answered. *)
+(* sent outAt ago. It counts its lease from sent. knows says that it has     *)
+(* found the request; heard how long ago each of those that wait repeated    *)
+(* its word, L at most; hurry that a message wants a heartbeat, hurried that *)
+(* there was one for that in this tick. free is the write that ends the      *)
+(* tenure and may yet be carried out, tries how often no answer came.        *)
 
 (* One that waits: shown is the version that a look has shown last, since    *)
-(* since; looked is when that was; to is whom it tells that it waits, echo   *)
-(* says that it repeats the holder's word, again that it has learnt it in    *)
-(* this tick; sent is when it has said so last, fresh that it is to do so    *)
-(* now, known that it was answered. rung says that a hint to look is due,    *)
-(* hinted that there was one in this tick; free is of a mistake.             *)
+(* is how long it has been shown, looked how long ago that look was; to is   *)
+(* whom it tells that it waits, sent how long ago it did. It is to do so now *)
+(* (fresh), repeats the holder's word (echo), and was answered (known). rung *)
+(* says that a hint to look is due, hinted that there was one in this tick;  *)
+(* free is of a mistake.                                                     *)
 
 Believes == hold.at = "work" /\ hold.sent < L
 Waits(p) == store.st # "held" \/ store.own # p
@@ -120,15 +121,20 @@ Collide ==
 
 Die ==
     /\ "die" \in Uses /\ hold.at \in {"work", "leaves"}
-    /\ hold' = [hold EXCEPT !.at = "dead", !.sent = 0, !.hurry = FALSE]
+    /\ hold' = [hold EXCEPT !.at = "dead", !.sent = 0, !.outAt = 0, !.hurry = FALSE]
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
 \* Those are rung that were heard within the lease.
 Rings == {Message("ring", p, FALSE) : p \in {q \in DOMAIN hold.heard : hold.heard[q] # Never}}
 RingsIf(yes) == Sent(IF yes THEN Rings ELSE {})
 
+\* Those that have been told that they will be rung.
+Told == {p \in Waiters : wait[p].to = 0 /\ wait[p].echo /\ wait[p].known}
+
+\* The mistake rings here, where all that wait are known, and not when it is carried out.
 Leave(how) ==
     /\ how \in Uses /\ hold.at = "work" /\ ~hold.out
+    /\ "early" \in Wrong => Told = Waiters
     /\ hold' = [hold EXCEPT !.at = "leaves", !.free = how, !.sent = 0, !.outAt = 0, !.hurry = FALSE]
     /\ RingsIf("early" \in Wrong)
     /\ UNCHANGED <<store, wait, ask, past>>
@@ -145,8 +151,7 @@ Free ==
     /\ hold' = [hold EXCEPT !.free = "none"]
     /\ UNCHANGED <<net, wait, ask, past>>
 
-\* From now on those should have the lock that have been told that they will be rung.
-Told == {p \in Waiters : wait[p].to = 0 /\ wait[p].echo /\ wait[p].known}
+\* From now on they should have the lock.
 Owes == IF past.owed = Never /\ ~Held /\ Told # {} /\ (store.st = "reserved" => 1 \in Told) THEN 0 ELSE past.owed
 
 \* It is over when an answer has come, or when none came twice.
@@ -187,7 +192,7 @@ BellOf(p, r) == IF p \in Belled /\ (r.st = "held" \/ "kept unguarded" \in Wrong)
 
 Saw(p) ==
     LET w == wait[p]
-        to == IF "former" \in Wrong /\ w.to # None THEN w.to ELSE BellOf(p, store)
+        to == IF "former" \in Wrong /\ w.to # None /\ store.st = "held" THEN w.to ELSE BellOf(p, store)
         v == [w EXCEPT !.shown = Version(store), !.looked = 0, !.since = IF Sign(store) = Sign(w.shown) THEN @ ELSE 0]
     IN IF to = w.to THEN v
        ELSE [v EXCEPT !.to = to, !.echo = FALSE, !.sent = 0, !.fresh = to # None, !.known = FALSE, !.rung = FALSE,
@@ -199,6 +204,7 @@ Pace(p) ==
        \/ "answered" \in Wrong /\ wait[p].to # None /\ wait[p].known
     THEN L ELSE R
 LookDue(p) == wait[p].looked >= Pace(p)
+
 \* Where hints come at any time, looks before they are due bring nothing new.
 Look(p) ==
     /\ Waits(p) /\ wait[p].looked > 0
@@ -324,17 +330,19 @@ Due ==
     \/ net # {}
     \/ CanHurry
     \/ "ask" \in Uses /\ CanBeat /\ hold.outAt >= H
-    \/ ~Late /\ ((hold.out /\ hold.at = "work") \/ hold.at = "leaves" \/ (ask = "sent" /\ Held))
+    \/ ~Late /\ ((hold.out /\ hold.at = "work" /\ Held) \/ hold.at = "leaves" \/ (ask = "sent" /\ Held))
     \/ \E p \in Waiters :
         /\ Waits(p)
         /\ LookDue(p) \/ HintDue(p) \/ TellDue(p) \/ (MayTake(p) /\ (wait[p].shown = Version(store) \/ wait[p].looked > 0))
 
+\* Ages matter while the holder works: of its heartbeats, and of one that is under way.
+Longest == IF hold.at # "work" THEN 0 ELSE IF hold.out THEN L ELSE IF "ask" \in Uses THEN H ELSE 1
 Older(w) == [w EXCEPT !.since = Min(@ + 1, L), !.looked = Min(@ + 1, L), !.sent = Min(@ + 1, W), !.hinted = FALSE]
 Tick ==
     /\ ~Due
     /\ store' = [store EXCEPT !.at = Aged(@)]
     /\ hold' = [hold EXCEPT
-        !.outAt = Min(@ + 1, L), !.sent = Min(@ + 1, L), !.hurried = FALSE,
+        !.outAt = Min(@ + 1, Longest), !.sent = IF hold.at = "work" THEN Min(@ + 1, L) ELSE 0, !.hurried = FALSE,
         !.heard = [p \in DOMAIN @ |-> IF @[p] = L THEN Never ELSE Aged(@[p])]]
     /\ wait' = [p \in Waiters |-> IF Waits(p) THEN Older(wait[p]) ELSE wait[p]]
     /\ past' = [past EXCEPT
@@ -360,8 +368,7 @@ Next ==
        \/ Ask \/ Asks \/ Asked \/ Hurries \/ Forge \/ Tick
        \/ \E m \in net : Arrives(m) \/ Lose(m)
        \/ \E p \in Waiters :
-            \/ Look(p) \/ Hinted(p) \/ Tell(p) \/ Take(p) \/ Beaten(p)
-            \/ Doubles(p)
+            \/ Look(p) \/ Hinted(p) \/ Tell(p) \/ Take(p) \/ Beaten(p) \/ Doubles(p)
 
 Spec == Init /\ [][Next]_vars
 
