@@ -181,8 +181,11 @@ HearsWait(p, word) ==
         !.heard[p] = IF word \/ "no word" \in Wrong THEN 0 ELSE @,
         !.sent = IF "wait confirms" \in Wrong THEN 0 ELSE @]
 
+\* One that comes too soon is kept.
 HearsAsked ==
-    hold' = [hold EXCEPT !.hurry = @ \/ Believes, !.sent = IF "asked confirms" \in Wrong /\ Believes THEN 0 ELSE @]
+    hold' = [hold EXCEPT
+        !.hurry = @ \/ (Believes /\ ("dropped" \notin Wrong \/ ~hold.hurried)),
+        !.sent = IF "asked confirms" \in Wrong /\ Believes THEN 0 ELSE @]
 
 -----------------------------------------------------------------------------
 (* Those that wait.                                                          *)
