@@ -101,8 +101,8 @@ func (s *scene) left(entries ...string) []int {
 		if err != nil {
 			continue // gone, or somebody else's
 		}
-		has := strings.Split(string(b), "\x00")
-		if !slices.ContainsFunc(entries, func(entry string) bool { return !slices.Contains(has, entry) }) {
+		has := "\x00" + string(b)
+		if !slices.ContainsFunc(entries, func(entry string) bool { return !strings.Contains(has, "\x00"+entry+"\x00") }) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			pids = append(pids, pid)
 		}
@@ -258,10 +258,16 @@ const awaited = 90 * time.Second
 
 func (s *scene) await(what string, reached func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(awaited); !reached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(awaited); ; {
+		began := time.Now()
+		if reached() {
+			return
+		}
+		if began.After(end) {
 			s.t.Fatalf("%s did not come within %v", what, awaited)
 		}
+		// Looking through all processes of the machine takes long where there are many of them.
+		time.Sleep(max(10*time.Millisecond, 3*time.Since(began)))
 	}
 }
 

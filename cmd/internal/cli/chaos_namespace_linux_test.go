@@ -117,8 +117,8 @@ func testNested(s *scene, wrapper []string, victim string) {
 	outer := s.run(exec.Command(wrapper[0], append(wrapper[1:], "sh", s.path("nested.sh"))...))
 	s.await("the family", func() bool {
 		log := s.read("log")
-		return bystanders() == 60 && strings.Contains(log, "job") && strings.Contains(log, "session") &&
-			strings.Contains(log, "orphan") && strings.Contains(log, "deaf") && strings.Contains(log, "main")
+		return strings.Contains(log, "job") && strings.Contains(log, "session") && strings.Contains(log, "orphan") &&
+			strings.Contains(log, "deaf") && strings.Contains(log, "main") && bystanders() == 60
 	})
 	// By their names in the table of this namespace, from which they are killed.
 	holder, guardian := 0, 0
