@@ -20,7 +20,8 @@ import (
 // bring one forward. It proves no life: another sign of the same tenure may be an
 // older one. So a sign counts from the reply that showed it first, even if later
 // replies show older signs in between. Before a proved sign has been unchanged for
-// its lease, a strong look tells whether it still is.
+// its lease, a strong look tells whether it still is; or half a lease later at most, where
+// the holder has told of the sign that is shown since then: see [Sight.Heard].
 type Sight struct {
 	t   Timing
 	env Env
@@ -90,6 +91,7 @@ type sign struct {
 	lease  time.Duration
 	since  time.Duration // after the reply that showed it first
 	proved bool          // by a strong reply
+	told   bool          // its tag was noted after the call that has proved another one
 }
 
 // maxSigns is how many signs of life a sight remembers. A cheap read is behind by a
@@ -141,9 +143,10 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.since, s.phase = s.signs[i].since, false
 		s.proves(i, strong || s.signs[i].proved)
 	default:
-		s.since, s.chased = s.dated(rec, now), 0
+		since, told := s.dated(rec, now)
+		s.since, s.chased = since, 0
 		if s.proved = strong; found {
-			s.remember(sign{lifeOf(rec), rec.Lease, s.since, strong})
+			s.remember(sign{lifeOf(rec), rec.Lease, since, strong, told})
 		}
 		if tenure && (rec.State == driver.Held || rec.State == driver.Alive) {
 			s.expect(asked, now)
@@ -215,13 +218,19 @@ func (s *Sight) proof() int {
 }
 
 // stood returns the instant at which the latest proved sign of life will have been
-// unchanged for its lease, and false if there is none.
+// unchanged for its lease, and false if there is none. A sign that is shown and was told of
+// is a later one, unless somebody repeats an old message and the reply was as far behind. So
+// it puts that off: by half a lease at most, and not past its own end.
 func (s *Sight) stood() (time.Duration, bool) {
 	i := s.proof()
 	if i < 0 || !s.holds() || s.Tied() {
 		return 0, false
 	}
-	return s.signs[i].since + s.t.wait(s.rec), true
+	end := s.signs[i].since + s.t.wait(s.rec)
+	if j := s.shown(s.rec); j > i && s.signs[j].told {
+		end = min(end+s.t.wait(s.rec)/2, s.signs[j].since+s.t.wait(s.rec))
+	}
+	return end, true
 }
 
 // Proved says that a strong reply has shown the present sign of life.
@@ -238,6 +247,9 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 	}
 	if !s.known || s.doubt || ok && now >= dead-last && (now < dead || !s.proved || s.strong < dead-last) {
 		return driver.Strong
+	}
+	if ok && s.putOff > now && now >= s.proven(last) {
+		return driver.Strong // the next look comes too late
 	}
 	return driver.Eventual
 }
