@@ -38,6 +38,11 @@ const maxHeard = 16
 //     reply at most, and never past the end of the count. A little more than a heartbeat
 //     period without another one, looks go on at their pace.
 //
+// Looks that are put off are cheap and strong in turn: where a cheap one shows a sign that was
+// told of since another one was proved, that puts off when the next strong look is due, by half
+// a lease at most. Whoever repeats old messages while replies are as far behind gains no more
+// by it than by messages alone.
+//
 // A holder is dead when the sign that a look has shown is unchanged for its lease, whatever
 // is heard or not heard.
 func (s *Sight) Heard(now time.Duration, tag Tag, of func(beat string) Tag) {

@@ -52,6 +52,8 @@ type Sight struct {
 	putOff time.Duration // until when no look is due for that
 	most   time.Duration // how long after a reply that lasts at most
 
+	rests bool // nobody who waits is in a hurry: see LookFor
+
 	// What acquires wrote before they were given up. Only a deliberate mistake reads
 	// it.
 	given attempts
@@ -236,6 +238,16 @@ func (s *Sight) stood() (time.Duration, bool) {
 // Proved says that a strong reply has shown the present sign of life.
 func (s *Sight) Proved() bool { return s.proved }
 
+// Sure says that a strong look that was sent when the sign of life had been unchanged for its
+// lease has shown it still.
+func (s *Sight) Sure() bool {
+	dead, holds := s.DeadAt()
+	return holds && s.proved && s.strong >= dead
+}
+
+// Doubts says that a cheap reply showed less than was known.
+func (s *Sight) Doubts() bool { return s.doubt }
+
 // How returns how fresh a look that is made now must be. It is strong shortly before
 // the proved sign has been unchanged for its lease, or the present one if none is proved,
 // or later if nobody has looked then. A machine that acts on what the look shows may need a strong one anyway.
@@ -368,10 +380,11 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 func (s *Sight) NextLook() time.Duration { return max(s.next, s.quiet()) }
 
 // LookFor has the record looked at as often as those want it who wait now: by the shortest
-// refresh period and the shortest lease among them.
-func (s *Sight) LookFor(refresh, lease time.Duration) {
-	sooner := refresh < s.t.Refresh
-	s.t.Refresh, s.t.Lease = refresh, lease
+// refresh period and the shortest lease among them. If none of them is in a hurry, looks rest
+// where the record does: see [Sight.resting].
+func (s *Sight) LookFor(refresh, lease time.Duration, rests bool) {
+	sooner := refresh < s.t.Refresh || s.rests && !rests
+	s.t.Refresh, s.t.Lease, s.rests = refresh, lease, rests
 	if sooner && s.known {
 		s.next = min(s.next, s.looked+refresh)
 	}
@@ -401,7 +414,7 @@ func (s *Sight) regular() time.Duration {
 	}
 	if s.Tied() {
 		if u := s.under(); u != nil && u.t.Refresh > s.t.Refresh { // it is read for those who wait for the lock
-			u.LookFor(s.t.Refresh, min(u.t.Lease, s.t.Lease))
+			u.LookFor(s.t.Refresh, min(u.t.Lease, s.t.Lease), false)
 		}
 		return s.looked + s.env.between(r-r/8, r+r/8) // the lock's own record shows only a release in time
 	}
@@ -411,6 +424,9 @@ func (s *Sight) regular() time.Duration {
 		return next
 	}
 	if h := s.period(); h > 0 && s.phase && !s.silent() {
+		if s.resting() {
+			next = max(next, s.rest(h))
+		}
 		next = s.aligned(next, h)
 	}
 	w := s.t.wait(s.rec)
@@ -419,6 +435,26 @@ func (s *Sight) regular() time.Duration {
 		next = early
 	}
 	return next
+}
+
+// restsAfter is how many refresh periods a tenure has to be seen for before looks rest.
+const restsAfter = 10
+
+// resting reports whether nobody who waits is in a hurry, and the lock has had its holder
+// for a while, who beats. Then two looks in a heartbeat period, one of them soon after the
+// heartbeat, see its death as soon as others do.
+func (s *Sight) resting() bool {
+	return s.rests && s.known && s.found && s.rec.State == driver.Held && len(s.rec.Requests) == 0 && s.phase &&
+		s.looked-s.term >= restsAfter*s.t.Refresh && !s.silent()
+}
+
+// rest returns the next look of one that rests: soon after a heartbeat, and then once before
+// the next one. That is at any time, so that of many who wait some look soon after a release.
+func (s *Sight) rest(h time.Duration) time.Duration {
+	if s.hi > s.looked && s.hi-s.looked < h-h/8 {
+		return s.hi
+	}
+	return s.looked + s.env.between(h/8, h-h/8)
 }
 
 // silent reports whether a heartbeat is overdue by half a period. The holder is dead
