@@ -449,12 +449,12 @@ func (s *Sight) resting() bool {
 }
 
 // rest returns the next look of one that rests: soon after a heartbeat, and then once before
-// the next one. That is at any time, so that of many who wait some look soon after a release.
+// the next one: not all at the same time, so that of many who wait some see a release soon.
 func (s *Sight) rest(h time.Duration) time.Duration {
 	if s.hi > s.looked && s.hi-s.looked < h-h/8 {
 		return s.hi
 	}
-	return s.looked + s.env.between(h/8, h-h/8)
+	return s.looked + s.env.between(h/4, h-h/4)
 }
 
 // silent reports whether a heartbeat is overdue by half a period. The holder is dead
