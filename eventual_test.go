@@ -132,3 +132,89 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 		}
 	})
 }
+
+// TestEventualLockStatuses: they read no session, and never say by a read that may be behind
+// that there is no lock.
+func TestEventualLockStatuses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		s, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		_, err = s.Acquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		a.mustRelease(a.mustAcquire("free", nil))
+		list := []string{"x", "free", "never", ""}
+		look := func(m *machine) []tenure.Status {
+			t.Helper()
+			sts, errs := m.EventualLockStatuses(t.Context(), list)
+			want(t, errors.Join(errs[:3]...), nil)
+			want(t, errs[3], tenure.ErrInvalid)
+			return sts
+		}
+		for range 3 {
+			sts := look(b)
+			if x := sts[0]; !x.Held || x.FreeIn != 0 || x.Session != s.ID() || sts[1].State != tenure.StateReleased || sts[2].State != "" {
+				t.Errorf("%+v", sts)
+			}
+		}
+		strong := 0
+		for _, call := range b.faults.Log() {
+			if call.Key == driver.SessionKey(s.ID()) {
+				t.Error("a session was read")
+			}
+			if call.Consistency == driver.Strong {
+				strong++
+			}
+		}
+		if strong != 1 { // of what is not there
+			t.Errorf("%d strong reads", strong)
+		}
+		c.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.Stale(faultstore.MaxStale)})
+		if x := look(c)[0]; !x.Held { // its record is new, and cheap reads do not show it
+			t.Errorf("%+v", x)
+		}
+	})
+}
+
+// TestEventualSessionStatuses: one that looks each refresh period reads each session when a
+// heartbeat is due, and sees its death as soon as by strong reads.
+func TestEventualSessionStatuses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		s, err := a.OpenSession(t.Context(), nil)
+		want(t, err, nil)
+		alive := func() bool {
+			list, errs := b.EventualSessionStatuses(t.Context(), []string{s.ID(), "", "none", s.ID()})
+			want(t, errs[1], tenure.ErrInvalid)
+			want(t, errors.Join(errs[0], errs[2], errs[3]), nil)
+			if list[0].ID != s.ID() || list[0].Alive != list[3].Alive || list[2].State != "" || list[2].Alive {
+				t.Errorf("%+v", list)
+			}
+			return list[0].Alive
+		}
+		const beats = 50
+		for range beats * int(heartbeat/refresh) {
+			if !alive() {
+				t.Fatal("not alive")
+			}
+			time.Sleep(refresh)
+		}
+		reads := 0
+		for _, call := range b.faults.Log() {
+			if call.Key == driver.SessionKey(s.ID()) {
+				reads++
+			}
+		}
+		if reads > beats*5/2 {
+			t.Errorf("%d reads in %d heartbeat periods", reads, beats)
+		}
+		a.crash()
+		crashed := time.Now()
+		for alive() {
+			time.Sleep(refresh)
+		}
+		if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
+			t.Errorf("seen to be dead after %v", took)
+		}
+	})
+}

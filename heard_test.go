@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/ringing"
 )
@@ -26,7 +27,7 @@ func (n *wires) telling(address string) func(*tenure.Options) {
 // be under a session.
 func TestWaitersThatAreToldReadLess(t *testing.T) {
 	const waiting = 50
-	reads := func(t *testing.T, w *world, session bool, bell func(string) func(*tenure.Options)) float64 {
+	reads := func(t *testing.T, w *world, session bool, bell func(string) func(*tenure.Options)) (all, strong float64) {
 		a := w.machine("a", bell("A"))
 		if session {
 			s, err := a.OpenSession(t.Context(), nil)
@@ -37,43 +38,55 @@ func TestWaitersThatAreToldReadLess(t *testing.T) {
 			a.mustAcquire("x", nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		var all []*machine
+		var those []*machine
 		var ended []<-chan error
 		for i := range waiting {
 			b := w.machine(fmt.Sprint("b", i), bell(fmt.Sprint("B", i)))
-			all = append(all, b)
+			those = append(those, b)
 			ended = append(ended, started(func() error { _, err := b.Acquire(ctx, "x", nil); return err }))
 			time.Sleep(7 * time.Millisecond)
 		}
 		time.Sleep(2 * lease)
-		for _, b := range all {
+		for _, b := range those {
 			b.faults.ResetLog()
 		}
 		const long = 10 * lease
 		time.Sleep(long)
-		sum := 0
-		for _, b := range all {
-			sum += b.faults.Count(faultstore.OpGet)
+		for _, b := range those {
+			for _, c := range b.faults.Log() {
+				if c.Op != faultstore.OpGet {
+					continue
+				}
+				if all += 1 / long.Seconds(); c.Consistency == driver.Strong {
+					strong += 1 / long.Seconds()
+				}
+			}
 		}
 		stop()
 		for _, e := range ended {
 			want(t, <-e, context.Canceled)
 		}
-		return float64(sum) / long.Seconds()
+		return all, strong
 	}
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprintf("session %v", session), func(t *testing.T) {
-			var without, with float64
-			inBelled(t, func(t *testing.T, w *world, n *wires) { without = reads(t, w, session, n.belled) })
-			inBelled(t, func(t *testing.T, w *world, n *wires) { with = reads(t, w, session, n.telling) })
-			t.Logf("%.1f reads a second of %d waiting processes; %.1f when they are told of heartbeats", without, waiting, with)
-			// One look in half a lease, and one before each sign has stood for the lease.
-			most := waiting / (lease / 2).Seconds() * 1.5
+			var without, with, strong float64
+			inBelled(t, func(t *testing.T, w *world, n *wires) { without, _ = reads(t, w, session, n.belled) })
+			inBelled(t, func(t *testing.T, w *world, n *wires) { with, strong = reads(t, w, session, n.telling) })
+			t.Logf("%.1f reads a second of %d waiting processes; %.1f when they are told of heartbeats, %.1f of these strong", without, waiting, with, strong)
+			// One look in half a lease, a little earlier so that they do not keep in step; one
+			// of two is strong. Where there is a session each look reads two records, of which
+			// the lock's may be behind.
+			looks := waiting / (lease / 2).Seconds()
+			most := looks * 1.1
 			if session {
-				most *= 2 // each look reads two records
+				most *= 2
 			}
 			if with > most {
 				t.Errorf("%.1f reads a second of those that are told: more than %.1f", with, most)
+			}
+			if most := looks * 0.6; strong > most {
+				t.Errorf("%.1f strong reads a second of those that are told: more than %.1f", strong, most)
 			}
 		})
 	}

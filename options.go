@@ -328,6 +328,14 @@ type AcquireOptions struct {
 	// handed over to this very owner is taken all the same. TryAcquire ignores it.
 	UnlessAlive bool
 
+	// Unhurried polls less often while nothing changes. Once the lock has had the same
+	// holder for ten refresh periods, Acquire polls twice in the holder's heartbeat period,
+	// if that is less often than once in a refresh period. So it finds a release
+	// up to three quarters of a heartbeat period after it, and a crash as soon as without. Where others
+	// of this client wait for the lock, or observe it, who are in a hurry, it is polled for
+	// them. UnlessAlive and TryAcquire ignore it.
+	Unhurried bool
+
 	// Timing has durations of this lock, if they are not to be the client's. A lock under
 	// a session has those of the session, and takes none.
 	Timing Timing

@@ -6,6 +6,7 @@ package tenure
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -58,6 +59,38 @@ func (c *Client) SessionStatus(ctx context.Context, id string) (SessionStatus, e
 		return SessionStatus{}, wrap("status", "session "+id, err)
 	}
 	return c.sessionStatus(id), nil
+}
+
+// EventualSessionStatuses is [Client.SessionStatus] of many sessions, for programs that look
+// again and again: by reads that may be behind, and only of those that have a heartbeat due.
+// The answers are in the order of the ids. They may be behind by as long as such a read is,
+// and the end of a session by a heartbeat period.
+func (c *Client) EventualSessionStatuses(ctx context.Context, ids []string) ([]SessionStatus, []error) {
+	list, errs := make([]SessionStatus, len(ids)), make([]error, len(ids))
+	err := ctx.Err()
+	if err == nil && c.isClosed() {
+		err = ErrClosed
+	}
+	var good []string
+	for i, id := range ids {
+		if errs[i] = checkSessionID(id); errs[i] == nil && !slices.Contains(good, id) {
+			good = append(good, id)
+		}
+	}
+	if err == nil {
+		err = c.seeSessions(ctx, good, true)
+	}
+	for i, id := range ids {
+		switch {
+		case errs[i] != nil:
+			errs[i] = wrap("status", "session", errs[i])
+		case err != nil:
+			errs[i] = wrap("status", "session "+id, err)
+		default:
+			list[i] = c.sessionStatus(id)
+		}
+	}
+	return list, errs
 }
 
 // Sessions reads the records of all sessions, in the order of their ids. It may be

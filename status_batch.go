@@ -20,7 +20,7 @@ import (
 // in the order of the names: what [Client.Status] returns for each. What was seen
 // is remembered, for [Client.TryAcquire] say.
 func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []error) {
-	return c.statuses(ctx, names, false)
+	return c.statuses(ctx, names, fresh)
 }
 
 // EventualStatuses is [Client.Statuses] for programs that look again and again: by reads
@@ -30,10 +30,29 @@ func (c *Client) Statuses(ctx context.Context, names []string) ([]Status, []erro
 // seen before. An acquire of this client that acts on
 // what they show reads anew, or writes on conditions that say whether it is still so.
 func (c *Client) EventualStatuses(ctx context.Context, names []string) ([]Status, []error) {
-	return c.statuses(ctx, names, true)
+	return c.statuses(ctx, names, cheap)
 }
 
-func (c *Client) statuses(ctx context.Context, names []string, cheap bool) ([]Status, []error) {
+// EventualLockStatuses is [Client.EventualStatuses] of the locks' own records: the sessions
+// under which they are held are not read. It is for programs that know the sessions, or that
+// look at a lock seldom. Held, Unchanged and FreeIn of a lock under a session say what
+// this client had seen of that before: until it has seen the session, Held is true and
+// FreeIn is 0. A lock that this client has never read may be read by a read that is behind,
+// too, unless that shows that there is none.
+func (c *Client) EventualLockStatuses(ctx context.Context, names []string) ([]Status, []error) {
+	return c.statuses(ctx, names, alone)
+}
+
+// reading says how the locks of a list are read.
+type reading int
+
+const (
+	fresh reading = iota // strongly
+	cheap                // by reads that may be behind, where these do
+	alone                // so, and without their sessions
+)
+
+func (c *Client) statuses(ctx context.Context, names []string, as reading) ([]Status, []error) {
 	list, errs := make([]Status, len(names)), make([]error, len(names))
 	var keys []string
 	var at []int
@@ -46,10 +65,13 @@ func (c *Client) statuses(ctx context.Context, names []string, cheap bool) ([]St
 		keys, at = append(keys, name), append(at, i)
 	}
 	sent := c.clock.Contender()
-	how, err := c.freshness(keys, cheap)
+	how, err := c.freshness(keys, as)
 	var found []driver.Lookup
 	if err == nil {
 		found, err = c.readAll(ctx, keys, how)
+	}
+	if err == nil && as == alone {
+		err = c.readAbsent(ctx, keys, how, found)
 	}
 	if err == nil && c.isClosed() {
 		err = ErrClosed
@@ -78,41 +100,93 @@ func (c *Client) statuses(ctx context.Context, names []string, cheap bool) ([]St
 			recs[j] = f.Record
 		}
 	}
-	seen, err := c.sawAll(ctx, sent, how, recs, cheap)
+	seen, err := c.sawAll(ctx, sent, how, recs, as)
 	if err != nil {
 		return fail(err)
 	}
+	var dead []int
 	for j, s := range seen {
-		if i := at[j]; errs[i] == nil {
-			list[i] = s.status(names[i])
+		i := at[j]
+		if errs[i] != nil {
+			continue
 		}
+		if list[i] = s.status(names[i]); as != fresh && how[j] == driver.Eventual && s.found && s.seemsDead() {
+			dead = append(dead, i)
+		}
+	}
+	if len(dead) > 0 {
+		c.certain(ctx, dead, names, list, errs)
 	}
 	return list, errs
 }
 
+// certain reads again, strongly, those locks that seem to be held by the dead: by cheap reads
+// alone that cannot be told.
+func (c *Client) certain(ctx context.Context, dead []int, names []string, list []Status, errs []error) {
+	again := make([]string, len(dead))
+	for j, i := range dead {
+		again[j] = names[i]
+	}
+	some, bad := c.statuses(ctx, again, fresh)
+	for j, i := range dead {
+		list[i], errs[i] = some[j], bad[j]
+	}
+}
+
 // freshness returns how fresh the reads of locks must be: strong, unless they are to be
 // cheap and what is known of the lock allows for it.
-func (c *Client) freshness(keys []string, cheap bool) ([]driver.Consistency, error) {
+func (c *Client) freshness(keys []string, as reading) ([]driver.Consistency, error) {
 	how := make([]driver.Consistency, len(keys))
 	now := c.clock.Contender()
 	for i, key := range keys {
-		if how[i] = driver.Strong; !cheap {
+		if how[i] = driver.Strong; as == fresh {
 			continue
 		}
 		k, err := c.tracker(key)
 		if err != nil {
 			return nil, err
 		}
-		how[i] = k.how(now)
+		how[i] = k.how(now, as == alone)
 		k.leave()
 	}
 	return how, nil
 }
 
+// readAbsent reads again, strongly, what the first read of a lock has not found, which was
+// cheap: the record may be new.
+func (c *Client) readAbsent(ctx context.Context, keys []string, how []driver.Consistency, found []driver.Lookup) error {
+	var again []string
+	var at []int
+	for i, f := range found {
+		if how[i] == driver.Strong || !isNotFound(f.Err) {
+			continue
+		}
+		k, err := c.tracker(keys[i])
+		if err != nil {
+			return err
+		}
+		if !k.known() {
+			again, at = append(again, keys[i]), append(at, i)
+		}
+		k.leave()
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	list, err := c.readAll(ctx, again, nil)
+	if err != nil {
+		return err
+	}
+	for j, f := range list {
+		found[at[j]], how[at[j]] = f, driver.Strong
+	}
+	return nil
+}
+
 // sawAll notes what a read of many records has shown, and reads the sessions of
-// those that are held under one, cheaply if told so. A record with a key and no state is one that is
+// those that are held under one, as told. A record with a key and no state is one that is
 // not there; a record that nobody understands is left out.
-func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, cheap bool) ([]sighting, error) {
+func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Consistency, recs []driver.Record, as reading) ([]sighting, error) {
 	trackers := make([]*tracker, len(recs))
 	defer func() {
 		for _, k := range trackers {
@@ -132,11 +206,11 @@ func (c *Client) sawAll(ctx context.Context, sent time.Duration, how []driver.Co
 		}
 		trackers[i] = k
 		k.saw(sent, how[i], rec, rec.State != "")
-		if id, ok := k.openSession(); ok {
+		if id, ok := k.openSession(); ok && as != alone {
 			open[id] = struct{}{}
 		}
 	}
-	if err := c.seeSessions(ctx, slices.Sorted(maps.Keys(open)), cheap); err != nil {
+	if err := c.seeSessions(ctx, slices.Sorted(maps.Keys(open)), as == cheap); err != nil {
 		return nil, err
 	}
 	seen := make([]sighting, len(recs))
@@ -181,7 +255,7 @@ func (c *Client) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2
 			// All of the page is noted before the caller takes its time with it.
 			page.Records = slices.DeleteFunc(page.Records, func(r driver.Record) bool { return strings.HasPrefix(r.Key, driver.OwnPrefix) })
 			maps.DeleteFunc(page.Unreadable, func(key string, _ error) bool { return strings.HasPrefix(key, driver.OwnPrefix) })
-			seen, err := c.sawAll(ctx, sent, slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records)), page.Records, false)
+			seen, err := c.sawAll(ctx, sent, slices.Repeat([]driver.Consistency{driver.Eventual}, len(page.Records)), page.Records, fresh)
 			if err != nil {
 				yield(Status{}, wrap("list", prefix, err))
 				return

@@ -32,6 +32,7 @@ type tracker struct {
 	sight     *protocol.Sight
 	queue     []waiter            // the first one acts
 	waiters   map[waiter]struct{} // all that have not ended
+	unhurried int                 // how many of them are in no hurry
 	hasty     map[waiter]struct{} // those of them with a timing of their own
 	observers map[*observer]struct{}
 	seer      *seer    // looks for them, when nobody waits; nil before the first one
@@ -62,6 +63,8 @@ type waiter interface {
 	meets(held *HeldError)
 	// timing is that of the lock that it wants.
 	timing() protocol.Timing
+	// unhurried says that it is in no hurry.
+	unhurried() bool
 	// heirOf says that the record reserves the lock for it.
 	heirOf(rec driver.Record) bool
 	// fails ends it. impatient does so if it has waited for its turn for as long as
@@ -98,6 +101,7 @@ type sighting struct {
 	closed bool          // it shows one whose session has been closed by itself
 	since  time.Duration
 	freeIn time.Duration
+	sure   bool // a strong reply that came when the lease was over has shown its sign of life
 }
 
 // trackers are those of one client.
@@ -321,11 +325,31 @@ func (k *tracker) saw(sent time.Duration, how driver.Consistency, rec driver.Rec
 	return k.sighting()
 }
 
-// how returns how fresh a read must be that is made now.
-func (k *tracker) how(now time.Duration) driver.Consistency {
+// how returns how fresh a read must be that is made now, by one that looks again and again,
+// or looks at the lock alone. Where nobody has looked for a while it is cheap: what it shows
+// is read again if that matters.
+func (k *tracker) how(now time.Duration, alone bool) driver.Consistency {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	looked, known := k.sight.Known()
+	if alone && !known || known && now-looked > 2*k.c.timing.Refresh && !k.sight.Doubts() {
+		return driver.Eventual
+	}
 	return k.sight.How(now)
+}
+
+// seemsDead says that it shows a holder with a lease of its own, which seems to be over, and
+// that no strong read has told so.
+func (s sighting) seemsDead() bool {
+	return s.rec.State == driver.Held && s.rec.Session == "" && !s.alive && !s.sure
+}
+
+// known says that the record was read before.
+func (k *tracker) known() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, known := k.sight.Known()
+	return known
 }
 
 // sighting returns what was seen last. The caller holds the tracker.
@@ -338,6 +362,7 @@ func (k *tracker) sighting() sighting {
 		s.freeIn = max(0, dead-now)
 		s.alive = s.freeIn > 0 && s.rec.State == driver.Held
 		s.since = now - k.sight.Since()
+		s.sure = k.sight.Sure()
 		s.closed = k.sight.Closed()
 		if u := k.sight.Under(); u != nil {
 			s.since = now - u.Since()
@@ -395,12 +420,15 @@ func (k *tracker) hurry() {
 		t := q.timing()
 		refresh, lease = min(refresh, t.Refresh), min(lease, t.Lease)
 	}
-	k.sight.LookFor(refresh, lease)
+	k.sight.LookFor(refresh, lease, k.unhurried > 0 && k.unhurried == len(k.waiters) && len(k.observers) == 0)
 }
 
 // joins and leaves keep the account of those who wait.
 func (k *tracker) joins(w waiter) {
 	k.waiters[w] = struct{}{}
+	if w.unhurried() {
+		k.unhurried++
+	}
 	if w.timing() != k.c.timing {
 		if k.hasty == nil {
 			k.hasty = map[waiter]struct{}{}
@@ -411,6 +439,9 @@ func (k *tracker) joins(w waiter) {
 }
 
 func (k *tracker) leaves(w waiter) {
+	if _, waits := k.waiters[w]; waits && w.unhurried() {
+		k.unhurried--
+	}
 	delete(k.waiters, w)
 	delete(k.hasty, w)
 	k.hurry()

@@ -24,10 +24,12 @@ type lineSight struct {
 // front: the place itself tells when it has come there.
 func lineAge(client *tenure.Client) time.Duration { return client.Options().HeartbeatPeriod }
 
-// behind says that another process is at the front of the line.
+// behind says that another process is at the front of the line. A waiter that stands in the
+// line is told when it has come to the front, so it asks once; and again where the store gave
+// no answer, to see whether it does.
 func (w *waiter) behind(ctx context.Context) (bool, error) {
 	client := w.s.client
-	if w.line.behind && w.place != nil && time.Since(w.line.at) < lineAge(client) {
+	if w.line.behind && !w.failed && (w.place.Stands() || w.place != nil && time.Since(w.line.at) < lineAge(client)) {
 		return true, nil
 	}
 	at := time.Now()

@@ -43,3 +43,20 @@ func (s *Semaphore) recent(ctx context.Context, age time.Duration) (size, error)
 	}
 	return s.current(ctx)
 }
+
+// glanced is recent by a read that may be behind, for those who wait: whoever takes a slot
+// reads the size anew.
+func (s *Semaphore) glanced(ctx context.Context, age time.Duration) (size, error) {
+	z, at := s.size.Known()
+	if at.IsZero() {
+		return s.current(ctx) // the first one lays it down
+	}
+	if time.Since(at) < age {
+		return z, nil
+	}
+	z, ok, err := s.size.Glance(ctx)
+	if !ok && err == nil {
+		return s.current(ctx)
+	}
+	return z, err
+}

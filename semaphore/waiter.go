@@ -20,6 +20,7 @@ type waiter struct {
 	line    lineSight
 	chance  time.Time // when it may look at a slot from behind
 	passed  int       // how many slots it has looked at once
+	failed  bool      // the store gave no answer: each round asks until it does
 }
 
 // wait makes rounds until it has a slot.
@@ -28,6 +29,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	p := slots.Patient(w.s.client.Options().LeaseDuration, w.options)
 	for {
 		l, err := w.round(ctx)
+		w.failed = err != nil
 		switch {
 		case l != nil:
 			return l, nil
@@ -82,13 +84,10 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 		}
 	}
 	age := cached
-	switch {
-	case behind:
-		age = lineAge(s.client)
-	case w.passed > 0 || w.place.AtFront():
+	if !behind && (w.passed > 0 || w.place.AtFront()) {
 		age = refresh / 2
 	}
-	z, err := s.recent(ctx, age)
+	z, err := s.glanced(ctx, age)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,10 @@ package shard
 import (
 	"context"
 	"errors"
+	"maps"
+	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -163,15 +166,21 @@ func (w *worker) statusesOf(names []string) []looked {
 
 func (w *worker) lookedAt(list []tenure.Status, errs []error) []looked {
 	out := make([]looked, len(list))
-	var first error
 	for i := range list {
 		out[i] = looked{list[i], errs[i]}
-		if first == nil {
-			first = errs[i]
+	}
+	w.trouble(firstOf(errs))
+	return out
+}
+
+// firstOf returns the first of some errors that is one.
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
 		}
 	}
-	w.trouble(first)
-	return out
+	return nil
 }
 
 // free says that nobody has the lock, or can have it any more.
@@ -367,6 +376,9 @@ func (w *worker) makeRoom(missing int) {
 	}
 }
 
+// auditEach is how many polls there are for each audit.
+const auditEach = 4
+
 // audit polls a few partitions that other workers should have, so that none is
 // left alone because its planned owner does not come. One that has had no owner
 // for two leases is claimed.
@@ -374,13 +386,17 @@ func (w *worker) audit() {
 	if w.seat == nil || w.g.options.Audit < 0 {
 		return
 	}
-	ids := w.sample()
+	more := 0
+	if w.polls%auditEach == 0 {
+		more = w.g.options.Audit
+	}
+	ids := w.sample(more)
 	if len(ids) == 0 {
 		return
 	}
 	now := time.Now()
 	var free []claim
-	for i, st := range w.statuses(ids) {
+	for i, st := range w.owners(ids) {
 		id := ids[i]
 		since, suspect := w.suspects[id]
 		switch {
@@ -397,12 +413,78 @@ func (w *worker) audit() {
 	w.claim(free)
 }
 
+// vouches is for how many leases it is believed that the coordinator would know if a session
+// had ended, before an audit looks at that by itself.
+const vouches = 4
+
+// owners looks at the locks of partitions. Most of them are held under sessions that are on
+// the roll, which the coordinator follows. So these are not read but now and then, because it
+// may do nothing although it lives. Others are.
+func (w *worker) owners(ids []string) []looked {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = LockName(w.g.name, id)
+	}
+	out := w.lookedAt(w.client.EventualLockStatuses(w.ctx, names))
+	w.mu.Lock()
+	in := w.view.in
+	w.mu.Unlock()
+	now := time.Now()
+	asked := map[string]tenure.SessionStatus{}
+	for _, st := range out {
+		if st.err == nil && st.State == tenure.StateHeld && st.Session != "" && now.Sub(w.vouched[st.Session]) >= vouches*w.client.Options().LeaseDuration {
+			asked[st.Session] = tenure.SessionStatus{}
+		}
+	}
+	if len(asked) > 0 {
+		sessions := slices.Collect(maps.Keys(asked))
+		list, errs := w.client.EventualSessionStatuses(w.ctx, sessions)
+		if err := firstOf(errs); err != nil {
+			w.trouble(err)
+			return nil // half a look is none
+		}
+		for i, id := range sessions {
+			if asked[id] = list[i]; list[i].Alive && in[id].Session == id {
+				w.vouched[id] = now
+			}
+		}
+	}
+	for i := range out {
+		st := &out[i]
+		if st.err != nil || st.State != tenure.StateHeld || st.Session == "" {
+			continue
+		}
+		session, known := asked[st.Session]
+		st.Held = !known || session.Alive
+	}
+	return out
+}
+
+// vouch notes that the roll shows sessions for the first time, and forgets those that it does
+// not show.
+func (w *worker) vouch(v *view) {
+	vouched := make(map[string]time.Time, len(v.in))
+	for session := range v.in {
+		if _, known := w.view.in[session]; known {
+			if at, ok := w.vouched[session]; ok {
+				vouched[session] = at
+			}
+			continue
+		}
+		vouched[session] = time.Now()
+	}
+	w.vouched = vouched
+}
+
 // maxSuspects bounds the partitions that a worker keeps an eye on.
 const maxSuspects = 64
 
-// sample returns the partitions to be audited: some that others are to have, and
+// maxPassed is how many partitions an audit passes over for each that it looks at.
+const maxPassed = 16
+
+// sample returns the partitions to be audited: some more that others are to have, and
 // those that nobody had when they were looked at.
-func (w *worker) sample() []string {
+func (w *worker) sample(more int) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v := w.view
@@ -423,16 +505,29 @@ func (w *worker) sample() []string {
 		}
 		ids = append(ids, id)
 	}
-	for range w.g.options.Audit {
-		if len(ids) >= maxSuspects {
+	// One after the other, so that none is left out for long. Each worker begins elsewhere,
+	// far from the others.
+	if w.audited == 0 {
+		w.audited = spread(me.Place, len(v.ids))
+	}
+	for range min(more*maxPassed, len(v.ids)) {
+		if more == 0 || len(ids) >= maxSuspects {
 			break
 		}
-		id := v.ids[rand.N(len(v.ids))]
+		id := v.ids[w.audited%len(v.ids)]
+		w.audited++
 		if _, suspect := w.suspects[id]; !suspect && !mine(id) {
 			ids = append(ids, id)
+			more--
 		}
 	}
 	return ids
+}
+
+// spread returns where of n things the one in a place begins, so that those in the places
+// from 0 up to any other one begin about equally far from each other.
+func spread(place, n int) int {
+	return int(float64(bits.Reverse32(uint32(place))) / (1 << 32) * float64(n)) //nolint:gosec // there are few places
 }
 
 // mayHave says that the plan gives a partition to this worker, or to nobody. The

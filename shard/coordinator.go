@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -36,6 +37,8 @@ type coordinator struct {
 	changed time.Time // when it wrote the roll
 
 	closed sync.Map // the ids of sessions that have ended for good
+
+	told atomic.Pointer[office] // what the record of the coordinator says
 }
 
 // settles is how many looks a coordinator waits at most while more and more
@@ -126,11 +129,22 @@ func (c *coordinator) read() error {
 	}
 	c.roll, c.spec, c.office, c.changed = r, s, parseOffice(st.Data), time.Now()
 	if c.office.Epoch == r.Epoch {
+		o := c.office
+		c.told.Store(&o)
 		return nil
 	}
 	// The coordinator before has written the roll, and not told of it.
-	c.office.Epoch = r.Epoch
-	return c.lead.SetData(c.ctx, c.office.bytes())
+	return c.tell(office{Epoch: r.Epoch, Places: c.office.Places})
+}
+
+// tell writes how far the coordinator is.
+func (c *coordinator) tell(o office) error {
+	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
+		return err
+	}
+	c.office = o
+	c.told.Store(&o)
+	return nil
 }
 
 // end gives the two locks back.
@@ -224,8 +238,11 @@ func (c *coordinator) look() error {
 
 const (
 	// Places that were vacant are looked at each so many polls, but for the lowest ones:
-	// a worker that comes takes one of these.
+	// a worker that comes takes one of these. Where several come, and some of them go again
+	// before they are seen, others are left: that is looked for while the roll changes, and
+	// seldom when it has stood for a while.
 	vacantEach = 5
+	restsEach  = 20
 	lowest     = 2
 )
 
@@ -253,7 +270,11 @@ func (c *coordinator) places() ([]tenure.Status, []error) {
 	}
 	var now, later []int
 	vacant := 0
-	full := hurry || c.looked%vacantEach == 0 || len(c.vacant) != all
+	each := vacantEach
+	if time.Since(c.changed) > restsEach*w.period {
+		each = restsEach
+	}
+	full := hurry || c.looked%each == 0 || len(c.vacant) != all
 	c.looked++
 	for i := range all {
 		if !full && c.vacant[i] {
@@ -396,12 +417,7 @@ func (c *coordinator) makePlaces(next roll) error {
 	if places = min(places, maxPlaces); places == c.office.Places {
 		return nil
 	}
-	o := office{Epoch: c.office.Epoch, Places: places}
-	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
-		return err
-	}
-	c.office = o
-	return nil
+	return c.tell(office{Epoch: c.office.Epoch, Places: places})
 }
 
 // settled says that a roll is to be written now: when somebody dies or leaves, or
@@ -429,10 +445,5 @@ func (c *coordinator) publish(next roll) error {
 		return err
 	}
 	c.roll, c.changed = next, time.Now()
-	o := office{Epoch: next.Epoch, Places: c.office.Places}
-	if err := c.lead.SetData(c.ctx, o.bytes()); err != nil {
-		return err
-	}
-	c.office = o
-	return nil
+	return c.tell(office{Epoch: next.Epoch, Places: c.office.Places})
 }

@@ -4,10 +4,13 @@
 package shard_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -41,12 +44,16 @@ func TestCostAtRest(t *testing.T) {
 			if n := writes[faultstore.OpHeartbeat]; n < beats-1 || n > beats+1 || len(writes) != 1 {
 				t.Errorf("%s writes %v in %v", w.owner, writes, periods*refresh)
 			}
-			// The office and two partitions, and their sessions when a heartbeat is due;
-			// the coordinator, and its successor, look at the other workers too, and at few
-			// of the vacant places.
-			most := 5.3
-			if i < 2 {
-				most = 5.3 + 2*workers + 4
+			// The office, and half a partition, and the coordinator's session when a heartbeat
+			// of it is due, and now and then another one; the coordinator also looks at the
+			// other workers and at few of the vacant places, and it and its successor at the
+			// workers' sessions.
+			most := 2.6
+			switch {
+			case w.Stats().Coordinator:
+				most += workers + workers/2 + 4
+			case i < 2:
+				most += workers / 2
 			}
 			if perPeriod := float64(reads) / periods; perPeriod > most {
 				t.Errorf("%s reads %.1f records in a refresh period, more than %.1f", w.owner, perPeriod, most)
@@ -55,4 +62,60 @@ func TestCostAtRest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A group of ten workers and a thousand partitions costs less than $10 a month on DynamoDB.
+func TestCostOfAMonth(t *testing.T) {
+	onStage(t, shard.Options{Partitions: 1000}, func(t *testing.T, s *stage) {
+		const workers, long = 10, 3 * time.Minute
+		s.timing = tenure.Timing{LeaseDuration: 20 * time.Second, HeartbeatPeriod: 5 * time.Second, RefreshPeriod: time.Second}
+		s.blind = true
+		for i := range workers {
+			s.worker(string(rune('a' + i)))
+		}
+		s.settle(workers, 1000)
+		time.Sleep(25 * time.Second)
+		for _, w := range s.workers {
+			w.faults.ResetLog()
+		}
+		time.Sleep(long)
+		reads, writes := map[string]float64{}, 0.0
+		for _, w := range s.workers {
+			for _, l := range w.faults.Log() {
+				units := 1.0 // of a strong read of up to 4 kB, or a write of 1 kB
+				switch {
+				case l.Call.Op.IsWrite():
+					writes += units / long.Seconds()
+					continue
+				case l.Call.Consistency == driver.Eventual:
+					units = 0.5
+				}
+				reads[kind(l.Call.Key)] += units / long.Seconds()
+			}
+		}
+		sum := 0.0
+		for of, units := range reads {
+			sum += units
+			t.Logf("%s: %.1f read units a second", of, units)
+		}
+		const month, read, write = 30 * 24 * 3600, 0.125e-6, 0.625e-6
+		dollars := month * (sum*read + writes*write)
+		t.Logf("%.1f read units a second in all, and %.1f write units: $%.2f a month", sum, writes, dollars)
+		if dollars > 10 {
+			t.Errorf("$%.2f a month", dollars)
+		}
+	})
+}
+
+// kind says what a record is.
+func kind(key string) string {
+	for _, infix := range []string{":member/", ":part/"} {
+		if strings.Contains(key, infix) {
+			return strings.Trim(infix, ":/")
+		}
+	}
+	if strings.HasPrefix(key, driver.SessionPrefix) {
+		return "session"
+	}
+	return strings.TrimPrefix(key, name+":")
 }

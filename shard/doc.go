@@ -102,11 +102,13 @@
 //
 // A worker sends one write per heartbeat, whatever it has. In a refresh period
 // ([tenure.Options.RefreshPeriod], a fifth of a lease at most) it reads the
-// coordinator's record, and [Options.Audit] partitions, three records by default; and
-// of the sessions that these are held under each that has a heartbeat due. The
-// coordinator also reads the record of each worker, and two of vacant places; each
-// five periods those of all vacant places, of which there are as many as workers, ten
-// or so at least. Its successor reads the records of the workers. While nothing
+// coordinator's record, and its session when that has a heartbeat due; and in four
+// periods [Options.Audit] partitions, and now and then a session that one of them is
+// held under. The coordinator reads the record of each worker instead of its own, those
+// of two vacant places, and the sessions of the workers when these have a heartbeat due;
+// and those of all vacant places, of which there are as many as workers, ten or so at
+// least: each five periods, each twenty where the membership has not changed for as long.
+// Its successor reads the sessions of the workers. While nothing
 // changes, these reads may be behind ([tenure.Client.EventualStatuses]), and cost half
 // on DynamoDB. A change of the membership costs two writes, and each worker two
 // reads.

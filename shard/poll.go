@@ -15,6 +15,7 @@ import (
 
 // poll looks at who coordinates, and at the roll if there is a new one.
 func (w *worker) poll() {
+	w.polls++
 	st, err := w.office()
 	if err != nil {
 		w.trouble(err)
@@ -38,12 +39,25 @@ func (w *worker) poll() {
 	}
 }
 
+// ownEach is how many polls a coordinator makes for each that reads its own record: somebody
+// may have changed that by hand.
+const ownEach = 5
+
 // office looks at who coordinates: by a cheap read, unless it shows that something is to be
-// done, or the worker leaves and must not miss a plan.
+// done, or the worker leaves and must not miss a plan. The coordinator knows what it has
+// written.
 func (w *worker) office() (tenure.Status, error) {
 	name := LeadName(w.g.name)
 	if w.isLeaving() {
 		return w.client.Status(w.ctx, name)
+	}
+	w.mu.Lock()
+	c := w.coordinator
+	w.mu.Unlock()
+	if c != nil && w.polls%ownEach != 0 && c.lead.Check() == nil {
+		if o := c.told.Load(); o != nil {
+			return tenure.Status{Name: name, State: tenure.StateHeld, Held: true, Session: w.session.ID(), Data: o.bytes()}, nil
+		}
 	}
 	list, errs := w.client.EventualStatuses(w.ctx, []string{name})
 	st, err := list[0], errs[0]
@@ -84,6 +98,7 @@ func (w *worker) readRoll(v *view) {
 func (w *worker) adopt(v *view) {
 	id := w.session.ID()
 	w.mu.Lock()
+	w.vouch(v)
 	before := w.view
 	w.view = v
 	if w.leaving {
@@ -235,19 +250,20 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 	w.jobs.Go(c.run)
 }
 
-// standBy has the worker that comes after the coordinator look at the others, so
+// standBy has the worker that comes after the coordinator look at the others' sessions, so
 // that it knows how long each has been silent when it has to take over.
 func (w *worker) standBy() {
 	w.mu.Lock()
-	var names []string
+	var sessions []string
 	busy := w.coordinator != nil || w.leaving
 	for _, m := range w.view.roll.Members {
 		if !m.vacant() {
-			names = append(names, MemberName(w.g.name, m.Place))
+			sessions = append(sessions, m.Session)
 		}
 	}
 	w.mu.Unlock()
-	if rank, in := w.rank(w.lead); !busy && in && rank == 0 && len(names) > 2 {
-		w.statusesOf(names)
+	if rank, in := w.rank(w.lead); !busy && in && rank == 0 && len(sessions) > 2 {
+		_, errs := w.client.EventualSessionStatuses(w.ctx, sessions)
+		w.trouble(firstOf(errs))
 	}
 }

@@ -39,6 +39,7 @@ type stage struct {
 	blind   bool          // the store cannot watch, as many cannot
 	narrow  *narrow       // not nil: what all write through
 	light   bool          // the stores keep no log of what is done
+	timing  tenure.Timing // of all clients
 
 	mu      sync.Mutex
 	at      map[string]*shard.Partition // at work, and not cut off
@@ -107,7 +108,10 @@ func (s *stage) make(owner string, edit ...func(*shard.Options)) *worker {
 		w.cord = &cord{Store: s.records.Open()}
 		store = w.cord
 	}
-	if w.client, err = tenure.New(store, &tenure.Options{Owner: owner, Clock: tenure.MonotonicClock()}); err != nil {
+	if w.client, err = tenure.New(store, &tenure.Options{
+		Owner: owner, Clock: tenure.MonotonicClock(),
+		LeaseDuration: s.timing.LeaseDuration, HeartbeatPeriod: s.timing.HeartbeatPeriod, RefreshPeriod: s.timing.RefreshPeriod,
+	}); err != nil {
 		s.t.Fatal(err)
 	}
 	o := s.options

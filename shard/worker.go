@@ -97,13 +97,16 @@ type worker struct {
 	place    int // -1: none yet
 	seat     *tenure.Lease
 	told     bool // that it has joined
+	polls    int
 	silent   time.Time
 	renewed  time.Time
 	due      time.Time // when it looks at the group
 	stuck    int
 	left     bool
 	suspects map[string]time.Time
-	lead     string // the session of the coordinator
+	audited  int                  // where in the partitions the audit is
+	vouched  map[string]time.Time // sessions: when the roll or a look said that they live
+	lead     string               // the session of the coordinator
 
 	departure *departure // nil until it is to leave
 
@@ -145,7 +148,7 @@ func (k sighting) outdated(id, session string, before, now *view) bool {
 func newWorker(r *run, session *tenure.Session) *worker {
 	w := &worker{
 		run: r, client: r.g.client, session: session, place: -1, kick: make(chan struct{}, 1),
-		suspects: map[string]time.Time{}, view: newView(roll{}, spec{Names: []string{}}, nil),
+		suspects: map[string]time.Time{}, vouched: map[string]time.Time{}, view: newView(roll{}, spec{Names: []string{}}, nil),
 		held: map[string]*Partition{}, claiming: map[string]bool{}, moves: map[string]*move{},
 		known: map[string]sighting{}, cooling: map[string]time.Time{},
 	}

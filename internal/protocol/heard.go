@@ -38,6 +38,11 @@ const maxHeard = 16
 //     reply at most, and never past the end of the count. A little more than a heartbeat
 //     period without another one, looks go on at their pace.
 //
+// Looks that are put off are cheap and strong in turn: where a cheap one shows a sign that was
+// told of since another one was proved, that puts off when the next strong look is due, by half
+// a lease at most. Whoever repeats old messages while replies are as far behind gains no more
+// by it than by messages alone.
+//
 // A holder is dead when the sign that a look has shown is unchanged for its lease, whatever
 // is heard or not heard.
 func (s *Sight) Heard(now time.Duration, tag Tag, of func(beat string) Tag) {
@@ -67,7 +72,7 @@ func (s *Sight) Heard(now time.Duration, tag Tag, of func(beat string) Tag) {
 	}
 	r := s.t.Refresh
 	s.putOff = now + h + s.env.between(r/8, r/4)
-	s.most = lease/2 - s.env.between(0, lease/16)
+	s.most = lease/2 - s.env.between(0, lease/32)
 }
 
 // quiet returns until when messages put off the next look, zero if they do not.
@@ -95,17 +100,28 @@ func (s *Sight) quiet() time.Duration {
 	return until
 }
 
+// proven returns from when on a look that messages have put off is strong: the one after it,
+// half a lease later, would come too late for the proved sign, or for what it is worth if this
+// look shows one that was told of.
+func (s *Sight) proven(last time.Duration) time.Duration {
+	i := s.proof()
+	if i < 0 {
+		return 0
+	}
+	return s.signs[i].since + s.t.wait(s.rec) - last
+}
+
 // dated returns from when a sign of life counts that a reply has just shown for the first
-// time.
-func (s *Sight) dated(rec driver.Record, now time.Duration) time.Duration {
+// time, and whether it was told of after the call that has proved the latest one.
+func (s *Sight) dated(rec driver.Record, now time.Duration) (since time.Duration, told bool) {
 	for _, h := range s.heard {
 		if h.tag != h.of(rec.Sign()) {
 			continue
 		}
 		if Making(DatedFromTheWait) {
-			return min(now, h.at-s.t.wait(rec)/3) // a third of a lease is the pace of those messages
+			return min(now, h.at-s.t.wait(rec)/3), false // a third of a lease is the pace of those messages
 		}
-		return min(now, h.at)
+		return min(now, h.at), h.at > s.strong
 	}
-	return now
+	return now, false
 }

@@ -93,6 +93,46 @@ func TestHeard(t *testing.T) {
 			t.Errorf("dead at %v", dead)
 		}
 	})
+	// A sign of life that a cheap reply shows, and that was told of since another one was
+	// proved, is looked at again half a lease later, and no strong look is made besides.
+	t.Run("a sign that was told of", func(t *testing.T) {
+		v := begin()
+		if how := v.How(9 * s); how != driver.Eventual {
+			t.Error("the first look is strong")
+		}
+		v.Saw(9*s, 9*s, driver.Eventual, held("b2"), true)
+		v.Heard(14*s, tagged("b3"), tagged)
+		next(t, v, 18*s, 19*s+s/4)
+		if how := v.How(17*s + s/2); how != driver.Eventual {
+			t.Error("a look is strong that has half a lease to come")
+		}
+		if how := v.How(18*s + s/2); how != driver.Strong {
+			t.Error("the proof is over before the look after this one, and this one is not strong")
+		}
+		if v.Proved() {
+			t.Error("what is heard proves a sign of life")
+		}
+	})
+	t.Run("a sign that was told of before the proof", func(t *testing.T) {
+		v := NewSight(timing, middle())
+		v.Saw(0, 0, driver.Strong, held("b1"), true)
+		v.Heard(s, tagged("b3"), tagged)
+		v.Heard(3*s, tagged("b2"), tagged) // late
+		v.Saw(6*s, 6*s, driver.Strong, held("b3"), true)
+		v.Saw(15*s, 15*s, driver.Eventual, held("b2"), true) // an old state
+		if how := v.How(19*s + s/2); how != driver.Strong {
+			t.Error("an old sign of life is believed to be a later one")
+		}
+	})
+	t.Run("a sign that was not told of", func(t *testing.T) {
+		v := NewSight(timing, middle())
+		v.Saw(0, 0, driver.Strong, held("b3"), true)
+		v.Saw(15*s, 15*s, driver.Eventual, held("b2"), true)
+		next(t, v, 15*s, 20*s)
+		if how := v.How(19*s + s/2); how != driver.Strong {
+			t.Error("a cheap reply has put off the strong look")
+		}
+	})
 	t.Run("in doubt", func(t *testing.T) {
 		v := begin()
 		v.Saw(2*s, 2*s, driver.Eventual, driver.Record{}, false)
@@ -132,4 +172,50 @@ func TestHeard(t *testing.T) {
 			t.Errorf("%d are remembered, the beat counts from %v", len(v.heard), v.Since())
 		}
 	})
+}
+
+// TestOldBeatsAreToldOf: somebody names old beats, one after the other, while cheap replies
+// are as far behind. The dead holder counts as dead half a lease later at most.
+func TestOldBeatsAreToldOf(t *testing.T) {
+	const s = time.Second
+	timing := Timing{Lease: 20 * s, Heartbeat: 5 * s, Refresh: s}.WithDefaults()
+	held := func(i int) driver.Record {
+		beat := fmt.Sprint("beat-", i)
+		return driver.Record{
+			Key: "x", State: driver.Held, Token: 3, Version: beat, Beat: beat, Owner: "a", Lease: 20 * s, Heartbeat: 5 * s,
+		}
+	}
+	for early := range 8 {
+		v := NewSight(timing, middle())
+		const last = 100
+		v.Saw(0, 0, driver.Strong, held(last), true) // and then it dies
+		strong := 0
+		for i, now := last-1, time.Duration(0); ; i-- {
+			v.Heard(now+s/2, tagged(held(i).Beat), tagged)
+			for j := range 5 {
+				v.Heard(now+time.Duration(j+early)*s, tagged(fmt.Sprint("none", i, j)), tagged)
+			}
+			dead, _ := v.DeadAt()
+			if now = min(v.NextLook(), dead); now == dead {
+				break
+			}
+			how, shown := v.How(now), held(i)
+			if how == driver.Strong {
+				strong++
+				shown = held(last)
+			}
+			v.Saw(now, now, how, shown, true)
+			if dead, _ := v.DeadAt(); now >= dead {
+				break
+			}
+			if now > time.Minute {
+				t.Fatal("it never dies")
+			}
+		}
+		dead, _ := v.DeadAt()
+		at, _ := v.Known()
+		if dead = max(dead, at); dead > 30*s {
+			t.Errorf("messages from %d s on: it counts as dead at %v, after %d strong looks", early, dead, strong)
+		}
+	}
 }

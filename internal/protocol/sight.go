@@ -20,7 +20,8 @@ import (
 // bring one forward. It proves no life: another sign of the same tenure may be an
 // older one. So a sign counts from the reply that showed it first, even if later
 // replies show older signs in between. Before a proved sign has been unchanged for
-// its lease, a strong look tells whether it still is.
+// its lease, a strong look tells whether it still is; or half a lease later at most, where
+// the holder has told of the sign that is shown since then: see [Sight.Heard].
 type Sight struct {
 	t   Timing
 	env Env
@@ -50,6 +51,8 @@ type Sight struct {
 	heard  []heard
 	putOff time.Duration // until when no look is due for that
 	most   time.Duration // how long after a reply that lasts at most
+
+	rests bool // nobody who waits is in a hurry: see LookFor
 
 	// What acquires wrote before they were given up. Only a deliberate mistake reads
 	// it.
@@ -90,6 +93,7 @@ type sign struct {
 	lease  time.Duration
 	since  time.Duration // after the reply that showed it first
 	proved bool          // by a strong reply
+	told   bool          // its tag was noted after the call that has proved another one
 }
 
 // maxSigns is how many signs of life a sight remembers. A cheap read is behind by a
@@ -141,9 +145,10 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 		s.since, s.phase = s.signs[i].since, false
 		s.proves(i, strong || s.signs[i].proved)
 	default:
-		s.since, s.chased = s.dated(rec, now), 0
+		since, told := s.dated(rec, now)
+		s.since, s.chased = since, 0
 		if s.proved = strong; found {
-			s.remember(sign{lifeOf(rec), rec.Lease, s.since, strong})
+			s.remember(sign{lifeOf(rec), rec.Lease, since, strong, told})
 		}
 		if tenure && (rec.State == driver.Held || rec.State == driver.Alive) {
 			s.expect(asked, now)
@@ -215,17 +220,33 @@ func (s *Sight) proof() int {
 }
 
 // stood returns the instant at which the latest proved sign of life will have been
-// unchanged for its lease, and false if there is none.
+// unchanged for its lease, and false if there is none. A sign that is shown and was told of
+// is a later one, unless somebody repeats an old message and the reply was as far behind. So
+// it puts that off: by half a lease at most, and not past its own end.
 func (s *Sight) stood() (time.Duration, bool) {
 	i := s.proof()
 	if i < 0 || !s.holds() || s.Tied() {
 		return 0, false
 	}
-	return s.signs[i].since + s.t.wait(s.rec), true
+	end := s.signs[i].since + s.t.wait(s.rec)
+	if j := s.shown(s.rec); j > i && s.signs[j].told {
+		end = min(end+s.t.wait(s.rec)/2, s.signs[j].since+s.t.wait(s.rec))
+	}
+	return end, true
 }
 
 // Proved says that a strong reply has shown the present sign of life.
 func (s *Sight) Proved() bool { return s.proved }
+
+// Sure says that a strong look that was sent when the sign of life had been unchanged for its
+// lease has shown it still.
+func (s *Sight) Sure() bool {
+	dead, holds := s.DeadAt()
+	return holds && s.proved && s.strong >= dead
+}
+
+// Doubts says that a cheap reply showed less than was known.
+func (s *Sight) Doubts() bool { return s.doubt }
 
 // How returns how fresh a look that is made now must be. It is strong shortly before
 // the proved sign has been unchanged for its lease, or the present one if none is proved,
@@ -238,6 +259,9 @@ func (s *Sight) How(now time.Duration) driver.Consistency {
 	}
 	if !s.known || s.doubt || ok && now >= dead-last && (now < dead || !s.proved || s.strong < dead-last) {
 		return driver.Strong
+	}
+	if ok && s.putOff > now && now >= s.proven(last) {
+		return driver.Strong // the next look comes too late
 	}
 	return driver.Eventual
 }
@@ -356,10 +380,11 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 func (s *Sight) NextLook() time.Duration { return max(s.next, s.quiet()) }
 
 // LookFor has the record looked at as often as those want it who wait now: by the shortest
-// refresh period and the shortest lease among them.
-func (s *Sight) LookFor(refresh, lease time.Duration) {
-	sooner := refresh < s.t.Refresh
-	s.t.Refresh, s.t.Lease = refresh, lease
+// refresh period and the shortest lease among them. If none of them is in a hurry, looks rest
+// where the record does: see [Sight.resting].
+func (s *Sight) LookFor(refresh, lease time.Duration, rests bool) {
+	sooner := refresh < s.t.Refresh || s.rests && !rests
+	s.t.Refresh, s.t.Lease, s.rests = refresh, lease, rests
 	if sooner && s.known {
 		s.next = min(s.next, s.looked+refresh)
 	}
@@ -389,7 +414,7 @@ func (s *Sight) regular() time.Duration {
 	}
 	if s.Tied() {
 		if u := s.under(); u != nil && u.t.Refresh > s.t.Refresh { // it is read for those who wait for the lock
-			u.LookFor(s.t.Refresh, min(u.t.Lease, s.t.Lease))
+			u.LookFor(s.t.Refresh, min(u.t.Lease, s.t.Lease), false)
 		}
 		return s.looked + s.env.between(r-r/8, r+r/8) // the lock's own record shows only a release in time
 	}
@@ -399,6 +424,9 @@ func (s *Sight) regular() time.Duration {
 		return next
 	}
 	if h := s.period(); h > 0 && s.phase && !s.silent() {
+		if s.resting() {
+			next = max(next, s.rest(h))
+		}
 		next = s.aligned(next, h)
 	}
 	w := s.t.wait(s.rec)
@@ -407,6 +435,26 @@ func (s *Sight) regular() time.Duration {
 		next = early
 	}
 	return next
+}
+
+// restsAfter is how many refresh periods a tenure has to be seen for before looks rest.
+const restsAfter = 10
+
+// resting reports whether nobody who waits is in a hurry, and the lock has had its holder
+// for a while, who beats. Then two looks in a heartbeat period, one of them soon after the
+// heartbeat, see its death as soon as others do.
+func (s *Sight) resting() bool {
+	return s.rests && s.known && s.found && s.rec.State == driver.Held && len(s.rec.Requests) == 0 && s.phase &&
+		s.looked-s.term >= restsAfter*s.t.Refresh && !s.silent()
+}
+
+// rest returns the next look of one that rests: soon after a heartbeat, and then once before
+// the next one: not all at the same time, so that of many who wait some see a release soon.
+func (s *Sight) rest(h time.Duration) time.Duration {
+	if s.hi > s.looked && s.hi-s.looked < h-h/8 {
+		return s.hi
+	}
+	return s.looked + s.env.between(h/4, h-h/4)
 }
 
 // silent reports whether a heartbeat is overdue by half a period. The holder is dead

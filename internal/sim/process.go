@@ -28,6 +28,8 @@ type process struct {
 	offers map[uint64]*machine // what is offered to clients, by token
 	lately driver.Record       // of a client, as this process has seen it last
 
+	unhurried bool // its acquires are
+
 	rests    time.Duration // its user does not want the lock until then
 	priority int
 	pauses   time.Duration // between two asks for priority
@@ -122,7 +124,7 @@ func (p *process) hurry() {
 			t.Refresh, t.Lease = min(t.Refresh, own.Refresh), min(t.Lease, own.Lease)
 		}
 	}
-	p.sight.LookFor(t.Refresh, t.Lease)
+	p.sight.LookFor(t.Refresh, t.Lease, p.unhurried)
 }
 
 // look begins with no sight of the record, as a new process does.

@@ -268,7 +268,7 @@ func (w *World) addHost(name string) *host {
 	w.hosts = append(w.hosts, h)
 	w.started(h)
 	for _, l := range w.locks {
-		p := &process{host: h, l: l}
+		p := &process{host: h, l: l, unhurried: len(l.procs)%2 == 1}
 		p.look()
 		if w.cfg.Requests {
 			p.priority, p.pauses = w.src.Intn(3), time.Duration(1+w.src.Intn(8))*w.t.Lease/2

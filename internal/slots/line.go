@@ -44,7 +44,7 @@ func (n *Line) Stand(ctx context.Context) *Place {
 func (p *Place) run(ctx context.Context) {
 	defer close(p.ended)
 	for ctx.Err() == nil {
-		l, err := p.line.Client.Acquire(ctx, p.line.Name, &tenure.AcquireOptions{StoreTimeout: -1})
+		l, err := p.line.Client.Acquire(ctx, p.line.Name, &tenure.AcquireOptions{StoreTimeout: -1, Unhurried: true})
 		if errors.Is(err, tenure.ErrExpired) {
 			continue // paused while it came to the front
 		}
@@ -79,6 +79,20 @@ func (p *Place) Arrived() <-chan struct{} {
 // Ended is closed when the waiter has no place any more. Unless it has left, no line
 // can be had.
 func (p *Place) Ended() <-chan struct{} { return p.ended }
+
+// Stands says that the place is in the line, at its front or behind others. One that could
+// not have a lease of the line, or has left, does not.
+func (p *Place) Stands() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
 
 // AtFront says that nobody stands before this place.
 func (p *Place) AtFront() bool {
