@@ -441,11 +441,11 @@ func (s *Sight) regular() time.Duration {
 const restsAfter = 10
 
 // resting reports whether nobody who waits is in a hurry, and the lock has had its holder
-// for a while, who beats. Then two looks in a heartbeat period, one of them soon after the
+// for a while. As long as that one beats, two looks in a heartbeat period, one of them soon after the
 // heartbeat, see its death as soon as others do.
 func (s *Sight) resting() bool {
 	return s.rests && s.known && s.found && s.rec.State == driver.Held && len(s.rec.Requests) == 0 && s.phase &&
-		s.looked-s.term >= restsAfter*s.t.Refresh && !s.silent()
+		s.looked-s.term >= restsAfter*s.t.Refresh
 }
 
 // rest returns the next look of one that rests: soon after a heartbeat, and then once before
