@@ -218,3 +218,30 @@ func TestEventualSessionStatuses(t *testing.T) {
 		}
 	})
 }
+
+// Whoever looks seldom, by reads that may be behind, takes no living holder for dead: what
+// seems to be dead is read again, strongly.
+func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		const behind = 6 // heartbeats: more than a lease
+		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Decide: func(faultstore.Call) faultstore.Fault {
+			return faultstore.Stale(behind)
+		}})
+		a.mustAcquire("x", nil)
+		time.Sleep(2 * behind * heartbeat)
+		look := func() tenure.Status {
+			list, errs := b.EventualStatuses(t.Context(), []string{"x"})
+			want(t, errs[0], nil)
+			return list[0]
+		}
+		for i := range 20 {
+			look()
+			// Until the reply is as far behind as one before, and the lease of that is over.
+			time.Sleep(lease + time.Duration(i)*refresh/2)
+			if st := look(); !st.Held {
+				t.Fatalf("%d: counts as dead, and is held: %+v", i, st)
+			}
+		}
+	})
+}
