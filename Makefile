@@ -156,12 +156,12 @@ test: ## Build, vet and test what needs Go and nothing else: the library, SQLite
 # The tests wait for most of their time. What computes alone takes what they leave of the
 # processors, and none from them: see scripts/idle. What it prints comes at the end.
 .PHONY: verify
-verify: test setup lint ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
+verify: test setup ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
 	@mkdir -p $(BIN)
 	@# In a group of its own, so that all of it ends if this is stopped.
 	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator wrong-core >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
 	trap 'kill -- -$$computing 2>/dev/null || true' EXIT; \
-	failed=; $(MAKE) release race plain api measured wrong-processes || failed=1; \
+	failed=; $(MAKE) lint release race plain api measured wrong-processes || failed=1; \
 	[ -z "$$failed" ] || [ -n "$(KEEP_GOING)" ] || exit 1; \
 	echo "==> what computes, at $$(date +%T)"; \
 	wait $$computing || failed=1; cat $(BIN)/computed.log; [ -z "$$failed" ]

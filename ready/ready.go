@@ -113,8 +113,8 @@ type answer struct {
 	State State  `json:"state"`
 	Lock  string `json:"lock,omitempty"`
 	Token uint64 `json:"token,omitempty"`
-	// RemainingMs is what is left of the lease, in milliseconds.
-	RemainingMs int64 `json:"remaining_ms,omitempty"`
+	// RemainingMs is what is left of a leader's lease, in whole milliseconds: 0 in the last one.
+	RemainingMs *int64 `json:"remaining_ms,omitempty"`
 }
 
 // ServeHTTP answers GET and HEAD with 200 if the program is ready, and else with 503. The body
@@ -128,7 +128,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	state, lease := h.State()
 	a := answer{State: state}
 	if lease != nil {
-		a.Lock, a.Token, a.RemainingMs = lease.Name(), lease.Token(), lease.Remaining().Milliseconds()
+		left := lease.Remaining().Milliseconds()
+		a.Lock, a.Token, a.RemainingMs = lease.Name(), lease.Token(), &left
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -25,7 +25,7 @@ func probe(t *testing.T, h http.Handler, method string) (int, string) {
 	var body struct {
 		State, Lock string
 		Token       uint64
-		Remaining   int64 `json:"remaining_ms"`
+		Remaining   *int64 `json:"remaining_ms"`
 	}
 	if w.Code == http.StatusMethodNotAllowed {
 		return w.Code, ""
@@ -33,7 +33,7 @@ func probe(t *testing.T, h http.Handler, method string) (int, string) {
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		t.Fatalf("%v: %q", err, w.Body)
 	}
-	if leads := body.State != "follows"; leads != (body.Lock == "x" && body.Token > 0 && body.Remaining > 0) {
+	if leads := body.State != "follows"; leads != (body.Lock == "x" && body.Token > 0 && body.Remaining != nil) {
 		t.Errorf("%s", w.Body)
 	}
 	if got := w.Header().Get("Cache-Control"); got != "no-store" {
@@ -101,6 +101,24 @@ func TestStates(t *testing.T) {
 		}
 		a.Heal()
 		want(follower, 200, ready.Follows)
+	})
+}
+
+// TestLastMillisecond: a leader has all of its fields until its lease is over.
+func TestLastMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := tenuretest.New(t).Client("a")
+		h := ready.New(nil)
+		_ = a.Client.Run(t.Context(), "x", nil, h.Lead(func(_ context.Context, lease *tenure.Lease) error { // it may be lost
+			a.Partition()
+			time.Sleep(lease.Remaining() - time.Millisecond/2)
+			synctest.Wait()
+			if got, state := probe(t, h, http.MethodGet); got != 503 || state != string(ready.Jeopardy) {
+				t.Errorf("answered %d, %q", got, state)
+			}
+			a.Heal()
+			return nil
+		}))
 	})
 }
 
