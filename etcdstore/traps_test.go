@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 
@@ -317,5 +319,56 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := New(nil, nil); err == nil {
 		t.Error("no client, no error")
+	}
+}
+
+// A call that gets no answer ends with the store, even if nothing else ends it: the store's own
+// client is closed, and what waits in a client of the user's is given up.
+func TestCloseEndsCalls(t *testing.T) {
+	address, err := url.Parse(enginetest.Shared(t, enginetest.Etcd, "etcd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []bool{true, false} {
+		t.Run(fmt.Sprintf("own client %v", own), func(t *testing.T) {
+			relay := enginetest.NewRelay(t, address.Host)
+			c := &counter{rpcs: make(chan string, 1000)}
+			// Without keep-alives, which would end the calls after a while.
+			config := clientv3.Config{
+				Endpoints: []string{"http://" + relay.Addr}, Logger: zap.NewNop(), DialKeepAliveTime: time.Hour,
+				DialOptions: []grpc.DialOption{grpc.WithStatsHandler(c)},
+			}
+			s, err := Open(t.Context(), config, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !own {
+				client := s.client
+				t.Cleanup(func() { _ = client.Close() }) // its connection is cut
+				if s, err = New(client, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer relay.Hold()()
+			c.requests()
+			ended := make(chan error, 2)
+			go func() { _, err := s.Get(context.WithoutCancel(t.Context()), "lock", driver.Strong); ended <- err }()
+			go func() { _, _, err := s.Claim(context.WithoutCancel(t.Context()), held("lock")); ended <- err }()
+			<-c.rpcs
+			<-c.rpcs // both are under way
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			for range 2 {
+				select {
+				case err := <-ended:
+					if err == nil {
+						t.Error("an answer from nowhere")
+					}
+				case <-time.After(time.Minute):
+					t.Fatal("a call outlives the store")
+				}
+			}
+		})
 	}
 }
