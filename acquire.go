@@ -346,7 +346,7 @@ func (a *acquire) act() {
 
 func (a *acquire) timing() protocol.Timing { return a.t }
 
-func (a *acquire) unhurried() bool { return a.options.Unhurried && !a.options.UnlessAlive }
+func (a *acquire) unhurried() bool { return a.options.Unhurried }
 
 func (a *acquire) heirOf(rec driver.Record) bool {
 	return protocol.KeptFor(rec, a.want.Owner, a.want.Label)

@@ -29,7 +29,7 @@ type base struct {
 	calls     *shell.Calls
 	holder    func() time.Duration // the clock by which leases count
 	contender func() time.Duration // and that of all others
-	unhurried func(*protocol.Call, shell.Caller)
+	last      func(*protocol.Call, shell.Caller)
 	deadlines *shell.Timers    // of leases, on the holder's clock: cancels contexts
 	beats     *shell.Timers    // of leases, on the holder's clock: steps their machines
 	looks     *shell.Timers    // of trackers, on the contender's clock
@@ -81,7 +81,7 @@ func (c *base) begin(o Options) {
 	}
 	c.events = newEvents(o.OnEvent, o.Logger)
 	c.calls = shell.NewCalls(o.MaxInFlight, o.RequestTimeout)
-	c.holder, c.contender, c.unhurried = c.clock.Holder, c.clock.Contender, c.sendUnhurried // made once: there are many runs
+	c.holder, c.contender, c.last = c.clock.Holder, c.clock.Contender, c.sendLast // made once: there are many runs
 	c.closing, c.voided, c.gone, c.drained = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	c.kept, c.own = map[kept]struct{}{}, map[string]ownLease{}
 
@@ -167,17 +167,17 @@ func (q *request) Answer(rec, former driver.Record, err error) {
 	q.to.Result(q.Call, res)
 }
 
-// sendUnhurried is send for calls that no lease depends on.
-func (c *base) sendUnhurried(r *protocol.Call, to shell.Caller) {
-	c.send(c.timing.RequestTimeout, shell.Unhurried, r, to)
+// sendLast is send for calls that no lease depends on: all others go first.
+func (c *base) sendLast(r *protocol.Call, to shell.Caller) {
+	c.send(c.timing.RequestTimeout, shell.Last, r, to)
 }
 
-// sender is sendUnhurried for a lock of that timing.
+// sender is sendLast for a lock of that timing.
 func (c *base) sender(t protocol.Timing) func(*protocol.Call, shell.Caller) {
 	if t.RequestTimeout == c.timing.RequestTimeout {
-		return c.unhurried
+		return c.last
 	}
-	return func(r *protocol.Call, to shell.Caller) { c.send(t.RequestTimeout, shell.Unhurried, r, to) }
+	return func(r *protocol.Call, to shell.Caller) { c.send(t.RequestTimeout, shell.Last, r, to) }
 }
 
 // watch asks the store to hint. The context bounds the set-up alone.
@@ -202,7 +202,7 @@ func (c *base) unwatch(unwatch func()) {
 
 // alone makes a call whose answer nobody takes.
 func (c *base) alone(call shell.Alone) {
-	c.calls.Send(shell.Unhurried, shell.Call{Request: call})
+	c.calls.Send(shell.Last, shell.Call{Request: call})
 }
 
 // usable returns why nothing can be acquired any more, nil if it can. The caller

@@ -245,3 +245,26 @@ func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
 		}
 	})
 }
+
+// Whoever looks seldom, by reads that may be behind, learns that a lock was deleted by the
+// second look: when a cheap read shows no lock, the next one is strong.
+func TestSeldomEventualStatusesOfTheDeleted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustRelease(a.mustAcquire("x", nil))
+		look := func() tenure.Status {
+			list, errs := b.EventualStatuses(t.Context(), []string{"x"})
+			want(t, errs[0], nil)
+			return list[0]
+		}
+		look()
+		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		for range 2 {
+			time.Sleep(3 * refresh)
+			look()
+		}
+		if st := look(); st.State != "" {
+			t.Errorf("a lock that was deleted: %+v", st)
+		}
+	})
+}

@@ -44,7 +44,7 @@ func (c *base) writeHistory(lock string, past []driver.Tenure, begin func(*proto
 		w := &historyWrite{ready: make(chan struct{}), m: protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))}
 		free, told := false, false
 		w.run = shell.Run{
-			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last,
 			Stepped: func(time.Duration, protocol.Action) {
 				if !w.m.Awaited() && !free {
 					free = true

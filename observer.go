@@ -35,7 +35,7 @@ func (k *tracker) follow() {
 	c := k.c
 	k.seer = &seer{Observer: protocol.NewObserver(c.timing, c.env, k.key, k.sight)}
 	k.seer.run = shell.Run{
-		Machine: k.seer.Observer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Machine: k.seer.Observer, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: k.looked, Wake: c.seen.wake,
 	}
 	k.observers = map[*observer]struct{}{}

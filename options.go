@@ -330,10 +330,11 @@ type AcquireOptions struct {
 
 	// Unhurried polls less often while nothing changes. Once the lock has had the same
 	// holder for ten refresh periods, Acquire polls twice in the holder's heartbeat period,
-	// if that is less often than once in a refresh period. So it finds a release
-	// up to three quarters of a heartbeat period after it, and a crash as soon as without. Where others
-	// of this client wait for the lock, or observe it, who are in a hurry, it is polled for
-	// them. UnlessAlive and TryAcquire ignore it.
+	// if that is less often than once in a refresh period. So it finds a release up to three
+	// quarters of a heartbeat period later, and a crash as soon as without this option. It
+	// polls as usual while another acquire of this client waits for the lock without the
+	// option, or something observes it; and a lock that is held under a session. TryAcquire
+	// ignores it.
 	Unhurried bool
 
 	// Timing has durations of this lock, if they are not to be the client's. A lock under

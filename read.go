@@ -18,7 +18,7 @@ import (
 // two if the store ignores it.
 func (c *base) get(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
 	answer := make(answer, 1)
-	c.sendUnhurried(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
+	c.sendLast(&protocol.Call{Kind: protocol.Look, Key: key, Consistency: how}, answer)
 	return c.answered(ctx, answer)
 }
 
@@ -160,7 +160,7 @@ func (c *base) readBatches(ctx context.Context, keys []string, how []driver.Cons
 
 func (c *base) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
 	q := &batchRead{store: c.store, keys: keys, how: how, answer: make(answer, 1)}
-	c.calls.Send(shell.Unhurried, shell.Call{Request: q})
+	c.calls.Send(shell.Last, shell.Call{Request: q})
 	if _, err := c.answered(ctx, q.answer); err != nil {
 		return nil, err // found may still be written to
 	}

@@ -26,7 +26,7 @@ type offer struct {
 func (s *offers) offer(c *base, g protocol.Grant) *offer {
 	o := &offer{c: c, of: s, rec: g.Record, m: protocol.NewOffer(c.timing, c.env, g)}
 	o.run = shell.Run{
-		Machine: o.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.unhurried, Stepped: o.stepped,
+		Machine: o.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last, Stepped: o.stepped,
 		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
 			if r.Outcome == protocol.Applied {
 				c.released(o.rec.Key)

@@ -130,7 +130,7 @@ func (k *tracker) ask(q driver.Request) *asking {
 		m: protocol.NewAsker(c.timing, c.env, k.key, q, c.timing.Lease, k.sight),
 	}
 	a.run = shell.Run{
-		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Machine: a.m, Mutex: k.mu, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: func(time.Duration, protocol.Action) {
 			k.notify()
 			if answer, _, _ := a.m.Answer(); answer != protocol.NoAnswer && !a.answered {

@@ -81,7 +81,7 @@ func (c *Client) bury(ctx context.Context, name, id string, o CrashOptions) erro
 	m := protocol.NewUndertaker(c.timing, c.env, protocol.Death{Key: name, ID: id, From: now + max(o.After, 0), Until: now + o.Within})
 	ended, over := make(chan struct{}), false
 	run := shell.Run{
-		Machine: m, Mutex: &mu, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Machine: m, Mutex: &mu, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: func(time.Duration, protocol.Action) {
 			if answer, _, _ := m.Answer(); answer != protocol.NoAnswer && !over {
 				over = true

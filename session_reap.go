@@ -40,7 +40,7 @@ func (c *base) reapLater(id string) {
 func (c *base) reaping(id string) *reaping {
 	r := &reaping{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.seen.of(id))}
 	r.run = shell.Run{
-		Machine: r.m, Mutex: &c.seeing, Clock: c.contender, Timers: c.looks, Send: c.unhurried,
+		Machine: r.m, Mutex: &c.seeing, Clock: c.contender, Timers: c.looks, Send: c.last,
 		Stepped: func(time.Duration, protocol.Action) {
 			if r.m.Over() && !r.over {
 				r.over = true

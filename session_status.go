@@ -6,6 +6,7 @@ package tenure
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -71,14 +72,14 @@ func (c *Client) EventualSessionStatuses(ctx context.Context, ids []string) ([]S
 	if err == nil && c.isClosed() {
 		err = ErrClosed
 	}
-	var good []string
+	good := map[string]struct{}{}
 	for i, id := range ids {
-		if errs[i] = checkSessionID(id); errs[i] == nil && !slices.Contains(good, id) {
-			good = append(good, id)
+		if errs[i] = checkSessionID(id); errs[i] == nil {
+			good[id] = struct{}{}
 		}
 	}
 	if err == nil {
-		err = c.seeSessions(ctx, good, true)
+		err = c.seeSessions(ctx, slices.Sorted(maps.Keys(good)), true)
 	}
 	for i, id := range ids {
 		switch {

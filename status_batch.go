@@ -36,9 +36,9 @@ func (c *Client) EventualStatuses(ctx context.Context, names []string) ([]Status
 // EventualLockStatuses is [Client.EventualStatuses] of the locks' own records: the sessions
 // under which they are held are not read. It is for programs that know the sessions, or that
 // look at a lock seldom. Held, Unchanged and FreeIn of a lock under a session say what
-// this client had seen of that before: until it has seen the session, Held is true and
-// FreeIn is 0. A lock that this client has never read may be read by a read that is behind,
-// too, unless that shows that there is none.
+// this client had seen of that session before: until it has seen it, Held is true and
+// FreeIn is 0. The first read of a lock may be behind, too; that there is no lock is said
+// after a strong read alone.
 func (c *Client) EventualLockStatuses(ctx context.Context, names []string) ([]Status, []error) {
 	return c.statuses(ctx, names, alone)
 }

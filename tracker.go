@@ -32,7 +32,7 @@ type tracker struct {
 	sight     *protocol.Sight
 	queue     []waiter            // the first one acts
 	waiters   map[waiter]struct{} // all that have not ended
-	unhurried int                 // how many of them are in no hurry
+	unhurried int                 // how many of them are so
 	hasty     map[waiter]struct{} // those of them with a timing of their own
 	observers map[*observer]struct{}
 	seer      *seer    // looks for them, when nobody waits; nil before the first one
@@ -63,7 +63,7 @@ type waiter interface {
 	meets(held *HeldError)
 	// timing is that of the lock that it wants.
 	timing() protocol.Timing
-	// unhurried says that it is in no hurry.
+	// unhurried says that it need not find a release at once.
 	unhurried() bool
 	// heirOf says that the record reserves the lock for it.
 	heirOf(rec driver.Record) bool

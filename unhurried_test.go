@@ -57,19 +57,17 @@ func TestUnhurried(t *testing.T) {
 	}
 }
 
-// Where somebody else of the process is in a hurry, it is polled for that one; and so it is
-// when the lock has just changed hands.
+// Polls go on as usual while another acquire of the process waits without the option, or
+// something observes the lock; and when it has just changed hands.
 func TestUnhurriedBesideOthers(t *testing.T) {
-	pace := func(w *world, t *testing.T, begin func(b *machine)) float64 {
+	pace := func(t *testing.T, w *world, begin func(ctx context.Context, b *machine)) float64 {
 		a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 })
 		a.mustAcquire("x", nil)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		got := started(func() error { _, err := b.Acquire(ctx, "x", &tenure.AcquireOptions{Unhurried: true}); return err })
 		time.Sleep(2 * lease)
-		if begin != nil {
-			begin(b)
-		}
+		begin(ctx, b)
 		time.Sleep(heartbeat)
 		b.faults.ResetLog()
 		time.Sleep(10 * heartbeat)
@@ -78,16 +76,26 @@ func TestUnhurriedBesideOthers(t *testing.T) {
 		want(t, <-got, context.Canceled)
 		return n
 	}
-	synctestUnwatched(t, func(t *testing.T, w *world) {
-		hasty := pace(w, t, func(b *machine) {
-			ctx, stop := context.WithCancel(t.Context())
-			t.Cleanup(stop)
+	for other, begin := range map[string]func(context.Context, *machine){
+		"another acquire": func(ctx context.Context, b *machine) {
 			started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		},
+		"an observer": func(ctx context.Context, b *machine) {
+			go func() {
+				for _, err := range b.Election("x", nil).Observe(ctx) {
+					if err != nil {
+						return
+					}
+				}
+			}()
+		},
+	} {
+		synctestUnwatched(t, func(t *testing.T, w *world) {
+			if reads := pace(t, w, begin); reads < 5 {
+				t.Errorf("%.1f reads in a heartbeat period beside %s", reads, other)
+			}
 		})
-		if hasty < 5 {
-			t.Errorf("%.1f reads in a heartbeat period beside one that is in a hurry", hasty)
-		}
-	})
+	}
 	for i := range 8 {
 		synctestUnwatched(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 })

@@ -112,6 +112,9 @@ func TestHeard(t *testing.T) {
 		if v.Proved() {
 			t.Error("what is heard proves a sign of life")
 		}
+		if dead, _ := v.DeadAt(); v.How(dead-s) != driver.Strong {
+			t.Error("the last look before the holder counts as dead is cheap")
+		}
 	})
 	t.Run("a sign that was told of before the proof", func(t *testing.T) {
 		v := NewSight(timing, middle())

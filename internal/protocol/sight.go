@@ -52,7 +52,7 @@ type Sight struct {
 	putOff time.Duration // until when no look is due for that
 	most   time.Duration // how long after a reply that lasts at most
 
-	rests bool // nobody who waits is in a hurry: see LookFor
+	rests bool // all that wait are unhurried: see LookFor
 
 	// What acquires wrote before they were given up. Only a deliberate mistake reads
 	// it.
@@ -380,7 +380,7 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 func (s *Sight) NextLook() time.Duration { return max(s.next, s.quiet()) }
 
 // LookFor has the record looked at as often as those want it who wait now: by the shortest
-// refresh period and the shortest lease among them. If none of them is in a hurry, looks rest
+// refresh period and the shortest lease among them. If all of them are unhurried, looks rest
 // where the record does: see [Sight.resting].
 func (s *Sight) LookFor(refresh, lease time.Duration, rests bool) {
 	sooner := refresh < s.t.Refresh || s.rests && !rests
@@ -440,16 +440,15 @@ func (s *Sight) regular() time.Duration {
 // restsAfter is how many refresh periods a tenure has to be seen for before looks rest.
 const restsAfter = 10
 
-// resting reports whether nobody who waits is in a hurry, and the lock has had its holder
-// for a while. As long as that one beats, two looks in a heartbeat period, one of them soon after the
-// heartbeat, see its death as soon as others do.
+// resting reports whether looks rest: all that wait are unhurried, nobody has asked the
+// holder for anything, and it has had the lock for a while. As long as it beats, two looks in
+// a heartbeat period, one of them soon after the heartbeat, see its death as soon as more do.
 func (s *Sight) resting() bool {
-	return s.rests && s.known && s.found && s.rec.State == driver.Held && len(s.rec.Requests) == 0 && s.phase &&
-		s.looked-s.term >= restsAfter*s.t.Refresh
+	return s.rests && len(s.rec.Requests) == 0 && s.looked-s.term >= restsAfter*s.t.Refresh
 }
 
-// rest returns the next look of one that rests: soon after a heartbeat, and then once before
-// the next one: not all at the same time, so that of many who wait some see a release soon.
+// rest returns the next look while looks rest: soon after a heartbeat, and once before the
+// next one, at any time of that, so that of many processes some see a release soon.
 func (s *Sight) rest(h time.Duration) time.Duration {
 	if s.hi > s.looked && s.hi-s.looked < h-h/8 {
 		return s.hi

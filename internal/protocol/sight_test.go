@@ -157,3 +157,42 @@ func TestSightAfterAHeartbeatOutOfTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestResting: looks rest while all that wait are unhurried, and no longer.
+func TestResting(t *testing.T) {
+	const s = time.Second
+	timing := Timing{Lease: 20 * s, Heartbeat: 5 * s, Refresh: s}.WithDefaults()
+	held := func(beat int) driver.Record {
+		sign := fmt.Sprint("b", beat)
+		return driver.Record{Key: "x", State: driver.Held, Token: 3, Version: sign, Beat: sign, Owner: "a", Lease: 20 * s, Heartbeat: 5 * s}
+	}
+	// rests looks at a holder that sends a heartbeat each 5 s, just before each second of them.
+	rests := func(until time.Duration) *Sight {
+		v := NewSight(timing, middle())
+		v.LookFor(s, timing.Lease, true)
+		for at := time.Duration(0); at <= until; at += s {
+			v.Saw(at, at, driver.Strong, held(int(at/(5*s))), true)
+		}
+		return v
+	}
+	soon := s + s/8
+	next := func(v *Sight, at time.Duration) time.Duration { return v.NextLook() - at }
+	if in := next(rests(16*s), 16*s); in < 2*s || in > 4*s+s/8 {
+		t.Errorf("looks that rest: the next one after %v", in)
+	}
+	if in := next(rests(6*s), 6*s); in > soon {
+		t.Errorf("a holder that has just begun is looked at after %v", in)
+	}
+	v := rests(16 * s)
+	v.LookFor(s, timing.Lease, false)
+	if in := next(v, 16*s); in > soon {
+		t.Errorf("one that is in a hurry has come: the next look after %v", in)
+	}
+	asked := held(3)
+	asked.Requests = []driver.Request{{ID: "1", Kind: driver.StepDown}}
+	v = rests(16 * s)
+	v.Saw(17*s, 17*s, driver.Strong, asked, true)
+	if in := next(v, 17*s); in > soon {
+		t.Errorf("the holder was asked to step down, and is looked at after %v", in)
+	}
+}

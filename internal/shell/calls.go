@@ -35,9 +35,9 @@ type Calls struct {
 	resting []*worker // the one that came last is taken first
 }
 
-// Unhurried is the urgency of calls on which no lease depends. Heartbeats go before
+// Last is the urgency of calls on which no lease depends. Heartbeats go before
 // them, however long they have waited.
-const Unhurried = time.Duration(math.MaxInt64)
+const Last = time.Duration(math.MaxInt64)
 
 // Request is what a call does.
 type Request interface {

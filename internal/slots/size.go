@@ -87,8 +87,8 @@ func (s *Size[T]) Read(ctx context.Context) (T, bool, error) {
 	return s.Saw(st, at)
 }
 
-// Glance is Read by a read that may be behind, for those who only look where slots are. What
-// it does not find is read past every cache.
+// Glance is Read by a read that may be behind, for waiters, which only want to know where the
+// slots are. What it does not find is read strongly.
 func (s *Size[T]) Glance(ctx context.Context) (T, bool, error) {
 	at := time.Now()
 	list, errs := s.Client.EventualLockStatuses(ctx, []string{s.Name})
