@@ -2,8 +2,8 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* The bell of package internal/ringing: those who wait for a lock tell its *)
-(* holder so (Wait), and it rings them when the lock is free (Ring). One    *)
+(* The bell of package internal/ringing: processes that wait for a lock     *)
+(* tell its holder (Wait), and it rings them when it is free (Ring). One    *)
 (* that asks it for something tells it that a request is in the record      *)
 (* (Asked). README.md explains it to those who do not read TLA+.            *)
 (*                                                                          *)
@@ -403,10 +403,10 @@ Hears == store.req /\ ~hold.knows => past.called <= 1
 FewLooks == \A p \in Waiters : past.looks[p] <= 1
 FewBeats == past.beats <= 1
 
-\* Who waits tells so to the holder that its last look has shown, and to nobody else.
+\* One that waits tells so to the holder that its last look has shown, and to no other.
 ToHolder == \A p \in Waiters : wait[p].to # None => wait[p].shown.st = "held" /\ wait[p].shown.own = wait[p].to
 
-\* Nobody is rung that has nothing to do with it.
+\* Only processes that wait are rung.
 NoThird == hold.heard[Third] = Never
 
 -----------------------------------------------------------------------------
