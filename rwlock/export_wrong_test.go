@@ -8,14 +8,19 @@ package rwlock
 // Mistake is a mistake, for the tests that are to find it.
 type Mistake = mistake
 
-// WaitsForFree is the mistake that shows in who waits for how long.
-const WaitsForFree = waitsForFree
+// The mistakes that random schedules find seldom, or never.
+const (
+	WaitsForFree      = waitsForFree
+	GateReleasedFirst = gateReleasedFirst
+	DowngradeBelieves = downgradeBelieves
+	WriterNotWaited   = writerNotWaited
+)
 
-// Mistakes are all that break what must never happen.
+// Mistakes are the others.
 func Mistakes() []Mistake {
 	var list []Mistake
 	for m := noMistake + 1; m <= giveBackForgets; m++ {
-		if m != waitsForFree {
+		if m != WaitsForFree && m != GateReleasedFirst && m != DowngradeBelieves && m != WriterNotWaited {
 			list = append(list, m)
 		}
 	}

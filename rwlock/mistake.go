@@ -4,8 +4,8 @@
 package rwlock
 
 // mistake is a deliberate mistake in this package. Each breaks a rule of the package, as
-// the model in spec does, and must be found by the random schedules. They are made under
-// the build tag tenure_wrong alone: see making.
+// the model in spec does, and must be found, by random schedules or by a scene. They are
+// made under the build tag tenure_wrong alone: see making.
 type mistake int
 
 // The mistakes.

@@ -378,6 +378,42 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
+// A writer whose gate is taken while it becomes a reader is none: what it has read may have
+// changed.
+func TestDowngradeWhoseGateIsTaken(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		if beside, err := downgradeWhoseGateIsTaken(t, s); beside || !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("a reader beside the next writer: %v; the downgrade: %v", beside, err)
+		}
+	})
+}
+
+// downgradeWhoseGateIsTaken lets nothing of a writer through but a release of its gate, until
+// somebody else writes. It returns what the downgrade said, and whether the two work
+// beside each other.
+func downgradeWhoseGateIsTaken(t *testing.T, s *stage) (beside bool, err error) {
+	w, next := s.process("w"), s.process("next")
+	l, err := w.AcquireWrite(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heal := w.client.Faults().Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.OpRelease && c.Key == rwlock.GateName(name) {
+			return faultstore.Fault{}
+		}
+		return faultstore.BlackHole()
+	}})
+	said := make(chan error)
+	go func() { said <- l.Downgrade(t.Context()) }()
+	written := next.write(t.Context())
+	heal()
+	err = <-said
+	beside = l.Check() == nil && written.Check() == nil
+	next.release(written)
+	_ = l.Release(t.Context()) // it was lost
+	return beside, err
+}
+
 // Whatever is asked twice, or too late, is answered.
 func TestReleaseAgain(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
