@@ -57,10 +57,11 @@ esac
 if [ $ROUTE = deaf ]; then # its answers go to a machine that is not there
 	first ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:99 dev left nud permanent
 fi
+mkfifo up listens
 for host in $one $two; do
-	nsenter -t $host -n forward tcp:127.0.0.1:8000 unix:store.sock & forwarders="$forwarders $!"
+	nsenter -t $host -n forward tcp:127.0.0.1:8000 unix:store.sock >listens & forwarders="$forwarders $!"
+	cat listens
 done
-mkfifo up
 first tenure run --bell $a:4711 job -- sh -c 'echo >up; sleep 3; date +%s%3N >freed' & holder=$!
 cat up
 second tenure run --bell $b:4711 --refresh 2m job -- sh -c 'date +%s%3N >got'
@@ -124,11 +125,16 @@ func TestBellBetweenHosts(t *testing.T) {
 // forward is a program that listens at one address and passes what comes to another:
 //
 //	forward tcp:HOST:PORT unix:PATH
+//
+// It closes its standard output when it listens.
 func forward() error {
 	from, to := os.Args[1], os.Args[2]
 	network, address, _ := strings.Cut(from, ":")
 	l, err := net.Listen(network, address)
 	if err != nil {
+		return err
+	}
+	if err := os.Stdout.Close(); err != nil {
 		return err
 	}
 	network, address, _ = strings.Cut(to, ":")

@@ -77,7 +77,7 @@ func (s *scene) checkCounter() int {
 func TestTwentyAtOnce(t *testing.T) { eachStore(t, twentyAtOnce) }
 
 func twentyAtOnce(t *testing.T, s *scene) {
-	for i, p := range s.contend("2s") {
+	for i, p := range s.contend("30s") { // which nobody waits for
 		if status := p.status(); status != 0 {
 			t.Errorf("process %d ended with status %d", i, status)
 		}
@@ -90,7 +90,7 @@ func twentyAtOnce(t *testing.T, s *scene) {
 func TestTwentyAtOnceFiveKilled(t *testing.T) { eachStore(t, twentyAtOnceFiveKilled) }
 
 func twentyAtOnceFiveKilled(t *testing.T, s *scene) {
-	all := s.contend("2s")
+	all := s.contend("6s")
 	killed := map[int]bool{}
 	done := func(i int) bool {
 		select {

@@ -291,7 +291,7 @@ func (k *kills) killAtAnyMoment() {
 	killed := k.kill(victim)
 	k.lives(k.lifetime())
 	k.settled(&before)
-	waiter := k.run(killShort)
+	waiter := k.run(killLease)
 	successor, began := k.next("the successor's command", before)
 	k.other = append(k.other, began.Sub(killed))
 	if took := began.Sub(killed); took > killShort+killBound {

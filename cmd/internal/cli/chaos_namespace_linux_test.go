@@ -74,7 +74,7 @@ func TestForeignProcIsRefused(t *testing.T) {
 const nested = `
 i=0
 while [ $i -lt 60 ]; do FAMILY= BYSTANDER=$TENURE_TEST_SCENE sleep 600 & i=$((i+1)); done
-tenure run --lease 4s job -- env FAMILY=$TENURE_TEST_SCENE sh "$DIR/family.sh" 2>"$DIR/said"
+tenure run --lease 12s job -- env FAMILY=$TENURE_TEST_SCENE sh "$DIR/family.sh" 2>"$DIR/said"
 echo $? >"$DIR/status"
 wait
 `
@@ -125,7 +125,7 @@ func testNested(s *scene, wrapper []string, victim string) {
 	for _, pid := range s.left(markName + "=" + s.mark) {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		switch line := strings.ReplaceAll(string(b), "\x00", " "); {
-		case strings.HasPrefix(line, "tenure run --lease 4s job "):
+		case strings.HasPrefix(line, "tenure run --lease 12s job "):
 			holder = pid
 		case strings.HasPrefix(line, "tenure-guardian ") && strings.Contains(line, " env FAMILY="):
 			guardian = pid

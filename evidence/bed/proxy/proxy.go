@@ -156,7 +156,7 @@ func (p *Proxy) meet(rw http.ResponseWriter, r *http.Request, c Call, f fate) {
 		p.later(0, c, p.another(f.target))
 		p.forward(ctx, rw, c, f.target)
 	case Again:
-		p.later(f.again, c, p.another(f.target))
+		defer p.later(f.again, c, p.another(f.target)) // never before it was carried out once
 		p.forward(ctx, rw, c, f.target)
 	case BadGateway:
 		_, _ = p.do(ctx, c, f.target)
