@@ -201,18 +201,23 @@ func (w *worker) rank(lead string) (int, bool) {
 	return rank, false
 }
 
-// standOffs is how many polls a lower-ranked worker gives the first in line
-// before it stands for coordinator itself.
+// standOffs is how many polls the second in line gives the first before it stands for
+// coordinator itself. The others give them twice as many.
 const standOffs = 2
 
 // standsOff returns how long that is. Where the coordinator is dead, the first may see it
 // later by a heartbeat period. One that came before the first would not know how long the
-// others have been silent, and would wait for another lease.
-func (w *worker) standsOff(lead tenure.Status) time.Duration {
-	if lead.State == tenure.StateHeld {
-		return standOffs*w.period + w.client.Options().HeartbeatPeriod
+// others have been silent, and would wait for another lease; nor would one that came before
+// the second, where the first is dead: see standBy.
+func (w *worker) standsOff(lead tenure.Status, rank int) time.Duration {
+	off := standOffs * w.period
+	if rank > 1 {
+		off *= 2
 	}
-	return standOffs * w.period
+	if lead.State == tenure.StateHeld {
+		off += w.client.Options().HeartbeatPeriod
+	}
+	return off
 }
 
 // stand makes this worker the coordinator, if nobody else comes before it. The
@@ -230,7 +235,7 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 	if busy || leaving && !w.heirs() {
 		return
 	}
-	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff(st) {
+	if rank, in := w.rank(st.Session); !alone && !leaving && (rank > 0 || !in) && now.Sub(w.silent) < w.standsOff(st, rank) {
 		return
 	}
 	l, err := w.session.TryAcquire(w.ctx, LeadName(w.g.name), nil)
@@ -251,19 +256,29 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 }
 
 // standBy has the worker that comes after the coordinator look at the others' sessions, so
-// that it knows how long each has been silent when it has to take over.
+// that it knows how long each has been silent when it has to take over. The one after it
+// looks at that of the first alone, which may die just then.
 func (w *worker) standBy() {
+	rank, in := w.rank(w.lead)
 	w.mu.Lock()
+	busy, members := w.coordinator != nil || w.leaving, w.view.roll.Members
+	w.mu.Unlock()
+	if busy || !in || rank > 1 {
+		return
+	}
 	var sessions []string
-	busy := w.coordinator != nil || w.leaving
-	for _, m := range w.view.roll.Members {
-		if !m.vacant() {
+	for _, m := range members {
+		switch {
+		case m.vacant():
+		case rank == 0:
 			sessions = append(sessions, m.Session)
+		case m.active() && m.Session != w.lead && sessions == nil:
+			sessions = []string{m.Session}
 		}
 	}
-	w.mu.Unlock()
-	if rank, in := w.rank(w.lead); !busy && in && rank == 0 && len(sessions) > 2 {
-		_, errs := w.client.EventualSessionStatuses(w.ctx, sessions)
-		w.trouble(firstOf(errs))
+	if rank == 0 && len(sessions) <= 2 {
+		return
 	}
+	_, errs := w.client.EventualSessionStatuses(w.ctx, sessions)
+	w.trouble(firstOf(errs))
 }

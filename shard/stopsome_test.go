@@ -223,6 +223,32 @@ func TestOneDiesWhileOneLeaves(t *testing.T) {
 	t.Logf("gone after %v at most; a partition had nobody for %v at most", worst, widest)
 }
 
+// The worker that comes after the coordinator dies while that one leaves. The next one knows
+// how long it has been silent: a second lease is not waited for.
+func TestSuccessorDiesWhileTheCoordinatorLeaves(t *testing.T) {
+	const n, partitions, runs = 4, 32, 40
+	slow := 0
+	times(t, runs, shard.Options{Partitions: partitions}, func(s *stage, _ int) {
+		workers := s.staggered(n)
+		s.settle(n, partitions)
+		s.reset()
+		if !workers[0].Stats().Coordinator {
+			s.t.Fatal("the first worker does not coordinate")
+		}
+		workers[0].stop()
+		time.Sleep(rand.N(refresh))
+		workers[1].crash()
+		s.settle(n-2, partitions)
+		if _, gap := s.worst(); gap > lease+4*refresh {
+			slow++
+		}
+	})
+	// Where the successor has become the coordinator before, two things are waited for.
+	if slow > runs/4 {
+		t.Errorf("a partition had nobody for more than %v in %d of %d runs", lease+4*refresh, slow, runs)
+	}
+}
+
 // All are stopped while as many new ones come: these have all soon.
 func TestAllAreReplaced(t *testing.T) {
 	const n, partitions = 4, 32

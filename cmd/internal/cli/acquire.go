@@ -176,7 +176,7 @@ func (t *tenancy) announce(ctx context.Context) {
 			told = st.Token
 			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))
 		}
-		if t.console.terminal {
+		if t.console.terminal || err != nil {
 			timer.Reset(max(time.Second, t.client.Options().RefreshPeriod))
 		}
 	}

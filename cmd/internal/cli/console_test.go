@@ -5,15 +5,20 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/lines"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 // ours are the codes that this program itself gives a terminal: colours, and what
@@ -64,4 +69,44 @@ func TestTableOfHostileText(t *testing.T) {
 			t.Errorf("shown as\n%q", text)
 		}
 	}
+}
+
+// Whoever looks at a log is told who is waited for, though the store gives no answer just when
+// that is to be said.
+func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := faultstore.New(memstore.New(), nil)
+		client, err := tenure.New(store, &tenure.Options{Owner: "waits"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holder, err := tenure.New(store, &tenure.Options{Owner: "web-2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := holder.Acquire(t.Context(), "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		c := &console{screen: -1, stderr: lines.New(&b)}
+		w := &tenancy{console: c, lock: "job", client: client, waiting: make(chan struct{}, 1)}
+		w.waiting <- struct{}{}
+		remove := store.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.BlackHole()})
+		ctx, enough := context.WithCancel(t.Context())
+		var announced sync.WaitGroup
+		announced.Go(func() { w.announce(ctx) })
+		time.Sleep(announceAfter + client.Options().RequestTimeout)
+		remove()
+		time.Sleep(10 * time.Second)
+		enough()
+		announced.Wait()
+		if err := errors.Join(lease.Release(t.Context()), client.Close(t.Context()), holder.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+		c.stderr.Close(time.Minute)
+		if n := strings.Count(b.String(), `waiting for "job": held by "web-2" (token 1)`); n != 1 {
+			t.Errorf("that is said %d times: %q", n, b.String())
+		}
+	})
 }
