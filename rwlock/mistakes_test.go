@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/rwlock"
 )
 
-// mostSeeds is within how many random schedules each mistake must be found. Each is found
-// within 20 of them, usually.
+// mostSeeds is within how many random schedules each mistake must be found. Nearly always 50
+// are enough.
 const mostSeeds = 300
 
 // TestEachMistakeIsFound makes each mistake that is not rare, and runs random schedules until

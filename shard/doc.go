@@ -108,11 +108,10 @@
 // of two vacant places, and the sessions of the workers when these have a heartbeat due;
 // and those of all vacant places, of which there are as many as workers, ten or so at
 // least: each five periods, each twenty where the membership has not changed for as long.
-// Its successor reads the sessions of the workers, and the one after that its
-// successor's. While nothing
-// changes, these reads may be behind ([tenure.Client.EventualStatuses]), and cost half
-// on DynamoDB. A change of the membership costs two writes, and each worker two
-// reads.
+// The worker that would succeed it reads the sessions of the workers, and the one after
+// that in line reads the session of the first. While nothing changes, these reads may be
+// behind ([tenure.Client.EventualStatuses]), and cost half on DynamoDB. A change of the
+// membership costs two writes, and each worker two reads.
 //
 // A partition costs a read and a write to be claimed. To move one costs a write to
 // ask, one to make way and one to take it, and two reads a refresh period while

@@ -256,8 +256,8 @@ func (w *worker) stand(st tenure.Status, alone bool) {
 }
 
 // standBy has the worker that comes after the coordinator look at the others' sessions, so
-// that it knows how long each has been silent when it has to take over. The one after it
-// looks at that of the first alone, which may die just then.
+// that it knows how long each has been silent when it has to take over. The second in line
+// looks at the session of the first alone, which may die while the coordinator leaves.
 func (w *worker) standBy() {
 	rank, in := w.rank(w.lead)
 	w.mu.Lock()

@@ -113,12 +113,22 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	case errors.As(err, &held):
 		return t.notAcquired(p, fmt.Sprintf("held by %s", holderText(held.Owner, held.Token)))
 	case errors.Is(context.Cause(ctx), errWaited):
-		if e := t.storeError.Load(); e != nil {
+		if e := t.storeError.Load(); e != nil && !t.seenHeld() {
 			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, *e))
 		}
 		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, t.whose()))
 	}
 	return storeFailed(err)
+}
+
+// seenHeld says whether the store answers that somebody has the lock. An acquire that met an
+// error does not say so when the holder is still the same. About a free lock it knows better:
+// it may be that nothing can be written.
+func (t *tenancy) seenHeld() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
+	defer cancel()
+	st, err := t.client.Status(ctx, t.lock)
+	return err == nil && st.Held
 }
 
 // whose says who has the lock now, if the store answers soon.
@@ -157,7 +167,7 @@ func (t *tenancy) announce(ctx context.Context) {
 	timer := time.NewTimer(announceAfter)
 	defer timer.Stop()
 	var told uint64
-	due, held := false, false
+	due, news := false, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,13 +175,16 @@ func (t *tenancy) announce(ctx context.Context) {
 		case <-timer.C:
 			due = true
 		case <-t.waiting:
-			held = true
+			news = true
 		}
-		if !due || !held || t.console.quiet || t.console.json {
+		if !due || !news || t.console.quiet || t.console.json {
 			continue
 		}
 		// The look also brings the time that is left up to date.
 		st, err := t.client.Status(ctx, t.lock)
+		if err == nil && st.Held {
+			t.answers()
+		}
 		if err == nil && st.Held && (t.console.terminal || st.Token != told) {
 			told = st.Token
 			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))

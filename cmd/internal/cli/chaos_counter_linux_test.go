@@ -77,7 +77,7 @@ func (s *scene) checkCounter() int {
 func TestTwentyAtOnce(t *testing.T) { eachStore(t, twentyAtOnce) }
 
 func twentyAtOnce(t *testing.T, s *scene) {
-	for i, p := range s.contend("30s") { // which nobody waits for
+	for i, p := range s.contend("30s") { // no lease runs out here
 		if status := p.status(); status != 0 {
 			t.Errorf("process %d ended with status %d", i, status)
 		}

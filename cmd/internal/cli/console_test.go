@@ -71,8 +71,8 @@ func TestTableOfHostileText(t *testing.T) {
 	}
 }
 
-// Whoever looks at a log is told who is waited for, though the store gives no answer just when
-// that is to be said.
+// If the store gives no answer when the command is to say for whom it waits, it says so as soon
+// as the store answers again.
 func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.New(memstore.New(), nil)
@@ -107,6 +107,50 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 		c.stderr.Close(time.Minute)
 		if n := strings.Count(b.String(), `waiting for "job": held by "web-2" (token 1)`); n != 1 {
 			t.Errorf("that is said %d times: %q", n, b.String())
+		}
+	})
+}
+
+// A wait that outlasts a moment without the store ends as one for a lock that is held: the
+// holder is still the same, and nothing but the end of the trouble is news.
+func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := faultstore.New(memstore.New(), nil)
+		var b bytes.Buffer
+		c := &console{screen: -1, stderr: lines.New(&b)}
+		w := &tenancy{console: c, lock: "job", waiting: make(chan struct{}, 1)}
+		var err error
+		if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
+			t.Fatal(err)
+		}
+		inner, err := tenure.New(store.Driver(), &tenure.Options{Owner: "web-2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := inner.Acquire(t.Context(), "job", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait := 30 * time.Second
+		p := patience{wait: &wait, held: statusHeld, store: -1}
+		ctx, enough := context.WithTimeoutCause(t.Context(), wait, errWaited)
+		defer enough()
+		var announced sync.WaitGroup
+		announced.Go(func() { w.announce(ctx) })
+		time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
+		time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
+		_, err = w.take(ctx, p)
+		announced.Wait()
+		if refused := w.refusal(ctx, p, err); refused == nil || !strings.Contains(refused.Error(), "not acquired within 30s: held by") {
+			t.Errorf("after a wait of 30 s: %v", refused)
+		}
+		if err := errors.Join(lease.Release(t.Context()), w.client.Close(t.Context()), inner.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+		c.stderr.Close(time.Minute)
+		said := regexp.MustCompile(`(?s)waiting for "job".*gives no answer.*trying again\n[^\n]*the store answers again\n$`)
+		if !said.MatchString(b.String()) {
+			t.Errorf("said is %q", b.String())
 		}
 	})
 }

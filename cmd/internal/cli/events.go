@@ -36,6 +36,14 @@ const (
 	eventError      = "error"
 )
 
+// answers notes that the store has answered.
+func (t *tenancy) answers() {
+	t.storeError.Store(nil)
+	if t.inTrouble.Swap(false) {
+		t.console.say("the store answers again")
+	}
+}
+
 func (t *tenancy) tellPeople(e tenure.Event) {
 	c := t.console
 	switch e.Kind {
@@ -45,10 +53,7 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 			c.say("the store gives no answer: %s; trying again", flags.OneLine(e.Err))
 		}
 	case tenure.EventWaiting, tenure.EventAcquired:
-		t.storeError.Store(nil)
-		if t.inTrouble.Swap(false) {
-			c.say("the store answers again")
-		}
+		t.answers()
 	case tenure.EventJeopardy:
 		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, flags.OneLine(e.Err), round(e.Remaining))
 	case tenure.EventStopping:

@@ -46,7 +46,7 @@ type tenancy struct {
 
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
-	waiting    chan struct{}           // has room for one: the lock was seen held
+	waiting    chan struct{}           // has room for one: there is something to look at
 	inTrouble  atomic.Bool
 	storeError atomic.Pointer[error] // the last one, until the store answers
 }
@@ -126,7 +126,7 @@ func (t *tenancy) onEvent(e tenure.Event) {
 		if r := t.running.Load(); r != nil {
 			r.extend()
 		}
-	case tenure.EventWaiting:
+	case tenure.EventWaiting, tenure.EventStoreError:
 		select {
 		case t.waiting <- struct{}{}:
 		default:
