@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -86,9 +87,11 @@ type outages struct {
 	out     bool
 }
 
-// tell returns whether the store gives no answer.
+// tell returns whether the store gives no answer. A store that was replaced is not asked
+// again: the command ends with its error.
 func (o *outages) tell(trouble error) bool {
 	switch {
+	case errors.Is(trouble, tenure.ErrReplaced):
 	case trouble != nil && !o.out:
 		o.console.warn("the store gives no answer: %s; trying again", flags.OneLine(trouble))
 	case trouble == nil && o.out:
