@@ -46,7 +46,7 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	go func() {
 		defer close(announced)
 		if t.crowd != nil {
-			t.crowd.announce(announceCtx, t.console)
+			t.announceCrowd(announceCtx)
 			return
 		}
 		t.announce(announceCtx)
@@ -121,12 +121,15 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	return storeFailed(err)
 }
 
-// seenHeld says whether the store answers that somebody has the lock. An acquire that met an
-// error does not say so when the holder is still the same. About a free lock it knows better:
-// it may be that nothing can be written.
+// seenHeld says whether the store answers that others have what is waited for. An acquire
+// that met an error does not say so when the holder is still the same. About a free lock it
+// knows better: it may be that nothing can be written.
 func (t *tenancy) seenHeld() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
+	if t.crowd != nil {
+		return t.crowd.whose(ctx) != ""
+	}
 	st, err := t.client.Status(ctx, t.lock)
 	return err == nil && st.Held
 }
@@ -166,14 +169,19 @@ func (t *tenancy) announce(ctx context.Context) {
 	begun := time.Now()
 	timer := time.NewTimer(announceAfter)
 	defer timer.Stop()
+	again := max(time.Second, t.client.Options().RefreshPeriod)
 	var told uint64
-	due, news := false, false
+	due, news, seen := false, false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 			due = true
+			timer.Reset(again)
+			if seen && !t.console.terminal && !t.troubled() {
+				continue // nothing is to be said
+			}
 		case <-t.waiting:
 			news = true
 		}
@@ -182,15 +190,13 @@ func (t *tenancy) announce(ctx context.Context) {
 		}
 		// The look also brings the time that is left up to date.
 		st, err := t.client.Status(ctx, t.lock)
+		seen = err == nil
 		if err == nil && st.Held {
 			t.answers()
 		}
 		if err == nil && st.Held && (t.console.terminal || st.Token != told) {
 			told = st.Token
 			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))
-		}
-		if t.console.terminal || err != nil {
-			timer.Reset(max(time.Second, t.client.Options().RefreshPeriod))
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/lines"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
 )
 
 // ours are the codes that this program itself gives a terminal: colours, and what
@@ -112,45 +114,94 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 }
 
 // A wait that outlasts a moment without the store ends as one for a lock that is held: the
-// holder is still the same, and nothing but the end of the trouble is news.
+// holder is still the same, and nothing but the end of the trouble is news. It is told at once,
+// not at the end of the wait. So do those for a slot, and for readers and writers.
 func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := faultstore.New(memstore.New(), nil)
-		var b bytes.Buffer
-		c := &console{screen: -1, stderr: lines.New(&b)}
-		w := &tenancy{console: c, lock: "job", waiting: make(chan struct{}, 1)}
-		var err error
-		if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
-			t.Fatal(err)
-		}
-		inner, err := tenure.New(store.Driver(), &tenure.Options{Owner: "web-2"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := inner.Acquire(t.Context(), "job", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wait := 30 * time.Second
-		p := patience{wait: &wait, held: statusHeld, store: -1}
-		ctx, enough := context.WithTimeoutCause(t.Context(), wait, errWaited)
-		defer enough()
-		var announced sync.WaitGroup
-		announced.Go(func() { w.announce(ctx) })
-		time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
-		time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
-		_, err = w.take(ctx, p)
-		announced.Wait()
-		if refused := w.refusal(ctx, p, err); refused == nil || !strings.Contains(refused.Error(), "not acquired within 30s: held by") {
-			t.Errorf("after a wait of 30 s: %v", refused)
-		}
-		if err := errors.Join(lease.Release(t.Context()), w.client.Close(t.Context()), inner.Close(t.Context())); err != nil {
-			t.Error(err)
-		}
-		c.stderr.Close(time.Minute)
-		said := regexp.MustCompile(`(?s)waiting for "job".*gives no answer.*trying again\n[^\n]*the store answers again\n$`)
-		if !said.MatchString(b.String()) {
-			t.Errorf("said is %q", b.String())
-		}
-	})
+	one := 1
+	for _, test := range []struct {
+		name string
+		hold func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error)
+		want func(w *tenancy) error
+	}{
+		{"lock", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
+			lease, err := c.Acquire(ctx, "job", nil)
+			return lease.Release, err
+		}, func(*tenancy) error { return nil }},
+		{"slot", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
+			s, err := semaphore.New(c, "job", one, nil)
+			if err != nil {
+				return nil, err
+			}
+			lease, err := s.Acquire(ctx, nil)
+			first, leave := context.WithCancel(ctx)
+			go func() { _, _ = s.Acquire(first, nil) }() // first in line
+			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
+		}, func(w *tenancy) error { return w.contend(slotFlags{Slots: &one}) }},
+		{"writer", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
+			l, err := rwlock.New(c, "job", nil)
+			if err != nil {
+				return nil, err
+			}
+			lease, err := l.AcquireWrite(ctx, nil)
+			first, leave := context.WithCancel(ctx)
+			go func() { _, _ = l.AcquireWrite(first, nil) }()
+			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
+		}, func(w *tenancy) error { return w.choose(sideFlags{Exclusive: true}) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := faultstore.New(memstore.New(), nil)
+				var b bytes.Buffer
+				c := &console{screen: -1, stderr: lines.New(&b)}
+				w := &tenancy{console: c, lock: "job", waiting: make(chan struct{}, 1)}
+				var err error
+				if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
+					t.Fatal(err)
+				}
+				inner, err := tenure.New(store.Driver(), &tenure.Options{Owner: "web-2"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				release, err := test.hold(t.Context(), inner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := test.want(w); err != nil {
+					t.Fatal(err)
+				}
+				wait := 60 * time.Second
+				p := patience{wait: &wait, held: statusHeld, store: -1}
+				ctx, enough := context.WithTimeoutCause(t.Context(), wait, errWaited)
+				defer enough()
+				var announced sync.WaitGroup
+				announced.Go(func() {
+					if w.crowd != nil {
+						w.announceCrowd(ctx)
+					} else {
+						w.announce(ctx)
+					}
+				})
+				time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
+				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
+				said := regexp.MustCompile(`(?s)^[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n[^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again\n$`)
+				time.AfterFunc(30*time.Second, func() {
+					if c.stderr.Flush(time.Second); !said.MatchString(b.String()) {
+						t.Errorf("20 s after the store answers again, said is %q", b.String())
+					}
+				})
+				_, err = w.take(ctx, p)
+				announced.Wait()
+				if refused := w.refusal(ctx, p, err); refused == nil || !strings.Contains(refused.Error(), "not acquired within 1m0s: ") {
+					t.Errorf("after a wait of a minute: %v", refused)
+				}
+				if err := errors.Join(release(t.Context()), w.client.Close(t.Context()), inner.Close(t.Context())); err != nil {
+					t.Error(err)
+				}
+				c.stderr.Close(time.Minute)
+				if !said.MatchString(b.String()) {
+					t.Errorf("said is %q", b.String())
+				}
+			})
+		})
+	}
 }

@@ -36,6 +36,12 @@ const (
 	eventError      = "error"
 )
 
+// troubled says whether the store gave no answer when last heard of, a while ago: what waits
+// for it would have said so again by now, so a look may tell that it answers.
+func (t *tenancy) troubled() bool {
+	return t.inTrouble.Load() && time.Since(*t.troubleAt.Load()) >= t.client.Options().RefreshPeriod
+}
+
 // answers notes that the store has answered.
 func (t *tenancy) answers() {
 	t.storeError.Store(nil)
@@ -48,6 +54,8 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 	c := t.console
 	switch e.Kind {
 	case tenure.EventStoreError:
+		now := time.Now()
+		t.troubleAt.Store(&now)
 		t.storeError.Store(&e.Err)
 		if !t.inTrouble.Swap(true) {
 			c.say("the store gives no answer: %s; trying again", flags.OneLine(e.Err))

@@ -105,13 +105,11 @@ func (s *sides) whose(ctx context.Context) string {
 	return ""
 }
 
-// announce says who reads or writes while the lock is waited for.
-func (s *sides) announce(ctx context.Context, c *console) {
-	what := "to read"
+func (s *sides) waiting() string {
 	if s.write {
-		what = "to write"
+		return fmt.Sprintf("waiting to write %q", s.Name())
 	}
-	announceWhose(ctx, c, fmt.Sprintf("waiting %s %q", what, s.Name()), s.whose)
+	return fmt.Sprintf("waiting to read %q", s.Name())
 }
 
 // sidesOf returns the rows of a lock for readers and writers, none if there is none of

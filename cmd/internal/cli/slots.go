@@ -63,10 +63,10 @@ func (t *tenancy) contend(f slotFlags) error {
 // crowd is a name that several processes hold at a time.
 type crowd interface {
 	Name() string
-	// take takes what this process is to have of it, and announce says meanwhile who has
-	// it, as whose does.
+	// take takes what this process is to have of it. Meanwhile people are told what is
+	// waited for, and whose it is: nothing if it is to be had, or the store gives no answer.
 	take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error)
-	announce(ctx context.Context, c *console)
+	waiting() string
 	whose(ctx context.Context) string
 	// environment is what the command learns of it, and grant what its token is for.
 	environment() []string
@@ -143,31 +143,38 @@ func (s *slots) whose(ctx context.Context) string {
 	return ": " + full.Error()
 }
 
-// announce says who has the slots while one is waited for.
-func (s *slots) announce(ctx context.Context, c *console) {
-	announceWhose(ctx, c, fmt.Sprintf("waiting for a slot of %q", s.Name()), s.whose)
-}
+func (s *slots) waiting() string { return fmt.Sprintf("waiting for a slot of %q", s.Name()) }
 
-// announceWhose says what is waited for, and who has it.
-func announceWhose(ctx context.Context, c *console, what string, whose func(context.Context) string) {
+// announceCrowd says what is waited for, and who has it.
+func (t *tenancy) announceCrowd(ctx context.Context) {
+	c := t.console
 	defer c.clear()
 	if c.quiet || c.json {
 		return
 	}
-	begun := time.Now()
+	begun, told := time.Now(), false
 	for pause := announceAfter; sleep(ctx, pause) == nil; pause = announceAgain {
-		text := what
-		if c.terminal {
-			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))
+		if told && !c.terminal && !t.troubled() {
+			continue
 		}
-		has := whose(ctx)
+		has := t.crowd.whose(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.show("%s", c.fitting(text+has, text))
-		if !c.terminal {
-			return
+		if has != "" {
+			t.answers()
+		} else if !c.terminal && t.inTrouble.Load() {
+			continue // that has been said
 		}
+		if told && !c.terminal {
+			continue
+		}
+		told = true
+		text := t.crowd.waiting()
+		if c.terminal {
+			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))
+		}
+		c.show("%s", c.fitting(text+has, text))
 	}
 }
 

@@ -48,7 +48,8 @@ type tenancy struct {
 	running    atomic.Pointer[running] // nil while no command runs
 	waiting    chan struct{}           // has room for one: there is something to look at
 	inTrouble  atomic.Bool
-	storeError atomic.Pointer[error] // the last one, until the store answers
+	troubleAt  atomic.Pointer[time.Time] // when it last gave none
+	storeError atomic.Pointer[error]     // the last one, until the store answers
 }
 
 // open makes everything ready to take the lock: what is wrong with the command
