@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// A high place is looked at each 5 polls when the group has just changed, and each 20 when it
+// has stood for a while. A worker that is in one all the same, because somebody has freed the
+// places below it by hand, is found by then.
+func TestVacantPlacesAreLookedAtSeldom(t *testing.T) {
+	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+		const high, often, seldom, periods = 9, 5, 20, 120
+		a := s.worker("a")
+		s.settle(1, 6)
+		looks := func(during time.Duration) (n int) {
+			a.faults.ResetLog()
+			time.Sleep(during)
+			for _, l := range a.faults.Log() {
+				if l.Call.Key == shard.MemberName(name, high) {
+					n++
+				}
+			}
+			return n
+		}
+		if n, want := looks(seldom*refresh), seldom/often; n < want-1 || n > want+1 {
+			t.Errorf("place %d was looked at %d times in the first %v, want %d", high, n, seldom*refresh, want)
+		}
+		time.Sleep(4 * seldom * refresh)
+		if n, want := looks(periods*refresh), periods/seldom; n < want-1 || n > want+1 {
+			t.Errorf("place %d was looked at %d times in %v at rest, want %d", high, n, periods*refresh, want)
+		}
+
+		st, err := a.client.Status(t.Context(), shard.MemberName(name, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := s.looker().OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken, err := session.Acquire(t.Context(), shard.MemberName(name, high), &tenure.AcquireOptions{Data: st.Data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := s.until("the worker in the high place is found", 10*lease, func() bool {
+			group, err := shard.Read(t.Context(), s.looker(), name)
+			return err == nil && len(group.Members) == 2
+		})
+		if most := (seldom + 2) * refresh; took > most {
+			t.Errorf("it was found after %v, want %v at most", took, most)
+		}
+		t.Logf("found after %v", took)
+		if err := errors.Join(taken.Release(t.Context()), session.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
