@@ -130,6 +130,13 @@ func (s *PostgreSQLServer) Configure(name, value string) {
 	psql(s.t, s.URL, "ALTER SYSTEM SET "+name+" = '"+value+"'")
 	psql(s.t, s.URL, "SELECT pg_reload_conf()")
 	s.until("the configuration is read", func() bool { return psql(s.t, s.URL, loaded) != before })
+	if name == "synchronous_standby_names" {
+		// Commits wait once the checkpointer has read it as well, which it does before it takes
+		// orders; the first one may have found it busy.
+		for range 2 {
+			psql(s.t, s.URL, "CHECKPOINT")
+		}
+	}
 }
 
 // Standby starts a server that follows this one by streaming, and waits until it does.
