@@ -99,8 +99,8 @@ func (k *keeping) prepare(ctx context.Context, of keeper, mu *sync.Mutex, parent
 	k.loop.Prepare() // the timer of the deadline takes no mutex
 }
 
-// begin begins to run the machine. The caller holds the mutex, unless k is not
-// shared yet.
+// begin begins to run the machine. The caller holds the mutex: from the moment that the
+// timer of the deadline is set, which may have passed already, timers step the machine.
 func (k *keeping) begin(m machine, h *protocol.Holder) {
 	k.m, k.h, k.loop.Machine = m, h, m
 	k.right.begin(h.Deadline())

@@ -17,7 +17,9 @@ func (c *base) newLease(g protocol.Grant, t protocol.Timing, o AcquireOptions) (
 	l := c.leaseOf(g, t, o)
 	l.prepare(context.Background(), new(sync.Mutex), nil)
 	h := protocol.NewHolder(t, c.env, g)
+	l.mu.Lock()
 	open = l.begin(h)
+	l.mu.Unlock()
 	l.do(l.h.Step)
 	if o.WatchRequests && !t.Manual {
 		l.watchRequests()
@@ -65,7 +67,7 @@ func (l *Lease) prepare(ctx context.Context, mu *sync.Mutex, parent *right) {
 
 // begin begins to run the machine, and makes the lease known to the client, which may
 // stop it from then on. It returns false if the client is closed. The caller holds
-// the mutex, unless the lease is not shared yet.
+// the mutex.
 func (l *Lease) begin(h *protocol.Holder) (open bool) {
 	l.keeping.begin(h, h)
 	return l.c.beganLease(&l.keeping, l.key, l.token) == nil

@@ -140,8 +140,10 @@ func (p *opening) opened(g protocol.Grant) {
 	s.prepare(context.Background(), s, new(sync.Mutex), nil)
 	s.loop.Wake, s.loop.Begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }
+	s.mu.Lock()
 	s.begin(s.keeper, s.keeper.Holder)
 	open := c.began(&s.keeping) == nil
+	s.mu.Unlock()
 	s.do(s.m.Step)
 	open = s.standing() && open
 	c.events.emit(Event{
