@@ -245,7 +245,11 @@ func (s *scene) handOver(to string, at point) (e ended, err error) {
 		return e, err
 	}
 	defer boss.Close(s.t.Context())
-	if err := errors.Join(boss.Transfer(ctx, lockName, to, "drill"), <-done); err != nil {
+	err = errors.Join(boss.Transfer(ctx, lockName, to, "drill"), <-done)
+	if errors.Is(err, tenure.ErrExpired) {
+		err = fmt.Errorf("%w: %w", errSlow, err) // the holder's lease was over before it was asked
+	}
+	if err != nil {
 		return e, err
 	}
 	return s.taken(c, o)

@@ -216,5 +216,5 @@ func (s *scene) taken(c *child, o order) (e ended, err error) {
 
 // errSlow says that a taker was told of its grant only when that lease was
 // over, and took the lock from itself. That is a tenure more than its crash
-// accounts for.
+// accounts for. Or it says that a holder could not renew its lease.
 var errSlow = errors.New("the machine is too slow")

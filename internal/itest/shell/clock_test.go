@@ -208,7 +208,7 @@ func TestGrantFromBeforeAPauseIsNotBelievedIn(t *testing.T) {
 		records := memstore.New()
 		m := newMachine(t, records, "a")
 		slow := func(away func(time.Duration)) {
-			m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Count: 1, Fault: faultstore.Slow(0, time.Second)})
+			m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Key: "x", Count: 1, Fault: faultstore.Slow(0, time.Second)})
 			time.AfterFunc(time.Second/2, func() { away(lease) })
 		}
 		slow(m.step)
