@@ -183,7 +183,8 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				})
 				time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
 				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
-				said := regexp.MustCompile(`(?s)^[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n[^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again\n$`)
+				// Twice if a request is still without an answer when a later one has it.
+				said := regexp.MustCompile(`(?s)^[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n([^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again\n){1,2}$`)
 				time.AfterFunc(30*time.Second, func() {
 					if c.stderr.Flush(time.Second); !said.MatchString(b.String()) {
 						t.Errorf("20 s after the store answers again, said is %q", b.String())

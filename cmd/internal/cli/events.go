@@ -36,10 +36,12 @@ const (
 	eventError      = "error"
 )
 
-// troubled says whether the store gave no answer when last heard of, a while ago: what waits
-// for it would have said so again by now, so a look may tell that it answers.
+// troubled says whether the store gave no answer when last heard of, a while ago: an acquire
+// that waits for an answer would have said so again by now, so a look may tell that there are
+// answers again.
 func (t *tenancy) troubled() bool {
-	return t.inTrouble.Load() && time.Since(*t.troubleAt.Load()) >= t.client.Options().RefreshPeriod
+	o := t.client.Options()
+	return t.inTrouble.Load() && time.Since(*t.troubleAt.Load()) >= 2*(o.RequestTimeout+o.RefreshPeriod)
 }
 
 // answers notes that the store has answered.

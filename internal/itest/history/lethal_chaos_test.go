@@ -5,6 +5,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,7 @@ func (w *witnessed) Claim(ctx context.Context, next driver.Record) (now, prev dr
 		if now, prev, err = w.Store.Claim(ctx, next); err == nil && next.Key == lockName {
 			w.wrote(driver.Record{}, now)
 		}
+		sayUnknown(err)
 	})
 	return now, prev, err
 }
@@ -74,8 +76,17 @@ func (w *witnessed) Swap(ctx context.Context, prev, next driver.Record) (now dri
 		if now, err = w.Store.Swap(ctx, prev, next); err == nil {
 			w.wrote(prev, now)
 		}
+		sayUnknown(err)
 	})
 	return now, err
+}
+
+// sayUnknown says that a write may have been applied, and nobody will be told.
+func sayUnknown(err error) {
+	var conflict *driver.ConflictError
+	if err != nil && !errors.As(err, &conflict) && !errors.Is(err, driver.ErrNotApplied) {
+		say("unknown", err)
+	}
 }
 
 func (w *witnessed) Delete(ctx context.Context, prev driver.Record) (err error) {

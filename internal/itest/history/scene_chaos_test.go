@@ -195,6 +195,8 @@ func (s *scene) taken(c *child, o order) (e ended, err error) {
 		switch words[0] {
 		case "calls":
 			e.calls, _ = strconv.Atoi(words[1])
+		case "unknown":
+			return e, fmt.Errorf("%w: %q", errSlow, lines)
 		case "granted":
 			token, _ := strconv.ParseUint(words[1], 10, 64)
 			at, _ := strconv.ParseInt(words[2], 10, 64)
@@ -216,5 +218,6 @@ func (s *scene) taken(c *child, o order) (e ended, err error) {
 
 // errSlow says that a taker was told of its grant only when that lease was
 // over, and took the lock from itself. That is a tenure more than its crash
-// accounts for. Or it says that a holder could not renew its lease.
+// accounts for. Or it says that a write was not answered in time, so that the
+// taker knows nothing of its grant; or that a holder could not renew its lease.
 var errSlow = errors.New("the machine is too slow")

@@ -132,7 +132,12 @@ func TestTransferAmongProcesses(t *testing.T) {
 	if got := lines(t, journal); !slices.Equal(got, want[:len(want)-1]) {
 		t.Errorf("journal %q, want %q", got, want)
 	}
-	history, err := c.History(t.Context(), lockName)
+	reader, err := tenure.New(s, &tenure.Options{Owner: "reader"}) // which has more time
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close(t.Context())
+	history, err := reader.History(t.Context(), lockName)
 	if err != nil || len(history) != len(leaders) {
 		t.Fatal(history, err)
 	}
