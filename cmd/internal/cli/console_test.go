@@ -134,7 +134,8 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			}
 			lease, err := s.Acquire(ctx, nil)
 			first, leave := context.WithCancel(ctx)
-			go func() { _, _ = s.Acquire(first, nil) }() // first in line
+			go func() { _, _ = s.Acquire(first, nil) }()
+			synctest.Wait() // it is first in line
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
 		}, func(w *tenancy) error { return w.contend(slotFlags{Slots: &one}) }},
 		{"writer", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
@@ -145,6 +146,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			lease, err := l.AcquireWrite(ctx, nil)
 			first, leave := context.WithCancel(ctx)
 			go func() { _, _ = l.AcquireWrite(first, nil) }()
+			synctest.Wait()
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
 		}, func(w *tenancy) error { return w.choose(sideFlags{Exclusive: true}) }},
 	} {

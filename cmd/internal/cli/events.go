@@ -46,9 +46,23 @@ func (t *tenancy) troubled() bool {
 
 // answers notes that the store has answered.
 func (t *tenancy) answers() {
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	t.storeError.Store(nil)
 	if t.inTrouble.Swap(false) {
 		t.console.say("the store answers again")
+	}
+}
+
+// fails notes that the store has given no answer.
+func (t *tenancy) fails(err error) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	now := time.Now()
+	t.troubleAt.Store(&now)
+	t.storeError.Store(&err)
+	if !t.inTrouble.Swap(true) {
+		t.console.say("the store gives no answer: %s; trying again", flags.OneLine(err))
 	}
 }
 
@@ -56,12 +70,7 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 	c := t.console
 	switch e.Kind {
 	case tenure.EventStoreError:
-		now := time.Now()
-		t.troubleAt.Store(&now)
-		t.storeError.Store(&e.Err)
-		if !t.inTrouble.Swap(true) {
-			c.say("the store gives no answer: %s; trying again", flags.OneLine(e.Err))
-		}
+		t.fails(e.Err)
 	case tenure.EventWaiting, tenure.EventAcquired:
 		t.answers()
 	case tenure.EventJeopardy:

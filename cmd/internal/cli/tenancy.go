@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,7 @@ type tenancy struct {
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
 	waiting    chan struct{}           // has room for one: there is something to look at
+	telling    sync.Mutex              // held while the store's trouble changes, and that is told
 	inTrouble  atomic.Bool
 	troubleAt  atomic.Pointer[time.Time] // when it last gave none
 	storeError atomic.Pointer[error]     // the last one, until the store answers
