@@ -180,7 +180,7 @@ setup:
 race: setup ## Of verify: test all modules with the race detector
 	$(call part,race)
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
-	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) $(WAITING) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(LONGEST) $$packages
+	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(LONGEST) $$packages
 	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
 	@# Conformance is through an SDK and a server in the test's process: see plain.
 	$(GOTEST) -race -skip '$(ON_BUCKETS)|^TestAPI$$|^TestConformance' $(TESTFLAGS) $(BUCKETS)
