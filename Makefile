@@ -79,7 +79,7 @@ WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$|^Test(Etcd|ZooKeeper|Po
 TEST_PARALLEL ?= 3
 # Those with engines wait for still more of it.
 RACE_PARALLEL ?= 4
-# And four tests at a time of a package that takes it: the command's scripts wait for nine
+# Within a package, `make test` runs four tests at a time: the command's scripts wait for nine
 # tenths of their time, and took 228 s two at a time, 140 s four at a time.
 WAITING := -parallel 4
 # For one package. The longest ones cut networks and kill processes.

@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// aheadClock is the ordinary clock with time added that nobody has felt.
+// aheadClock is the ordinary clock, and the test can set the holder's side of it forward.
 type aheadClock struct {
 	Clock
 	ahead atomic.Int64
@@ -60,7 +60,7 @@ func TestLeaseBeginsBeforeItIsStepped(t *testing.T) {
 			granted := make(chan struct{})
 			store.claimed = func() {
 				clock.ahead.Store(int64(time.Hour))
-				c.mu.Lock() // what begins is not known before it is free
+				c.mu.Lock() // until it is unlocked, what begins cannot be made known
 				close(granted)
 			}
 			ended := make(chan error, 1)

@@ -131,8 +131,8 @@ func (s *PostgreSQLServer) Configure(name, value string) {
 	psql(s.t, s.URL, "SELECT pg_reload_conf()")
 	s.until("the configuration is read", func() bool { return psql(s.t, s.URL, loaded) != before })
 	if name == "synchronous_standby_names" {
-		// Commits wait once the checkpointer has read it as well, which it does before it takes
-		// orders; the first one may have found it busy.
+		// Commits wait only when the checkpointer has read it too. It does so before it begins
+		// a checkpoint that is asked for; the first one may have begun just before.
 		for range 2 {
 			psql(s.t, s.URL, "CHECKPOINT")
 		}

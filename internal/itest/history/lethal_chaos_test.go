@@ -81,17 +81,17 @@ func (w *witnessed) Swap(ctx context.Context, prev, next driver.Record) (now dri
 	return now, err
 }
 
+func (w *witnessed) Delete(ctx context.Context, prev driver.Record) (err error) {
+	w.call(func() { err = w.Store.Delete(ctx, prev) })
+	return err
+}
+
 // sayUnknown says that a write may have been applied, and nobody will be told.
 func sayUnknown(err error) {
 	var conflict *driver.ConflictError
 	if err != nil && !errors.As(err, &conflict) && !errors.Is(err, driver.ErrNotApplied) {
 		say("unknown", err)
 	}
-}
-
-func (w *witnessed) Delete(ctx context.Context, prev driver.Record) (err error) {
-	w.call(func() { err = w.Store.Delete(ctx, prev) })
-	return err
 }
 
 // childTaker takes the lock, and dies at its point; or when it has it, if that
