@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/lines"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/rwlock"
@@ -206,5 +207,20 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A store that was replaced is not tried again, and the command does not say so.
+func TestReplacedStoreIsNotTriedAgain(t *testing.T) {
+	var b bytes.Buffer
+	c := &console{screen: -1, stderr: lines.New(&b)}
+	w := &tenancy{console: c, lock: "job"}
+	w.onEvent(tenure.Event{Kind: tenure.EventStoreError, Lock: "job", Err: driver.Replaced(errors.New("moved"))})
+	told := &outages{console: c}
+	if !told.tell(driver.Replaced(errors.New("moved"))) {
+		t.Error("the store is taken for one that answers")
+	}
+	if c.stderr.Close(time.Minute); b.Len() > 0 {
+		t.Errorf("said is %q", b.String())
 	}
 }

@@ -61,6 +61,9 @@ func (t *tenancy) fails(err error) {
 	now := time.Now()
 	t.troubleAt.Store(&now)
 	t.storeError.Store(&err)
+	if errors.Is(err, tenure.ErrReplaced) {
+		return // it is not tried again: the command ends with it
+	}
 	if !t.inTrouble.Swap(true) {
 		t.console.say("the store gives no answer: %s; trying again", flags.OneLine(err))
 	}
