@@ -76,7 +76,7 @@ func ExampleElection() {
 	election := client.Election("scheduler", nil)
 
 	lead := func(ctx context.Context, lease *tenure.Lease) error {
-		fmt.Println("leading under token", lease.Token())
+		log.Println("leading under token", lease.Token())
 		<-ctx.Done() // the leader's work goes here; it returns when ctx ends
 		return nil
 	}
@@ -93,8 +93,7 @@ func ExampleElection() {
 	}
 	cancel()
 	fmt.Println("ended:", <-ended)
-	// Unordered output:
-	// leading under token 1
+	// Output:
 	// led by web-7
 	// ended: <nil>
 }
