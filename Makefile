@@ -119,8 +119,8 @@ export GOFLAGS
 
 # What builds and tests collects garbage a quarter as often, for a sixth to a third less of the
 # processor's time, unless it grows large. Nothing that measures does.
-test release race plain api model simulator wrong-core wrong-processes lint: export GOGC ?= 400
-test release race plain api model simulator wrong-core wrong-processes lint: export GOMEMLIMIT ?= 4GiB
+test release race plain api model simulator virtual wrong-core wrong-processes lint: export GOGC ?= 400
+test release race plain api model simulator virtual wrong-core wrong-processes lint: export GOMEMLIMIT ?= 4GiB
 
 # -vet=off: each of them is vetted before, with all of vet's checks, which are among those
 # of `make lint`.
@@ -162,7 +162,7 @@ test: ## Build, vet and test what needs Go and nothing else: the library, SQLite
 verify: test setup ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
 	@mkdir -p $(BIN)
 	@# In a group of its own, so that all of it ends if this is stopped.
-	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator wrong-core >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
+	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator virtual wrong-core >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
 	trap 'kill -- -$$computing 2>/dev/null || true' EXIT; \
 	failed=; $(MAKE) lint release race plain api measured wrong-processes || failed=1; \
 	[ -z "$$failed" ] || [ -n "$(KEEP_GOING)" ] || exit 1; \
@@ -193,11 +193,9 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
-	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
 	$(GOTEST) -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(HEAVY)
 	$(GOTEST) -run '^TestConformance' $(TESTFLAGS) $(BUCKETS)
 	$(GOTEST) -skip '$(ON_BUCKETS)' $(TESTFLAGS) $(PLAIN_BUCKETS)
-	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
 	@# The clients of the lock service, each in its language. Go would not see that they change.
@@ -231,6 +229,12 @@ simulator: setup ## Of verify: the simulator's schedules
 	$(BIN)/simulator -seeds $(SEEDS) -all
 	$(BIN)/simulator -seeds $(SETS) -together
 
+.PHONY: virtual
+virtual: setup ## Of verify: the library under random schedules, and hours of leaders and jobs in virtual time
+	$(call part,virtual)
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
+	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
+
 .PHONY: model
 model: setup ## Of verify: the smaller configurations of the model, and traces against it (TLC; needs Java)
 	$(call part,model)
@@ -252,7 +256,7 @@ wrong-processes: setup ## Of verify: each deliberate mistake of the lock service
 .PHONY: evidence
 evidence: DURATION = 10m
 evidence: SIM = -seeds 1000000 -all
-evidence: spec sim interop chaos kills cluster readers faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, a million schedules, long chaos, other clients, measurements
+evidence: spec sim month interop chaos kills cluster readers faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, a million schedules, long chaos, other clients, measurements
 	$(call part,evidence is complete)
 
 .PHONY: lint
@@ -355,6 +359,10 @@ CLUSTER_ROUNDS ?= 20
 cluster: setup ## Take a cluster of etcd, as `tenured cluster` sets it up, through 20 of each fault with 64 contenders, a lost disk and a restore (Linux, root)
 	scripts/engines install etcd
 	$(REQUIRED) TENURE_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) TENURE_CLUSTER_CONTENDERS=64 $(GOTEST) -count=1 -timeout 2h -v -run '^TestCluster' ./cmd/internal/daemon
+
+.PHONY: month
+month: ## Run a month of a crontab on three hosts that drift, are killed and are cut off, in virtual time
+	TENURE_TEST_DAYS=30 $(GOTEST) -count=1 -run '^TestMonth' -v $(TESTFLAGS) ./once
 
 # How many random schedules of readers and writers `make readers` runs.
 READER_SCHEDULES ?= 100000

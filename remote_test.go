@@ -92,6 +92,7 @@ var localTests = map[string]string{
 	"TestLostRacesAreNotRunHot":                      ownStore,
 	"TestElapsedIsTheContendersClock":                ownStore,
 	"TestSuspendUnderAShortLease":                    ownStore,
+	"TestLeaseBeginsBeforeItIsStepped":               ownStore,
 	"TestAnHourOfManyTimings":                        ownStore,
 	"TestManySessions":                               ownStore,
 	"TestEventualStatusesCost":                       tooLong,

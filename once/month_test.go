@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +18,8 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// A month in the crontabs of three hosts, with the line "* * * * *". Their wall
+// A month in the crontabs of three hosts, with the line "* * * * *"; a week of it unless
+// TENURE_TEST_DAYS says how many days, and a day if the tests are short. Their wall
 // clocks are functions, which run up to 8 % too fast or too slow; so do their
 // elapsed clocks. The hosts are killed and cut off at random.
 
@@ -226,12 +229,18 @@ func (c *crontab) run(hosts ...*cronhost) {
 }
 
 func newCrontab(t *testing.T, o once.Options) *crontab {
-	month := 30 * 24 * time.Hour
+	days := 7
 	if testing.Short() {
-		month = 24 * time.Hour
+		days = 1
+	}
+	if text := os.Getenv("TENURE_TEST_DAYS"); text != "" {
+		var err error
+		if days, err = strconv.Atoi(text); err != nil || days < 1 {
+			t.Fatalf("TENURE_TEST_DAYS=%q is no number of days", text)
+		}
 	}
 	return &crontab{
-		s: newStage(t), epoch: time.Now(), until: time.Now().Add(month), options: o,
+		s: newStage(t), epoch: time.Now(), until: time.Now().AddDate(0, 0, days), options: o,
 		peers: []peer{&shedlock{}, &gocron{}},
 	}
 }
