@@ -118,6 +118,7 @@ var plays = map[string]func(*world){
 		if err := c.ReleaseDead(w.t.Context(), lock, "test"); err != nil {
 			w.t.Error(err)
 		}
+		synctest.Wait() // for the look that follows, which is not one of the next acquire
 		c.acquire().release()
 	},
 }
