@@ -71,7 +71,7 @@ APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITE
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
 # Tests of engines through much code of the tests' own, which the race detector slows
-# as much; the store has others. And a month of slots, minute by minute.
+# as much; the store has others. And days of slots, minute by minute.
 WITHOUT_RACE := ^TestAPI$$|^TestConformance$$/^SortKey$$|^Test(Etcd|ZooKeeper|Postgres)Scripts$$|^TestMonth
 
 # Three packages at a time on two cores: the tests start processes and engines of

@@ -9,9 +9,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,11 +92,13 @@ var localTests = map[string]string{
 	"TestRightIsFinal":                    noRecords,
 	"TestRightUnderAParent":               noRecords,
 	"TestOptionsThatBreakARuleAreRefused": noRecords,
+	"TestLocalTestsAreListed":             noRecords,
 
 	"TestLostRacesAreNotRunHot":                      ownStore,
 	"TestElapsedIsTheContendersClock":                ownStore,
 	"TestSuspendUnderAShortLease":                    ownStore,
 	"TestLeaseBeginsBeforeItIsStepped":               ownStore,
+	"TestMistakesOfTheBellAreFound":                  ownStore,
 	"TestAnHourOfManyTimings":                        ownStore,
 	"TestManySessions":                               ownStore,
 	"TestEventualStatusesCost":                       tooLong,
@@ -286,6 +292,56 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(m.Run())
+}
+
+// TestLocalTestsAreListed finds a test that cannot have its records elsewhere, since it never
+// comes to newPagedWorld, and is not in localTests. Otherwise the stores' TestAPI would, late.
+func TestLocalTestsAreListed(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := map[string][]string{} // by a function, or a method of any type
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				ast.Inspect(f, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok {
+						uses[f.Name.Name] = append(uses[f.Name.Name], id.Name)
+					}
+					return true
+				})
+			}
+		}
+	}
+	comes := func(from string) bool {
+		seen, next := map[string]bool{from: true}, []string{from}
+		for len(next) > 0 && !seen["newPagedWorld"] {
+			for _, name := range uses[next[0]] {
+				if !seen[name] {
+					seen[name] = true
+					next = append(next, name)
+				}
+			}
+			next = next[1:]
+		}
+		return seen["newPagedWorld"]
+	}
+	others := []string{"TestMain", "TestRemoteStore"}
+	for name := range uses {
+		if strings.HasPrefix(name, "Test") && !slices.Contains(others, name) && localTests[name] == "" && !comes(name) {
+			t.Errorf("%s makes its world without newWorld: let it use that, or say in localTests why it cannot", name)
+		}
+	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(localTests)), restartingTests, sessionTests) {
+		if test, _, _ := strings.Cut(name, "/"); uses[test] == nil {
+			t.Errorf("%s is listed, and there is no such test", name)
+		}
+	}
 }
 
 // skipped returns the pattern of the flag -skip for names of tests.

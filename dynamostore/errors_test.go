@@ -134,7 +134,7 @@ func wantMeaning(t *testing.T, what string, err error, want meaning, advice stri
 	if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) {
 		t.Errorf("%s: a conflict: %v", what, err)
 	}
-	if !strings.Contains(err.Error(), advice) || !strings.Contains(err.Error(), `dynamodb table "locks" in us-east-1`) {
+	if !strings.Contains(err.Error(), advice) || !strings.Contains(err.Error(), `dynamodb table "locks" in `+region) {
 		t.Errorf("%s: %q; want the table and %q in it", what, err, advice)
 	}
 }
@@ -192,7 +192,7 @@ func TestErrorsOfTheWay(t *testing.T) {
 	})
 	t.Run("NoSuchHost", func(t *testing.T) {
 		client := dynamodb.New(dynamodb.Options{
-			BaseEndpoint: aws.String("http://dynamodb.invalid"), Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+			BaseEndpoint: aws.String("http://dynamodb.invalid"), Region: region, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
 			HTTPClient: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "dynamodb.invalid", IsNotFound: true}}
 			}}},
@@ -238,7 +238,7 @@ func noCredentials(t *testing.T, why error) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent = true }))
 	t.Cleanup(server.Close)
 	client := dynamodb.New(dynamodb.Options{
-		BaseEndpoint: &server.URL, Region: "us-east-1",
+		BaseEndpoint: &server.URL, Region: region,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{}, why
 		}),

@@ -20,6 +20,9 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
+// region is one that the SDK knows: for any other it compiles patterns with each request.
+var region = env("AWS_REGION", "us-east-1")
+
 // connect returns a client of its own connections onto an endpoint.
 func connect(t *testing.T, url string) *dynamodb.Client {
 	t.Helper()
@@ -28,7 +31,7 @@ func connect(t *testing.T, url string) *dynamodb.Client {
 	t.Cleanup(transport.CloseIdleConnections)
 	return dynamodb.New(dynamodb.Options{
 		BaseEndpoint: &url,
-		Region:       env("AWS_REGION", "us-east-1"), // the SDK searches for one that it does not know, with each request
+		Region:       region,
 		Credentials:  credentials.NewStaticCredentialsProvider(env("AWS_ACCESS_KEY_ID", "test"), env("AWS_SECRET_ACCESS_KEY", "test"), os.Getenv("AWS_SESSION_TOKEN")),
 		HTTPClient:   &http.Client{Transport: transport},
 	})

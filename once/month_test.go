@@ -18,8 +18,8 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// A month in the crontabs of three hosts, with the line "* * * * *"; a week of it unless
-// TENURE_TEST_DAYS says how many days, and a day if the tests are short. Their wall
+// A month in the crontabs of three hosts, with the line "* * * * *". The tests run as many
+// days of it as TENURE_TEST_DAYS says; without it a week, or a day with -short. Their wall
 // clocks are functions, which run up to 8 % too fast or too slow; so do their
 // elapsed clocks. The hosts are killed and cut off at random.
 
@@ -236,11 +236,11 @@ func newCrontab(t *testing.T, o once.Options) *crontab {
 	if text := os.Getenv("TENURE_TEST_DAYS"); text != "" {
 		var err error
 		if days, err = strconv.Atoi(text); err != nil || days < 1 {
-			t.Fatalf("TENURE_TEST_DAYS=%q is no number of days", text)
+			t.Fatalf("TENURE_TEST_DAYS=%q is no number from 1 on", text)
 		}
 	}
 	return &crontab{
-		s: newStage(t), epoch: time.Now(), until: time.Now().AddDate(0, 0, days), options: o,
+		s: newStage(t), epoch: time.Now(), until: time.Now().Add(time.Duration(days) * 24 * time.Hour), options: o,
 		peers: []peer{&shedlock{}, &gocron{}},
 	}
 }
