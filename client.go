@@ -57,7 +57,7 @@ func (c *Client) Options() Options { return c.options }
 // store's error. Nothing more is sent to the store, a release included: no other
 // process would see it.
 
-var errNotified = errors.New("others find another store under its name")
+var errNotified = errors.New("others find another store under the name of this one: restart every program that uses it")
 
 // notice ends the client's leases when the store says without a call that it was
 // replaced. It is one goroutine of the client, which ends with it.

@@ -6,6 +6,7 @@ package tenure_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -62,10 +63,11 @@ func (s *replaceable) Swap(ctx context.Context, prev, next driver.Record) (drive
 // replacing is how a store comes to be known as replaced.
 var replacing = map[string]struct {
 	within time.Duration // from then on until everything has ended
+	says   string        // what people are told of it
 	do     func(*replaceable)
 }{
-	"notified": {0, func(s *replaceable) { close(s.notify) }},
-	"answered": {heartbeat, func(s *replaceable) {
+	"notified": {0, "restart every program that uses it", func(s *replaceable) { close(s.notify) }},
+	"answered": {heartbeat, errMoved.Error(), func(s *replaceable) {
 		err := driver.Replaced(errMoved)
 		s.err.Store(&err)
 	}},
@@ -145,6 +147,9 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 				select {
 				case err := <-done:
 					want(t, err, tenure.ErrReplaced)
+					if !strings.Contains(err.Error(), how.says) {
+						t.Errorf("%s: %v; want %q in it", what, err, how.says)
+					}
 				default:
 					t.Errorf("%s goes on", what)
 				}
