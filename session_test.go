@@ -542,6 +542,7 @@ func TestSessionRequests(t *testing.T) {
 		want(t, b.Revoke(t.Context(), "other", "by force"), tenure.ErrAlive)
 		want(t, other.Check(), nil)
 		time.Sleep(2 * heartbeat)
+		synctest.Wait() // for a heartbeat of this moment, which would show life
 		if rec := w.record(driver.SessionKey(s.ID())); len(rec.Requests) > 0 {
 			t.Errorf("requests stay in the record: %+v", rec.Requests)
 		}
