@@ -65,7 +65,8 @@ var (
 //
 // No setting of the client matters to the store's guarantees, its retries included: a
 // transaction is sent again by it only if it had not left. DialKeepAliveTime should be
-// set, or a member that has died is noticed after minutes.
+// set, or a member that has died is noticed after minutes. Until it is, the client gives it
+// its share of the requests, each of which runs out of time; one that [Open] makes does not.
 func New(client *clientv3.Client, options *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("etcdstore: the client is nil")
@@ -96,8 +97,10 @@ const (
 
 // Open returns a store on a client that it makes by the config, and that [Store.Close]
 // closes. Where the config says nothing it tests silent connections after 10 s, and logs
-// nothing. It reads once, so that a wrong address, a wrong password and a missing
-// permission are told here. Options may be nil.
+// nothing. A member that let a request run out of time gets none for 13 s, while others
+// answer; that is in gRPC's service config, which the config's DialOptions may replace. Open
+// reads once, so that a wrong address, a wrong password and a missing permission are told
+// here. Options may be nil.
 func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store, error) {
 	if config.Logger == nil && config.LogConfig == nil {
 		config.Logger = zap.NewNop()
@@ -105,6 +108,7 @@ func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store
 	if config.DialKeepAliveTime == 0 {
 		config.DialKeepAliveTime, config.DialKeepAliveTimeout = keepAliveTime, keepAliveTimeout
 	}
+	config.DialOptions = append(answeringMembers(), config.DialOptions...)
 	if _, err := options.prefix(); err != nil {
 		return nil, err
 	}
