@@ -52,7 +52,7 @@ func (f *Folder) Add(ctx context.Context, n Node, now time.Time, step Step) erro
 	voters := len(those(members, member.votes))
 	step("the cluster has %s, and all of them answer", counted(voters, "voting member"))
 	if !slices.ContainsFunc(members, is) {
-		err := change(ctx, func(ctx context.Context) error {
+		err := change(ctx, rpctypes.ErrPeerURLExist, func(ctx context.Context) error {
 			_, err := c.client.MemberAddAsLearner(ctx, []string{peerURL})
 			return err
 		})

@@ -4,7 +4,9 @@
 package cluster
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -12,11 +14,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
@@ -350,6 +356,37 @@ func TestMayGrow(t *testing.T) {
 
 // The cure of a full quota compacts, then has each member defragmented, the leader last, and
 // only then takes the alarm away.
+// TestChangeIsAskedForAgain: a member that is removed may stop before it has said so, and
+// members that have just met each other change nothing.
+func TestChangeIsAskedForAgain(t *testing.T) {
+	gone := status.Error(codes.Unavailable, "connection refused")
+	denied := errors.New("permission denied")
+	for _, tc := range []struct {
+		answers []error // the last one again and again
+		calls   int
+		want    error
+	}{
+		{[]error{nil}, 1, nil},
+		{[]error{denied}, 1, denied},
+		{[]error{rpctypes.ErrMemberNotFound}, 1, nil},
+		{[]error{rpctypes.ErrStopped, rpctypes.ErrMemberNotFound}, 2, nil},
+		{[]error{rpctypes.ErrUnhealthy, gone, nil}, 3, nil},
+		{[]error{rpctypes.ErrUnhealthy, denied}, 2, denied},
+		{[]error{gone}, int(settled/pause) + 2, gone},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			err := change(t.Context(), rpctypes.ErrMemberNotFound, func(context.Context) error {
+				calls++
+				return tc.answers[min(calls, len(tc.answers))-1]
+			})
+			if !errors.Is(err, tc.want) || calls != tc.calls {
+				t.Errorf("%v: %v after %d calls, want %v after %d", tc.answers, err, calls, tc.want, tc.calls)
+			}
+		})
+	}
+}
+
 func TestCure(t *testing.T) {
 	f := mustInit(t, Defaults(), "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3")
 	all := seen("vLv")

@@ -18,6 +18,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
@@ -182,14 +184,18 @@ func plain(err error) error {
 // are, and a bit.
 const settled = 10 * time.Second
 
-// change makes a call that changes the members. A cluster whose members have just found each
-// other is asked again.
-func change(ctx context.Context, call func(context.Context) error) error {
+// change makes a call that changes the members. It is made again where the members have just
+// found each other, and where the one that was asked is going: one that is removed may stop
+// before it has answered. The error done says that it is so already.
+func change(ctx context.Context, done error, call func(context.Context) error) error {
 	for begun := time.Now(); ; {
 		ask, cancel := context.WithTimeout(ctx, callPatience)
 		err := call(ask)
 		cancel()
-		if !errors.Is(err, rpctypes.ErrUnhealthy) || time.Since(begun) > settled {
+		switch {
+		case errors.Is(err, done):
+			return nil
+		case !unavailable(err), time.Since(begun) > settled:
 			return err
 		}
 		select {
@@ -198,6 +204,14 @@ func change(ctx context.Context, call func(context.Context) error) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// unavailable says that a member, or the cluster, could not do what was asked, for now.
+func unavailable(err error) bool {
+	if said := (rpctypes.EtcdError{}); errors.As(err, &said) {
+		return said.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
 }
 
 // quorum is how many of the voters must agree.

@@ -68,13 +68,10 @@ func (c *connection) removeMember(ctx context.Context, members []member, m membe
 		}
 		step("%s has handed the leadership over", m.node)
 	}
-	err := change(ctx, func(ctx context.Context) error {
+	err := change(ctx, rpctypes.ErrMemberNotFound, func(ctx context.Context) error {
 		_, err := c.client.MemberRemove(ctx, m.ID)
 		return err
 	})
-	if errors.Is(err, rpctypes.ErrMemberNotFound) {
-		return nil // an answer was lost
-	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be removed: %w", m.node, plain(err))
 	}
