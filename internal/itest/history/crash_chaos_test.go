@@ -36,29 +36,36 @@ func (p *pool) do(name string, job func() error) {
 	p.places <- struct{}{}
 	defer func() { <-p.places }()
 	p.count.Add(1)
-	err := job()
-	for try := 1; errors.Is(err, errSlow) && try < 5; try++ {
-		p.t.Logf("%s, again: %v", name, err)
-		err = job()
-	}
-	if err != nil {
+	if err := again(p.t, name, job); err != nil {
 		p.t.Errorf("%s: %v", name, err)
 	}
 }
 
+// again runs a job until the machine was not too slow for it, or five times.
+func again(t *testing.T, name string, job func() error) error {
+	err := job()
+	for try := 1; errors.Is(err, errSlow) && try < 5; try++ {
+		t.Logf("%s, again: %v", name, err)
+		err = job()
+	}
+	return err
+}
+
 // base is how all scenes begin: a tenure that was released, and another one,
 // which is released as well or of a holder that was killed.
-func base(t *testing.T, dead bool) *scene {
+func base(t *testing.T, dead bool) (s *scene) {
 	t.Helper()
-	s, err := newScene(t)
+	err := again(t, "base", func() (err error) {
+		if s, err = newScene(t); err != nil {
+			return err
+		}
+		_, err = s.take(order{Owner: "first", Release: true})
+		if err == nil {
+			_, err = s.take(order{Owner: "second", Release: !dead})
+		}
+		return errors.Join(err, s.close())
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.take(order{Owner: "first", Release: true})
-	if err == nil {
-		_, err = s.take(order{Owner: "second", Release: !dead})
-	}
-	if err = errors.Join(err, s.close()); err != nil {
 		t.Fatal(err)
 	}
 	return s
