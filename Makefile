@@ -40,7 +40,7 @@ QUICK := ./cmd/... ./sqlitestore/... ./...
 # Packages that compute, with one goroutine each: nothing for the race detector,
 # which makes them five times slower. Those of the root module are tested by
 # `make test`, as a whole.
-SEQUENTIAL := ./internal/sim ./internal/house ./shard/internal/plan/... $(ITEST)/protocol
+SEQUENTIAL := ./internal/sim ./internal/house ./shard/internal/plan/... $(ITEST)/protocol $(ITEST)/portable
 # Packages whose tests take hours of virtual time: with the race detector they run shorter
 # ones, and at full length without it.
 VIRTUAL := ./shard ./once
@@ -190,7 +190,7 @@ race: setup ## Of verify: test all modules with the race detector
 .PHONY: plain
 plain: setup ## Of verify: what is tested without the race detector, and clients in other languages
 	$(call part,plain)
-	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol $(ITEST)/portable
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(HEAVY)
