@@ -113,8 +113,9 @@ WITH_ENGINES := $(REQUIRED) TENURE_TEST_DYNAMODB=$(TENURE_TEST_DYNAMODB) scripts
 # refuses to give it in a checkout that belongs to another user, as in containers.
 GOFLAGS ?=
 GOFLAGS += -buildvcs=false
-# And nothing for debuggers: a quarter of what the compiler does. Stack traces need none of it.
-GOFLAGS += -gcflags=all=-dwarf=false
+# And nothing for debuggers: a quarter of what the compiler and the linker do. Stack traces
+# need none of it.
+GOFLAGS += -gcflags=all=-dwarf=false -ldflags=-w
 export GOFLAGS
 
 # What builds and tests collects garbage a quarter as often, for a sixth to a third less of the
