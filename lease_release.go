@@ -8,10 +8,10 @@ import (
 	"errors"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Release ends the lease: it cancels the context with [ErrReleased], makes Check
@@ -139,22 +139,14 @@ var errDataUnknown = errors.New("the lock is free; whether the data were laid do
 func reasonOf(err error) string { return textOf(err.Error()) }
 
 func textOf(reason string) string {
-	text := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(reason, ""))
-	if text = strings.TrimSpace(text); text == "" {
+	line := strings.TrimSpace(text.Line(reason))
+	if line == "" {
 		return "the work has failed"
 	}
-	if len(text) > driver.MaxReasonLen {
-		text = strings.ToValidUTF8(text[:driver.MaxReasonLen], "") // not a part of a character
+	if len(line) > driver.MaxReasonLen {
+		line = strings.ToValidUTF8(line[:driver.MaxReasonLen], "") // not a part of a character
 	}
-	return text
+	return line
 }
 
 // free begins the release.

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/clock"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Options are what all locks of a client share. The zero value, and nil, mean the
@@ -218,51 +218,28 @@ func checkClock(c Clock) error {
 // checkName returns an error if name cannot be the name of a lock that is taken,
 // on whatever store.
 func checkName(name string) error {
-	if err := checkKey(name); err != nil {
-		return err
-	}
-	return checkText("lock name", name)
+	return asInvalid(text.CheckName("lock name", name, driver.MaxNameLen))
 }
 
 // checkKey returns an error if name cannot be the name of a lock that is read, or
-// whose holder is asked for something. It is laxer than [checkName]: another client
-// may have written a lock under a name that cannot be printed, and that lock can
-// still be seen and released. A name that is not UTF-8 is refused: a store may read
-// another key in its place.
+// whose holder is asked for something.
 func checkKey(name string) error {
-	switch {
-	case name == "":
-		return invalid("lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
-	case strings.HasPrefix(name, driver.OwnPrefix):
-		return invalid("lock name %.40q begins with %q: such names are for records of Tenure itself", name, driver.OwnPrefix)
-	}
-	return checkForm("lock name", name, driver.MaxNameLen)
+	return asInvalid(text.CheckKey("lock name", name, driver.MaxNameLen))
 }
 
 // checkText returns an error if s is no text that may be written into a record
-// for people to read: each rune must be printable, by itself. What cannot be
-// seen makes two names look like one, and what steers a terminal makes a line say
-// something else. All such text has the same limit.
-func checkText(what, s string) error {
-	if err := checkForm(what, s, driver.MaxOwnerLen); err != nil {
-		return err
-	}
-	for i, r := range s {
-		if !unicode.IsPrint(r) {
-			return invalid("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
-		}
-	}
-	return nil
-}
+// for people to read. All such text has the same limit.
+func checkText(what, s string) error { return asInvalid(text.Check(what, s, driver.MaxOwnerLen)) }
 
-func checkForm(what, s string, most int) error {
-	switch {
-	case len(s) > most:
-		return invalid("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
-	case !utf8.ValidString(s):
-		return invalid("%s %.200q is not valid UTF-8", what, s)
+// checkForm returns an error if no store can keep s.
+func checkForm(what, s string, most int) error { return asInvalid(text.CheckForm(what, s, most)) }
+
+// asInvalid makes an error one of bad input.
+func asInvalid(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return invalid("%v", err)
 }
 
 func checkHeir(to string) error {

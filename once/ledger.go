@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // The rules of [Once] are here: no clock, no store, no goroutine.
@@ -203,17 +203,9 @@ func appended(runs []entry, e entry) []entry {
 
 // textOf returns the text of an error as a ledger keeps it.
 func textOf(err error) string {
-	text := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(err.Error(), ""))
-	if len(text) > maxErrorLen {
-		text = strings.ToValidUTF8(text[:maxErrorLen-3], "") + "..."
+	line := text.Line(err.Error())
+	if len(line) > maxErrorLen {
+		line = strings.ToValidUTF8(line[:maxErrorLen-3], "") + "..."
 	}
-	return text
+	return line
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/slots"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Lock is a name that any number of processes read, or one writes. All methods may be
@@ -55,7 +56,7 @@ func New(client *tenure.Client, name string, options *Options) (*Lock, error) {
 	if options != nil {
 		base.Session = options.Session
 	}
-	if err := errors.Join(base.Check("lock"), slots.CheckName("lock", name, MaxNameLen)); err != nil {
+	if err := errors.Join(base.Check("lock"), text.CheckName("lock name", name, MaxNameLen)); err != nil {
 		return nil, fmt.Errorf("rwlock: %w", err)
 	}
 	return &Lock{

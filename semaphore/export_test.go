@@ -5,8 +5,5 @@ package semaphore
 
 import "github.com/tenurelock/tenure/internal/slots"
 
-// Limits that are those of package driver, which this package does not import.
-const (
-	OwnPrefix  = slots.OwnPrefix
-	MaxDataLen = slots.MaxDataLen
-)
+// MaxDataLen is that of package driver, which this package does not import.
+const MaxDataLen = slots.MaxDataLen

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/slots"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Semaphore is a number of slots under one name, of which this process takes
@@ -65,7 +66,7 @@ func New(client *tenure.Client, name string, n int, options *Options) (*Semaphor
 		o.Looks = defaultLooks
 	}
 	base := slots.Base{Client: client, Session: o.Session}
-	errs := []error{base.Check("semaphore"), slots.CheckName("semaphore", name, MaxNameLen), checkSlots(n)}
+	errs := []error{base.Check("semaphore"), text.CheckName("semaphore name", name, MaxNameLen), checkSlots(n)}
 	if o.Looks < 1 || o.Looks > maxLooks {
 		errs = append(errs, fmt.Errorf("looks %d must be from 1 to %d", o.Looks, maxLooks))
 	}

@@ -170,7 +170,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 // The limits are those of locks.
 func TestLimits(t *testing.T) {
-	if semaphore.MaxNameLen+16 != driver.MaxNameLen || semaphore.OwnPrefix != driver.OwnPrefix || semaphore.MaxDataLen != driver.MaxDataLen {
+	if semaphore.MaxNameLen+16 != driver.MaxNameLen || semaphore.MaxDataLen != driver.MaxDataLen {
 		t.Error("a limit has changed in package driver")
 	}
 	longest := semaphore.LockName(strings.Repeat("n", semaphore.MaxNameLen), semaphore.MaxSlots-1)

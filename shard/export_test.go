@@ -3,8 +3,5 @@
 
 package shard
 
-// Limits that are those of package driver, which this package does not import.
-const (
-	OwnPrefix  = ownPrefix
-	MaxDataLen = maxDataLen
-)
+// MaxDataLen is that of package driver, which this package does not import.
+const MaxDataLen = maxDataLen

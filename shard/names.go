@@ -4,11 +4,12 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // The locks that a group is made of.
@@ -29,12 +30,9 @@ const (
 	MaxIDLen = 256
 )
 
-// What package tenure has limits for, too. They are checked here first, so that
-// a mistake is not taken for an error of the store.
-const (
-	ownPrefix  = "tenure/"
-	maxDataLen = 256 << 10
-)
+// maxDataLen is package tenure's limit, too. It is checked here first, so that a mistake is
+// not taken for an error of the store.
+const maxDataLen = 256 << 10
 
 // LockName returns the name of the lock that is a partition of the group. It is
 // the resource that the partition's token fences.
@@ -68,11 +66,8 @@ func ParseLockName(lock string) (group, id string, ok bool) {
 }
 
 func checkName(name string) error {
-	if err := checkText("group name", name, MaxNameLen); err != nil {
+	if err := text.CheckName("group name", name, MaxNameLen); err != nil {
 		return err
-	}
-	if strings.HasPrefix(name, ownPrefix) {
-		return fmt.Errorf("group name %.40q begins with %q: such names are for records of Tenure itself", name, ownPrefix)
 	}
 	for _, infix := range []string{partInfix, memberInfix} {
 		if strings.Contains(name+infix[:len(infix)-1], infix) || strings.Contains(name, infix) {
@@ -85,18 +80,5 @@ func checkName(name string) error {
 func checkID(id string) error { return checkText("partition name", id, MaxIDLen) }
 
 func checkText(what, s string, most int) error {
-	switch {
-	case s == "":
-		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
-	case len(s) > most:
-		return fmt.Errorf("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
-	case !utf8.ValidString(s):
-		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
-	}
-	for i, r := range s {
-		if !unicode.IsPrint(r) {
-			return fmt.Errorf("%s %q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
-		}
-	}
-	return nil
+	return cmp.Or(text.CheckSome(what, s, most), text.Check(what, s, most))
 }

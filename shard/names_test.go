@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 	if len(longest) > driver.MaxNameLen {
 		t.Errorf("the longest name of a lock has %d bytes", len(longest))
 	}
-	if shard.OwnPrefix != driver.OwnPrefix || shard.MaxDataLen != driver.MaxDataLen {
+	if shard.MaxDataLen != driver.MaxDataLen {
 		t.Error("limits are not those of package driver")
 	}
 }

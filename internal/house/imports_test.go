@@ -40,6 +40,8 @@ var zones = []zone{
 	{dir: "driver/versioned", may: []string{"driver"}, inTests: public},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},
 	{dir: "internal/clock"},
+	// What text may be, one rule for all that check it.
+	{dir: "internal/text", may: []string{"driver"}},
 	{dir: "internal/enginetest", may: []string{"driver"}},
 	{dir: "internal/enginetest/buckets", may: []string{".", "driver", "driver/objectmap", "driver/recordcodec", "drivertest", "internal/enginetest"}},
 	{dir: "internal/enginetest/locks", may: []string{".", "driver"}},
@@ -48,7 +50,7 @@ var zones = []zone{
 	{dir: "internal/sim", may: []string{"driver", "internal/protocol", "internal/trace", "fence"}},
 	{dir: "internal", may: []string{"driver", "internal", "internal/protocol", "internal/clock"}, inTests: public},
 	{
-		dir: ".", may: []string{"driver", "internal", "internal/protocol", "internal/clock"},
+		dir: ".", may: []string{"driver", "internal", "internal/protocol", "internal/clock", "internal/text"},
 		inTests: public,
 	},
 
@@ -69,12 +71,12 @@ var zones = []zone{
 	// What any user could have written shows that the public API is enough.
 	{dir: "bell", inTests: public}, // any transport can be written without us
 	{dir: "fence", may: []string{"."}, inTests: public},
-	{dir: "once", may: []string{"."}, inTests: public},
+	{dir: "once", may: []string{".", "internal/text"}, inTests: public},
 	// What these two share stands on the public API as well.
-	{dir: "internal/slots", may: []string{"."}, inTests: public},
-	{dir: "rwlock", may: []string{".", "internal/slots"}, inTests: public},
-	{dir: "semaphore", may: []string{".", "internal/slots"}, inTests: public},
-	{dir: "shard", may: []string{"."}, inTests: public},
+	{dir: "internal/slots", may: []string{".", "internal/text"}, inTests: public},
+	{dir: "rwlock", may: []string{".", "internal/slots", "internal/text"}, inTests: public},
+	{dir: "semaphore", may: []string{".", "internal/slots", "internal/text"}, inTests: public},
+	{dir: "shard", may: []string{".", "internal/text"}, inTests: public},
 	// But no public call says whether there is a bubble of testing/synctest: that is the
 	// clock's.
 	{dir: "ready", may: []string{"."}, inTests: public},

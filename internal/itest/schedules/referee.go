@@ -87,16 +87,7 @@ func (r *referee) granted(ln *line, l *tenure.Lease) *holding {
 
 // look asks all leases of a lock.
 func (r *referee) look(lock string) {
-	r.mu.Lock()
-	all := append([]*holding(nil), r.leases[lock]...)
-	r.mu.Unlock()
-	var good []*holding
-	for _, h := range all {
-		if r.check(h) {
-			good = append(good, h)
-		}
-	}
-	if len(good) > 1 {
+	if good := r.good(lock); len(good) > 1 {
 		r.wrong("two holders: %v and %v", good[0], good[1])
 	}
 }

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package text has the rules for text in records that people read: names of locks and of
+// what is made of them, owners, reasons, errors.
+package text
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// CheckName returns what is wrong with a name that becomes that of a lock, or its beginning.
+// What it is a name of is said by what, such as "semaphore name".
+func CheckName(what, name string, most int) error {
+	return cmp.Or(CheckKey(what, name, most), Check(what, name, most))
+}
+
+// CheckKey is laxer: a lock that another client has written may have a name that cannot be
+// printed, and is seen and released all the same. A name that is not UTF-8 is refused: a
+// store may read another key in its place.
+func CheckKey(what, name string, most int) error {
+	if strings.HasPrefix(name, driver.OwnPrefix) {
+		return fmt.Errorf("%s %.40q begins with %q: such names are for records of Tenure itself", what, name, driver.OwnPrefix)
+	}
+	return cmp.Or(CheckSome(what, name, most), CheckForm(what, name, most))
+}
+
+// CheckSome returns an error if there is no text.
+func CheckSome(what, s string, most int) error {
+	if s == "" {
+		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
+	}
+	return nil
+}
+
+// Check returns what is wrong with text that may be empty: each rune must be printable, by
+// itself. What cannot be seen makes two names look like one, and what steers a terminal
+// makes a line say something else.
+func Check(what, s string, most int) error {
+	if err := CheckForm(what, s, most); err != nil {
+		return err
+	}
+	for i, r := range s {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("%s %.200q has %U at byte %d: only printable characters and the ordinary space are allowed", what, s, r, i)
+		}
+	}
+	return nil
+}
+
+// CheckForm returns why a store cannot keep the text.
+func CheckForm(what, s string, most int) error {
+	switch {
+	case len(s) > most:
+		return fmt.Errorf("%s %.20q... has %d bytes: at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %.200q is not valid UTF-8", what, s)
+	}
+	return nil
+}
+
+// Line returns s as one line that passes [Check], but for its length: white space is a space,
+// and what cannot be printed is left out.
+func Line(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+}
