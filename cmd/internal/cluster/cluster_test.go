@@ -354,8 +354,6 @@ func TestMayGrow(t *testing.T) {
 	}
 }
 
-// The cure of a full quota compacts, then has each member defragmented, the leader last, and
-// only then takes the alarm away.
 // TestChangeIsAskedForAgain: a member that is removed may stop before it has said so, and
 // members that have just met each other change nothing.
 func TestChangeIsAskedForAgain(t *testing.T) {
@@ -387,6 +385,8 @@ func TestChangeIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// The cure of a full quota compacts, then has each member defragmented, the leader last, and
+// only then takes the alarm away.
 func TestCure(t *testing.T) {
 	f := mustInit(t, Defaults(), "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3")
 	all := seen("vLv")
