@@ -17,8 +17,8 @@ import (
 // A member whose process is stopped, or which hears nothing from the others, keeps its
 // connection. gRPC takes keepAliveTime and keepAliveTimeout to notice the first of these, and
 // never notices the second. Meanwhile round_robin gives such a member its share of the
-// requests, each of which runs out of time; and all of those of one lock, where the requests
-// of others come in step with them: a lease ends by that. So the requests of a client that
+// requests, each of which runs out of time. At worst it gets every heartbeat of one lock, when
+// other requests fall in step with them, and the lease ends. So the requests of a client that
 // [Open] makes go in turn to the members that answer. One that let a request run out of time
 // gets none for avoidFor, unless all members did.
 

@@ -88,8 +88,8 @@ func New(client *clientv3.Client, options *Options) (*Store, error) {
 
 const (
 	// keepAliveTime is how long a connection may be silent before it is tested. The
-	// client raises less to this, and the server refuses who asks more often than each
-	// 5 s.
+	// client raises less to this, and the server refuses a client that asks more often than
+	// every 5 s.
 	keepAliveTime = 10 * time.Second
 	// keepAliveTimeout is how long the test may take.
 	keepAliveTimeout = 3 * time.Second

@@ -80,5 +80,5 @@ func checkName(name string) error {
 func checkID(id string) error { return checkText("partition name", id, MaxIDLen) }
 
 func checkText(what, s string, most int) error {
-	return cmp.Or(text.CheckSome(what, s, most), text.Check(what, s, most))
+	return cmp.Or(text.CheckNotEmpty(what, s, most), text.Check(what, s, most))
 }

@@ -28,11 +28,11 @@ func CheckKey(what, name string, most int) error {
 	if strings.HasPrefix(name, driver.OwnPrefix) {
 		return fmt.Errorf("%s %.40q begins with %q: such names are for records of Tenure itself", what, name, driver.OwnPrefix)
 	}
-	return cmp.Or(CheckSome(what, name, most), CheckForm(what, name, most))
+	return cmp.Or(CheckNotEmpty(what, name, most), CheckForm(what, name, most))
 }
 
-// CheckSome returns an error if there is no text.
-func CheckSome(what, s string, most int) error {
+// CheckNotEmpty returns an error if the text is empty.
+func CheckNotEmpty(what, s string, most int) error {
 	if s == "" {
 		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
 	}
