@@ -62,11 +62,13 @@ ON_BUCKETS := ^TestVersitygw|^TestAzurite|^TestFakeGCS
 ON_BUCKETS_IN := ./cmd/internal/cli
 # They want the machine for themselves.
 ON_BUCKETS_ALONE := $(FAULTS) $(CHAOS)
+# What `make verify` tests with the race detector: the core, and what stands on it.
+RACE := . ./internal/protocol ./internal/shell ./once ./shard ./semaphore ./rwlock
 # What takes longest with the race detector, so that nothing is left to run alone at the end.
 LONGEST := ./cmd/internal/cli ./dynamostore ./sqlitestore ./pgstore
 # Adapters whose libraries take long to build with the race detector: a minute and more.
 HEAVY := ./adapters/clientgo/... ./adapters/controllerruntime/...
-# Packages that are run in a way of their own, by `make verify` or `make evidence`.
+# Packages that `make nightly` runs in a way of their own.
 APART := $(HEAVY) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD) $(ITEST)/spec $(ITEST)/schedules $(ITEST)/monitoring $(KUBERNETES) $(BUCKETS) $(PLAIN_BUCKETS)
 # Stores whose engine is a server. The one that takes longest comes first.
 STORES := ./dynamostore ./pgstore ./zkstore ./etcdstore
@@ -87,10 +89,10 @@ TEST_TIMEOUT ?= 40m
 # Flags of the simulator: see `go doc ./internal/sim/run`.
 SIM ?=
 # How many schedules of the simulator `make verify` runs; `make sim` goes on.
-SEEDS ?= 50000
-# How many more of them have processes that take several locks at once; 3,125 of SEEDS do.
-SETS ?= 4000
-# How many random schedules of the library `make verify` runs; `make schedules` goes on.
+SEEDS ?= 5000
+# How many more of them have processes that take several locks at once; one in 16 of SEEDS does.
+SETS ?= 400
+# How many random schedules of the library a nightly run plays; `make schedules` goes on.
 SCHEDULE_SEEDS ?= 200
 # More flags for go test. For example, `make test TESTFLAGS='-run Lease'`.
 TESTFLAGS ?=
@@ -120,8 +122,8 @@ export GOFLAGS
 
 # What builds and tests collects garbage a quarter as often, for a sixth to a third less of the
 # processor's time, unless it grows large. Nothing that measures does.
-test release race plain api model simulator virtual wrong-core wrong-processes lint: export GOGC ?= 400
-test release race plain api model simulator virtual wrong-core wrong-processes lint: export GOMEMLIMIT ?= 4GiB
+test release race race-all stores plain api model simulator virtual wrong-core wrong-processes lint: export GOGC ?= 400
+test release race race-all stores plain api model simulator virtual wrong-core wrong-processes lint: export GOMEMLIMIT ?= 4GiB
 
 # -vet=off: each of them is vetted before, with all of vet's checks, which are among those
 # of `make lint`.
@@ -145,7 +147,7 @@ KEEP_GOING = $(findstring k,$(firstword -$(MAKEFLAGS)))
 
 .PHONY: help
 help: ## Describe the targets (default)
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "%-15s %s\n", $$1, $$2}'
 
 # Other engines than SQLite are used if the environment names them, and their tests are
 # skipped with a line that says how to get them if not. The race detector would need a
@@ -160,26 +162,77 @@ test: ## Build, vet and test what needs Go and nothing else: the library, SQLite
 # The tests wait for most of their time. What computes alone takes what they leave of the
 # processors, and none from them: see scripts/idle. What it prints comes at the end.
 .PHONY: verify
-verify: test setup ## All that a change must pass: test, and every engine, race detector, simulator, TLC, chaos, faults, lint; installs what it needs
+verify: test setup ## Before a change lands: test, lint, race detector, four engines, simulator, model, a minute of chaos
 	@mkdir -p $(BIN)
 	@# In a group of its own, so that all of it ends if this is stopped.
-	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator virtual wrong-core >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
+	@set -m; TENURE_SPEC_SECONDS=5400 scripts/idle $(MAKE) TEST_TIMEOUT=90m model simulator >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
 	trap 'kill -- -$$computing 2>/dev/null || true' EXIT; \
-	failed=; $(MAKE) lint release race plain api measured wrong-processes || failed=1; \
+	failed=; $(MAKE) lint race stores service-clients short-chaos || failed=1; \
 	[ -z "$$failed" ] || [ -n "$(KEEP_GOING)" ] || exit 1; \
 	echo "==> what computes, at $$(date +%T)"; \
 	wait $$computing || failed=1; cat $(BIN)/computed.log; [ -z "$$failed" ]
 	$(call part,verified)
 
+# Each part writes its date, commit, minutes and result into docs/evidence/nightly.md.
+.PHONY: nightly
+nightly: ## Each night and before a release: all else, in parts of at most 90 minutes; make nightly-model is one
+	@failed=; for p in $(NIGHTLY); do $(MAKE) nightly-$$p || failed="$$failed $$p"; done; \
+	[ -z "$$failed" ] || { echo "these parts failed:$$failed" >&2; exit 1; }
+
+nightly-race := race-all
+nightly-engines := plain api measured
+nightly-model := spec
+nightly-simulator := million virtual month reader-schedules
+nightly-mutants := wrong-core wrong-processes
+nightly-chaos := DURATION=15m chaos service readers shards
+nightly-kills := kills cluster
+nightly-interop := DURATION=10m interop
+nightly-kubernetes := kubernetes
+nightly-buckets := buckets
+nightly-faults := faults
+nightly-bench := bench native load sessions
+nightly-release := release portable release-check
+NIGHTLY := race engines model simulator mutants chaos kills interop kubernetes buckets faults bench release
+
+.PHONY: $(addprefix nightly-,$(NIGHTLY))
+$(addprefix nightly-,$(NIGHTLY)): nightly-%:
+	@scripts/nightly $* $(nightly-$*)
+
 .PHONY: setup
 setup:
 	@scripts/setup
 
+# What holds locks, and what stands on it.
+.PHONY: race
+race: setup ## Of verify: the core, and what stands on it, with the race detector
+	$(call part,race)
+	$(GOTEST) -race -short -p $(TEST_PARALLEL) $(TESTFLAGS) $(RACE)
+
+# The rules in transcripts come along: they take seconds.
+.PHONY: stores
+stores: setup ## Of verify: the stores on DynamoDB emulators, etcd, PostgreSQL and ZooKeeper
+	$(call part,stores)
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
+	$(WITH_ENGINES) $(GOTEST) -short -p $(RACE_PARALLEL) -skip '^TestAPI$$' $(TESTFLAGS) $(STORES)
+
+.PHONY: service-clients
+service-clients: setup ## Of verify: the lock service against its document, and its clients in three languages
+	$(call part,service-clients)
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/server
+	@# Go would not see that they change.
+	clients/test
+
+.PHONY: short-chaos
+short-chaos: setup ## Of verify: a minute of chaos
+	$(call part,short-chaos)
+	scripts/engines install dynoxide etcd postgres zookeeper
+	$(GO) run $(CHAOS) -engines sqlite,dynoxide,etcd-cluster,postgres-standby -duration 1m -round 15s -report ''
+
 # Everything with the race detector, on all engines; at full length, but for what takes that
 # in virtual time alone.
-.PHONY: race
-race: setup ## Of verify: test all modules with the race detector
-	$(call part,race)
+.PHONY: race-all
+race-all: setup
+	$(call part,race-all)
 	packages=$$($(GO) list work | grep -vxF "$$($(GO) list $(APART) $(SEQUENTIAL) $(VIRTUAL) $(LONGEST))"); \
 	$(WITH_ENGINES) $(GOTEST) -race -p $(RACE_PARALLEL) -skip '$(WITHOUT_RACE)|$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(LONGEST) $$packages
 	$(GOTEST) -race -short -skip '$(WITHOUT_RACE)' $(TESTFLAGS) $(VIRTUAL)
@@ -189,7 +242,7 @@ race: setup ## Of verify: test all modules with the race detector
 # What the race detector has nothing to find in, or makes too slow; but what `make
 # test` runs in the same way.
 .PHONY: plain
-plain: setup ## Of verify: what is tested without the race detector, and clients in other languages
+plain: setup
 	$(call part,plain)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol $(ITEST)/portable
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
@@ -199,18 +252,16 @@ plain: setup ## Of verify: what is tested without the race detector, and clients
 	$(GOTEST) -skip '$(ON_BUCKETS)' $(TESTFLAGS) $(PLAIN_BUCKETS)
 	@# A Prometheus that scrapes each second does not like to be tested beside others.
 	$(WITH_ENGINES) $(GOTEST) $(TESTFLAGS) $(ITEST)/monitoring
-	@# The clients of the lock service, each in its language. Go would not see that they change.
-	clients/test
 
 # A module apart from the workspace.
 .PHONY: release
-release: ## Of verify: what checks, tags and builds a release, in small, and the workflows' syntax
+release:
 	$(call part,release)
 	GOWORK=off $(GO) vet -C release ./...
 	GOWORK=off $(GO) test -C release $(TESTFLAGS) ./...
 
 .PHONY: api
-api: setup ## Of verify: all tests of the library, and the command's scripts, on each engine
+api: setup
 	$(call part,api)
 	$(WITH_ENGINES) $(GOTEST) -p $(TEST_PARALLEL) -parallel 3 -run '$(WITHOUT_RACE)' $(TESTFLAGS) $(STORES) ./cmd/internal/cli
 
@@ -218,50 +269,49 @@ api: setup ## Of verify: all tests of the library, and the command's scripts, on
 # Kubernetes, with the race detector, take minutes to build. The fault table's column of Kubernetes
 # is left out here, by the names of its tests, and is part of `make kubernetes`.
 .PHONY: measured
-measured: setup ## Of verify: benchmarks, fault table, load and the lock service's nemesis in small
+measured: setup
 	$(call part,measured)
 	@echo "left out of the fault table: $(ON_KUBERNETES) and $(ON_BUCKETS), which make kubernetes and make buckets have"
 	$(WITH_ENGINES) $(GOTEST) -p 1 -skip '$(ON_KUBERNETES)|$(ON_BUCKETS)' $(TESTFLAGS) $(BENCH) $(CROWD) $(SHARDS) $(FAULTS) $(SERVICE) $(LOAD)
 
 .PHONY: simulator
-simulator: setup ## Of verify: the simulator's schedules
+simulator: setup ## Of verify: 5,000 schedules of the simulator
 	$(call part,simulator)
 	$(GO) build -o $(BIN)/simulator ./internal/sim/run
 	$(BIN)/simulator -seeds $(SEEDS) -all
 	$(BIN)/simulator -seeds $(SETS) -together
+	@# A bug that only this seed has shown.
+	$(BIN)/simulator -first 83917 -seeds 1
+
+.PHONY: million
+million:
+	$(MAKE) simulator SEEDS=1000000 SETS=80000
 
 .PHONY: virtual
-virtual: setup ## Of verify: the library under random schedules, and hours of leaders and jobs in virtual time
+virtual: setup
 	$(call part,virtual)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/schedules -args -seeds $(SCHEDULE_SEEDS)
 	$(GOTEST) $(TESTFLAGS) $(VIRTUAL)
 
 .PHONY: model
-model: setup ## Of verify: the smaller configurations of the model, and traces against it (TLC; needs Java)
+model: setup ## Of verify: the configurations of the model that take seconds (TLC; needs Java)
 	$(call part,model)
-	scripts/spec ci
-	$(REQUIRED) $(GOTEST) $(TESTFLAGS) $(ITEST)/spec
+	scripts/spec quick
 
 # The simulator finds every deliberate mistake in the core, and real processes those of the lock
 # service and its clients; and none without one, above.
 WRONG_SERVICE := ^TestMistakes$$|Bites$$
 .PHONY: wrong-core wrong-processes
-wrong-core: setup ## Of verify: each deliberate mistake in the core is found
+wrong-core: setup
 	$(call part,wrong-core)
 	$(GOTEST) -tags tenure_wrong $(TESTFLAGS) ./internal/sim
 	$(GOTEST) -tags tenure_wrong -run '(Is|Are)Found' $(TESTFLAGS) . ./rwlock
-wrong-processes: setup ## Of verify: each deliberate mistake of the lock service and its clients is found
+wrong-processes: setup
 	$(call part,wrong-processes)
 	$(REQUIRED) $(GOTEST) -short -tags tenure_wrong -run '$(WRONG_SERVICE)' $(TESTFLAGS) $(SERVICE)
 
-.PHONY: evidence
-evidence: DURATION = 10m
-evidence: SIM = -seeds 1000000 -all
-evidence: spec sim month interop chaos kills cluster readers faults service load bench native shards sessions kubernetes buckets release-check ## What takes hours, before a release: all of the model, a million schedules, long chaos, other clients, measurements
-	$(call part,evidence is complete)
-
 .PHONY: lint
-lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Of verify: format, code, go.mod files and other systems' builds
+lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Of verify: format, code and go.mod files
 	$(call part,lint)
 	@# The quick checks first. (No "tee /dev/stderr" here: it would truncate a log file.)
 	files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted, run 'make fmt': $$files" >&2; exit 1; }
@@ -270,6 +320,9 @@ lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Of verify: format, code, go.mod files and o
 	@# It has staticcheck's checks, all that are on by default and more.
 	$(GOLANGCI_LINT) run $(MODULES)
 	cd release && GOWORK=off ../$(GOLANGCI_LINT) run ./...
+
+.PHONY: portable
+portable:
 	$(GO) run $(ITEST)/portable -os darwin,windows $(PORTABLE)
 
 .PHONY: fmt
@@ -295,7 +348,7 @@ schedules: ## Run the library under random schedules until stopped: make schedul
 DURATION ?= 2m
 
 .PHONY: interop
-interop: setup ## Contend with the Java lock client and dynamolock on one table for ten minutes
+interop: setup
 	$(WITH_ENGINES) env TENURE_TEST_CHAOS=$(DURATION) $(GO) test -count=1 -timeout 2h -v $(INTEROP)
 
 .PHONY: spec
@@ -304,11 +357,11 @@ spec: setup ## Check the model, its wrong variants, and traces of the code again
 	TENURE_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 1h $(ITEST)/spec -schedules 20
 
 .PHONY: faults
-faults: setup ## Throw the same faults at Tenure and at other clients, and write docs/evidence/faults.md
+faults: setup
 	scripts/engines run dynoxide postgres zookeeper kubernetes versitygw -- $(GO) run $(FAULTS) -write
 
 .PHONY: service
-service: setup ## Throw faults at clients and replicas of the lock service, and write docs/evidence/service.md
+service: setup
 	scripts/engines run dynoxide -- $(GO) run $(FAULTS) -service -write
 	$(GO) run $(SERVICE) -duration $(DURATION) -write
 	$(REQUIRED) $(GO) test -count=1 -timeout 1h -tags tenure_wrong -run '$(WRONG_SERVICE)' $(SERVICE)
@@ -317,18 +370,18 @@ service: setup ## Throw faults at clients and replicas of the lock service, and 
 CONSUL ?=
 
 .PHONY: load
-load: setup ## Put load on the lock service and on etcd's JSON gateway, and write docs/evidence/service-load.md
+load: setup
 	scripts/engines install etcd
 	$(GO) run $(LOAD) -consul '$(CONSUL)' -json $(LOAD)/results.json -markdown docs/evidence/service-load.md
 
 .PHONY: kubernetes
-kubernetes: setup ## Test the store on Kubernetes, the command with it, and its faults and chaos in small, on an API server that is built first
+kubernetes: setup
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 $(TESTFLAGS) $(KUBERNETES)
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_IN)
 	$(REQUIRED) scripts/engines run kubernetes -- $(GOTEST) -count=1 -p 1 -run '$(ON_KUBERNETES)' $(TESTFLAGS) $(ON_KUBERNETES_ALONE)
 
 .PHONY: buckets
-buckets: setup ## Test the stores in buckets on a gateway that is built first and on emulators, with the library's tests, and the command and a round of chaos with it
+buckets: setup
 	scripts/engines install versitygw fakegcs azurite
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)|^TestAPI$$' $(TESTFLAGS) $(BUCKETS)
 	$(REQUIRED) $(GOTEST) -count=1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(PLAIN_BUCKETS)
@@ -336,7 +389,7 @@ buckets: setup ## Test the stores in buckets on a gateway that is built first an
 	$(REQUIRED) scripts/engines run versitygw -- $(GOTEST) -count=1 -p 1 -run '$(ON_BUCKETS)' $(TESTFLAGS) $(ON_BUCKETS_ALONE)
 
 .PHONY: release-check
-release-check: ## Make a release of this commit, and install and run it as users do, on stand-ins for machines (Linux, root)
+release-check:
 	scripts/setup release
 	GOWORK=off TENURE_RELEASE_CHECK=1 $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
 	TENURE_RELEASE_CHECK=1 $(GOTEST) -count=1 -run '^TestRunsInAnEmptyRoot$$' $(TESTFLAGS) ./cmd/internal/daemon
@@ -350,51 +403,54 @@ chaos: setup ## Kill, stop and cut off real processes that contend for a lock (L
 KILL_ROUNDS ?= 500
 
 .PHONY: kills
-kills: setup ## Kill tenure run at random moments, 500 times on each store, and tell how long a successor waits (Linux)
+kills: setup
 	$(WITH_ENGINES) env TENURE_KILL_ROUNDS=$(KILL_ROUNDS) $(GOTEST) -count=1 -timeout 3h -parallel 8 -run '^TestKilledAtAnyTime$$' -v ./cmd/internal/cli
 
 # How often each fault of `make cluster` comes.
 CLUSTER_ROUNDS ?= 20
 
 .PHONY: cluster
-cluster: setup ## Take a cluster of etcd, as `tenured cluster` sets it up, through 20 of each fault with 64 contenders, a lost disk and a restore (Linux, root)
+cluster: setup
 	scripts/engines install etcd
 	$(REQUIRED) TENURE_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) TENURE_CLUSTER_CONTENDERS=64 $(GOTEST) -count=1 -timeout 2h -v -run '^TestCluster' ./cmd/internal/daemon
 
 .PHONY: month
-month: ## Run a month of a crontab on three hosts that drift, are killed and are cut off, in virtual time
+month:
 	TENURE_TEST_DAYS=30 $(GOTEST) -count=1 -run '^TestMonth' -v $(TESTFLAGS) ./once
 
-# How many random schedules of readers and writers `make readers` runs.
+.PHONY: readers
+readers: setup
+	$(WITH_ENGINES) env TENURE_RWLOCK_FOR=$(DURATION) TENURE_RWLOCK_READERS=16 TENURE_RWLOCK_WRITERS=4 $(GOTEST) -count=1 -timeout 2h -v $(ITEST)/rwlock
+
+# How many random schedules of readers and writers `make reader-schedules` runs.
 READER_SCHEDULES ?= 100000
 
-.PHONY: readers
-readers: setup ## Kill and stop sixteen readers and four writers of a file, on each of three stores, and run 100,000 schedules of readers and writers (Linux)
-	$(WITH_ENGINES) env TENURE_RWLOCK_FOR=$(DURATION) TENURE_RWLOCK_READERS=16 TENURE_RWLOCK_WRITERS=4 $(GOTEST) -count=1 -timeout 2h -v $(ITEST)/rwlock
-	TENURE_RWLOCK_SEEDS=$(READER_SCHEDULES) $(GOTEST) -count=1 -timeout 12h -run '^TestSchedules$$' ./rwlock
+.PHONY: reader-schedules
+reader-schedules:
+	TENURE_RWLOCK_SEEDS=$(READER_SCHEDULES) $(GO) test -count=1 -timeout 12h -run '^TestSchedules$$' ./rwlock
 
 .PHONY: bench
 bench: setup ## Measure beside other lock clients, on one engine in one run
 	scripts/engines run dynoxide -- $(GO) run $(BENCH) -json $(BENCH)/results.json -markdown docs/evidence/performance.md
 
 .PHONY: native
-native: setup ## Measure beside the locks that the engines bring, and write docs/evidence/native.md
+native: setup
 	scripts/engines run etcd zookeeper postgres kubernetes -- $(GO) run $(EVIDENCE)/native -json $(EVIDENCE)/native/results.json -markdown docs/evidence/native.md
 
 .PHONY: sessions
-sessions: setup ## Hold 100,000 locks under one session for five minutes; fail if that takes more than one write a heartbeat
+sessions: setup
 	scripts/engines run dynoxide -- $(GO) run $(CROWD) -locks 100000 -for 5m
 
 .PHONY: shards
-shards: setup ## Kill, stop and restart workers of a group; fail if a partition is ever owned twice, or without an owner for too long
+shards: setup
 	scripts/engines run dynoxide -- $(GO) run $(SHARDS) -json $(SHARDS)/results.json -markdown docs/evidence/shards.md
 
 .PHONY: gobench
-gobench: ## Run the Go benchmarks of all modules
+gobench:
 	$(WITH_ENGINES) $(GO) test -run '^$$' -bench . -benchmem -p 1 work
 
 .PHONY: engines-test
-engines-test: ## Test the script that starts the engines (Linux)
+engines-test:
 	scripts/engines-test
 
 .PHONY: engines

@@ -19,7 +19,7 @@ import (
 // TestAPI runs the tests of package tenure on this store, each world in a schema of its own.
 func TestAPI(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long: make verify runs it")
+		t.Skip("takes long: make nightly-engines runs it")
 	}
 	database := enginetest.Database(t, enginetest.PostgreSQL(t))
 	config, err := pgxpool.ParseConfig(database)

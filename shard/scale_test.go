@@ -22,7 +22,7 @@ func TestManyWorkers(t *testing.T) {
 			t.Fatalf("TENURE_SHARD_SCALE %q: %v", size, err)
 		}
 	} else if testing.Short() {
-		t.Skip("takes long: make verify runs it")
+		t.Skip("takes long: make nightly-engines runs it")
 	}
 	onStage(t, shard.Options{Partitions: partitions, Plans: &shard.Plans{}}, func(t *testing.T, s *stage) {
 		s.light = true

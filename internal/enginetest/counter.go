@@ -51,7 +51,7 @@ func Main(m *testing.M, variable string, work func(ctx context.Context, value st
 func CountUnderKills(t *testing.T, env []string, read func(ctx context.Context) (n int, log []Counted, err error)) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("takes long: make verify runs it")
+		t.Skip("takes long: make nightly-race runs it")
 	}
 	start := func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])

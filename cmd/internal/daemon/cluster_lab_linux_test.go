@@ -53,7 +53,7 @@ var labFlags = []string{"--net", "--mount", "--pid", "--fork", "--kill-child", "
 func inNetwork(t *testing.T) *lab {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("takes a minute, and three etcd: make verify")
+		t.Skip("takes a minute, and three etcd: make nightly-kills")
 	}
 	etcd := filepath.Dir(enginetest.Program(t, "etcd", "etcd-*/etcd"))
 	if os.Getenv(inLab) == "" {
