@@ -42,6 +42,19 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 	})
 }
 
+// A release does not fail because its reason is long.
+func TestAReasonIsCut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		h.beats()
+		long := strings.Repeat("x", 1024)
+		w.want(w.post("/v1/release", ci, object{"name": "jobs/a", "token": h.token, "after": h.beat, "failed": long + "y\nz"}), 200, "")
+		if past := w.get("/v1/history?name=jobs/a", ci).text; !strings.Contains(past, `"reason":"`+long+`"`) {
+			w.Errorf("the history says %s", past)
+		}
+	})
+}
+
 func TestAGrantThatNothingFollowsIsFreed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.acquire(ci, "jobs/a", "web-7")

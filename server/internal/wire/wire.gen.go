@@ -170,7 +170,7 @@ type AcquireRequest struct {
 	// Data Data for the record, at most 256 KiB. If left out, the data that the record has stay.
 	Data []byte `json:"data,omitempty,omitzero"`
 
-	// Host Where the holder runs. The record shows PRINCIPAL@host.
+	// Host Where the holder runs. The record shows PRINCIPAL@host, which has at most 1024 bytes.
 	Host string `json:"host,omitempty,omitzero"`
 
 	// Label Which version of the software the holder is. A lock can be handed over to a label.
@@ -450,7 +450,7 @@ type ReleaseRequest struct {
 	// Data Data for the next holder, at most 256 KiB. If left out, the data that the record has stay.
 	Data []byte `json:"data,omitempty,omitzero"`
 
-	// Failed Why the work has failed, for the history; left out if it has not.
+	// Failed Why the work has failed, for the history, which keeps its first 1024 bytes, as one line; left out if it has not.
 	Failed string `json:"failed,omitempty,omitzero"`
 
 	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
@@ -723,8 +723,8 @@ type LocksParams struct {
 
 // OnceParams defines parameters for Once.
 type OnceParams struct {
-	// Name The name of the lock.
-	Name Name `form:"name" json:"name"`
+	// Name The NAME that `tenure once` was given.
+	Name string `form:"name" json:"name"`
 }
 
 // StatusParams defines parameters for Status.
