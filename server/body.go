@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // read reads the body into a value. It bounds its length and the time that it takes.
@@ -51,7 +53,26 @@ func (c *call) read(into any) error {
 	if _, err := decoder.Token(); err != io.EOF {
 		return problemf(badRequest, "the body has more than one value: send one object")
 	}
+	if hasNull(text) {
+		return problemf(badRequest, "the body has null: leave out a field that has no value")
+	}
 	return nil
+}
+
+// hasNull says whether valid JSON has null, which encoding/json takes for a field that was
+// left out: a client that lacks a value by mistake would get the default.
+func hasNull(text []byte) bool {
+	if !bytes.Contains(text, []byte("null")) {
+		return false
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
+		switch token, err := decoder.Token(); {
+		case err != nil: // the end
+			return false
+		case token == nil:
+			return true
+		}
+	}
 }
 
 // query returns the query of a call. Each parameter is one that is known, and is there once.
@@ -66,15 +87,25 @@ func (c *call) query(known ...string) (url.Values, error) {
 			return nil, problemf(badRequest, "parameter %.40q is not known: %s takes %s", name, c.r.URL.Path, strings.Join(known, ", "))
 		case len(values) > 1:
 			return nil, problemf(badRequest, "parameter %s is there %d times: give it once", name, len(values))
+		case !utf8.ValidString(values[0]):
+			return nil, problemf(badRequest, "parameter %s is %.40q, which is not valid UTF-8", name, values[0])
 		}
 	}
 	return q, nil
 }
 
-// number reads a parameter that is a whole number from least to most.
+// checkLen refuses a parameter that is longer than any name or owner.
+func checkLen(q url.Values, name string) error {
+	if n := len(q.Get(name)); n > driver.MaxNameLen {
+		return problemf(badRequest, "parameter %s has %d bytes: at most %d are allowed", name, n, driver.MaxNameLen)
+	}
+	return nil
+}
+
+// number reads a parameter that is a whole number from least to most, if it is there.
 func number(q url.Values, name string, standard, least, most uint64) (uint64, error) {
 	text := q.Get(name)
-	if text == "" {
+	if !q.Has(name) {
 		return standard, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)

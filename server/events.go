@@ -68,10 +68,11 @@ func (c *call) following() (feedOf, error) {
 		}
 		return feedOf{name: name}, nil
 	}
+	if err := checkLen(q, "prefix"); err != nil {
+		return feedOf{}, err
+	}
 	prefix := q.Get("prefix")
 	switch below := c.principal.Prefixes(access.Read, prefix); {
-	case len(prefix) > driver.MaxNameLen:
-		return feedOf{}, problemf(badRequest, "prefix %.20q... has %d bytes: no name is longer than %d", prefix, len(prefix), driver.MaxNameLen)
 	case len(below) == 0:
 		return feedOf{}, c.refused("right", problemf(forbidden, "principal %q has no right read to any name that begins with %.200q", c.principal.Name(), prefix))
 	case len(below) == 1:

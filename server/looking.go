@@ -61,6 +61,9 @@ func (c *call) locks() error {
 	if err != nil {
 		return err
 	}
+	if err := checkLen(q, "prefix"); err != nil {
+		return err
+	}
 	limit, err := number(q, "limit", defaultLimit, 1, maxLimit)
 	if err != nil {
 		return err
@@ -151,6 +154,9 @@ func (c *call) history() error {
 // leader is GET /v1/leader.
 func (c *call) leader() error {
 	q, err := c.query("name", "me")
+	if err == nil {
+		err = checkLen(q, "me")
+	}
 	if err != nil {
 		return err
 	}

@@ -176,6 +176,43 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	})
 }
 
+// What no name can be, or begin with, is no name that merely nobody has.
+func TestQueriesThatAreRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.acquire(alice, "jobs/a", "web-7").beats()
+		long := strings.Repeat("x", 1024)
+		w.want(w.get("/v1/locks?prefix="+long, alice), 200, "")
+		w.want(w.get("/v1/locks?after="+long+"x", alice), 200, "") // a page may end at a foreign record
+		w.want(w.get("/v1/leader?name=jobs/a&me="+long, alice), 503, "no-leader")
+		for _, call := range []string{"locks?prefix=", "locks?after=", "leader?name=jobs/a&me=", "leader?name=", "events?name=", "events?prefix=", "status?name="} {
+			w.want(w.get("/v1/"+call+"jobs/%ff", alice), 400, "bad-request")
+			if !strings.Contains(call, "after") {
+				w.want(w.get("/v1/"+call+long+"x", alice), 400, "bad-request")
+			}
+		}
+	})
+}
+
+// A field is left out or has a value: null is what a client sends that lacks one.
+func TestNullIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, call := range []struct{ path, body string }{
+			{"acquire", `{"name":"jobs/a","owner":"web-7","wait_ms":null}`},
+			{"acquire", `{"name":"jobs/a","owner":"web-7","data":null}`},
+			{"acquire", `null`},
+			{"heartbeats", `{"locks":[null]}`},
+			{"requests", `{"name":"jobs/a","kind":"step-down","reason":"x","to":null}`},
+		} {
+			a := w.want(w.post("/v1/"+call.path, alice, call.body), 400, "bad-request")
+			if !strings.Contains(a.text, "null") {
+				w.Errorf("%s: it says %s", call.body, a.text)
+			}
+		}
+		w.want(w.get("/v1/status?name=jobs/a", alice), 404, "not-found")
+		w.want(w.post("/v1/acquire", alice, `{"name":"jobs/null","owner":"\"null\", null"}`), 200, "")
+	})
+}
+
 func TestBeatsThatAreRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
