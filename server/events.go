@@ -84,6 +84,7 @@ func (c *call) following() (feedOf, error) {
 // follower sends what happens in one of the two forms. An error says that the client does
 // not take it.
 type follower interface {
+	open() error
 	changed(wire.Status) error
 	gone(name string) error
 	problem(*problem) error
@@ -104,6 +105,9 @@ var errGone = errors.New("the client does not read")
 
 // run sends what happens until the call ends. The error is what is to be told at its end.
 func (f *followed) run(ctx context.Context) error {
+	if f.out.open() != nil { // at once: whoever follows no lock yet waits for an answer, too
+		return errGone
+	}
 	tick := time.NewTicker(alivePeriod)
 	defer tick.Stop()
 	for {
@@ -190,6 +194,8 @@ func delivered(err error) error {
 // sseFollower sends events.
 type sseFollower struct{ sse }
 
+func (w *sseFollower) open() error { return w.write("") }
+
 func (w *sseFollower) changed(st wire.Status) error { return w.event("status", st) }
 
 func (w *sseFollower) gone(name string) error {
@@ -203,6 +209,8 @@ type lineFollower struct {
 	c     *call
 	begun bool
 }
+
+func (w *lineFollower) open() error { return w.write(nil) }
 
 func (w *lineFollower) changed(st wire.Status) error {
 	return w.line(wire.Event{Event: wire.EventEventStatus, Status: st})
@@ -223,9 +231,13 @@ func (w *lineFollower) line(e wire.Event) error {
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e.Event, err)
 	}
+	return w.write(append(text, '\n'))
+}
+
+func (w *lineFollower) write(text []byte) error {
 	w.c.begin(&w.begun, lineStream)
 	return w.c.bounded(func() error {
-		_, err := w.c.w.Write(append(text, '\n'))
+		_, err := w.c.w.Write(text)
 		return err
 	})
 }

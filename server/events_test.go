@@ -101,6 +101,21 @@ func TestAPrefixIsFollowed(t *testing.T) {
 	})
 }
 
+// Whoever follows names that no lock has learns at once that the stream is there.
+func TestAStreamBeginsAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, accept := range []string{"application/x-ndjson", "text/event-stream"} {
+			s := w.follow(ci, "prefix=jobs/", accept)
+			synctest.Wait()
+			if s.status != 200 || s.header.Get("Content-Type") != accept {
+				w.Errorf("%s: status %d, %v", accept, s.status, s.header)
+			}
+			s.cancel()
+			<-s.ended
+		}
+	})
+}
+
 func TestALockThatIsLostIsShownInDoubtBefore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
