@@ -10,10 +10,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // listener is one that the service answers on.
@@ -30,7 +29,7 @@ func listen(a address, config *tls.Config, connections int) (listener, error) {
 		if err != nil {
 			return listener{}, err
 		}
-		return listener{netutil.LimitListener(l, connections), a.String()}, nil
+		return listener{newLimited(l, connections), a.String()}, nil
 	}
 	l, err := net.Listen("tcp", a.where)
 	if err != nil {
@@ -38,10 +37,60 @@ func listen(a address, config *tls.Config, connections int) (listener, error) {
 	}
 	scheme := "http"
 	at := l.Addr().String() // with the port that was found, if it was 0
-	if l = netutil.LimitListener(l, connections); config != nil {
+	if l = newLimited(l, connections); config != nil {
 		l, scheme = tls.NewListener(l, config), "https"
 	}
 	return listener{l, scheme + "://" + at}, nil
+}
+
+// limited accepts so many connections at a time, as netutil.LimitListener does. That hides
+// CloseWrite, by which net/http ends an answer to a request that it has not read to its end:
+// the client got a reset instead of that end.
+type limited struct {
+	net.Listener
+	open   chan struct{} // has one for each connection, and for each that is waited for
+	closed chan struct{}
+	close  func() // closes closed, once
+}
+
+func newLimited(l net.Listener, most int) *limited {
+	closed := make(chan struct{})
+	return &limited{l, make(chan struct{}, most), closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	return &limitedConn{streamConn: c.(streamConn), free: sync.OnceFunc(func() { <-l.open })}, nil
+}
+
+func (l *limited) Close() error {
+	l.close()
+	return l.Listener.Close()
+}
+
+// streamConn is a connection of TCP or of a socket.
+type streamConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+type limitedConn struct {
+	streamConn
+	free func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.free()
+	return c.streamConn.Close()
 }
 
 // socketMode lets the user and the group of the socket connect. A token is needed all the
