@@ -216,9 +216,10 @@ stores: setup ## Of verify: the stores on DynamoDB emulators, etcd, PostgreSQL a
 	$(WITH_ENGINES) $(GOTEST) -short -p $(RACE_PARALLEL) -skip '^TestAPI$$' $(TESTFLAGS) $(STORES)
 
 .PHONY: service-clients
-service-clients: setup ## Of verify: the lock service against its document, and its clients in three languages
+service-clients: setup ## Of verify: the lock service by its document, and its clients in three languages
 	$(call part,service-clients)
 	$(GOTEST) $(TESTFLAGS) $(ITEST)/server
+	scripts/openapi
 	@# Go would not see that they change.
 	clients/test
 
