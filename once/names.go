@@ -5,12 +5,6 @@ package once
 
 import "github.com/tenurelock/tenure/internal/text"
 
-// The locks whose data are the ledgers.
-const (
-	onceSuffix  = ":once"
-	everySuffix = ":every"
-)
-
 // MaxNameLen is the longest name in bytes: what a lock's name may have, less what
 // is put behind it.
 const MaxNameLen = 1018
@@ -18,10 +12,10 @@ const MaxNameLen = 1018
 // LockName returns the name of the lock under which [Once] runs, whose data are
 // the ledger of its slots. It is what [Turn.Name] returns in the work: the resource
 // that the token fences.
-func LockName(name string) string { return name + onceSuffix }
+func LockName(name string) string { return name + text.OnceSuffix }
 
 // EveryLockName is as [LockName], for [Every].
-func EveryLockName(name string) string { return name + everySuffix }
+func EveryLockName(name string) string { return name + text.EverySuffix }
 
 // checkName is here so that a mistake is not taken for an error of the store.
 func checkName(name string) error { return text.CheckName("name", name, MaxNameLen) }

@@ -10,14 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/slots"
-)
-
-// What is behind the name in those of the locks that it is made of.
-const (
-	gateSuffix = ":gate"          // held by the writer
-	sizeSuffix = ":readers"       // whose data is the number of slots
-	lineSuffix = slots.LineSuffix // held by the writer that comes next
-	slotInfix  = ":read/"         // held by a process that reads
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 const (
@@ -30,32 +23,32 @@ const (
 )
 
 // GateName returns the name of the lock that the writer holds.
-func GateName(name string) string { return name + gateSuffix }
+func GateName(name string) string { return name + text.GateSuffix }
 
 // SlotName returns the name of a lock that a process holds which reads.
-func SlotName(name string, slot int) string { return name + slotInfix + strconv.Itoa(slot) }
+func SlotName(name string, slot int) string { return name + text.ReadInfix + strconv.Itoa(slot) }
 
 // SizeName returns the name of the lock whose data is the number of slots.
-func SizeName(name string) string { return name + sizeSuffix }
+func SizeName(name string) string { return name + text.ReadersSuffix }
 
 // LineName returns the name of the lock that the writer holds which comes next.
-func LineName(name string) string { return name + lineSuffix }
+func LineName(name string) string { return name + text.GateLineSuffix }
 
 // ParseGateName is the reverse of [GateName]. It returns false if lock is no gate.
 func ParseGateName(lock string) (name string, ok bool) {
-	name, ok = strings.CutSuffix(lock, gateSuffix)
+	name, ok = strings.CutSuffix(lock, text.GateSuffix)
 	return name, ok && name != ""
 }
 
 // ParseSlotName is the reverse of [SlotName]. It returns false if lock is no slot.
 func ParseSlotName(lock string) (name string, slot int, ok bool) {
-	return slots.ParseSlot(lock, slotInfix, MaxSlots)
+	return slots.ParseSlot(lock, text.ReadInfix, MaxSlots)
 }
 
 // ParseSize returns how many slots there are, by the status of the lock of [SizeName].
 // It returns false if it is no such lock.
 func ParseSize(st tenure.Status) (name string, n int, ok bool) {
-	name, z, ok := slots.SizeOf(st, sizeSuffix, size.good)
+	name, z, ok := slots.SizeOf(st, text.ReadersSuffix, size.good)
 	return name, z.Slots, ok
 }
 

@@ -9,13 +9,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/internal/slots"
-)
-
-// The locks that a semaphore is made of.
-const (
-	sizeSuffix = ":slots"         // whose data is the number of slots
-	lineSuffix = slots.LineSuffix // held by the process that takes the next slot
-	slotInfix  = ":slot/"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // MaxNameLen is the longest name of a semaphore in bytes: what a lock's name
@@ -25,22 +19,26 @@ const MaxNameLen = 1008
 // LockName returns the name of the lock that is a slot of the semaphore. It is
 // what [Lease.Name] returns: the resource that the slot's token fences.
 func LockName(name string, slot int) string {
-	return name + slotInfix + strconv.Itoa(slot)
+	return name + text.SlotInfix + strconv.Itoa(slot)
 }
 
 // SizeName returns the name of the lock whose data is the number of slots.
-func SizeName(name string) string { return name + sizeSuffix }
+func SizeName(name string) string { return name + text.SlotsSuffix }
+
+// lineName returns the name of the lock that is held by the process that takes the next
+// slot.
+func lineName(name string) string { return name + text.SlotsLineSuffix }
 
 // ParseLockName is the reverse of [LockName]. It returns false if lock is not
 // the name of a slot.
 func ParseLockName(lock string) (name string, slot int, ok bool) {
-	return slots.ParseSlot(lock, slotInfix, MaxSlots)
+	return slots.ParseSlot(lock, text.SlotInfix, MaxSlots)
 }
 
 // ParseSize returns how many slots the semaphore has whose lock of [SizeName]
 // this is the status of. It returns false if it is no such lock.
 func ParseSize(st tenure.Status) (name string, n int, ok bool) {
-	name, z, ok := slots.SizeOf(st, sizeSuffix, size.good)
+	name, z, ok := slots.SizeOf(st, text.SlotsSuffix, size.good)
 	return name, z.Slots, ok
 }
 

@@ -33,7 +33,7 @@ func (w *waiter) behind(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	at := time.Now()
-	list, errs := client.EventualStatuses(ctx, []string{w.s.name + lineSuffix})
+	list, errs := client.EventualStatuses(ctx, []string{lineName(w.s.name)})
 	st, err := list[0], errs[0]
 	switch {
 	case errors.Is(err, tenure.ErrUnreadable):

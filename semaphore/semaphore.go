@@ -75,7 +75,7 @@ func New(client *tenure.Client, name string, n int, options *Options) (*Semaphor
 	}
 	return &Semaphore{
 		base: base, client: client, name: name, slots: n, options: o,
-		line:  &slots.Line{Base: base, Name: name + lineSuffix},
+		line:  &slots.Line{Base: base, Name: lineName(name)},
 		size:  &slots.Size[size]{Base: base, Name: SizeName(name), Good: size.good, Text: size.bytes},
 		sight: newSight(),
 	}, nil

@@ -50,7 +50,7 @@ func (s *Semaphore) status(ctx context.Context) (Status, error) {
 		return out, err
 	}
 	out.Slots = z.Slots
-	line, err := s.client.Status(ctx, s.name+lineSuffix)
+	line, err := s.client.Status(ctx, lineName(s.name))
 	if err != nil && !errors.Is(err, tenure.ErrUnreadable) {
 		return out, err
 	}

@@ -12,15 +12,6 @@ import (
 	"github.com/tenurelock/tenure/internal/text"
 )
 
-// The locks that a group is made of.
-const (
-	leadSuffix  = ":lead"    // held by the coordinator; its data is the epoch
-	rollSuffix  = ":roll"    // held by the coordinator; its data is the roll
-	specSuffix  = ":spec"    // whose data is what the partitions are
-	memberInfix = ":member/" // one for each place in the group
-	partInfix   = ":part/"   // one for each partition
-)
-
 // Limits of names. A lock's name has room for both and for what stands between
 // them.
 const (
@@ -36,29 +27,29 @@ const maxDataLen = 256 << 10
 
 // LockName returns the name of the lock that is a partition of the group. It is
 // the resource that the partition's token fences.
-func LockName(group, id string) string { return group + partInfix + id }
+func LockName(group, id string) string { return group + text.PartInfix + id }
 
 // LeadName returns the name of the lock that the coordinator of the group holds.
-func LeadName(group string) string { return group + leadSuffix }
+func LeadName(group string) string { return group + text.LeadSuffix }
 
 // RollName returns the name of the lock whose data is the roll of the group.
-func RollName(group string) string { return group + rollSuffix }
+func RollName(group string) string { return group + text.RollSuffix }
 
 // SpecName returns the name of the lock whose data says which partitions the
 // group has.
-func SpecName(group string) string { return group + specSuffix }
+func SpecName(group string) string { return group + text.SpecSuffix }
 
 // MemberName returns the name of the lock that the worker in a place of the group
 // holds.
 func MemberName(group string, place int) string {
-	return group + memberInfix + strconv.Itoa(place)
+	return group + text.MemberInfix + strconv.Itoa(place)
 }
 
 // ParseLockName is the reverse of [LockName]. It returns false if lock is not
 // the name of a partition.
 func ParseLockName(lock string) (group, id string, ok bool) {
 	// The first one counts: a group's name has none in it, a partition's may.
-	group, id, ok = strings.Cut(lock, partInfix)
+	group, id, ok = strings.Cut(lock, text.PartInfix)
 	if !ok || group == "" || id == "" {
 		return "", "", false
 	}
@@ -69,7 +60,7 @@ func checkName(name string) error {
 	if err := text.CheckName("group name", name, MaxNameLen); err != nil {
 		return err
 	}
-	for _, infix := range []string{partInfix, memberInfix} {
+	for _, infix := range []string{text.PartInfix, text.MemberInfix} {
 		if strings.Contains(name+infix[:len(infix)-1], infix) || strings.Contains(name, infix) {
 			return fmt.Errorf("group name %.40q has %q in it: what comes after that would be taken for a part of the group", name, infix)
 		}

@@ -36,6 +36,7 @@ func TestCheckout(t *testing.T) {
 		{"purity", checkPurity},
 		{"sleeps", checkSleeps},
 		{"circles", checkCircles},
+		{"names", checkNames},
 	} {
 		t.Run(rule.name, func(t *testing.T) {
 			for _, problem := range rule.check(repo) {

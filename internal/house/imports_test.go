@@ -83,8 +83,8 @@ var zones = []zone{
 	{dir: "tasks", may: []string{".", "once", "internal/clock"}, inTests: public},
 	{dir: "tenuretest", may: []string{".", "driver", "faultstore", "memstore", "internal/clock"}, inTests: public},
 	{dir: "server", may: []string{".", "driver", "once", "server/access"}, inTests: public},
-	{dir: "server/access", may: []string{"driver"}, inTests: public},
-	{dir: "server/dashboard", may: []string{".", "driver", "once", "semaphore", "shard", "server/access"}, inTests: public},
+	{dir: "server/access", may: []string{"driver", "internal/text"}, inTests: public},
+	{dir: "server/dashboard", may: []string{".", "driver", "internal/text", "once", "semaphore", "shard", "server/access"}, inTests: public},
 	// What the events mean to metrics is in one place for both.
 	{dir: "internal/telemetry", may: []string{".", "internal/protocol"}, inTests: public},
 	{dir: "tenureotel", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},

@@ -12,9 +12,6 @@ import (
 // not taken for an error of the store.
 const MaxDataLen = 256 << 10
 
-// LineSuffix is behind the name of the lock that is held by the process that comes next.
-const LineSuffix = ":line"
-
 // ParseSlot is the reverse of a name, an infix and the number of a slot below most. It
 // returns false if lock is no such name.
 func ParseSlot(lock, infix string, most int) (name string, slot int, ok bool) {

@@ -4,11 +4,29 @@
 package text
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
 )
+
+// Two kinds of lock of one name have nothing to do with each other, so what they put behind
+// it is never alike.
+func TestDerivedNamesNeverMeet(t *testing.T) {
+	all := append(slices.Clone(derivedSuffixes), derivedInfixes...)
+	for i, one := range all {
+		if got := Base("a:b" + one); got != "a:b" && slices.Contains(derivedSuffixes, one) {
+			t.Errorf("Base(%q) = %q", "a:b"+one, got)
+		}
+		for _, other := range all[i+1:] {
+			// "a" + ":x" + ":y" would be made of "a:x" by one kind, and of "a" by another one.
+			if strings.HasSuffix(one, other) || strings.HasSuffix(other, one) || strings.HasPrefix(one, other+"/") || strings.HasPrefix(other, one+"/") {
+				t.Errorf("%q and %q make names that meet", one, other)
+			}
+		}
+	}
+}
 
 func TestNames(t *testing.T) {
 	for _, tc := range []struct {

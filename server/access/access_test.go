@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/semaphore"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/shard"
@@ -60,12 +61,18 @@ func TestMay(t *testing.T) {
 
 // A name that is derived is reached by the right to the name that it is derived from.
 func TestDerivedNames(t *testing.T) {
+	seen := map[string]bool{}
 	for _, name := range []string{
 		once.LockName("a:b"), once.EveryLockName("a:b"),
 		semaphore.LockName("a:b", 3), semaphore.SizeName("a:b"), "a:b:line",
+		rwlock.GateName("a:b"), rwlock.LineName("a:b"), rwlock.SizeName("a:b"), rwlock.SlotName("a:b", 7),
 		shard.LockName("a:b", "p:lead"), shard.LeadName("a:b"), shard.RollName("a:b"), shard.SpecName("a:b"), shard.MemberName("a:b", 7),
 		once.LockName(shard.LockName("a:b", "p")),
 	} {
+		if seen[name] {
+			t.Errorf("two kinds have a lock of the name %q", name)
+		}
+		seen[name] = true
 		if got := access.Base(name); got != "a:b" {
 			t.Errorf("Base(%q) = %q, want a:b", name, got)
 		}

@@ -8,6 +8,7 @@
 // for it, and so does the dashboard, so that both refuse the same.
 //
 // A right covers what is derived from a name as well: its history, the ledgers of package
-// once (NAME:once), the slots of a semaphore, the partitions of shards. A derived record is
+// once (NAME:once), the slots of a semaphore, the locks of readers and writers, the partitions
+// of shards. A derived record is
 // reached by the right to the name that it is derived from, and by no other: see [Base].
 package access

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
 	"github.com/tenurelock/tenure/server/access"
 )
 
@@ -116,7 +117,7 @@ func (m *nowModel) withoutParts(locks []*lock) []*lock {
 		return locks
 	}
 	listed := slices.DeleteFunc(locks, func(l *lock) bool {
-		return (l.state == held || l.state == free) && (strings.Contains(l.Name, ":part/") || strings.Contains(l.Name, ":member/"))
+		return (l.state == held || l.state == free) && (strings.Contains(l.Name, text.PartInfix) || strings.Contains(l.Name, text.MemberInfix))
 	})
 	if m.Unlisted = len(locks) - len(listed); m.Unlisted > 0 {
 		m.Listed = "./?parts=all"

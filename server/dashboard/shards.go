@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -126,7 +127,7 @@ func groupLink(name string) string { return "shards?group=" + url.QueryEscape(na
 func groupsOf(locks []*lock) []string {
 	found := map[string]bool{}
 	for _, l := range locks {
-		if name, ok := strings.CutSuffix(l.Name, ":roll"); ok && shard.RollName(name) == l.Name {
+		if name, ok := strings.CutSuffix(l.Name, text.RollSuffix); ok {
 			found[name] = true
 		} else if name, _, ok := shard.ParseLockName(l.Name); ok {
 			found[name] = true
