@@ -57,7 +57,8 @@
 // stand open for two refresh periods, which is the readers' turn, and shuts it then. It
 // waits for the readers that are there, and not for those who come later. So a writer
 // waits for the longest read and three refresh periods in its turn, and for at most two
-// turns of each other writer; a reader waits for a few writers' tenures. A
+// turns of each other writer; a reader waits for a few writers' tenures. No writer depends
+// on the line alone: it tries a gate that nobody has for five refresh periods and more. A
 // process that writes again and again, alone, lets readers in when it sees that some have
 // come. There is no order between processes beyond that.
 //
@@ -89,8 +90,9 @@
 // readers in it cost nothing, but one read for each refresh period in which some come. A
 // writer without readers costs a write, a batch read of all slots, and the write that
 // ends it. A writer that waits reads the slots that it waits for once in a refresh
-// period, and has two writes more for its place in the line; a process that waits to read
-// reads the gate once in a refresh period, or watches it. Each slot and gate costs a
+// period, and has two writes more for its place in the line, from which it reads the gate
+// once in five refresh periods; a process that waits to read reads the gate once in a refresh
+// period, or watches it. Each slot and gate costs a
 // lock's heartbeats, or that of the session: see [Options.Session]. The first use writes
 // the number of slots: six calls more. After a crash others wait for the lease and a
 // refresh period.

@@ -5,9 +5,13 @@ package rwlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/semaphore"
 )
 
@@ -47,5 +51,115 @@ func TestSemaphoreOfTheSameName(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Nobody depends on the line alone: neither where who stands at its front is stuck, nor
+// where its record cannot be had.
+func TestNoWriterDependsOnTheLine(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		stuck func(s *stage, w *process)
+	}{
+		{"a process at the front is stuck", func(s *stage, _ *process) {
+			if _, err := s.process("stuck").client.TryAcquire(s.t.Context(), rwlock.LineName(name), nil); err != nil {
+				s.t.Fatal(err)
+			}
+		}},
+		{"no answer for its record", func(_ *stage, w *process) {
+			w.client.Faults().Inject(faultstore.Rule{Key: rwlock.LineName(name), Fault: faultstore.BlackHole()})
+		}},
+		{"errors for its record", func(_ *stage, w *process) {
+			w.client.Faults().Inject(faultstore.Rule{Key: rwlock.LineName(name), Fault: faultstore.Refuse()})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				holder, w := s.process("holder"), s.process("w")
+				for range 2 { // the second time the writer knows that there is a line
+					l := holder.write(t.Context())
+					tc.stuck(s, w)
+					tc.stuck = func(*stage, *process) {}
+					const work = 2 * lease
+					begun := time.Now()
+					time.AfterFunc(work, func() { holder.release(l) })
+					ctx, stop := context.WithTimeout(t.Context(), 4*lease)
+					written, err := w.AcquireWrite(ctx, &rwlock.WriteOptions{AcquireOptions: tenure.AcquireOptions{StoreTimeout: 5 * refresh}})
+					stop()
+					if err != nil {
+						t.Fatalf("after %v: %v", time.Since(begun), err)
+					}
+					if took := time.Since(begun) - work; took < 0 || took > 12*refresh {
+						t.Errorf("the writer began %v after the other one had left", took)
+					}
+					w.got(written, err)
+					w.release(written)
+				}
+			})
+		})
+	}
+}
+
+// A writer behind others does not take the gate while it stands open for the readers: only
+// when nobody has had it for as long as from one look to the next.
+func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
+	for _, work := range []time.Duration{refresh, 7 * refresh} {
+		onStage(t, func(t *testing.T, s *stage) {
+			front, w := s.process("front").client, s.process("w")
+			l := w.write(t.Context())
+			if _, err := front.TryAcquire(t.Context(), rwlock.LineName(name), nil); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 20*lease)
+			defer stop()
+			go func() {
+				// Somebody takes the gate again and again, as those at the front do.
+				for w.release(l); ctx.Err() == nil; time.Sleep(2 * refresh) {
+					if gate, err := front.TryAcquire(ctx, rwlock.GateName(name), nil); err == nil {
+						time.Sleep(work)
+						_ = gate.Release(ctx)
+					}
+				}
+			}()
+			time.Sleep(refresh)
+			if _, err := s.process("behind").AcquireWrite(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a writer came before those at the front, who write for %v: %v", work, err)
+			}
+		})
+	}
+}
+
+// A writer that waits in the line learns that the store gives no answer, as one before the
+// gate does.
+func TestStoreTimeoutInTheLine(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		holder, front, w := s.process("holder"), s.process("front"), s.process("w")
+		l := holder.write(t.Context())
+		ctx, stop := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = front.AcquireWrite(ctx, nil)
+		}()
+		time.Sleep(3 * refresh)
+		got := make(chan error, 1)
+		begun := time.Now()
+		time.AfterFunc(lease, w.client.Partition)
+		go func() {
+			_, err := w.AcquireWrite(t.Context(), nil)
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			if took := time.Since(begun); took < 2*lease || errors.Is(err, tenure.ErrHeld) {
+				t.Errorf("after %v: %v", took, err)
+			}
+		case <-time.After(4 * lease):
+			t.Error("the writer waits on, three leases after the store has answered last")
+		}
+		stop()
+		<-gone
+		holder.release(l)
+		w.client.Heal()
 	})
 }

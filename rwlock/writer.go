@@ -54,7 +54,7 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 	defer leave()
 	defer w.end(ctx)
 	p := slots.Patient(l.client.Options().LeaseDuration, w.options.AcquireOptions)
-	return l.retry(ctx, p, func() (*Lease, error) { return w.attempt(ctx, p) }, func(*BusyError) error { return w.stand(ctx, p) })
+	return l.retry(ctx, p, func() (*Lease, error) { return w.attempt(ctx, p) }, func(*BusyError) error { return w.stand(ctx) })
 }
 
 // TryAcquireWrite acquires the lock to write if nobody has it. It stands in no line: it
@@ -123,10 +123,7 @@ func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*Lease, error)
 	if pause := w.l.turn.left(w.l.client.Options().RefreshPeriod); pause > 0 {
 		slots.Pause(ctx, pause)
 	}
-	switch busy, err := w.lineBusy(ctx); {
-	case err != nil:
-		return nil, err
-	case busy:
+	if w.lineBusy(ctx) {
 		return nil, errLine
 	}
 	return w.claim(ctx)
@@ -139,7 +136,7 @@ var errLine = &BusyError{Writer: &Holder{}}
 // whoever waits for it may get. So a process that has written a while ago stands back,
 // until nobody is in the line, or somebody has come twice. Then each writer waits for at most two turns
 // of each of the others.
-func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
+func (w *writer) stand(ctx context.Context) error {
 	l := w.l
 	if w.place != nil || w.alone {
 		return nil
@@ -153,14 +150,9 @@ func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
 		switch {
 		case ctx.Err() != nil:
 			return slots.Done(ctx)
-		case err != nil && p.Ends(err):
-			return err
-		case err != nil:
-		case !front.Held:
-			p.Answered()
+		case err != nil, !front.Held:
 			free++ // once may be between two of them
 		default:
-			p.Answered()
 			free = 0
 			if turn, ok := came[front.Owner]; ok && turn != front.Token {
 				back = false
@@ -179,7 +171,13 @@ const mostStandBack = 60
 // awaitTurn waits until the writer is at the front of the line, and the gate open, and
 // then lets the gate stand open for two refresh periods: it is the readers' turn. Each
 // of them looks once a refresh period.
+//
+// No writer depends on the line alone: now and then it looks at the gate by itself. One that
+// nobody has had from one look to the next, longer than the readers' turn, is not wanted by
+// those before it: they are stuck.
 func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
+	refresh := w.l.client.Options().RefreshPeriod
+	var before *tenure.Status // of the gate, at the last look
 	for !w.alone && !w.place.AtFront() {
 		select {
 		case <-w.place.Arrived():
@@ -187,9 +185,17 @@ func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 			w.alone, w.place = true, nil // the line's record cannot be read, say: nothing rests on it
 		case <-ctx.Done():
 			return slots.Done(ctx)
+		case <-time.After(slots.About(chanceEach * refresh)):
+			gate, err := w.glance(ctx, p)
+			if err != nil {
+				return err
+			}
+			if before != nil && before.Token == gate.Token && !inTheWay(*before) && !inTheWay(gate) {
+				return nil
+			}
+			before = &gate
 		}
 	}
-	refresh := w.l.client.Options().RefreshPeriod
 	if w.gave {
 		slots.Pause(ctx, refresh/4) // a gate that is reserved seems open
 	}
@@ -203,24 +209,38 @@ func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 	return nil
 }
 
+// chanceEach is how many refresh periods a writer that is not at the front of the line waits
+// between two looks at the gate.
+const chanceEach = 5
+
+// glance looks at the gate by a read that may be behind. A store that gives no answer is
+// asked for as long as the patience lasts, which begins here: nothing was asked before.
+func (w *writer) glance(ctx context.Context, p *slots.Patience) (st tenure.Status, err error) {
+	p.Answered()
+	err = w.l.base.Patiently(ctx, p, func() error {
+		list, errs := w.l.client.EventualStatuses(ctx, []string{GateName(w.l.name)})
+		st = list[0]
+		return errs[0]
+	})
+	return st, err
+}
+
 // lineBusy says that another process is in the line. It looks only where there was a line
-// a while ago: who finds out with the gate in hand gives it back.
-func (w *writer) lineBusy(ctx context.Context) (bool, error) {
+// a while ago: who finds out with the gate in hand gives it back. Where the line cannot be
+// read, nothing rests on it.
+func (w *writer) lineBusy(ctx context.Context) bool {
 	l := w.l
 	if l.lineAge() > lineMemory*l.client.Options().RefreshPeriod {
-		return false, nil
+		return false
 	}
 	front, err := w.front(ctx)
-	return front.Held, err
+	return err == nil && front.Held
 }
 
 // front returns who is at the front of the line.
 func (w *writer) front(ctx context.Context) (tenure.Status, error) {
 	list, errs := w.l.client.EventualStatuses(ctx, []string{LineName(w.l.name)})
-	if errors.Is(errs[0], tenure.ErrUnreadable) {
-		return tenure.Status{}, nil // nothing rests on it
-	}
-	if list[0].Held {
+	if errs[0] == nil && list[0].Held {
 		w.l.noteLine()
 	}
 	return list[0], errs[0]

@@ -112,6 +112,27 @@ func TestTryWithoutTheStore(t *testing.T) {
 	})
 }
 
+// No waiter depends on the line: it gets its slot where the record of the line cannot be
+// had, for longer than the store may be away.
+func TestNoWaiterDependsOnTheLine(t *testing.T) {
+	for what, fault := range map[string]faultstore.Fault{"no answer": faultstore.BlackHole(), "errors": faultstore.Refuse()} {
+		t.Run(what, func(t *testing.T) {
+			onStage(t, 1, func(t *testing.T, s *stage) {
+				first, p := s.process("first", 1), s.process("p", 1)
+				held := first.hold(t.Context())
+				p.faults.Inject(faultstore.Rule{Key: name + ":line", Fault: fault})
+				const work = 3 * lease
+				begun := time.Now()
+				time.AfterFunc(work, func() { first.release(held) })
+				p.release(p.hold(t.Context()))
+				if took := time.Since(begun) - work; took < 0 || took > 6*refresh {
+					t.Errorf("the slot was taken %v after it was free", took)
+				}
+			})
+		})
+	}
+}
+
 // What a store calls permanent is an incident for a process that it has answered
 // before: who waits for a slot goes on, and gets it when the incident has passed.
 func TestIncidentEndsNoWaiter(t *testing.T) {

@@ -5,7 +5,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -26,21 +25,18 @@ func lineAge(client *tenure.Client) time.Duration { return client.Options().Hear
 
 // behind says that another process is at the front of the line. A waiter that stands in the
 // line is told when it has come to the front, so it asks once; and again where the store gave
-// no answer, to see whether it does.
-func (w *waiter) behind(ctx context.Context) (bool, error) {
+// no answer. A line that cannot be read holds nobody up: nothing rests on it, and whether the
+// store answers is seen at the slots.
+func (w *waiter) behind(ctx context.Context) bool {
 	client := w.s.client
 	if w.line.behind && !w.failed && (w.place.Stands() || w.place != nil && time.Since(w.line.at) < lineAge(client)) {
-		return true, nil
+		return true
 	}
 	at := time.Now()
 	list, errs := client.EventualStatuses(ctx, []string{lineName(w.s.name)})
-	st, err := list[0], errs[0]
-	switch {
-	case errors.Is(err, tenure.ErrUnreadable):
-		return false, nil // nothing rests on it
-	case err != nil:
-		return false, err
+	if errs[0] != nil {
+		return false
 	}
-	w.line = lineSight{at, st.Held}
-	return w.line.behind, nil
+	w.line = lineSight{at, list[0].Held}
+	return w.line.behind
 }

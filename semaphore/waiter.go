@@ -64,13 +64,7 @@ const chanceEach = 5
 func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	s := w.s
 	refresh := s.client.Options().RefreshPeriod
-	behind := false
-	if !w.place.AtFront() {
-		var err error
-		if behind, err = w.behind(ctx); err != nil {
-			return nil, err
-		}
-	}
+	behind := !w.place.AtFront() && w.behind(ctx)
 	if behind {
 		w.stand(ctx)
 		switch now := time.Now(); {
