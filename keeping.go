@@ -5,6 +5,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -379,6 +380,8 @@ func (k *keeping) settle() {
 				err = uncertain(err) // an attempt may have been applied, or may be yet
 			}
 			w.done <- err
+		case w.data > 0 && errors.Is(k.h.Err(), errors.ErrUnsupported) && k.h.Withdraw(w.data):
+			w.done <- k.h.Err() // the store never writes them: the lease goes on without
 		default:
 			kept = append(kept, w)
 		}

@@ -131,7 +131,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 // several calls at once the last one wins.
 //
 // After an error that matches [ErrUncertain], the data may be in the record, or may
-// still get there.
+// still get there. One that matches [errors.ErrUnsupported] says that the store never
+// writes such data: the lease goes on with those that it had.
 func (l *Lease) SetData(ctx context.Context, data []byte) error {
 	err := checkData(data)
 	if err == nil {

@@ -4,6 +4,7 @@
 package tenure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -309,6 +310,46 @@ func TestSetDataThatIsRefusedIsNotUncertain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Data that a store never writes, whatever its engine does, are refused at once. The lease
+// goes on without them.
+func TestSetDataThatTheStoreNeverWrites(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		l := a.mustAcquire("x", &tenure.AcquireOptions{Data: []byte("before")})
+		why := driver.Unsupported(errors.New("no ledgers here"))
+		remove := a.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return bytes.Contains(c.Next.Data, []byte("ledger")) },
+			Fault: faultstore.Fault{Effect: faultstore.Refused, Err: why},
+		})
+		begun := time.Now()
+		err := l.SetData(t.Context(), []byte("a ledger"))
+		if want(t, err, errors.ErrUnsupported); errors.Is(err, tenure.ErrUncertain) || !strings.Contains(err.Error(), "no ledgers here") || time.Since(begun) > 0 {
+			t.Errorf("set data, after %v: %v", time.Since(begun), err)
+		}
+		time.Sleep(10 * lease)
+		if err := l.Check(); err != nil {
+			t.Errorf("the lease has ended: %v", err)
+		}
+		if err := l.SetData(t.Context(), []byte("after")); err != nil {
+			t.Error(err)
+		}
+		remove()
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := string(w.record("x").Data); got != "after" {
+			t.Errorf("data %q", got)
+		}
+	})
+	inWorld(t, func(t *testing.T, w *world) { // one attempt may have been applied
+		a := w.machine("a")
+		l := a.mustAcquire("x", nil)
+		a.fault(faultstore.OpSetData, 0, 1, faultstore.LoseRequest())
+		a.fault(faultstore.OpSetData, 0, 0, faultstore.Fault{Effect: faultstore.Refused, Err: driver.Unsupported(errors.New("not here"))})
+		want(t, l.SetData(t.Context(), []byte("after")), tenure.ErrUncertain)
+	})
 }
 
 // What a store has refused until the lease was over, and SetData has said that it was
