@@ -4,6 +4,7 @@
 package dynamostore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,9 +18,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/recordcodec"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/once"
 )
 
 // under returns a record for a claim under a session.
@@ -198,22 +202,110 @@ func TestLedgersInASharedTable(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)
 		own, shared := open(t, e.URL, table, nil), open(t, e.URL, table, &Options{SharedTable: true})
-		for _, name := range []string{"nightly:once", "nightly:every"} {
-			_, _, err := shared.Claim(t.Context(), held(name))
-			if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "ledger") {
-				t.Errorf("claim of %s: %v", name, err)
+		for name, data := range map[string]string{"nightly:once": `{"ledger":"once/1"}`, "nightly:every": `{"ledger":"every/1","id":"x"}`, "any": `{"ledger":"once/1"}`} {
+			refused := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "ledger") {
+					t.Errorf("%s of %s: %v", what, name, err)
+				}
 			}
+			ledger := held(name)
+			ledger.Data = []byte(data)
+			_, _, err := shared.Claim(t.Context(), ledger)
+			refused("claim", err)
 			if it := readItem(t, e.URL, table, item{"key": text(name)}); len(it) > 0 {
 				t.Errorf("written all the same: %v", it)
 			}
-			rec := enginetest.Claim(t, own, held(name))
+			rec := enginetest.Claim(t, own, ledger)
 			next := rec
 			next.Version, next.Beat = "another", "another"
-			if _, err := shared.Swap(t.Context(), rec, next); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("heartbeat of %s: %v", name, err)
+			_, err = shared.Swap(t.Context(), rec, next)
+			refused("heartbeat", err)
+			next.State, next.Beat, next.Until = driver.Released, "", time.Now()
+			if _, err := own.Swap(t.Context(), rec, next); err != nil {
+				t.Fatal(err)
 			}
+			_, _, err = shared.Claim(t.Context(), held(name))
+			refused("claim over a ledger", err)
 		}
 	})
+}
+
+// TestNamesInASharedTable are any: a lock that is called as one of package once, and has no
+// ledger, is a lock as any other.
+func TestNamesInASharedTable(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	store := open(t, e.URL, newTable(t, e, nil), &Options{SharedTable: true})
+	for name, data := range map[string]string{"backup:once": "", "backup:every": "at 12", "ledger": `{"ledger":"a book"}`} {
+		next := held(name)
+		next.Data = []byte(data)
+		rec := enginetest.Claim(t, store, next)
+		next = rec
+		next.Version, next.Beat = "another", "another"
+		if _, err := store.Swap(t.Context(), rec, next); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOnceInASharedTable is refused before its work begins, and told where to go; it leaves
+// nothing that would be in the way of a lock of this name.
+func TestOnceInASharedTable(t *testing.T) {
+	e := enginetest.FullDynamoDB(t)
+	shared := open(t, e.URL, newTable(t, e, nil), &Options{SharedTable: true})
+	client, err := tenure.New(shared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	work := func(context.Context, *once.Turn) error {
+		t.Error("the work was begun")
+		return nil
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "keep it in a table of Tenure's own") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err = once.Once(t.Context(), client, "nightly", 1, nil, work)
+	refused("once", err)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // it is to end long before
+	defer stop()
+	err = once.Every(ctx, client, "nightly", time.Hour, nil, work)
+	refused("every", err)
+	for _, name := range []string{once.LockName("nightly"), once.EveryLockName("nightly")} {
+		l, err := client.TryAcquire(t.Context(), name, nil)
+		if err != nil {
+			t.Errorf("a lock of the name %s: %v", name, err)
+			continue
+		}
+		if err := errors.Join(l.Renew(t.Context()), l.Release(t.Context())); err != nil {
+			t.Errorf("a lock of the name %s: %v", name, err)
+		}
+	}
+}
+
+// TestLedgersThatAreWritten are known as such.
+func TestLedgersThatAreWritten(t *testing.T) {
+	client, err := tenure.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if _, err := once.Once(ctx, client, "nightly", 1, nil, func(context.Context, *once.Turn) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := once.ResetEvery(ctx, client, "nightly", "a test"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{once.LockName("nightly"), once.EveryLockName("nightly")} {
+		if st, err := client.Status(ctx, name); err != nil || !isLedger(st.Data) {
+			t.Errorf("the data of %s are taken for no ledger: %q, %v", name, st.Data, err)
+		}
+	}
 }
 
 // TestSessionsInASharedTable are refused, and told where to go. What they have left

@@ -66,6 +66,9 @@ func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev dr
 	default:
 		now = driver.Claimed(next, prev, found)
 		now.Token = max(now.Token, stands.last+1)
+		if err := s.refuseLedger(now); err != nil {
+			return driver.Record{}, driver.Record{}, err
+		}
 		e = s.options.replace(now, next.Data == nil)
 		e.condition = isAbsent
 		if found {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -207,14 +206,21 @@ func (s *Store) refuseSession(next driver.Record) error {
 		"which understand no sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table))
 }
 
-// refuseLedger returns an error if next is a lock of package once in a table that is
-// shared: its data are a ledger, which another client's write of the item leaves out.
+// refuseLedger returns an error if next is a lock in a table that is shared, and has a
+// ledger of package once as its data: another client's write of the item leaves that out.
+// What counts is the data. A lock may have any name.
 func (s *Store) refuseLedger(next driver.Record) error {
-	if !s.options.SharedTable || next.State != driver.Held || !strings.HasSuffix(next.Key, ":once") && !strings.HasSuffix(next.Key, ":every") {
+	if !s.options.SharedTable || next.State != driver.Held || !isLedger(next.Data) {
 		return nil
 	}
 	return driver.Unsupported(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
-		"which do not keep the ledger that a lock of this name has as its data; keep it in a table of Tenure's own", next.Key, s.table))
+		"which do not keep the ledger of tenure once or every that this lock has as its data; keep it in a table of Tenure's own", next.Key, s.table))
+}
+
+// isLedger says that data are a ledger, by how each begins.
+func isLedger(data []byte) bool {
+	kind, found := bytes.CutPrefix(data, []byte(`{"ledger":"`))
+	return found && (bytes.HasPrefix(kind, []byte("once/")) || bytes.HasPrefix(kind, []byte("every/")))
 }
 
 // Claim writes next if its key is absent or released: one request, and two in
@@ -226,7 +232,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	if err := driver.CheckClaim(next); err != nil {
 		return now, prev, err
 	}
-	if err := errors.Join(s.refuseSession(next), s.refuseLedger(next)); err != nil {
+	if err := s.refuseSession(next); err != nil {
 		return now, prev, err
 	}
 	next = next.Detach()

@@ -173,9 +173,14 @@ func mayBegin(ctx context.Context, lease *tenure.Lease) error {
 	return lease.Check()
 }
 
-// release releases the lock, and writes the ledger in the same write.
+// release releases the lock, and writes the ledger in the same write. Where no slot was
+// begun it leaves none: the store may be one that keeps no ledgers.
 func (c *call) release(ctx context.Context, failed error) error {
-	return c.lease.ReleaseWith(context.WithoutCancel(ctx), &tenure.ReleaseOptions{Data: c.ledger.bytes(), Failed: failed})
+	o := &tenure.ReleaseOptions{Data: []byte{}, Failed: failed}
+	if len(c.ledger.Runs) > 0 {
+		o.Data = c.ledger.bytes()
+	}
+	return c.lease.ReleaseWith(context.WithoutCancel(ctx), o)
 }
 
 // do runs the work for a slot that is begun, and returns how it ended.

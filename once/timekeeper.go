@@ -5,6 +5,7 @@ package once
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -116,6 +117,10 @@ func (t *term) keep(ctx context.Context) error {
 			err = t.write(ctx)
 		default:
 			err = pause(ctx, t.brief(min(t.period-age, t.written+t.interval()-now)))
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
+			_ = t.lease.Release(context.WithoutCancel(ctx)) // this store keeps no ledgers: none is left there
+			return err
 		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // whatever has failed because of it
