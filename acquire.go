@@ -17,6 +17,9 @@ import (
 // the lease goes on until it is released. Acquire returns at once when ctx ends; a
 // write that is under way then is cleaned up in the background.
 //
+// A name that packages once, semaphore, rwlock and shard make of another one, such as
+// "nightly:once", is that of their lock: whoever takes it keeps them out.
+//
 // The error matches the context's, if ctx ended, or one of these:
 //
 //   - [ErrHeld] if AdditionalWait passed

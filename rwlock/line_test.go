@@ -6,6 +6,7 @@ package rwlock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,4 +163,26 @@ func TestStoreTimeoutInTheLine(t *testing.T) {
 		holder.release(l)
 		w.client.Heal()
 	})
+}
+
+// Somebody else's lock that has the name of the number of slots is told of, and so is one
+// that has the name of the gate: nobody reads or writes then.
+func TestForeignLocks(t *testing.T) {
+	for other, says := range map[string]string{rwlock.SizeName(name): `"other"`, rwlock.GateName(name): "a lock of yours"} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.process("p")
+			if _, err := s.process("other").client.TryAcquire(t.Context(), other, nil); err != nil {
+				t.Fatal(err)
+			}
+			_, err1 := p.AcquireRead(t.Context(), nil)
+			_, err2 := p.AcquireWrite(t.Context(), nil)
+			_, err3 := p.TryAcquireRead(t.Context(), nil)
+			_, err4 := p.TryAcquireWrite(t.Context(), nil)
+			for _, err := range []error{err1, err2, err3, err4} {
+				if !errors.Is(err, tenure.ErrUnreadable) || errors.Is(err, tenure.ErrHeld) || !strings.Contains(err.Error(), says) {
+					t.Errorf("beside a lock of the name %s: %v", other, err)
+				}
+			}
+		})
+	}
 }

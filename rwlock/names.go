@@ -83,4 +83,4 @@ func checkEpoch(epoch uint64) error {
 }
 
 // errNoSize says that the number of slots is gone: nobody knows any more where readers are.
-var errNoSize = fmt.Errorf("%w: the number of slots is not stored, though the lock is in use: its record was deleted; stop all that uses the lock, and delete its other records too", tenure.ErrUnreadable)
+var errNoSize = fmt.Errorf("%w: the number of slots is not stored, though the lock is in use: its record was deleted, or a lock of yours has the name of its gate or of a slot; stop all that uses the lock, and delete its other records too", tenure.ErrUnreadable)

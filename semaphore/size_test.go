@@ -94,6 +94,36 @@ func TestForeignSizeIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Somebody else's lock that has the name, and no data, is told of: whoever holds it lays no
+// number down. Once it is free the number is laid down.
+func TestForeignLockInPlaceOfTheSize(t *testing.T) {
+	onStage(t, 2, func(t *testing.T, s *stage) {
+		p, other := s.process("p", 2), s.process("other", 2)
+		l, err := other.client.Acquire(t.Context(), semaphore.SizeName(name), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		_, err1 := p.Acquire(t.Context(), nil)
+		_, err2 := p.TryAcquire(t.Context(), nil)
+		if took := time.Since(begun); took < 2*lease || took > 6*lease {
+			t.Errorf("refused after %v", took)
+		}
+		for _, err := range []error{err1, err2} {
+			if !errors.Is(err, tenure.ErrUnreadable) || errors.Is(err, tenure.ErrHeld) || !strings.Contains(err.Error(), `"x:slots"`) || !strings.Contains(err.Error(), `"other"`) {
+				t.Error(err)
+			}
+		}
+		got := make(chan *semaphore.Lease, 1)
+		go func() { got <- p.hold(t.Context()) }()
+		time.Sleep(lease)
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		p.release(<-got)
+	})
+}
+
 // A number that somebody has deleted is laid down again, before anybody is
 // admitted.
 func TestDeletedSize(t *testing.T) {

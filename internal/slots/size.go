@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -110,27 +111,43 @@ func (s *Size[T]) Saw(st tenure.Status, at time.Time) (T, bool, error) {
 }
 
 // Current returns the size that is stored, which is the given one if there was none
-// before.
+// before. Whoever holds the lock to lay it down does so at once. One that is alive for a
+// lease and more, and does not, has a lock of its own under that name.
 func (s *Size[T]) Current(ctx context.Context, first T) (T, error) {
 	z, ok, err := s.Read(ctx)
 	if ok || err != nil {
 		return z, err
 	}
-	return s.Change(ctx, func(z T, stored bool) (T, error) {
+	o := &tenure.AcquireOptions{AdditionalWait: s.Client.Options().LeaseDuration}
+	z, err = s.change(ctx, o, func(z T, stored bool) (T, error) {
 		if stored {
 			return z, nil // somebody was quicker
 		}
 		return first, nil
 	})
+	held := (*tenure.HeldError)(nil)
+	if !errors.As(err, &held) {
+		return z, err
+	}
+	if z, ok, err = s.Read(ctx); ok || err != nil { // many were quicker
+		return z, err
+	}
+	var none T
+	return none, fmt.Errorf("%w: the number of slots is not stored, and %q (token %d) holds the lock %q, whose data it is to be, and stores none: "+
+		"that is another lock of this name; end what holds it, or choose another name for one of the two", tenure.ErrUnreadable, held.Owner, held.Token, s.Name)
 }
 
 // Change changes the size, one at a time: under the lease of its record, so that what
 // it was before is known, and a write that is late does no harm. Nothing is changed if
 // to returns an error.
 func (s *Size[T]) Change(ctx context.Context, to func(z T, stored bool) (T, error)) (T, error) {
+	return s.change(ctx, nil, to)
+}
+
+func (s *Size[T]) change(ctx context.Context, o *tenure.AcquireOptions, to func(z T, stored bool) (T, error)) (T, error) {
 	var none, z T
 	var stored bool
-	l, err := s.Client.Acquire(ctx, s.Name, nil)
+	l, err := s.Client.Acquire(ctx, s.Name, o)
 	if err != nil {
 		return none, err
 	}

@@ -60,6 +60,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	defer t.close()
 	t.proves = true
 	l.tell(t)
+	t.warnOfName()
 	ctx := context.Background()
 	failures, started := 0, false
 	for {

@@ -64,6 +64,9 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if err := errors.Join(t.contend(r.slotFlags), t.choose(r.sideFlags)); err != nil {
 		return err
 	}
+	if t.crowd == nil {
+		t.warnOfName()
+	}
 	waitUntil := time.Time{}
 	if r.Wait != nil {
 		waitUntil = time.Now().Add(*r.Wait)

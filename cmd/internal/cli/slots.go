@@ -226,10 +226,12 @@ func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 
 // assigned notes of each row which semaphore it is part of.
 func assigned(rows []row) []row {
-	numbers := map[string]int{}
+	numbers, sides := map[string]int{}, map[string]bool{}
 	for _, r := range rows {
 		if name, n, ok := semaphore.ParseSize(r.Status); ok {
 			numbers[name] = n
+		} else if name, _, ok := rwlock.ParseSize(r.Status); ok {
+			sides[name] = true
 		}
 	}
 	for i := range rows {
@@ -238,7 +240,7 @@ func assigned(rows []row) []row {
 			r.semaphore, r.slots = name, n
 		} else if name, n, ok := rwlock.ParseSize(r.Status); ok {
 			r.readersOf, r.slots = name, n
-		} else if name, side, slot := sideOf(r.Name); side != "" {
+		} else if name, side, slot := sideOf(r.Name); sides[name] {
 			r.readersOf, r.side, r.slot = name, side, slot
 		} else if name, slot, ok := semaphore.ParseLockName(r.Name); ok && numbers[name] > 0 {
 			r.semaphore, r.slot, r.slots = name, &slot, numbers[name]

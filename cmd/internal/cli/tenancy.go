@@ -16,6 +16,7 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // job is what run and lead have in common: a command that is run under a lock.
@@ -109,6 +110,15 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 		return nil, usage("%w", err)
 	}
 	return t, nil
+}
+
+// warnOfName tells whoever takes a plain lock that it is, by its name, one of those that
+// another command is made of. It may be meant: it keeps that command out.
+func (t *tenancy) warnOfName() {
+	if base := text.Base(t.lock); base != t.lock {
+		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive or shard: "+
+			"this command and what uses %q keep each other out; choose another name unless you mean that", t.lock, base, base)
+	}
 }
 
 // close waits for what an acquire that was given up leaves to clean up.
