@@ -84,8 +84,17 @@ func (c *coordinator) pause() time.Duration {
 // begin takes the roll, and reads where the coordinator before has left it.
 func (c *coordinator) begin() (err error) {
 	w := c.w
-	if c.lease, err = w.session.Acquire(c.ctx, RollName(w.g.name), &tenure.AcquireOptions{StoreTimeout: -1}); err != nil {
-		return err
+	o := &tenure.AcquireOptions{StoreTimeout: -1, AdditionalWait: w.client.Options().LeaseDuration}
+	for {
+		c.lease, err = w.session.Acquire(c.ctx, RollName(w.g.name), o)
+		held := (*tenure.HeldError)(nil)
+		if err == nil {
+			break
+		}
+		if !errors.As(err, &held) {
+			return err
+		}
+		w.trouble(notOurs(RollName(w.g.name), held.Owner, held.Token)) // a coordinator before would have given it up
 	}
 	for {
 		if err = c.read(); err == nil || errors.Is(err, tenure.ErrUnreadable) || c.ctx.Err() != nil {

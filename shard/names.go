@@ -56,6 +56,13 @@ func ParseLockName(lock string) (group, id string, ok bool) {
 	return group, id, true
 }
 
+// notOurs is the error of a lock that a coordinator needs, and a holder has that coordinates
+// nothing: no worker plans meanwhile.
+func notOurs(lock, owner string, token uint64) error {
+	return fmt.Errorf("lock %q is held by %q (token %d), which does not coordinate the group, and nobody can plan: "+
+		"end what holds it; if it is a lock of yours, choose another name for one of the two", lock, owner, token)
+}
+
 func checkName(name string) error {
 	if err := text.CheckName("group name", name, MaxNameLen); err != nil {
 		return err

@@ -4,8 +4,11 @@
 package shard_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -86,5 +89,35 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if err := g.SetPartitions(t.Context(), nil); err == nil {
 		t.Error("resized to no names")
+	}
+}
+
+// Somebody else's lock in the place of one that a coordinator needs is told of, and who holds
+// it: nobody can plan. When it is free the group goes on.
+func TestForeignLocks(t *testing.T) {
+	for _, lock := range []string{shard.LeadName(name), shard.RollName(name)} {
+		onStage(t, shard.Options{Partitions: 2}, func(t *testing.T, s *stage) {
+			l, err := s.looker().TryAcquire(t.Context(), lock, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := s.worker("a")
+			time.Sleep(10 * lease)
+			told := 0
+			a.mu.Lock()
+			for _, e := range a.events {
+				if e.Kind == shard.EventError && strings.Contains(fmt.Sprint(e.Err), strconv.Quote(lock)) && strings.Contains(e.Err.Error(), strconv.Quote(l.Owner())) {
+					told++
+				}
+			}
+			a.mu.Unlock()
+			if told < 1 || told > 10 {
+				t.Errorf("a worker told of %s %d times: %v", lock, told, a.events)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s.settle(1, 2)
+		})
 	}
 }

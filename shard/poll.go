@@ -31,6 +31,10 @@ func (w *worker) poll() {
 	if o.Epoch != v.roll.Epoch && o.Epoch > 0 {
 		w.readRoll(v)
 	}
+	if st.Held && st.Session == "" && st.Token != w.stranger {
+		w.stranger = st.Token
+		w.trouble(notOurs(st.Name, st.Owner, st.Token))
+	}
 	if st.Held && !disowned || st.State == tenure.StateReserved && st.FreeIn > 0 && st.ReservedFor != w.client.Options().Owner {
 		w.silent = time.Time{}
 		w.standBy()

@@ -107,6 +107,7 @@ type worker struct {
 	audited  int                  // where in the partitions the audit is
 	vouched  map[string]time.Time // sessions: when the roll or a look said that they live
 	lead     string               // the session of the coordinator
+	stranger uint64               // the token of another lock in its place, that was told of
 
 	departure *departure // nil until it is to leave
 
