@@ -161,6 +161,9 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	if seen, ok := h.cache[next.Key]; ok && h.db.is("memory of a look shared") && seen.Version == prev.Version && seen.Token == prev.Token {
 		prev = seen // the guess is right
 	}
+	if seen, ok := h.cache[next.Key]; ok && h.db.is("memory without long data") && seen.Version == prev.Version && len(prev.Data) > 4<<10 {
+		prev.Data = nil
+	}
 	free := !found || prev.State == driver.Released || h.claimsMore(prev, next)
 	switch {
 	case found && prev.State == unreadable && !h.db.is("unreadable claimed"):
@@ -299,6 +302,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	}
 	next = h.keep(next)
 	h.put(next)
+	if h.db.is("memory without long data") {
+		h.cache[next.Key] = next
+	}
 	if h.db.is("release deletes") && next.State == driver.Released {
 		delete(h.db.records, h.id(next.Key))
 	}

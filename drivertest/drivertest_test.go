@@ -115,6 +115,7 @@ var bugs = []struct{ name, check string }{
 	{"asked of the former tenure shared", "Ownership/Given"},
 	{"memory of a claim shared", "Ownership/NowAndPrev"},
 	{"memory of a look shared", "Ownership/Remembered"},
+	{"memory without long data", "Data/Above4KiB"},
 	{"lease in seconds", "Fidelity/Durations"},
 	{"times in seconds", "Fidelity/Times"},
 	{"label dropped", "Fidelity/EveryField"},
