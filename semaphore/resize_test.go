@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -360,6 +361,41 @@ func TestShrinkTwiceOverAHolder(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// A slot that is gone and cannot be read during a further change counts as one that is held:
+// a resize that waits waits for its holder. The slots below it are free, so that this one
+// alone raises the number up to which slots are looked at.
+func TestResizeOverASlotThatCannotBeRead(t *testing.T) {
+	onStage(t, 4, func(t *testing.T, s *stage) {
+		p, operator := s.process("p", 4), s.process("operator", 4)
+		for range 4 {
+			p.hold(t.Context())
+		}
+		for _, l := range p.leases {
+			if l.Slot() < 3 {
+				p.release(l)
+			}
+		}
+		if err := operator.Resize(t.Context(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		heal := operator.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpGet && c.Key == semaphore.LockName(name, 3) },
+			Fault: faultstore.Refuse(),
+		})
+		if err := operator.Resize(t.Context(), 2, nil); err != nil {
+			t.Fatal(err)
+		}
+		heal()
+		ctx, stop := context.WithTimeout(t.Context(), 2*lease)
+		defer stop()
+		err := operator.Resize(ctx, 1, &semaphore.ResizeOptions{Wait: true})
+		var draining *semaphore.DrainingError
+		if !errors.As(err, &draining) || !slices.Equal(draining.Slots, []int{3}) {
+			t.Errorf("error %v while slot 3 is at work", err)
 		}
 	})
 }
