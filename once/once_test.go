@@ -313,6 +313,36 @@ func TestOnceGivenUpBeforeItBegins(t *testing.T) {
 	})
 }
 
+// The context ends while the mark is under way, and the store answers nothing from then on:
+// whether the mark could be taken back is not known. The caller is told that the slot may
+// count as begun, which it does if the mark was applied and the lock ran out.
+func TestOnceMarkThatMayStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		a, b := s.host("a", 1), s.host("b", 1)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		a.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return len(c.Next.Data) > 0 },
+			Decide: func(faultstore.Call) faultstore.Fault {
+				stop()
+				a.crash() // from the next call on
+				return faultstore.LoseReply()
+			},
+			Count: 1,
+		})
+		_, err := a.onceIn(ctx, 7, nil, nil)
+		_ = as[*once.NotRunError](t, err)
+		if !errors.Is(err, once.ErrNotRun) || s.count(7) != 0 {
+			t.Errorf("%v, begun %d times", err, s.count(7))
+		}
+		_, err = b.once(7, nil, nil)
+		if done := as[*once.DoneError](t, err); done.Run.State != once.StateUnknown {
+			t.Errorf("%+v", done.Run)
+		}
+	})
+}
+
 // The end of the run is not confirmed: the caller is told that the work is done, and
 // that others may not know.
 func TestOnceEndUnconfirmed(t *testing.T) {
