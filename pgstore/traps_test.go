@@ -641,14 +641,34 @@ func TestRowChangesUnderTheStatement(t *testing.T) {
 		<-done
 	}
 	rec := enginetest.Claim(t, s, held("lock"))
-	free := enginetest.Swap(t, s, rec, released(rec))
-	under("UPDATE tenure_records SET version = 'other', owner = 'newer', data = 'newer'", func() {
-		now, prev, err := s.Claim(t.Context(), held("lock"))
-		if err != nil || prev.Owner != "newer" || prev.Version != "other" || now.Prev.Owner != "newer" || string(now.Data) != "newer" || now.Token != free.Token+1 {
-			t.Errorf("claim: %+v, %+v, %v", now, prev, err)
+	// The store that has released the lock claims the row that it remembers. Another one sees
+	// the row in the claim itself, and must not return one that was replaced meanwhile.
+	for _, by := range []*Store{mustOpen(t, database), s} {
+		for _, tc := range []struct {
+			change string
+			want   func(free *driver.Record)
+		}{
+			{"version = 'other', owner = 'newer', data = 'newer'", func(free *driver.Record) {
+				free.Version, free.Owner, free.Data = "other", "newer", []byte("newer")
+			}},
+			{"token = token + 1, data = 'newest'", func(free *driver.Record) {
+				free.Token, free.Data = free.Token+1, []byte("newest")
+			}},
+		} {
+			want := enginetest.Swap(t, s, rec, released(rec))
+			tc.want(&want)
+			under("UPDATE tenure_records SET "+tc.change, func() {
+				now, prev, err := by.Claim(t.Context(), held("lock"))
+				if err != nil || prev.Version != want.Version || prev.Owner != want.Owner || prev.Token != want.Token || !bytes.Equal(prev.Data, want.Data) {
+					t.Errorf("claim of %q replaced %+v, %v", tc.change, prev, err)
+				}
+				if now.Token != want.Token+1 || now.Prev == nil || now.Prev.Owner != want.Owner || now.Prev.Token != want.Token || !bytes.Equal(now.Data, want.Data) {
+					t.Errorf("claim of %q: %+v", tc.change, now)
+				}
+				rec = now
+			})
 		}
-		rec = now
-	})
+	}
 	under("UPDATE tenure_records SET version = 'third'", func() {
 		_, err := s.Swap(t.Context(), rec, beat(rec))
 		if is, ok := isConflict(err); !ok || is.Version != "third" {
