@@ -36,8 +36,12 @@ type campaign struct {
 
 // join has the machine campaign. Its work takes the given time to stop.
 func (c *campaign) join(ctx context.Context, m *machine, o *tenure.ElectionOptions, drain time.Duration) {
+	c.run(ctx, m.Election("x", o), drain)
+}
+
+func (c *campaign) run(ctx context.Context, e *tenure.Election, drain time.Duration) {
 	c.all.Go(func() {
-		_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+		_ = e.Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
 			r := reign{owner: l.Owner(), token: l.Token(), begin: time.Now()}
 			<-ctx.Done()
 			time.Sleep(drain)
@@ -691,19 +695,51 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 	})
 }
 
-// A preferred candidate that looks once an hour, without a watch, does not miss
-// the reservation that it has asked for.
+// A preferred candidate that looks once an hour, without a watch, does not miss the
+// reservation that it has asked for: in the record of the lock, and in that of the leader's
+// session, which has the request no longer than until the next heartbeat.
 func TestPriorityWithRareLooks(t *testing.T) {
+	for _, tt := range []struct {
+		tied  bool
+		drain time.Duration
+	}{{false, time.Second}, {true, time.Second}, {true, 5 * lease}} {
+		inWorldRun(t, fmt.Sprintf("session %v, drains for %v", tt.tied, tt.drain), func(t *testing.T, w *world) {
+			c, ctx := newCampaign(t)
+			good := w.machine("good", func(o *tenure.Options) { o.StopTimeout = 2 * tt.drain })
+			rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
+			rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
+			election := good.Election("x", nil)
+			if tt.tied {
+				election = good.mustOpen(nil).Election("x", nil)
+			}
+			c.run(ctx, election, tt.drain)
+			time.Sleep(time.Second)
+			c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1}, 0)
+			time.Sleep(12 * time.Hour)
+			if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
+				t.Errorf("leaders %v", got)
+			}
+		})
+	}
+}
+
+// Once it leads no more, and must not ask again yet, it looks as rarely as before.
+func TestRareLooksWithinThePriorityPause(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
-		good := w.machine("good")
+		good, boss := w.machine("good"), w.machine("boss")
 		rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
 		rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
-		c.join(ctx, good, nil, time.Second)
+		c.run(ctx, good.mustOpen(nil).Election("x", nil), 0)
 		time.Sleep(time.Second)
-		c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1}, 0)
-		time.Sleep(12 * time.Hour)
-		if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
+		c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1, PriorityPause: 1000 * time.Hour}, 0)
+		time.Sleep(time.Hour)
+		want(t, boss.StepDown(t.Context(), "x", "deploy"), nil)
+		time.Sleep(4 * time.Hour) // and has stood back
+		if n := rare.during(10*time.Hour, faultstore.OpGet, "x"); n > 12 {
+			t.Errorf("%d looks within ten hours", n)
+		}
+		if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare", "good"}) {
 			t.Errorf("leaders %v", got)
 		}
 	})

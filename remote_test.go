@@ -62,6 +62,7 @@ var localTests = map[string]string{
 	"TestWaitIsBoundedWhileRacesAreLost":         wantsRecord,
 	"TestPriorityPause":                          tooLong,
 	"TestPriorityWithRareLooks":                  tooLong,
+	"TestRareLooksWithinThePriorityPause":        tooLong,
 	"TestPeerFailing_HeartbeatsComeInOneBurst":   tooLong,
 	"TestPeerFailing_GoroutinesGrowWithTheLocks": tooLong,
 	"TestSlowCallbackHoldsUpNothing":             tooLong,

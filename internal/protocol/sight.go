@@ -404,7 +404,7 @@ func (s *Sight) schedule() time.Duration {
 // regular returns when to look again as long as nothing is in doubt.
 func (s *Sight) regular() time.Duration {
 	r := s.t.Refresh
-	if s.known && s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0) {
+	if s.known && s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.Tied() && s.wishes()) {
 		// The lock changes hands within a time that depends on the lease, however
 		// rarely this contender looks; and the lock may be meant for it.
 		r = min(r, s.t.wait(s.rec)/5, s.t.Lease/5)
