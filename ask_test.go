@@ -131,6 +131,35 @@ func TestStepDown(t *testing.T) {
 	})
 }
 
+// Without a watch a standby learns of the release with its next poll, and the former leader at
+// once. It lets the standby go first, so that leadership moves each time.
+func TestStepDownWithOneStandby(t *testing.T) {
+	for _, every := range []time.Duration{refresh, lease / 5} {
+		inWorldRun(t, fmt.Sprint("polls each ", every), func(t *testing.T, w *world) {
+			c, ctx := newCampaign(t)
+			boss := w.machine("boss")
+			for _, name := range []string{"a", "b"} {
+				m := w.machine(name, func(o *tenure.Options) { o.RefreshPeriod = every })
+				m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
+				c.join(ctx, m, nil, 0)
+				time.Sleep(time.Second)
+			}
+			var want []string
+			for i := range 6 {
+				time.Sleep(2 * lease)
+				want = append(want, []string{"a", "b"}[i%2])
+				if err := boss.StepDown(t.Context(), "x", "deploy"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * lease)
+			if got := owners(c.over(t)); !slices.Equal(got, append(want, "a")) {
+				t.Errorf("leaders %v", got)
+			}
+		})
+	}
+}
+
 // With nobody else there, who stepped down leads again after a while.
 func TestStepDownOfTheOnlyCandidate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
