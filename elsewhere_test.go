@@ -138,6 +138,23 @@ func TestHolderElsewhereIsAlive(t *testing.T) {
 	})
 }
 
+// TestHolderElsewhereAcrossTimings: while a setting is rolled out, replicas differ in their
+// lease durations. The period that a holder is told fits the lease in its record, whatever
+// that of the replica is.
+func TestHolderElsewhereAcrossTimings(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		v := a.visitor("x", "us")
+		for _, of := range []time.Duration{lease / 3, lease, 3 * lease} {
+			replica := w.machine(of.String(), func(o *tenure.Options) { o.LeaseDuration, o.HeartbeatPeriod = of, 0 })
+			r := v.mustBeat(replica)
+			if most := min(of, lease) / 5; r.Heartbeat != most || r.Usable <= r.Heartbeat {
+				t.Errorf("through a replica with a lease of %v: renewed as %+v, want a heartbeat each %v", of, r, most)
+			}
+		}
+	})
+}
+
 // TestHolderElsewhereRepeatsItself: the same call again is confirmed and changes nothing;
 // an older one is lost, and so is one of another token, or that guesses the beat.
 func TestHolderElsewhereRepeatsItself(t *testing.T) {
@@ -360,6 +377,35 @@ func TestHolderElsewhereAndAStoreThatFails(t *testing.T) {
 			b.mustTry("x", nil)
 		})
 	}
+}
+
+// TestHolderElsewhereThatHasGone: when the caller's context ends, so does the call. A store
+// that refuses is not asked on in the name of somebody who hears no answer.
+func TestHolderElsewhereThatHasGone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		v := a.visitor("x", "us")
+		v.mustBeat(a)
+		a.faults.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
+		for what, call := range map[string]func(context.Context) error{
+			"heartbeat": func(ctx context.Context) error {
+				_, err := a.Remote().Heartbeat(ctx, v.next())
+				return err
+			},
+			"release": func(ctx context.Context) error {
+				return a.Remote().Release(ctx, tenure.RemoteRelease{Name: v.name, Token: v.Token, After: v.after})
+			},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), requestTimeout/2)
+			err := call(ctx)
+			cancel()
+			want(t, err, tenure.ErrUncertain)
+			want(t, err, context.DeadlineExceeded)
+			if calls := a.calls(func() { time.Sleep(4 * requestTimeout) }); calls != "" {
+				t.Errorf("%s: %q after its caller has gone", what, calls)
+			}
+		}
+	})
 }
 
 // TestClosedClientLeavesOffers: a program that was granted a lock goes on through another
