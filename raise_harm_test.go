@@ -181,6 +181,32 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 	}
 }
 
+// (a) A look that is slow shows what there was when it began. If that was too early there is
+// another one, which finds a program that has come meanwhile.
+func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
+	inLossyWorld(t, func(t *testing.T, l *lossy) {
+		a := l.machine("a")
+		a.mustAcquire("x", nil)
+		a.crash()
+		ops, late := l.machine("ops"), l.machine("late")
+		begun, slow := time.Now(), 0
+		ops.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Decide: func(c faultstore.Call) faultstore.Fault {
+			if since := time.Since(begun); c.Key != "" || since < lease-lease/5 || since >= lease {
+				return faultstore.Fault{}
+			}
+			slow++
+			return faultstore.Slow(0, lease/3) // it ends when the wait is over
+		}})
+		time.AfterFunc(lease-lease/100, func() { late.mustAcquire("y", nil) })
+		_, err := ops.RaiseTokens(t.Context(), "", 1000, nil)
+		want(t, err, tenure.ErrAlive)
+		contains(t, err, `lock "y"`)
+		if slow == 0 {
+			t.Error("no look was slow: the test has lost its point")
+		}
+	})
+}
+
 // (b) Without the raise a fence that remembers the lost time refuses the next holders; or
 // it lets the late write of a lost holder in, under the token that was given again.
 func TestNoRaiseAndAFence(t *testing.T) {
