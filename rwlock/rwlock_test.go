@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/rwlock"
 )
 
@@ -101,6 +104,54 @@ func TestGoroutinesShareASlot(t *testing.T) {
 		wg.Wait()
 		if n := p.client.Faults().Count(); n != 3 {
 			t.Errorf("%d calls: %v", n, p.client.Faults().Log())
+		}
+	})
+}
+
+// stepped is a clock whose holder's time can be stepped, as after a pause of the machine.
+type stepped struct {
+	tenure.Clock
+	by atomic.Int64
+}
+
+func (c *stepped) Holder() time.Duration { return c.Clock.Holder() + time.Duration(c.by.Load()) }
+
+// A writer whose lease ends while it takes the slot of the reader that it is to become has
+// lost the lock: what has failed once stays so, and the slot is given back.
+func TestDowngradeOfAGateThatIsLost(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		clock := &stepped{Clock: tenure.MonotonicClock()}
+		w := s.process("w", func(o *tenure.Options) { o.Clock = clock })
+		l := w.write(t.Context())
+		w.client.Faults().Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Key == rwlock.GateName(name) && c.Op == faultstore.OpHeartbeat },
+			Fault: faultstore.BlackHole(),
+		}, faultstore.Rule{
+			Ops: []faultstore.Op{faultstore.OpClaim},
+			Decide: func(c faultstore.Call) faultstore.Fault {
+				if l.Check() == nil && l.Remaining() < 2*refresh {
+					clock.by.Add(int64(3 * refresh)) // no timer has told of it yet
+				}
+				if l.Check() == nil {
+					t.Errorf("before the claim of %q the lease is good for %v: the test has lost its point", c.Key, l.Remaining())
+				}
+				return faultstore.Fault{}
+			},
+		})
+		for l.Remaining() > refresh {
+			time.Sleep(refresh / 10)
+		}
+		if err := l.Downgrade(t.Context()); !errors.Is(err, tenure.ErrLost) {
+			t.Errorf("downgraded: %v", err)
+		}
+		if l.Check() == nil {
+			t.Error("the lease had ended, and is good again")
+		}
+		w.leave(l)
+		_ = l.Release(t.Context()) // it was lost
+		st, err := w.Status(t.Context())
+		if err != nil || len(st.Readers) > 0 {
+			t.Errorf("readers %+v, %v", st.Readers, err)
 		}
 	})
 }
