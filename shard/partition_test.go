@@ -87,14 +87,49 @@ func TestCheckpointOfAFormerOwner(t *testing.T) {
 		if err := p.Checkpoint(t.Context(), []byte("of a")); !errors.Is(err, tenure.ErrLost) {
 			t.Errorf("a former owner's checkpoint: %v", err)
 		}
-		if p.Check() == nil {
-			t.Error("a former owner may act")
+		if p.Check() == nil || p.Last() != nil {
+			t.Errorf("a former owner may act, or has checkpoint %q", p.Last())
 		}
 		st, err := b.client.Status(t.Context(), shard.LockName(name, "0"))
 		if err != nil || string(st.Data) != "of b" {
 			t.Errorf("the checkpoint is %q, %v", st.Data, err)
 		}
 		close(release)
+	})
+}
+
+// A checkpoint that is not confirmed is not the latest one: a handler that is run again goes on
+// from the one before, and skips nothing.
+func TestCheckpointThatIsNotConfirmed(t *testing.T) {
+	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
+		a := s.make("a")
+		a.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return string(c.Next.Data) == "second" },
+			Fault: faultstore.Refuse(),
+		})
+		found := make(chan string, 2)
+		a.start(func(ctx context.Context, p *shard.Partition) error {
+			found <- string(p.Last())
+			if p.Last() != nil { // it is run again
+				<-ctx.Done()
+				return nil
+			}
+			if err := p.Checkpoint(ctx, []byte("first")); err != nil {
+				t.Error(err)
+			}
+			short, stop := context.WithTimeout(ctx, refresh)
+			defer stop()
+			err := p.Checkpoint(short, []byte("second"))
+			if !errors.Is(err, tenure.ErrUncertain) {
+				t.Errorf("a checkpoint that the store refuses: %v", err)
+			}
+			return err
+		})
+		for _, want := range []string{"", "first"} {
+			if got := <-found; got != want {
+				t.Errorf("the handler finds checkpoint %q, want %q", got, want)
+			}
+		}
 	})
 }
 
