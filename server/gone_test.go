@@ -6,8 +6,11 @@ package server_test
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // closing is a client that closes its connection as soon as it has an answer, as curl does.
@@ -33,4 +36,43 @@ func TestAClientThatClosesAfterItsGrantHasTheLock(t *testing.T) {
 		h := &hand{w: w, secret: ci, name: "jobs/a", token: a.number("token"), beat: a.string("beat")}
 		w.want(h.heartbeat(h.next()), 200, "")
 	})
+}
+
+// leaving is the context of a client whose end is known as soon as it is gone.
+type leaving struct {
+	context.Context
+	gone func() bool
+}
+
+func (c leaving) Err() error {
+	if c.gone() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+// A client that is gone before its grant is sent has nothing: the lock is free at once, and
+// not after a third of the lease, although the sending would not fail.
+func TestAClientThatGoesBeforeItsGrantHasNothing(t *testing.T) {
+	for _, accept := range []string{"application/json", "text/event-stream"} {
+		t.Run(accept, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"})
+				r.Header.Set("Accept", accept)
+				held := func() bool {
+					rec, err := w.store.Get(context.WithoutCancel(w.Context()), "jobs/a", driver.Strong)
+					return err == nil && rec.State == driver.Held
+				}
+				rec := httptest.NewRecorder()
+				w.ServeHTTP(rec, r.WithContext(leaving{r.Context(), held}))
+				if strings.Contains(rec.Body.String(), `"beat"`) {
+					w.Errorf("it is sent %s", rec.Body)
+				}
+				time.Sleep(time.Second)
+				if st := w.get("/v1/status?name=jobs/a", ci); st.string("state") != "released" || st.number("token") != 1 {
+					w.Errorf("the lock is %s", st.text)
+				}
+			})
+		})
+	}
 }

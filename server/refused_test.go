@@ -6,6 +6,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +272,28 @@ func TestLimits(t *testing.T) {
 		other.beats()
 		time.Sleep(200 * time.Millisecond)
 		h.beats()
+	})
+	inSmall("heartbeats in one call", true, func(w *world) {
+		other := w.acquire(alice, "jobs/b", "web-8")
+		batch := func(n int) *stream {
+			var locks []object
+			for i := range n {
+				locks = append(locks, object{"name": "jobs/a" + strconv.Itoa(i), "token": 1, "after": "x-1", "next": "x-1234567890123"})
+			}
+			return w.open(request("POST", "/v1/heartbeats", ci, object{"locks": locks}))
+		}
+		w.want(batch(8).answer(w.T), 200, "")
+		retried(w, batch(3).answer(w.T)) // of 2·5
+		w.want(batch(2).answer(w.T), 200, "")
+		other.beats()
+		time.Sleep(2 * time.Second)
+		w.faults.SetBlackHole(true)
+		under := batch(3)
+		time.Sleep(10 * time.Millisecond)
+		retried(w, batch(2).answer(w.T)) // of 4 at once
+		w.faults.SetBlackHole(false)
+		under.cancel()
+		<-under.ended
 	})
 	inSmall("heartbeats at once", true, func(w *world) {
 		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
