@@ -50,6 +50,37 @@ func TestReaderIsNotDeadByAnAnswerThatIsLate(t *testing.T) {
 	})
 }
 
+// A slot that cannot be read is not free: the writer reads it again, and waits for the reader
+// that it shows then.
+func TestSlotThatCannotBeReadIsNotFree(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		r, w := s.process("r"), s.process("w")
+		l := r.read(t.Context())
+		slot, _ := l.Slot()
+		refused := 0
+		w.client.Faults().Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpGet && c.Key == rwlock.SlotName(name, slot) },
+			Decide: func(faultstore.Call) faultstore.Fault {
+				if refused++; refused%2 == 0 {
+					return faultstore.Fault{}
+				}
+				return faultstore.Refuse()
+			},
+		})
+		if busy := w.busy(w.TryAcquireWrite(t.Context(), nil)); len(busy.Readers) != 1 {
+			t.Errorf("busy with %+v", busy)
+		}
+		written := make(chan *rwlock.Lease)
+		go func() { written <- w.write(t.Context()) }() // fails the test if the reader may read still
+		time.Sleep(lease)
+		r.release(l)
+		w.release(<-written)
+		if refused < 4 {
+			t.Errorf("the slot was read %d times: the test has lost its point", refused)
+		}
+	})
+}
+
 func renewsAtTheLastMoment(t *testing.T, reads func(c faultstore.Call, remaining time.Duration, renewed bool) faultstore.Fault, write func(*process) *rwlock.Lease) {
 	t.Helper()
 	late := func(o *tenure.Options) { o.Grace, o.MaxClockDrift = 100*time.Millisecond, 0.0001 }
