@@ -112,9 +112,11 @@ func TestHandOver(t *testing.T) {
 		}
 		w.want(next.release(), 200, "")
 		w.want(s.answer(w.T), 200, "")
-		held := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9"}), 409, "held")
-		if held.json["reserved"] != true || held.string("label") != "v3" {
-			w.Errorf("it is reserved: %s", held.text)
+		for _, wait := range []int{0, 1000} { // the latter ends before the reservation does
+			held := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-9", "wait_ms": wait}), 409, "held")
+			if held.json["reserved"] != true || held.string("label") != "v3" {
+				w.Errorf("it is reserved: %s", held.text)
+			}
 		}
 		if st := w.get("/v1/status?name=jobs/a", ops); st.string("state") != "reserved" || st.string("reserved_for_label") != "v3" {
 			w.Errorf("the status is %s", st.text)
