@@ -245,6 +245,33 @@ func TestReapOnce(t *testing.T) {
 	})
 }
 
+// A lock that is reserved is neither held nor free: it is freed when nobody has come for it, and
+// not before.
+func TestReapOfAReservation(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		inWorldRun(t, fmt.Sprintf("once=%v", once), func(t *testing.T, w *world) {
+			a := w.machine("a")
+			held := a.mustAcquire("a", nil)
+			want(t, held.HandOver("heir", "moves"), nil)
+			a.mustRelease(held)
+			begun := time.Now()
+			r := w.reaps(tenure.ReapOptions{Names: []string{"a"}, Once: once})
+			lapses := w.record("a").Lease
+			for w.record("a").State == driver.Reserved && time.Since(begun) < 4*lease {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if took := time.Since(begun); took < lapses || took > 2*lapses {
+				t.Errorf("freed after %v, and the reservation is for %v", took, lapses)
+			}
+			if rec := w.record("a"); rec.State != driver.Released || !slices.Equal(r.names(), []string{"a"}) {
+				t.Errorf("it is %q, told of %v", rec.State, r.names())
+			}
+			r.stop()
+			want(t, <-r.done, nil)
+		})
+	}
+}
+
 // A store that does not answer is asked again; records that nobody can read are told of and
 // left alone.
 func TestReapAndTheStore(t *testing.T) {

@@ -312,7 +312,7 @@ func (r *reap) noted(ctx context.Context, names []string, list []Status, errs []
 			pause = max(min(pause, st.FreeIn), reapLeast)
 		}
 		k.due = now + pause
-		lives := k.seen && st.Unchanged < begun-k.first
+		lives := k.seen && st.Held && st.Unchanged < begun-k.first // a reservation shows no life
 		k.over = r.Once && (!holds || lives)
 		if !k.seen {
 			k.seen, k.first = true, now
