@@ -4,9 +4,11 @@
 package tenure_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -375,6 +377,30 @@ func TestHolderElsewhereAndAStoreThatFails(t *testing.T) {
 			want(t, v.release(a), nil)
 			remove()
 			b.mustTry("x", nil)
+		})
+	}
+}
+
+// TestHolderElsewhereWithLongData: what a process remembers of a record to save a read has a
+// limit for its data. Heartbeats and the release keep data on both sides of it.
+func TestHolderElsewhereWithLongData(t *testing.T) {
+	for _, n := range []int{4 << 10, 4<<10 + 1, driver.MaxDataLen} {
+		inWorldRun(t, fmt.Sprint(n), func(t *testing.T, w *world) {
+			a := w.machine("a")
+			data := bytes.Repeat([]byte("x"), n)
+			v := a.granted("x", "us")(a.Remote().TryAcquire(t.Context(), "x", tenure.RemoteOptions{Owner: "us", Data: data}))
+			for range 3 {
+				v.mustBeat(a)
+				if rec := w.record("x"); !bytes.Equal(rec.Data, data) {
+					t.Fatalf("%d bytes after a heartbeat", len(rec.Data))
+				}
+			}
+			want(t, v.release(a), nil)
+			next := a.visitor("x", "them")
+			next.mustBeat(a)
+			if rec := w.record("x"); !bytes.Equal(rec.Data, data) {
+				t.Errorf("%d bytes with the next holder", len(rec.Data))
+			}
 		})
 	}
 }
