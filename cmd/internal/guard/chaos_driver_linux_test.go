@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,8 +34,9 @@ import (
 // test goes by.
 
 const (
-	driverEnv = "GUARD_TEST_DRIVER"
-	markEnv   = "GUARD_TEST_FAMILY"
+	driverEnv    = "GUARD_TEST_DRIVER"
+	markEnv      = "GUARD_TEST_FAMILY"
+	subreaperArg = "subreaper"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +46,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == lastArg {
 		lastAct(os.Args[2:])
 		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == subreaperArg {
+		os.Exit(subreap(os.Args[2:]))
 	}
 	if os.Getenv(driverEnv) != "" {
 		os.Exit(driver(os.Args[1:]))
@@ -80,6 +85,7 @@ func driver(args []string) int {
 	nonsense := flags.String("nonsense", "", "a file: when it is there something goes to the guardian that it cannot read")
 	hangup := flags.String("hangup", "", "a file: when it is there the pipe to the guardian is closed, once")
 	linger := flags.Duration("linger", 0, "how long the notice of a stop takes")
+	endThread := flags.Bool("end-thread", false, "end the thread that has started the guardian")
 	file := flags.String("report", os.DevNull, "where to leave the report")
 	_ = flags.Parse(args) // it ends the process itself
 	_ = os.Unsetenv(driverEnv)
@@ -121,7 +127,7 @@ func driver(args []string) int {
 	if *act != "" {
 		lastArgs = []string{"last-act", lastArg, *act}
 	}
-	g, err := Start(Command{
+	g, err := startOn(*endThread, Command{
 		Args:    flags.Args(),
 		Contain: *contain,
 		Last:    lastArgs,
@@ -204,6 +210,39 @@ func driver(args []string) int {
 		status = 73
 	}
 	return finish(report{Exit: exit, Status: status, Spare: spare})
+}
+
+// startOn is Start, on a thread that ends with it if endThread is set.
+func startOn(endThread bool, cmd Command, first Limits) (g *Guard, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if endThread {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		}
+		g, err = Start(cmd, first)
+	}()
+	<-done
+	return g, err
+}
+
+// subreap runs a driver, and inherits its orphans in the session that they are in, as process
+// 1 of a container does if it is a shell. It ends when none of them is left.
+func subreap(args []string) int {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 70
+	}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}}
+	if _, err := syscall.ForkExec("/proc/self/exe", append([]string{"driver"}, args...), attr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 70
+	}
+	for {
+		if _, err := syscall.Wait4(-1, nil, 0, nil); errors.Is(err, syscall.ECHILD) {
+			return 0
+		}
+	}
 }
 
 func there(name string) bool {

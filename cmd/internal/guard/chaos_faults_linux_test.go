@@ -161,6 +161,28 @@ func TestGuardianStoppedWhileExtended(t *testing.T) {
 	}
 }
 
+// The caller is killed while its guardian is stopped. Below a process of the same session that
+// inherits orphans, such as a shell that is process 1 of a container, the guardian's group is
+// not orphaned, so the kernel does not continue it on that account.
+func TestCallerKilledWhileGuardianStopped(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"-contain=false", "-contain", "-end-thread"} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			eachUser(t, hydra, func(t *testing.T, f *family) {
+				f.cmd.Args = append([]string{f.cmd.Args[0], subreaperArg}, f.cmd.Args[1:]...)
+				f.start()
+				f.awaitHydra()
+				caller, guardian := f.await("started"), f.guardian()
+				f.signal(guardian, syscall.SIGSTOP)
+				f.eventually("stop of the guardian", func() bool { return isStopped(guardian) })
+				f.signal(caller, syscall.SIGKILL)
+				f.eventually("end of the family", func() bool { return len(f.left()) == 0 })
+			}, flag)
+		})
+	}
+}
+
 // killBoth kills caller and guardian with one system call, by their common group.
 func (f *family) killBoth() {
 	f.t.Helper()

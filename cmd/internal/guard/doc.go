@@ -15,7 +15,8 @@
 // guardian are subreapers, so that no descendant, however it detaches itself, can
 // leave the tree, and each of them holds the deadline by itself:
 //
-//   - The caller is killed: the guardian reads the end of the pipe and kills all.
+//   - The caller is killed: the guardian reads the end of the pipe and kills all. If it is
+//     stopped, the kernel continues it: SIGCONT is its parent-death signal.
 //   - The caller is stopped: the guardian terminates and kills in time, and past
 //     [Limits.Expiry] continues the caller, which then learns it from [Guard.Wait].
 //   - The guardian is killed: the caller inherits what is left, and kills it.
@@ -59,10 +60,12 @@
 //   - A process in uninterruptible sleep dies when the kernel lets it go. Wait does
 //     not return before.
 //   - If caller and guardian are both stopped, nobody acts, whether the command is stopped with
-//     them or goes on; the same when the caller is stopped and the guardian killed (the command
-//     itself then dies by its parent-death signal, what it started does not).
-//   - Without Contain, killing the caller and the guardian at the same instant kills
-//     the command by its parent-death signal, but not what it started.
+//     them or goes on.
+//   - If the caller is killed, nobody acts while a debugger or a freezer of cgroups holds the guardian,
+//     which SIGCONT does not continue, or when the guardian is stopped after that, before it has
+//     killed all.
+//   - Without Contain, killing the guardian, and stopping the caller or killing it at the same
+//     instant, kills the command by its parent-death signal, but not what it started.
 //   - Without Contain, a family that forks and exits faster than it can be looked at may
 //     outrun the signals for a while. What has lost its parent is a child of the guardian, or else of the
 //     caller, which takes microseconds to find; under a guardian that is stopped it takes a reading of all

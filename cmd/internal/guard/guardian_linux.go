@@ -134,6 +134,13 @@ func newGuardian(argv []string) (*guardian, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
+	// A guardian that is stopped does not read the end of the pipe, so the death of the caller
+	// continues it. The signal comes, too, when the thread that forked has ended, and then again with
+	// the process: a guardian that runs does not notice it. It is asked for here, not in the fork, since
+	// the kernel forgets it when a program with capabilities of its file is executed.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0); err != nil {
+		return nil, os.NewSyscallError("prctl(PR_SET_PDEATHSIG)", err)
+	}
 	var err error
 	if g.timer, err = openTimer(); err != nil {
 		return nil, err
