@@ -41,6 +41,7 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 		ctx, cancel = context.WithTimeoutCause(ctx, *p.wait, errWaited)
 		defer cancel()
 	}
+	t.endless.Store(p.wait == nil && !p.unlessAlive)
 	announced := make(chan struct{})
 	announceCtx, silence := context.WithCancel(ctx)
 	go func() {
@@ -103,15 +104,17 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	case errors.As(err, &said):
 		return said
 	case errors.As(err, &full):
-		return t.notAcquired(p, full.Error())
+		text, _ := t.outer.full(t.lock, full)
+		return t.notAcquired(p, text)
 	case errors.As(err, &busy):
-		return t.notAcquired(p, busy.Error())
-	case errors.As(err, &held) && p.unlessAlive:
+		text, _ := t.outer.busy(t.lock, busy)
+		return t.notAcquired(p, text)
+	case errors.As(err, &held) && p.unlessAlive && !t.outer.is(t.lock, held.Owner, held.Token):
 		return t.notAcquired(p, fmt.Sprintf("held by %s, which has shown that it lives", holderText(held.Owner, held.Token)))
 	case errors.As(err, &held) && held.Reserved:
 		return t.notAcquired(p, held.Error())
 	case errors.As(err, &held):
-		return t.notAcquired(p, fmt.Sprintf("held by %s", holderText(held.Owner, held.Token)))
+		return t.notAcquired(p, fmt.Sprintf("held by %s", t.outer.holder(t.lock, held.Owner, held.Token)))
 	case errors.Is(context.Cause(ctx), errWaited):
 		if e := t.storeError.Load(); e != nil && !t.seenHeld() {
 			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, *e))
@@ -128,7 +131,8 @@ func (t *tenancy) seenHeld() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
 	if t.crowd != nil {
-		return t.crowd.whose(ctx) != ""
+		who, _ := t.crowd.whose(ctx, t.outer)
+		return who != ""
 	}
 	st, err := t.client.Status(ctx, t.lock)
 	return err == nil && st.Held
@@ -139,14 +143,15 @@ func (t *tenancy) whose() string {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
 	if t.crowd != nil {
-		return t.crowd.whose(ctx)
+		who, _ := t.crowd.whose(ctx, t.outer)
+		return who
 	}
 	st, err := t.client.Status(ctx, t.lock)
 	switch {
 	case err != nil:
 		return ""
 	case st.Held:
-		return ": held by " + holderText(st.Owner, st.Token)
+		return ": held by " + t.outer.holder(t.lock, st.Owner, st.Token)
 	case st.ReservedFor != "":
 		return fmt.Sprintf(": reserved for %q", st.ReservedFor)
 	case st.ReservedForLabel != "":
@@ -196,6 +201,12 @@ func (t *tenancy) announce(ctx context.Context) {
 		}
 		if err == nil && st.Held && (t.console.terminal || st.Token != told) {
 			told = st.Token
+			if t.outer.is(t.lock, st.Owner, st.Token) {
+				if !t.endless.Load() || t.console.terminal { // else it has been said
+					t.console.show("waiting for %q: held by %s", t.lock, t.outer.holder(t.lock, st.Owner, st.Token))
+				}
+				continue
+			}
 			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))
 		}
 	}

@@ -74,7 +74,12 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 	switch e.Kind {
 	case tenure.EventStoreError:
 		t.fails(e.Err)
-	case tenure.EventWaiting, tenure.EventAcquired:
+	case tenure.EventWaiting:
+		t.answers()
+		if t.crowd == nil && t.endless.Load() && t.outer.is(e.Lock, e.Owner, e.Token) {
+			c.waitsWithoutEnd(fmt.Sprintf("waiting for %q", e.Lock), ": held by "+t.outer.holder(e.Lock, e.Owner, e.Token))
+		}
+	case tenure.EventAcquired:
 		t.answers()
 	case tenure.EventJeopardy:
 		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, flags.OneLine(e.Err), round(e.Remaining))

@@ -66,6 +66,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	}
 	defer t.close()
 	t.lock = once.EveryLockName(name)
+	t.endless.Store(true)
 	w := t.newTurns()
 	defer w.stop()
 	status := 0

@@ -272,9 +272,9 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 	slot := slotText(at.slot, at.minutes)
 	switch {
 	case errors.As(err, &done):
-		return o.begunBefore(w.console, slot, done.Run)
+		return o.begunBefore(w, slot, done.Run)
 	case errors.As(err, &running):
-		who := holderText(running.Held.Owner, running.Held.Token)
+		who := w.outer.holder(w.lock, running.Held.Owner, running.Held.Token)
 		switch {
 		case running.Same():
 			return o.elsewhere(w.console, "%s is being run by %s", slot, who)
@@ -297,15 +297,15 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 }
 
 // begunBefore says what became of a slot that was begun before.
-func (o *onceCmd) begunBefore(c *console, slot string, r once.Run) error {
-	who := holderText(r.Owner, r.Token)
+func (o *onceCmd) begunBefore(w *turns, slot string, r once.Run) error {
+	c, who := w.console, holderText(r.Owner, r.Token)
 	switch r.State {
 	case once.StateDone:
 		return o.elsewhere(c, "%s is done: by %s, in %v", slot, who, round(r.Took))
 	case once.StateFailed:
 		return o.elsewhere(c, "%s was run by %s, and failed: %s", slot, who, r.Error)
 	case once.StateRunning:
-		return o.elsewhere(c, "%s is being run by %s", slot, who)
+		return o.elsewhere(c, "%s is being run by %s", slot, w.outer.holder(w.lock, r.Owner, r.Token))
 	case once.StateReset:
 		return o.elsewhere(c, "%s is not run: the ledger was set to it by %s: %s", slot, who, r.Error)
 	}

@@ -89,20 +89,22 @@ func (s *sides) environment() []string {
 }
 
 // whose says who reads or writes now, if the store answers soon.
-func (s *sides) whose(ctx context.Context) string {
+func (s *sides) whose(ctx context.Context, o outer) (who string, own bool) {
 	st, err := s.Status(ctx)
+	busy := &rwlock.BusyError{}
 	switch {
 	case err != nil:
+		return "", false
 	case st.Writer != nil && (!s.write || st.Writer.Owner != s.owner): // else it has the gate itself, and waits for readers
-		return ": " + (&rwlock.BusyError{Writer: &rwlock.Holder{Owner: st.Writer.Owner}}).Error()
-	case s.write && len(st.Readers) > 0:
-		busy := &rwlock.BusyError{}
-		for _, r := range st.Readers {
-			busy.Readers = append(busy.Readers, rwlock.Holder{Owner: r.Owner})
-		}
-		return ": " + busy.Error()
+		busy.Writer = &rwlock.Holder{Owner: st.Writer.Owner}
+	case !s.write || len(st.Readers) == 0:
+		return "", false
 	}
-	return ""
+	for _, r := range st.Readers {
+		busy.Readers = append(busy.Readers, rwlock.Holder{Owner: r.Owner})
+	}
+	who, own = o.busy(s.Name(), busy)
+	return ": " + who, own
 }
 
 func (s *sides) waiting() string {

@@ -65,9 +65,10 @@ type crowd interface {
 	Name() string
 	// take takes what this process is to have of it. Meanwhile people are told what is
 	// waited for, and whose it is: nothing if it is to be had, or the store gives no answer.
+	// Own says that the outer tenure keeps this process from it as long as it lasts.
 	take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error)
 	waiting() string
-	whose(ctx context.Context) string
+	whose(ctx context.Context, o outer) (who string, own bool)
 	// environment is what the command learns of it, and grant what its token is for.
 	environment() []string
 	grant() (name string, token uint64)
@@ -131,16 +132,17 @@ func (s *slots) environment() []string {
 }
 
 // whose says who has the slots now, if the store answers soon.
-func (s *slots) whose(ctx context.Context) string {
+func (s *slots) whose(ctx context.Context, o outer) (who string, own bool) {
 	st, err := s.Status(ctx)
 	if err != nil || len(st.Held) < st.Slots {
-		return ""
+		return "", false
 	}
 	full := &semaphore.FullError{Slots: st.Slots}
 	for _, h := range st.Held {
 		full.Holders = append(full.Holders, semaphore.Holder{Slot: h.Slot, Owner: h.Owner, Token: h.Token})
 	}
-	return ": " + full.Error()
+	who, own = o.full(s.Name(), full)
+	return ": " + who, own
 }
 
 func (s *slots) waiting() string { return fmt.Sprintf("waiting for a slot of %q", s.Name()) }
@@ -149,15 +151,21 @@ func (s *slots) waiting() string { return fmt.Sprintf("waiting for a slot of %q"
 func (t *tenancy) announceCrowd(ctx context.Context) {
 	c := t.console
 	defer c.clear()
+	begun, told := time.Now(), false
+	if t.endless.Load() && t.outer.among(t.crowd.Name()) {
+		if has, own := t.crowd.whose(ctx, t.outer); own {
+			c.waitsWithoutEnd(t.crowd.waiting(), has)
+			told = true
+		}
+	}
 	if c.quiet || c.json {
 		return
 	}
-	begun, told := time.Now(), false
 	for pause := announceAfter; sleep(ctx, pause) == nil; pause = announceAgain {
 		if told && !c.terminal && !t.troubled() {
 			continue
 		}
-		has := t.crowd.whose(ctx)
+		has, _ := t.crowd.whose(ctx, t.outer)
 		if ctx.Err() != nil {
 			return
 		}

@@ -44,6 +44,9 @@ type tenancy struct {
 	extra        []string // of the command's environment
 	progressFile string   // by which it shows progress, "" if it does not
 
+	outer   outer
+	endless atomic.Bool // it waits for as long as it takes
+
 	crowd crowd // of which this process takes its part; nil: it takes the lock itself
 
 	meanwhile  *signaled               // came during a release
@@ -100,6 +103,7 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	if t.store, err = t.location.Open(); err != nil {
 		return nil, storeFailed(err)
 	}
+	t.outer = outerOf(os.Getenv, t.location.URL())
 	t.signals = catchSignals() // until here there was nothing to clean up
 	surviveBrokenPipe()
 	options.OnEvent, options.Logger = t.onEvent, c.log
