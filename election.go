@@ -111,10 +111,11 @@ func (e *Election) Name() string { return e.name }
 // a store that cannot be used at all is an error: see [ErrPermanent].
 //
 // To end a campaign in order, end ctx. Run then returns nil, whether this client
-// led or not. It also returns nil if work returned the error of its context, or the
-// cause, wrapped or not, and if the client was closed meanwhile. Run returns any
-// other error of work, and reports a lease that was lost before work had returned
-// by an error that matches [ErrLost].
+// led or not, also if work returned the error of its context, or the cause, wrapped
+// or not, and if the client was closed meanwhile. Where the client is closed and ctx
+// goes on, Run returns an error that matches [ErrClosed], whether this client led or
+// not. Run returns any other error of work, and reports a lease that was lost before
+// work had returned by an error that matches [ErrLost].
 //
 // If work returns an error, or panics, while nothing has asked it to stop, the
 // tenure ends as [EndFailed], with the error's text as the reason.
@@ -144,7 +145,10 @@ func (e *Election) Run(ctx context.Context, work func(context.Context, *Lease) e
 		}
 		lost, err := l.run(ctx, work)
 		stepped := errors.Is(lost, ErrSteppedDown)
+		ended := lost == nil && errors.Is(context.Cause(l.ctx), ErrClosed) || stepped && e.c.isClosed()
 		switch {
+		case ended && ctx.Err() == nil: // what work has returned may not say so
+			return lostWith(&Error{"lead", e.name, ErrClosed}, endOf(l.ctx, err))
 		case lost == nil, stepped && ctx.Err() != nil: // released
 			return endOf(ctx, err, ErrClosed, ErrSteppedDown)
 		case ctx.Err() != nil, e.c.isClosed(), errors.Is(lost, ErrReplaced):

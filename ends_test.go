@@ -186,6 +186,41 @@ func TestCampaignOfAClosedClient(t *testing.T) {
 	}
 }
 
+// So it is whatever the work returns when its context has ended. An error of its own is not
+// dropped.
+func TestLeaderOfAClosedClient(t *testing.T) {
+	for name, returns := range map[string]func(context.Context) error{
+		"nil":     func(context.Context) error { return nil },
+		"error":   context.Context.Err,
+		"wrapped": func(ctx context.Context) error { return fmt.Errorf("page 3: %w", ctx.Err()) },
+		"own":     func(ctx context.Context) error { return errors.Join(ctx.Err(), errWork) },
+	} {
+		for _, asked := range []bool{false, true} {
+			inWorldRun(t, fmt.Sprintf("%s/asked=%t", name, asked), func(t *testing.T, w *world) {
+				a, b := w.machine("a"), w.machine("b")
+				led := started(func() error {
+					return a.Election("x", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error {
+						<-ctx.Done()
+						time.Sleep(5 * time.Second)
+						return returns(ctx)
+					})
+				})
+				time.Sleep(lease)
+				if asked {
+					go func() { _ = b.StepDown(t.Context(), "x", "for the test") }()
+					time.Sleep(heartbeat + time.Second)
+				}
+				want(t, a.Close(t.Context()), nil)
+				err := <-led
+				want(t, err, tenure.ErrClosed)
+				if own := name == "own"; errors.Is(err, errWork) != own || errors.Is(err, context.Canceled) && !own {
+					t.Errorf("the work returned its %s error, and Run %q", name, err)
+				}
+			})
+		}
+	}
+}
+
 // A loss is said once, however the work tells of it.
 func TestRunSaysALossOnce(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -70,7 +70,7 @@ func TestKill(t *testing.T) {
 		if l.Check() == nil {
 			t.Error("the killed leader may still act")
 		}
-		want(t, <-first.ended, nil)
+		want(t, <-first.ended, tenure.ErrClosed)
 		_, cause := first.latest()
 		want(t, cause, tenure.ErrClosed)
 		took(t, begun, 0, 10*time.Millisecond)
