@@ -29,14 +29,14 @@ type Options struct {
 	// zero, it is 15 s.
 	LeaseDuration time.Duration
 
-	// HeartbeatPeriod is how often a holder renews. If zero, it is a fifth of
-	// LeaseDuration.
+	// HeartbeatPeriod is how often a holder renews: a millisecond at least. If zero, it is a
+	// fifth of LeaseDuration.
 	HeartbeatPeriod time.Duration
 
-	// RefreshPeriod is how often a waiting contender polls the record. Once the
-	// holder has missed a heartbeat, the contender polls half as often. It bounds
-	// how late a release is seen where the store has no watch. Where the store has
-	// one, it may be far above LeaseDuration. If zero, it is 1 s, and a fifth of
+	// RefreshPeriod is how often a waiting contender polls the record: a millisecond at
+	// least. Once the holder has missed a heartbeat, the contender polls half as often.
+	// It bounds how late a release is seen where the store has no watch. Where the store
+	// has one, it may be far above LeaseDuration. If zero, it is 1 s, and a fifth of
 	// LeaseDuration at most.
 	RefreshPeriod time.Duration
 

@@ -62,6 +62,8 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 		"broken lease":     {tenure.Options{LeaseDuration: time.Second + 1}, "lease duration 1.000000001s must be a whole number of milliseconds"},
 		"heartbeat":        {tenure.Options{HeartbeatPeriod: -1}, "heartbeat period -1ns must be positive"},
 		"refresh":          {tenure.Options{RefreshPeriod: -1}, "refresh period -1ns must be positive"},
+		"heartbeats":       {tenure.Options{HeartbeatPeriod: 3000}, "heartbeat period 3µs must be at least 1ms, since each is a request to the store: is its unit right?"},
+		"looks":            {tenure.Options{RefreshPeriod: 1}, "refresh period 1ns must be at least 1ms, since each is a request to the store: is its unit right?"},
 		"grace":            {tenure.Options{Grace: -1}, "grace -1ns must be positive"},
 		"request timeout":  {tenure.Options{RequestTimeout: -1}, "request timeout -1ns must be positive"},
 		"stop timeout":     {tenure.Options{StopTimeout: -1}, "stop timeout -1ns must be positive"},

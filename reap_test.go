@@ -298,5 +298,6 @@ func TestReapAndTheStore(t *testing.T) {
 		want(t, r.Reap(t.Context(), tenure.ReapOptions{Names: []string{""}}), tenure.ErrInvalid)
 		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{driver.SessionPrefix}}), tenure.ErrInvalid)
 		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{""}, ListEvery: -1}), tenure.ErrInvalid)
+		want(t, r.Reap(t.Context(), tenure.ReapOptions{Prefixes: []string{""}, ListEvery: 5}), tenure.ErrInvalid)
 	})
 }

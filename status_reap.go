@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // ReapOptions say which locks [Client.Reap] watches.
@@ -19,8 +20,8 @@ type ReapOptions struct {
 	// Names are locks, and Prefixes begin the names of all that are watched besides; ""
 	// begins all names. One of both is needed.
 	Names, Prefixes []string
-	// ListEvery is how often the names of Prefixes are listed, which may be slow. If zero,
-	// every ten minutes. A lock that is new is watched from the next list on.
+	// ListEvery is how often the names of Prefixes are listed, which may be slow: a
+	// millisecond at least. If zero, every ten minutes. A lock that is new is watched from the next list on.
 	ListEvery time.Duration
 	// Once has it return when each lock that has a holder now was released, or its
 	// holder has shown that it lives, which takes a lease.
@@ -132,6 +133,8 @@ func (r *reap) check() error {
 	switch {
 	case r.ListEvery < 0:
 		return invalid("the pause %v between two lists must not be negative", r.ListEvery)
+	case r.ListEvery > 0 && r.ListEvery < protocol.MinPeriod:
+		return invalid("the pause %v between two lists must be at least %v, since each reads the whole list: is its unit right?", r.ListEvery, protocol.MinPeriod)
 	case r.ListEvery == 0:
 		r.ListEvery = reapListEvery
 	}

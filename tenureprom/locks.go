@@ -25,6 +25,9 @@ const (
 	DefaultMax      = 1000
 )
 
+// minInterval is the shortest time between two polls or searches, as that of two heartbeats.
+const minInterval = time.Millisecond
+
 // pollTimeout is how long one poll may take, if that is more than the interval.
 const pollTimeout = 10 * time.Second
 
@@ -46,12 +49,13 @@ type LocksOptions struct {
 	// first. tenure_locks_omitted counts the others. If zero, it is [DefaultMax].
 	Max int
 
-	// Interval is the time between two polls. If zero, it is [DefaultInterval].
+	// Interval is the time between two polls, a millisecond at least. If zero, it is
+	// [DefaultInterval].
 	Interval time.Duration
 
-	// Discover is the time between two searches for the names that begin with a prefix. A
-	// search reads the records of all of them, and on some engines those of all locks. If
-	// zero, it is [DefaultDiscover].
+	// Discover is the time between two searches for the names that begin with a prefix, a
+	// millisecond at least. A search reads the records of all of them, and on some engines
+	// those of all locks. If zero, it is [DefaultDiscover].
 	Discover time.Duration
 
 	// Holder returns the label of a lock's holder, in tenure_lock_holder. An empty one
@@ -108,6 +112,11 @@ func NewLocks(client *tenure.Client, o *LocksOptions) (*Locks, error) {
 	}
 	if l.o.Interval < 0 || l.o.Discover < 0 || l.o.Max < 0 {
 		return nil, fmt.Errorf("tenureprom: interval %v, discover %v and max %d must not be negative", l.o.Interval, l.o.Discover, l.o.Max)
+	}
+	for _, d := range []time.Duration{l.o.Interval, l.o.Discover} {
+		if d > 0 && d < minInterval {
+			return nil, fmt.Errorf("tenureprom: interval %v and discover %v must be at least %v, since each reads the store: is the unit right?", l.o.Interval, l.o.Discover, minInterval)
+		}
 	}
 	if len(l.o.Names)+len(l.o.Leaders)+len(l.o.Prefixes) == 0 {
 		return nil, errors.New("tenureprom: no locks to poll: give names, leaders or prefixes")

@@ -308,7 +308,7 @@ func TestLocksOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
-	for _, o := range []*tenureprom.LocksOptions{nil, {}, {Names: []string{"x"}, Interval: -1}, {Names: []string{"x"}, Max: -1}, {Names: []string{"x"}, Discover: -1}} {
+	for _, o := range []*tenureprom.LocksOptions{nil, {}, {Names: []string{"x"}, Interval: -1}, {Names: []string{"x"}, Interval: 5}, {Names: []string{"x"}, Discover: 5}, {Names: []string{"x"}, Max: -1}, {Names: []string{"x"}, Discover: -1}} {
 		if _, err := tenureprom.NewLocks(c, o); err == nil {
 			t.Errorf("%+v: no error", o)
 		}

@@ -23,6 +23,9 @@ const (
 	// MinLease is the shortest lease that stores with records in milliseconds
 	// keep with some precision.
 	MinLease = 10 * time.Millisecond
+	// MinPeriod is the shortest heartbeat and refresh period: a slip of the unit, such as 3000
+	// for 3 s, would be a load test of the store.
+	MinPeriod = time.Millisecond
 	// MaxLease keeps sums of a few leases far from the end of time.Duration.
 	MaxLease = 365 * 24 * time.Hour
 )
@@ -77,8 +80,13 @@ func (t Timing) Validate() error {
 			bad("%s %v must be positive and at most %v", name, d, MaxLease)
 		}
 	}
-	positive("heartbeat period", t.Heartbeat)
-	positive("refresh period", t.Refresh)
+	period := func(name string, d time.Duration) {
+		if positive(name, d); d > 0 && d < MinPeriod {
+			bad("%s %v must be at least %v, since each is a request to the store: is its unit right?", name, d, MinPeriod)
+		}
+	}
+	period("heartbeat period", t.Heartbeat)
+	period("refresh period", t.Refresh)
 	positive("grace", t.Grace)
 	positive("request timeout", t.RequestTimeout)
 	positive("stop timeout", t.StopTimeout)

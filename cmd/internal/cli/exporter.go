@@ -131,8 +131,8 @@ func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
 		if period.given == nil {
 			continue
 		}
-		if *period.given <= 0 {
-			return nil, usage("%s %v must be positive", period.flag, *period.given)
+		if err := checkPeriod(period.flag, *period.given); err != nil {
+			return nil, err
 		}
 		*period.to = *period.given
 	}

@@ -95,10 +95,19 @@ func refreshPeriod(given *time.Duration) (time.Duration, error) {
 	if given == nil {
 		return time.Second, nil
 	}
-	if *given <= 0 {
-		return 0, usage("--refresh %v must be positive", *given)
+	return *given, checkPeriod("--refresh", *given)
+}
+
+// checkPeriod checks the time between two requests to the store.
+func checkPeriod(flag string, d time.Duration) error {
+	const least = time.Millisecond // as for the periods of a lease
+	switch {
+	case d <= 0:
+		return usage("%s %v must be positive", flag, d)
+	case d < least:
+		return usage("%s %v must be at least %v, since each is a request to the store: is its unit right?", flag, d, least)
 	}
-	return *given, nil
+	return nil
 }
 
 // missing says whether there is no file yet, and nothing in it. One that was
