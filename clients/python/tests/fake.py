@@ -5,8 +5,17 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import os
+import select
+import signal
+import socketserver
 import threading
+import time
+import traceback
+import unittest
+import warnings
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -18,6 +27,15 @@ from tenurelock.transport import Caller
 
 SOON = 30.0
 """How long a test waits for what comes within a second or two."""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits until the condition holds."""
+    limit = time.monotonic() + SOON
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError("it never came")
+        time.sleep(0.005)
 
 
 class ManualClock:
@@ -145,6 +163,85 @@ class Service:
         self.holder, self.released_with = None, body["after"]
         self.data, self.failed = body.get("data", self.data), body.get("failed")
         return answer({})
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """Serves a service over HTTP until the test ends."""
+
+    daemon_threads = True
+
+    def __init__(self, service: Service, test: unittest.TestCase) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                try:
+                    reply = service.handle(self.path, body)
+                except OSError:
+                    self.close_connection = True
+                    return
+                self.send_response(reply.status)
+                self.send_header("Content-Type", reply.content_type)
+                self.send_header("Content-Length", str(len(reply.body)))
+                self.end_headers()
+                self.wfile.write(reply.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.connections = 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        test.addCleanup(self.server_close)
+        test.addCleanup(self.shutdown)
+
+    def process_request(self, *request: Any) -> None:
+        self.connections += 1
+        super().process_request(*request)
+
+
+def fork() -> int:
+    """Forks although there are threads: that is what a test is about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def in_child(work: Callable[[], object], forks: Callable[[], int] = fork) -> str:
+    """Runs the work in a process that is forked from this one, and returns what came of it: the
+    text of what it returned, or the type and the text of what it raised."""
+    reads, writes = os.pipe()
+    child = forks()
+    if child == 0:
+        says(writes, work)
+    os.close(writes)
+    return heard(reads, child)
+
+
+def says(writes: int, work: Callable[[], object]) -> None:
+    """Ends this process with the work, and says what came of it."""
+    try:
+        try:
+            text = str(work())
+        except BaseException as error:
+            text = "".join(traceback.format_exception_only(error)).strip()
+        os.write(writes, text.encode())
+    finally:
+        os._exit(0)
+
+
+def heard(reads: int, child: int) -> str:
+    """Returns what a child says, which must come soon."""
+    try:
+        if not select.select([reads], [], [], SOON)[0]:
+            os.kill(child, signal.SIGKILL)
+            raise AssertionError("the child hangs")
+        return os.read(reads, 65536).decode()
+    finally:
+        os.close(reads)
+        os.waitpid(child, 0)
 
 
 class FakeClient(Client):

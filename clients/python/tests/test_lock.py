@@ -29,18 +29,9 @@ from tenurelock import (
 from tenurelock.answers import Reply
 from tenurelock.client import Acquiring
 
-from .fake import SOON, ManualClock, Service, bad_gateway, doubled, dropped, hang, lost, problem
+from .fake import SOON, ManualClock, Service, bad_gateway, doubled, dropped, hang, lost, problem, until
 
 HOUR = 3600 * 1000
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Waits until the condition holds."""
-    limit = time.monotonic() + SOON
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError("it never came")
-        time.sleep(0.005)
 
 
 def lost_after(clock: ManualClock, ms: int) -> Callable[[Service, str, dict[str, Any]], Reply]:

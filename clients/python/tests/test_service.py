@@ -39,6 +39,8 @@ from tenurelock.answers import Reply
 from tenurelock.events import Waited
 from tenurelock.transport import HTTPCaller
 
+from .fake import in_child
+
 SOON = 60.0
 SERVERS = os.environ.get("TENURE_TEST_SERVERS", "")
 TOKEN_FILE = os.environ.get("TENURE_TEST_TOKEN_FILE", "")
@@ -157,6 +159,29 @@ class RealService(unittest.TestCase):
         self.assertTrue(lock.over.wait(SOON))
         with self.assertRaises(LostError):
             lock.check()
+
+    @unittest.skipUnless(hasattr(os, "fork"), "nothing forks here")
+    def test_a_child_leaves_the_lock_to_its_parent(self) -> None:
+        lock, rises, last = self.acquire(), 0, 0.0
+
+        def leaves() -> None:
+            with lock:
+                pass
+
+        def risen() -> bool:
+            nonlocal rises, last
+            lock.check()
+            left = lock.remaining()
+            rises, last = rises + (left > last), left
+            return rises > 3
+
+        self.assertRegex(in_child(leaves), rf"LostError: .*: process {os.getpid()} holds it")
+        with self.assertRaises(HeldError):
+            self.client.acquire(self.name, wait=0)
+        self.until(risen)
+        lock.release()
+        again = in_child(lambda: self.client.run(self.name, lambda lock: lock.token, wait=SOON))
+        self.assertEqual(again, str(lock.token + 1))
 
     def test_refused(self) -> None:
         with self.assertRaises(ProblemError) as raised:

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import re
 import socket
-import socketserver
 import tempfile
 import threading
 import time
@@ -22,7 +20,7 @@ from tenurelock.answers import Reply
 from tenurelock.events import Waited
 from tenurelock.transport import Caller, Credentials, HTTPCaller, addresses
 
-from .fake import SOON, Service, dropped
+from .fake import SOON, Server, Service, dropped
 
 GRANT = b'event: granted\ndata: {"token": 8}\n\n'
 OK = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}'
@@ -202,40 +200,11 @@ class Transport(unittest.TestCase):
 class Servers(unittest.TestCase):
     """Whole locks over HTTP."""
 
-    def serve(self, service: Service) -> str:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                try:
-                    reply = service.handle(self.path, body)
-                except OSError:
-                    self.close_connection = True
-                    return
-                self.send_response(reply.status)
-                self.send_header("Content-Type", reply.content_type)
-                self.send_header("Content-Length", str(len(reply.body)))
-                self.end_headers()
-                self.wfile.write(reply.body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-            daemon_threads = True
-
-        server = Server(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        return f"http://127.0.0.1:{server.server_address[1]}"
-
     def test_one_of_two_servers_is_down(self) -> None:
         service = Service(heartbeat_ms=10)
         with socket.create_server(("127.0.0.1", 0)) as closed:
             down = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        client = Client([down, self.serve(service)], token="t")
+        client = Client([down, Server(service, self).url], token="t")
         with client.acquire("n", wait=SOON) as lock:
             while len(service.bodies("/v1/heartbeat")) < 5:
                 lock.check()
@@ -244,7 +213,7 @@ class Servers(unittest.TestCase):
 
     def test_all_servers_go(self) -> None:
         service = Service(heartbeat_ms=10, usable_ms=300)
-        client = Client(self.serve(service), token="t")
+        client = Client(Server(service, self).url, token="t")
         lock = client.acquire("n", wait=SOON)
         service.always["/v1/heartbeat"] = dropped
         self.assertTrue(lock.over.wait(SOON))

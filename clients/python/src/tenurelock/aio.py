@@ -16,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from .client import Acquiring, Client, Terms, give_back
 from .clock import Clock
@@ -112,14 +112,21 @@ class AsyncLock:
 
     async def wait_stopping(self) -> TenureError:
         """Waits until the work must stop, and returns why."""
-        await self._stopping.wait()
+        if self._lock.elsewhere() is None:
+            await self._stopping.wait()
         assert self._lock.reason is not None
         return self._lock.reason
 
     async def release(self, data: bytes | None = None, failed: str | None = None) -> None:
         """Releases the lock: see :meth:`Lock.release`. If the task is cancelled meanwhile the
         release goes on."""
+        lost = self._lock.elsewhere()
+        if lost is not None:
+            raise lost  # there is no loop to wait in
         await asyncio.shield(_in_thread(lambda: self._lock.release(data, failed)))
+
+    def __reduce__(self) -> NoReturn:
+        self._lock.__reduce__()
 
     def _heard(self, reason: TenureError) -> None:
         try:
@@ -195,7 +202,7 @@ class _Scope:
     def stop(self, reason: TenureError) -> None:
         """Cancels the task: when it is asked, and at the deadline once more, since work that was
         asked may be in the middle of its end."""
-        if self._left or isinstance(self._reason, LostError):
+        if self._left or isinstance(self._reason, LostError) or reason is self._reason:
             return
         self._reason = reason
         self._ours += 1
@@ -204,6 +211,11 @@ class _Scope:
     async def leave(self, error: BaseException | None) -> None:
         """Releases the lock, and raises why the task was cancelled."""
         self._left = True
+        lost = self._lock.elsewhere()
+        if lost is not None:
+            if error is None:
+                raise lost  # there is no loop to wait in
+            return
         for _ in range(self._ours):
             self._task.uncancel()
         stopped = self._reason if isinstance(error, asyncio.CancelledError) else None

@@ -10,18 +10,18 @@ import os
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from .answers import Answer, Problem, Reply, Unknown, held_by, read_acquire
 from .clock import SECOND, Clock, system_clock
 from .errors import HeldError, ProblemError, TenureError, UnavailableError
 from .lease import Grant, random_part
 from .lock import Lock, OnStop, describe, exchange, no_answer, settle
+from .process import Latch, process
 from .transport import Backoff, Caller, Credentials, HTTPCaller, addresses
 
 __all__ = ["Client", "Waiting"]
@@ -50,7 +50,8 @@ class Client:
     the bearer token, ``token_file`` a file that has it and is read anew for each call. ``tls`` is
     the context for https; by default that of the system. ``clock`` counts suspends, in nanoseconds.
 
-    It keeps no connection and no thread of its own. May be used concurrently.
+    It keeps no connection and no thread of its own. May be used concurrently, and in processes that
+    are forked. A copy is the client itself.
     """
 
     def __init__(
@@ -111,6 +112,15 @@ class Client:
         with self.acquire(name, **options) as lock:
             return work(lock)
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Client cannot be pickled: it has a token. Make one in the other process")
+
     def caller(self) -> Caller:
         """Returns a caller with a connection of its own. For this package and its tests."""
         return HTTPCaller(self._servers, self._credentials, self._tls)
@@ -161,7 +171,8 @@ class Acquiring:
         self._client = client
         self._terms = terms
         self._caller = client.caller()
-        self._aborted = threading.Event()
+        self._process = process()
+        self._aborted = Latch()
         self._until = None if terms.wait is None else time.monotonic() + terms.wait
         self._tries = client.tries()  # calls that may fail before a try without a wait gives up
         self._backoff = Backoff()
@@ -171,7 +182,9 @@ class Acquiring:
         self._starting: Lock | None = None  # its first heartbeat is under way
 
     def abort(self) -> None:
-        """Ends the acquire."""
+        """Ends the acquire. That of the process which this one was forked from goes on."""
+        if process() != self._process:
+            return
         self._aborted.set()
         self._caller.abort()
         starting = self._starting
@@ -185,9 +198,15 @@ class Acquiring:
         wait = 0.0 if self._terms.waiting is not None else self._left()
         try:
             while True:
+                if process() != self._process:
+                    raise UnavailableError(
+                        f"process {self._process[0]} makes the acquire; this process was forked from it"
+                    )
                 began = time.monotonic()
                 wait = min(wait, _LONGEST_WAIT, self._left())
                 answer = self._ask({**body, "wait_ms": int(wait * 1000)}, wait)
+                if process() != self._process:
+                    continue
                 if self._aborted.is_set():
                     self._discard(answer)
                     raise UnavailableError("the acquire was given up")

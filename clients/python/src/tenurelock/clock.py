@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from .process import process
+
 __all__ = ["MILLISECOND", "SECOND", "Clock", "Greater", "system_clock"]
 
 Clock = Callable[[], int]
@@ -31,7 +33,8 @@ class Greater:
     counts, so a suspend after a step back counts in full. A wall clock that is set forward counts
     too, and ends a lease early: nothing tells it from a suspend.
 
-    ``read`` returns both clocks, in nanoseconds. May be called concurrently.
+    ``read`` returns both clocks, in nanoseconds. May be called concurrently, by signal handlers, and
+    in a process that was forked.
     """
 
     TOLERANCE = 2 * MILLISECOND
@@ -39,20 +42,32 @@ class Greater:
 
     def __init__(self, read: Callable[[], tuple[int, int]] | None = None) -> None:
         self._read = read or _read_both
-        self._mutex = threading.Lock()
+        self._mutexes: dict[tuple[int, int], threading.Lock] = {}  # by process
         self._origin, wall = self._read()
-        self._lead = wall - self._origin
-        self._more = 0
+        self._seen = wall - self._origin, 0  # the smallest lead, and what was added to the time
 
     def __call__(self) -> int:
-        with self._mutex:
-            mono, wall = self._read()
-            lead = wall - mono
-            if lead - self._lead > self.TOLERANCE:
-                self._more += lead - self._lead
-                self._lead = lead
-            self._lead = min(self._lead, lead)
-            return mono - self._origin + self._more
+        mutex = self._mutexes.setdefault(process(), threading.Lock())
+        if not mutex.acquire(blocking=False):
+            # Another thread notes what it sees, or what a signal handler has interrupted does. To
+            # note nothing is as not to have looked.
+            return self._look()[0]
+        try:
+            now, self._seen = self._look()
+            return now
+        finally:
+            mutex.release()
+
+    def _look(self) -> tuple[int, tuple[int, int]]:
+        """Returns the time, and what is to be noted."""
+        least, more = self._seen
+        mono, wall = self._read()
+        lead = wall - mono
+        if lead - least > self.TOLERANCE:
+            more += lead - least
+            least = lead
+        least = min(least, lead)
+        return mono - self._origin + more, (least, more)
 
 
 def _read_both() -> tuple[int, int]:

@@ -3,8 +3,7 @@
 
 """The rules by which a client may believe that it holds a lock: a state machine without I/O.
 
-Instants and lengths are in nanoseconds of one clock that counts suspends. Nothing here may be
-called concurrently.
+Instants and lengths are in nanoseconds of one clock that counts suspends.
 """
 
 from __future__ import annotations
@@ -76,6 +75,10 @@ class Lease:
     - A confirmed heartbeat counts from the instant before its first sending.
     - An unanswered heartbeat is sent again as it was.
     - The deadline never moves back. Expired, lost and released are final.
+
+    One thread sends, confirms and refuses. All else may be called by other threads at any time, and
+    by a signal handler in the midst of a call: nothing here waits. ``HELD`` is written once, before
+    others have the lease, so that whoever sees an end writes it and none is taken back.
     """
 
     def __init__(
@@ -101,8 +104,8 @@ class Lease:
         # Whatever was confirmed now would be past its deadline.
         elif (
             self._state is State.UNCONFIRMED
-            and self._open is not None
-            and now >= self._open.first_sent + self.grant.lease
+            and (sent := self._open) is not None
+            and now >= sent.first_sent + self.grant.lease
         ):
             self._state = State.EXPIRED
         return self._state
@@ -130,6 +133,8 @@ class Lease:
             while fresh == self._confirmed:
                 fresh = self._stable + self._random()
             self._open = Heartbeat(self._confirmed, fresh, now)
+            if self._state not in (State.UNCONFIRMED, State.HELD):
+                return None  # a release that began meanwhile may not have seen it
         return self._open
 
     def confirm(
@@ -138,8 +143,8 @@ class Lease:
         """Says that the server has confirmed the heartbeat; now is an instant after that answer."""
         if heartbeat != self._open or self.state(now) not in (State.UNCONFIRMED, State.HELD):
             return
+        self._confirmed = heartbeat.next  # first: a release that finds none open names this one
         self._open = None
-        self._confirmed = heartbeat.next
         self._next_at = heartbeat.first_sent + period
         self._deadline = max(self._deadline, heartbeat.first_sent + usable)
         if self._state is State.UNCONFIRMED:
@@ -159,14 +164,16 @@ class Lease:
     def release(self, now: int) -> Release:
         """Begins the release: from here on nobody acts on the lock, whatever is answered."""
         before = self.state(now)
-        beats = [self._confirmed]
-        if self._open is not None:
-            # It may be applied already, or between two calls.
-            beats = [self._open.next, self._confirmed, self._open.next]
         if before is State.LOST:
             return Release([], now)
         if before is not State.EXPIRED:
             self._state = State.RELEASED
+        # After that: a heartbeat that is made now is either seen here, or not sent.
+        sent = self._open
+        beats = [self._confirmed]
+        if sent is not None:
+            # It may be applied already, or between two calls.
+            beats = [sent.next, self._confirmed, sent.next]
         # One that is not held is freed anyway: its user must not wait for that.
         lease = self.grant.lease
         return Release(beats, now + (lease if before is State.HELD else lease // _IDLE_PART))

@@ -9,7 +9,7 @@ import base64
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from .answers import Answer, Confirmed, Done, Problem, Reply, Unknown, read_heartbeat, read_release
 from .clock import MILLISECOND, SECOND, Clock
@@ -23,6 +23,7 @@ from .errors import (
     UncertainError,
 )
 from .lease import Grant, Heartbeat, Lease, Outcome, Release, State
+from .process import Latch, process
 from .transport import Backoff, Caller
 
 __all__ = ["Lock", "OnStop"]
@@ -39,7 +40,10 @@ class Lock:
     """A lock that this process holds. Made by :meth:`tenurelock.Client.acquire`.
 
     Call :meth:`check` before every side effect: it reads the clock itself, and is right where timers
-    and threads are late. All methods may be called concurrently.
+    and threads are late. All methods may be called concurrently, and by signal handlers.
+
+    A process that is forked from this one has no lock: there ``stopping`` and ``over`` are set,
+    :meth:`check` and :meth:`release` raise :class:`LostError`, and nothing is sent.
 
     ``stopping`` is set when the work must stop: somebody asked, or the lock is over. ``over`` is set
     when the lock is not held any more. Between the two :meth:`check` passes, so that work which was
@@ -59,42 +63,49 @@ class Lock:
         self.token = grant.token
         self.data = grant.data
         """What the former holder left in the record; None if there is nothing."""
-        self.stopping = threading.Event()
-        self.over = threading.Event()
-        self.reason: TenureError | None = None
+        self.stopping = Latch()
+        self.over = Latch()
+        self._process = process()
         self._clock = clock
         self._beats = beats
         self._releases = releases
         self._limit = max(grant.lease // 10, 250 * MILLISECOND) / SECOND  # of a call, in seconds
-        self._mutex = threading.Lock()  # guards what follows, and is held over no call
+        # No mutex: a signal handler would wait for what it has interrupted, and the threads for it.
         self._lease = Lease(grant, stop_timeout)
         self._last = ""  # what the last heartbeat that was not confirmed was answered
         self._told = [on_stop] if on_stop is not None else []
         self._listener: OnStop | None = None
-        self._releasing: Release | None = None
-        self._ending = threading.Event()  # the release has begun
-        self._released = threading.Event()
-        self._ended_with: TenureError | None = None
+        self._reasons: list[TenureError] = []
+        self._first: dict[str, list[int]] = {}  # what is done once, and the thread that does it
+        self._ending = Latch()  # the release has begun
+        self._released = Latch()
+        self._ended_with: TenureError | None = UncertainError(
+            f'the release of "{self.name}" (token {self.token}) has not ended: it is released, or runs '
+            "out by itself"
+        )
         self._threads: list[threading.Thread] = []
 
     def check(self) -> None:
         """Raises if the holder may not act: :class:`LostError`, :class:`ExpiredError` or
         :class:`ReleasedError`. It sends nothing."""
-        with self._mutex:
-            state = self._lease.state(self._clock())
-            if state is not State.HELD:
-                raise self._error(state)
+        state = self._state()
+        if state is not State.HELD:
+            raise self._error(state)
 
     def remaining(self) -> float:
         """Returns in how many seconds the right ends if no heartbeat is confirmed any more."""
-        with self._mutex:
-            return self._lease.remaining(self._clock()) / SECOND
+        left = self._lease.remaining(self._clock())
+        return left / SECOND if self.elsewhere() is None else 0.0
+
+    @property
+    def reason(self) -> TenureError | None:
+        """Why ``stopping`` is set; None if it is not, or if a release has set it."""
+        return self.elsewhere() or (self._reasons[0] if self._reasons else None)
 
     @property
     def asked(self) -> AskedError | None:
         """What somebody asked the holder for, None if nobody did."""
-        with self._mutex:
-            return self._lease.asked
+        return self._lease.asked
 
     def release(self, data: bytes | None = None, failed: str | None = None) -> None:
         """Releases the lock, so that others need not wait. Call it when the work has returned.
@@ -102,21 +113,26 @@ class Lock:
         ``data`` is kept in the record for the next holder. ``failed`` says that the work failed, and
         why. Raises what had ended the lock before: :class:`LostError`, :class:`ExpiredError`; or
         :class:`UncertainError` if no answer came for the time of a lease. A second call waits for
-        the first, and ends as that did.
+        the first, and ends as that did; in a signal handler that has interrupted the first it
+        returns at once, and the first goes on when the handler has returned.
         """
-        with self._mutex:
-            first = self._releasing is None
-            before = self._lease.state(self._clock())
-            if self._releasing is None:
-                self._releasing = self._lease.release(self._clock())
-            release = self._releasing
-        if not first:
-            self._released.wait()
-        else:
-            try:
+        lost = self.elsewhere()
+        if lost is not None:
+            raise lost
+        call = [threading.get_ident()]
+        try:
+            first = self._first.setdefault("release", call)
+            if first is call:
+                before = self._lease.state(self._clock())
+                release = self._lease.release(self._clock())
                 self._end_with(before, release, self._body(data, failed))
-            finally:
+        finally:
+            if self._first.get("release") is call:
                 self._released.set()
+        if first == call and not self._released.is_set():
+            return
+        # The first takes little more than a lease; a handler that raises may have ended it anywhere.
+        self._released.wait(2 * self._lease.grant.lease / SECOND + 4 * self._limit)
         if self._ended_with is not None:
             raise self._ended_with
 
@@ -131,12 +147,28 @@ class Lock:
     ) -> None:
         try:
             self.release(failed=failure(error))
-        except (LostError, UncertainError):
-            # What ended the work says more; and the work is done where only the answer is missing.
-            if error is None and not isinstance(self._ended_with, UncertainError):
+        except LostError:
+            if error is None:  # else what ended the work says more
                 raise
+        except UncertainError:
+            pass  # the work is done, and only the answer is missing
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f'the lock "{self.name}" can be neither copied nor pickled: a copy would be no second '
+            "lock. Pass the lock itself; another process acquires its own"
+        )
 
     # What follows is for this package.
+
+    def elsewhere(self) -> LostError | None:
+        """Returns why this process has no lock if it was forked from the one that has, else None."""
+        if process() == self._process:
+            return None
+        return LostError(
+            f'"{self.name}" (token {self.token}): process {self._process[0]} holds it; this process '
+            "was forked from it"
+        )
 
     def start(self) -> bool:
         """Sends heartbeats until the first one is confirmed, and goes on in the background then.
@@ -147,9 +179,8 @@ class Lock:
             if heartbeat is None or self._exchange(heartbeat):
                 break
             self._ending.wait(backoff.next())
-        with self._mutex:
-            if self._lease.state(self._clock()) is not State.HELD:
-                return False
+        if self._state() is not State.HELD:
+            return False
         self._tell_asked()
         for work in (self._keep, self._watch):
             thread = threading.Thread(target=work, name=f"tenure {self.name}", daemon=True)
@@ -163,16 +194,20 @@ class Lock:
         self._beats.abort()
 
     def listen(self, listener: OnStop) -> None:
-        """Has the listener called in the thread that sees the end; it must not block."""
-        with self._mutex:
-            self._listener = listener
-            reason = self.reason
+        """Has the listener called in the thread that sees the end, perhaps twice with one reason. It
+        must not block."""
+        self._listener = listener
+        reason = self.reason
         if reason is not None:
             listener(reason)
 
+    def _state(self) -> State:
+        state = self._lease.state(self._clock())
+        # Last, since a signal handler may fork in the midst of this.
+        return state if process() == self._process else State.LOST
+
     def _next_heartbeat(self) -> Heartbeat | None:
-        with self._mutex:
-            return self._lease.send(self._clock())
+        return self._lease.send(self._clock()) if process() == self._process else None
 
     def _exchange(self, heartbeat: Heartbeat) -> bool:
         """Sends a heartbeat once, and returns whether it was answered."""
@@ -183,25 +218,23 @@ class Lock:
             "next": heartbeat.next,
         }
         answer = exchange(self._beats, "/v1/heartbeat", body, self._limit, read_heartbeat)
-        with self._mutex:
-            now = self._clock()
-            if isinstance(answer, Confirmed):
-                self._last = ""
-                self._lease.confirm(heartbeat, answer.usable, answer.period, answer.asked, now)
-            elif isinstance(answer, Problem) and answer.kind == "lost":
-                holder = str(answer.more.get("holder") or "")
-                self._lease.refuse(heartbeat, holder, now)
-            else:
-                self._last = describe(answer)
-                return False
+        now = self._clock()
+        if isinstance(answer, Confirmed):
+            self._last = ""
+            self._lease.confirm(heartbeat, answer.usable, answer.period, answer.asked, now)
+        elif isinstance(answer, Problem) and answer.kind == "lost":
+            holder = str(answer.more.get("holder") or "")
+            self._lease.refuse(heartbeat, holder, now)
+        else:
+            self._last = describe(answer)
+            return False
         return True
 
     def _keep(self) -> None:
         """Sends heartbeats as they are due, until there are none any more."""
         backoff = Backoff()
         while not self._ending.is_set():
-            with self._mutex:
-                wait = self._lease.due(self._clock())
+            wait = self._lease.due(self._clock())
             if wait is None:
                 break
             if wait > 0:
@@ -225,15 +258,14 @@ class Lock:
                 return
 
     def _tell_over(self) -> bool:
-        with self._mutex:
-            state = self._lease.state(self._clock())
-            if state is State.HELD:
-                return False
-            if state is State.RELEASED or self.over.is_set():
-                return True
-            reason = self._error(state)
+        state, call = self._state(), [threading.get_ident()]
+        if state is State.HELD:
+            return False
+        if state is State.RELEASED or self.over.is_set():
+            return True
+        if self._first.setdefault("over", call) is call:
             self.over.set()
-        self._tell(reason)
+            self._tell(self._error(state))
         return True
 
     def _tell_asked(self) -> None:
@@ -242,10 +274,8 @@ class Lock:
             self._tell(asked)
 
     def _tell(self, reason: TenureError) -> None:
-        with self._mutex:
-            if self.reason is None:
-                self.reason = reason
-            listener = self._listener
+        self._reasons.append(reason)
+        listener = self._listener  # after that: it is called here, or sees the reason
         self.stopping.set()
         if listener is not None:
             listener(reason)
@@ -254,7 +284,10 @@ class Lock:
             threading.Thread(target=told, args=(reason,), daemon=True).start()
 
     def _error(self, state: State) -> TenureError:
-        """Returns why the holder may not act. The caller has the mutex."""
+        """Returns why the holder may not act."""
+        lost = self.elsewhere()
+        if lost is not None:
+            return lost
         lock = f'"{self.name}" (token {self.token})'
         if state is State.LOST:
             by = f": {self._lease.refused_by!r} is there now" if self._lease.refused_by else ""
@@ -282,8 +315,7 @@ class Lock:
             thread.join(self._limit)
         if not any(thread.is_alive() for thread in self._threads):
             self._beats.close()
-        with self._mutex:
-            had_ended = None if before in (State.HELD, State.UNCONFIRMED) else self._error(before)
+        had_ended = None if before in (State.HELD, State.UNCONFIRMED) else self._error(before)
         self.stopping.set()
         self.over.set()
         self._ended_with = self._carry_out(release, body)
@@ -294,6 +326,9 @@ class Lock:
     def _carry_out(self, release: Release, body: dict[str, Any]) -> TenureError | None:
         backoff, refused = Backoff(), None
         while (beat := release.call(self._clock())) is not None:
+            lost = self.elsewhere()
+            if lost is not None:
+                return lost
             call = {**body, "after": beat}
             answer = exchange(self._releases, "/v1/release", call, self._limit, read_release)
             if isinstance(answer, Done):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
 import random
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -129,7 +131,11 @@ class Backoff:
 
 
 class HTTPCaller:
-    """A :class:`Caller` over ``http.client``, with one connection that is kept."""
+    """A :class:`Caller` over ``http.client``, with one connection that is kept.
+
+    In a process that was forked it is aborted: the connection is the parent's, who would miss an
+    answer that is read there.
+    """
 
     def __init__(
         self, servers: list[Address], credentials: Credentials, tls: ssl.SSLContext | None
@@ -142,6 +148,7 @@ class HTTPCaller:
         self._mutex = threading.Lock()  # guards what follows
         self._aborted = False
         self._socket: socket.socket | None = None
+        _callers.add(self)
 
     def call(self, path: str, body: dict[str, Any], limit: float) -> Reply:
         return self._send(path, body, limit, _OURS, self._whole)
@@ -204,6 +211,17 @@ class HTTPCaller:
                     self._socket.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass  # it is closed already
+
+    def forked(self) -> None:
+        """Aborts the copy that a fork has made."""
+        self._mutex = threading.Lock()  # a thread that is not here may have had the other
+        self._aborted = True
+        copied, self._socket, self._wire = self._socket, None, None
+        if copied is not None:
+            try:
+                os.close(copied.detach())  # shut down it would end in the parent, too
+            except OSError:
+                pass  # it was closed already
 
     def close(self) -> None:
         with self._mutex:
@@ -269,6 +287,18 @@ class HTTPCaller:
                 self._socket = connected
         self._wire = _Wire(connected)
         return self._wire
+
+
+_callers: weakref.WeakSet[HTTPCaller] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for caller in tuple(_callers):
+        caller.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _host(server: Address) -> str:

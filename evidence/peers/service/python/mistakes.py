@@ -110,7 +110,7 @@ def revive() -> None:
         again = time.monotonic_ns() + 2 * held._lease.grant.lease
         while time.monotonic_ns() < again:
             if peer.holds(held):
-                held.stopping.clear()
+                held.stopping = threading.Event()
                 self.write("begin", time.monotonic_ns(), held.token)
                 return right(self, held, time.monotonic_ns())
             time.sleep(peer.CHECK_PERIOD)
