@@ -32,7 +32,7 @@ type LockerOptions struct {
 
 	// Redo runs an occurrence again that was begun, and whose process was lost before it
 	// ended: at least once, in place of at most once. It concerns the last occurrence
-	// alone, and its own time must still be the nearest one.
+	// alone, and its own time must still be the last one.
 	Redo bool
 
 	// MaxAhead is how far an occurrence may lie after the last one that was begun. One that
@@ -69,7 +69,7 @@ func NewLocker(client *tenure.Client, schedule Schedule, options *LockerOptions)
 	switch {
 	case schedule.err != nil:
 		return nil, fmt.Errorf("schedule of a gocron locker: %w", schedule.err)
-	case schedule.nearest == nil:
+	case schedule.due == nil:
 		return nil, errors.New("schedule of a gocron locker: it is empty; use Period, Cron or Nearest")
 	}
 	l := &Locker{client: client, schedule: schedule, runs: make(map[string]*run), tasks: make(map[string]bool)}
@@ -123,7 +123,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 		bound, stop := lease.Bind(ctx)
 		ctx, done = bound, func() { stop(); left() }
 	}
-	scheduled, err := l.schedule.nearest(l.options.Now().In(l.options.Location))
+	scheduled, err := l.schedule.due(l.options.Now().In(l.options.Location))
 	if err != nil {
 		done()
 		return nil, err

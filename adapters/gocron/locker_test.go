@@ -163,7 +163,7 @@ func TestJobOutlastsExpiry(t *testing.T) {
 }
 
 // TestBoundary: two hosts that come by 0.4 s apart get two names for one occurrence, if the
-// name is the present time, cut; and the same one, if it is the nearest time of the schedule.
+// name is the present time, cut; and the same one, if it is the time of the schedule.
 func TestBoundary(t *testing.T) {
 	schedule := tenuregocron.Period(time.Minute)
 	for name, theirs := range map[string]struct {

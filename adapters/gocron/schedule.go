@@ -14,15 +14,15 @@ import (
 // A Schedule says for which time an occurrence of a job is scheduled, so that all processes
 // give it the same name. Make one by [Period], [Cron] or [Nearest]; it is that of the job.
 type Schedule struct {
-	nearest func(now time.Time) (time.Time, error)
-	next    func(now time.Time) time.Time
-	err     error
+	due  func(now time.Time) (time.Time, error)
+	next func(now time.Time) time.Time
+	err  error
 }
 
 // Period is the schedule of a gocron.DurationJob: the multiples of the period since the Unix
-// epoch. It is a whole number of seconds. An occurrence counts for the multiple that is
-// nearest to the local time. Let the jobs of all processes start at a multiple, so that
-// nobody stands in the middle between two:
+// epoch. It is a whole number of seconds. An occurrence counts for the last multiple, and for
+// the next one in the last quarter of the period before it, the last 2 minutes at most. Let
+// the jobs of all processes start at a multiple, so that all count for the same one:
 //
 //	gocron.WithStartAt(gocron.WithStartDateTime(schedule.Next(time.Now())))
 func Period(period time.Duration) Schedule {
@@ -35,15 +35,16 @@ func Period(period time.Duration) Schedule {
 		return time.Unix(n-((n%seconds)+seconds)%seconds, 0)
 	}
 	return Schedule{
-		nearest: func(now time.Time) (time.Time, error) { return floor(now.Add(period / 2)), nil },
-		next:    func(now time.Time) time.Time { return floor(now).Add(period) },
+		due:  func(now time.Time) (time.Time, error) { return floor(now.Add(min(period/4, maxEarly))), nil },
+		next: func(now time.Time) time.Time { return floor(now).Add(period) },
 	}
 }
 
 // Cron is the schedule of a gocron.CronJob with that crontab: five fields, or six with the
 // seconds before them, and perhaps CRON_TZ=ZONE in front. Without a zone it is that of
-// [LockerOptions].Location, which must be the scheduler's. An occurrence counts for the time
-// of the crontab that is nearest to the local time.
+// [LockerOptions].Location, which must be the scheduler's. An occurrence counts for the last
+// time of the crontab, and for the next one in the last quarter of the time between the two,
+// the last 2 minutes at most: a job that is run by hand does not take the time to come.
 func Cron(crontab string) Schedule {
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 	times, err := parser.Parse(crontab)
@@ -51,16 +52,16 @@ func Cron(crontab string) Schedule {
 		return Schedule{err: fmt.Errorf("crontab %q: %w", crontab, err)}
 	}
 	return Schedule{
-		nearest: func(now time.Time) (time.Time, error) { return nearest(times, now) },
-		next:    times.Next,
+		due:  func(now time.Time) (time.Time, error) { return due(times, now) },
+		next: times.Next,
 	}
 }
 
-// Nearest is a schedule of any other kind. The function returns the scheduled time that is
-// nearest to now; it must be the same in all processes, and must not be the present time.
+// Nearest is a schedule of any other kind. The function returns the scheduled time for which a
+// job runs that starts now, the last one or one that is very near; it must be the same in all processes, and must not be the present time.
 // What is behind the second is cut off.
 func Nearest(scheduled func(now time.Time) time.Time) Schedule {
-	return Schedule{nearest: func(now time.Time) (time.Time, error) { return scheduled(now), nil }}
+	return Schedule{due: func(now time.Time) (time.Time, error) { return scheduled(now), nil }}
 }
 
 // Next returns the first scheduled time after now, zero if there is none, or if the schedule
@@ -79,8 +80,13 @@ const (
 	lookBackMax = 9 * 366 * 24 * time.Hour
 )
 
-// nearest returns the time of a crontab that is nearest to now, the earlier one of two.
-func nearest(times cron.Schedule, now time.Time) (time.Time, error) {
+// maxEarly is how far ahead of its time an occurrence is due at most: more than two clocks of
+// one network differ by.
+const maxEarly = 2 * time.Minute
+
+// due returns the last time of a crontab that is not after now, or the next one if that is
+// near: by a quarter of the time between the two, and maxEarly.
+func due(times cron.Schedule, now time.Time) (time.Time, error) {
 	next := times.Next(now)
 	last := time.Time{}
 	for back := lookBack; last.IsZero() && back <= lookBackMax; back *= 2 {
@@ -92,7 +98,7 @@ func nearest(times cron.Schedule, now time.Time) (time.Time, error) {
 	switch {
 	case last.IsZero() && next.IsZero():
 		return time.Time{}, errors.New("the crontab has no time within nine years")
-	case last.IsZero(), !next.IsZero() && next.Sub(now) < now.Sub(last):
+	case last.IsZero(), !next.IsZero() && next.Sub(now) <= min(next.Sub(last)/4, maxEarly):
 		return next, nil
 	}
 	return last, nil

@@ -19,9 +19,8 @@ import (
 )
 
 // An hour of a crontab's line on three hosts, as fast as it goes: for each minute each
-// of them starts tenure once with the time of its own clock, which may be wrong by less
-// than half a minute, and some are killed with all that they have started. A job is
-// begun at most once for each slot; it is begun for each, unless the host that had
+// of them starts tenure once with the time of its own clock, 14 s early to 44 s late, and
+// some are killed with all that they have started. A job is begun at most once for each slot; it is begun for each, unless the host that had
 // the slot was killed before its job could begin: the others say so then, or, if they
 // had found it running and were gone, the ledger does.
 func TestOnceOnThreeHosts(t *testing.T) { eachStore(t, onceOnThreeHosts) }
@@ -43,7 +42,7 @@ func onceOnThreeHosts(t *testing.T, s *scene) {
 		at := first.Add(time.Duration(minute) * time.Minute)
 		all := make([]*process, hosts)
 		for _, host := range rand.Perm(hosts) {
-			now := at.Add(rand.N(58*time.Second) - 29*time.Second)
+			now := at.Add(rand.N(58*time.Second) - 14*time.Second)
 			cmd := exec.Command("env", hostEntry(host), "tenure", "once", "--lease", "4s", "--owner", fmt.Sprintf("host-%d", host),
 				"--cron", "* * * * *", "--tz", "UTC", "--now", now.Format(time.RFC3339), "job", "--",
 				"sh", "-c", fmt.Sprintf(`echo "$TENURE_SLOT %d" >>"$DIR/begun"; sleep 0.1; echo "$TENURE_SLOT" >>"$DIR/ended"`, host))

@@ -28,6 +28,7 @@ type onceCmd struct {
 	At       *string `placeholder:"TIME"`
 	Slot     *string `placeholder:"N"`
 	Now      *string `placeholder:"TIME"`
+	Early    *time.Duration
 	Redo     bool
 	CatchUp  int
 	MaxAhead *int
@@ -42,6 +43,7 @@ type occurrence struct {
 	slot     int64
 	minutes  bool // slots are Unix minutes
 	schedule *schedule.Schedule
+	now      time.Time // what the schedule was asked for
 }
 
 // mostMissed is how many missed slots are looked for.
@@ -81,6 +83,9 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	announced, silence := t.announcing(w.ctx)
 	result, err := once.Once(w.ctx, t.client, o.Name, at.slot, &options, func(ctx context.Context, turn *once.Turn) error {
 		silence()
+		if off := at.off(); off != "" && turn.Slot() == at.slot && turn.Attempt() == 1 {
+			c.say("%q: this is the run of %s, %s", o.Name, slotText(at.slot, at.minutes), off)
+		}
 		return w.work(ctx, turn)
 	})
 	silence()
@@ -131,7 +136,11 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 	case o.TZ != nil && o.Cron == nil:
 		return occurrence{}, usage("--tz needs --cron: it is the time zone of the expression")
 	case o.Now != nil && o.Cron == nil:
-		return occurrence{}, usage("--now needs --cron: the instant of the schedule that is nearest to it is the slot")
+		return occurrence{}, usage("--now needs --cron: the slot is the last time of the schedule before it")
+	case o.Early != nil && o.Cron == nil:
+		return occurrence{}, usage("--early needs --cron: it is how far ahead of its time a slot may be run")
+	case o.Early != nil && *o.Early < 0:
+		return occurrence{}, usage("--early %v must not be negative", *o.Early)
 	}
 	switch {
 	case o.Slot != nil:
@@ -158,11 +167,27 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 			return occurrence{}, err
 		}
 	}
-	at, ok := s.Nearest(now)
-	if !ok {
-		return occurrence{}, usage("--cron %q has no instant near %v", s, now)
+	early := s.Early(now)
+	if o.Early != nil {
+		early = *o.Early
 	}
-	return occurrence{slot: once.Minute(at), minutes: true, schedule: s}, nil
+	at, ok := s.Due(now, early)
+	if !ok {
+		return occurrence{}, usage("--cron %q has no time before %v", s, now)
+	}
+	return occurrence{slot: once.Minute(at), minutes: true, schedule: s, now: now}, nil
+}
+
+// off says how far from now the slot is, if that is not the minute that it is: "12h55m ago".
+func (o occurrence) off() string {
+	if o.schedule == nil || once.Minute(o.now) == o.slot {
+		return ""
+	}
+	by := o.now.Sub(once.MinuteTime(o.slot))
+	if by < 0 {
+		return round(-by).String() + " ahead of its time"
+	}
+	return round(by).String() + " ago"
 }
 
 func parseSlot(flag, text string) (int64, error) {

@@ -249,19 +249,28 @@ func (s *Schedule) Next(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Nearest returns the scheduled instant that is nearest to t, the earlier one of two
-// that are equally near. Hosts whose clocks differ by less than half of the time between two
-// occurrences compute the same one, each from its own clock at that occurrence.
-func (s *Schedule) Nearest(t time.Time) (time.Time, bool) {
+// maxEarly is how far ahead of its time an instant is due at most.
+const maxEarly = 2 * time.Minute
+
+// Early returns how far ahead of t an instant may lie to be due: a quarter of the time from
+// the last one to the next one, 2 minutes at most. That is more than two clocks of one network
+// differ by, and too little for a start by hand, or a late one, to take what is yet to come.
+func (s *Schedule) Early(t time.Time) time.Duration {
 	before, ok := s.Prev(t)
 	after, later := s.Next(t)
-	switch {
-	case !ok || !later:
-		return time.Time{}, false
-	case t.Sub(before) <= after.Sub(t):
-		return before, true
+	if !ok || !later {
+		return maxEarly
 	}
-	return after, true
+	return min(after.Sub(before)/4, maxEarly)
+}
+
+// Due returns the instant for which something that starts at t is started: the next one if it
+// is at most early ahead, and else the last one that is not after t.
+func (s *Schedule) Due(t time.Time, early time.Duration) (time.Time, bool) {
+	if at, ok := s.Next(t); ok && at.Sub(t) <= early {
+		return at, true
+	}
+	return s.Prev(t)
 }
 
 // Between returns the scheduled instants after from and before to, oldest first. If there

@@ -188,27 +188,41 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Clocks that differ by less than half a period find the same occurrence, and no
-// other one.
-func TestNearest(t *testing.T) {
+// Something that starts a little early is for the next instant, and anything else for the one
+// that was, however late it starts.
+func TestDue(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
-	for _, expression := range []string{"30 2 * * *", "*/5 * * * *", "0 3 * * 1"} {
-		s := parse(t, expression, berlin)
-		at := time.Date(2026, 3, 27, 0, 0, 0, 0, berlin)
-		for range 20 {
-			before, _ := s.Prev(at)
-			at, _ = s.Next(at)
-			after, _ := s.Next(at)
-			for _, now := range []time.Time{
-				at, at.Add(after.Sub(at) / 2), at.Add(after.Sub(at)/2 - time.Second), at.Add(-at.Sub(before)/2 + time.Second),
-			} {
-				if found, ok := s.Nearest(now); !ok || !found.Equal(at) {
-					t.Errorf("%s: the nearest to %v is %v, want %v", s, now, found, at)
-				}
-			}
-			if found, _ := s.Nearest(at.Add(after.Sub(at)/2 + time.Second)); !found.Equal(after) {
-				t.Errorf("%s: beyond half of the way it is %v, want %v", s, found, after)
-			}
+	for _, tc := range []struct{ expression, now, want string }{
+		{"5 3 * * *", "2026-11-28 16:00:00", "28 03:05"}, // a trial by hand
+		{"5 3 * * *", "2026-11-29 03:02:59", "28 03:05"},
+		{"5 3 * * *", "2026-11-29 03:03:00", "29 03:05"}, // 2 minutes, at most
+		{"5 3 * * *", "2026-11-29 03:04:59", "29 03:05"},
+		{"5 3 * * *", "2026-11-29 03:05:00", "29 03:05"},
+		{"0 4 1 * *", "2026-11-20 09:00:00", "01 04:00"}, // a timer that makes up for an outage
+		{"*/5 * * * *", "2026-11-28 10:08:00", "28 10:05"},
+		{"*/5 * * * *", "2026-11-28 10:08:44", "28 10:05"},
+		{"*/5 * * * *", "2026-11-28 10:08:45", "28 10:10"}, // a quarter of the time to the next one
+		{"* * * * *", "2026-11-28 10:08:44", "28 10:08"},
+		{"* * * * *", "2026-11-28 10:08:45", "28 10:09"},
+		{"0,1 3 * * *", "2026-11-28 02:59:30", "28 03:00"}, // and never the one after it
+		{"0,1 3 * * *", "2026-11-28 03:00:44", "28 03:00"},
+		{"30 2 * * *", "2026-03-29 03:00:00", "29 03:00"}, // moved to the change of the clock
+		{"30 2 * * *", "2026-03-29 01:59:30", "29 03:00"},
+	} {
+		s := parse(t, tc.expression, berlin)
+		now, err := time.ParseInLocation(time.DateTime, tc.now, berlin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := s.Due(now, s.Early(now)); !ok || at.Format("02 15:04") != tc.want {
+			t.Errorf("%s at %s: %v, want %s", s, tc.now, at, tc.want)
+		}
+	}
+	s := parse(t, "5 3 * * *", berlin)
+	now := time.Date(2026, 11, 28, 16, 0, 0, 0, berlin)
+	for early, want := range map[time.Duration]int{0: 28, 11 * time.Hour: 28, 12 * time.Hour: 29} {
+		if at, ok := s.Due(now, early); !ok || at.Day() != want {
+			t.Errorf("%v early: %v, want that of the %dth", early, at, want)
 		}
 	}
 }
