@@ -50,14 +50,16 @@ func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
 		return wrap(opOnce, c.name, err)
 	}
 	var errs []error // of the work for each slot
-	for i, slot := range slots {
-		e := entry{Slot: slot, Token: lease.Token(), Owner: lease.Owner()}
+	for i, at := range slots {
+		e := entry{Slot: at.Last, Token: lease.Token(), Owner: lease.Owner()}
 		if i == 0 {
-			e.Missed = len(c.result.Missed)
+			e.Missed = c.result.MissedCount
 		}
-		e, err := c.begin(ctx, e)
+		e, err := c.begin(ctx, e, at.First)
 		if err != nil {
-			c.result.Missed = append(c.result.Missed, slots[i:len(slots)-1]...)
+			for _, at := range slots[i : len(slots)-1] {
+				c.result.Missed, c.result.MissedCount = append(c.result.Missed, at.Last), c.result.MissedCount+1
+			}
 			return errors.Join(append(errs, wrap(opOnce, c.name, err))...)
 		}
 		last := i == len(slots)-1
@@ -80,44 +82,82 @@ func (c *call) hold(ctx context.Context, lease *tenure.Lease) error {
 	return errors.Join(errs...)
 }
 
-// open reads the ledger, and returns the slots that are to be run.
-func (c *call) open(ctx context.Context) ([]int64, error) {
+// open reads the ledger, and returns the slots that are to be run. Each is the end of
+// the span that counts as begun with it.
+func (c *call) open(ctx context.Context) ([]span, error) {
 	data, err := dataOf(ctx, c.client, c.lease)
 	if err == nil {
 		c.ledger, err = parseOnce(data, c.lease.Token())
 	}
 	if err == nil {
-		err = c.ledger.refuse(c.slot, c.options.Redo, c.options.MaxAhead, 0)
+		err = c.ledger.refuse(c.slot, &c.options, 0)
 	}
 	if err != nil {
 		return nil, err
 	}
-	last, ok := c.ledger.newest()
-	if !ok || last.Slot == c.slot {
-		return []int64{c.slot}, nil
-	}
-	var missed []int64
-	if last.open() {
-		r := last.run(0)
+	newest, ok := c.ledger.newest()
+	lost := ok && newest.open() && newest.Slot != c.slot
+	if lost {
+		r := newest.run(0)
 		c.result.Unfinished = &r
-		if c.options.Redo && c.options.CatchUp > 0 {
-			missed = append(missed, last.Slot)
-		}
 	}
-	if c.options.Between != nil && last.Slot != math.MinInt64 {
-		between := c.options.Between(last.Slot, c.slot)
-		if err := checkBetween(between, last.Slot, c.slot); err != nil {
-			return nil, err
-		}
-		missed = append(missed, between...)
+	slots, err := c.missed()
+	if err != nil {
+		return nil, err
 	}
-	n := max(0, len(missed)-c.options.CatchUp)
-	c.result.Missed = slices.Clone(missed[:n])
-	return append(missed[n:len(missed):len(missed)], c.slot), nil
+	this := span{c.slot, c.slot}
+	switch last, below := c.ledger.Begun.below(c.slot); {
+	case !c.options.OutOfOrder:
+		this.First = math.MinInt64
+	case c.options.Between == nil || c.ledger.Begun.has(c.slot):
+	case len(slots) > 0:
+		this.First = slots[len(slots)-1].Last + 1
+	case below:
+		this.First = last + 1
+	}
+	if lost && c.options.Redo && c.options.CatchUp > 0 && newest.Slot < c.slot && c.ledger.Begun.has(newest.Slot) {
+		slots = slices.Insert(slots, 0, span{newest.Slot, newest.Slot})
+	}
+	n := max(0, len(slots)-c.options.CatchUp)
+	for _, at := range slots[:n] {
+		c.result.Missed = append(c.result.Missed, at.Last)
+	}
+	c.result.MissedCount += n
+	return append(slots[n:len(slots):len(slots)], this), nil
+}
+
+// missed returns the slots between the last one that was begun before this one, and
+// this one. Those that Between does not list are counted.
+func (c *call) missed() ([]span, error) {
+	last, ok := c.ledger.Begun.below(c.slot)
+	if !ok || last == math.MinInt64 || c.options.Between == nil || c.ledger.Begun.has(c.slot) {
+		return nil, nil
+	}
+	between, more := c.options.Between(last, c.slot)
+	if err := checkBetween(between, more, last, c.slot); err != nil {
+		return nil, err
+	}
+	c.result.MissedCount = more
+	var slots []span
+	for i, slot := range between {
+		first := slot
+		switch {
+		case !c.options.OutOfOrder:
+			first = math.MinInt64
+		case i > 0 || more == 0:
+			first = last + 1
+		}
+		slots = append(slots, span{first, slot})
+		last = slot
+	}
+	return slots, nil
 }
 
 // checkBetween checks what the caller says of its schedule.
-func checkBetween(between []int64, last, slot int64) error {
+func checkBetween(between []int64, more int, last, slot int64) error {
+	if more < 0 || more > 0 && len(between) == 0 {
+		return fmt.Errorf("%d slots more of Between, of which %d are listed: list the newest ones, and count the others", more, len(between))
+	}
 	for _, s := range between {
 		if s <= last || s >= slot {
 			return fmt.Errorf("slot %d of Between is out of order: the slots between %d and %d must rise, and leave these two out", s, last, slot)
@@ -139,20 +179,21 @@ func dataOf(ctx context.Context, client *tenure.Client, lease *tenure.Lease) ([]
 	return st.Data, err
 }
 
-// begin has the store confirm that the slot is begun. If it returns an error, the
+// begin has the store confirm that the slot is begun, and all from the first one on. If it returns an error, the
 // work must not begin, and the lock is released, or runs out by itself.
-func (c *call) begin(ctx context.Context, e entry) (entry, error) {
+func (c *call) begin(ctx context.Context, e entry, first int64) (entry, error) {
 	if err := mayBegin(ctx, c.lease); err != nil {
 		return e, fmt.Errorf("slot %d was not begun: %w", e.Slot, errors.Join(err, c.release(ctx, nil)))
 	}
 	e.Begun = time.Now().UnixMilli()
 	before := c.ledger
-	c.ledger = before.begin(e)
+	c.ledger = before.begin(e, first)
 	err := c.lease.SetData(ctx, c.ledger.bytes())
 	if err == nil {
 		err = mayBegin(ctx, c.lease)
 	}
 	if err == nil {
+		c.result.Closed = c.closed(before)
 		return e, nil
 	}
 	if c.lease.Check() == nil {
@@ -163,6 +204,15 @@ func (c *call) begin(ctx context.Context, e entry) (entry, error) {
 		}
 	}
 	return e, &NotRunError{Slot: e.Slot, Err: err}
+}
+
+// closed returns the floor if the mark has raised it over a gap.
+func (c *call) closed(before ledger) *int64 {
+	floor, ok := c.ledger.Begun.floor()
+	if was, had := before.Begun.floor(); !c.options.OutOfOrder || !ok || had && was == floor {
+		return c.result.Closed
+	}
+	return &floor
 }
 
 // mayBegin returns why work must not begin, nil if it may.
@@ -236,7 +286,7 @@ func (c *call) refusal(ctx context.Context, err error) error {
 	case err != nil:
 		return &RunningError{Slot: c.slot, Held: held} // what is known
 	}
-	err = l.refuse(c.slot, c.options.Redo, c.options.MaxAhead, alive(st))
+	err = l.refuse(c.slot, &c.options, alive(st))
 	if done, ok := errors.AsType[*DoneError](err); err != nil && (!ok || done.Run.State != StateRunning) {
 		return err
 	}
@@ -297,12 +347,8 @@ func (p *pace) run(ctx context.Context, work Work) error {
 
 // pause waits before another attempt. It returns false if there must be none.
 func (p *pace) pause(ctx context.Context, delay time.Duration) bool {
-	timer := time.NewTimer(delay - rand.N(delay/4+1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if pause(ctx, delay-rand.N(delay/4+1)) != nil {
 		return false
-	case <-timer.C:
 	}
 	p.lease.Progress()
 	return p.lease.Check() == nil && ctx.Err() == nil

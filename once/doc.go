@@ -16,8 +16,8 @@
 //	}
 //
 // [Once] is for a schedule by the wall clock: the caller names the occurrence by a
-// number that rises, and the store decides whether that one may run. [Every] is for
-// "an hour after the last time": the store keeps how much time has passed.
+// number, and the store decides whether that one may run. [Every] is for "an hour
+// after the last time": the store keeps how much time has passed.
 //
 // # The ledger
 //
@@ -29,11 +29,33 @@
 // may write the data of these locks: a table that is shared with other lock clients
 // is refused by its store.
 //
+// # The rule of Once
+//
+// The ledger has a set of slots that count as begun: all up to a floor, and above it
+// those in at most 16 spans. A slot may begin if it is not in the set. It is in it
+// from the write that marks it on, before its work begins, and comes out again only
+// if that mark is taken back by the same holder, whose work has not begun, or by
+// [Reset], which opens the slot that it names.
+//
+// In order, a slot that begins takes all below it into the set: the floor is the
+// highest one. With [Options.OutOfOrder] it takes those alone that lie between the
+// slot of the schedule before it and itself, so that slots that were begun one after
+// the other are one span, and a slot that was missed is a gap between two. In a gap
+// a slot may begin, also below one that was begun. A seventeenth span raises the
+// floor over the lowest gap; that shuts out, and never lets in.
+//
+// So a host whose clock is ahead costs the slots that it runs, and no others. A host
+// whose clock is behind can at worst run, once, a slot that was missed, or one from
+// before the first run. Nobody else runs what was missed, but [Options.CatchUp].
+//
+// A run that was begun and has no end in the ledger is that of a lost holder:
+// [Options.Redo] marks its slot again, and never one whose end is known.
+//
 // # Guarantees
 //
-// Once begins the work for a slot at most once, and for slots in rising order alone,
-// whatever the clocks say: with lost, late and doubled requests, crashes, pauses
-// and clock steps.
+// Once begins the work for a slot at most once, whatever the clocks say: with lost,
+// late and doubled requests, crashes, pauses and clock steps. Without OutOfOrder it
+// begins slots in rising order alone.
 //
 // Every begins its periods at least P/(1+ρ) apart, for a period P and a bound ρ on
 // the rate error of clocks ([tenure.Options.MaxClockDrift]).
@@ -42,7 +64,7 @@
 //
 // That a slot is run. A holder that crashes leaves its slot begun; [Options.Redo]
 // runs it again. A host that is ahead begins slots early, and the others find them
-// begun, or passed. Each of these is told by an error or by the ledger.
+// begun, or, in order, passed. Each of these is told by an error or by the ledger.
 //
 // That the work of two runs never overlaps: a process can be paused between its
 // last check and what it does. Fence at the resource with [Turn.Token].

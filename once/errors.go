@@ -18,10 +18,11 @@ var (
 	// another one. It is not run again, however that run ended. See [DoneError].
 	ErrDone = errors.New("begun already")
 
-	// ErrPassed is matched when a later slot was begun, and the ledger does not
-	// show this one: it was not run, or longer ago than the ledger goes back. It is
-	// not run any more. The clock of this host is behind, or that of another host
-	// ahead, or this call came late. See [PassedError].
+	// ErrPassed is matched when the slot counts as begun, because a later one was
+	// begun, and the ledger does not show it: it was run longer ago than the ledger
+	// goes back, or not at all. With [Options.OutOfOrder] that is so up to the floor
+	// of the ledger alone. It is not run any more. The clock of this host is behind, or that of another host ahead, or this
+	// call came late. See [PassedError].
 	ErrPassed = errors.New("a later slot was begun already")
 
 	// ErrRunning is matched when another holder is at work under this name, and has
@@ -47,7 +48,8 @@ var ErrTimeout = errors.New("the time of the work is up")
 // DoneError tells of the run of a slot that was begun before. It matches [ErrDone].
 type DoneError struct {
 	// Run is that run: by whom, when, and how it ended. StateUnknown says that
-	// nobody knows how it ended: [Options.Redo] would run it again.
+	// nobody knows how it ended: [Options.Redo] would run it again. Its Token is 0
+	// if it is longer ago than the ledger goes back.
 	Run Run
 }
 
@@ -62,8 +64,8 @@ func (e *DoneError) Is(target error) bool { return target == ErrDone }
 type PassedError struct {
 	// Slot is the slot that was asked for.
 	Slot int64
-	// Last is the newest slot that was begun, or that an operator has set, and Run
-	// is its run.
+	// Last is the highest slot that was begun, and Run is its run. Run.Token is 0 if
+	// the ledger does not have it.
 	Last int64
 	Run  Run
 }
@@ -109,11 +111,11 @@ func (e *RunningError) Unwrap() error { return e.Held }
 
 // SlotAheadError tells how far ahead the slot is. It matches [ErrSlotAhead].
 type SlotAheadError struct {
-	// Slot is the slot that was asked for, Last the newest one that was begun.
+	// Slot is the slot that was asked for, Last the highest one that was begun.
 	Slot, Last int64
 	// MaxAhead is the bound that Slot - Last is above.
 	MaxAhead int64
-	// Run is the run of the last slot.
+	// Run is the run of the last slot. Its Token is 0 if the ledger does not have it.
 	Run Run
 }
 
@@ -152,7 +154,7 @@ func describe(r Run) string {
 	by := fmt.Sprintf("by %q under token %d at %s", r.Owner, r.Token, at)
 	switch r.State {
 	case StateReset:
-		return fmt.Sprintf("set %s: %s", by, r.Error)
+		return fmt.Sprintf("opened again %s: %s", by, r.Error)
 	case StateDone:
 		return fmt.Sprintf("begun %s and done after %v", by, r.Took.Round(time.Millisecond))
 	case StateFailed:

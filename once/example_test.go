@@ -63,11 +63,11 @@ func ExampleOptions() {
 	options := &once.Options{
 		CatchUp:  3,
 		MaxAhead: 24,
-		Between: func(last, slot int64) (hours []int64) {
+		Between: func(last, slot int64) (hours []int64, more int) {
 			for h := last + 1; h < slot; h++ {
 				hours = append(hours, h)
 			}
-			return hours
+			return hours, 0
 		},
 	}
 	for _, hour := range []int64{100, 106} {

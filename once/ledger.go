@@ -4,7 +4,9 @@
 package once
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -25,7 +27,7 @@ const Kept = 20
 const maxErrorLen = 200
 
 const (
-	onceKind  = "once/1"
+	onceKind  = "once/2"
 	everyKind = "every/1"
 )
 
@@ -79,36 +81,78 @@ func (e entry) run(alive uint64) Run {
 }
 
 // ledger is what the lock of [Once] has as its data. The newest run is the last
-// one of Runs, and Last its slot: slots only rise, but for a reset.
+// one of Runs.
 type ledger struct {
-	Kind string  `json:"ledger"`
-	Last *int64  `json:"last,omitempty"` // nil: no slot was begun
-	Runs []entry `json:"runs,omitempty"`
+	Begun begun
+	Runs  []entry
 }
+
+// stored is a ledger in the form in which it is stored.
+type stored struct {
+	Kind  string     `json:"ledger"`
+	Floor *int64     `json:"floor,omitempty"` // nil: there is none
+	Begun [][2]int64 `json:"begun,omitempty"` // above the floor: the first and the last slot of each span
+	Runs  []entry    `json:"runs,omitempty"`
+
+	Last *int64 `json:"last,omitempty"` // of oldKind: what the floor is now
+}
+
+// oldKind is a ledger of slots that only rose.
+const oldKind = "once/1"
 
 // parseOnce reads the data of a lock. No data means that no slot was begun. Token is
 // that of the record: no run can have a higher one.
 func parseOnce(data []byte, token uint64) (ledger, error) {
-	var l ledger
 	if len(data) == 0 {
-		return ledger{Kind: onceKind}, nil
+		return ledger{}, nil
 	}
-	err := json.Unmarshal(data, &l)
-	switch {
-	case err != nil:
-	case l.Kind != onceKind:
-		err = fmt.Errorf("its kind is %.40q: it must be %q", l.Kind, onceKind)
-	case (l.Last == nil) != (len(l.Runs) == 0):
-		err = fmt.Errorf("it has %d runs, and no last slot, or the other way round", len(l.Runs))
-	case l.Last != nil && l.Runs[len(l.Runs)-1].Slot != *l.Last:
-		err = fmt.Errorf("its last slot is %d, and its last run that of slot %d", *l.Last, l.Runs[len(l.Runs)-1].Slot)
-	default:
-		err = checkRuns(l.Runs, token)
+	var s stored
+	err := json.Unmarshal(data, &s)
+	if err == nil {
+		err = s.check(token)
 	}
 	if err != nil {
 		return ledger{}, unreadable(data, err)
 	}
-	return l, nil
+	return ledger{Begun: s.begun(), Runs: s.Runs}, nil
+}
+
+func (s stored) begun() begun {
+	var b begun
+	if floor := cmp.Or(s.Floor, s.Last); floor != nil {
+		b = append(b, span{math.MinInt64, *floor})
+	}
+	for _, pair := range s.Begun {
+		b = append(b, span{pair[0], pair[1]})
+	}
+	return b
+}
+
+func (s stored) check(token uint64) error {
+	switch {
+	case s.Kind == oldKind:
+		if (s.Last == nil) != (len(s.Runs) == 0) || s.Floor != nil || s.Begun != nil {
+			return fmt.Errorf("it has %d runs, and no last slot, or the other way round", len(s.Runs))
+		}
+	case s.Kind != onceKind:
+		return fmt.Errorf("its kind is %.40q: it must be %q", s.Kind, onceKind)
+	case s.Last != nil:
+		return errors.New("it has a last slot, as an older kind has")
+	}
+	slots := s.begun()
+	if err := slots.check(); err != nil {
+		return err
+	}
+	if err := checkRuns(s.Runs, token); err != nil {
+		return err
+	}
+	if n := len(s.Runs); n > 0 && s.Runs[n-1].State != StateReset && !slots.has(s.Runs[n-1].Slot) {
+		return fmt.Errorf("its last run is that of slot %d, which is not begun", s.Runs[n-1].Slot)
+	}
+	if len(s.Runs) == 0 && len(slots) > 0 {
+		return errors.New("it has slots that were begun, and no runs")
+	}
+	return nil
 }
 
 func unreadable(data []byte, err error) error {
@@ -132,14 +176,21 @@ func checkRuns(runs []entry, token uint64) error {
 }
 
 func (l ledger) bytes() []byte {
-	b, err := json.Marshal(l)
+	s := stored{Kind: onceKind, Runs: l.Runs}
+	for _, above := range l.Begun.spans() {
+		s.Begun = append(s.Begun, [2]int64{above.First, above.Last})
+	}
+	if floor, ok := l.Begun.floor(); ok {
+		s.Floor = &floor
+	}
+	b, err := json.Marshal(s)
 	if err != nil {
 		panic(err) //nolint:forbidigo // unreachable: numbers and strings
 	}
 	return b
 }
 
-// newest returns the run of the last slot.
+// newest returns the run that was begun last.
 func (l ledger) newest() (entry, bool) {
 	if len(l.Runs) == 0 {
 		return entry{}, false
@@ -150,43 +201,67 @@ func (l ledger) newest() (entry, bool) {
 // of returns the latest run of a slot, if the ledger still has it.
 func (l ledger) of(slot int64) (entry, bool) {
 	for _, e := range slices.Backward(l.Runs) {
-		if e.Slot == slot && e.State != StateReset {
+		switch {
+		case e.State == StateReset && (e.Slot == slot || e.Slot == math.MinInt64):
+			return entry{}, false // what came before the reset may run again
+		case e.State != StateReset && e.Slot == slot:
 			return e, true
-		}
-		if e.State == StateReset && e.Slot < slot {
-			break // what came before the reset may run again
 		}
 	}
 	return entry{}, false
 }
 
-// refuse returns why a slot must not be begun, nil if it may be. Alive is as for
+// refuse returns why a slot must not be begun, nil if it may be: it was not begun, or
+// it is to be redone, and nobody knows how its run has ended. Alive is as for
 // entry.run.
-func (l ledger) refuse(slot int64, redo bool, maxAhead int64, alive uint64) error {
-	last, any := l.newest()
-	switch {
-	case !any:
-		return nil
-	case slot == last.Slot && redo && last.open() && last.Token != alive:
-		return nil
-	case slot > last.Slot:
+func (l ledger) refuse(slot int64, o *Options, alive uint64) error {
+	highest, any := l.Begun.highest()
+	if !l.Begun.has(slot) {
 		// The difference of two int64 fits in no int64.
-		if ahead := uint64(slot) - uint64(last.Slot); maxAhead >= 0 && last.Slot != math.MinInt64 && ahead > uint64(maxAhead) { //nolint:gosec // wraps as it should: slot is higher
-			return &SlotAheadError{Slot: slot, Last: last.Slot, MaxAhead: maxAhead, Run: last.run(alive)}
+		if any && slot > highest && o.MaxAhead >= 0 && highest != math.MinInt64 && uint64(slot)-uint64(highest) > uint64(o.MaxAhead) { //nolint:gosec // wraps as it should: slot is higher
+			return &SlotAheadError{Slot: slot, Last: highest, MaxAhead: o.MaxAhead, Run: l.runOf(highest, alive)}
 		}
 		return nil
 	}
-	if e, ok := l.of(slot); ok {
-		return &DoneError{Run: e.run(alive)}
+	e, ok := l.of(slot)
+	switch floor, closed := l.Begun.floor(); {
+	case ok:
+	case o.OutOfOrder && (!closed || slot > floor): // begun, and not given up
+		return &DoneError{Run: Run{Slot: slot}}
+	default:
+		return &PassedError{Slot: slot, Last: highest, Run: l.runOf(highest, alive)}
 	}
-	return &PassedError{Slot: slot, Last: last.Slot, Run: last.run(alive)}
+	newest, _ := l.newest()
+	if o.Redo && e.open() && e.Token != alive && (o.OutOfOrder || newest.Slot == slot) {
+		return nil
+	}
+	return &DoneError{Run: e.run(alive)}
 }
 
-// begin marks a slot as begun.
-func (l ledger) begin(e entry) ledger {
-	l.Kind = onceKind
+// runOf returns the run of a slot. Its Token is 0 if the ledger has none.
+func (l ledger) runOf(slot int64, alive uint64) Run {
+	if e, ok := l.of(slot); ok {
+		return e.run(alive)
+	}
+	return Run{Slot: slot}
+}
+
+// begin marks a slot as begun, and all from the first number on, between which and
+// the slot the schedule has no other.
+func (l ledger) begin(e entry, first int64) ledger {
+	l.Begun = l.Begun.with(span{First: first, Last: e.Slot}).bounded(nil)
 	l.Runs = appended(l.Runs, e)
-	l.Last = &e.Slot
+	return l
+}
+
+// reset opens a slot again, or all if it is the lowest number.
+func (l ledger) reset(e entry) ledger {
+	if e.Slot == math.MinInt64 {
+		l.Begun = nil
+	} else {
+		l.Begun = l.Begun.without(e.Slot).bounded(&e.Slot)
+	}
+	l.Runs = appended(l.Runs, e)
 	return l
 }
 

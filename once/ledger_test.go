@@ -18,22 +18,39 @@ import (
 var ledgers = []string{
 	"", " ", "x", "{}", "[]", "null", "0", "\x00", `"once/1"`,
 	`{"ledger":"once/1"}`,
-	`{"ledger":"once/1"}}`,
-	`{"ledger":"once/1"}]`,
-	`{"ledger":"once/1"} {}`,
 	`{"ledger":"once/2"}`,
+	`{"ledger":"once/2"}}`,
+	`{"ledger":"once/2"}]`,
+	`{"ledger":"once/2"} {}`,
+	`{"ledger":"once/3"}`,
 	`{"ledger":"once/1","last":3}`,
 	`{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":1,"owner":"a","begun":1}]}`,
-	`{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":1,"state":"done","begun":1,"ended":2,"took":1,"attempts":1}]}`,
-	`{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":1,"state":"failed","exit":3,"error":"x\ufffd<","missed":2}]}`,
 	`{"ledger":"once/1","last":2,"runs":[{"slot":4,"token":1,"state":"done"},{"slot":2,"token":3,"state":"reset","error":"why"}]}`,
 	`{"ledger":"once/1","last":-9223372036854775808,"runs":[{"slot":-9223372036854775808,"token":2,"state":"reset"}]}`,
-	`{"ledger":"once/1","last":9223372036854775807,"runs":[{"slot":9223372036854775807,"token":2}]}`,
-	`{"ledger":"once/1","last":9223372036854775808}`,
-	`{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":1,"state":"odd"}]}`,
-	`{"ledger":"once/1","last":4,"runs":[{"slot":5,"token":2},{"slot":4,"token":1}]}`,
 	`{"ledger":"once/1","runs":[{"slot":4,"token":1}]}`,
-	`{"ledger":"once/1","last":1,"runs":[` + strings.Repeat(`{"slot":1,"token":1},`, Kept) + `{"slot":1,"token":1}]}`,
+	`{"ledger":"once/1","last":4,"begun":[[6,7]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","last":4,"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1,"state":"done","begun":1,"ended":2,"took":1,"attempts":1}]}`,
+	`{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1,"state":"failed","exit":3,"error":"x\ufffd<","missed":2}]}`,
+	`{"ledger":"once/2","floor":4}`,
+	`{"ledger":"once/2","begun":[[4,4]],"runs":[{"slot":5,"token":1}]}`,
+	`{"ledger":"once/2","begun":[[4,4]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","floor":2,"begun":[[4,6],[8,9]],"runs":[{"slot":9,"token":1,"state":"done"},{"slot":5,"token":2}]}`,
+	`{"ledger":"once/2","floor":2,"begun":[[4,6],[8,9]],"runs":[{"slot":9,"token":1,"state":"done"},{"slot":7,"token":2,"state":"reset","error":"why"}]}`,
+	`{"ledger":"once/2","floor":3,"begun":[[4,6]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","begun":[[4,6],[7,9]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","begun":[[8,9],[4,6]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","begun":[[6,4]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","begun":[[4]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","begun":[[0,0],[2,2],[4,4],[6,6],[8,8],[10,10],[12,12],[14,14],[16,16],[18,18],[20,20],[22,22],[24,24],[26,26],[28,28],[30,30],[32,32]],"runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","floor":-9223372036854775808,"runs":[{"slot":-9223372036854775808,"token":2}]}`,
+	`{"ledger":"once/2","floor":9223372036854775807,"runs":[{"slot":9223372036854775807,"token":2}]}`,
+	`{"ledger":"once/2","floor":9223372036854775807,"begun":[[3,4]],"runs":[{"slot":4,"token":2}]}`,
+	`{"ledger":"once/2","floor":9223372036854775808}`,
+	`{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1,"state":"odd"}]}`,
+	`{"ledger":"once/2","floor":5,"runs":[{"slot":5,"token":2},{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","runs":[{"slot":4,"token":1}]}`,
+	`{"ledger":"once/2","floor":1,"runs":[` + strings.Repeat(`{"slot":1,"token":1},`, Kept) + `{"slot":1,"token":1}]}`,
 	`{"ledger":"every/1","id":"x","n":3,"runs":[{"slot":3,"token":99}]}`,
 	`{"ledger":"every/1"}`,
 	`{"ledger":"every/1","id":"x","n":0,"age":0}`,
@@ -53,7 +70,7 @@ func addLedgers(f *testing.F) {
 	f.Add([]byte(`{"ledger":"every/1","id":"x","n":1,"age":6324480000000}`), uint64(5), int64(time.Hour))
 	full := ledger{}
 	for slot := range int64(2 * Kept) {
-		full = full.begin(entry{Slot: slot, Token: uint64(slot) + 1, Owner: "a"})
+		full = full.begin(entry{Slot: slot, Token: uint64(slot) + 1, Owner: "a"}, slot)
 	}
 	f.Add(full.bytes(), uint64(2*Kept), int64(2*Kept))
 	f.Add(full.bytes()[:len(full.bytes())-1], uint64(2*Kept), int64(2*Kept))
@@ -63,7 +80,7 @@ func addLedgers(f *testing.F) {
 // behind them, too.
 func refusesTrailing(t *testing.T, data []byte, parse func([]byte) error) {
 	t.Helper()
-	for _, more := range []string{"}", "]", "x", `{"ledger":"once/1"}`} {
+	for _, more := range []string{"}", "]", "x", `{"ledger":"once/2"}`} {
 		if parse(append(bytes.Clone(data), more...)) == nil {
 			t.Errorf("%q is a ledger with %q behind it", data, more)
 		}
@@ -87,13 +104,13 @@ func checkRead(t *testing.T, runs []entry, token uint64) {
 
 // The difference of two slots fits in no int64.
 func TestAheadOfAll(t *testing.T) {
-	l := ledger{}.begin(entry{Slot: math.MinInt64 + 1, Token: 1})
+	l := ledger{}.begin(entry{Slot: math.MinInt64 + 1, Token: 1}, math.MinInt64)
 	for _, slot := range []int64{0, math.MaxInt64} {
-		if err := l.refuse(slot, false, 10, 0); !errors.Is(err, ErrSlotAhead) {
+		if err := l.refuse(slot, &Options{MaxAhead: 10}, 0); !errors.Is(err, ErrSlotAhead) {
 			t.Errorf("slot %d: %v", slot, err)
 		}
 	}
-	if err := l.refuse(math.MinInt64+11, false, 10, 0); err != nil {
+	if err := l.refuse(math.MinInt64+11, &Options{MaxAhead: 10}, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -105,13 +122,13 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, token uint64, slot int64) {
 		l, err := parseOnce(data, token)
 		if err != nil {
-			if len(data) == 0 || !errors.Is(err, tenure.ErrUnreadable) || l.Last != nil || l.Runs != nil || strings.Contains(err.Error(), "\n") {
+			if len(data) == 0 || !errors.Is(err, tenure.ErrUnreadable) || l.Begun != nil || l.Runs != nil || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%+v, %v", l, err)
 			}
 			return
 		}
-		last, any := l.newest()
-		if l.Kind != onceKind || (l.Last != nil) != any || any && *l.Last != last.Slot {
+		newest, any := l.newest()
+		if any && newest.State != StateReset && !l.Begun.has(newest.Slot) {
 			t.Fatalf("%q is read as %+v", data, l)
 		}
 		checkRead(t, l.Runs, token)
@@ -127,28 +144,41 @@ func FuzzLedger(f *testing.F) {
 			t.Fatalf("%s was cut off, and read as %s", l.bytes()[:n], cut.bytes())
 		}
 
-		// No slot up to the last one is begun, but the very last one, with redo, if
-		// it has no end and its holder is dead.
-		for _, redo := range []bool{false, true} {
-			for _, alive := range []uint64{0, last.Token} {
-				why := l.refuse(slot, redo, -1, alive)
-				want := !any || slot > last.Slot || slot == last.Slot && redo && last.open() && alive == 0
-				if (why == nil) != want {
-					t.Fatalf("slot %d after %+v, redo %v, alive %d: %v", slot, last, redo, alive, why)
+		// No slot is begun that was begun before, but one of a run that has no end, with
+		// redo, if its holder is dead: the newest run alone where slots only rise.
+		run, known := l.of(slot)
+		for _, o := range []Options{{}, {Redo: true}, {OutOfOrder: true}, {Redo: true, OutOfOrder: true}} {
+			o.MaxAhead = -1
+			for _, alive := range []uint64{0, run.Token} {
+				why := l.refuse(slot, &o, alive)
+				redo := o.Redo && known && run.open() && alive == 0 && (o.OutOfOrder || newest.Slot == slot)
+				if want := !l.Begun.has(slot) || redo; (why == nil) != want {
+					t.Fatalf("slot %d of %s, %+v, alive %d: %v", slot, l.bytes(), o, alive, why)
 				}
 			}
 		}
-		if token == 0 || slot <= last.Slot && any {
+		if token == 0 || l.Begun.has(slot) {
 			return
 		}
-		begun := l.begin(entry{Slot: slot, Token: token, Owner: "b"})
-		if err := begun.refuse(slot, false, -1, 0); !errors.Is(err, ErrDone) {
-			t.Fatalf("slot %d was begun: %v", slot, err)
-		}
-		ended := begun.end(entry{Slot: slot, Token: token, State: StateFailed, Error: textOf(errors.New(string(data)))})
-		for _, l := range []ledger{begun, ended} {
-			if _, err := parseOnce(l.bytes(), token); err != nil || *l.Last != slot || len(l.Runs) > Kept {
-				t.Fatalf("%s: %v", l.bytes(), err)
+		for _, first := range []int64{slot, math.MinInt64} {
+			begun := l.begin(entry{Slot: slot, Token: token, Owner: "b"}, first)
+			if err := begun.refuse(slot, &Options{MaxAhead: -1}, 0); !errors.Is(err, ErrDone) {
+				t.Fatalf("slot %d was begun: %v", slot, err)
+			}
+			ended := begun.end(entry{Slot: slot, Token: token, State: StateFailed, Error: textOf(errors.New(string(data)))})
+			opened := ended.reset(entry{Slot: slot, Token: token, State: StateReset})
+			for _, next := range []ledger{begun, ended, opened} {
+				if _, err := parseOnce(next.bytes(), token); err != nil || len(next.Runs) > Kept {
+					t.Fatalf("%s: %v", next.bytes(), err)
+				}
+				for _, s := range l.Begun {
+					if !next.Begun.has(s.First) || !next.Begun.has(s.Last) {
+						t.Fatalf("%s after %s: slots %d to %d were begun", next.bytes(), l.bytes(), s.First, s.Last)
+					}
+				}
+			}
+			if slot != math.MinInt64 && opened.refuse(slot, &Options{MaxAhead: -1}, 0) != nil {
+				t.Fatalf("slot %d was opened in %s", slot, opened.bytes())
 			}
 		}
 	})

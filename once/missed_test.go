@@ -16,8 +16,8 @@ import (
 	"github.com/tenurelock/tenure/once"
 )
 
-// A slot that is too far ahead is refused, and shuts out nobody; a reset undoes what
-// a wrong clock has done.
+// A slot that is too far ahead is refused, and shuts out nobody. A reset opens the slot that
+// it names, and no other.
 func TestOnceAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -44,27 +44,191 @@ func TestOnceAhead(t *testing.T) {
 		if _, err := a.once(2441, nil, nil); !errors.Is(err, once.ErrPassed) {
 			t.Error(err)
 		}
-		if err := once.Reset(t.Context(), b.client, name, 2440, "the clock of b was wrong"); err != nil {
+		if err := once.Reset(t.Context(), b.client, name, 2440, "the disk was full"); err != nil {
 			t.Fatal(err)
 		}
 		st := a.show()
-		if r := st.Runs[0]; *st.Last != 2440 || r.State != once.StateReset || r.Owner != "b" || r.Error != "the clock of b was wrong" {
+		if r := st.Runs[0]; *st.Last != 1<<62 || r.State != once.StateReset || r.Slot != 2440 || r.Owner != "b" || r.Error != "the disk was full" {
 			t.Errorf("%+v", st)
 		}
 		history, err := a.client.History(t.Context(), once.LockName(name))
-		if err != nil || history[0].Request == nil || !strings.Contains(history[0].Request.Reason, "the clock of b was wrong") {
+		if err != nil || history[0].Request == nil || !strings.Contains(history[0].Request.Reason, "the disk was full") {
 			t.Errorf("history %+v, %v", history, err)
 		}
-		if _, err := a.once(2440, nil, nil); !errors.Is(err, once.ErrDone) {
+		for _, slot := range []int64{2439, 2441, 1000, 1 << 62} {
+			if _, err := a.once(slot, nil, nil); !errors.Is(err, once.ErrPassed) && !errors.Is(err, once.ErrDone) {
+				t.Errorf("slot %d: %v", slot, err)
+			}
+		}
+		if _, err := a.once(2440, nil, nil); err != nil {
 			t.Error(err)
 		}
-		if _, err := a.once(2441, nil, nil); err != nil {
+		if _, err := b.once(2440, nil, nil); !errors.Is(err, once.ErrDone) {
 			t.Error(err)
 		}
 		if err := once.Reset(t.Context(), b.client, name, -1<<63, "all anew"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.once(1, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A host whose clock is ahead takes the slots that it runs, and no others; one whose clock is
+// behind runs at worst, once, what was missed.
+func TestOnceOutOfOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.unordered = true
+		fast, right, slow := s.host("fast", 1), s.host("right", 1), s.host("slow", 1)
+		o := &once.Options{Between: lattice, OutOfOrder: true}
+		for slot := int64(180); slot < 220; slot += 10 { // before anybody else
+			if _, err := fast.once(slot, o, nil); err != nil {
+				t.Errorf("slot %d: %v", slot, err)
+			}
+		}
+		for slot := int64(10); slot <= 250; slot += 10 {
+			if slot == 70 || slot == 80 {
+				continue // an outage
+			}
+			res, err := right.once(slot, o, nil)
+			switch ahead := slot >= 180 && slot < 220; {
+			case ahead != errors.Is(err, once.ErrDone), !ahead && err != nil:
+				t.Errorf("slot %d: %v", slot, err)
+			case slot == 90 && !slices.Equal(res.Missed, []int64{70, 80}), slot != 90 && res.Missed != nil:
+				t.Errorf("slot %d: missed %v", slot, res.Missed)
+			}
+		}
+		for slot := int64(300); slot < 600; slot += 10 { // the ledger forgets the runs before
+			if _, err := right.once(slot, o, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, slot := range []int64{60, 70, 80, 90} {
+			_, err := slow.once(slot, o, nil)
+			if missed := slot == 70 || slot == 80; missed != (err == nil) || !missed && !errors.Is(err, once.ErrDone) {
+				t.Errorf("slot %d on the slow host: %v", slot, err)
+			}
+		}
+		// Where numbers only rise, nothing below the highest is begun.
+		if _, err := slow.once(601, nil, nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := slow.once(5, nil, nil); !errors.Is(err, once.ErrPassed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A host whose clock is ahead is at work whenever the others come. They wait for it, until
+// their next slot at the longest, and run their own.
+func TestWaitAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.unordered = true
+		fast, right := s.host("fast", 1), s.host("right", 1)
+		o := &once.Options{Between: lattice, OutOfOrder: true, WaitAhead: time.Minute}
+		for i := range int64(3) {
+			go fast.quietly(1000+10*i, o, takes(20*time.Second))
+			synctest.Wait()
+			if _, err := right.once(10+10*i, o, nil); err != nil || s.count(10+10*i) != 1 {
+				t.Errorf("slot %d: %v", 10+10*i, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		go fast.quietly(2000, o, takes(time.Hour))
+		synctest.Wait()
+		begun := time.Now()
+		if _, err := right.once(100, o, nil); !errors.Is(err, once.ErrRunning) || time.Since(begun) < time.Minute || time.Since(begun) > time.Minute+2*beat {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		// It waits for no lower slot: that of a job that takes long.
+		begun = time.Now()
+		if _, err := right.once(2010, o, nil); !errors.Is(err, once.ErrRunning) || time.Since(begun) > 2*beat {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// What a holder that was lost has begun is redone out of order too, as long as the ledger
+// has it, and never when its end is known.
+func TestRedoOutOfOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.twice = true
+		a, b := s.host("a", 1), s.host("b", 1)
+		go a.quietly(20, nil, func(ctx context.Context, _ *once.Turn) error {
+			a.crash()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		synctest.Wait()
+		o := &once.Options{Between: lattice, OutOfOrder: true, Redo: true}
+		res, err := b.once(10, o, nil)
+		if !errors.Is(err, once.ErrPassed) { // a has closed what is below it
+			t.Errorf("%+v, %v", res, err)
+		}
+		if res, err = b.once(50, o, nil); err != nil || res.Unfinished == nil || res.Unfinished.Slot != 20 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if _, err := b.once(20, &once.Options{Redo: true}, nil); !errors.Is(err, once.ErrDone) {
+			t.Error(err) // in order the last run alone is redone
+		}
+		if _, err := b.once(20, o, nil); err != nil || s.count(20) != 2 {
+			t.Errorf("%v, begun %d times", err, s.count(20))
+		}
+		if _, err := b.once(20, o, nil); !errors.Is(err, once.ErrDone) {
+			t.Error(err)
+		}
+		if _, err := b.once(30, o, nil); err != nil { // the redo has closed nothing
+			t.Error(err)
+		}
+	})
+}
+
+// What Between counts, and does not list, stays open.
+func TestOnceMissedMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.unordered = true
+		a := s.host("a", 1)
+		o := &once.Options{OutOfOrder: true, CatchUp: 2, Between: func(last, slot int64) ([]int64, int) {
+			slots, _ := lattice(last, slot)
+			n := max(0, len(slots)-2)
+			return slots[n:], n
+		}}
+		for _, slot := range []int64{10, 50, 20} {
+			res, err := a.once(slot, o, nil)
+			if missed := slot == 50; err != nil || (res.MissedCount == 1) != missed || (len(res.Caught) == 2) != missed || res.Missed != nil {
+				t.Errorf("slot %d: %+v, %v", slot, res, err)
+			}
+		}
+	})
+}
+
+// A ledger keeps sixteen spans. With the next one the lowest slots that were missed are given
+// up, which is told; nothing is refused for it.
+func TestGapsAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.unordered = true
+		a := s.host("a", 1)
+		o := &once.Options{Between: lattice, OutOfOrder: true, MaxAhead: -1}
+		for slot := int64(20); slot <= 340; slot += 20 {
+			res, err := a.once(slot, o, nil)
+			if err != nil || (res.Closed != nil) != (slot == 340) {
+				t.Errorf("slot %d: %+v, %v", slot, res, err)
+			}
+		}
+		if res, err := a.once(360, o, nil); err != nil || res.Closed == nil || *res.Closed != 40 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if _, err := a.once(30, o, nil); !errors.Is(err, once.ErrPassed) {
+			t.Error(err)
+		}
+		if _, err := a.once(50, o, nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -90,12 +254,12 @@ func TestResetWhileItRuns(t *testing.T) {
 	})
 }
 
-func lattice(last, slot int64) []int64 {
+func lattice(last, slot int64) ([]int64, int) {
 	var slots []int64
 	for s := last + 10 - last%10; s < slot; s += 10 {
 		slots = append(slots, s)
 	}
-	return slots
+	return slots, 0
 }
 
 // Missed slots are listed, and with CatchUp the newest of them are run in order.
@@ -131,8 +295,18 @@ func TestOnceMissed(t *testing.T) {
 		if st := h.show(); st.Runs[1].Slot != 110 || st.Runs[2].State != once.StateFailed || st.Runs[0].State != once.StateDone {
 			t.Errorf("%+v", st.Runs)
 		}
-		for _, wrong := range [][]int64{{120}, {121, 121}, {130}, {125, 122}} {
-			_, err := h.once(130, &once.Options{Between: func(int64, int64) []int64 { return wrong }}, nil)
+		res, err = h.once(126, &once.Options{Between: func(int64, int64) ([]int64, int) { return []int64{124, 125}, 1000 }}, nil)
+		if err != nil || !slices.Equal(res.Missed, []int64{124, 125}) || res.MissedCount != 1002 || res.Run.Missed != 1002 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		for _, more := range []int{-1, 1} {
+			_, err := h.once(130, &once.Options{Between: func(int64, int64) ([]int64, int) { return nil, more }}, nil)
+			if err == nil || !strings.Contains(err.Error(), "Between") || s.count(130) != 0 {
+				t.Errorf("%d more: %v", more, err)
+			}
+		}
+		for _, wrong := range [][]int64{{120}, {127, 127}, {130}, {128, 127}} {
+			_, err := h.once(130, &once.Options{Between: func(int64, int64) ([]int64, int) { return wrong, 0 }}, nil)
 			if err == nil || !strings.Contains(err.Error(), "Between") || s.count(130) != 0 {
 				t.Errorf("%v: %v", wrong, err)
 			}

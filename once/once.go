@@ -21,16 +21,24 @@ type Result struct {
 	Recorded bool
 	// Caught are the missed slots that were run before it, in their order.
 	Caught []Run
-	// Missed are the slots between the last one and this one that nobody has begun,
-	// and that this call has not begun either: see [Options.Between].
-	Missed []int64
+	// Missed are the slots between the last one before this one and this one that
+	// nobody has begun, and that this call has not begun either, the newest of them:
+	// those that [Options.Between] lists. MissedCount is how many there are in all.
+	Missed      []int64
+	MissedCount int
+	// Closed is the slot up to which all count as begun from this call on, those that
+	// were not run included, because the ledger keeps 16 spans of slots that were
+	// begun, and has got a seventeenth. It is nil otherwise. See
+	// [Options.OutOfOrder].
+	Closed *int64
 	// Unfinished is the last run before this one, if its end is not known: its
 	// holder was lost. It is nil otherwise.
 	Unfinished *Run
 }
 
-// Once runs work for a slot, unless that slot, or a later one, was begun before:
-// by this process or by any other one, whatever became of it. Slot is a name for
+// Once runs work for a slot, unless that slot, or, without [Options.OutOfOrder], a
+// later one, was begun before: by this process or by any other one, whatever became
+// of it. Slot is a name for
 // the occurrence, which the caller takes from the schedule: [Minute] of the
 // scheduled instant, say, or any number that rises. No clocks are compared: a wrong
 // clock decides when somebody tries, and never whether a slot may run twice.
@@ -56,7 +64,7 @@ type Result struct {
 // [tenure.Client.Acquire]:
 //
 //   - a [*DoneError] if the slot was begun before, with its run
-//   - a [*PassedError] if a later slot was begun, and this one was not
+//   - a [*PassedError] if it counts as begun, and the ledger has no run of it
 //   - a [*RunningError] if somebody is at work under this name, and alive
 //   - a [*SlotAheadError] if the slot is further ahead than [Options.MaxAhead]
 //   - a [*NotRunError] if the slot is, or may be, marked as begun, and will not run
@@ -79,7 +87,8 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 	if err != nil {
 		return Result{}, wrap(opOnce, name, err)
 	}
-	for range maxTries {
+	patient := client.Elapsed() + o.WaitAhead
+	for tries := 0; tries < maxTries; tries++ {
 		c := &call{client: client, name: name, slot: slot, options: o, work: work}
 		err := c.run(ctx)
 		if c.held {
@@ -89,6 +98,10 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 			return Result{}, err
 		}
 		if err = c.refusal(ctx, err); err != nil {
+			if running, ok := errors.AsType[*RunningError](err); ok && running.Run.Token != 0 && running.Run.Slot > slot && client.Elapsed() < patient && pause(ctx, client.Options().RefreshPeriod) == nil {
+				tries = 0
+				continue
+			}
 			return Result{}, wrap(opOnce, name, err)
 		}
 		// Whoever held the lock has released it, and not run this slot.

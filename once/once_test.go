@@ -519,10 +519,11 @@ func TestOncePanic(t *testing.T) {
 // Data that are no ledger are an error, and never an empty ledger.
 func TestUnreadableLedger(t *testing.T) {
 	for _, data := range []string{
-		"x", "{}", "[]", "null", `{"ledger":"every/1"}`, `{"ledger":"once/2"}`, `{"ledger":"once/1","last":3}`,
-		`{"ledger":"once/1","last":3,"runs":[{"slot":4,"token":1}]}`, `{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":99}]}`,
-		`{"ledger":"once/1","last":4,"runs":[{"slot":4}]}`, `{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":1,"state":"odd"}]}`,
-		`{"ledger":"once/1","last":4,"runs":[{"slot":4,"token":1}]} {}`, `{"ledger":"once/1","last":1e30}`, `{"ledger":"once/1","last":"9"}`,
+		"x", "{}", "[]", "null", `{"ledger":"every/1"}`, `{"ledger":"once/3"}`, `{"ledger":"once/2","floor":3}`, `{"ledger":"once/1","last":3}`,
+		`{"ledger":"once/2","floor":3,"runs":[{"slot":4,"token":1}]}`, `{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":99}]}`,
+		`{"ledger":"once/2","floor":4,"runs":[{"slot":4}]}`, `{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1,"state":"odd"}]}`,
+		`{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1}]} {}`, `{"ledger":"once/2","floor":1e30}`, `{"ledger":"once/2","floor":"9"}`,
+		`{"ledger":"once/2","begun":[[3,2]],"runs":[{"slot":2,"token":1}]}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t)
@@ -637,6 +638,7 @@ func TestOnceRefuses(t *testing.T) {
 			{"x", &once.Options{RetryDelay: -1}, work, "retry delay"},
 			{"x", &once.Options{CatchUp: -1, Between: lattice}, work, "catch up -1"},
 			{"x", &once.Options{CatchUp: 1}, work, "Between"},
+			{"x", &once.Options{WaitAhead: -1}, work, "wait ahead"},
 		} {
 			_, err := once.Once(t.Context(), h.client, c.name, 1, c.options, c.work)
 			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {

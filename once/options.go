@@ -13,16 +13,29 @@ import (
 type Options struct {
 	// Redo runs a slot again that was begun and has no end in the ledger, because
 	// its holder was lost: at least once, in place of at most once. It concerns the
-	// last slot alone, and never one whose holder may be alive. The work must bear
-	// it that a part of it was done already. A slot whose work failed is not run
-	// again.
+	// last run alone, with OutOfOrder the last 20, and never one whose holder may be
+	// alive. The work must bear it that a part of it was done already. A slot whose
+	// work failed is not run again.
 	Redo bool
 
-	// Between returns the slots of the schedule that lie between two slots, both
-	// left out, in their order. It is asked after the grant, while nobody else can
-	// begin a slot, and tells Once which slots nobody has begun: see
-	// [Result.Missed]. It must not block. If nil, no slot counts as missed.
-	Between func(last, slot int64) []int64
+	// OutOfOrder lets a slot begin below one that was begun, if it was not begun
+	// itself. A host whose clock is ahead takes the slots that it begins, and none
+	// before them. A host whose clock is behind can at worst begin, once, a slot that
+	// was missed. If false, slots begin in rising order alone, which numbers need
+	// whose order matters: those of releases, say.
+	//
+	// The ledger keeps the slots that were begun as spans above a floor. A slot joins
+	// the span before it if Between says that there is none between the two. There
+	// are at most 16: with a seventeenth the floor rises over the lowest gap, whose
+	// slots count as begun from then on. See [Result.Closed].
+	OutOfOrder bool
+
+	// Between tells the slots of the schedule that lie between two slots, both left
+	// out: the newest of them in their order, and how many more there are before
+	// those. It is asked after the grant, while nobody else can begin a slot, and
+	// tells Once which slots nobody has begun: see [Result.Missed]. It must not
+	// block. If nil, no slot counts as missed.
+	Between func(last, slot int64) (newest []int64, more int)
 
 	// CatchUp runs missed slots before the slot itself, in their order, under the
 	// same tenure: the newest ones, this many at most. It needs Between. If zero,
@@ -44,6 +57,13 @@ type Options struct {
 	// waits for a dead holder in either case, until its lease has run out, so that
 	// a crash does not swallow the slots after it.
 	Wait bool
+
+	// WaitAhead is how long Once waits, without Wait, for a holder that is alive and
+	// runs a higher slot: the clock of one of the two is wrong, and each run of a
+	// host that is ahead would cost the others the slot of that time. It is for
+	// OutOfOrder. The time between two slots is right. If zero, Once gives up with
+	// [ErrRunning] there, too.
+	WaitAhead time.Duration
 
 	// Timeout bounds the work for one slot, all attempts together. Then its context
 	// ends with the cause [ErrTimeout], and the lease is told to stop: the work must
@@ -89,6 +109,9 @@ func (o *Options) copied() (Options, error) {
 		c.MaxAhead = defaultMaxAhead
 	}
 	errs := []error{checkWork(c.Timeout, c.Retries, &c.RetryDelay), checkCatchUp(c.CatchUp)}
+	if c.WaitAhead < 0 {
+		errs = append(errs, fmt.Errorf("wait ahead %v must not be negative", c.WaitAhead))
+	}
 	if c.CatchUp > 0 && c.Between == nil {
 		errs = append(errs, errors.New("catch up needs Between, which tells the slots that were missed"))
 	}

@@ -14,14 +14,15 @@ import (
 
 const opReset = "reset the ledger of"
 
-// Reset sets the last slot: every slot above it may run from now on, those that
-// were begun before included, and none up to it. It is for an operator, after a
-// wrong clock has begun a slot from the far future, say. [math.MinInt64] forgets
-// all slots. The reason must not be empty.
+// Reset opens a slot again, and no other: it may be begun once more, whatever became
+// of it. It is for an operator who wants the work of a slot done again.
+// [math.MinInt64] opens all slots: the ledger begins anew. The reason must not be
+// empty.
 //
 // The reset is in the ledger, as a run of StateReset with the reason and the
 // operator's owner name, and in the history of the lock. It writes a new ledger if
-// the lock's data are none. The error is a [*RunningError] if somebody is at work.
+// the lock's data are none, in which all slots are open. The error is a
+// [*RunningError] if somebody is at work.
 func Reset(ctx context.Context, client *tenure.Client, name string, slot int64, reason string) error {
 	if err := checkReset(client, name, reason); err != nil {
 		return wrap(opReset, name, err)
@@ -40,7 +41,7 @@ func Reset(ctx context.Context, client *tenure.Client, name string, slot int64, 
 	if bad != nil {
 		l = ledger{}
 	}
-	l = l.begin(entry{
+	l = l.reset(entry{
 		Slot: slot, Token: lease.Token(), Owner: lease.Owner(), Begun: time.Now().UnixMilli(),
 		State: StateReset, Error: text,
 	})

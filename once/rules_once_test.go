@@ -5,6 +5,7 @@ package once
 
 import (
 	"fmt"
+	"math"
 	"testing"
 )
 
@@ -18,13 +19,14 @@ const (
 	asText        mistake = "slots are compared as text"
 	spoiltIsEmpty mistake = "what is no ledger is read as an empty one"
 	redoesAll     mistake = "a run that has ended is redone"
+	dropsLowest   mistake = "the lowest span is dropped, and the floor does not rise"
 )
 
 // onceWorld is hosts that are asked for slots, as crontabs with wrong clocks do.
 type onceWorld struct {
 	*board
 	wrong mistake
-	redo  bool
+	Options
 	next  int64
 	hosts []*onceHost
 
@@ -45,7 +47,7 @@ type onceHost struct {
 
 func newOnceWorld(seed uint64, wrong mistake) *onceWorld {
 	w := &onceWorld{
-		board: newBoard(seed, 3), wrong: wrong, redo: seed%2 == 1, next: 8,
+		board: newBoard(seed, 3), wrong: wrong, Options: Options{Redo: seed%2 == 1, OutOfOrder: seed/2%2 == 1, MaxAhead: -1}, next: 8,
 		begun: map[int64]uint64{}, freed: map[uint64]bool{},
 	}
 	for _, s := range w.seats {
@@ -90,15 +92,27 @@ func (w *onceWorld) parse(data []byte, token uint64) (ledger, error) {
 func (w *onceWorld) refuse(l ledger, slot int64) error {
 	last, ok := l.newest()
 	switch {
-	case w.wrong == asText && ok && slot != last.Slot && (fmt.Sprint(slot) > fmt.Sprint(last.Slot)) != (slot > last.Slot):
+	case w.wrong == asText && !w.OutOfOrder && ok && slot != last.Slot && (fmt.Sprint(slot) > fmt.Sprint(last.Slot)) != (slot > last.Slot):
 		if slot > last.Slot {
 			return ErrPassed
 		}
 		return nil
-	case w.wrong == redoesAll && w.redo && ok && slot == last.Slot:
+	case w.wrong == redoesAll && w.Redo && ok && slot == last.Slot:
 		return nil
 	}
-	return l.refuse(slot, w.redo, -1, 0)
+	return l.refuse(slot, &w.Options, 0)
+}
+
+// begin is ledger.begin. There is nothing between two slots but slots.
+func (w *onceWorld) begin(l ledger, e entry) ledger {
+	first := int64(math.MinInt64)
+	if w.OutOfOrder {
+		first = e.Slot
+	}
+	if spans := l.Begun.with(span{first, e.Slot}).spans(); w.wrong == dropsLowest && len(spans) > maxSpans {
+		l.Begun = begun(spans[1:])
+	}
+	return l.begin(e, first)
 }
 
 func (w *onceWorld) step(h *onceHost) {
@@ -109,6 +123,9 @@ func (w *onceWorld) step(h *onceHost) {
 		}
 		h.leave()
 		h.at, h.slot, h.before = "wait", max(1, w.next-w.random.Int64N(3)), w.record.data
+		if w.OutOfOrder { // clocks that are far apart, and every second slot is missed
+			h.slot = 2 * (w.next - w.random.Int64N(60))
+		}
 	case "wait":
 		w.wait(h)
 	case "mark":
@@ -139,7 +156,7 @@ func (w *onceWorld) wait(h *onceHost) {
 				h.at = "idle"
 				return
 			}
-			data = l.begin(entry{Slot: h.slot, Token: w.record.token + 1}).bytes()
+			data = w.begin(l, entry{Slot: h.slot, Token: w.record.token + 1}).bytes()
 		}
 		w.acquire(h.seat, data)
 		return
@@ -154,7 +171,7 @@ func (w *onceWorld) wait(h *onceHost) {
 	case !h.good:
 		h.at = "idle"
 	case w.wrong == claimWithData && err == nil && len(l.Runs) > 0 && l.Runs[len(l.Runs)-1].Token == h.token:
-		h.at, h.slot, h.was = "mark", *l.Last, l
+		h.at, h.slot, h.was = "mark", l.Runs[len(l.Runs)-1].Slot, l
 		h.begin()
 		h.yes = true
 	case err != nil || w.refuse(l, h.slot) != nil:
@@ -164,7 +181,7 @@ func (w *onceWorld) wait(h *onceHost) {
 			h.at = "idle" // it runs out by itself
 		}
 	default:
-		h.at, h.was, h.led = "mark", l, l.begin(entry{Slot: h.slot, Token: h.token})
+		h.at, h.was, h.led = "mark", l, w.begin(l, entry{Slot: h.slot, Token: h.token})
 		h.begin()
 	}
 }
@@ -189,10 +206,10 @@ func (w *onceWorld) mark(h *onceHost) {
 
 // began checks that the work may begin.
 func (w *onceWorld) began(e entry) {
-	if by, again := w.begun[e.Slot]; again && (!w.redo || w.freed[by]) {
-		w.fail("slot %d, begun under token %d, is begun again under token %d; redo %v", e.Slot, by, e.Token, w.redo)
+	if by, again := w.begun[e.Slot]; again && (!w.Redo || w.freed[by]) {
+		w.fail("slot %d, begun under token %d, is begun again under token %d; redo %v", e.Slot, by, e.Token, w.Redo)
 	}
-	if e.Slot < w.last.Slot || e.Token < w.last.Token {
+	if e.Slot < w.last.Slot && !w.OutOfOrder || e.Token < w.last.Token {
 		w.fail("slot %d is begun under token %d after slot %d under token %d", e.Slot, e.Token, w.last.Slot, w.last.Token)
 	}
 	w.begun[e.Slot], w.last = e.Token, e
@@ -200,5 +217,5 @@ func (w *onceWorld) began(e entry) {
 
 func TestRulesOfOnce(t *testing.T) {
 	findsAll(t, 100, onceSchedule,
-		unconfirmed, unchecked, claimWithData, readBefore, endByItself, asText, spoiltIsEmpty, redoesAll)
+		unconfirmed, unchecked, claimWithData, readBefore, endByItself, asText, spoiltIsEmpty, redoesAll, dropsLowest)
 }

@@ -23,8 +23,8 @@ const (
 	// holder crashed, lost its lease, or could not reach the store. The work may
 	// have been done, in part or not at all.
 	StateUnknown State = "unknown"
-	// StateReset: no run. An operator has set the ledger to this slot; Error has
-	// the reason.
+	// StateReset: no run. An operator has opened this slot again, or all of them if
+	// it is the lowest number; Error has the reason.
 	StateReset State = "reset"
 )
 

@@ -13,8 +13,7 @@ import (
 // Status is what the store has of the slots of one name.
 type Status struct {
 	Name string `json:"name"`
-	// Last is the newest slot that was begun, or that an operator has set; nil if
-	// there is none.
+	// Last is the highest slot that was begun; nil if there is none.
 	Last *int64 `json:"last_slot"`
 	// Held says that the lock shows a holder that may be alive, Owner and Token who
 	// has it or had it last.
@@ -40,7 +39,11 @@ func Show(ctx context.Context, client *tenure.Client, name string) (Status, erro
 	if err != nil {
 		return Status{}, wrap(op, name, err)
 	}
-	return Status{Name: name, Last: l.Last, Held: st.Held, Owner: st.Owner, Token: st.Token, Runs: runsOf(l.Runs, alive(st))}, nil
+	var last *int64
+	if highest, ok := l.Begun.highest(); ok {
+		last = &highest
+	}
+	return Status{Name: name, Last: last, Held: st.Held, Owner: st.Owner, Token: st.Token, Runs: runsOf(l.Runs, alive(st))}, nil
 }
 
 // look reads the ledger, past every cache.

@@ -5,12 +5,13 @@
 (* Once of package once: hosts that are asked to run slots, a lock whose    *)
 (* data are the ledger, and a network that loses, delays and repeats what   *)
 (* they send. README.md explains it to those who do not read TLA+.          *)
-EXTENDS Integers, Sequences, TLC
+EXTENDS Integers, Sequences, FiniteSets, TLC
 
 CONSTANTS
     Machines,   \* hosts, and the call that each has under way
     Slots,      \* numbers above 0
     MaxToken,   \* the last tenure that is looked at
+    Room,       \* how many spans of slots the ledger keeps above its floor
     Uses,       \* what else happens: "crash", "redo", "catch up", ...
     Wrong       \* mistakes: a set of names, empty for the protocol
 
@@ -23,21 +24,50 @@ VARIABLES
 vars == <<store, net, mach, past>>
 
 -----------------------------------------------------------------------------
-(* The ledger: the last slot, the tenure that has begun it, and whether its  *)
-(* end is there. A foreign program may leave what is no ledger.              *)
+(* The ledger: the slots that were begun, as a set above a floor; the last    *)
+(* run, by slot and tenure, and whether its end is there; and the slots of    *)
+(* earlier runs without an end. A foreign program may leave what is no ledger.*)
 
-Empty == [last |-> 0, tok |-> 0, end |-> "done"]
-Spoilt == [last |-> -1, tok |-> 0, end |-> "spoilt"]
-Mark(s, t) == [last |-> s, tok |-> t, end |-> "open"]
+Empty == [floor |-> 0, begun |-> {}, last |-> 0, tok |-> 0, end |-> "done", open |-> {}]
+Spoilt == [Empty EXCEPT !.last = -1, !.end = "spoilt"]
+Free(l, s) == s > l.floor /\ s \notin l.begun
+
+\* A span begins where the number before is not begun. With one too many the floor
+\* rises to the end of the lowest, over the gap below it.
+Joined(l) == LET up == {f \in {l.floor} \cup l.begun : (l.floor + 1)..f \subseteq l.begun}
+                 top == CHOOSE f \in up : \A g \in up : g <= f IN
+             [l EXCEPT !.floor = top, !.begun = {s \in @ : s > top}]
+Spans(l) == Cardinality({s \in l.begun : s - 1 \notin l.begun})
+Bounded(l) ==
+    LET lowest == CHOOSE s \in l.begun : \A t \in l.begun : s <= t IN
+    IF Spans(l) <= Room THEN l
+    ELSE IF "lowest dropped" \in Wrong THEN [l EXCEPT !.begun = @ \ {lowest}]
+    ELSE Joined([l EXCEPT !.floor = lowest, !.begun = @ \ {lowest}])
+
+AnyOrder == "out of order" \in Uses
+Mark(l, s, t) ==
+    LET older == IF AnyOrder /\ l.end = "open" THEN l.open \cup {l.last} ELSE l.open
+        run == [l EXCEPT !.last = s, !.tok = t, !.end = "open", !.open = older \ {s}] IN
+    IF ~AnyOrder THEN [run EXCEPT !.floor = IF s > @ \/ "as text" \in Wrong THEN s ELSE @, !.begun = {}]
+    ELSE IF ~Free(l, s) THEN run
+    ELSE Bounded(Joined([run EXCEPT !.begun = @ \cup {s}]))
 Done(l) == [l EXCEPT !.end = "done"]
+
+\* An operator opens a slot again.
+Opened(l, s) ==
+    LET all == {t \in 1..l.floor : t # s} \cup (l.begun \ {s}) IN
+    IF "reset opens all above" \in Wrong THEN [Joined([l EXCEPT !.floor = 0, !.begun = {t \in all : t < s}]) EXCEPT !.end = "done", !.open = {}]
+    ELSE [Joined([l EXCEPT !.floor = 0, !.begun = all]) EXCEPT !.end = "done", !.open = @ \ {s}]
 
 Rank(s) == IF "as text" \in Wrong /\ s >= 10 THEN s \div 10 ELSE s
 
 \* What ledger.refuse lets through.
 MayRun(l, s) ==
     /\ l.end # "spoilt" \/ "spoilt is empty" \in Wrong
-    /\ \/ Rank(s) > Rank(l.last)
+    /\ \/ Rank(s) > Rank(l.floor) /\ s \notin l.begun
        \/ "redo" \in Uses /\ s = l.last /\ l.end = "open"
+       \/ "redo" \in Uses /\ AnyOrder /\ s \in l.open
+       \/ "redo ended" \in Wrong /\ AnyOrder /\ s \in l.begun
 
 -----------------------------------------------------------------------------
 (* The lock is that of Tenure.tla, with what was shown there taken for       *)
@@ -45,7 +75,7 @@ MayRun(l, s) ==
 (* else is let in. As in Sessions.tla records have no versions: a swap from  *)
 (* one that is not in the store any more is dropped, a claim stays.          *)
 
-Free == [st |-> "absent", tok |-> 0, led |-> Empty]
+Unused == [st |-> "absent", tok |-> 0, led |-> Empty]
 
 (* Machines.                                                                 *)
 (*   idle                                                                    *)
@@ -124,6 +154,14 @@ Delete ==
     /\ net' = {w \in net : w.k = "claim"}
     /\ UNCHANGED <<mach, past>>
 
+\* An operator opens a slot, under the lock, which nobody holds.
+Reset(s) ==
+    /\ "reset" \in Uses /\ store.st = "released" /\ ~Free(store.led, s) /\ s \notin past.opened /\ store.tok < MaxToken
+    /\ store' = [store EXCEPT !.tok = @ + 1, !.led = Opened(@, s)]
+    /\ net' = {w \in net : w.k = "claim"}
+    /\ past' = [past EXCEPT !.opened = @ \cup {s}]
+    /\ UNCHANGED mach
+
 -----------------------------------------------------------------------------
 (* A call.                                                                   *)
 
@@ -136,7 +174,7 @@ Call(p, s) ==
 
 Acquire(p) ==
     LET m == mach[p]
-        data == IF "claim with data" \in Wrong THEN Mark(m.slot, 0) ELSE Empty
+        data == IF "claim with data" \in Wrong THEN Mark(store.led, m.slot, 0) ELSE Empty
         send(k) == net' = net \cup {[Write(k, p, data) EXCEPT !.me = TRUE, !.tok = 0]} IN
     /\ m.at = "wait" /\ ~m.got
     /\ "claim with data" \in Wrong => MayRun(store.led, m.slot)
@@ -163,8 +201,8 @@ Begin(p) ==
     /\ m.good
     /\ \E s \in Slots :
         /\ \/ m.at = "held" /\ s = m.slot /\ MayRun(m.led, s)
-           \/ m.at = "ended" /\ "catch up" \in Uses /\ s > m.slot
-        /\ Turns(p, [m EXCEPT !.at = "mark", !.slot = s, !.yes = FALSE, !.was = m.led, !.led = Mark(s, m.tok)])
+           \/ m.at = "ended" /\ "catch up" \in Uses /\ s > m.slot /\ MayRun(m.led, s)
+        /\ Turns(p, [m EXCEPT !.at = "mark", !.slot = s, !.yes = FALSE, !.was = m.led, !.led = Mark(m.led, s, m.tok)])
     /\ UNCHANGED net /\ Still
 
 \* The mark is sent, again and again until there is an answer.
@@ -243,14 +281,14 @@ Crash(p) ==
 
 -----------------------------------------------------------------------------
 Init ==
-    /\ store = Free
+    /\ store = Unused
     /\ net = {}
     /\ mach = [p \in Machines |-> Idle]
-    /\ past = [began |-> <<>>, told |-> {}, clean |-> {}, died |-> {}, lost |-> {}]
+    /\ past = [began |-> <<>>, told |-> {}, clean |-> {}, died |-> {}, lost |-> {}, opened |-> {}]
 
 Next ==
     \/ \E w \in net : Apply(w)
-    \/ Spoil \/ Delete
+    \/ Spoil \/ Delete \/ \E s \in Slots : Reset(s)
     \/ \E p \in Machines :
         \/ \E s \in Slots : Call(p, s)
         \/ Acquire(p) \/ Grant(p) \/ Refuse(p) \/ Begin(p) \/ Set(p) \/ Work(p) \/ Stop(p)
@@ -265,29 +303,32 @@ Pairs == {<<i, j>> \in (1..Len(past.began)) \X (1..Len(past.began)) : i < j}
 Slot(i) == past.began[i][1]
 Token(i) == past.began[i][2]
 
-\* Work for a slot begins at most once.
-AtMostOnce == \A q \in Pairs : Slot(q[1]) # Slot(q[2])
+\* Work for a slot begins at most once, unless an operator has opened it again.
+AtMostOnce == \A q \in Pairs : Slot(q[1]) # Slot(q[2]) \/ Slot(q[1]) \in past.opened
 
-\* Work begins in the order of the slots, and of the tokens.
-InOrder == \A q \in Pairs : Slot(q[1]) <= Slot(q[2]) /\ Token(q[1]) <= Token(q[2])
+\* Work begins in the order of the tokens; and of the slots, unless it may begin out of
+\* order.
+InOrder == \A q \in Pairs : (Slot(q[1]) <= Slot(q[2]) \/ AnyOrder) /\ Token(q[1]) <= Token(q[2])
 
 \* With redo: a slot is begun again only when the tenure that began it was lost,
 \* not when it has released the lock.
 RedoneLost == \A q \in Pairs : Slot(q[1]) = Slot(q[2]) => Token(q[1]) \in past.lost
 
 \* What was begun stays so in the ledger.
-Marked == store.led.end = "spoilt" \/ \A b \in Began : b[1] <= store.led.last
+Marked == store.led.end = "spoilt" \/ \A b \in Began : ~Free(store.led, b[1]) \/ b[1] \in past.opened
 
-\* The last slot falls only when the tenure that has marked it takes the mark back,
-\* and has not begun the work.
+\* A slot is open again only when the tenure that has marked the last one takes the mark
+\* back, and has not begun the work; or when an operator opens it.
 LedgerRises ==
     [][LET l == store.led IN
-        store'.led.last < l.last =>
+        (\E s \in Slots : ~Free(l, s) /\ Free(store'.led, s) /\ s \notin past'.opened) =>
             \/ store'.led.end = "spoilt"
             \/ l.end = "open" /\ l.tok = store.tok /\ <<l.last, l.tok>> \notin Began]_vars
 
-\* The end of a run stays in the ledger until another run is there.
-EndsStay == [][store.led.end = "done" /\ store'.led.last = store.led.last => store'.led.end = "done"]_vars
+\* The end of a run stays in the ledger until another run is there, of that slot if it was
+\* opened again.
+EndsStay ==
+    [][store.led.end = "done" /\ store'.led.last = store.led.last /\ store.led.last \notin past.opened => store'.led.end = "done"]_vars
 
 \* A caller that is told that a slot was begun and not run has not run it, and never will.
 ToldTrue == past.told \cap Began = {}
@@ -320,6 +361,15 @@ NeverTakenBack == ~(\E c \in past.clean, b \in Began : c[1] = b[1] /\ c[2] < b[2
 
 \* The ledger shows a slot as begun whose caller was told that it was not run.
 NeverTold == ~(\E t \in past.told : <<store.led.last, store.led.tok>> = t /\ \A p \in Machines : mach[p].at # "leave")
+
+\* A slot is begun below one that was begun before.
+NeverBelow == ~(\E q \in Pairs : Slot(q[1]) > Slot(q[2]))
+
+\* A slot is given up: it counts as begun, and nobody has begun it, or will.
+NeverGivenUp == \A s \in Slots : Free(store.led, s) \/ s \in {b[1] : b \in Began} \/ store.led.end = "open" \/ past.told # {} \/ past.died # {}
+
+\* A slot that an operator has opened is begun again.
+NeverReopened == ~(\E q \in Pairs : Slot(q[1]) = Slot(q[2]) /\ Slot(q[1]) \in past.opened)
 
 \* Two slots under one token.
 NeverCaught == ~(\E q \in Pairs : Token(q[1]) = Token(q[2]))

@@ -20,9 +20,10 @@ import (
 
 // An hour of a crontab's line on three hosts, as fast as it goes: for each minute each
 // of them starts tenure once with the time of its own clock, 14 s early to 44 s late, and
-// some are killed with all that they have started. A job is begun at most once for each slot; it is begun for each, unless the host that had
-// the slot was killed before its job could begin: the others say so then, or, if they
-// had found it running and were gone, the ledger does.
+// some are killed with all that they have started. A job is begun at most once for each
+// slot; it is begun for each, unless the host that had the slot was killed before its job
+// could begin: the others say so then, or, if they had found it running and were gone, the
+// ledger does.
 func TestOnceOnThreeHosts(t *testing.T) { eachStore(t, onceOnThreeHosts) }
 
 func onceOnThreeHosts(t *testing.T, s *scene) {

@@ -46,7 +46,7 @@ type occurrence struct {
 	now      time.Time // what the schedule was asked for
 }
 
-// mostMissed is how many missed slots are looked for.
+// mostMissed is how many missed slots are listed: the others are counted.
 const mostMissed = 1000
 
 // Run runs the command for one slot, or shows or resets the ledger.
@@ -225,13 +225,17 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 		return options, usage("--catch-up %d must be at most %d", o.CatchUp, mostMissed)
 	}
 	if at.schedule != nil {
-		options.Between = func(last, slot int64) []int64 {
-			list, _ := at.schedule.Between(once.MinuteTime(max(last, minSlot)), once.MinuteTime(slot), mostMissed)
+		options.OutOfOrder = true
+		if next, ok := at.schedule.Next(once.MinuteTime(at.slot)); ok {
+			options.WaitAhead = next.Sub(once.MinuteTime(at.slot))
+		}
+		options.Between = func(last, slot int64) ([]int64, int) {
+			list, more := at.schedule.Between(once.MinuteTime(max(last, minSlot)), once.MinuteTime(slot), mostMissed)
 			slots := make([]int64, len(list))
 			for i, t := range list {
 				slots[i] = once.Minute(t)
 			}
-			return slots
+			return slots, more
 		}
 	}
 	if o.MaxAhead != nil {
@@ -252,8 +256,11 @@ func (o *onceCmd) ran(w *turns, at occurrence, result once.Result, err error) er
 	if u := result.Unfinished; u != nil {
 		c.warn("%q: the run of %s by %s has no end in the ledger: its host was lost, or its lease", o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
 	}
-	if n := len(result.Missed); n > 0 {
-		c.say("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), slotsText(result.Missed, at.minutes))
+	if n := result.MissedCount; n > 0 {
+		c.say("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), o.missedText(result))
+	}
+	if result.Closed != nil {
+		c.say("%q: the ledger has no room for more gaps: what was not run up to %s is given up", o.Name, slotText(*result.Closed, at.minutes))
 	}
 	status := 0
 	for _, r := range append(result.Caught, result.Run) {
@@ -308,8 +315,8 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 		}
 		return o.elsewhere(w.console, "%s is not run here: %s has the lock, and has shown that it lives", slot, who)
 	case errors.As(err, &passed):
-		return failed(statusHeld, fmt.Errorf("%q: %s is not run: %s was begun before it, by %s: is the clock of this host late, or of that one ahead? (--reset sets the ledger right)",
-			o.Name, slot, slotText(passed.Last, at.minutes), holderText(passed.Run.Owner, passed.Run.Token)))
+		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it counts as begun, since %s was%s, and is not among the last %d runs: is the clock of this host late? (--reset opens it again)",
+			o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept))
 	case errors.As(err, &ahead):
 		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it is more than %d ahead of %s, the last one: is the clock of this host right? (--max-ahead allows more)",
 			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes)))
@@ -324,15 +331,16 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 // begunBefore says what became of a slot that was begun before.
 func (o *onceCmd) begunBefore(w *turns, slot string, r once.Run) error {
 	c, who := w.console, holderText(r.Owner, r.Token)
+	if r.Token == 0 {
+		return o.elsewhere(c, "%s was begun, longer ago than the last %d runs", slot, once.Kept)
+	}
 	switch r.State {
 	case once.StateDone:
 		return o.elsewhere(c, "%s is done: by %s, in %v", slot, who, round(r.Took))
 	case once.StateFailed:
-		return o.elsewhere(c, "%s was run by %s, and failed: %s", slot, who, r.Error)
+		return o.elsewhere(c, "%s was run by %s, and failed: %s (--reset opens it again)", slot, who, r.Error)
 	case once.StateRunning:
 		return o.elsewhere(c, "%s is being run by %s", slot, w.outer.holder(w.lock, r.Owner, r.Token))
-	case once.StateReset:
-		return o.elsewhere(c, "%s is not run: the ledger was set to it by %s: %s", slot, who, r.Error)
 	}
 	return failed(statusHeld, fmt.Errorf("%q: %s was begun by %s at %s, and nobody knows how it ended: --redo runs it again", o.Name, slot, who, clockText(r.Begun)))
 }
@@ -413,7 +421,7 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 // isMinute guesses whether a slot is a time: it is one if it is near the time at which
 // the slot was begun.
 func isMinute(r once.Run) bool {
-	return r.State != once.StateReset && !r.Begun.IsZero() && once.MinuteTime(max(r.Slot, minSlot)).Sub(r.Begun).Abs() < 366*24*time.Hour
+	return !r.Begun.IsZero() && once.MinuteTime(max(r.Slot, minSlot)).Sub(r.Begun).Abs() < 366*24*time.Hour
 }
 
 // slotText shows a slot to people.
@@ -433,6 +441,21 @@ func slotsText(slots []int64, minutes bool) string {
 		all = append(all, slotText(slot, minutes))
 	}
 	return joinSome(all)
+}
+
+// missedText lists what was missed, the last of it if there is much.
+func (o *onceCmd) missedText(result once.Result) string {
+	if n := len(result.Missed); n < result.MissedCount {
+		return slotText(result.Missed[n-1], true) + " and before"
+	}
+	return slotsText(result.Missed, true)
+}
+
+func byText(r once.Run) string {
+	if r.Token == 0 {
+		return ""
+	}
+	return ", by " + holderText(r.Owner, r.Token)
 }
 
 func wasOrWere(n int) string {

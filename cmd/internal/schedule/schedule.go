@@ -273,20 +273,31 @@ func (s *Schedule) Due(t time.Time, early time.Duration) (time.Time, bool) {
 	return s.Prev(t)
 }
 
+// Between looks at some days at a time, and no further back than twenty years.
+const (
+	windowDays = 28
+	mostWindow = 20 * 366 / windowDays
+)
+
 // Between returns the scheduled instants after from and before to, oldest first. If there
-// are more than most, it returns the newest of them, and more is true.
-func (s *Schedule) Between(from, to time.Time, most int) (list []time.Time, more bool) {
-	for t := to; ; {
-		at, ok := s.Prev(t.Add(-time.Nanosecond))
-		if !ok || !at.After(from) {
+// are more than most, it returns the newest of them, and how many more there are, of the
+// last twenty years.
+func (s *Schedule) Between(from, to time.Time, most int) (list []time.Time, more int) {
+	for range mostWindow {
+		begin := to.AddDate(0, 0, -windowDays)
+		for _, at := range slices.Backward(s.around(dateOf(begin.In(s.zone)).add(-1), windowDays+3)) {
+			switch {
+			case at.Before(begin) || !at.Before(to) || !at.After(from):
+			case len(list) == most:
+				more++
+			default:
+				list = append(list, at.In(s.zone))
+			}
+		}
+		if !begin.After(from) {
 			break
 		}
-		if len(list) == most {
-			more = true
-			break
-		}
-		list = append(list, at)
-		t = at
+		to = begin
 	}
 	slices.Reverse(list)
 	return list, more

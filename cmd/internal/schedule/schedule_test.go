@@ -54,8 +54,8 @@ func during(t *testing.T, s *Schedule, from, to string) []string {
 	for _, at := range list {
 		backward = append(backward, at.Format("02 15:04 -0700"))
 	}
-	if d := cmp.Diff(forward, backward); d != "" || more {
-		t.Errorf("%s forwards and backwards differ (more: %v):\n%s", s, more, d)
+	if d := cmp.Diff(forward, backward); d != "" || more != 0 {
+		t.Errorf("%s forwards and backwards differ (%d more):\n%s", s, more, d)
 	}
 	return forward
 }
@@ -227,15 +227,20 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// Between lists the newest, and counts all.
 func TestBetweenIsBounded(t *testing.T) {
 	s := parse(t, "* * * * *", time.UTC)
 	end := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	list, more := s.Between(end.AddDate(0, 0, -1), end, 3)
 	want := []time.Time{end.Add(-3 * time.Minute), end.Add(-2 * time.Minute), end.Add(-time.Minute)}
-	if !slices.EqualFunc(list, want, time.Time.Equal) || !more {
-		t.Errorf("%v (more: %v), want %v and more", list, more, want)
+	for from, all := range map[time.Time]int{end.Add(-4 * time.Minute): 3, end.AddDate(0, 0, -1): 1439, end.AddDate(-1, 0, 0): 525599, end.AddDate(0, 0, -28): 28*1440 - 1} {
+		if list, more := s.Between(from, end, 3); !slices.EqualFunc(list, want, time.Time.Equal) || more != all-3 {
+			t.Errorf("from %v: %v and %d more, want %v and %d", from, list, more, want, all-3)
+		}
 	}
-	if list, more := s.Between(end.Add(-time.Minute), end, 3); len(list) > 0 || more {
+	if list, more := s.Between(end.Add(-time.Minute), end, 3); len(list) > 0 || more != 0 {
 		t.Errorf("between two neighbours there are %v", list)
+	}
+	if _, more := parse(t, "0 * * * *", time.UTC).Between(time.Time{}, end, 0); more < 20*365*24 || more > 21*366*24 { // not for ever
+		t.Errorf("%d since the year 1", more)
 	}
 }

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package once
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// maxSpans is how many spans a ledger keeps above its floor: each heartbeat writes
+// the ledger again.
+const maxSpans = 16
+
+// span is the slots from the first to the last one, both included. Numbers in it
+// that are no slots of the schedule count as begun, too.
+type span struct{ First, Last int64 }
+
+// begun is the set of slots that count as begun: disjoint spans in order, between two
+// of which there is a number that is in neither. If the first one begins at the
+// lowest number of all, its end is the floor.
+type begun []span
+
+func (b begun) has(slot int64) bool {
+	return slices.ContainsFunc(b, func(s span) bool { return s.First <= slot && slot <= s.Last })
+}
+
+// highest returns the highest slot of the set.
+func (b begun) highest() (int64, bool) {
+	if len(b) == 0 {
+		return 0, false
+	}
+	return b[len(b)-1].Last, true
+}
+
+// below returns the highest slot of the set that is below a slot outside of it.
+func (b begun) below(slot int64) (int64, bool) {
+	for _, s := range slices.Backward(b) {
+		if s.Last < slot {
+			return s.Last, true
+		}
+	}
+	return 0, false
+}
+
+// floor returns the slot up to which all count as begun.
+func (b begun) floor() (int64, bool) {
+	if len(b) == 0 || b[0].First != math.MinInt64 {
+		return 0, false
+	}
+	return b[0].Last, true
+}
+
+// spans returns what is above the floor.
+func (b begun) spans() []span {
+	if _, ok := b.floor(); ok {
+		return b[1:]
+	}
+	return b
+}
+
+// with returns the set with a span, which joins those that it touches.
+func (b begun) with(s span) begun {
+	var all begun
+	for _, other := range b {
+		switch {
+		case other.Last < s.First && other.Last+1 < s.First, s.Last < other.First && s.Last+1 < other.First:
+			all = append(all, other)
+		default:
+			s = span{min(s.First, other.First), max(s.Last, other.Last)}
+		}
+	}
+	all = append(all, s)
+	slices.SortFunc(all, func(a, b span) int {
+		if a.First < b.First {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// without returns the set without a slot.
+func (b begun) without(slot int64) begun {
+	var all begun
+	for _, s := range b {
+		if slot < s.First || slot > s.Last {
+			all = append(all, s)
+			continue
+		}
+		if s.First < slot {
+			all = append(all, span{s.First, slot - 1})
+		}
+		if slot < s.Last {
+			all = append(all, span{slot + 1, s.Last})
+		}
+	}
+	return all
+}
+
+// bounded returns the set with at most maxSpans spans above its floor. The floor rises
+// over the lowest gap: what was not begun there counts as begun from then on. The
+// gap with the slot that is to stay open is passed over.
+func (b begun) bounded(open *int64) begun {
+	for len(b.spans()) > maxSpans {
+		low := span{First: math.MinInt64, Last: b.spans()[0].Last}
+		if open != nil && *open < low.Last && !b.has(*open) {
+			low = span{First: b.spans()[0].First, Last: b.spans()[1].Last}
+		}
+		b = b.with(low)
+	}
+	return b
+}
+
+// check says what is wrong with a set that was read.
+func (b begun) check() error {
+	if n := len(b.spans()); n > maxSpans {
+		return fmt.Errorf("it has %d spans of slots: at most %d are kept", n, maxSpans)
+	}
+	for i, s := range b {
+		if s.First > s.Last || i > 0 && (b[i-1].Last == math.MaxInt64 || s.First <= b[i-1].Last+1) {
+			return fmt.Errorf("its slots from %d to %d are out of order", s.First, s.Last)
+		}
+	}
+	return nil
+}
