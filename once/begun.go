@@ -19,8 +19,14 @@ type span struct{ First, Last int64 }
 
 // begun is the set of slots that count as begun: disjoint spans in order, between two
 // of which there is a number that is in neither. If the first one begins at the
-// lowest number of all, its end is the floor.
+// lowest number of all, its end is the floor, which the next one may touch: what is
+// above the floor was begun, and what is below may have been given up.
 type begun []span
+
+// joins reports whether two spans, of which a begins first, are one.
+func joins(a, b span) bool {
+	return b.First <= a.Last || b.First-1 == a.Last && a.First != math.MinInt64
+}
 
 func (b begun) has(slot int64) bool {
 	return slices.ContainsFunc(b, func(s span) bool { return s.First <= slot && slot <= s.Last })
@@ -64,11 +70,10 @@ func (b begun) spans() []span {
 func (b begun) with(s span) begun {
 	var all begun
 	for _, other := range b {
-		switch {
-		case other.Last < s.First && other.Last+1 < s.First, s.Last < other.First && s.Last+1 < other.First:
-			all = append(all, other)
-		default:
+		if low, high := other, s; other.First <= s.First && joins(low, high) || other.First > s.First && joins(high, low) {
 			s = span{min(s.First, other.First), max(s.Last, other.Last)}
+		} else {
+			all = append(all, other)
 		}
 	}
 	all = append(all, s)
@@ -86,14 +91,14 @@ func (b begun) without(slot int64) begun {
 	var all begun
 	for _, s := range b {
 		if slot < s.First || slot > s.Last {
-			all = append(all, s)
+			all = all.with(s) // it may touch what was the floor
 			continue
 		}
 		if s.First < slot {
-			all = append(all, span{s.First, slot - 1})
+			all = all.with(span{s.First, slot - 1})
 		}
 		if slot < s.Last {
-			all = append(all, span{slot + 1, s.Last})
+			all = all.with(span{slot + 1, s.Last})
 		}
 	}
 	return all
@@ -113,13 +118,25 @@ func (b begun) bounded(open *int64) begun {
 	return b
 }
 
+// givenUp reports whether a floor covers a number that is not in the set.
+func (b begun) givenUp(floor int64) bool {
+	up, ok := b.floor()
+	for _, s := range b.spans() {
+		if !ok || s.First-1 != up {
+			break
+		}
+		up = s.Last
+	}
+	return !ok || floor > up
+}
+
 // check says what is wrong with a set that was read.
 func (b begun) check() error {
 	if n := len(b.spans()); n > maxSpans {
 		return fmt.Errorf("it has %d spans of slots: at most %d are kept", n, maxSpans)
 	}
 	for i, s := range b {
-		if s.First > s.Last || i > 0 && (b[i-1].Last == math.MaxInt64 || s.First <= b[i-1].Last+1) {
+		if s.First > s.Last || i > 0 && (s.First <= b[i-1].Last || joins(b[i-1], s)) {
 			return fmt.Errorf("its slots from %d to %d are out of order", s.First, s.Last)
 		}
 	}

@@ -96,6 +96,13 @@ func TestFloorRises(t *testing.T) {
 	if l.Begun.has(25) || !l.Begun.has(15) || !l.Begun.has(-1000) {
 		t.Errorf("%v", l.Begun)
 	}
+	// What follows on the floor is no gap, and stays apart from it.
+	if l.Begun.givenUp(20) || !l.Begun.givenUp(30) || l.Begun.with(span{21, 29}).givenUp(30) || !l.Begun.with(span{21, 29}).givenUp(40) {
+		t.Errorf("%v", l.Begun)
+	}
+	if set := l.Begun.with(span{21, 29}); set[0] != l.Begun[0] || set[1] != (span{21, 30}) {
+		t.Errorf("%v", set)
+	}
 	// A slot that an operator opens is not closed for it.
 	l = l.reset(entry{Slot: 10, Token: 99, State: StateReset})
 	if l.Begun.has(10) || len(l.Begun.spans()) != maxSpans || !l.Begun.has(9) || !l.Begun.has(11) {

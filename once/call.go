@@ -90,6 +90,9 @@ func (c *call) open(ctx context.Context) ([]span, error) {
 		c.ledger, err = parseOnce(data, c.lease.Token())
 	}
 	if err == nil {
+		err = c.ledger.refuseSchedule(c.options.Schedule, c.slot, 0)
+	}
+	if err == nil {
 		err = c.ledger.refuse(c.slot, &c.options, 0)
 	}
 	if err != nil {
@@ -188,12 +191,15 @@ func (c *call) begin(ctx context.Context, e entry, first int64) (entry, error) {
 	e.Begun = time.Now().UnixMilli()
 	before := c.ledger
 	c.ledger = before.begin(e, first)
+	if s := c.options.Schedule; s != nil {
+		c.ledger.Schedule = s.known(e.Slot)
+	}
 	err := c.lease.SetData(ctx, c.ledger.bytes())
 	if err == nil {
 		err = mayBegin(ctx, c.lease)
 	}
 	if err == nil {
-		c.result.Closed = c.closed(before)
+		c.result.Closed = c.closed(before, span{first, e.Slot})
 		return e, nil
 	}
 	if c.lease.Check() == nil {
@@ -206,13 +212,12 @@ func (c *call) begin(ctx context.Context, e entry, first int64) (entry, error) {
 	return e, &NotRunError{Slot: e.Slot, Err: err}
 }
 
-// closed returns the floor if the mark has raised it over a gap.
-func (c *call) closed(before ledger) *int64 {
-	floor, ok := c.ledger.Begun.floor()
-	if was, had := before.Begun.floor(); !c.options.OutOfOrder || !ok || had && was == floor {
-		return c.result.Closed
+// closed returns the floor if the mark of a span has raised it over a gap.
+func (c *call) closed(before ledger, s span) *int64 {
+	if floor, ok := c.ledger.Begun.floor(); ok && c.options.OutOfOrder && before.Begun.with(s).givenUp(floor) {
+		return &floor
 	}
-	return &floor
+	return c.result.Closed
 }
 
 // mayBegin returns why work must not begin, nil if it may.
@@ -285,6 +290,9 @@ func (c *call) refusal(ctx context.Context, err error) error {
 		return err
 	case err != nil:
 		return &RunningError{Slot: c.slot, Held: held} // what is known
+	}
+	if err = l.refuseSchedule(c.options.Schedule, c.slot, alive(st)); err != nil {
+		return err
 	}
 	err = l.refuse(c.slot, &c.options, alive(st))
 	if done, ok := errors.AsType[*DoneError](err); err != nil && (!ok || done.Run.State != StateRunning) {

@@ -48,6 +48,9 @@
 // whose clock is behind can at worst run, once, a slot that was missed, or one from
 // before the first run. Nobody else runs what was missed, but [Options.CatchUp].
 //
+// With [Options.Schedule] the ledger keeps which schedule the slots are of. Another
+// one is refused, until [Reschedule] raises the floor to the present.
+//
 // A run that was begun and has no end in the ledger is that of a lost holder:
 // [Options.Redo] marks its slot again, and never one whose end is known.
 //

@@ -35,6 +35,10 @@ var (
 	// unit; or nothing has run for that long. See [SlotAheadError].
 	ErrSlotAhead = errors.New("slot is too far ahead")
 
+	// ErrSchedule is matched when the slot is of another schedule than those in the
+	// ledger: of another time zone, or of one that was changed. See [ScheduleError].
+	ErrSchedule = errors.New("the schedule is not that of the ledger")
+
 	// ErrNotRun is matched when the slot was, or may have been, marked as begun, and
 	// the lease ended before the work could begin. The work was not run, and no
 	// other process will run it, unless [Options.Redo] says so. See [NotRunError].
@@ -127,6 +131,24 @@ func (e *SlotAheadError) Error() string {
 // Is reports whether target is [ErrSlotAhead].
 func (e *SlotAheadError) Is(target error) bool { return target == ErrSlotAhead }
 
+// ScheduleError tells of two schedules under one name. It matches [ErrSchedule].
+type ScheduleError struct {
+	// Slot is the slot that was asked for.
+	Slot int64
+	// Text is the schedule of this call, Ledger that of the ledger, and Run the run of
+	// it that was begun last. Run.Token is 0 if the ledger does not have it.
+	Text, Ledger string
+	Run          Run
+}
+
+func (e *ScheduleError) Error() string {
+	return fmt.Sprintf("slot %d: %v: it is %q here, and %q in the ledger, whose slot %d was %s; use one time zone, or say that the schedule was changed by Reschedule",
+		e.Slot, ErrSchedule, e.Text, e.Ledger, e.Run.Slot, describe(e.Run))
+}
+
+// Is reports whether target is [ErrSchedule].
+func (e *ScheduleError) Is(target error) bool { return target == ErrSchedule }
+
 // NotRunError tells of a slot that was or may be marked as begun, and whose work
 // was not run. It matches [ErrNotRun].
 type NotRunError struct {
@@ -155,6 +177,8 @@ func describe(r Run) string {
 	switch r.State {
 	case StateReset:
 		return fmt.Sprintf("opened again %s: %s", by, r.Error)
+	case StateChanged:
+		return fmt.Sprintf("the last one before a change of the schedule %s: %s", by, r.Error)
 	case StateDone:
 		return fmt.Sprintf("begun %s and done after %v", by, r.Took.Round(time.Millisecond))
 	case StateFailed:

@@ -51,7 +51,7 @@ func (e entry) open() bool { return e.State == "" }
 
 func (e entry) valid() bool {
 	switch e.State {
-	case "", StateDone, StateFailed, StateReset:
+	case "", StateDone, StateFailed, StateReset, StateChanged:
 		return e.Token > 0 && e.Took >= 0 && e.Missed >= 0
 	case StateRunning, StateUnknown:
 	}
@@ -83,8 +83,9 @@ func (e entry) run(alive uint64) Run {
 // ledger is what the lock of [Once] has as its data. The newest run is the last
 // one of Runs.
 type ledger struct {
-	Begun begun
-	Runs  []entry
+	Begun    begun
+	Runs     []entry
+	Schedule *known // nil: none is known
 }
 
 // stored is a ledger in the form in which it is stored.
@@ -93,6 +94,8 @@ type stored struct {
 	Floor *int64     `json:"floor,omitempty"` // nil: there is none
 	Begun [][2]int64 `json:"begun,omitempty"` // above the floor: the first and the last slot of each span
 	Runs  []entry    `json:"runs,omitempty"`
+
+	Schedule *known `json:"schedule,omitempty"`
 
 	Last *int64 `json:"last,omitempty"` // of oldKind: what the floor is now
 }
@@ -114,7 +117,7 @@ func parseOnce(data []byte, token uint64) (ledger, error) {
 	if err != nil {
 		return ledger{}, unreadable(data, err)
 	}
-	return ledger{Begun: s.begun(), Runs: s.Runs}, nil
+	return ledger{Begun: s.begun(), Runs: s.Runs, Schedule: s.Schedule}, nil
 }
 
 func (s stored) begun() begun {
@@ -146,6 +149,9 @@ func (s stored) check(token uint64) error {
 	if err := checkRuns(s.Runs, token); err != nil {
 		return err
 	}
+	if s.Schedule != nil && (s.Schedule.Text == "" || s.Schedule.Sum == "") {
+		return errors.New("its schedule cannot be understood")
+	}
 	if n := len(s.Runs); n > 0 && s.Runs[n-1].State != StateReset && !slots.has(s.Runs[n-1].Slot) {
 		return fmt.Errorf("its last run is that of slot %d, which is not begun", s.Runs[n-1].Slot)
 	}
@@ -176,7 +182,7 @@ func checkRuns(runs []entry, token uint64) error {
 }
 
 func (l ledger) bytes() []byte {
-	s := stored{Kind: onceKind, Runs: l.Runs}
+	s := stored{Kind: onceKind, Runs: l.Runs, Schedule: l.Schedule}
 	for _, above := range l.Begun.spans() {
 		s.Begun = append(s.Begun, [2]int64{above.First, above.Last})
 	}
@@ -204,7 +210,7 @@ func (l ledger) of(slot int64) (entry, bool) {
 		switch {
 		case e.State == StateReset && (e.Slot == slot || e.Slot == math.MinInt64):
 			return entry{}, false // what came before the reset may run again
-		case e.State != StateReset && e.Slot == slot:
+		case e.State != StateReset && e.State != StateChanged && e.Slot == slot:
 			return e, true
 		}
 	}
@@ -278,9 +284,12 @@ func appended(runs []entry, e entry) []entry {
 
 // textOf returns the text of an error as a ledger keeps it.
 func textOf(err error) string {
-	line := text.Line(err.Error())
+	return cut(text.Line(err.Error()))
+}
+
+func cut(line string) string {
 	if len(line) > maxErrorLen {
-		line = strings.ToValidUTF8(line[:maxErrorLen-3], "") + "..."
+		return strings.ToValidUTF8(line[:maxErrorLen-3], "") + "..."
 	}
 	return line
 }

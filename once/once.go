@@ -67,6 +67,7 @@ type Result struct {
 //   - a [*PassedError] if it counts as begun, and the ledger has no run of it
 //   - a [*RunningError] if somebody is at work under this name, and alive
 //   - a [*SlotAheadError] if the slot is further ahead than [Options.MaxAhead]
+//   - a [*ScheduleError] if it is of another schedule than the ledger's
 //   - a [*NotRunError] if the slot is, or may be, marked as begun, and will not run
 //   - one that matches [tenure.ErrUnreadable] if the lock's data are no ledger
 //

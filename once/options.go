@@ -30,6 +30,12 @@ type Options struct {
 	// slots count as begun from then on. See [Result.Closed].
 	OutOfOrder bool
 
+	// Schedule is where the slots come from. The ledger keeps which one that was: a
+	// call whose schedule has not the same next 400 slots is refused with a
+	// [*ScheduleError], until [Reschedule] says that it was changed. If nil, that is
+	// not checked.
+	Schedule *Schedule
+
 	// Between tells the slots of the schedule that lie between two slots, both left
 	// out: the newest of them in their order, and how many more there are before
 	// those. It is asked after the grant, while nobody else can begin a slot, and
@@ -109,6 +115,9 @@ func (o *Options) copied() (Options, error) {
 		c.MaxAhead = defaultMaxAhead
 	}
 	errs := []error{checkWork(c.Timeout, c.Retries, &c.RetryDelay), checkCatchUp(c.CatchUp)}
+	if c.Schedule != nil {
+		errs = append(errs, c.Schedule.check())
+	}
 	if c.WaitAhead < 0 {
 		errs = append(errs, fmt.Errorf("wait ahead %v must not be negative", c.WaitAhead))
 	}

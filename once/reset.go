@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -40,6 +41,9 @@ func Reset(ctx context.Context, client *tenure.Client, name string, slot int64, 
 	text := textOf(errors.New(reason))
 	if bad != nil {
 		l = ledger{}
+	}
+	if slot == math.MinInt64 {
+		l.Schedule = nil
 	}
 	l = l.reset(entry{
 		Slot: slot, Token: lease.Token(), Owner: lease.Owner(), Begun: time.Now().UnixMilli(),

@@ -26,6 +26,9 @@ const (
 	// StateReset: no run. An operator has opened this slot again, or all of them if
 	// it is the lowest number; Error has the reason.
 	StateReset State = "reset"
+	// StateChanged: no run. The schedule was changed, and all up to this slot count
+	// as begun; Error has the new one.
+	StateChanged State = "changed"
 )
 
 // Run is one run, as the ledger has it.

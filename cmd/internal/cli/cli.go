@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenurelock/tenure/cmd/internal/demo"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
+	"github.com/tenurelock/tenure/cmd/internal/schedule"
 )
 
 // grammar is the command line. A command is a struct with a Run method, whose
@@ -67,6 +68,7 @@ func Main(args []string) int {
 		complete(os.Stdout, args[1:])
 		return 0
 	}
+	_ = schedule.SetLocal() // where it matters the error is told: see occurrence
 	c := newConsole(os.Stdout, os.Stderr)
 	defer c.close(time.Second)
 	head, rest := split(args)

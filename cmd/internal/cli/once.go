@@ -15,7 +15,6 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
-	"github.com/tenurelock/tenure/cmd/internal/schedule"
 	"github.com/tenurelock/tenure/once"
 )
 
@@ -32,18 +31,11 @@ type onceCmd struct {
 	Redo     bool
 	CatchUp  int
 	MaxAhead *int
+	Changed  bool
 
 	Show   bool
 	Reset  *string `placeholder:"SLOT"`
 	Reason string
-}
-
-// occurrence is what the command is to be run for.
-type occurrence struct {
-	slot     int64
-	minutes  bool // slots are Unix minutes
-	schedule *schedule.Schedule
-	now      time.Time // what the schedule was asked for
 }
 
 // mostMissed is how many missed slots are listed: the others are counted.
@@ -59,8 +51,13 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 		return usage("--reason needs --reset")
 	}
 	at, err := o.occurrence()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case o.Changed && at.schedule == nil:
+		return usage("--changed needs --cron: it says that the schedule is another one now")
+	case o.Changed && !rest.given:
+		return o.reschedule(c, at)
 	}
 	options, err := o.onceOptions(at)
 	if err != nil {
@@ -77,6 +74,18 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	t.lock = once.LockName(o.Name)
 	w := t.newTurns()
 	defer w.stop()
+	if o.Changed {
+		changed, err := once.Reschedule(w.ctx, t.client, o.Name, at.identity(), at.over())
+		switch {
+		case err != nil:
+			return o.notRun(w, at, once.Result{}, err)
+		case changed:
+			o.sayChanged(c, at)
+		}
+		if changed && !at.isNow() {
+			return o.elsewhere(c, "%s is not run: it was before the change", slotText(at.slot, at.minutes))
+		}
+	}
 	if at.minutes {
 		w.scheduled = func(slot int64) string { return once.MinuteTime(slot).Format(time.RFC3339) }
 	}
@@ -117,98 +126,6 @@ func checkLedgerName(name string) error {
 	})
 }
 
-// occurrence computes the slot from what the command line says.
-func (o *onceCmd) occurrence() (occurrence, error) {
-	var given []string
-	for _, f := range []struct {
-		name  string
-		value *string
-	}{{"--cron", o.Cron}, {"--at", o.At}, {"--slot", o.Slot}} {
-		if f.value != nil {
-			given = append(given, f.name)
-		}
-	}
-	switch {
-	case len(given) == 0:
-		return occurrence{}, usage("no occurrence named: write --cron with the five fields of the crontab's line, or --at TIME, or --slot N")
-	case len(given) > 1:
-		return occurrence{}, usage("%s exclude each other: one of them names the occurrence", strings.Join(given, " and "))
-	case o.TZ != nil && o.Cron == nil:
-		return occurrence{}, usage("--tz needs --cron: it is the time zone of the expression")
-	case o.Now != nil && o.Cron == nil:
-		return occurrence{}, usage("--now needs --cron: the slot is the last time of the schedule before it")
-	case o.Early != nil && o.Cron == nil:
-		return occurrence{}, usage("--early needs --cron: it is how far ahead of its time a slot may be run")
-	case o.Early != nil && *o.Early < 0:
-		return occurrence{}, usage("--early %v must not be negative", *o.Early)
-	}
-	switch {
-	case o.Slot != nil:
-		slot, err := parseSlot("--slot", *o.Slot)
-		return occurrence{slot: slot}, err
-	case o.At != nil:
-		at, err := parseInstant("--at", *o.At)
-		return occurrence{slot: once.Minute(at), minutes: true}, err
-	}
-	zone := time.Local
-	if o.TZ != nil {
-		var err error
-		if zone, err = time.LoadLocation(*o.TZ); err != nil || *o.TZ == "" {
-			return occurrence{}, usage("--tz %.40q is not known here: want a name such as Europe/Berlin, or UTC", *o.TZ)
-		}
-	}
-	s, err := schedule.Parse(*o.Cron, zone)
-	if err != nil {
-		return occurrence{}, usage("--cron: %w", err)
-	}
-	now := time.Now()
-	if o.Now != nil {
-		if now, err = parseInstant("--now", *o.Now); err != nil {
-			return occurrence{}, err
-		}
-	}
-	early := s.Early(now)
-	if o.Early != nil {
-		early = *o.Early
-	}
-	at, ok := s.Due(now, early)
-	if !ok {
-		return occurrence{}, usage("--cron %q has no time before %v", s, now)
-	}
-	return occurrence{slot: once.Minute(at), minutes: true, schedule: s, now: now}, nil
-}
-
-// off says how far from now the slot is, if that is not the minute that it is: "12h55m ago".
-func (o occurrence) off() string {
-	if o.schedule == nil || once.Minute(o.now) == o.slot {
-		return ""
-	}
-	by := o.now.Sub(once.MinuteTime(o.slot))
-	if by < 0 {
-		return round(-by).String() + " ahead of its time"
-	}
-	return round(by).String() + " ago"
-}
-
-func parseSlot(flag, text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, usage("%s %.40q is no whole number, or too large: want a number that rises from one occurrence to the next", flag, text)
-	}
-	return n, nil
-}
-
-func parseInstant(flag, text string) (time.Time, error) {
-	s, err := parseTime(text, time.Now())
-	switch {
-	case err != nil:
-		return time.Time{}, usage("%s %.40q is no time: write 2006-01-02T15:04Z, or 2006-01-02 15:04 by the clock of this host", flag, text)
-	case s.again != 0:
-		return time.Time{}, usage("%s %.40q comes twice, because the clocks are set back: write the offset, as in 2006-01-02T15:04+02:00", flag, text)
-	}
-	return s.from, nil
-}
-
 func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 	options := once.Options{
 		Redo: o.Redo, CatchUp: o.CatchUp, Timeout: o.Timeout, Retries: o.Retry, RetryDelay: o.retryDelay(), History: true,
@@ -231,12 +148,10 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 		}
 		options.Between = func(last, slot int64) ([]int64, int) {
 			list, more := at.schedule.Between(once.MinuteTime(max(last, minSlot)), once.MinuteTime(slot), mostMissed)
-			slots := make([]int64, len(list))
-			for i, t := range list {
-				slots[i] = once.Minute(t)
-			}
-			return slots, more
+			return minutesOf(list), more
 		}
+		identity := at.identity()
+		options.Schedule = &identity
 	}
 	if o.MaxAhead != nil {
 		options.MaxAhead = int64(*o.MaxAhead)
@@ -246,9 +161,6 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 	}
 	return options, nil
 }
-
-// minSlot is a time that package time can compute with.
-const minSlot = -1 << 40
 
 // ran says what was out of the ordinary, and returns the status of the command.
 func (o *onceCmd) ran(w *turns, at occurrence, result once.Result, err error) error {
@@ -300,6 +212,7 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 	var passed *once.PassedError
 	var running *once.RunningError
 	var ahead *once.SlotAheadError
+	var schedules *once.ScheduleError
 	var notRun *once.NotRunError
 	slot := slotText(at.slot, at.minutes)
 	switch {
@@ -320,6 +233,9 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 	case errors.As(err, &ahead):
 		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it is more than %d ahead of %s, the last one: is the clock of this host right? (--max-ahead allows more)",
 			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes)))
+	case errors.As(err, &schedules):
+		return failed(statusHeld, fmt.Errorf("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times are others: give both the same --tz, or, if the schedule was changed, write once: tenure once --cron '%s' --changed %s",
+			o.Name, slot, schedules.Text, slotText(schedules.Run.Slot, true), byText(schedules.Run), schedules.Ledger, *o.Cron, o.Name))
 	case errors.As(err, &notRun):
 		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)", o.Name, slot, flags.OneLine(notRun.Err)))
 	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
@@ -352,6 +268,8 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 		return usage(`--show and --reset run nothing: leave out "--" and what follows`)
 	case o.Show && o.Reset != nil:
 		return usage("--show and --reset exclude each other")
+	case o.Changed:
+		return usage("--show and --reset exclude --changed")
 	case o.Reset != nil && o.Reason == "":
 		return usage("--reset needs --reason: it is written into the history")
 	}

@@ -164,8 +164,13 @@ func (s *Schedule) stretches(d date) []stretch {
 	for t := d.midnight().Add(-most).In(s.zone); t.Before(last); {
 		_, offset := t.Zone()
 		_, end := t.ZoneBounds()
-		if end.IsZero() || end.After(last) {
+		switch {
+		case end.IsZero() || end.After(last):
 			end = last
+		case !end.After(t):
+			// Package time has years of 365 days for a zone of which it knows a rule alone,
+			// and on the last day of a leap year an end that was.
+			end = t.Add(time.Hour)
 		}
 		all = append(all, stretch{t, end, time.Duration(offset) * time.Second})
 		t = end.In(s.zone)
@@ -301,4 +306,20 @@ func (s *Schedule) Between(from, to time.Time, most int) (list []time.Time, more
 	}
 	slices.Reverse(list)
 	return list, more
+}
+
+// After returns the first scheduled instants after t, of the next forty years at most.
+func (s *Schedule) After(t time.Time, most int) []time.Time {
+	var list []time.Time
+	last := t.AddDate(40, 0, 0)
+	for days := 1; len(list) < most && t.Before(last); days = min(2*days, 366) {
+		end := t.AddDate(0, 0, days)
+		for _, at := range s.around(dateOf(t.In(s.zone)).add(-1), days+3) {
+			if at.After(t) && !at.After(end) && len(list) < most {
+				list = append(list, at.In(s.zone))
+			}
+		}
+		t = end
+	}
+	return list
 }
