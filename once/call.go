@@ -10,9 +10,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 const opOnce = "run once"
@@ -238,21 +240,47 @@ func (c *call) release(ctx context.Context, failed error) error {
 	return c.lease.ReleaseWith(context.WithoutCancel(ctx), o)
 }
 
+// earlyEnd keeps the end that work tells of before it returns from the one after it.
+type earlyEnd struct {
+	mu       sync.Mutex // held while the end is written
+	returned bool
+}
+
+func (e *earlyEnd) over() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.returned = true
+}
+
 // do runs the work for a slot that is begun, and returns how it ended.
 func (c *call) do(ctx context.Context, e entry, last bool) (entry, error) {
 	ctx, end := c.bound(ctx, last)
 	defer end()
 	p := pace{client: c.client, lease: c.lease, slot: e.Slot, retries: c.options.Retries, delay: c.options.RetryDelay}
+	early := &earlyEnd{}
+	p.end = func(ctx context.Context, attempt int, err error, left string) error {
+		early.mu.Lock()
+		defer early.mu.Unlock()
+		if early.returned {
+			return nil
+		}
+		ended := p.ended(e, attempt, err)
+		ended.Left = cut(text.Line(left))
+		c.ledger = c.ledger.end(ended)
+		return c.lease.SetData(ctx, c.ledger.bytes())
+	}
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
-			c.ledger = c.ledger.end(p.ended(e, errPanicked))
+			early.over()
+			c.ledger = c.ledger.end(p.ended(e, p.attempts, errPanicked))
 			_ = c.release(ctx, errPanicked)
 		}
 	}()
 	err := p.run(ctx, c.work)
+	early.over()
 	returned = true
-	return p.ended(e, err), err
+	return p.ended(e, p.attempts, err), err
 }
 
 // bound returns the context of the work for a slot. When its time is up, and there
@@ -315,7 +343,7 @@ func runningOf(st tenure.Status, runs []entry, held *tenure.HeldError) *RunningE
 		Reserved: st.State == tenure.StateReserved,
 	}}
 	if len(runs) > 0 {
-		if last := runs[len(runs)-1]; last.open() && last.Token == st.Token {
+		if last := runs[len(runs)-1]; last.Token == st.Token && (last.open() || last.Left != "") {
 			e.Run = last.run(st.Token)
 		}
 	}
@@ -331,6 +359,7 @@ type pace struct {
 	slot    int64
 	retries int
 	delay   time.Duration
+	end     func(ctx context.Context, attempt int, err error, left string) error // of Turn.Ended
 
 	begun    time.Duration // on the client's clock
 	attempts int
@@ -340,7 +369,7 @@ func (p *pace) run(ctx context.Context, work Work) error {
 	p.begun = p.client.Elapsed()
 	for delay := p.delay; ; delay = min(2*delay, max(maxRetryDelay, p.delay)) {
 		p.attempts++
-		err := work(ctx, &Turn{lease: p.lease, slot: p.slot, attempt: p.attempts})
+		err := work(ctx, &Turn{lease: p.lease, slot: p.slot, attempt: p.attempts, end: p.end})
 		if err == nil {
 			return nil
 		}
@@ -363,8 +392,8 @@ func (p *pace) pause(ctx context.Context, delay time.Duration) bool {
 }
 
 // ended returns the entry of a run whose work has ended.
-func (p *pace) ended(e entry, err error) entry {
-	e.Ended, e.Took, e.Attempts, e.State = time.Now().UnixMilli(), (p.client.Elapsed() - p.begun).Milliseconds(), p.attempts, StateDone
+func (p *pace) ended(e entry, attempts int, err error) entry {
+	e.Ended, e.Took, e.Attempts, e.State = time.Now().UnixMilli(), (p.client.Elapsed() - p.begun).Milliseconds(), attempts, StateDone
 	if err == nil {
 		return e
 	}

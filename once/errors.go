@@ -86,8 +86,8 @@ func (e *PassedError) Is(target error) bool { return target == ErrPassed }
 type RunningError struct {
 	// Slot is the slot that was asked for.
 	Slot int64
-	// Run is the run that is under way; its Slot may be an earlier one. If Run.Token
-	// is 0, the holder has not begun a slot yet, or has just ended.
+	// Run is the run that is under way; its Slot may be an earlier one. If Run.Left is
+	// not empty, it has ended, and what it left behind is waited for. If Run.Token is 0, the holder has not begun a slot yet, or has just ended.
 	Run Run
 	// Held is who has the lock.
 	Held *tenure.HeldError
@@ -96,6 +96,8 @@ type RunningError struct {
 func (e *RunningError) Error() string {
 	what := "runs none yet"
 	switch {
+	case e.Run.Left != "":
+		what = fmt.Sprintf("waits for what slot %d left behind, %s: %s", e.Run.Slot, describe(e.Run), e.Run.Left)
 	case e.Run.Token != 0 && e.Run.Slot == e.Slot:
 		what = "runs this very slot, " + describe(e.Run)
 	case e.Run.Token != 0:

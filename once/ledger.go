@@ -44,6 +44,7 @@ type entry struct {
 	Exit     int    `json:"exit,omitempty"`
 	Error    string `json:"error,omitempty"`
 	Missed   int    `json:"missed,omitempty"`
+	Left     string `json:"left,omitempty"`
 }
 
 // open says that the run has no end: its state is empty in the store.
@@ -63,7 +64,7 @@ func (e entry) valid() bool {
 func (e entry) run(alive uint64) Run {
 	r := Run{
 		Slot: e.Slot, State: e.State, Token: e.Token, Owner: e.Owner, Took: time.Duration(e.Took) * time.Millisecond,
-		Attempts: e.Attempts, Exit: e.Exit, Error: e.Error, Missed: e.Missed,
+		Attempts: e.Attempts, Exit: e.Exit, Error: e.Error, Missed: e.Missed, Left: e.Left,
 	}
 	if e.Begun != 0 {
 		r.Begun = time.UnixMilli(e.Begun)

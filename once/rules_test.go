@@ -154,6 +154,45 @@ func TestRetryPauses(t *testing.T) {
 	})
 }
 
+// Work that has ended, and waits for what it has left behind, is not said to run; the slot
+// is done, and the next one is told what is waited for.
+func TestEndedBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		a, b := s.host("a", 1), s.host("b", 1)
+		var kept *once.Turn
+		go a.quietly(7, nil, func(ctx context.Context, turn *once.Turn) error {
+			kept = turn
+			_ = takes(10*time.Second)(ctx, turn)
+			if err := turn.Ended(ctx, exit(3), "13112 (sleep)"); err != nil {
+				t.Error(err)
+			}
+			return takes(time.Hour)(ctx, turn)
+		})
+		time.Sleep(time.Minute)
+		if r := b.show().Runs[0]; r.State != once.StateFailed || r.Exit != 3 || r.Took != 10*time.Second || r.Left != "13112 (sleep)" || r.Attempts != 1 {
+			t.Errorf("%+v", r)
+		}
+		if _, err := b.once(7, &once.Options{Redo: true}, nil); !errors.Is(err, once.ErrDone) {
+			t.Error(err)
+		}
+		_, err := b.once(8, nil, nil)
+		if running := as[*once.RunningError](t, err); running.Run.Slot != 7 || running.Run.Left != "13112 (sleep)" {
+			t.Errorf("%+v", running)
+		}
+		time.Sleep(time.Hour)
+		if r := b.show().Runs[0]; r.State != once.StateDone || r.Left != "" || r.Took != time.Hour+10*time.Second {
+			t.Errorf("%+v", r)
+		}
+		if err := kept.Ended(t.Context(), nil, "nothing"); err != nil || b.show().Runs[0].Left != "" {
+			t.Errorf("after the end: %v", err)
+		}
+		if _, err := b.once(8, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The options of the acquire reach it.
 func TestOnceOptionsOfTheAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

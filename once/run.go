@@ -55,10 +55,13 @@ type Run struct {
 	// Missed is how many slots lie between the run before and this one that
 	// nobody has begun, as far as [Options.Between] has told.
 	Missed int
+	// Left is what the work has left behind, if the ledger was told so before the work
+	// returned, and no more since: see [Turn.Ended].
+	Left string
 }
 
 // MarshalJSON writes the run with the names slot, state, token, owner, begun,
-// ended, took_seconds, attempts, exit_status, error and missed. Times are RFC 3339
+// ended, took_seconds, attempts, exit_status, error, missed and left. Times are RFC 3339
 // in UTC. What is not known is left out; exit_status is there for a run that is
 // done, and for one that failed with an exit status.
 func (r Run) MarshalJSON() ([]byte, error) {
@@ -74,9 +77,10 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		Exit     *int     `json:"exit_status,omitempty"`
 		Error    string   `json:"error,omitempty"`
 		Missed   int      `json:"missed,omitempty"`
+		Left     string   `json:"left,omitempty"`
 	}{
 		Slot: r.Slot, State: r.State, Token: r.Token, Owner: r.Owner, Begun: jsonTime(r.Begun), Ended: jsonTime(r.Ended),
-		Attempts: r.Attempts, Error: r.Error, Missed: r.Missed,
+		Attempts: r.Attempts, Error: r.Error, Missed: r.Missed, Left: r.Left,
 	}
 	if r.State == StateDone || r.State == StateFailed {
 		took := r.Took.Seconds()

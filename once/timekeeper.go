@@ -217,14 +217,14 @@ func (t *term) run(ctx context.Context, e entry) error {
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
 			end()
-			t.ledger = t.ledger.end(p.ended(e, errPanicked))
+			t.ledger = t.ledger.end(p.ended(e, p.attempts, errPanicked))
 			t.leave(ctx)
 		}
 	}()
 	err := p.run(work, t.work)
 	returned = true
 	end()
-	e = p.ended(e, err)
+	e = p.ended(e, p.attempts, err)
 	t.ledger = t.ledger.end(e)
 	t.told(e.run(0), err)
 	if ctx.Err() != nil {

@@ -26,6 +26,7 @@ type Turn struct {
 	lease   *tenure.Lease
 	slot    int64
 	attempt int
+	end     func(ctx context.Context, attempt int, err error, left string) error // nil: nothing is written
 }
 
 // Slot returns the slot that the work is run for: with [Options.CatchUp] perhaps an
@@ -44,6 +45,18 @@ func (t *Turn) Token() uint64 { return t.lease.Token() }
 
 // Owner returns the name under which the lock is held.
 func (t *Turn) Owner() string { return t.lease.Owner() }
+
+// Ended writes into the ledger that the work has ended as err says, before it returns,
+// and what it has left behind and waits for: a daemon that a command has started, say.
+// It says in words what is left, cut to 200 bytes. The lock stays held; others are
+// told by [RunningError] and [Run].Left. How the work ends when it returns is written
+// over that. For [Every], and after the work has returned, it does nothing.
+func (t *Turn) Ended(ctx context.Context, err error, left string) error {
+	if t.end == nil {
+		return nil
+	}
+	return t.end(ctx, t.attempt, err, left)
+}
 
 // Check returns nil while the work may act: see [tenure.Lease.Check]. Call it
 // before every side effect.

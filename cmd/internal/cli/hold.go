@@ -279,10 +279,25 @@ func (t *tenancy) notified(n guard.Notice) {
 	c.emit(record{Event: "command_" + eventName(n.Kind), Lock: t.lock, Processes: processes})
 	switch n.Kind {
 	case guard.Awaiting:
-		if r != nil {
-			r.left.Store(true)
+		what := "the command"
+		if t.what != "" {
+			what = t.what
 		}
-		c.say("the command has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop", t.lock, joinSome(processes))
+		text := fmt.Sprintf("%s has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop", what, t.lock, joinSome(processes))
+		c.say("%s", text)
+		if r == nil || r.left.Swap(true) {
+			return
+		}
+		if t.onLeft != nil {
+			t.onLeft(n.Exit, joinSome(processes))
+		}
+		if c.quiet { // what lasts is told in any case
+			time.AfterFunc(t.client.Options().LeaseDuration, func() {
+				if t.running.Load() == r {
+					c.warn("%s", text)
+				}
+			})
+		}
 	case guard.Terminating:
 		if r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) {
 			return // that it was asked back is told already

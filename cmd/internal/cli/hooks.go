@@ -46,9 +46,9 @@ func (f *hookFlags) lead(t *tenancy, lease *tenure.Lease) (outcome, error) {
 	f.begun = false
 	if f.OnElected != nil {
 		command := t.command
-		t.command.Args = shell(*f.OnElected)
+		t.command.Args, t.what = shell(*f.OnElected), "the command of --on-elected, before which COMMAND does not begin,"
 		o, err := t.hold(lease.Context(), lease)
-		t.command = command
+		t.command, t.what = command, ""
 		f.begun = err == nil
 		if err != nil || o.status() != 0 || o.asked || o.steppedDown != nil {
 			return o, err

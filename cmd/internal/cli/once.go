@@ -221,6 +221,9 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 	case errors.As(err, &running):
 		who := w.outer.holder(w.lock, running.Held.Owner, running.Held.Token)
 		switch {
+		case running.Run.Left != "":
+			return failed(statusHeld, fmt.Errorf("%q: %s is not run: %s has ended, and %s waits for what it left behind: %s (--timeout bounds that)",
+				o.Name, slot, slotText(running.Run.Slot, at.minutes), who, running.Run.Left))
 		case running.Same():
 			return o.elsewhere(w.console, "%s is being run by %s", slot, who)
 		case running.Run.Token != 0:
@@ -325,9 +328,13 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 				status = strconv.Itoa(r.Exit)
 			}
 		}
+		text := r.Error
+		if r.Left != "" {
+			text = strings.TrimPrefix(text+"; left behind: "+r.Left, "; ")
+		}
 		cells = append(cells, dashed([]string{
 			slotText(r.Slot, isMinute(r)), string(r.State), status, clockText(r.Begun), took,
-			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), r.Error,
+			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), text,
 		}))
 	}
 	if _, err := io.WriteString(c.stdout, strings.Join(columns(narrow(cells, c.screenWidth())), "\n")+"\n"); err != nil {

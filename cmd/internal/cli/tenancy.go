@@ -47,6 +47,11 @@ type tenancy struct {
 	outer   outer
 	endless atomic.Bool // it waits for as long as it takes
 
+	// what is what runs, for people, "the command" if empty; onLeft is told once that it has
+	// ended, and left something behind.
+	what   string
+	onLeft func(exit guard.Exit, left string)
+
 	crowd crowd // of which this process takes its part; nil: it takes the lock itself
 
 	meanwhile  *signaled               // came during a release

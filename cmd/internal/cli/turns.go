@@ -100,6 +100,13 @@ func (w *turns) work(ctx context.Context, turn *once.Turn) error {
 	if w.scheduled != nil {
 		w.extra = append(w.extra, "TENURE_SCHEDULED="+w.scheduled(turn.Slot()))
 	}
+	w.onLeft = func(exit guard.Exit, left string) {
+		var err error
+		if exit.Status() != 0 {
+			err = failed(exit.Status(), errors.New(exit.String()))
+		}
+		go func() { _ = turn.Ended(ctx, err, left) }() // if it fails the ledger has it later
+	}
 	o, err := w.insist(ctx, lease)
 	if sig := (signaled{}); errors.As(err, &sig) {
 		if w.came == 0 {

@@ -93,8 +93,9 @@ func (k NoticeKind) String() string {
 // Notice is something that a person may want to know while a command runs.
 type Notice struct {
 	Kind NoticeKind
-	// Processes are those awaited, for Awaiting.
+	// Processes are those awaited, and Exit is how the command has ended, for Awaiting.
 	Processes []Process
+	Exit      Exit
 }
 
 // Process is a living descendant of the command.

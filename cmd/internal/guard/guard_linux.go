@@ -209,6 +209,11 @@ func (g *Guard) Done() <-chan struct{} { return g.finished }
 // released then. It may be called more than once.
 func (g *Guard) Wait() Exit {
 	<-g.finished
+	return g.exit()
+}
+
+// exit is what is known of the end.
+func (g *Guard) exit() Exit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := Exit{Code: -1, Signal: syscall.SIGKILL, Reason: g.reason, Killed: g.killed, GuardianLost: g.lost}

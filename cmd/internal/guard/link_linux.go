@@ -166,7 +166,7 @@ func (g *Guard) notify() {
 		case <-again:
 			again = time.After(nextAwaiting)
 			if left := g.awaited(); len(left) > 0 {
-				notify(Notice{Kind: Awaiting, Processes: left})
+				notify(Notice{Kind: Awaiting, Processes: left, Exit: g.exit()})
 			}
 		case <-g.gone:
 			again = nil
