@@ -68,6 +68,9 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
+	if len(list) == 0 && c.sayLedgers(ctx, v.client, h.Name) {
+		return nil
+	}
 	if h.At != nil {
 		return h.printAt(c, list, at)
 	}

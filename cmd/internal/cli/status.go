@@ -69,6 +69,11 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return lookFailed(ctx, err)
 	}
+	for _, r := range rows {
+		if r.state == stateNever {
+			c.sayLedgers(ctx, client, r.Name)
+		}
+	}
 	return f.finish(c, rows)
 }
 

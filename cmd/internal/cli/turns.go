@@ -143,6 +143,23 @@ func (w *turns) unstarted() error {
 	return cannotRun(w.fault)
 }
 
+// sayLedgers points from a name that was never held to the locks of the ledgers of
+// once and every under that name, which were, and reports whether there are any.
+func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name string) (said bool) {
+	if c.quiet || c.json {
+		return false
+	}
+	for _, ledger := range []struct{ lock, show string }{
+		{once.LockName(name), "once " + name + " --show"}, {once.EveryLockName(name), "every --show " + name},
+	} {
+		if st, err := client.Status(ctx, ledger.lock); err == nil && st.Token > 0 {
+			c.say("%q was never held, and %q was: tenure %s has its runs", name, ledger.lock, ledger.show)
+			said = true
+		}
+	}
+	return said
+}
+
 // ledgerClient opens the store for reading a ledger, or resetting it.
 func ledgerClient(c *console, f *storeFlags, options tenure.Options, use func(context.Context, *tenure.Client) error) error {
 	v, err := f.visit(c, &options, nil)

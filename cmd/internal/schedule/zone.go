@@ -65,7 +65,7 @@ func SetLocal() error {
 	if err != nil {
 		return fmt.Errorf("TZ=%w", err)
 	}
-	time.Local = zone //nolint:gosmopolitan // the zone of this host is meant
+	time.Local = zone
 	return nil
 }
 
