@@ -41,6 +41,7 @@ var ledgers = []string{
 	`{"ledger":"once/2","floor":4,"begun":[[4,6]],"runs":[{"slot":4,"token":1}]}`,
 	`{"ledger":"once/2","floor":3,"begun":[[4,6]],"runs":[{"slot":4,"token":1,"state":"changed"}],"schedule":{"text":"x","after":4,"sum":"00"}}`,
 	`{"ledger":"once/2","floor":3,"runs":[{"slot":3,"token":1}],"schedule":{"after":4}}`,
+	`{"ledger":"once/2","schedule":{"text":"x","after":4,"next":5,"sum":"00"}}`,
 	`{"ledger":"once/2","begun":[[4,6],[7,9]],"runs":[{"slot":4,"token":1}]}`,
 	`{"ledger":"once/2","begun":[[8,9],[4,6]],"runs":[{"slot":4,"token":1}]}`,
 	`{"ledger":"once/2","begun":[[6,4]],"runs":[{"slot":4,"token":1}]}`,
@@ -137,6 +138,9 @@ func FuzzLedger(f *testing.F) {
 		checkRead(t, l.Runs, token)
 		if len(data) > 0 {
 			refusesTrailing(t, data, func(data []byte) error { _, err := parseOnce(data, token); return err })
+			if shown, ok := Read(tenure.Status{Name: LockName("x"), Data: data, Token: token}); ok != (len(shown.Runs) > 0) || shown.Period < 0 {
+				t.Fatalf("%q is shown as %+v, %v", data, shown, ok)
+			}
 		}
 		again, err := parseOnce(l.bytes(), token)
 		if err != nil || !bytes.Equal(again.bytes(), l.bytes()) {

@@ -34,11 +34,16 @@ const compared = 400
 type known struct {
 	Text  string `json:"text"`
 	After int64  `json:"after"` // the slot that was begun last
+	Next  int64  `json:"next"`  // the one after it, for people
 	Sum   string `json:"sum"`   // of the slots after it
 }
 
 func (s *Schedule) known(after int64) *known {
-	return &known{Text: cut(text.Line(s.Text)), After: after, Sum: s.sum(after)}
+	k := &known{Text: cut(text.Line(s.Text)), After: after, Next: after, Sum: s.sum(after)}
+	if next := s.After(after, 1); len(next) > 0 {
+		k.Next = next[0]
+	}
+	return k
 }
 
 func (s *Schedule) sum(after int64) string {

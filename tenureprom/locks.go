@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/once"
 )
 
 // Defaults of [LocksOptions].
@@ -95,12 +96,16 @@ type log struct {
 	token  uint64    // of the last tenure
 	ended  uint64    // of the last tenure whose end is counted
 	vacant time.Time // since when no holder was seen, zero if there is one
+
+	success time.Time // of the ledger's last run that succeeded
 }
 
 // sight is one lock, as the last poll saw it.
 type sight struct {
 	tenure.Status
-	vacant time.Time
+	vacant  time.Time
+	ledger  *once.Ledger // nil: it has none
+	success time.Time
 }
 
 // NewLocks returns metrics of locks, which Run keeps up to date. The client holds nothing
@@ -253,7 +258,9 @@ func (l *Locks) poll(ctx context.Context) (seen []sight, bad, omitted int, err e
 			continue // it was deleted since it was found
 		}
 		shown[st.Name] = true
-		seen = append(seen, sight{st, l.note(st, now)})
+		s := sight{Status: st, vacant: l.note(st, now)}
+		s.ledger, s.success = l.noteLedger(st)
+		seen = append(seen, s)
 	}
 	for name := range l.logs {
 		if !shown[name] && !l.named[name] && !slices.Contains(found, name) {
@@ -387,6 +394,9 @@ func (l *Locks) Describe(to chan<- *prometheus.Desc) {
 	} {
 		to <- d
 	}
+	for _, d := range onceDescriptions {
+		to <- d
+	}
 }
 
 // Collect implements [prometheus.Collector]. It sends no request.
@@ -424,6 +434,7 @@ func (s *sight) collect(to chan<- prometheus.Metric, holder func(tenure.Status) 
 		vacant = now.Sub(s.vacant)
 	}
 	gauge(to, vacantDesc, vacant.Seconds(), name)
+	s.collectLedger(to, name)
 	if !s.Held {
 		return
 	}

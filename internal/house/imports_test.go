@@ -88,7 +88,7 @@ var zones = []zone{
 	// What the events mean to metrics is in one place for both.
 	{dir: "internal/telemetry", may: []string{".", "internal/protocol"}, inTests: public},
 	{dir: "tenureotel", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},
-	{dir: "tenureprom", may: []string{".", "shard", "internal/telemetry"}, inTests: public, others: true},
+	{dir: "tenureprom", may: []string{".", "once", "shard", "internal/telemetry"}, inTests: public, others: true},
 
 	// What lets other libraries stand on the locks.
 	{dir: "adapters/certmagic", may: []string{"."}, inTests: public, others: true},
