@@ -421,7 +421,7 @@ month:
 
 .PHONY: readers
 readers: setup
-	$(WITH_ENGINES) env TENURE_RWLOCK_FOR=$(DURATION) TENURE_RWLOCK_READERS=16 TENURE_RWLOCK_WRITERS=4 $(GOTEST) -count=1 -timeout 2h -v $(ITEST)/rwlock
+	$(WITH_ENGINES) env TENURE_RWLOCK_FOR=$(DURATION) TENURE_RWLOCK_READERS=16 TENURE_RWLOCK_WRITERS=4 $(GOTEST) -count=1 -timeout 2h -parallel 3 -v $(ITEST)/rwlock
 
 # How many random schedules of readers and writers `make reader-schedules` runs.
 READER_SCHEDULES ?= 100000

@@ -105,7 +105,7 @@ func ExampleGroup_Leading() {
 // A task of the leader that is run each period, by whichever replica leads then.
 func ExampleGroup_Every() {
 	ctx := context.Background()
-	client, err := tenure.New(memstore.New(), &tenure.Options{Owner: "web-1", LeaseDuration: 500 * time.Millisecond})
+	client, err := tenure.New(memstore.New(), &tenure.Options{Owner: "web-1", HeartbeatPeriod: 100 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -185,7 +185,7 @@ class Holding(OneLock):
         self.assertFalse(lock.over.is_set())
         lock.check()
         self.clock.advance(3000)  # it is held on while the work stops
-        until(lambda: len(self.service.bodies("/v1/heartbeat")) == 3)
+        until(lambda: lock.remaining() == 12.0)  # that heartbeat is confirmed
         self.clock.advance(3000)  # and no longer
         self.clock.advance(8999)
         lock.check()

@@ -164,7 +164,7 @@ describe("holding", () => {
     assert.ok(!lock.over.aborted);
     lock.check();
     clock.now += 3000; // it is held on while the work stops
-    await until(() => service.bodies("/v1/heartbeat").length === 3);
+    await until(() => lock.remaining() === 12_000); // that heartbeat is confirmed
     clock.now += 3000; // and no longer
     clock.now += 8999;
     lock.check();

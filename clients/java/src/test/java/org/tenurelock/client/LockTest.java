@@ -200,7 +200,7 @@ final class LockTest {
         assertFalse(lock.over().isDone());
         lock.check();
         clock.advance(3000); // it is held on while the work stops
-        until(() -> service.bodies(HEARTBEAT).size() == 3);
+        until(() -> lock.remaining().equals(Duration.ofSeconds(12))); // that heartbeat is confirmed
         clock.advance(3000); // and no longer
         clock.advance(8999);
         lock.check();
