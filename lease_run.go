@@ -27,7 +27,23 @@ func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, 
 	if err := checkWork("run", name, work == nil); err != nil {
 		return err
 	}
-	l, err := c.Acquire(ctx, name, options)
+	return run(ctx, name, options, work, c.Acquire)
+}
+
+// TryRun is [Client.Run] for work that is left out while another process holds the
+// lock: it does not wait for a holder. The error is then a [*HeldError], which matches
+// [ErrHeld], and work was not run; see [Client.TryAcquire].
+func (c *Client) TryRun(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+	if err := checkWork("try run", name, work == nil); err != nil {
+		return err
+	}
+	return run(ctx, name, options, work, c.TryAcquire)
+}
+
+func run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error,
+	acquire func(context.Context, string, *AcquireOptions) (*Lease, error),
+) error {
+	l, err := acquire(ctx, name, options)
 	if err != nil {
 		return err
 	}

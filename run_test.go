@@ -60,6 +60,29 @@ func TestRunWithoutTheLockRunsNothing(t *testing.T) {
 	})
 }
 
+func TestTryRunRunsOrSkips(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		unwanted := func(context.Context, *tenure.Lease) error { panic("work without a lease") }
+		err := a.TryRun(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+			want(t, l.Check(), nil)
+			err := within(t, 0, lease/5, func() error { return b.TryRun(ctx, "x", nil, unwanted) })
+			want(t, err, tenure.ErrHeld)
+			var held *tenure.HeldError
+			if !errors.As(err, &held) || held.Token != l.Token() {
+				t.Errorf("error %v does not say who holds the lock", err)
+			}
+			return errWork
+		})
+		if err != errWork { //nolint:errorlint // what work returns, as it is
+			t.Errorf("got %v, want %v", err, errWork)
+		}
+		if rec := w.record("x"); rec.State != driver.Released {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
 func TestRunSaysThatTheLeaseWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")

@@ -110,11 +110,7 @@ func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions,
 	if err := checkWork("run", name, work == nil); err != nil {
 		return err
 	}
-	l, err := s.Acquire(ctx, name, options)
-	if err != nil {
-		return err
-	}
-	return l.hold(ctx, work)
+	return run(ctx, name, options, work, s.Acquire)
 }
 
 // Election returns the election of the given name, as [Client.Election] does; its
