@@ -203,10 +203,12 @@ func (t *tenancy) announce(ctx context.Context) {
 			told = st.Token
 			if t.outer.is(t.lock, st.Owner, st.Token) {
 				if !t.endless.Load() || t.console.terminal { // else it has been said
+					t.sayStore(ctx)
 					t.console.show("waiting for %q: held by %s", t.lock, t.outer.holder(t.lock, st.Owner, st.Token))
 				}
 				continue
 			}
+			t.sayStore(ctx)
 			t.console.show("%s", t.console.fitting(waitingTexts(t.lock, st, t.console.terminal, time.Since(begun))...))
 		}
 	}

@@ -178,6 +178,7 @@ func (t *tenancy) announceCrowd(ctx context.Context) {
 			continue
 		}
 		told = true
+		t.sayStore(ctx)
 		text := t.crowd.waiting()
 		if c.terminal {
 			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))

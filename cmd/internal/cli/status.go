@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -26,6 +25,8 @@ type statusCmd struct {
 	MaxAge   *time.Duration `name:"max-age"`
 	JSON     bool           `name:"json"`
 	Quiet    bool           `short:"q"`
+
+	shown, identity string // of the store, for --json
 }
 
 // Run shows who holds what.
@@ -65,6 +66,10 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	rows, err := look(ctx, client, f.Names)
 	if err == nil && f.MaxAge != nil {
 		rows, err = age(ctx, client, rows, *f.MaxAge, refresh)
+	}
+	if err == nil && f.JSON {
+		f.shown = at.Shown()
+		f.identity, err = storeurl.Identity(ctx, v.store)
 	}
 	if err != nil {
 		return lookFailed(ctx, err)
@@ -269,7 +274,9 @@ func (f *statusCmd) print(c *console, rows []row) error {
 	var err error
 	if f.JSON {
 		for _, r := range rows {
-			err = errors.Join(err, r.writeJSON(c.stdout, time.Time{}))
+			o := r.object(time.Time{})
+			o.Store, o.StoreIdentity = f.shown, f.identity
+			err = errors.Join(err, writeJSON(c.stdout, o))
 		}
 	} else {
 		_, err = fmt.Fprint(c.stdout, table(rows, style{width: c.screenWidth()}))
@@ -320,9 +327,12 @@ type object struct {
 	Side      string `json:"side,omitempty"`            // writer or reader
 
 	Error string `json:"error,omitempty"`
+
+	Store         string `json:"store,omitempty"`          // its URL, without a password
+	StoreIdentity string `json:"store_identity,omitempty"` // two stores do not have the same
 }
 
-func (r row) writeJSON(w io.Writer, seen time.Time) error {
+func (r row) object(seen time.Time) object {
 	o := object{
 		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Session: r.Session,
 		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
@@ -340,7 +350,7 @@ func (r row) writeJSON(w io.Writer, seen time.Time) error {
 	if r.err != nil {
 		o.Error = reasonText(r.err)
 	}
-	return writeJSON(w, o)
+	return o
 }
 
 func instant(t time.Time) string {

@@ -61,6 +61,9 @@ type tenancy struct {
 	inTrouble  atomic.Bool
 	troubleAt  atomic.Pointer[time.Time] // when it last gave none
 	storeError atomic.Pointer[error]     // the last one, until the store answers
+	identify   sync.Once                 // after the first write
+	identified chan struct{}             // closed behind it; nil: nothing was written
+	storeSaid  sync.Once
 }
 
 // open makes everything ready to take the lock: what is wrong with the command
@@ -137,6 +140,10 @@ func (t *tenancy) close() {
 	defer cancel()
 	_ = t.client.Close(ctx) // a lease that is left has been told of
 	t.hush()
+	t.identify.Do(func() {}) // begins no more
+	if t.identified != nil {
+		<-t.identified
+	}
 	_ = t.store.Close()
 }
 
@@ -148,6 +155,8 @@ func (t *tenancy) onEvent(e tenure.Event) {
 		if r := t.running.Load(); r != nil {
 			r.extend()
 		}
+	case tenure.EventAcquired:
+		t.identify.Do(t.identifyStore)
 	case tenure.EventWaiting, tenure.EventStoreError:
 		select {
 		case t.waiting <- struct{}{}:
@@ -155,6 +164,32 @@ func (t *tenancy) onEvent(e tenure.Event) {
 		}
 	}
 	t.told(e)
+}
+
+// identifyStore gives the store an identity, beside the command, if it has none. A role
+// that may write locks alone does without.
+func (t *tenancy) identifyStore() {
+	t.identified = make(chan struct{})
+	go func() {
+		defer close(t.identified)
+		ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
+		defer cancel()
+		_, _ = storeurl.Identify(ctx, t.store)
+	}()
+}
+
+// sayStore says once which store this is, to whoever waits: two hosts that should keep each
+// other out compare it.
+func (t *tenancy) sayStore(ctx context.Context) {
+	t.storeSaid.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, t.client.Options().RequestTimeout)
+		defer cancel()
+		id, err := storeurl.Identity(ctx, t.store)
+		if err != nil {
+			id = "unknown"
+		}
+		t.console.say("the store is %s, its identity: %s", t.location.Shown(), id)
+	})
 }
 
 // environment is the command's.

@@ -139,7 +139,7 @@ func (v *changes) draw(rows []row, trouble error) error {
 
 func (v *changes) line(r row, now time.Time) error {
 	if v.json {
-		return r.writeJSON(v.to, now)
+		return writeJSON(v.to, r.object(now))
 	}
 	words := []string{now.Format(time.TimeOnly), r.Name + ":", r.state}
 	if r.Token > 0 {

@@ -45,6 +45,7 @@ func (f *serveCmd) Run(c *console) error {
 	for _, l := range listeners {
 		log.Info("listening", "url", l.url, "store", s.location.Shown())
 	}
+	go s.identify(log)
 	stopReaping := s.reap(f.Reap, log)
 	defer stopReaping()
 	h := serveHTTP(s.server.HTTPServer(), listeners, log)

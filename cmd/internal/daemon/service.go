@@ -224,6 +224,18 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 }
 
 // close ends the client, and with it the grants that nobody has taken.
+// identify says which store this is, and gives it an identity if it has none.
+func (s *service) identify(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.client.Options().LeaseDuration)
+	defer cancel()
+	id, err := storeurl.Identify(ctx, s.store)
+	if err != nil {
+		log.Warn("the store has no identity that can be read or written", "error", flags.OneLine(err))
+		return
+	}
+	log.Info("store", "identity", id)
+}
+
 func (s *service) close() {
 	if s.pages != nil {
 		s.pages.Close()

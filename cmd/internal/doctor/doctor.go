@@ -50,6 +50,8 @@ type Patient struct {
 	Engine Engine
 	// Open opens the store; it is called twice.
 	Open func() (driver.Store, error)
+	// Store is the URL of the store for people, "" if none is to be shown.
+	Store string
 	// Options are a client's, with their defaults.
 	Options tenure.Options
 	// Tell is called with each finding.
@@ -102,6 +104,7 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	if err != nil {
 		return true, errors.Join(ErrNoStore, err)
 	}
+	p.identity(ctx, store)
 	p.records(ctx, store)
 	return bad, nil
 }

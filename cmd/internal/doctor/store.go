@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 )
 
@@ -88,6 +89,21 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 	p.looks(ctx, store, rec.Key)
 	rec = p.hint(ctx, store, rec)
 	return false, nil
+}
+
+// identity says which store this is.
+func (p *Patient) identity(ctx context.Context, store driver.Store) {
+	ctx, cancel := context.WithTimeout(ctx, tryPatience)
+	defer cancel()
+	id, err := storeurl.Identity(ctx, store)
+	switch {
+	case err != nil:
+		p.Tell(Finding{"identity", Warn, fmt.Sprintf("that of %s cannot be read: %v", p.Store, err), "hosts cannot compare whether they use one store"})
+	case id == storeurl.NoIdentity:
+		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s has %s: the first command that takes a lock writes it", p.Store, id), ""})
+	default:
+		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s of %s: hosts that exclude each other show the same", id, p.Store), ""})
+	}
 }
 
 func (p *Patient) writeAdvice() string {
