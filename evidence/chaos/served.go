@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // served is an engine that is a server, or several that act as one, whose data outlive
@@ -82,7 +82,7 @@ func openServed(ctx context.Context, kind server, replicas int) (_ *served, err 
 	}()
 	for range max(1, kind.members) {
 		m := &member{}
-		if m.port, err = freePort(); err != nil {
+		if m.port, err = enginetest.Port(); err != nil {
 			return nil, err
 		}
 		s.members = append(s.members, m)
@@ -115,16 +115,6 @@ func openServed(ctx context.Context, kind server, replicas int) (_ *served, err 
 		}
 	}
 	return s, nil
-}
-
-// freePort returns a port that the kernel chose.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	addr, _ := listener.Addr().(*net.TCPAddr)
-	return addr.Port, listener.Close()
 }
 
 func (s *served) ports() []int {

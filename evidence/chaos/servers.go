@@ -23,6 +23,7 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // servers are the engines that are servers, by the names that -engines takes. Each
@@ -116,7 +117,7 @@ func newDynoxide(dir string) (server, error) {
 func morePorts(n int) (ports []int, err error) {
 	for len(ports) < n && err == nil {
 		var port int
-		port, err = freePort()
+		port, err = enginetest.Port()
 		ports = append(ports, port)
 	}
 	return ports, err

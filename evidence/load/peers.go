@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/service"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // The peers, as the page names them.
@@ -235,16 +235,11 @@ func startConsul(ctx context.Context, dir, program string, lease time.Duration) 
 func freePorts(n int) ([]string, error) {
 	var ports []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := enginetest.Port()
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = l.Close() }() // when all are known, so that they differ
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, port)
+		ports = append(ports, strconv.Itoa(port))
 	}
 	return ports, nil
 }

@@ -4,10 +4,12 @@
 package enginetest
 
 import (
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -76,12 +78,27 @@ func Program(t testing.TB, name, pattern string) string {
 // FreePort returns a port of the loopback interface that nobody listens on.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // it was only asked for its port
-	return l.Addr().(*net.TCPAddr).Port
+	return port
+}
+
+// Port is [FreePort] for a program. A server that is not up yet, or that is started again,
+// has to find the port free: it is none of those that the system gives to connections,
+// which begin at 32768 on Linux.
+func Port() (int, error) {
+	const first, last, tries = 12000, 32000, 100
+	var err error
+	for range tries {
+		port := first + rand.IntN(last-first)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, err
 }
 
 // Engine is a server that a test has for itself. It ends with the test.

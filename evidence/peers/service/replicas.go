@@ -14,12 +14,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // tenured is the package of the command.
@@ -75,10 +77,11 @@ func Start(ctx context.Context, c Config) (*Replicas, error) {
 		return nil, err
 	}
 	for _, store := range c.Stores {
-		address, err := freeAddress()
+		port, err := enginetest.Port()
 		if err != nil {
 			return nil, err
 		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		r.all = append(r.all, &replica{address: address, args: append([]string{
 			c.Program, "--store", store, "--listen", address, "--tokens", r.tokens, "--lease", c.Lease.String(),
 			"--drain", c.Drain.String(),
@@ -90,16 +93,6 @@ func Start(ctx context.Context, c Config) (*Replicas, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// freeAddress returns one of this machine that nobody listens at. Replicas that are started
-// again have to have theirs again, so that it cannot be left to them.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // URLs are where the replicas are reached.
