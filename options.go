@@ -25,8 +25,9 @@ type Options struct {
 	// LeaseDuration is how long an unchanged record proves that its holder may
 	// still be at work: the time after which the lock of a crashed holder is
 	// taken over. Shorter means faster failover, more writes, and less
-	// patience with a slow store. It is a whole number of milliseconds. If
-	// zero, it is 15 s.
+	// patience with a slow store: an outage of the store costs the lease if it takes
+	// longer than about three tenths of LeaseDuration, 4.6 s of 15 s. It is a whole
+	// number of milliseconds. If zero, it is 15 s.
 	LeaseDuration time.Duration
 
 	// HeartbeatPeriod is how often a holder renews: a millisecond at least. If zero, it is a
