@@ -100,7 +100,7 @@ var zones = []zone{
 	// The evidence: the bed that all of its programs stand on, the processes of lock
 	// clients, and the programs. These may import all but the commands.
 	{dir: "evidence/bed", may: []string{"dynamostore"}, others: true},
-	{dir: "evidence/peers", may: []string{".", "bell", "dynamostore", "evidence/bed"}, inTests: onEngines, others: true},
+	{dir: "evidence/peers", may: []string{".", "bell", "dynamostore", "evidence/bed", "internal/enginetest"}, inTests: onEngines, others: true},
 	{dir: "evidence/bench", any: true, others: true},
 	{dir: "evidence/chaos", any: true, others: true},
 	{dir: "evidence/crowd", any: true, others: true},
