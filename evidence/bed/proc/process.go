@@ -6,7 +6,6 @@
 package proc
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -83,33 +83,51 @@ func (p *Process) Start(c Command) error {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return err
 	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
+	stdout := &lines{each: c.Line}
+	p.cmd.Stdout = stdout
+	// A server that is killed may leave a process behind that has its output open.
+	p.cmd.WaitDelay = leftPatience
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	go p.read(stdout, c)
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait() // the state is in ProcessState
+		stdout.end()
+		if c.Ended != nil {
+			c.Ended(p.cmd.ProcessState)
+		}
+	}()
 	return nil
 }
 
-// read hands lines on, and waits for the process: it owns the process's end.
-func (p *Process) read(stdout io.Reader, c Command) {
-	defer close(p.exited)
-	lines := bufio.NewReader(stdout)
+// leftPatience is how long the lines of those that outlive a process are waited for.
+const leftPatience = 5 * time.Second
+
+// lines hands on what is written to it line by line.
+type lines struct {
+	each func([]byte) // may be nil
+	rest []byte       // of a line that has not ended
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.rest = append(l.rest, text...)
 	for {
-		line, err := lines.ReadBytes('\n')
-		if line = bytes.TrimSuffix(line, []byte("\n")); len(line) > 0 && c.Line != nil {
-			c.Line(line)
+		line, rest, ended := bytes.Cut(l.rest, []byte("\n"))
+		if !ended {
+			return len(text), nil
 		}
-		if err != nil {
-			break // the end: the pipe is closed with the process
-		}
+		l.hand(line)
+		l.rest = slices.Clone(rest)
 	}
-	_ = p.cmd.Wait() // the state is in ProcessState
-	if c.Ended != nil {
-		c.Ended(p.cmd.ProcessState)
+}
+
+// end hands on a last line without an end.
+func (l *lines) end() { l.hand(l.rest) }
+
+func (l *lines) hand(line []byte) {
+	if len(line) > 0 && l.each != nil {
+		l.each(line)
 	}
 }
 

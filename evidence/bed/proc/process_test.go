@@ -124,3 +124,33 @@ func TestEnd(t *testing.T) {
 		}
 	}
 }
+
+// A server that is killed may leave a process behind, which has its output open.
+func TestKillDoesNotWaitForWhatIsLeft(t *testing.T) {
+	lines := make(chan string, 1)
+	p, err := proc.Start(proc.Command{
+		Args: []string{"sh", "-c", "sleep 600 & echo $!; wait"},
+		Line: func(line []byte) { lines <- string(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := strconv.Atoi(<-lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(left, syscall.SIGKILL) }() // it is there until now
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		p.Kill()
+	}()
+	select {
+	case <-killed:
+	case <-time.After(patience):
+		t.Fatal("Kill waits for a process that outlives the killed one")
+	}
+	if p.Alive() {
+		t.Error("the killed process is alive")
+	}
+}
