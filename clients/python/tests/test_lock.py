@@ -28,6 +28,7 @@ from tenurelock import (
 
 from tenurelock.answers import Reply
 from tenurelock.client import Acquiring
+from tenurelock.transport import CallError
 
 from .fake import SOON, ManualClock, Service, bad_gateway, doubled, dropped, hang, lost, problem, until
 
@@ -410,6 +411,31 @@ class Acquires(unittest.TestCase):
         with self.assertRaises(UnavailableError):
             self.service.client(servers=3).acquire("n", wait=0)
         self.assertEqual(len(self.service.bodies("/v1/acquire")), 3)  # each was asked
+
+    def test_no_server_any_more(self) -> None:
+        # Who held the lock when a server last answered is not who holds it.
+        self.service.take_away()
+        self.service.faults["/v1/acquire"] = [lambda service, path, body: service.carry_out(path, body)]
+        self.service.always["/v1/acquire"] = dropped
+        with self.assertRaises(UnavailableError):
+            self.service.client(servers=3).acquire("n", wait=1)
+
+    def test_a_silent_service_is_logged_once(self) -> None:
+        self.service.faults["/v1/acquire"] = [dropped] * 4
+        with mock.patch("tenurelock.client._SILENCE", 0.0), self.assertLogs("tenurelock", "WARNING") as logs:
+            self.service.client().acquire("n").release()
+        self.assertRegex(logs.output[0], 'acquire "n": no answer for 0 s: .*the call was lost; trying again')
+        self.assertRegex(logs.output[1], 'acquire "n": the service answers again')
+        self.assertEqual(len(logs.output), 2)
+
+    def test_a_mistake_that_stays_is_raised_at_once(self) -> None:
+        def wrong(*_: object) -> Reply:
+            raise CallError("https://a: certificate", permanent=True)
+
+        self.service.faults["/v1/acquire"] = [wrong, dropped, wrong, wrong]  # by two servers in turn
+        with self.assertRaisesRegex(UnavailableError, "https://a: certificate"):
+            self.service.client(servers=2).acquire("n")
+        self.assertEqual(len(self.service.bodies("/v1/acquire")), 4)
 
     def test_servers_that_end_tell_to_ask_elsewhere(self) -> None:
         self.service.faults["/v1/acquire"] = [lambda *_: problem("unavailable", 503)]

@@ -15,7 +15,7 @@ import time
 import unittest
 from collections.abc import Callable
 
-from tenurelock import Client, ExpiredError
+from tenurelock import Client, ExpiredError, UnavailableError
 from tenurelock.answers import Reply
 from tenurelock.events import Waited
 from tenurelock.transport import Caller, Credentials, HTTPCaller, addresses
@@ -101,9 +101,30 @@ class Transport(unittest.TestCase):
     def test_the_limit_holds_for_the_whole_answer(self) -> None:
         server = Script(dribbles)
         began = time.monotonic()
-        with self.assertRaises(TimeoutError):
+        with self.assertRaisesRegex(OSError, f"^{server.url}: timed out$"):
             self.caller(server).call("/v1/release", {}, 0.3)
         self.assertLess(time.monotonic() - began, SOON)
+
+    def test_a_port_that_wants_tls(self) -> None:
+        says = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+        server = Script(sends(says), sends(says))
+        with self.assertRaisesRegex(UnavailableError, f"{server.url}: write https; .*HTTPS server"):
+            Client(server.url).acquire("x")
+
+    def test_a_port_without_tls(self) -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listening.close)
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+
+        def refuse() -> None:
+            connected, _ = listening.accept()
+            with connected:
+                connected.recv(65536)
+                connected.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        threading.Thread(target=refuse, daemon=True).start()
+        with self.assertRaisesRegex(UnavailableError, f"{url}: .*SSL"):
+            Client(url).acquire("x", wait=SOON)
 
     def test_cut_answers_are_no_answers(self) -> None:
         for content in (b"", b"HTTP/1.1 200 OK\r\n", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Le"):

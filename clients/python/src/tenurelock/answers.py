@@ -77,9 +77,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Unknown:
-    """The outcome of the call is not known. ``why`` is for people."""
+    """The outcome of the call is not known. ``why`` is for people. ``permanent``: this server answers
+    no call until somebody mends its address or a certificate."""
 
     why: str
+    permanent: bool = False
 
 
 Answer = Grant | Confirmed | Done | Problem | Unknown

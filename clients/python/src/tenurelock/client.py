@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import random
 import socket
@@ -37,6 +38,10 @@ a lease, and the acquire waits anew. What it raises ends the acquire."""
 _LONGEST_WAIT = 20.0  # of one call, in seconds: the server's limit
 _MARGIN = 10.0  # how long an answer may take beyond the wait, in seconds
 _STREAMS = 2  # that may fail in a row, before the acquire asks for none any more
+
+_SILENCE = 15.0  # without an answer, in seconds, before the log says so
+
+_log = logging.getLogger("tenurelock")
 
 # The service has not done what it was asked, and may do it when it is asked again.
 _AGAIN = {"unknown", "unavailable", "limited", "unanswered", "lost"}
@@ -92,7 +97,9 @@ class Client:
 
         Raises :class:`HeldError` if another holder has it until the wait is over,
         :class:`UnavailableError` if no server answered, :class:`ProblemError` if the call was
-        refused, for example for want of rights.
+        refused, for example for want of rights. A server whose certificate is refused, or that speaks
+        another protocol, answers no later call either: if all are such, :class:`UnavailableError` is
+        raised at once. After 15 s without an answer the logger ``tenurelock`` warns, once.
         """
         acquiring = Acquiring(
             self, Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting)
@@ -177,6 +184,10 @@ class Acquiring:
         self._tries = client.tries()  # calls that may fail before a try without a wait gives up
         self._backoff = Backoff()
         self._held: HeldError | None = None
+        self._failures = 0  # in a row: calls without an answer, or without the store's
+        self._wrong = 0  # of them at last, by a fault that stays
+        self._silent: float | None = None  # since when, of time.monotonic
+        self._warned = False
         self._failed_streams = 0  # in a row
         self._answered = True  # the last call
         self._starting: Lock | None = None  # its first heartbeat is under way
@@ -216,6 +227,7 @@ class Acquiring:
                         return lock
                     self._pause(0.0, UnavailableError("the grant was lost before a heartbeat"))
                 elif isinstance(answer, Problem) and answer.kind == "held":
+                    self._failures = self._wrong = 0
                     self._wait_for(answer.held(self._terms.name))
                     if time.monotonic() - began < wait / 2:
                         self._pause(0.0, None)  # it had no patience; we have not to hurry
@@ -225,7 +237,9 @@ class Acquiring:
                     raise ProblemError(answer.kind, answer.status, answer.detail)
                 else:
                     least = answer.retry_after if isinstance(answer, Problem) else 0.0
-                    self._pause(least, UnavailableError(f"no answer: {describe(answer)}"))
+                    error = UnavailableError(f"no answer: {describe(answer)}")
+                    self._fails(answer, error)
+                    self._pause(least, error)
                 wait = self._left()
         finally:
             self._caller.close()
@@ -233,6 +247,7 @@ class Acquiring:
     def _ask(self, body: dict[str, Any], wait: float) -> Answer:
         """Makes one call. It is a stream if somebody wants to know who is waited for; where one is
         not answered the next call is none, and after some that failed no call is."""
+        began = time.monotonic()
         wants = self._terms.waiting is not None and wait > 0
         streams = wants and self._answered and self._failed_streams < _STREAMS
         path, limit = "/v1/acquire", wait + _MARGIN
@@ -241,9 +256,33 @@ class Acquiring:
         else:
             answer = exchange(self._caller, path, body, limit, self._read)
         self._answered = not isinstance(answer, Unknown)
+        self._hear(answer, began)
         if streams:
             self._failed_streams = 0 if self._answered else self._failed_streams + 1
         return answer
+
+    def _fails(self, answer: Answer, error: UnavailableError) -> None:
+        """Counts a call that was not answered; raises the error if none will be."""
+        self._failures += 1
+        lasts = isinstance(answer, Unknown) and answer.permanent
+        self._wrong = self._wrong + 1 if lasts else 0
+        if self._wrong >= self._client.tries():
+            raise error
+
+    def _hear(self, answer: Answer, began: float) -> None:
+        """Warns once if no server answers for some time."""
+        if not isinstance(answer, Unknown):
+            if self._warned:
+                _log.warning('acquire "%s": the service answers again', self._terms.name)
+            self._silent, self._warned = None, False
+            return
+        self._silent = began if self._silent is None else self._silent
+        silence = time.monotonic() - self._silent
+        if silence >= _SILENCE and not self._warned:
+            self._warned = True
+            _log.warning(
+                'acquire "%s": no answer for %.0f s: %s; trying again', self._terms.name, silence, answer.why
+            )
 
     def _follow(self, path: str, body: dict[str, Any], limit: float) -> Answer:
         """Makes one call, and tells who is waited for as the server says it."""
@@ -282,6 +321,8 @@ class Acquiring:
         if self._left() == 0:
             if self._tries > 0 and error is not None:
                 return  # another server may know better
+            if error is not None and self._failures >= self._client.tries():
+                raise error  # nobody knows who holds the lock now
             raise self._held or error or UnavailableError("no answer")
         pause = max(self._backoff.next(), min(least, _LONGEST_WAIT) * random.uniform(1.0, 1.2))
         self._aborted.wait(min(pause, self._left()))

@@ -24,7 +24,7 @@ from .errors import (
 )
 from .lease import Grant, Heartbeat, Lease, Outcome, Release, State
 from .process import Latch, process
-from .transport import Backoff, Caller
+from .transport import Backoff, Caller, CallError
 
 __all__ = ["Lock", "OnStop"]
 
@@ -366,7 +366,7 @@ def exchange(
 
 def no_answer(error: OSError) -> Unknown:
     """Returns what it means that a call failed."""
-    return Unknown(str(error) or type(error).__name__)
+    return Unknown(str(error) or type(error).__name__, isinstance(error, CallError) and error.permanent)
 
 
 def settle(caller: Caller, answer: Answer) -> Answer:

@@ -23,13 +23,22 @@ from urllib.parse import urlsplit
 from .answers import Reply
 from .events import EVENT_STREAM, Events, Waited, is_stream
 
-__all__ = ["Address", "Backoff", "Caller", "Credentials", "HTTPCaller", "addresses"]
+__all__ = ["Address", "Backoff", "CallError", "Caller", "Credentials", "HTTPCaller", "addresses"]
 
 Result = TypeVar("Result")
 
 _LONGEST_ANSWER = 4 << 20
 _PIECE = 64 << 10
 _OURS = "application/json, application/problem+json"
+
+
+class CallError(OSError):
+    """A call that a server did not answer. ``permanent``: it answers none until somebody mends its
+    address or a certificate."""
+
+    def __init__(self, text: str, permanent: bool) -> None:
+        super().__init__(text)
+        self.permanent = permanent
 
 
 class Caller(Protocol):
@@ -63,6 +72,9 @@ class Address:
     host: str
     port: int | None
     path: str  # before /v1, or of the socket
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.scheme == "unix" else f"{self.scheme}://{_host(self)}{self.path}"
 
 
 def addresses(servers: str | Sequence[str]) -> list[Address]:
@@ -169,8 +181,8 @@ class HTTPCaller:
                     if isinstance(said, Reply):
                         return
             raise OSError("the stream ended before an answer")
-        except http.client.HTTPException as error:
-            raise _as_os_error(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._failed(error) from error
         finally:
             if not response.isclosed():
                 self.close()
@@ -191,13 +203,21 @@ class HTTPCaller:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if not kept or isinstance(error, TimeoutError) or self._aborted:
-                raise _as_os_error(error) from error
+                raise self._failed(error) from error
         # A server closes connections that were idle: the same call on a new one.
         try:
             return read(self._respond(path, body, until, accept))
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise _as_os_error(error) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> CallError:
+        if isinstance(error, CallError):
+            return error
+        text = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        return CallError(
+            f"{self._servers[self._at]}: {text or type(error).__name__}", _permanent(error)
+        )
 
     def move(self) -> None:
         self.close()
@@ -252,9 +272,15 @@ class HTTPCaller:
         return connection.getresponse()
 
     def _whole(self, response: http.client.HTTPResponse) -> Reply:
-        if response.length is None and not response.chunked:
+        cut = response.length is None and not response.chunked
+        if cut and response.status != 400:
             raise OSError("an answer that does not say how long it is may be cut off")
         content = response.read(_LONGEST_ANSWER)
+        if response.status == 400 and b"HTTPS" in content[:1000]:
+            said = content[:100].decode(errors="replace").strip()
+            raise CallError(f"{self._servers[self._at]}: write https; it says: {said}", True)
+        if cut:
+            raise OSError(f"status 400 in plain text: {content[:100].decode(errors='replace').strip()}")
         if not response.isclosed() or response.will_close:
             self.close()
         return Reply(
@@ -306,8 +332,16 @@ def _host(server: Address) -> str:
     return f"{host}:{server.port}" if server.port else host
 
 
-def _as_os_error(error: Exception) -> OSError:
-    return error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}")
+# How OpenSSL calls an answer without TLS.
+_NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"}
+
+
+def _permanent(error: Exception) -> bool:
+    """Says whether a certificate is refused, here or there, or the port speaks no TLS."""
+    if not isinstance(error, ssl.SSLError):
+        return False
+    reason = error.reason or ""
+    return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason or reason in _NO_TLS
 
 
 class _Wire:
