@@ -106,6 +106,10 @@ func (c *call) open(ctx context.Context) ([]span, error) {
 		r := newest.run(0)
 		c.result.Unfinished = &r
 	}
+	if ok && newest.Slot > c.slot && newest.State != StateReset && newest.State != StateChanged {
+		r := newest.run(0)
+		c.result.Later = &r
+	}
 	slots, err := c.missed()
 	if err != nil {
 		return nil, err

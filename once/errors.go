@@ -69,7 +69,8 @@ type PassedError struct {
 	// Slot is the slot that was asked for.
 	Slot int64
 	// Last is the highest slot that was begun, and Run is its run. Run.Token is 0 if
-	// the ledger does not have it.
+	// the ledger does not have it. If the schedule was changed after Slot, Run is of
+	// [StateChanged], and says so.
 	Last int64
 	Run  Run
 }

@@ -236,7 +236,13 @@ func (l ledger) refuse(slot int64, o *Options, alive uint64) error {
 	case o.OutOfOrder && (!closed || slot > floor): // begun, and not given up
 		return &DoneError{Run: Run{Slot: slot}}
 	default:
-		return &PassedError{Slot: slot, Last: highest, Run: l.runOf(highest, alive)}
+		last := l.runOf(highest, alive)
+		for _, e := range l.Runs {
+			if e.State == StateChanged && e.Slot >= slot {
+				last = e.run(alive)
+			}
+		}
+		return &PassedError{Slot: slot, Last: highest, Run: last}
 	}
 	newest, _ := l.newest()
 	if o.Redo && e.open() && e.Token != alive && (o.OutOfOrder || newest.Slot == slot) {

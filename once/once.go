@@ -34,6 +34,9 @@ type Result struct {
 	// Unfinished is the last run before this one, if its end is not known: its
 	// holder was lost. It is nil otherwise.
 	Unfinished *Run
+	// Later is the last run before this one, if its slot is a later one: the clock of
+	// its host is ahead of this one's. It is nil otherwise.
+	Later *Run
 }
 
 // Once runs work for a slot, unless that slot, or, without [Options.OutOfOrder], a

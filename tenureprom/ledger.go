@@ -31,9 +31,10 @@ func (l *Locks) noteLedger(st tenure.Status) (*once.Ledger, time.Time) {
 		return nil, time.Time{}
 	}
 	g := l.logs[st.Name]
-	for _, r := range ledger.Runs {
-		if r.State == once.StateDone && r.Ended.After(g.success) {
+	for _, r := range ledger.Runs { // the last one, not the latest by clocks that may be wrong
+		if r.State == once.StateDone {
 			g.success = r.Ended
+			break
 		}
 	}
 	if g.success.IsZero() {

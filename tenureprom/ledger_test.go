@@ -6,10 +6,12 @@ package tenureprom_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/tenureprom"
 	"github.com/tenurelock/tenure/tenuretest"
@@ -20,7 +22,7 @@ import (
 func TestLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tenuretest.New(t)
-		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"nightly:once", "vacuum:every", "plain:once"}})
+		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"nightly:once", "vacuum:every", "plain:once", "clocks:once"}})
 		a := w.Client("a")
 		hour := once.Minute(time.Now())
 		o := &once.Options{
@@ -44,8 +46,20 @@ func TestLedger(t *testing.T) {
 				return err
 			})
 		}
+		// The last success is the last one, though a clock that was fast has an earlier one later.
+		at := time.Now().UnixMilli()
+		data := fmt.Sprintf(`{"ledger":"once/2","begun":[[1,2]],"runs":[
+			{"slot":1,"token":1,"owner":"fast","begun":%[2]d,"ended":%[2]d,"state":"done","attempts":1},
+			{"slot":2,"token":1,"owner":"right","begun":%[1]d,"ended":%[1]d,"state":"done","attempts":1}]}`, at, at+10_800_000)
+		lease, err := a.Acquire(t.Context(), "clocks:once", &tenure.AcquireOptions{Data: []byte(data)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = lease.Release(t.Context()) // nothing was done under it
+
 		run(t.Context(), l)
 		time.Sleep(2 * time.Second)
+		want(t, l, "a clock that was fast", map[string]float64{"tenure_once_last_success_timestamp_seconds{name=clocks:once}": float64(at) / 1000})
 		want(t, l, "no ledger", map[string]float64{"tenure_once_last_slot{name=nightly:once}": absent, "tenure_once_last_slot{name=plain:once}": absent, "tenure_once_last_success_timestamp_seconds{name=nightly:once}": absent})
 		begun := float64(time.Now().Unix())
 		go runOnce(hour, time.Minute, nil)

@@ -38,6 +38,9 @@ type onceCmd struct {
 	Reason string
 }
 
+// clockTolerance is how far apart the clocks of two hosts may be without a word.
+const clockTolerance = time.Minute
+
 // mostMissed is how many missed slots are listed: the others are counted.
 const mostMissed = 1000
 
@@ -93,7 +96,11 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	result, err := once.Once(w.ctx, t.client, o.Name, at.slot, &options, func(ctx context.Context, turn *once.Turn) error {
 		silence()
 		if off := at.off(); off != "" && turn.Slot() == at.slot && turn.Attempt() == 1 {
-			c.say("%q: this is the run of %s, %s", o.Name, slotText(at.slot, at.minutes), off)
+			say := c.say
+			if !at.isNow() { // nobody who asked for errors alone expects it
+				say = c.warn
+			}
+			say("%q: this is the run of %s, %s", o.Name, slotText(at.slot, at.minutes), off)
 		}
 		return w.work(ctx, turn)
 	})
@@ -166,13 +173,16 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 func (o *onceCmd) ran(w *turns, at occurrence, result once.Result, err error) error {
 	c := w.console
 	if u := result.Unfinished; u != nil {
-		c.warn("%q: the run of %s by %s has no end in the ledger: its host was lost, or its lease", o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
+		c.warn("%q: the run of %s by %s has no end in the ledger: its host or its lease was lost", o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
+	}
+	if l := result.Later; l != nil {
+		c.warn("%q: %s was run before %s, by %s: the clock of that host is ahead of this one's", o.Name, slotText(l.Slot, at.minutes), slotText(at.slot, at.minutes), holderText(l.Owner, l.Token))
 	}
 	if n := result.MissedCount; n > 0 {
-		c.say("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), o.missedText(result))
+		c.warn("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), o.missedText(result))
 	}
 	if result.Closed != nil {
-		c.say("%q: the ledger has no room for more gaps: what was not run up to %s is given up", o.Name, slotText(*result.Closed, at.minutes))
+		c.warn("%q: the ledger has no room for more gaps: what was not run up to %s is given up", o.Name, slotText(*result.Closed, at.minutes))
 	}
 	status := 0
 	for _, r := range append(result.Caught, result.Run) {
@@ -230,6 +240,8 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 			return o.elsewhere(w.console, "%s is not run: %s is still being run by %s", slot, slotText(running.Run.Slot, at.minutes), who)
 		}
 		return o.elsewhere(w.console, "%s is not run here: %s has the lock, and has shown that it lives", slot, who)
+	case errors.As(err, &passed) && passed.Run.State == once.StateChanged:
+		return o.elsewhere(w.console, "%s is not run: it was before the change of the schedule%s", slot, byText(passed.Run))
 	case errors.As(err, &passed):
 		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it counts as begun, since %s was%s, and is not among the last %d runs: is the clock of this host late? (--reset opens it again)",
 			o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept))
@@ -255,6 +267,9 @@ func (o *onceCmd) begunBefore(w *turns, slot string, r once.Run) error {
 	}
 	switch r.State {
 	case once.StateDone:
+		if ahead := time.Until(r.Begun); ahead > clockTolerance {
+			c.warn("%q: %s was run by %s at %s by the clock of its host, which is %v ahead of this one: one of the two is wrong", o.Name, slot, who, clockText(r.Begun), round(ahead))
+		}
 		return o.elsewhere(c, "%s is done: by %s, in %v", slot, who, round(r.Took))
 	case once.StateFailed:
 		return o.elsewhere(c, "%s was run by %s, and failed: %s (--reset opens it again)", slot, who, r.Error)
