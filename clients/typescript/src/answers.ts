@@ -36,6 +36,8 @@ export interface Problem {
 export interface Unknown {
   readonly is: "unknown";
   readonly why: string;
+  /** This server answers no call until somebody mends its address or a certificate. */
+  readonly permanent?: boolean;
 }
 
 export type Granted = { readonly is: "granted"; readonly grant: Grant };

@@ -50,6 +50,7 @@ export interface AcquireOptions {
 
 const LONGEST_WAIT = 20_000; // of one call, in milliseconds: the server's limit
 const MARGIN = 10_000; // how long an answer may take beyond the wait
+const SILENCE = 15_000; // without an answer, before a warning says so
 const STREAMS = 2; // that may fail in a row, before the acquire asks for none any more
 
 // The service has not done what it was asked, and may do it when it is asked again.
@@ -79,7 +80,9 @@ export class Client {
    *
    * Rejects with HeldError if another holder has it until the wait is over, UnavailableError if no
    * server answered, ProblemError if the call was refused (for example for want of rights), and with
-   * the reason of the signal.
+   * the reason of the signal. A server whose certificate is refused, or that speaks another protocol,
+   * answers no later call either: if all are such, it rejects with UnavailableError at once. After 15 s
+   * without an answer console.warn says so, once.
    */
   async acquire(name: string, options: AcquireOptions = {}): Promise<Lock> {
     const { waitMs, stopTimeoutMs, signal } = options;
@@ -131,6 +134,10 @@ class Acquiring {
   #tries: number; // calls that may fail before a try without a wait gives up
   #backoff = new Backoff();
   #held: HeldError | undefined;
+  #failures = 0; // in a row: calls without an answer, or without the store's
+  #wrong = 0; // of them at last, by a fault that stays
+  #silent: number | undefined; // since when, of performance.now
+  #warned = false;
   #failedStreams = 0; // in a row
   #answered = true; // the last call
   #starting: Lock | undefined; // its first heartbeat is under way
@@ -171,6 +178,7 @@ class Acquiring {
         }
         await this.#pause(0, new UnavailableError("the grant was lost before a heartbeat"));
       } else if (answer.is === "problem" && answer.kind === "held") {
+        this.#failures = this.#wrong = 0;
         this.#waitFor(heldBy(answer.more, this.name));
         if (performance.now() - began < wait / 2) {
           await this.#pause(0); // it had no patience; we have not to hurry
@@ -181,7 +189,9 @@ class Acquiring {
         throw new ProblemError(answer.kind, answer.status, answer.detail);
       } else {
         const least = answer.is === "problem" ? answer.retryAfterMs : 0;
-        await this.#pause(least, new UnavailableError(`no answer: ${describe(answer)}`));
+        const error = new UnavailableError(`no answer: ${describe(answer)}`);
+        this.#fails(answer, error);
+        await this.#pause(least, error);
       }
       this.options.signal?.throwIfAborted();
       wait = LONGEST_WAIT;
@@ -193,6 +203,7 @@ class Acquiring {
    * the next call is none, and after some that failed no call is.
    */
   async #ask(body: object, wait: number): Promise<Answer> {
+    const began = performance.now();
     const streams = this.options.waiting && wait > 0 && this.#answered && this.#failedStreams < STREAMS;
     let thrown: { error: unknown } | undefined;
     const tell = (said: Fields): void => {
@@ -210,10 +221,38 @@ class Acquiring {
       throw (thrown as { error: unknown }).error;
     }
     this.#answered = answer.is !== "unknown";
+    this.#hear(answer, began);
     if (streams) {
       this.#failedStreams = this.#answered ? 0 : this.#failedStreams + 1;
     }
     return answer;
+  }
+
+  /** Counts a call that was not answered; throws the error if none will be. */
+  #fails(answer: Answer, error: UnavailableError): void {
+    this.#failures++;
+    this.#wrong = answer.is === "unknown" && answer.permanent ? this.#wrong + 1 : 0;
+    if (this.#wrong >= this.#caller.servers.length) {
+      throw error;
+    }
+  }
+
+  /** Warns once if no server answers for some time. */
+  #hear(answer: Answer, began: number): void {
+    if (answer.is !== "unknown") {
+      if (this.#warned) {
+        console.warn(`acquire "${this.name}": the service answers again`);
+      }
+      this.#silent = undefined;
+      this.#warned = false;
+      return;
+    }
+    this.#silent ??= began;
+    const silence = performance.now() - this.#silent;
+    if (silence >= SILENCE && !this.#warned) {
+      this.#warned = true;
+      console.warn(`acquire "${this.name}": no answer for ${Math.round(silence / 1000)} s: ${answer.why}; trying again`);
+    }
   }
 
   #left(): number {
@@ -243,6 +282,9 @@ class Acquiring {
     if (left === 0) {
       if (this.#tries > 0 && error) {
         return; // another server may know better
+      }
+      if (error && this.#failures >= this.#caller.servers.length) {
+        throw error; // nobody knows who holds the lock now
       }
       throw this.#held ?? error ?? new UnavailableError("no answer");
     }

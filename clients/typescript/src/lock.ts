@@ -16,7 +16,7 @@ import {
 } from "./errors.js";
 import type { Events } from "./events.js";
 import { Lease, type Grant, type Heartbeat, type Release } from "./lease.js";
-import { Backoff, type Caller } from "./transport.js";
+import { Backoff, CallError, reasonOf, type Caller } from "./transport.js";
 
 /** How a lock is released. */
 export interface ReleaseOptions {
@@ -309,7 +309,7 @@ export async function exchange(
   try {
     answer = read(await caller.call(path, body, limit, events));
   } catch (error) {
-    answer = { is: "unknown", why: reasonOf(error) };
+    answer = { is: "unknown", why: reasonOf(error), permanent: error instanceof CallError && error.permanent };
   }
   if (answer.is === "unknown" || (answer.is === "problem" && answer.status >= 500)) {
     caller.move();
@@ -340,12 +340,4 @@ function failure(error: unknown): string | undefined {
     return undefined;
   }
   return (error instanceof Error ? `${error.name}: ${error.message}` : String(error)).replace(/\p{C}/gu, " ");
-}
-
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) {
-    return String(error);
-  }
-  // fetch hides why it failed behind "fetch failed".
-  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
 }

@@ -8,7 +8,7 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { IncomingMessage, RequestOptions } from "node:http";
 
-import type { Reply } from "./answers.js";
+import { mediaType, type Reply } from "./answers.js";
 import { EVENT_STREAM, isStream, type Events } from "./events.js";
 
 /** One HTTP call. The signal ends it, with whatever has come of its answer. */
@@ -89,6 +89,17 @@ export class Credentials {
   }
 }
 
+/** A call that a server did not answer. */
+export class CallError extends Error {
+  constructor(
+    message: string,
+    /** It answers none until somebody mends its address or a certificate. */
+    readonly permanent: boolean,
+  ) {
+    super(message);
+  }
+}
+
 /** Growing pauses with jitter, from 50 ms to a second. */
 export class Backoff {
   #pause = 50;
@@ -138,10 +149,15 @@ export class Caller {
         signal: over.signal,
         ...(events && { onText: (text) => events.feed(text) }),
       });
+      if (reply.status === 400 && mediaType(reply.contentType) !== "application/problem+json" && /HTTPS/.test(reply.body)) {
+        throw new CallError(`write https; it says: ${reply.body.slice(0, 100).trim()}`, true);
+      }
       if (events && !events.answer && isStream(reply.contentType)) {
         events.feed(reply.body);
       }
       return events?.answer ?? reply;
+    } catch (error) {
+      throw new CallError(`${server}: ${reasonOf(error)}`, isPermanent(error));
     } finally {
       clearTimeout(timer);
       ended.removeEventListener("abort", end);
@@ -157,6 +173,28 @@ export class Caller {
   abort(): void {
     this.#ended.abort(new Error("aborted"));
   }
+}
+
+/** Says in words why a call failed. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) {
+    return String(error);
+  }
+  // fetch hides why it failed behind "fetch failed".
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message || error.cause.name}` : error.message;
+}
+
+/** Says whether a certificate is refused, here or there, or the port speaks no TLS. */
+function isPermanent(error: unknown): boolean {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  if (!(cause instanceof Error) || cause instanceof CallError) {
+    return cause instanceof CallError && cause.permanent;
+  }
+  const code = (cause as NodeJS.ErrnoException).code ?? "";
+  return (
+    /^(CERT_|UNABLE_TO_(GET|VERIFY|DECRYPT|DECODE)|DEPTH_ZERO|SELF_SIGNED|ERR_TLS_CERT|INVALID_CA|HOSTNAME_MISMATCH)/.test(code) ||
+    /wrong version number|packet length too long|alert (bad certificate|unknown ca|certificate)/i.test(cause.message)
+  );
 }
 
 async function fetchCall(call: Call): Promise<Reply> {

@@ -400,6 +400,23 @@ describe("acquiring", () => {
     assert.equal(new Set(service.calls.map((call) => call.server)).size, 3); // each was asked
   });
 
+  test("no server any more", async () => {
+    // Who held the lock when a server last answered is not who holds it.
+    service.takeAway();
+    service.faults["/v1/acquire"] = [(service, path, body) => service.carryOut(path, body)];
+    service.always["/v1/acquire"] = dropped;
+    await assert.rejects(service.client(clock, 3).acquire("n", { waitMs: 1000 }), UnavailableError);
+  });
+
+  test("a mistake that stays is told at once", async () => {
+    const wrong = (): never => {
+      throw Object.assign(new Error("self-signed certificate"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
+    };
+    service.faults["/v1/acquire"] = [wrong, dropped, wrong, wrong]; // by two servers in turn
+    await assert.rejects(service.client(clock, 2).acquire("n"), (e) => e instanceof UnavailableError && /: self-signed/.test(e.message));
+    assert.equal(service.bodies("/v1/acquire").length, 4);
+  });
+
   test("servers that end tell to ask elsewhere", async () => {
     service.faults["/v1/acquire"] = [() => problem("unavailable", 503)];
     locks.push(await service.client(clock, 2).acquire("n", { waitMs: 0 }));

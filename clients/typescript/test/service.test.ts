@@ -160,7 +160,11 @@ test("TLS", { skip: process.env["TENURE_TEST_TLS"] ? false : "no service with TL
   const trusting = new Client(server, { tokenFile, tls });
   await trusting.run(freshName(), (lock) => lock.check(), { waitMs: SOON });
   const stranger = new Client(server, { tokenFile });
-  await assert.rejects(stranger.acquire(freshName(), { waitMs: 0 }), (e) => e instanceof UnavailableError && /certificate/.test(e.message));
+  // A mistake that stays is told at once, however long the wait may be.
+  const told = (server: string, what: RegExp) => (e: unknown) => e instanceof UnavailableError && e.message.includes(`${server}: `) && what.test(e.message);
+  await assert.rejects(stranger.acquire(freshName()), told(server, /certificate/));
+  const plain = server.replace("https:", "http:");
+  await assert.rejects(new Client(plain, { tokenFile }).acquire(freshName()), told(plain, /write https/));
 });
 
 test("README", { skip: process.env["TENURE_TEST_README"] ? false : "no service at the README's address" }, async () => {

@@ -22,6 +22,8 @@ final class Acquiring {
     private static final Duration LONGEST_WAIT = Duration.ofSeconds(20); // of one call: the server's limit
     private static final Duration MARGIN = Duration.ofSeconds(10); // how long an answer may take beyond it
 
+    private static final Duration SILENCE = Duration.ofSeconds(15); // without an answer, before the log says so
+    private static final System.Logger LOG = System.getLogger("org.tenurelock.client");
     private static final int STREAMS = 2; // that may fail in a row, before it asks for none any more
 
     /** The service has not done what it was asked, and may do it when it is asked again. */
@@ -36,6 +38,10 @@ final class Acquiring {
     private final long began = System.nanoTime();
     private int tries; // calls that may fail before a try without a wait gives up
     private HeldException held; // null until a holder is met
+    private int failures; // in a row: calls without an answer, or without the store's
+    private int wrong; // of them at last, by a fault that stays
+    private Long silent; // since when, of System.nanoTime; null while the servers answer
+    private boolean warned;
     private int failedStreams; // in a row
     private boolean answered = true; // the last call
 
@@ -69,6 +75,8 @@ final class Acquiring {
                 }
                 pause(Duration.ZERO, new UnavailableException("the grant was lost before a heartbeat"));
             } else if (answer.is("held")) {
+                failures = 0;
+                wrong = 0;
                 waitFor(Answers.heldBy(name, ((Answer.Problem) answer).more()));
                 if (System.nanoTime() - sent < wait.toNanos() / 2) {
                     pause(Duration.ZERO, held); // it had no patience; we have not to hurry
@@ -79,7 +87,9 @@ final class Acquiring {
                 throw new ProblemException(problem.kind(), problem.status(), problem.detail());
             } else {
                 final Duration least = answer instanceof Answer.Problem problem ? problem.retryAfter() : Duration.ZERO;
-                pause(least, new UnavailableException("no answer: " + answer.describe()));
+                final UnavailableException error = new UnavailableException("no answer: " + answer.describe());
+                fails(answer, error);
+                pause(least, error);
             }
             wait = left();
         }
@@ -94,14 +104,50 @@ final class Acquiring {
         final boolean streams = wanted && answered && failedStreams < STREAMS;
         final String path = "/v1/acquire";
         final Duration limit = wait.plus(MARGIN);
+        final long began = System.nanoTime();
         final Answer answer = streams
                 ? caller.exchange(path, body, limit, this::read, new Events(said -> met(Answers.heldBy(name, said))))
                 : caller.exchange(path, body, limit, this::read);
         answered = !(answer instanceof Answer.Unknown);
+        hear(answer, began);
         if (streams) {
             failedStreams = answered ? 0 : failedStreams + 1;
         }
         return answer;
+    }
+
+    /** Counts a call that was not answered; throws the error if none will be. */
+    private void fails(final Answer answer, final UnavailableException error) {
+        failures++;
+        wrong = answer instanceof Answer.Unknown unknown && unknown.permanent() ? wrong + 1 : 0;
+        if (wrong >= caller.servers()) {
+            throw error;
+        }
+    }
+
+    /** Warns once if no server answers for some time. */
+    private void hear(final Answer answer, final long began) {
+        if (!(answer instanceof Answer.Unknown unknown)) {
+            if (warned) {
+                LOG.log(System.Logger.Level.WARNING, "acquire \"{0}\": the service answers again", name);
+            }
+            silent = null;
+            warned = false;
+            return;
+        }
+        if (silent == null) {
+            silent = began;
+        }
+        final Duration silence = Duration.ofNanos(System.nanoTime() - silent);
+        if (!warned && silence.compareTo(SILENCE) >= 0) {
+            warned = true;
+            LOG.log(
+                    System.Logger.Level.WARNING,
+                    "acquire \"{0}\": no answer for {1} s: {2}; trying again",
+                    name,
+                    silence.toSeconds(),
+                    unknown.why());
+        }
     }
 
     private Answer read(final Reply reply) {
@@ -140,6 +186,9 @@ final class Acquiring {
         if (left == 0) {
             if (tries > 0) {
                 return; // another server may know better
+            }
+            if (failures >= caller.servers()) {
+                throw error; // nobody knows who holds the lock now
             }
             throw held != null ? held : error;
         }

@@ -22,8 +22,15 @@ sealed interface Answer {
     record Problem(String kind, int status, String detail, Map<String, Object> more, Duration retryAfter)
             implements Answer {}
 
-    /** The outcome of the call is not known. */
-    record Unknown(String why) implements Answer {}
+    /**
+     * The outcome of the call is not known. Permanent: this server answers no call until somebody mends its
+     * address or a certificate.
+     */
+    record Unknown(String why, boolean permanent) implements Answer {
+        Unknown(final String why) {
+            this(why, false);
+        }
+    }
 
     /** Says that another server may know better. */
     default boolean wantsAnother() {

@@ -5,12 +5,15 @@ package org.tenurelock.client;
 
 import java.io.IOException;
 import java.net.URI;
+import java.security.cert.CertificateException;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Function;
+import javax.net.ssl.SSLException;
 
 /** Sends the calls of one user to one server after the other, one call at a time. */
 final class Caller {
@@ -62,7 +65,7 @@ final class Caller {
     Answer exchange(
             final String path, final Map<String, Object> body, final Duration limit, final Function<Reply, Answer> read)
             throws InterruptedException {
-        return exchange(OURS, headers -> read.apply(transport.post(servers.get(at) + path, headers, Json.write(body), limit)));
+        return exchange(OURS, headers -> read.apply(spoken(transport.post(servers.get(at) + path, headers, Json.write(body), limit))));
     }
 
     /** Does the same, and asks for a stream of events. */
@@ -74,7 +77,7 @@ final class Caller {
             final Events events)
             throws InterruptedException {
         return exchange(Events.EVENT_STREAM + ", " + OURS, headers -> {
-            final Reply reply = transport.post(servers.get(at) + path, headers, Json.write(body), limit, events);
+            final Reply reply = spoken(transport.post(servers.get(at) + path, headers, Json.write(body), limit, events));
             return read.apply(events.answer().orElse(reply));
         });
     }
@@ -92,12 +95,43 @@ final class Caller {
         try {
             answer = call.with(headers);
         } catch (final IOException | Answers.NotOurs error) {
-            answer = new Answer.Unknown(error.toString());
+            answer = new Answer.Unknown(servers.get(at) + ": " + error, permanent(error));
         }
         if (answer.wantsAnother()) {
             at = (at + 1) % servers.size();
         }
         return answer;
+    }
+
+    /** Says whether a certificate is refused, here or there, or the port speaks another protocol. */
+    private static boolean permanent(final Throwable error) {
+        if (error instanceof WrongProtocolException) {
+            return true;
+        }
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            final String text = String.valueOf(cause.getMessage()).toLowerCase(Locale.ROOT);
+            if (cause instanceof CertificateException
+                    || cause instanceof SSLException && (text.contains("certificate") || text.contains("unrecognized ssl message"))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** A server that wants https was asked by http. */
+    static final class WrongProtocolException extends IOException {
+        private static final long serialVersionUID = 1L;
+
+        WrongProtocolException(final String said) {
+            super("write https; it says: " + said);
+        }
+    }
+
+    private static Reply spoken(final Reply reply) throws WrongProtocolException {
+        if (reply.status() == 400 && !reply.contentType().startsWith("application/problem+json") && reply.body().contains("HTTPS")) {
+            throw new WrongProtocolException(reply.body().substring(0, Math.min(100, reply.body().length())).strip());
+        }
+        return reply;
     }
 
     /** Returns the next of growing pauses with jitter, from 50 ms to a second. */

@@ -542,6 +542,33 @@ final class LockTest {
         assertEquals(3, service.calls().stream().map(FakeService.Call::url).distinct().count()); // each was asked
     }
 
+    /** Who held the lock when a server last answered is not who holds it. */
+    @Test
+    void noServerAnyMore() {
+        service.takeAway();
+        service.next(ACQUIRE, (service, path, body) -> service.carryOut(path, body));
+        service.always(ACQUIRE, FakeService.DROPPED);
+        final TenureClient client = client("http://a", "http://b", "http://c");
+        final AcquireOptions second = AcquireOptions.defaults().waitAtMost(Duration.ofSeconds(1));
+        assertThrows(UnavailableException.class, () -> client.acquire("n", second));
+    }
+
+    @Test
+    void aMistakeThatStaysIsToldAtOnce() {
+        final FakeService.Fault wrong = (service, path, body) -> {
+            throw new IOException("handshake", new java.security.cert.CertificateException("nobody knows it"));
+        };
+        service.next(ACQUIRE, wrong);
+        service.next(ACQUIRE, FakeService.DROPPED);
+        service.next(ACQUIRE, wrong);
+        service.next(ACQUIRE, wrong);
+        final TenureClient client = client("http://a", "http://b");
+        final UnavailableException error =
+                assertThrows(UnavailableException.class, () -> client.acquire("n", AcquireOptions.defaults()));
+        assertTrue(error.getMessage().contains("http://"), error.getMessage());
+        assertEquals(4, service.calls().size());
+    }
+
     @Test
     void serversThatEndTellToAskElsewhere() throws InterruptedException {
         service.next(ACQUIRE, says("unavailable", 503));

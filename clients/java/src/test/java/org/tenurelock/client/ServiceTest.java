@@ -240,9 +240,16 @@ final class ServiceTest {
         context.init(null, factory.getTrustManagers(), null);
         final TenureClient.Builder builder =
                 TenureClient.of(System.getenv("TENURE_TEST_TLS")).tokenFile(tokenFile);
+        // A mistake that stays is told at once, however long the wait may be.
+        final String server = System.getenv("TENURE_TEST_TLS");
         final UnavailableException strange =
-                assertThrows(UnavailableException.class, () -> builder.build().acquire(name, TRY));
-        assertTrue(strange.getMessage().contains("cert"), strange.getMessage());
+                assertThrows(UnavailableException.class, () -> builder.build().acquire(name, AcquireOptions.defaults()));
+        assertTrue(strange.getMessage().matches("(?s).*" + server + ": .*cert.*"), strange.getMessage());
+        final String plain = server.replace("https:", "http:");
+        final UnavailableException unencrypted = assertThrows(
+                UnavailableException.class,
+                () -> TenureClient.of(plain).tokenFile(tokenFile).build().acquire(name, AcquireOptions.defaults()));
+        assertTrue(unencrypted.getMessage().contains("write https"), unencrypted.getMessage());
         try (Lock lock = builder.tls(context).build().acquire(name, SOON)) {
             lock.check();
         }
