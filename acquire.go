@@ -5,6 +5,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 // A name that packages once, semaphore, rwlock and shard make of another one, such as
 // "nightly:once", is that of their lock: whoever takes it keeps them out.
 //
-// The error matches the context's, if ctx ended, or one of these:
+// The error matches the context's, if ctx ended. If that was a deadline, it carries what the
+// caller waited for: a [*HeldError] with the holder, so that it matches [ErrHeld] too, or the
+// store's own error if the store gave no answer lately. Otherwise the error matches one of
+// these:
 //
 //   - [ErrHeld] if AdditionalWait passed
 //   - [ErrUnreadable] if the record cannot be understood
@@ -238,9 +242,10 @@ func (a *acquire) abandon(err error) error {
 	k := a.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil {
-		s := k.sighting()
-		err = a.k.c.heldBy(s.rec, s.freeIn)
+	if s := k.sighting(); err == nil {
+		err = k.c.heldBy(s.rec, s.freeIn)
+	} else if why := a.why(s); why != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = &waitError{err, why}
 	}
 	if a.settled {
 		(<-a.answer).discard()
@@ -249,6 +254,23 @@ func (a *acquire) abandon(err error) error {
 	a.settled = true
 	a.giveUp()
 	return err
+}
+
+// why returns what the acquire has waited for: an answer of the store, or a holder. It is nil
+// if neither is known. The caller holds the tracker.
+func (a *acquire) why(s sighting) error {
+	k := a.k
+	held := s.freeIn > 0 && (s.looked >= a.begun || a.con == nil)
+	lately := k.trouble != nil && k.troubled >= a.begun && k.c.clock.Contender()-k.troubled <= a.t.Lease
+	switch {
+	case a.want.Try: // it waits for nobody
+		return nil
+	case lately && (!held || k.troubled > s.looked):
+		return k.trouble
+	case held:
+		return k.c.heldBy(s.rec, s.freeIn)
+	}
+	return nil
 }
 
 // start makes the first move. The caller holds the tracker.
@@ -522,6 +544,9 @@ func (a *acquire) tell() {
 // deletion of a session that it closed.
 func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.Result) {
 	c := a.k.c
+	if res.Err != nil {
+		a.k.trouble, a.k.troubled = res.Err, now
+	}
 	// A store that was busy for a moment is no news; one that stays so is.
 	if res.Err == nil || news(res.Err) || a.con.Silence(now) >= a.t.RequestTimeout {
 		a.k.fail(res.Err)

@@ -538,3 +538,80 @@ func TestUnlessAlive(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadlineOfAWaitTellsWhoHolds: to bound a wait by the context is what a program tries
+// first. One that was canceled gave up for a reason of its own, and one whose store gives no
+// answer cannot say who holds the lock now.
+func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
+	errOwn := errors.New("the caller's")
+	acquire := func(ctx context.Context, m *machine) error {
+		_, err := m.Acquire(ctx, "x", nil)
+		return err
+	}
+	for name, tt := range map[string]struct {
+		wait    func(ctx context.Context, m *machine) error
+		cut     bool // the store is away before the deadline
+		cancel  bool
+		cause   error
+		nobody  bool // holds the lock that is waited for
+		who     string
+		matches error
+	}{
+		"acquire":         {wait: acquire, who: "a"},
+		"with a cause":    {wait: acquire, cause: errOwn, who: "a", matches: errOwn},
+		"canceled":        {wait: acquire, cancel: true, matches: context.Canceled},
+		"store went away": {wait: acquire, cut: true},
+		"second in a queue": {wait: func(ctx context.Context, m *machine) error {
+			go func() { _ = acquire(ctx, m) }()
+			synctest.Wait()
+			return acquire(ctx, m)
+		}, who: "a"},
+		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", nil, noWork) }, who: "a"},
+		"held by itself": {wait: func(ctx context.Context, m *machine) error {
+			m.mustAcquire("y", nil)
+			_, err := m.Acquire(ctx, "y", nil)
+			return err
+		}, who: "b"},
+		"session": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.mustOpen(nil).Acquire(ctx, "x", nil)
+			return err
+		}, who: "a"},
+		"all": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"z", "x", "v"}, nil)
+			return err
+		}, who: "a"},
+		"remote": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.Remote().Acquire(ctx, "x", tenure.RemoteOptions{Owner: "r"})
+			return err
+		}, who: "a"},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			ctx, stop := context.WithTimeoutCause(t.Context(), 2*lease, tt.cause)
+			defer stop()
+			if tt.cancel {
+				time.AfterFunc(lease, stop)
+			}
+			if tt.cut {
+				time.AfterFunc(2*lease-lease/2, b.crash)
+			}
+			err := tt.wait(ctx, b)
+			want(t, err, ctx.Err())
+			if tt.matches != nil {
+				want(t, err, tt.matches)
+			}
+			var held *tenure.HeldError
+			switch found := errors.As(err, &held); {
+			case found != (tt.who != ""):
+				t.Errorf("it carries %v: %v", held, err)
+			case tt.who == "a" && (held.Token != l.Token() || held.FreeIn <= 0 || held.FreeIn > lease+refresh):
+				t.Errorf("it carries %+v, want token %d", held, l.Token())
+			case found && (held.Owner != tt.who || !errors.Is(err, tenure.ErrHeld) || !strings.Contains(err.Error(), held.Error())):
+				t.Errorf("it carries %+v: %v", held, err)
+			case tt.cut && !strings.Contains(err.Error(), "no answer within"):
+				t.Errorf("it does not tell why: %v", err)
+			}
+		})
+	}
+}

@@ -312,6 +312,15 @@ func invalid(format string, a ...any) error  { return &invalidError{fmt.Sprintf(
 func (e *invalidError) Error() string        { return e.text }
 func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
+// waitError is the end of a context, by which a wait has ended, and what was waited for. It
+// wraps the end alone, so that work which returns it has ended in order: see [endOf].
+type waitError struct{ ended, why error }
+
+func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }
+func (e *waitError) Unwrap() error        { return e.ended }
+func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
+func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }
+
 // done returns why ctx has ended: its error, and the cause that was given for
 // it, if there is one.
 func done(ctx context.Context) error {

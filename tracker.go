@@ -40,6 +40,9 @@ type tracker struct {
 	unwatch   func()   // ends that
 	awaits    *awaited // the holder, to be told when it rings; nil without a bell
 
+	trouble  error         // the last one of the store to an acquire
+	troubled time.Duration // on the contender's clock: when that came
+
 	of   *trackers
 	refs int           // guarded by the client
 	idle *list.Element // guarded by the client; nil while refs > 0

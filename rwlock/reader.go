@@ -22,7 +22,8 @@ import (
 // process count, as long as it is held; nil means the defaults. Data, UnlessAlive,
 // AdditionalWait, Priority and PriorityPause are refused.
 //
-// The error matches the context's, [tenure.ErrClosed], or [tenure.ErrUnreadable] if a
+// The error matches the context's, and carries a [*BusyError] if a deadline ended the waiting
+// and somebody was seen in the way; or [tenure.ErrClosed], or [tenure.ErrUnreadable] if a
 // record of the lock cannot be understood, or [tenure.ErrSessionClosed] if
 // [Options.Session] has ended; or it is the store's own, if the store gave no answer but
 // errors for StoreTimeout, which is the lease duration if it is zero and for ever if it

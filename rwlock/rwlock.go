@@ -167,17 +167,23 @@ func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 // waits until the next one is due. The store may fail to answer for as long as the
 // patience lasts.
 func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Lease, error), wait func(*BusyError) error) (*Lease, error) {
+	var met error // at the last attempt; nil if the store gave no answer
 	for {
 		lease, err := attempt()
 		var busy *BusyError
+		if errors.As(err, &busy) && busy != errLine {
+			met = busy
+		}
 		switch {
 		case err == nil:
 			return lease, nil
 		case ctx.Err() != nil:
-			return nil, slots.Done(ctx)
+			return nil, slots.DoneWaiting(ctx, met)
 		case errors.As(err, &busy):
 			p.Answered()
-			if err = wait(busy); err != nil {
+			if err = wait(busy); err != nil && ctx.Err() != nil {
+				return nil, slots.DoneWaiting(ctx, met)
+			} else if err != nil {
 				return nil, err // it has asked for long enough
 			}
 			p.Answered()
@@ -190,10 +196,11 @@ func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Le
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil, slots.Done(ctx)
+			return nil, slots.DoneWaiting(ctx, met)
 		case err != nil && p.Ends(err):
 			return nil, err
 		case err != nil:
+			met = nil
 			slots.Pause(ctx, l.client.Options().RefreshPeriod/4)
 		}
 	}

@@ -311,14 +311,21 @@ func TestContextEndsTheWait(t *testing.T) {
 				p := s.process(fmt.Sprintf("waits %v %d", shut, i))
 				ctx, stop := context.WithTimeout(t.Context(), time.Duration(i+1)*5*refresh)
 				begun := time.Now()
-				if _, err := p.AcquireWrite(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Duration(i+1)*5*refresh+10*time.Millisecond {
+				_, err := p.AcquireWrite(ctx, nil)
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Duration(i+1)*5*refresh+10*time.Millisecond {
 					t.Errorf("after %v: %v", time.Since(begun), err)
+				}
+				var busy *rwlock.BusyError
+				if !errors.As(err, &busy) || shut && (busy.Writer == nil || busy.Writer.Owner != w.owner) ||
+					!shut && (len(busy.Readers) != 1 || busy.Readers[0].Owner != r.owner) {
+					t.Errorf("it does not tell who is in the way: %v", err)
 				}
 				stop()
 			}
 			if shut {
 				ctx, stop := context.WithTimeout(t.Context(), refresh)
-				if _, err := r.AcquireRead(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+				var busy *rwlock.BusyError
+				if _, err := r.AcquireRead(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &busy) || busy.Writer == nil || busy.Writer.Owner != w.owner {
 					t.Error(err)
 				}
 				stop()

@@ -311,12 +311,7 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int, before *s
 	case s.lined && w.place == nil && !w.alone && !w.try:
 		return nil, errLine
 	case w.try && len(s.readers) > 0:
-		busy := &BusyError{}
-		for _, r := range s.readers {
-			busy.Readers = append(busy.Readers, Holder{r.owner, r.freeIn})
-			busy.FreeIn = max(busy.FreeIn, r.freeIn)
-		}
-		return nil, busy
+		return nil, busyReaders(s.readers)
 	default:
 		err = w.drain(bound, s.readers)
 	}
@@ -391,6 +386,15 @@ func (w *writer) look(ctx context.Context, n int) (*sight, error) {
 	return s, nil
 }
 
+func busyReaders(readers []noted) *BusyError {
+	busy := &BusyError{}
+	for _, r := range readers {
+		busy.Readers = append(busy.Readers, Holder{r.owner, r.freeIn})
+		busy.FreeIn = max(busy.FreeIn, r.freeIn)
+	}
+	return busy
+}
+
 // drain waits until each of those readers has left, or has shown no life for its lease.
 // Whoever has its slot after it was granted that after the gate was shut, and turns
 // back: so it is the tenure that is waited for, and not the slot.
@@ -418,7 +422,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 		}
 		slots.Pause(ctx, next)
 		if ctx.Err() != nil {
-			return slots.Done(ctx)
+			return slots.DoneWaiting(ctx, busyReaders(readers))
 		}
 		left, err := w.stay(ctx, readers)
 		switch {

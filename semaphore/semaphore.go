@@ -110,7 +110,8 @@ func (s *Semaphore) Slots(ctx context.Context) (n int, stored bool, err error) {
 // UnlessAlive, AdditionalWait, Priority and PriorityPause mean nothing here, and
 // are refused.
 //
-// The error matches the context's, [tenure.ErrClosed], or [tenure.ErrUnreadable]
+// The error matches the context's, and carries a [*FullError] if a deadline ended the
+// waiting and slots were seen held; or [tenure.ErrClosed], or [tenure.ErrUnreadable]
 // if the number of slots cannot be understood, or [tenure.ErrSessionClosed] if
 // [Options.Session] has ended; or it is the store's own, if the
 // store gave no answer but errors for StoreTimeout, which is the lease duration if

@@ -154,6 +154,48 @@ func TestTryAcquire(t *testing.T) {
 	})
 }
 
+// TestDeadlineOfAWaitTellsWhoHolds: who has the slots, in a first look and in the line.
+func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
+	onStage(t, 2, func(t *testing.T, s *stage) {
+		a, b := s.process("a", 2), s.process("b", 2)
+		var held []*semaphore.Lease
+		for range 2 {
+			l, err := a.TryAcquire(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, l)
+		}
+		for _, wait := range []time.Duration{3 * refresh, 30 * refresh} {
+			ctx, stop := context.WithTimeout(t.Context(), wait)
+			_, err := b.Acquire(ctx, nil)
+			stop()
+			var full *semaphore.FullError
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, tenure.ErrHeld) || !errors.As(err, &full) {
+				t.Fatal(err)
+			}
+			for i, h := range full.Holders {
+				if h.Slot != i || h.Owner != held[i].Owner() || h.Token == 0 || h.FreeIn <= 0 {
+					t.Errorf("slot %d: %+v", i, h)
+				}
+			}
+			if full.Slots != 2 || len(full.Holders) != 2 {
+				t.Errorf("%+v", full)
+			}
+		}
+		ctx, stop := context.WithTimeout(t.Context(), refresh)
+		time.AfterFunc(refresh/2, stop)
+		if _, err := b.Acquire(ctx, nil); !errors.Is(err, context.Canceled) || errors.Is(err, tenure.ErrHeld) {
+			t.Errorf("canceled: %v", err)
+		}
+		for _, l := range held {
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // The lease is the slot's: its name and token fence, and its data stays there.
 func TestLease(t *testing.T) {
 	onStage(t, 1, func(t *testing.T, s *stage) {

@@ -6,6 +6,7 @@ package semaphore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -21,6 +22,7 @@ type waiter struct {
 	chance  time.Time // when it may look at a slot from behind
 	passed  int       // how many slots it has looked at once
 	failed  bool      // the store gave no answer: each round asks until it does
+	full    error     // what the last round met; nil if the store gave no answer
 }
 
 // wait makes rounds until it has a slot.
@@ -34,10 +36,12 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		case l != nil:
 			return l, nil
 		case ctx.Err() != nil:
-			return nil, slots.Done(ctx)
+			return nil, slots.DoneWaiting(ctx, w.full)
 		case err != nil && p.Ends(err):
 			return nil, err
-		case err == nil:
+		case err != nil:
+			w.full = nil
+		default:
 			p.Answered()
 		}
 		// A part of it is random, so that processes do not keep in step.
@@ -92,15 +96,30 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	case w.passed >= z.Slots:
 		slots = slots[:min(s.options.Looks, len(slots))]
 	}
-	l, _, err := w.pass(ctx, slots, behind, s.glance)
+	l, holders, err := w.pass(ctx, slots, behind, s.glance)
 	if l != nil || err != nil {
 		return l, err
 	}
+	w.met(z.Slots, holders)
 	if !behind {
 		w.passed = max(w.passed, z.Slots)
 	}
 	w.stand(ctx)
 	return nil, nil
+}
+
+// met notes the holders of the slots that this round has looked at: not all of them.
+func (w *waiter) met(n int, holders []Holder) {
+	if before := (*FullError)(nil); errors.As(w.full, &before) {
+		for _, h := range before.Holders {
+			if !slices.ContainsFunc(holders, func(is Holder) bool { return is.Slot == h.Slot }) {
+				holders = append(holders, h)
+			}
+		}
+	}
+	if len(holders) > 0 {
+		w.full = &FullError{Slots: n, Holders: w.s.holders(holders, n)}
+	}
 }
 
 // stand takes a place in the line, if it has none.

@@ -91,7 +91,7 @@ func (c *coordinator) begin() (err error) {
 		if err == nil {
 			break
 		}
-		if !errors.As(err, &held) {
+		if c.ctx.Err() != nil || !errors.As(err, &held) {
 			return err
 		}
 		w.trouble(notOurs(RollName(w.g.name), held.Owner, held.Token)) // a coordinator before would have given it up

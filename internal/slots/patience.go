@@ -86,3 +86,22 @@ func Done(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// DoneWaiting is [Done] for a wait in whose way why was; nil means that nobody knows. Only a
+// deadline says so: who cancels has a reason of its own.
+func DoneWaiting(ctx context.Context, why error) error {
+	err := Done(ctx)
+	if why == nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &waitError{err, why}
+}
+
+// waitError wraps the end of the context alone, so that work which returns it has ended in
+// order.
+type waitError struct{ ended, why error }
+
+func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }
+func (e *waitError) Unwrap() error        { return e.ended }
+func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
+func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }

@@ -103,6 +103,11 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 	switch {
 	case errors.As(err, &said):
 		return said
+	case errors.Is(context.Cause(ctx), errWaited): // what else the error carries is older than what whose says
+		if e := t.storeError.Load(); e != nil && !t.seenHeld() {
+			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, *e))
+		}
+		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, t.whose()))
 	case errors.As(err, &full):
 		text, _ := t.outer.full(t.lock, full)
 		return t.notAcquired(p, text)
@@ -115,11 +120,6 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 		return t.notAcquired(p, held.Error())
 	case errors.As(err, &held):
 		return t.notAcquired(p, fmt.Sprintf("held by %s", t.outer.holder(t.lock, held.Owner, held.Token)))
-	case errors.Is(context.Cause(ctx), errWaited):
-		if e := t.storeError.Load(); e != nil && !t.seenHeld() {
-			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, *e))
-		}
-		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, t.whose()))
 	}
 	return storeFailed(err)
 }
