@@ -26,7 +26,7 @@ import (
 // store's own error if the store gave no answer lately. Otherwise the error matches one of
 // these:
 //
-//   - [ErrHeld] if AdditionalWait passed
+//   - [ErrHeld] if Wait or AdditionalWait passed
 //   - [ErrUnreadable] if the record cannot be understood
 //   - [ErrClosed] if the client was closed
 //   - [ErrExpired] if the process was paused while the lock was granted, until that
@@ -82,7 +82,13 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 		Bell: c.ringer.own(),
 	})
 	a.join()
-	l, err := a.wait(ctx, o.AdditionalWait)
+	bounded, stop, over := ctx, func() {}, func(err error) error { return err }
+	if !try {
+		bounded, stop, over = within(ctx, o.Wait)
+	}
+	defer stop()
+	l, err := a.wait(bounded, o.AdditionalWait)
+	err = over(err)
 	if err == nil && o.History {
 		err = l.record(ctx)
 	}

@@ -615,3 +615,54 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitBoundsTheWaitAlone: Wait says for how long to wait, and the error is what was waited
+// for. The context goes on, and with it the work.
+func TestWaitBoundsTheWaitAlone(t *testing.T) {
+	options := &tenure.AcquireOptions{Wait: 2 * lease}
+	for name, tt := range map[string]struct {
+		wait func(ctx context.Context, m *machine) error
+		cut  bool // the store is away before the end
+	}{
+		"acquire": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.Acquire(ctx, "x", options)
+			return err
+		}},
+		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", options, noWork) }},
+		"all": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"v", "x"}, options)
+			return err
+		}},
+		"store went away": {cut: true, wait: func(ctx context.Context, m *machine) error {
+			_, err := m.Acquire(ctx, "x", options)
+			return err
+		}},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			if tt.cut {
+				time.AfterFunc(2*lease-lease/2, b.crash)
+			}
+			err := within(t, 2*lease, 2*lease+lease/5, func() error { return tt.wait(t.Context(), b) })
+			var held *tenure.HeldError
+			if errors.As(err, &held) == tt.cut || !tt.cut && errors.Is(err, context.DeadlineExceeded) || tt.cut && !strings.Contains(err.Error(), "no answer within") {
+				t.Fatalf("got %v", err)
+			}
+			if held != nil && held.Token != l.Token() {
+				t.Errorf("held under token %d, want %d", held.Token, l.Token())
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		time.AfterFunc(lease, func() { want(t, l.Release(t.Context()), nil) })
+		want(t, b.Run(t.Context(), "x", options, func(ctx context.Context, l *tenure.Lease) error {
+			time.Sleep(4 * lease) // longer than the wait
+			return errors.Join(ctx.Err(), l.Check())
+		}), nil)
+		_, err := b.Acquire(t.Context(), "y", &tenure.AcquireOptions{Wait: -1})
+		want(t, err, tenure.ErrInvalid)
+	})
+}

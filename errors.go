@@ -321,6 +321,22 @@ func (e *waitError) Unwrap() error        { return e.ended }
 func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
 func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }
 
+// within bounds a wait. Over turns the error of a wait that this bound has ended into what
+// was waited for.
+func within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
+	if wait <= 0 {
+		return ctx, func() {}, func(err error) error { return err }
+	}
+	bounded, stop = context.WithTimeoutCause(ctx, wait, fmt.Errorf("waited %v", wait))
+	return bounded, stop, func(err error) error {
+		var w *waitError
+		if ctx.Err() == nil && errors.As(err, &w) {
+			return w.why
+		}
+		return err
+	}
+}
+
 // done returns why ctx has ended: its error, and the cause that was given for
 // it, if there is one.
 func done(ctx context.Context) error {

@@ -292,7 +292,14 @@ type AcquireOptions struct {
 	// the data of the former holder stays.
 	Data []byte
 
-	// AdditionalWait bounds the waiting besides the context: Acquire gives up with
+	// Wait bounds the waiting, and not the work: Acquire gives up after it with the
+	// [*HeldError] of the holder that was seen last, which matches [ErrHeld], or with the
+	// error of the store if that gave no answer lately, or with one that matches
+	// [context.DeadlineExceeded] if nothing was heard at all. If zero, only the context
+	// bounds it. TryAcquire ignores it.
+	Wait time.Duration
+
+	// AdditionalWait is a bound by the holder's lease: Acquire gives up with
 	// [ErrHeld] once it has waited for the lease duration that the record showed at
 	// first, plus this time. If zero, only the context bounds it. TryAcquire
 	// ignores it.
@@ -361,6 +368,9 @@ func (o *AcquireOptions) copied(lease time.Duration, label string) (AcquireOptio
 	}
 	if c.Data != nil {
 		c.Data = append([]byte{}, c.Data...)
+	}
+	if c.Wait < 0 {
+		return c, invalid("wait %v must not be negative: leave it zero to wait for as long as the context, or use TryAcquire to wait for nobody", c.Wait)
 	}
 	if c.AdditionalWait < 0 || c.AdditionalWait > protocol.MaxLease {
 		return c, invalid("additional wait %v must be from 0 to %v", c.AdditionalWait, protocol.MaxLease)

@@ -39,7 +39,7 @@ type LeaseSet struct {
 // taken may end while another is waited for: its holder is asked to step down, say. Then
 // all are released, and AcquireAll begins again.
 //
-// The options count for each lock by itself. It costs one write for each lock to take it,
+// The options count for each lock by itself, but Wait for all of them together. It costs one write for each lock to take it,
 // one to release it, and no heartbeat but that of the session.
 func (s *Session) AcquireAll(ctx context.Context, names []string, options *AcquireOptions) (*LeaseSet, error) {
 	return s.acquireAll(ctx, "acquire all", names, options, false)
@@ -131,7 +131,17 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 	if err := checkNames(names); err != nil {
 		return nil, wrap(op, s.name(), err)
 	}
-	c := collecting{s: s, op: op, options: options, try: try}
+	c := collecting{s: s, op: op, try: try}
+	if options != nil {
+		c.options = *options
+	}
+	over := func(err error) error { return err }
+	if !try && c.options.Wait > 0 { // for all of them together
+		var stop context.CancelFunc
+		ctx, stop, over = within(ctx, c.options.Wait)
+		defer stop()
+		c.options.Wait = 0
+	}
 	c.begin()
 	defer c.forget()
 	plan := protocol.NewGathering(names)
@@ -151,6 +161,10 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 			c.giveBack(back)
 			plan.GaveBack(back)
 		case protocol.Gathered:
+			var e *Error
+			if errors.As(refused, &e) {
+				refused = wrap(e.Op, e.Key, over(e.Err))
+			}
 			return nil, refused
 		default:
 			return s.newSet(plan, c.held), nil
@@ -162,7 +176,7 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 type collecting struct {
 	s       *Session
 	op      string
-	options *AcquireOptions
+	options AcquireOptions
 	try     bool
 	leaving []*Lease // given back
 
@@ -205,7 +219,7 @@ func (c *collecting) take(ctx context.Context, name string) error {
 		_ = l.awaitEnd(waiting) // what could not be released runs out by itself
 	}
 	c.leaving = nil
-	l, err := c.s.client.acquire(waiting, c.op, name, c.options, &c.s.parent, c.try)
+	l, err := c.s.client.acquire(waiting, c.op, name, &c.options, &c.s.parent, c.try)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errSetEnded) {
 		return errSetEnded
 	}

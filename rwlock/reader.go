@@ -43,13 +43,16 @@ func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) 
 	if lease := l.join(); lease != nil {
 		return lease, nil
 	}
+	ctx, stop, over := slots.Within(ctx, o.Wait)
+	defer stop()
+	o.Wait = 0
 	leave, err := l.reading.Enter(ctx)
 	if err != nil {
-		return nil, err
+		return nil, over(err)
 	}
 	defer leave()
 	p := slots.Patient(l.client.Options().LeaseDuration, o)
-	return l.retry(ctx, p, func() (*Lease, error) { return l.tryRead(ctx, o) }, func(busy *BusyError) error {
+	lease, err := l.retry(ctx, p, func() (*Lease, error) { return l.tryRead(ctx, o) }, func(busy *BusyError) error {
 		begun, refresh := time.Now(), l.client.Options().RefreshPeriod
 		if busy.Writer != nil {
 			if err := l.waitOpen(ctx, p); err != nil {
@@ -61,6 +64,7 @@ func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) 
 		}
 		return nil
 	})
+	return lease, over(err)
 }
 
 // TryAcquireRead acquires the lock to read if nobody writes, or waits to write with the

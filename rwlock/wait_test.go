@@ -322,6 +322,21 @@ func TestContextEndsTheWait(t *testing.T) {
 				}
 				stop()
 			}
+			for i := range 2 {
+				p := s.process(fmt.Sprintf("bounded %v %d", shut, i))
+				acquire := func(o tenure.AcquireOptions) (err error) {
+					if i == 0 || !shut { // who reads keeps out those who write alone
+						_, err = p.AcquireWrite(t.Context(), &rwlock.WriteOptions{AcquireOptions: o})
+						return err
+					}
+					_, err = p.AcquireRead(t.Context(), &o)
+					return err
+				}
+				var busy *rwlock.BusyError
+				if err := acquire(tenure.AcquireOptions{Wait: 5 * refresh}); !errors.As(err, &busy) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("after a wait that was bounded: %v", err)
+				}
+			}
 			if shut {
 				ctx, stop := context.WithTimeout(t.Context(), refresh)
 				var busy *rwlock.BusyError

@@ -47,14 +47,18 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 	if err != nil {
 		return nil, err
 	}
-	leave, err := l.writing.Enter(ctx)
+	bounded, stop, over := slots.Within(ctx, w.options.Wait)
+	defer stop()
+	w.options.Wait = 0
+	leave, err := l.writing.Enter(bounded)
 	if err != nil {
-		return nil, err
+		return nil, over(err)
 	}
 	defer leave()
 	defer w.end(ctx)
 	p := slots.Patient(l.client.Options().LeaseDuration, w.options.AcquireOptions)
-	return l.retry(ctx, p, func() (*Lease, error) { return w.attempt(ctx, p) }, func(*BusyError) error { return w.stand(ctx) })
+	lease, err := l.retry(bounded, p, func() (*Lease, error) { return w.attempt(bounded, p) }, func(*BusyError) error { return w.stand(bounded) })
+	return lease, over(err)
 }
 
 // TryAcquireWrite acquires the lock to write if nobody has it. It stands in no line: it

@@ -128,14 +128,18 @@ func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.queue.Enter(ctx)
+	bounded, stop, over := slots.Within(ctx, o.Wait)
+	defer stop()
+	o.Wait = 0
+	leave, err := s.queue.Enter(bounded)
 	if err != nil {
-		return nil, err
+		return nil, over(err)
 	}
 	defer leave()
 	w := &waiter{s: s, options: o}
 	defer w.end(ctx)
-	return w.wait(ctx)
+	l, err := w.wait(bounded)
+	return l, over(err)
 }
 
 // TryAcquire takes a slot if one is free. It looks at every slot, and stands in

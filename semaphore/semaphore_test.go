@@ -183,6 +183,10 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 				t.Errorf("%+v", full)
 			}
 		}
+		var full *semaphore.FullError
+		if _, err := b.Acquire(t.Context(), &tenure.AcquireOptions{Wait: 3 * refresh}); errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &full) {
+			t.Errorf("after a wait that was bounded: %v", err)
+		}
 		ctx, stop := context.WithTimeout(t.Context(), refresh)
 		time.AfterFunc(refresh/2, stop)
 		if _, err := b.Acquire(ctx, nil); !errors.Is(err, context.Canceled) || errors.Is(err, tenure.ErrHeld) {

@@ -97,6 +97,22 @@ func DoneWaiting(ctx context.Context, why error) error {
 	return &waitError{err, why}
 }
 
+// Within bounds a wait by [tenure.AcquireOptions.Wait]. Over turns the error of a wait that
+// this bound has ended into what was waited for.
+func Within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
+	if wait <= 0 {
+		return ctx, func() {}, func(err error) error { return err }
+	}
+	bounded, stop = context.WithTimeoutCause(ctx, wait, fmt.Errorf("waited %v", wait))
+	return bounded, stop, func(err error) error {
+		var w *waitError
+		if ctx.Err() == nil && errors.As(err, &w) {
+			return w.why
+		}
+		return err
+	}
+}
+
 // waitError wraps the end of the context alone, so that work which returns it has ended in
 // order.
 type waitError struct{ ended, why error }

@@ -146,6 +146,8 @@ func Options(options *tenure.AcquireOptions) (tenure.AcquireOptions, error) {
 	switch {
 	case o.UnlessAlive, o.AdditionalWait != 0, o.Priority != 0, o.PriorityPause != 0:
 		return o, errors.New("UnlessAlive, AdditionalWait, Priority and PriorityPause are for one lock: they mean nothing to several slots")
+	case o.Wait < 0:
+		return o, fmt.Errorf("wait %v must not be negative", o.Wait)
 	case o.Capacity < 0:
 		return o, fmt.Errorf("capacity %d must not be negative", o.Capacity)
 	case len(o.Data) > MaxDataLen:
