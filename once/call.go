@@ -261,18 +261,10 @@ func (c *call) do(ctx context.Context, e entry, last bool) (entry, error) {
 	ctx, end := c.bound(ctx, last)
 	defer end()
 	p := pace{client: c.client, lease: c.lease, slot: e.Slot, retries: c.options.Retries, delay: c.options.RetryDelay}
-	early := &earlyEnd{}
-	p.end = func(ctx context.Context, attempt int, err error, left string) error {
-		early.mu.Lock()
-		defer early.mu.Unlock()
-		if early.returned {
-			return nil
-		}
-		ended := p.ended(e, attempt, err)
-		ended.Left = cut(text.Line(left))
+	early := p.tells(e, func(ctx context.Context, ended entry) error {
 		c.ledger = c.ledger.end(ended)
 		return c.lease.SetData(ctx, c.ledger.bytes())
-	}
+	})
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
@@ -367,6 +359,22 @@ type pace struct {
 
 	begun    time.Duration // on the client's clock
 	attempts int
+}
+
+// tells has write put an end into the ledger that work tells of before it returns.
+func (p *pace) tells(e entry, write func(ctx context.Context, ended entry) error) *earlyEnd {
+	early := &earlyEnd{}
+	p.end = func(ctx context.Context, attempt int, err error, left string) error {
+		early.mu.Lock()
+		defer early.mu.Unlock()
+		if early.returned {
+			return nil
+		}
+		ended := p.ended(e, attempt, err)
+		ended.Left = cut(text.Line(left))
+		return write(ctx, ended)
+	}
+	return early
 }
 
 func (p *pace) run(ctx context.Context, work Work) error {

@@ -735,3 +735,49 @@ func everyThroughFaults(t *testing.T, seed uint64) {
 	}
 	t.Logf("%d periods begun, %d run; the longest took %v", len(at), len(s.starts), longest)
 }
+
+// Work of a period that has ended, and waits for what it has left behind, is not said to run:
+// the ledger has its end, also after the age is written anew.
+func TestEveryEndedBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newEveryStage(t)
+		a, b := s.host("a", 1), s.host("b", 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var kept *once.Turn
+		var ran sync.WaitGroup
+		ran.Go(func() {
+			_ = once.Every(ctx, a.client, "job", hour, nil, func(ctx context.Context, turn *once.Turn) error {
+				if kept != nil {
+					return nil
+				}
+				kept = turn
+				_ = takes(10*time.Second)(ctx, turn)
+				if err := turn.Ended(ctx, exit(3), "13112 (sleep)"); err != nil {
+					t.Error(err)
+				}
+				return takes(hour/2)(ctx, turn)
+			})
+		})
+		last := func() once.Run {
+			t.Helper()
+			st, err := once.ShowEvery(t.Context(), b.client, "job")
+			if err != nil || len(st.Runs) == 0 {
+				t.Fatalf("%+v, %v", st, err)
+			}
+			return st.Runs[0]
+		}
+		time.Sleep(hour + hour/4)
+		if r := last(); r.State != once.StateFailed || r.Exit != 3 || r.Took != 10*time.Second || r.Left != "13112 (sleep)" || r.Attempts != 1 {
+			t.Errorf("while it waits: %+v", r)
+		}
+		time.Sleep(hour / 2)
+		if r := last(); r.State != once.StateDone || r.Left != "" || r.Took != hour/2+10*time.Second {
+			t.Errorf("when it has returned: %+v", r)
+		}
+		if err := kept.Ended(t.Context(), nil, "nothing"); err != nil || last().Left != "" {
+			t.Errorf("after the end: %v, %+v", err, last())
+		}
+		stop()
+		ran.Wait()
+	})
+}

@@ -213,15 +213,23 @@ func (t *term) begin(ctx context.Context, age time.Duration) error {
 func (t *term) run(ctx context.Context, e entry) error {
 	work, end := t.bound(ctx)
 	p := pace{client: t.client, lease: t.lease, slot: e.Slot, retries: t.options.Retries, delay: t.options.RetryDelay}
+	early := p.tells(e, func(ctx context.Context, ended entry) error {
+		t.mu.Lock()
+		t.ledger = t.ledger.end(ended)
+		t.mu.Unlock()
+		return t.write(ctx)
+	})
 	returned := false
 	defer func() {
 		if !returned { // a panic, or runtime.Goexit
+			early.over()
 			end()
 			t.ledger = t.ledger.end(p.ended(e, p.attempts, errPanicked))
 			t.leave(ctx)
 		}
 	}()
 	err := p.run(work, t.work)
+	early.over()
 	returned = true
 	end()
 	e = p.ended(e, p.attempts, err)

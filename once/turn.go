@@ -26,7 +26,7 @@ type Turn struct {
 	lease   *tenure.Lease
 	slot    int64
 	attempt int
-	end     func(ctx context.Context, attempt int, err error, left string) error // nil: nothing is written
+	end     func(ctx context.Context, attempt int, err error, left string) error
 }
 
 // Slot returns the slot that the work is run for: with [Options.CatchUp] perhaps an
@@ -50,11 +50,8 @@ func (t *Turn) Owner() string { return t.lease.Owner() }
 // and what it has left behind and waits for: a daemon that a command has started, say.
 // It says in words what is left, cut to 200 bytes. The lock stays held; others are
 // told by [RunningError] and [Run].Left. How the work ends when it returns is written
-// over that. For [Every], and after the work has returned, it does nothing.
+// over that. After the work has returned it does nothing.
 func (t *Turn) Ended(ctx context.Context, err error, left string) error {
-	if t.end == nil {
-		return nil
-	}
 	return t.end(ctx, t.attempt, err, left)
 }
 
