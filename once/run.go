@@ -60,6 +60,17 @@ type Run struct {
 	Left string
 }
 
+// Scheduled returns the time that the slot stands for, if it is a [Minute] less than a year
+// from when the run was begun. Other slots, and numbers of periods, stand for none.
+func (r Run) Scheduled() (time.Time, bool) {
+	const year, longest = 366 * 24 * time.Hour, 1 << 40 // which package time can compute with
+	if r.Begun.IsZero() || r.Slot < -longest || r.Slot > longest {
+		return time.Time{}, false
+	}
+	at := MinuteTime(r.Slot)
+	return at, at.Sub(r.Begun).Abs() < year
+}
+
 // MarshalJSON writes the run with the names slot, state, token, owner, begun,
 // ended, took_seconds, attempts, exit_status, error, missed and left. Times are RFC 3339
 // in UTC. What is not known is left out; exit_status is there for a run that is

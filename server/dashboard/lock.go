@@ -12,12 +12,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -32,7 +34,8 @@ const maxShownData = 2048
 // lockSeen is one lock, with its data.
 type lockSeen struct {
 	lock
-	data []byte
+	data   []byte
+	ledger once.Ledger // of once or every; without runs if it has none
 }
 
 func (d *Dashboard) readLock(ctx context.Context, name string) (lockSeen, error) {
@@ -45,8 +48,11 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (lockSeen, error)
 	}
 	one := []lock{lockOf(st)}
 	err = d.freed(ctx, one)
+	if ledger, ok := once.Read(st); ok {
+		return lockSeen{lock: one[0], ledger: ledger}, err
+	}
 	// What is not shown is not kept.
-	return lockSeen{one[0], bytes.Clone(st.Data[:min(len(st.Data), maxShownData+1)])}, err
+	return lockSeen{lock: one[0], data: bytes.Clone(st.Data[:min(len(st.Data), maxShownData+1)])}, err
 }
 
 // historyKey asks for the history anew when the record has changed in what it shows.
@@ -73,6 +79,7 @@ type lockModel struct {
 	Left     string // what remains of the lease, as it was last seen
 	Share    int
 	Data     string
+	Runs     []runRow // of a ledger
 	Band     *band
 	Spans    []chip
 	Tenures  []tenureRow
@@ -113,6 +120,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	}
 	m.describe(l, seen.at)
 	m.data(who, seen.value.data)
+	m.runs(seen.value.ledger, seen.at)
 	if l.state != unreadable {
 		history := d.histories.ask(ctx, historyKey(l))
 		if history.err != nil && seen.err == nil {
@@ -247,6 +255,62 @@ func (m *lockModel) data(who visitor, data []byte) {
 	}
 }
 
+// runRow is one run of a ledger, as tenure once NAME --show has it.
+type runRow struct {
+	Slot, State, Begun, Took string
+	Owner, Token, Why        string
+	Class                    string // of the mark
+}
+
+// runs shows the ledger of once or every.
+func (m *lockModel) runs(l once.Ledger, at time.Time) {
+	if len(l.Runs) == 0 {
+		return
+	}
+	for _, r := range l.Runs {
+		row := runRow{
+			Slot: strconv.FormatInt(r.Slot, 10), State: string(r.State), Begun: clockText(r.Begun),
+			Owner: r.Owner, Token: strconv.FormatUint(r.Token, 10),
+		}
+		if slot, ok := r.Scheduled(); ok {
+			row.Slot = clockText(slot)
+		}
+		var why []string
+		switch r.State {
+		case once.StateDone:
+			row.Took, row.Class = short(r.Took), "released"
+		case once.StateFailed:
+			row.Took, row.Class = short(r.Took), "failed"
+			why = append(why, r.Error)
+		case once.StateRunning:
+			row.Took = short(max(0, at.Sub(r.Begun)).Truncate(time.Second)) + " so far"
+		case once.StateUnknown:
+			row.State, row.Class = "nobody knows how it ended", "expired"
+		case once.StateReset, once.StateChanged: // Read leaves them out
+		}
+		if r.Missed > 0 {
+			why = append(why, counted(r.Missed, "slot")+" before it missed")
+		}
+		if r.Left != "" {
+			why = append(why, "left behind: "+r.Left)
+		}
+		row.Why = strings.Join(why, "; ")
+		m.Runs = append(m.Runs, row)
+	}
+	if last := l.Runs[0]; last.State == once.StateRunning {
+		m.fact("Running since", clockText(last.Begun), ago1(last.Begun, at), "")
+	}
+	done := slices.IndexFunc(l.Runs, func(r once.Run) bool { return r.State == once.StateDone })
+	if done >= 0 {
+		m.fact("Last success", clockText(l.Runs[done].Ended), ago1(l.Runs[done].Ended, at), "")
+	} else {
+		m.fact("Last success", "none", fmt.Sprintf("of the last %d runs", len(l.Runs)), "")
+	}
+	if l.Period > 0 {
+		m.fact("Period", short(l.Period), "from the last slot to the next", "")
+	}
+}
+
 // tenureRow is one tenure of the table.
 type tenureRow struct {
 	Token, Owner, Host, Label string
@@ -320,6 +384,13 @@ func (m *lockModel) text(w io.Writer) {
 			text += " (" + f.Note + ")"
 		}
 		cells(w, f.Term, text)
+	}
+	if len(m.Runs) > 0 {
+		fmt.Fprintln(w)
+		cells(w, "SLOT", "STATE", "BEGUN", "TOOK", "OWNER", "TOKEN", "WHY")
+	}
+	for _, r := range m.Runs {
+		cells(w, r.Slot, r.State, r.Begun, r.Took, r.Owner, r.Token, r.Why)
 	}
 	if len(m.Tenures) == 0 {
 		return

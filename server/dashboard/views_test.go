@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/once"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -326,6 +328,34 @@ func TestData(t *testing.T) {
 		a := s.send(request{method: "GET", path: "lock?name=team/text", cookie: s.signIn(readerToken)})
 		s.has(a, "13 bytes")
 		s.lacks(a, "4711")
+	})
+}
+
+// TestLedger shows the runs of a ledger, and how long ago the last one succeeded.
+func TestLedger(t *testing.T) {
+	inSite(t, func(s *site) {
+		c := s.client(s.memory, tenure.Options{Owner: "web-1"})
+		slot := once.Minute(time.Now())
+		for i, failure := range []error{nil, errors.New("the disk is full"), nil} {
+			if i < 2 {
+				_, _ = once.Once(s.Context(), c, "team/nightly", slot+int64(i), nil, func(context.Context, *once.Turn) error {
+					time.Sleep(90 * time.Second)
+					return failure
+				})
+				continue
+			}
+			go func() {
+				_, _ = once.Once(s.Context(), c, "team/nightly", slot+int64(i), nil, func(ctx context.Context, _ *once.Turn) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
+			}()
+			time.Sleep(30 * time.Second)
+		}
+		a := s.get("lock?name=team/nightly:once")
+		s.has(a, "<dt>Last success</dt><dd><bdi>2000-01-01 00:01:30Z</bdi><small>2 min 00 s ago</small>", "<dt>Running since</dt>", "30 s so far",
+			`<th scope="row" role="rowheader" class="time">2000-01-01 00:01:00Z</th>`, "</svg>done", "</svg>failed<small>the disk is full</small>")
+		s.lacks(a, "once/2") // the ledger as it is stored
 	})
 }
 

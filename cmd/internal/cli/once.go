@@ -347,8 +347,9 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 		if r.Left != "" {
 			text = strings.TrimPrefix(text+"; left behind: "+r.Left, "; ")
 		}
+		_, minutes := r.Scheduled()
 		cells = append(cells, dashed([]string{
-			slotText(r.Slot, isMinute(r)), string(r.State), status, clockText(r.Begun), took,
+			slotText(r.Slot, minutes), string(r.State), status, clockText(r.Begun), took,
 			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), text,
 		}))
 	}
@@ -356,12 +357,6 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil
-}
-
-// isMinute guesses whether a slot is a time: it is one if it is near the time at which
-// the slot was begun.
-func isMinute(r once.Run) bool {
-	return !r.Begun.IsZero() && once.MinuteTime(max(r.Slot, minSlot)).Sub(r.Begun).Abs() < 366*24*time.Hour
 }
 
 // slotText shows a slot to people.

@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
 // callBound bounds a call of an operator, who may wait for a holder's answer.
@@ -34,9 +36,15 @@ func (r *Replicas) Post(ctx context.Context, i int, token, path string, body any
 	return r.call(ctx, i, token, http.MethodPost, path, text)
 }
 
-// Get looks something up at a replica, as its operator, into found.
+// Get looks something up at a replica, as its operator, into found. A replica whose store
+// is slow for a moment says so, and is asked again.
 func (r *Replicas) Get(ctx context.Context, i int, path string, query url.Values, found any) error {
-	a, err := r.call(ctx, i, r.Operator, http.MethodGet, path+"?"+query.Encode(), nil)
+	var a Answer
+	var err error
+	wait.Within(ctx, callBound, func() bool {
+		a, err = r.call(ctx, i, r.Operator, http.MethodGet, path+"?"+query.Encode(), nil)
+		return err != nil || a.Status != http.StatusServiceUnavailable
+	})
 	switch {
 	case err != nil:
 		return err

@@ -162,6 +162,8 @@ func TestAlerts(t *testing.T) {
 		t.Fatalf("alerts in healthy work: %v", all)
 	}
 
+	var running *process // a job
+	var broken string    // the file by which it fails
 	for _, phase := range []struct {
 		alert       string
 		harm, after func()
@@ -183,6 +185,25 @@ func TestAlerts(t *testing.T) {
 				_ = exec.CommandContext(t.Context(), s.tenure, "step-down", "leader", "--reason", "a test", "--store", s.store).Run()
 			}()
 		}, nil},
+		{"TenureJobNotSucceeded", func() {
+			broken = filepath.Join(t.TempDir(), "broken")
+			running = start(t, exec.Command(s.tenure, "every", "-q", "--lease", "2s", "--store", s.store, "5s", "nightly", "--", "sh", "-c", "! test -e "+broken))
+			until(t, "the job succeeds", func() bool { return len(s.instant(`tenure_once_last_status{name="nightly:every"} == 0`)) == 1 })
+			s.pass(12 * time.Second) // two periods, and it succeeds in each
+			if s.fires("TenureJobNotSucceeded") {
+				t.Error("the alert fires for a job that succeeds")
+			}
+			if err := os.WriteFile(broken, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, func() {
+			if err := os.Remove(broken); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the job succeeds again", func() bool { return !s.fires("TenureJobNotSucceeded") })
+			running.end()
+			s.exec("DELETE FROM tenure_records WHERE key LIKE '%nightly:every%'")
+		}},
 		{"TenureStoreAway", nil, nil},
 		{"TenureNobodyLeads", func() {
 			for _, port := range s.ports[:3] {

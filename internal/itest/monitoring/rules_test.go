@@ -45,7 +45,7 @@ func promtool(t *testing.T, rules, tests string) (string, error) {
 func TestRules(t *testing.T) {
 	rules := read(t, "rules.yaml")
 	out, err := exec.CommandContext(t.Context(), program(t, "promtool"), "check", "rules", filepath.Join(guides, "rules.yaml")).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "7 rules found") {
+	if err != nil || !strings.Contains(string(out), "8 rules found") {
 		t.Errorf("promtool check rules: %v\n%s", err, out)
 	}
 	if out, err := promtool(t, rules, read(t, "rules_test.yaml")); err != nil {
@@ -59,7 +59,7 @@ var rulePattern = regexp.MustCompile(`(?s)- alert: (\w+)\n(.*?)\n        labels:
 func TestRulesBite(t *testing.T) {
 	rules, tests := read(t, "rules.yaml"), read(t, "rules_test.yaml")
 	found := rulePattern.FindAllStringSubmatch(rules, -1)
-	if len(found) != 7 {
+	if len(found) != 8 {
 		t.Fatalf("%d rules", len(found))
 	}
 	for _, rule := range found {
@@ -84,6 +84,8 @@ func TestRulesBite(t *testing.T) {
 		{"or\n          tenure_slack_seconds < 0", ""},
 		{" or absent(tenure_store_up)", ""},
 		{"for: 2m", "for: 30s"},
+		{"> 1.5 * tenure_once", "> 1 * tenure_once"},
+		{"> 1.5 * tenure_once", "> 2 * tenure_once"},
 	} {
 		broken := strings.Replace(rules, change[0], change[1], 1)
 		if broken == rules {
