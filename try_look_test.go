@@ -216,26 +216,63 @@ func TestWaitingForItselfIsLogged(t *testing.T) {
 	})
 }
 
-// TestTextOfATimeout: a store that hangs is told of by what can be changed.
+// TestTextOfATimeout: a longer lease is advice for a store that is slow, and not for one that
+// is away; and what the driver knows goes before both.
 func TestTextOfATimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a", func(o *tenure.Options) { o.LeaseDuration = 3 * time.Second })
-		m.crash()
-		_, err := m.Acquire(t.Context(), "x", nil)
-		const text = "no answer within 300ms (RequestTimeout); if the store is that slow, use a longer LeaseDuration"
-		if err == nil || err.Error() != `acquire "x": `+text {
-			t.Errorf("acquire: %v", err)
-		}
-		if _, err = m.Status(t.Context(), "x"); err == nil || !strings.HasSuffix(err.Error(), text) {
-			t.Errorf("status: %v", err)
-		}
-		for _, e := range m.events.of(tenure.EventStoreError) {
-			if e.Err.Error() != text {
-				t.Errorf("told of %v", e.Err)
+	for name, tt := range map[string]struct {
+		answers time.Duration // before the silence
+		silence time.Duration // before the call
+		says    string        // by the driver
+		want    string
+	}{
+		"never heard of":  {want: ", nor to any call before: see that the store runs, and that this machine reaches it"},
+		"slow":            {answers: 1, want: "; if the store is that slow, use a longer LeaseDuration"},
+		"away":            {answers: 1, silence: time.Minute, want: ", nor to any call for 1m0s: see that the store runs, and that this machine reaches it"},
+		"the driver says": {says: "certificate has expired", want: ": certificate has expired"},
+		"it says no more": {answers: 1, says: "etcd: context deadline exceeded", want: "; if the store is that slow, use a longer LeaseDuration"},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			store := &sayingStore{Store: m.faults.Driver()}
+			c := mustNew(t, store, &tenure.Options{LeaseDuration: 3 * time.Second, Owner: "b"})
+			if tt.answers > 0 {
+				_, err := c.Status(t.Context(), "x")
+				want(t, err, nil)
 			}
-		}
-	})
+			time.Sleep(tt.silence)
+			m.crash()
+			store.says = tt.says
+			text := "no answer within 300ms (RequestTimeout)" + tt.want
+			_, err := c.Status(t.Context(), "x")
+			if want(t, err, context.DeadlineExceeded); !strings.HasSuffix(err.Error(), ": "+text) {
+				t.Errorf("status: %v, want %s", err, text)
+			}
+			want(t, c.Close(t.Context()), nil)
+		})
+	}
 }
+
+// sayingStore is a store whose reads that run out of time say something.
+type sayingStore struct {
+	driver.Store
+	says string
+}
+
+func (s *sayingStore) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	rec, err := s.Store.Get(ctx, key, how)
+	if s.says != "" && ctx.Err() != nil {
+		err = &saysError{s.says, ctx.Err()}
+	}
+	return rec, err
+}
+
+type saysError struct {
+	text string
+	err  error
+}
+
+func (e *saysError) Error() string { return e.text }
+func (e *saysError) Unwrap() error { return e.err }
 
 // What an acquire has written comes late, and is seen first by another part of the
 // process: it is no other holder.

@@ -7,9 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,7 +25,66 @@ func (s *Store) failed(err error) error {
 	if s.life.Ended() {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	}
-	return fmt.Errorf("etcd: %w", sorted(err))
+	return fmt.Errorf("etcd: %w", s.heard.behind(sorted(err), s.client.Endpoints()))
+}
+
+// heard remembers why the attempts of a client fail. Its requests are tried again until their
+// contexts end, and then tell no more than that.
+type heard struct{ last atomic.Pointer[error] }
+
+// note is an interceptor of each attempt, those to authenticate included.
+func (h *heard) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	switch {
+	case err == nil:
+		h.last.Store(nil)
+	case ctx.Err() == nil || strings.Contains(err.Error(), "last connection error"):
+		h.last.Store(&err)
+	}
+	return err
+}
+
+// behind returns what is known of the cause of a request that ran out of time: the last error
+// since there was an answer, and the proxy that leads to the endpoints. Else it returns err.
+func (h *heard) behind(err error, endpoints []string) error {
+	if !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.DeadlineExceeded {
+		return err
+	}
+	var known []string
+	if last := h.last.Load(); last != nil {
+		known = append(known, strings.TrimPrefix(strings.ReplaceAll(sorted(*last).Error(), status.Convert(*last).String(), status.Convert(*last).Message()), "last connection error: "))
+	}
+	if proxy := proxyOf(endpoints); proxy != "" {
+		known = append(known, "connections go by the proxy "+proxy+" of HTTPS_PROXY: name the members in NO_PROXY")
+	}
+	if len(known) == 0 {
+		return err
+	}
+	return &knownError{strings.Join(known, "; "), err}
+}
+
+// knownError is the end of a context, and what is known of why no answer came before it.
+type knownError struct {
+	text string
+	err  error
+}
+
+func (e *knownError) Error() string { return e.text }
+func (e *knownError) Unwrap() error { return e.err }
+
+// proxyOf returns the host of the proxy by which gRPC connects to the endpoints, or "". gRPC
+// asks for that of https, whatever the scheme of an endpoint.
+func proxyOf(endpoints []string) string {
+	for _, endpoint := range endpoints {
+		_, host, found := strings.Cut(endpoint, "://")
+		if !found {
+			host = endpoint
+		}
+		if u, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: host}}); err == nil && u != nil {
+			return u.Host
+		}
+	}
+	return ""
 }
 
 // What etcd refuses before it does anything. The text behind is what to do.

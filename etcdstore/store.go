@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/versioned"
@@ -50,6 +51,7 @@ type Store struct {
 	writer versioned.Writer[state]
 	known  versioned.Memory[state]
 	life   *versioned.Life
+	heard  *heard
 	page   int64 // how many records List returns at once
 }
 
@@ -75,7 +77,7 @@ func New(client *clientv3.Client, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, prefix: prefix, life: versioned.NewLife(), page: pageSize}
+	s := &Store{client: client, prefix: prefix, life: versioned.NewLife(), heard: &heard{}, page: pageSize}
 	s.writer = versioned.Writer[state]{
 		Known:  &s.known,
 		Ready:  s.life.Ready,
@@ -108,17 +110,18 @@ func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store
 	if config.DialKeepAliveTime == 0 {
 		config.DialKeepAliveTime, config.DialKeepAliveTimeout = keepAliveTime, keepAliveTimeout
 	}
-	config.DialOptions = append(answeringMembers(), config.DialOptions...)
+	h := &heard{}
+	config.DialOptions = append(append(answeringMembers(), grpc.WithChainUnaryInterceptor(h.note)), config.DialOptions...)
 	if _, err := options.prefix(); err != nil {
 		return nil, err
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", driver.NotApplied(sorted(err)))
+		return nil, fmt.Errorf("etcd: %w", driver.NotApplied(h.behind(sorted(err), config.Endpoints)))
 	}
 	s, err := New(client, options)
 	if err == nil {
-		s.own = true
+		s.own, s.heard = true, h
 		_, err = s.Get(ctx, driver.OwnPrefix+"open", driver.Strong)
 	}
 	if err != nil && !errors.Is(err, driver.ErrNotFound) {

@@ -54,7 +54,7 @@ func (s *Store) ask(ctx context.Context, st *statement, args []any, changed stri
 	conn, err := s.pool.Acquire(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return answer{err: driver.NotApplied(fmt.Errorf("postgres: no connection: %w", errors.Join(ctx.Err(), noContext(err))))}
+		return answer{err: driver.NotApplied(fmt.Errorf("postgres: %w", s.unconnected(ctx.Err(), noContext(err))))}
 	case err != nil:
 		return answer{err: driver.NotApplied(s.failed(err))}
 	}
@@ -82,6 +82,35 @@ func (s *Store) ask(ctx context.Context, st *statement, args []any, changed stri
 		return answer{err: driver.ErrClosed}
 	}
 }
+
+// unconnected tells why a request got no connection before its context ended.
+func (s *Store) unconnected(ended, err error) error {
+	n := int(s.pool.Config().MaxConns)
+	used := int(s.pool.Stat().AcquiredConns())
+	s.mu.Lock()
+	ours := len(s.running)
+	s.mu.Unlock()
+	text := "no connection to the server"
+	switch {
+	case err != nil:
+		text += ": " + err.Error()
+	case used >= n && ours < n:
+		text = fmt.Sprintf("all %d connections of the pool are in use, %d of them by the program's own work: give the store a pool of its own, or raise MaxConns", n, n-ours)
+	case used >= n:
+		text = fmt.Sprintf("all %d connections of the pool wait for an answer of the server", n)
+	}
+	return &unconnectedError{text, errors.Join(ended, err)}
+}
+
+// unconnectedError has the text of the cause alone: that the time was over is the caller's to
+// tell.
+type unconnectedError struct {
+	text string
+	err  error
+}
+
+func (e *unconnectedError) Error() string { return e.text }
+func (e *unconnectedError) Unwrap() error { return e.err }
 
 // noContext drops an error that says no more than that a context is done.
 func noContext(err error) error {

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -26,6 +28,9 @@ type Calls struct {
 	ctx     context.Context // ends with the client
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup // of calls, and of workers that rest
+
+	begun    time.Time
+	answered atomic.Int64 // when the last answer came, after begun; 0: never
 
 	mu      sync.Mutex
 	closed  bool
@@ -74,18 +79,41 @@ func (q Call) fail(err error) { q.Answer(driver.Record{}, driver.Record{}, err) 
 // store that never does cannot pile up calls.
 const deafFactor = 2
 
-// timeoutError is the error of a call that the store has not answered in time. The
-// driver's own error would only say how the call was cut off.
+// timeoutError is the error of a call that the store has not answered in time.
 type timeoutError struct {
 	after time.Duration
-	err   error
+	quiet time.Duration // since the last answer to any call; 0 if there was none
+	err   error         // the driver's own
 }
 
+// lately is within how many timeouts an answer shows that the store is slow, and not away. A
+// lease has about ten.
+const lately = 10
+
 func (e *timeoutError) Error() string {
-	return fmt.Sprintf("no answer within %v (RequestTimeout); if the store is that slow, use a longer LeaseDuration", e.after)
+	text := fmt.Sprintf("no answer within %v (RequestTimeout)", e.after)
+	switch more := e.known(); {
+	case more != "":
+		return text + ": " + more
+	case e.quiet == 0:
+		return text + ", nor to any call before: see that the store runs, and that this machine reaches it"
+	case e.quiet > lately*e.after:
+		return fmt.Sprintf("%s, nor to any call for %v: see that the store runs, and that this machine reaches it", text, e.quiet.Round(time.Second))
+	}
+	return text + "; if the store is that slow, use a longer LeaseDuration"
 }
 
 func (e *timeoutError) Unwrap() error { return e.err }
+
+// known returns what the driver knows of the cause. A driver that knows nothing else has the
+// text of the context's error, or one that says as much.
+func (e *timeoutError) known() string {
+	text := e.err.Error()
+	if strings.Contains(text, context.DeadlineExceeded.Error()) || strings.HasSuffix(text, "no answer in time") {
+		return ""
+	}
+	return text
+}
 
 type waitingCall struct {
 	urgency time.Duration
@@ -98,7 +126,16 @@ type waitingCall struct {
 // NewCalls returns the calls of one client: at most so many at once.
 func NewCalls(most int, timeout time.Duration) *Calls {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel}
+	return &Calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel, begun: time.Now()}
+}
+
+// quiet returns for how long no call was answered, 0 if none ever was.
+func (r *Calls) quiet() time.Duration {
+	at := time.Duration(r.answered.Load())
+	if at == 0 {
+		return 0
+	}
+	return max(1, time.Since(r.begun)-at)
 }
 
 // Close cancels the calls under way, and ends the workers that rest.
@@ -277,7 +314,9 @@ func (w *worker) make(q Call) {
 	w.begin(q, deafFactor*timeout)
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = &timeoutError{timeout, err}
+		err = &timeoutError{timeout, w.r.quiet(), err}
+	} else if conflict := (*driver.ConflictError)(nil); err == nil || errors.Is(err, driver.ErrNotFound) || errors.As(err, &conflict) {
+		w.r.answered.Store(int64(time.Since(w.r.begun)) + 1)
 	}
 	w.deaf.Stop()
 	if w.first() {

@@ -180,16 +180,22 @@ func dialed(ctx context.Context, hosts []string, config *tls.Config) error {
 func dial(ctx context.Context, host string, patience time.Duration, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	plain := new(net.Dialer)
-	with := plain.DialContext
-	if config != nil {
-		with = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
-	}
-	c, err := with(ctx, "tcp", host)
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
 		return err
 	}
-	return c.Close()
+	defer c.Close() //nolint:errcheck // nothing was sent that matters
+	if config == nil {
+		return nil
+	}
+	config = config.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(host)
+	}
+	if err := tls.Client(c, config).HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	return nil
 }
 
 // Password returns that of the user: of the URL, of the file, or of the environment.

@@ -102,9 +102,12 @@ func (c *Client) Do(ctx context.Context, requests ...Request) ([]Reply, error) {
 	}
 	if c.withdraw(q) {
 		c.mu.Lock()
-		err := errors.Join(ctx.Err(), c.problem)
+		problem := c.problem
 		c.mu.Unlock()
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+		if problem == nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotSent, ctx.Err())
+		}
+		return nil, &unsentError{ctx.Err(), problem}
 	}
 	select {
 	case r := <-answer: // both: the answer is worth more
@@ -113,6 +116,13 @@ func (c *Client) Do(ctx context.Context, requests ...Request) ([]Reply, error) {
 		return nil, ctx.Err()
 	}
 }
+
+// unsentError is the end of the context of requests that were not sent, since there was no
+// connection. Its text is why.
+type unsentError struct{ ended, problem error }
+
+func (e *unsentError) Error() string   { return "no connection: " + e.problem.Error() }
+func (e *unsentError) Unwrap() []error { return []error{ErrNotSent, e.ended, e.problem} }
 
 // Call is a call under way.
 type Call = *call
@@ -247,7 +257,8 @@ func (c *Client) connect(host string) (*link, error) {
 		}
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, errors.Join(err, conn.Close())
+			_ = conn.Close()
+			return nil, fmt.Errorf("TLS handshake: %w", err)
 		}
 		conn = secure
 	}
