@@ -552,6 +552,8 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 	c := a.k.c
 	if res.Err != nil {
 		a.k.trouble, a.k.troubled = res.Err, now
+	} else {
+		c.events.answered()
 	}
 	// A store that was busy for a moment is no news; one that stays so is.
 	if res.Err == nil || news(res.Err) || a.con.Silence(now) >= a.t.RequestTimeout {

@@ -11,8 +11,9 @@ import (
 // Observe yields the leader, now and after every change, until ctx ends or the loop
 // is left. If nobody leads, it yields a Leader for which None is true. It yields
 // the latest state: a slow loop skips tenures, which shows in the tokens, and
-// delays nobody. An error of the store is yielded once, and observing goes on; the
-// last error is ctx's, or [ErrClosed].
+// delays nobody. An error of the store is yielded once, and observing goes on. When ctx
+// ends, so does the loop, without an error. When the client is closed, the last error is
+// [ErrClosed].
 //
 // All observers and contenders of a process share the polls of a record.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
@@ -48,7 +49,9 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				continue // the state may have changed meanwhile
 			}
 			if err := o.wait(ctx, k.c, s); err != nil {
-				yield(Leader{}, wrap("observe", e.name, err))
+				if ctx.Err() == nil { // the caller knows that it has ended ctx
+					yield(Leader{}, wrap("observe", e.name, err))
+				}
 				return
 			}
 		}

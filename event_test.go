@@ -236,3 +236,59 @@ func TestFreeLockIsNotWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// TestOutageIsLoggedOnce: and then after pauses that double, with how many errors there were
+// meanwhile, and when it is over. An observer of events is told of each.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		away        time.Duration
+		least, most int // lines of errors
+		flaps       bool
+	}{
+		"a moment":         {away: 5 * time.Second, least: 1, most: 4},
+		"an hour":          {away: time.Hour, least: 10, most: 18},
+		"answers in turns": {away: time.Hour, least: 5, most: 18, flaps: true},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			w.machine("a").mustAcquire("x", nil)
+			var log strings.Builder
+			m := w.machine("b", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			ctx, stop := context.WithCancel(t.Context())
+			waited := started(func() error {
+				_, err := m.Acquire(ctx, "x", &tenure.AcquireOptions{StoreTimeout: -1})
+				return err
+			})
+			time.Sleep(lease)
+			begun := time.Now()
+			if tt.flaps {
+				for time.Since(begun) < tt.away {
+					m.faults.SetBlackHole(true)
+					time.Sleep(10 * time.Second)
+					m.faults.SetBlackHole(false)
+					time.Sleep(10 * time.Second)
+				}
+			} else {
+				m.faults.SetBlackHole(true)
+				time.Sleep(tt.away)
+				m.faults.SetBlackHole(false)
+			}
+			time.Sleep(lease)
+			stop()
+			<-waited
+			want(t, m.Close(t.Context()), nil)
+			errs, over := strings.Count(log.String(), "tenure: store_error"), strings.Count(log.String(), "tenure: store_answers")
+			if errs < tt.least || errs > tt.most || over < 1 || over > errs || !tt.flaps && over != 1 {
+				t.Errorf("%d lines tell of %v without the store, and %d that it answers:\n%s", errs, tt.away, over, log.String())
+			}
+			if tt.away == time.Hour && !strings.Contains(log.String(), "more=") {
+				t.Errorf("no line has a count:\n%s", log.String())
+			}
+			told := m.events.of(tenure.EventStoreAnswers)
+			if len(told) == 0 || len(m.events.of(tenure.EventStoreError)) <= errs {
+				t.Errorf("%d events of errors, %d of answers", len(m.events.of(tenure.EventStoreError)), len(told))
+			} else if took := told[0].Took; !tt.flaps && (took < tt.away-5*time.Second || took > tt.away+5*time.Second) {
+				t.Errorf("it was away for %v, it is said, not for %v", took, tt.away)
+			}
+		})
+	}
+}

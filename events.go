@@ -59,6 +59,9 @@ const (
 	// request is repeated, unless the call ends with that error. A store that is
 	// busy for less than a request timeout is not reported.
 	EventStoreError EventKind = "store_error"
+	// EventStoreAnswers: a request was answered, the first one after EventStoreError. Took is
+	// how long that was after the first error.
+	EventStoreAnswers EventKind = "store_answers"
 	// EventDrift: a holder counts with another [Options.MaxClockDrift] than this
 	// client. Owner and Token are the holder's; Lock is empty if the holder is a
 	// session. Err has both bounds. The event comes once for each owner, and for
@@ -102,6 +105,49 @@ type events struct {
 	missed atomic.Uint64
 	quit   chan struct{}
 	done   chan struct{}
+	away   atomic.Pointer[time.Time] // since when the store gives no answer; nil: it does
+	outage outage
+}
+
+// outage is what the log says of a store that gives no answer, or answers now and then: its
+// first error, and another one after each pause, twice as long as that before.
+type outage struct {
+	seen   time.Time     // when the last error was; zero if there was none
+	last   time.Time     // when one was logged last
+	pause  time.Duration // for so long no other one is
+	more   int           // that were not logged since
+	silent bool          // an error was logged, and since then not that the store answers
+}
+
+const (
+	firstPause = time.Second
+	lastPause  = 10 * time.Minute
+	// asOne is for how long there must be no error before the next one is another outage.
+	asOne = time.Minute
+)
+
+// fails says whether an error is to be logged, and how many were not since the last one.
+func (o *outage) fails(at time.Time) (log bool, more int) {
+	quiet := at.Sub(o.seen)
+	o.seen = at
+	switch {
+	case o.last.IsZero(), !o.silent && quiet >= max(asOne, o.pause):
+		o.pause, o.more = firstPause, 0
+	case at.Sub(o.last) < o.pause:
+		o.more++
+		return false, 0
+	default:
+		o.pause = min(2*o.pause, lastPause)
+	}
+	more, o.more = o.more, 0
+	o.last, o.silent = at, true
+	return true, more
+}
+
+// answers says whether it is to be logged that the store answers.
+func (o *outage) answers() bool {
+	defer func() { o.silent = false }()
+	return o.silent
 }
 
 func newEvents(on func(Event), log *slog.Logger) *events {
@@ -120,10 +166,26 @@ func (e *events) emit(ev Event) {
 		return
 	}
 	ev.Time = time.Now()
+	switch ev.Kind {
+	case EventStoreError:
+		e.away.CompareAndSwap(nil, &ev.Time)
+	case EventAcquired, EventRenewed, EventWaiting, EventOpened:
+		e.answered()
+	}
 	select {
 	case e.queue <- ev:
 	default:
 		e.missed.Add(1)
+	}
+}
+
+// answered notes that the store has answered.
+func (e *events) answered() {
+	if e.away.Load() == nil {
+		return
+	}
+	if since := e.away.Swap(nil); since != nil {
+		e.emit(Event{Kind: EventStoreAnswers, Took: time.Since(*since)})
 	}
 }
 
@@ -171,7 +233,21 @@ func (e *events) write(ev Event) {
 		return
 	}
 	var attrs []slog.Attr
-	if ev.Lock != "" || ev.Session == "" {
+	switch ev.Kind {
+	case EventStoreError:
+		log, more := e.outage.fails(ev.Time)
+		if !log {
+			return
+		}
+		if more > 0 {
+			attrs = append(attrs, slog.Int("more", more))
+		}
+	case EventStoreAnswers:
+		if !e.outage.answers() {
+			return
+		}
+	}
+	if ev.Lock != "" || ev.Session == "" && ev.Kind != EventStoreAnswers {
 		attrs = append(attrs, slog.String("lock", ev.Lock))
 	}
 	if ev.Session != "" {

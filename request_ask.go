@@ -144,6 +144,8 @@ func (k *tracker) ask(q driver.Request) *asking {
 			}
 			if news(r.Err) {
 				c.events.emit(Event{Kind: EventStoreError, Lock: k.key, Err: r.Err})
+			} else if r.Err == nil {
+				c.events.answered()
 			}
 		},
 	}

@@ -93,6 +93,8 @@ func (c *Client) open(t protocol.Timing, data []byte, patience time.Duration) *o
 		Replied: func(_ time.Duration, _ *protocol.Call, r protocol.Result) {
 			if r.Err != nil {
 				c.events.emit(Event{Kind: EventStoreError, Err: r.Err})
+			} else if r.Err == nil {
+				c.events.answered()
 			}
 		},
 	}

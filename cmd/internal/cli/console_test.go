@@ -187,7 +187,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
 				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
 				// Twice if a request is still without an answer when a later one has it.
-				said := regexp.MustCompile(`(?s)^[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n([^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again\n){1,2}$`)
+				said := regexp.MustCompile(`(?s)^[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n([^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again, after [^\n]*\n){1,2}$`)
 				time.AfterFunc(30*time.Second, func() {
 					if c.stderr.Flush(time.Second); !said.MatchString(b.String()) {
 						t.Errorf("20 s after the store answers again, said is %q", b.String())
@@ -222,5 +222,34 @@ func TestReplacedStoreIsNotTriedAgain(t *testing.T) {
 	}
 	if c.stderr.Close(time.Minute); b.Len() > 0 {
 		t.Errorf("said is %q", b.String())
+	}
+}
+
+// TestOutageIsSaidOnce: and again after pauses that double, with a count, and when it is over.
+func TestOutageIsSaidOnce(t *testing.T) {
+	for name, answers := range map[string]bool{"silence": false, "answers in turns": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b bytes.Buffer
+				c := &console{screen: -1, stderr: lines.New(&b)}
+				w := &tenancy{console: c}
+				for range 3600 {
+					w.fails(errors.New("it is away"))
+					time.Sleep(time.Second)
+					if answers {
+						w.answers()
+					}
+				}
+				w.answers()
+				c.stderr.Close(time.Minute)
+				said := strings.Split(strings.TrimSpace(b.String()), "\n")
+				if n := len(said); n < 3 || n > 14 || !strings.Contains(said[0], "gives no answer: it is away; trying again") || !strings.Contains(b.String(), " more requests: it is away") {
+					t.Errorf("an hour is told in %d lines:\n%s", n, b.String())
+				}
+				if last := said[len(said)-1]; !answers && !strings.Contains(last, "answers again, after 1h0m0s") {
+					t.Errorf("it ends with %s", last)
+				}
+			})
+		})
 	}
 }

@@ -49,8 +49,10 @@ func (t *tenancy) answers() {
 	t.telling.Lock()
 	defer t.telling.Unlock()
 	t.storeError.Store(nil)
-	if t.inTrouble.Swap(false) {
-		t.console.say("the store answers again")
+	t.inTrouble.Store(false)
+	if t.away.told {
+		t.away.told = false
+		t.console.say("the store answers again, after %v", round(time.Since(t.away.begun)))
 	}
 }
 
@@ -64,10 +66,40 @@ func (t *tenancy) fails(err error) {
 	if errors.Is(err, tenure.ErrReplaced) {
 		return // it is not tried again: the command ends with it
 	}
-	if !t.inTrouble.Swap(true) {
+	t.inTrouble.Store(true)
+	o := &t.away
+	quiet := now.Sub(o.seen)
+	o.seen = now
+	switch {
+	case o.begun.IsZero(), !o.told && quiet >= asOne:
+		*o = outage{begun: now, seen: now, pause: firstPause}
 		t.console.say("the store gives no answer: %s; trying again", flags.OneLine(err))
+	case now.Before(o.next):
+		o.more++
+		return
+	default:
+		o.pause = min(2*o.pause, lastPause)
+		t.console.say("the store gives no answer for %v, to %d more requests: %s; trying again", round(now.Sub(o.begun)), o.more+1, flags.OneLine(err))
 	}
+	o.told, o.next, o.more = true, now.Add(o.pause), 0
 }
+
+// outage is a time in which the store gives no answer, or only now and then, and what was
+// said of it.
+type outage struct {
+	begun, seen time.Time     // the first error, and the last one
+	next        time.Time     // when it is said again
+	pause       time.Duration // until then, from the last time
+	more        int           // errors since that
+	told        bool          // and since then not that the store answers
+}
+
+const (
+	firstPause = time.Minute
+	lastPause  = time.Hour
+	// asOne is for how long there must be no error before the next one is another outage.
+	asOne = time.Minute
+)
 
 func (t *tenancy) tellPeople(e tenure.Event) {
 	c := t.console
@@ -79,7 +111,7 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 		if t.crowd == nil && t.endless.Load() && t.outer.is(e.Lock, e.Owner, e.Token) {
 			c.waitsWithoutEnd(fmt.Sprintf("waiting for %q", e.Lock), ": held by "+t.outer.holder(e.Lock, e.Owner, e.Token))
 		}
-	case tenure.EventAcquired:
+	case tenure.EventAcquired, tenure.EventStoreAnswers:
 		t.answers()
 	case tenure.EventJeopardy:
 		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, flags.OneLine(e.Err), round(e.Remaining))
@@ -103,7 +135,7 @@ func recordOf(e tenure.Event) record {
 	switch e.Kind {
 	case tenure.EventWaiting, tenure.EventJeopardy, tenure.EventSafe:
 		r.Remaining = seconds(e.Remaining)
-	case tenure.EventOpened:
+	case tenure.EventOpened, tenure.EventStoreAnswers:
 		r.Took = seconds(e.Took)
 	case tenure.EventAcquired, tenure.EventRenewed:
 		r.Took, r.Remaining = seconds(e.Took), seconds(e.Remaining)

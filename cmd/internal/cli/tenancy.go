@@ -64,6 +64,7 @@ type tenancy struct {
 	identify   sync.Once                 // after the first write
 	identified chan struct{}             // closed behind it; nil: nothing was written
 	storeSaid  sync.Once
+	away       outage // guarded by telling
 }
 
 // open makes everything ready to take the lock: what is wrong with the command
