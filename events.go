@@ -49,7 +49,8 @@ const (
 	// Held; Share is that as a share of its capacity: see [Lease.BusyShare].
 	EventBusy EventKind = "busy"
 	// EventReleased: the record is released. Held and Busy tell how long the
-	// lease was held, and for how much of that work ran in [Lease.Do].
+	// lease was held, and for how much of that work ran in [Lease.Do]. End tells how the
+	// tenure ended; if that is [EndFailed], Err has the text of why the work failed.
 	EventReleased EventKind = "released"
 	// EventEnded: the lease ended without a release of the record. It was another
 	// holder's already, or the store gave no answer (Err).
@@ -86,6 +87,7 @@ type Event struct {
 	Held, Busy time.Duration
 	Share      float64
 	Grace      time.Duration // of EventAcquired and EventOpened: see [Timing]
+	End        string        // of EventReleased, as the history has it, such as [EndFailed]
 	Err        error
 
 	// Missed counts the events before this one that were dropped because
@@ -220,6 +222,9 @@ func (e *events) hand(ev Event) {
 
 func (e *events) write(ev Event) {
 	level := slog.LevelInfo
+	if ev.End == EndFailed {
+		level = slog.LevelWarn
+	}
 	switch ev.Kind {
 	case EventRenewed, EventStopping, EventBusy:
 		level = slog.LevelDebug
@@ -273,6 +278,9 @@ func (e *events) write(ev Event) {
 	add("busy", ev.Busy)
 	if ev.Kind == EventBusy {
 		attrs = append(attrs, slog.Float64("share", ev.Share))
+	}
+	if ev.End != "" && ev.End != EndReleased {
+		attrs = append(attrs, slog.String("end", ev.End))
 	}
 	if ev.Err != nil {
 		attrs = append(attrs, slog.Any("error", ev.Err))

@@ -4,8 +4,11 @@
 package tenure_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +91,11 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 			t.Run(by+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)
-					a, b := w.machine("a"), w.machine("b")
+					var log bytes.Buffer
+					r := &recorder{}
+					a, b := w.machine("a", func(o *tenure.Options) {
+						o.OnEvent, o.Logger = r.add, slog.New(slog.NewTextHandler(&log, nil))
+					}), w.machine("b")
 					ctx, stop := context.WithCancel(t.Context())
 					defer stop()
 					ended := make(chan struct{})
@@ -115,6 +122,19 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 					}
 					if end != tt.end || reason != tt.reason {
 						t.Errorf("it ended as %q for %q, want %q for %q", end, reason, tt.end, tt.reason)
+					}
+					_ = a.Close(t.Context()) // the work may have closed it; its events are told then
+					released := r.of(tenure.EventReleased)
+					if len(released) == 0 {
+						return // its lease ran out before
+					}
+					e, failed := released[0], tt.end == driver.EndFailed
+					if told := e.End == tenure.EndFailed && e.Err != nil && e.Err.Error() == tt.reason; told != failed || !failed && e.Err != nil {
+						t.Errorf("the event tells of end %q: %v", e.End, e.Err)
+					}
+					warned := strings.Contains(log.String(), `level=WARN msg="tenure: released"`) && strings.Contains(log.String(), "end=failed error=")
+					if warned != failed {
+						t.Errorf("logged:\n%s", log.String())
 					}
 				})
 			})

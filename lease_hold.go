@@ -5,6 +5,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -110,6 +111,12 @@ func (l *Lease) followed() (yes bool, cause error) {
 
 func (l *Lease) done(e Event) Event {
 	e.Busy = l.meter.until(l.c.clock.Contender())
+	if e.Kind == EventReleased {
+		end, failed := l.h.End()
+		if e.End = string(end); failed != nil {
+			e.Err = errors.New(failed.Reason)
+		}
+	}
 	l.c.looks.Drop(&l.report)
 	if l.under != nil {
 		delete(l.under.leases, l.h)

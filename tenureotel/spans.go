@@ -83,7 +83,7 @@ func (s *spans) take(e tenure.Event, change telemetry.Change) {
 			h.span.SetStatus(codes.Error, reason(e.Err))
 		}
 	case tenure.EventReleased, tenure.EventEnded:
-		if e.Kind == tenure.EventEnded && !h.lost {
+		if (e.Kind == tenure.EventEnded || e.End == tenure.EndFailed) && !h.lost {
 			h.span.SetStatus(codes.Error, reason(e.Err))
 		}
 		h.span.End(at)

@@ -127,6 +127,18 @@ func (h *Holder) why() driver.EndReason {
 	return driver.EndReleased
 }
 
+// End returns how the tenure of a lock ends, as the record that left returns shows it, and
+// why if the work has failed.
+func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {
+	switch end = h.why(); {
+	case end == driver.EndFailed:
+		return end, h.failed
+	case end == driver.EndSteppedDown && h.asked.Kind == driver.HandOver:
+		return driver.EndHandedOver, nil
+	}
+	return end, nil
+}
+
 // freed returns rec as it is left when nobody holds the lock any more: without
 // requests, with how the tenure ended, and by whose request. The heartbeat period and
 // the drift go, because nobody waits for this record, and it must stay small beside

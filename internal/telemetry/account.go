@@ -116,6 +116,8 @@ func (a *Account) Take(e tenure.Event) Change {
 			return Change{}
 		case e.Kind == tenure.EventEnded:
 			return Change{End: endOf(e.Err, EndUnreleased)}
+		case e.End != "":
+			return Change{End: e.End}
 		case l.stop != "":
 			return Change{End: l.stop}
 		}

@@ -4,6 +4,7 @@
 package telemetry_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -52,6 +53,11 @@ func TestAccount(t *testing.T) {
 			{s, of(tenure.EventStopping, 1, tenure.ErrReleased), telemetry.Change{}, 1},
 			{9 * s, of(tenure.EventRenewed, 1, nil), telemetry.Change{Latency: true}, 1},
 			{10 * s, of(tenure.EventReleased, 1, nil), telemetry.Change{End: "released"}, 0},
+		},
+		"work that failed, as the history has it": {
+			{0, acquired(1), telemetry.Change{}, 1},
+			{s, of(tenure.EventStopping, 1, nil), telemetry.Change{}, 1},
+			{2 * s, tenure.Event{Kind: tenure.EventReleased, Lock: "x", Token: 1, End: tenure.EndFailed, Err: errors.New("boom")}, telemetry.Change{End: "failed"}, 0},
 		},
 		"two tenures of one lock": {
 			{0, acquired(1), telemetry.Change{}, 1},

@@ -165,6 +165,7 @@ type record struct {
 	Held      *float64 `json:"held_seconds,omitempty"`
 	Busy      *float64 `json:"busy_seconds,omitempty"`
 	Share     *float64 `json:"busy_share,omitempty"`
+	End       string   `json:"end,omitempty"`
 	Pause     *float64 `json:"pause_seconds,omitempty"`
 	Command   []string `json:"command,omitempty"`
 	Status    *int     `json:"status,omitempty"`

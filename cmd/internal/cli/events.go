@@ -144,11 +144,13 @@ func recordOf(e tenure.Event) record {
 	case tenure.EventBusy:
 		r.Held, r.Busy, r.Share = seconds(e.Held), seconds(e.Busy), &e.Share
 	}
-	r.Missed = e.Missed
+	if r.Missed = e.Missed; e.End != tenure.EndReleased {
+		r.End = e.End
+	}
 	var asked *tenure.StepDownError
 	switch {
 	case e.Err == nil:
-	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost:
+	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost || e.Kind == tenure.EventReleased:
 		r.Cause = flags.OneLine(e.Err) // nothing has failed, or not here
 		if errors.As(e.Err, &asked) {
 			r.Request = &requestJSON{Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel}
