@@ -108,7 +108,7 @@ func TestStoreErrorIsToldOncePerRequest(t *testing.T) {
 		m.fault(faultstore.OpClaim, 0, 1, faultstore.LoseRequest())
 		m.fault(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
 		m.mustAcquire("x", nil)
-		if got := m.events.kinds(); got != "store_error store_error store_error store_error acquired" {
+		if got := m.events.kinds(); got != "store_error store_error store_error store_error store_answers acquired" {
 			t.Errorf("events: %s", got)
 		}
 	})

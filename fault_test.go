@@ -58,7 +58,7 @@ func TestClaimWithLostReplyCostsOneLook(t *testing.T) {
 		time.Sleep(4 * lease)
 		want(t, l.Check(), nil)
 		want(t, l.Release(t.Context()), nil)
-		if got := m.events.kinds(); got != "store_error acquired stopping released" {
+		if got := m.events.kinds(); got != "store_error store_answers acquired stopping released" {
 			t.Errorf("events: %s", got)
 		}
 	})

@@ -74,17 +74,17 @@ func Main(args []string) int {
 	head, rest := split(args)
 	command, hint := subject(head)
 	if text, asked := help(head, command); asked {
-		fmt.Fprint(os.Stdout, text)
-		return 0
+		_, _ = fmt.Fprint(c.stdout, text)
+		return c.fail(c.output(nil), hint)
 	}
 	if len(head) > 0 && head[0] == "help" {
 		head = head[1:] // about something that there is not
 	}
 	if slices.Contains(head, "--version") && command == "" {
-		fmt.Fprintln(os.Stdout, version())
-		return 0
+		_, _ = fmt.Fprintln(c.stdout, version())
+		return c.fail(c.output(nil), hint)
 	}
-	return c.fail(execute(c, head, rest), hint)
+	return c.fail(c.output(execute(c, head, rest)), hint)
 }
 
 func execute(c *console, head []string, rest operands) error {

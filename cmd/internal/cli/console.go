@@ -17,6 +17,7 @@ import (
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/lines"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
@@ -24,10 +25,10 @@ import (
 // console is where a command writes to. Its methods may be called from any
 // goroutine and never block, but for writes to standard output.
 type console struct {
-	stdout   io.Writer
-	screen   int  // the file descriptor of standard output, -1 if it is no terminal
-	terminal bool // standard error is a terminal
-	attended bool // somebody may sit there: standard input, output or error is a terminal
+	stdout   io.Writer // see output
+	screen   int       // the file descriptor of standard output, -1 if it is no terminal
+	terminal bool      // standard error is a terminal
+	attended bool      // somebody may sit there: standard input, output or error is a terminal
 	stderr   *lines.Lines
 
 	json, quiet, verbose bool
@@ -39,12 +40,21 @@ type console struct {
 }
 
 func newConsole(stdout, stderr *os.File) *console {
-	c := &console{stdout: stdout, screen: -1, terminal: isTerminal(stderr), stderr: lines.New(stderr)}
+	c := &console{stdout: flags.NewOutput(stdout), screen: -1, terminal: isTerminal(stderr), stderr: lines.New(stderr)}
 	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, stdout, stderr}, func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) })
 	if isTerminal(stdout) {
 		c.screen = int(stdout.Fd())
 	}
 	return c
+}
+
+// output returns err, or that standard output takes nothing, which goes before: whatever else
+// a command has found was not told.
+func (c *console) output(err error) error {
+	if o, ok := c.stdout.(*flags.Output); ok {
+		return o.Or(err)
+	}
+	return err
 }
 
 func isTerminal(f *os.File) bool {

@@ -52,18 +52,19 @@ func (c *console) warn(format string, args ...any) {
 // Main runs the command line without the name of the program, and returns the exit
 // status.
 func Main(args []string) int {
-	c := &console{stdout: os.Stdout, stderr: lines.New(os.Stderr), terminal: isTerminal(os.Stderr)}
+	out := flags.NewOutput(os.Stdout)
+	c := &console{stdout: out, stderr: lines.New(os.Stderr), terminal: isTerminal(os.Stderr)}
 	defer c.stderr.Close(time.Second)
 	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, os.Stdout, os.Stderr}, func(f *os.File) bool { return xterm.IsTerminal(int(f.Fd())) })
+	var err error
 	if text, asked := help(args); asked {
 		_, _ = fmt.Fprint(c.stdout, text)
-		return 0
-	}
-	if slices.Contains(args, "--version") {
+	} else if slices.Contains(args, "--version") {
 		_, _ = fmt.Fprintln(c.stdout, flags.Version("tenured"))
-		return 0
+	} else {
+		err = execute(c, args)
 	}
-	err := execute(c, args)
+	err = out.Or(err)
 	status := flags.StatusOf(err)
 	if flags.Told(err) {
 		return status

@@ -6,7 +6,10 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 )
@@ -16,6 +19,7 @@ const (
 	StatusUsage    = 64
 	StatusStore    = 69 // or another service that is needed
 	StatusSoftware = 70 // a fault of this program
+	StatusOutput   = 74 // standard output takes nothing
 )
 
 // Failure is an error with the exit status that it means.
@@ -78,4 +82,42 @@ func OneLine(err error) string {
 		}
 	}
 	return row
+}
+
+// Output is a standard output that remembers that it takes nothing. Nothing is written to it
+// from then on.
+type Output struct {
+	to  *os.File
+	mu  sync.Mutex
+	err error
+}
+
+// NewOutput returns the output that goes to a file.
+func NewOutput(to *os.File) *Output { return &Output{to: to} }
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.to.Write(p)
+	if err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		o.err = Failed(StatusOutput, fmt.Errorf("standard output cannot be written: %w", err))
+	}
+	return n, err
+}
+
+// Or returns why the output takes nothing, if that is so, and else err.
+func (o *Output) Or(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	return err
 }
