@@ -53,7 +53,8 @@ func TestGuideRuns(t *testing.T) {
 	at := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
 	script := strings.ReplaceAll(strings.Join(blocks(below, "sh"), "\necho\n"), "127.0.0.1:8368", at)
 	script = strings.Replace(script, "tenured --store", "tenured --drain 0s --listen "+at+" --store", 1)
-	run := exec.CommandContext(t.Context(), "bash", "-euc", script+"\nkill %1\nwait %1\n")
+	// By its process: bash may know nothing more of a job that has ended.
+	run := exec.CommandContext(t.Context(), "bash", "-euc", script+"\nkill $!\nwait $!\n")
 	run.Dir = t.TempDir()
 	run.Env = append(os.Environ(), "HOME="+run.Dir, "XDG_STATE_HOME=")
 	var out, said bytes.Buffer
