@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -30,6 +31,9 @@ func fault(file string, err error) error {
 			if reason := noFiles(); reason != nil {
 				what, permanent = fmt.Sprintf("cannot be opened, for this process cannot open any more files (%v); raise its limit (ulimit -n)", reason), false
 			}
+		}
+		if is(err, sqlite3.SQLITE_IOERR) && file != "" && noSpace(filepath.Dir(file)) {
+			what, permanent = explain(sqlite3.SQLITE_FULL) // as a file that could not grow, such as the index of the log
 		}
 		err = fmt.Errorf("%s: %w", what, err)
 	}

@@ -4,11 +4,18 @@
 package sqlitestore
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // TestDiskFull has a process fill up a file system of its own, which nobody
@@ -28,11 +35,84 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-func init() {
-	children["small disk"] = func(folder string) error {
-		if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=1m"); err != nil {
-			return os.NewSyscallError("mount", err)
-		}
-		return childFull(folder)
+// TestDiskFullOfTheLog: SQLite's log grows to 4 MB before SQLite moves it into the file. On a
+// file system that has no room for that, it is moved when it has no room left. A file system
+// that something else has filled is named as such when a store is opened there.
+func TestDiskFullOfTheLog(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small file system")
 	}
+	lines := start(t, "small log", t.TempDir(), func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	}).wait(t)
+	if len(lines) == 1 && strings.Contains(lines[0], "mount") {
+		t.Skip(lines[0])
+	}
+	if len(lines) != 2 || lines[1] != "ok" || !strings.Contains(lines[0], "locks.db\": no space left for it") {
+		t.Errorf("child: %q", lines)
+	}
+}
+
+func init() {
+	children["small disk"] = func(folder string) error { return onSmallDisk(folder, childFull) }
+	children["small log"] = func(folder string) error { return onSmallDisk(folder, childFullOfTheLog) }
+}
+
+func onSmallDisk(folder string, child func(string) error) error {
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=1m"); err != nil {
+		return os.NewSyscallError("mount", err)
+	}
+	return child(folder)
+}
+
+func childFullOfTheLog(folder string) error {
+	file := filepath.Join(folder, "locks.db")
+	s, err := Open(file, nil)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	rec, _, err := s.Claim(ctx, held("k", "a"))
+	if err != nil {
+		return err
+	}
+	// The file itself has the room that it needs.
+	db, err := sql.Open("sqlite", file)
+	if err == nil {
+		_, err = db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	}
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	for i := range 1000 {
+		now, err := s.Swap(ctx, rec, next(rec))
+		if err != nil {
+			if !errors.Is(err, driver.ErrNotApplied) {
+				return fmt.Errorf("write %d: %w", i, err)
+			}
+			if now, err = s.Swap(ctx, rec, next(rec)); err != nil {
+				return fmt.Errorf("write %d, made again: %w", i, err)
+			}
+		}
+		rec = now
+	}
+	if now, err := s.Get(ctx, "k", driver.Strong); err != nil || same(now, rec) != nil {
+		return errors.Join(err, same(now, rec))
+	}
+	if err := s.Close(); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(folder, "filler"))
+	for err == nil {
+		_, err = f.Write(make([]byte, 512))
+	}
+	if s, err = Open(file, nil); err == nil {
+		_, err = s.Get(ctx, "k", driver.Strong)
+	}
+	fmt.Fprintln(os.Stdout, err)
+	fmt.Fprintln(os.Stdout, "ok")
+	return nil
 }

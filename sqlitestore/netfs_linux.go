@@ -14,3 +14,11 @@ func fileSystem(folder string) uint32 {
 	}
 	return uint32(stat.Type)
 }
+
+// noSpace says that the file system of a folder has no room for the index of the log, which
+// is the first that SQLite makes.
+func noSpace(folder string) bool {
+	const index = 32 << 10
+	var stat syscall.Statfs_t
+	return syscall.Statfs(folder, &stat) == nil && stat.Bavail*uint64(stat.Bsize) < index
+}

@@ -156,6 +156,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 		w.answer, w.wake = nil, false
 		if err := w.apply(c); err != nil {
 			_ = c.run(sqlRollback)
+			makeRoom(c, err)
 			if len(batch) == 1 {
 				w.done <- driver.NotApplied(fault(s.file, err))
 				return
@@ -170,6 +171,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 	}
 	if _, err := c.exec(sqlCommit); err != nil {
 		_ = c.run(sqlRollback) // fails if the engine has rolled back by itself
+		makeRoom(c, err)
 		s.failCommit(batch, err)
 		return
 	}
@@ -181,6 +183,15 @@ func (s *Store) commit(c *conn, batch []*write) {
 	s.notify(batch)
 	for _, w := range batch {
 		w.done <- w.answer
+	}
+}
+
+// makeRoom moves the log into the file after a write that found no room: the log may be what
+// has filled the disk, and SQLite moves it after a commit alone. Whoever makes the write again
+// has the room. If others use the log just now, or the file cannot grow, nothing changes.
+func makeRoom(c *conn, err error) {
+	if is(err, sqlite3.SQLITE_FULL) {
+		_ = c.run("PRAGMA wal_checkpoint(TRUNCATE)") // what it finds is the next write's to tell
 	}
 }
 
