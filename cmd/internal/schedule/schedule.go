@@ -27,6 +27,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,14 @@ var names = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
+// fieldForm is what crontab(5) lets a field be. The parser takes more, and what it refuses
+// it explains by options of its own.
+var fieldForm = regexp.MustCompile(`^(?:` + item + `)(?:,(?:` + item + `))*$`)
+
+const item = `(?:[*?]|(?:[0-9]+|[A-Za-z]{3,})(?:-(?:[0-9]+|[A-Za-z]{3,}))?)(?:/[0-9]+)?`
+
+var fieldNames = [5]string{"minute", "hour", "day of the month", "month", "weekday"}
+
 // maxShift is how far a change of the clock may move a time of day.
 const maxShift = 3 * time.Hour
 
@@ -79,6 +88,12 @@ func Parse(expression string, zone *time.Location) (*Schedule, error) {
 		return nil, errors.New("a time zone does not belong into the expression")
 	case len(fields) != 5:
 		return nil, fmt.Errorf("%.40q has %d fields: want five: minute, hour, day of the month, month, weekday", text, len(fields))
+	}
+	for i, field := range fields {
+		if !fieldForm.MatchString(field) {
+			return nil, fmt.Errorf("%s %.20q: want numbers, names such as JAN or MON, ranges A-B and steps /N, with commas between them, or *; "+
+				"L, W, # and H, which some schedulers know, are not known here", fieldNames[i], field)
+		}
 	}
 	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	if err != nil {
