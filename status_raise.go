@@ -142,7 +142,7 @@ func (r *raising) check() error {
 	case strings.HasPrefix(r.prefix, driver.OwnPrefix):
 		return refused("no lock has a name that begins with %q: such names are for records of Tenure itself", driver.OwnPrefix)
 	case r.c.store.raiser == nil:
-		return refused("%w: the store, a %T, cannot raise tokens", errors.ErrUnsupported, r.c.store.store)
+		return refused("%w: this store cannot raise tokens", errors.ErrUnsupported)
 	case r.c.isClosed():
 		return ErrClosed
 	}

@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +50,7 @@ func (c *call) read(into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return problemf(badRequest, "the body cannot be read: %s; /openapi.json has what %s takes", strings.TrimPrefix(err.Error(), "json: "), c.r.URL.Path)
+		return problemf(badRequest, "the body cannot be read: %s; /openapi.json has what %s takes", unread(err), c.r.URL.Path)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return problemf(badRequest, "the body has more than one value: send one object")
@@ -57,6 +59,51 @@ func (c *call) read(into any) error {
 		return problemf(badRequest, "the body has null: leave out a field that has no value")
 	}
 	return nil
+}
+
+// unread says in the words of JSON why a body is not what a call takes.
+func unread(err error) string {
+	var other *json.UnmarshalTypeError
+	if !errors.As(err, &other) {
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	field, is := other.Field, other.Value
+	if field == "" {
+		field = "it"
+	}
+	if !strings.HasPrefix(is, "number ") { // which has the number behind
+		is = article(is)
+	}
+	return fmt.Sprintf("%s is %s: want %s", field, is, jsonType(other.Type))
+}
+
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// jsonType is what a type of ours is in JSON.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a string in base64"
+		}
+		return "an array"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "a whole number"
 }
 
 // hasNull says whether valid JSON has null, which encoding/json takes for a field that was

@@ -347,3 +347,25 @@ func TestDataStayUnlessThereAreOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestBodyOfAnotherTypeIsToldInWords: of the API, and not of the program that serves it.
+func TestBodyOfAnotherTypeIsToldInWords(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for want, body := range map[string]any{
+			"wait_ms is a string: want a whole number":                object{"name": "jobs/a", "owner": "o", "wait_ms": "1s"},
+			"wait_ms is number 1.5: want a whole number":              object{"name": "jobs/a", "owner": "o", "wait_ms": 1.5},
+			"name is a number: want a string":                         object{"name": 1, "owner": "o"},
+			"name is an object: want a string":                        object{"name": object{}, "owner": "o"},
+			"the body cannot be read: it is an array: want an object": []string{"jobs/a"},
+		} {
+			a := w.want(w.post("/v1/acquire", ci, body), 400, "bad-request")
+			if !strings.Contains(a.text, want) || strings.Contains(a.text, "Go ") {
+				t.Errorf("%v: %s, want %s", body, a.text, want)
+			}
+		}
+		a := w.want(w.post("/v1/heartbeats", ci, object{"locks": "all"}), 400, "bad-request")
+		if !strings.Contains(a.text, "locks is a string: want an array") {
+			t.Error(a.text)
+		}
+	})
+}
