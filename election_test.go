@@ -269,7 +269,7 @@ func TestObserveYieldsAnErrorOnce(t *testing.T) {
 				}
 				want(t, la.Check(), nil)
 				stop()
-				<-done
+				want(t, <-done, faultstore.ErrInjected)
 				var got []string
 				for len(seen) > 0 {
 					got = append(got, <-seen)

@@ -274,7 +274,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 			}
 			time.Sleep(lease)
 			stop()
-			<-waited
+			want(t, <-waited, context.Canceled)
 			want(t, m.Close(t.Context()), nil)
 			errs, over := strings.Count(log.String(), "tenure: store_error"), strings.Count(log.String(), "tenure: store_answers")
 			if errs < tt.least || errs > tt.most || over < 1 || over > errs || !tt.flaps && over != 1 {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/once"

@@ -79,12 +79,12 @@ func (c cause) happens(t *testing.T) error {
 	} else {
 		store = c.open(t)
 	}
-	defer store.Close() //nolint:errcheck // it may be what cannot be reached
+	defer store.Close() // it may be what cannot be reached
 	client, err := tenure.New(store, &tenure.Options{LeaseDuration: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close(endedContext()) //nolint:errcheck // so may this
+	defer client.Close(endedContext()) // so may this
 	if c.meanwhile != nil {
 		if _, err := client.Status(t.Context(), "x"); err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func etcdCauses(t *testing.T) []cause {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer root.Close() //nolint:errcheck // it has done its work
+			defer root.Close() // it has done its work
 			if _, err := root.UserChangePassword(t.Context(), "locks", "after"); err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func fill(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // it has done its work
+	defer client.Close() // it has done its work
 	for i := range 1000 {
 		if _, err := client.Put(t.Context(), fmt.Sprint("fill", i), strings.Repeat("x", 10_000)); err != nil {
 			return
@@ -177,7 +177,7 @@ func postgresCauses(t *testing.T) []cause {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 		return conn
 	}
 	const roles = "CREATE ROLE reader LOGIN; CREATE ROLE still SUPERUSER LOGIN; ALTER ROLE still SET default_transaction_read_only = on; CREATE ROLE one LOGIN CONNECTION LIMIT 0"
@@ -322,12 +322,12 @@ func newTLSFront(t *testing.T, engine string) *tlsFront {
 			}
 			conns <- conn
 			go func() {
-				defer conn.Close() //nolint:errcheck // it is over
+				defer conn.Close() // it is over
 				to, err := net.Dial("tcp", engine)
 				if err != nil {
 					return
 				}
-				defer to.Close()                                           //nolint:errcheck // likewise
+				defer to.Close()                                           // likewise
 				go func() { _, _ = io.Copy(conn, to); _ = conn.Close() }() // ends with the engine's side
 				_, _ = io.Copy(to, conn)
 			}()

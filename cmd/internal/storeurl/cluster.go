@@ -184,7 +184,7 @@ func dial(ctx context.Context, host string, patience time.Duration, config *tls.
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // nothing was sent that matters
+	defer c.Close() // nothing was sent that matters
 	if config == nil {
 		return nil
 	}
