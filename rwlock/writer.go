@@ -57,7 +57,7 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 	defer leave()
 	defer w.end(ctx)
 	p := slots.Patient(l.client.Options().LeaseDuration, w.options.AcquireOptions)
-	lease, err := l.retry(bounded, p, func() (*Lease, error) { return w.attempt(bounded, p) }, func(*BusyError) error { return w.stand(bounded) })
+	lease, err := l.retry(bounded, p, func() (*Lease, error) { return w.attempt(bounded, p) }, func(*BusyError) error { return w.stand(bounded, p) })
 	return lease, over(err)
 }
 
@@ -82,10 +82,12 @@ func (l *Lock) TryAcquireWrite(ctx context.Context, options *WriteOptions) (*Lea
 type writer struct {
 	l       *Lock
 	options WriteOptions
-	try     bool         // it waits for nobody
-	place   *slots.Place // in the line of all processes; nil before it has one
-	alone   bool         // it can have none
-	gave    bool         // it has let the gate stand open for the readers
+	try     bool           // it waits for nobody
+	place   *slots.Place   // in the line of all processes; nil before it has one
+	alone   bool           // it can have none
+	gave    bool           // it has let the gate stand open for the readers
+	before  *tenure.Status // of the gate, at the last glance
+	chance  bool           // it has seen that those before it are stuck
 }
 
 func (l *Lock) newWriter(options *WriteOptions) (*writer, error) {
@@ -139,8 +141,8 @@ var errLine = &BusyError{Writer: &Holder{}}
 // stand takes a place in the line, if the writer has none. The line is a lock, which
 // whoever waits for it may get. So a process that has written a while ago stands back,
 // until nobody is in the line, or somebody has come twice. Then each writer waits for at most two turns
-// of each of the others.
-func (w *writer) stand(ctx context.Context) error {
+// of each of the others. If those are stuck, it learns of that by the gate.
+func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
 	l := w.l
 	if w.place != nil || w.alone {
 		return nil
@@ -148,7 +150,8 @@ func (w *writer) stand(ctx context.Context) error {
 	refresh := l.client.Options().RefreshPeriod
 	begun, free, came := time.Now(), 0, map[string]uint64{}
 	back := l.turn.wroteWithin(lineMemory * refresh)
-	for back && free < 2 && time.Since(begun) < mostStandBack*refresh {
+	glanced := begun
+	for back && !w.chance && free < 2 && time.Since(begun) < mostStandBack*refresh {
 		slots.Pause(ctx, refresh/2)
 		front, err := w.front(ctx)
 		switch {
@@ -162,6 +165,12 @@ func (w *writer) stand(ctx context.Context) error {
 				back = false
 			}
 			came[front.Owner] = front.Token
+		}
+		if time.Since(glanced) >= chanceEach*refresh {
+			glanced = time.Now()
+			if w.chance, err = w.unwanted(ctx, p); err != nil {
+				return err
+			}
 		}
 	}
 	l.noteLine()
@@ -181,7 +190,11 @@ const mostStandBack = 60
 // those before it: they are stuck.
 func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 	refresh := w.l.client.Options().RefreshPeriod
-	var before *tenure.Status // of the gate, at the last look
+	if w.chance {
+		w.chance = false
+		return nil
+	}
+	w.before = nil
 	for !w.alone && !w.place.AtFront() {
 		select {
 		case <-w.place.Arrived():
@@ -190,14 +203,9 @@ func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 		case <-ctx.Done():
 			return slots.Done(ctx)
 		case <-time.After(slots.About(chanceEach * refresh)):
-			gate, err := w.glance(ctx, p)
-			if err != nil {
+			if free, err := w.unwanted(ctx, p); err != nil || free {
 				return err
 			}
-			if before != nil && before.Token == gate.Token && !inTheWay(*before) && !inTheWay(gate) {
-				return nil
-			}
-			before = &gate
 		}
 	}
 	if w.gave {
@@ -216,6 +224,17 @@ func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 // chanceEach is how many refresh periods a writer that is not at the front of the line waits
 // between two looks at the gate.
 const chanceEach = 5
+
+// unwanted says that nobody has had the gate from the last glance to this one.
+func (w *writer) unwanted(ctx context.Context, p *slots.Patience) (bool, error) {
+	gate, err := w.glance(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	before := w.before
+	w.before = &gate
+	return before != nil && before.Token == gate.Token && !inTheWay(*before) && !inTheWay(gate), nil
+}
 
 // glance looks at the gate by a read that may be behind. A store that gives no answer is
 // asked for as long as the patience lasts, which begins here: nothing was asked before.

@@ -19,7 +19,7 @@ var (
 	onceTookDesc     = desc("tenure_once_last_duration_seconds", "How long the last run took whose end is known.", "name")
 	onceRunningDesc  = desc("tenure_once_running_since_timestamp_seconds", "When the run began that is under way, by the wall clock of its host.", "name")
 	onceMissedDesc   = desc("tenure_once_missed", "How many slots before the last run nobody has begun.", "name")
-	oncePeriodDesc   = desc("tenure_once_period_seconds", "The time from the last slot that was begun to the next one, or the period of every.", "name")
+	oncePeriodDesc   = desc("tenure_once_period_seconds", "The time from the last slot that was begun to the next one, or from the one before if that is longer, or the period of every.", "name")
 	onceDescriptions = []*prometheus.Desc{onceSlotDesc, onceSuccessDesc, onceStatusDesc, onceTookDesc, onceRunningDesc, onceMissedDesc, oncePeriodDesc}
 )
 

@@ -22,7 +22,7 @@ import (
 func TestLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := tenuretest.New(t)
-		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"nightly:once", "vacuum:every", "plain:once", "clocks:once"}})
+		_, l := watcher(t, w, tenureprom.LocksOptions{Names: []string{"nightly:once", "vacuum:every", "plain:once", "clocks:once", "weekdays:once"}})
 		a := w.Client("a")
 		hour := once.Minute(time.Now())
 		o := &once.Options{
@@ -57,8 +57,19 @@ func TestLedger(t *testing.T) {
 		}
 		_ = lease.Release(t.Context()) // nothing was done under it
 
+		// A job of working days, on Monday: the last success is three days old.
+		minute := once.Minute(time.Now())
+		data = fmt.Sprintf(`{"ledger":"once/2","begun":[[%[1]d,%[2]d]],"schedule":{"text":"weekdays","sum":"x","after":%[2]d,"next":%[3]d},"runs":[
+			{"slot":%[1]d,"token":1,"owner":"a","begun":%[4]d,"ended":%[4]d,"state":"done","attempts":1},
+			{"slot":%[2]d,"token":1,"owner":"a","begun":%[5]d}]}`, minute-3*1440, minute, minute+1440, at-3*86_400_000, at)
+		if lease, err = a.Acquire(t.Context(), "weekdays:once", &tenure.AcquireOptions{Data: []byte(data)}); err != nil {
+			t.Fatal(err)
+		}
+		_ = lease.Release(t.Context()) // nothing was done under it
+
 		run(t.Context(), l)
 		time.Sleep(2 * time.Second)
+		want(t, l, "on Monday", map[string]float64{"tenure_once_period_seconds{name=weekdays:once}": 3 * 86400})
 		want(t, l, "a clock that was fast", map[string]float64{"tenure_once_last_success_timestamp_seconds{name=clocks:once}": float64(at) / 1000})
 		want(t, l, "no ledger", map[string]float64{"tenure_once_last_slot{name=nightly:once}": absent, "tenure_once_last_slot{name=plain:once}": absent, "tenure_once_last_success_timestamp_seconds{name=nightly:once}": absent})
 		begun := float64(time.Now().Unix())
