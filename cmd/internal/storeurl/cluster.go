@@ -204,7 +204,7 @@ func (c Cluster) Password() (string, error) {
 	case c.User == "" || c.password != "":
 		return c.password, nil
 	case c.PasswordFile == "":
-		return os.Getenv(PasswordVariable), nil
+		return strings.TrimRight(os.Getenv(PasswordVariable), "\r\n"), nil
 	}
 	return passwordIn(c.PasswordFile)
 }

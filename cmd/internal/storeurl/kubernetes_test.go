@@ -66,7 +66,7 @@ func TestParseKubernetesRefuses(t *testing.T) {
 		{"kubernetes://jobs?a;b=secret", "cannot be read"},
 		{"kubernetes://jobs?kubeconfig=~/config", `begins with a "~"`},
 		{"kubernetes://jobs?kubeconfig=$HOME/config", "nobody has put in the value"},
-		{"kubernetes://jobs?kubeconfig=%00", "zero byte"},
+		{"kubernetes://jobs?kubeconfig=%00", `'\x00' at position 1`},
 		{"kubernetes://jobs?prefix=Locks", "prefix=Locks: it must have at most 59 lower-case letters"},
 		{"kubernetes://jobs?prefix=a..b", "prefix=a..b: it must have"},
 		{"kubernetes://jobs?prefix=.", "prefix=: it must have"},

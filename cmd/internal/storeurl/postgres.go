@@ -328,7 +328,7 @@ func (p Postgres) Password() (string, error) {
 		return p.password, nil
 	}
 	if p.PasswordFile == "" {
-		return os.Getenv(PasswordVariable), nil
+		return strings.TrimRight(os.Getenv(PasswordVariable), "\r\n"), nil
 	}
 	return passwordIn(p.PasswordFile)
 }

@@ -57,11 +57,15 @@ func schemes() []scheme {
 }
 
 // Parse returns the location that a URL names. It looks at nothing but the
-// text; an error is the fault of whoever wrote it. Errors never quote what may
-// hold a password.
+// text; an error is the fault of whoever wrote it. It refuses control characters
+// anywhere, and white space at the ends of the URL, its path and its parameters.
+// Errors never quote what may hold a password.
 func Parse(url string) (Location, error) {
 	if url == "" {
 		return Location{}, fmt.Errorf("store URL is empty: write %s", usage())
+	}
+	if err := invisible("store URL", url); err != nil {
+		return Location{}, err
 	}
 	name, rest, found := strings.Cut(url, ":")
 	if !found || len(name) == 1 || !schemeName.MatchString(name) {
@@ -70,7 +74,14 @@ func Parse(url string) (Location, error) {
 	}
 	for _, s := range schemes() {
 		if s.name == name {
-			l, err := s.parse(rest)
+			var l Location
+			var err error
+			if name != "sqlite" { // a file's name has no escapes
+				err = invisibleEscaped(rest)
+			}
+			if err == nil {
+				l, err = s.parse(rest)
+			}
 			if err != nil {
 				return Location{}, fmt.Errorf("store URL %.60q: %w", name+":"+shownRest(rest), err)
 			}

@@ -108,7 +108,7 @@ func TestParseRefuses(t *testing.T) {
 		{"sqlite:", "the path is empty"},
 		{"sqlite::memory:", "exclude no other process"},
 		{"sqlite://locks.db", "there is no host"},
-		{"sqlite:a\x00b", "zero byte"},
+		{"sqlite:a\x00b", `'\x00' at position 9`},
 		{"sqlite:?mode=0660", "the path is empty"},
 		{"sqlite:a.db?mode=", `mode "" is none of a database`},
 		{"sqlite:a.db?mode=0066", `mode "0066" is none of a database`},
