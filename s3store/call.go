@@ -30,8 +30,8 @@ func call[In, Out any](ctx context.Context, o *objects, op func(context.Context,
 		})
 	out, err := op(ctx, in, func(options *s3.Options) {
 		options.Retryer = aws.NopRetryer{}
-		// The signature covers the body. Other servers than S3 refuse the trailers that
-		// checksums come in.
+		// The signature covers the body, and a write has its checksum as a header: see Put.
+		// Other servers than S3 refuse the trailers that the SDK would send it in.
 		options.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		options.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		options.HTTPClient = wire{o.http}

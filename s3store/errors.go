@@ -90,6 +90,8 @@ var codes = map[string]struct {
 	"NotImplemented":                     {hopeless, "the server does not have what Tenure needs: PutObject with If-Match and If-None-Match"},
 	"MethodNotAllowed":                   {hopeless, "the server refuses the request; check that the endpoint is one of S3's protocol"},
 	"EntityTooLarge":                     {hopeless, "the record is too large for the server"},
+	"InvalidRequest":                     {hopeless, "the server or a setting of the bucket does not allow such a request"},
+	"BadDigest":                          {notApplied, "the request was damaged on its way; if that goes on, look for a proxy that changes bodies"},
 	"ExpiredToken":                       {notApplied, "the credentials have expired; renew them"},
 	"InvalidToken":                       {notApplied, "the credentials are not valid here; renew them"},
 	"RequestTimeTooSkewed":               {notApplied, "the clock of this machine is wrong; set it"},

@@ -6,8 +6,11 @@ package s3store
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -52,11 +55,13 @@ func (o *objects) Get(ctx context.Context, name string) (body []byte, tag string
 	return body, aws.ToString(out.ETag), nil
 }
 
-// Put is a PutObject under If-Match, or under If-None-Match.
+// Put is a PutObject under If-Match, or under If-None-Match. A checksum goes with it: a bucket
+// with Object Lock refuses a write without one.
 func (o *objects) Put(ctx context.Context, name string, body []byte, tag string) (newTag string, err error) {
+	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(body))
 	in := &s3.PutObjectInput{
 		Bucket: &o.bucket, Key: &name, Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),
-		ContentType: aws.String(contentType),
+		ContentType: aws.String(contentType), ChecksumCRC32: aws.String(base64.StdEncoding.EncodeToString(sum)),
 	}
 	if tag == "" {
 		in.IfNoneMatch = aws.String("*")

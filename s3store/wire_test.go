@@ -4,10 +4,18 @@
 package s3store
 
 import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/objectmap"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -70,6 +79,8 @@ func TestAnswers(t *testing.T) {
 		{400, "EntityTooLarge", buckets.Permanent},
 		{400, "RequestTimeout", buckets.Unknown},
 		{400, "ExpiredToken", buckets.NotApplied},
+		{400, "InvalidRequest", buckets.Permanent},
+		{400, "BadDigest", buckets.NotApplied},
 		{400, "SomethingElse", buckets.Unknown},
 		{401, "", buckets.Permanent},
 		{403, "AccessDenied", buckets.Permanent},
@@ -110,6 +121,43 @@ func TestNoAnswer(t *testing.T) {
 func TestRequests(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	buckets.Requests(t, b, siteAt(b.URL).open(t, ""))
+}
+
+// TestBucketWantsAChecksum: a bucket with a default retention (Object Lock) refuses each write
+// that comes without a checksum in its header.
+func TestBucketWantsAChecksum(t *testing.T) {
+	at, err := url.Parse(enginetest.NewBucket(t).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host = at.Scheme, at.Host
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(body))
+		if r.Method == http.MethodPut && r.Header.Get("x-amz-checksum-crc32") != base64.StdEncoding.EncodeToString(sum) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, "<Error><Code>InvalidRequest</Code><Message>Content-MD5 OR x-amz-checksum- HTTP header is required</Message></Error>")
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		bucket.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := tenure.New(siteAt(server.URL+at.Path).open(t, ""), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Run(t.Context(), "x", nil, func(context.Context, *tenure.Lease) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestOddNames: what no folder can be called comes back, in order.

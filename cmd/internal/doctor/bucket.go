@@ -172,7 +172,7 @@ func (b Bucket) versioning(ctx context.Context, client *s3.Client, o tenure.Opti
 	}
 	f := Finding{
 		"versioning", Warn, fmt.Sprintf("the bucket keeps each heartbeat: %.0f versions a month for each lock that is held", monthly(o.HeartbeatPeriod)),
-		"keep locks in a bucket without versioning, or have a rule remove versions that are not current after a day",
+		"keep locks in a bucket without versioning, or have a rule remove versions that are not current after a day; under a retention of Object Lock no rule can",
 	}
 	if out.MFADelete == types.MFADeleteStatusEnabled {
 		f.Finding += ", and only a person can remove them (MFA delete)"
