@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 
@@ -25,7 +23,7 @@ func (s *Store) failed(err error) error {
 	if s.life.Ended() {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	}
-	return fmt.Errorf("etcd: %w", s.heard.behind(sorted(err), s.client.Endpoints()))
+	return fmt.Errorf("etcd: %w", s.heard.behind(sorted(err)))
 }
 
 // heard remembers why the attempts of a client fail. Its requests are tried again until their
@@ -45,22 +43,17 @@ func (h *heard) note(ctx context.Context, method string, req, reply any, conn *g
 }
 
 // behind returns what is known of the cause of a request that ran out of time: the last error
-// since there was an answer, and the proxy that leads to the endpoints. Else it returns err.
-func (h *heard) behind(err error, endpoints []string) error {
+// since there was an answer. Else it returns err.
+func (h *heard) behind(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.DeadlineExceeded {
 		return err
 	}
-	var known []string
-	if last := h.last.Load(); last != nil {
-		known = append(known, strings.TrimPrefix(strings.ReplaceAll(sorted(*last).Error(), status.Convert(*last).String(), status.Convert(*last).Message()), "last connection error: "))
-	}
-	if proxy := proxyOf(endpoints); proxy != "" {
-		known = append(known, "connections go by the proxy "+proxy+" of HTTPS_PROXY: name the members in NO_PROXY")
-	}
-	if len(known) == 0 {
+	last := h.last.Load()
+	if last == nil {
 		return err
 	}
-	return &knownError{strings.Join(known, "; "), err}
+	text := strings.ReplaceAll(sorted(*last).Error(), status.Convert(*last).String(), status.Convert(*last).Message())
+	return &knownError{strings.TrimPrefix(text, "last connection error: "), err}
 }
 
 // knownError is the end of a context, and what is known of why no answer came before it.
@@ -71,21 +64,6 @@ type knownError struct {
 
 func (e *knownError) Error() string { return e.text }
 func (e *knownError) Unwrap() error { return e.err }
-
-// proxyOf returns the host of the proxy by which gRPC connects to the endpoints, or "". gRPC
-// asks for that of https, whatever the scheme of an endpoint.
-func proxyOf(endpoints []string) string {
-	for _, endpoint := range endpoints {
-		_, host, found := strings.Cut(endpoint, "://")
-		if !found {
-			host = endpoint
-		}
-		if u, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: host}}); err == nil && u != nil {
-			return u.Host
-		}
-	}
-	return ""
-}
 
 // What etcd refuses before it does anything. The text behind is what to do.
 var refusals = []struct {

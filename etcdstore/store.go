@@ -100,8 +100,9 @@ const (
 // Open returns a store on a client that it makes by the config, and that [Store.Close]
 // closes. Where the config says nothing it tests silent connections after 10 s, and logs
 // nothing. A member that let a request run out of time gets none for 13 s, while others
-// answer; that is in gRPC's service config, which the config's DialOptions may replace. Open
-// reads once, so that a wrong address, a wrong password and a missing permission are told
+// answer; that is in gRPC's service config, which the config's DialOptions may replace. It
+// takes no proxy from the environment: a program that needs one sets grpc.WithContextDialer
+// there. Open reads once, so that a wrong address, a wrong password and a missing permission are told
 // here. Options may be nil.
 func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store, error) {
 	if config.Logger == nil && config.LogConfig == nil {
@@ -111,13 +112,14 @@ func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store
 		config.DialKeepAliveTime, config.DialKeepAliveTimeout = keepAliveTime, keepAliveTimeout
 	}
 	h := &heard{}
-	config.DialOptions = append(append(answeringMembers(), grpc.WithChainUnaryInterceptor(h.note)), config.DialOptions...)
+	// gRPC would follow HTTPS_PROXY for every member, also for one without encryption.
+	config.DialOptions = append(append(answeringMembers(), grpc.WithNoProxy(), grpc.WithChainUnaryInterceptor(h.note)), config.DialOptions...)
 	if _, err := options.prefix(); err != nil {
 		return nil, err
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", driver.NotApplied(h.behind(sorted(err), config.Endpoints)))
+		return nil, fmt.Errorf("etcd: %w", driver.NotApplied(h.behind(sorted(err))))
 	}
 	s, err := New(client, options)
 	if err == nil {

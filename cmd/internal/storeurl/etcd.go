@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/etcdstore"
@@ -72,9 +73,10 @@ func readEtcd(rest string) (e Etcd, err error) {
 	return e, nil
 }
 
-// Config returns what a client is made of. It reads the files that the URL names.
+// Config returns what a client is made of, which takes no proxy from the environment. It reads
+// the files that the URL names.
 func (e Etcd) Config() (config clientv3.Config, err error) {
-	config = clientv3.Config{Username: e.User, DialTimeout: openPatience}
+	config = clientv3.Config{Username: e.User, DialTimeout: openPatience, DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
 	if config.Password, err = e.Password(); err != nil {
 		return config, err
 	}
