@@ -37,6 +37,8 @@ func refusal(code wire.Code) error {
 		return driver.NotApplied(driver.Permanent(fmt.Errorf("the server knows no users: leave user and password out, or see its authProviders: %w", code)))
 	case wire.AuthFailed:
 		return driver.NotApplied(driver.Permanent(fmt.Errorf("the server does not take the user: %w", code)))
+	case wire.Quota: // servers look before they write; an operator may set another quota
+		return driver.NotApplied(fmt.Errorf("a quota of the root, or of a node above it, is used up: set a higher one (setquota), or remove old locks by \"tenure sweep\": %w", code))
 	case wire.Throttled:
 		return driver.NotApplied(driver.Throttled(code))
 	case wire.SessionMoved, wire.NoNode, wire.NodeExists, wire.BadVersion, wire.NotEmpty:

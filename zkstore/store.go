@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// Root is the node below which the records are: "/tenure" if empty. It is made if it
 	// is not there. Stores with different roots know nothing of each other's locks. No
-	// other program may write below it.
+	// other program may write below it, and it is not below /zookeeper.
 	Root string
 
 	// Session is after how long without an answer a connection is given up, nearly: it is
@@ -61,6 +61,8 @@ func (o *Options) resolve() (Options, error) {
 	case !strings.HasPrefix(out.Root, "/") || strings.HasSuffix(out.Root, "/") || strings.Contains(out.Root, "//") ||
 		strings.ContainsFunc(out.Root, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return out, fmt.Errorf("zkstore: root %.60q: it must begin with a slash, such as /tenure, and not end with one", out.Root)
+	case out.Root == "/zookeeper" || strings.HasPrefix(out.Root, "/zookeeper/"):
+		return out, fmt.Errorf("zkstore: root %.60q: nodes below /zookeeper are ZooKeeper's own; take another root, such as /tenure", out.Root)
 	case out.Session < time.Second || out.Session > time.Hour:
 		return out, fmt.Errorf("zkstore: session timeout %v: it must be from 1s to 1h", out.Session)
 	case out.User == "" && out.Password != "":

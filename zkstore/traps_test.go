@@ -384,6 +384,32 @@ func TestWipedData(t *testing.T) {
 	}
 }
 
+// TestQuota: a hard quota of nodes is an answer, which says that nothing was written, and that
+// changes when an operator sets another one. Who has its node goes on.
+func TestQuota(t *testing.T) {
+	server := enginetest.StartZooKeeper(t, 1, "enforceQuota=true")[0]
+	s := mustOpen(t, "/q", server.Addr)
+	rec := mustClaim(t, s, "lock")
+	open := wire.ACL{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}
+	for _, node := range []struct{ path, data string }{
+		{"/zookeeper/quota/q", ""},
+		{"/zookeeper/quota/q/zookeeper_stats", "count=4,bytes=0"},
+		{"/zookeeper/quota/q/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=4"},
+	} {
+		replies, err := s.client.Do(t.Context(), wire.Alone(wire.Create(node.path, []byte(node.data), open)))
+		if err != nil || replies[0].Code != wire.OK {
+			t.Fatalf("%s: %v, %v", node.path, replies, err)
+		}
+	}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		_, _, err := s.Claim(t.Context(), held(key))
+		if !errors.Is(err, driver.ErrNotApplied) || errors.Is(err, driver.ErrPermanent) || !strings.Contains(fmt.Sprint(err), "quota of the root") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	enginetest.Swap(t, s, rec, beat(rec))
+}
+
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		hosts   []string
@@ -394,6 +420,8 @@ func TestOptions(t *testing.T) {
 		{[]string{"h"}, Options{}, "write HOST:PORT"},
 		{[]string{"h:1"}, Options{Root: "locks"}, "must begin with a slash"},
 		{[]string{"h:1"}, Options{Root: "/locks/"}, "not end with one"},
+		{[]string{"h:1"}, Options{Root: "/zookeeper"}, "ZooKeeper's own"},
+		{[]string{"h:1"}, Options{Root: "/zookeeper/quota"}, "ZooKeeper's own"},
 		{[]string{"h:1"}, Options{Session: time.Millisecond}, "from 1s to 1h"},
 		{[]string{"h:1"}, Options{Password: "p"}, "no user"},
 		{[]string{"h:1"}, Options{User: "a:b"}, "has a colon"},

@@ -20,6 +20,7 @@ const (
 	InvalidACL   Code = -114
 	AuthFailed   Code = -115
 	SessionMoved Code = -118
+	Quota        Code = -125
 	// NotTried is the code of the parts of a transaction that come after the one that
 	// failed.
 	NotTried Code = -2
@@ -30,7 +31,7 @@ var codeNames = map[Code]string{
 	NodeExists: "node exists", NotEmpty: "node has children", InvalidACL: "invalid ACL", AuthFailed: "authentication failed",
 	SessionMoved: "session moved", NotTried: "not tried", -1: "system error", -5: "marshalling error", -6: "unimplemented",
 	-7: "operation timeout", -8: "bad arguments", -13: "new config without quorum", -112: "session expired", -119: "read-only server",
-	-122: "request timeout", -125: "quota exceeded",
+	-122: "request timeout", Quota: "quota exceeded",
 }
 
 func (c Code) String() string {
