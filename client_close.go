@@ -17,7 +17,9 @@ import (
 // returns when that is done and everything of the client has ended, or when ctx
 // ends. It returns an error if leases were left behind: their records run out by
 // themselves. Closing again returns [ErrClosed]. Do not call it from OnEvent: Close
-// waits for OnEvent to return.
+// waits for OnEvent, and for the logger, to return. When all else has ended it waits
+// for them no longer than StopTimeout and a lease duration, and returns an error if
+// they have not returned by then.
 //
 // A context that is already done at the call, or that Close itself ends, is
 // ignored, so that a deferred Close works under the context of a signal. Close then
@@ -48,10 +50,12 @@ func (c *Client) Close(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		c.calls.Wait()
-		<-c.events.done
 		close(ended)
 	}()
 	all := w.until(ended) && drained
+	// OnEvent and the logger are the caller's, and may hang where nothing else does.
+	w.bound()
+	all = w.until(c.events.done) && all
 
 	left, within := 0, time.Duration(0)
 	for _, k := range kept {
@@ -74,6 +78,8 @@ func (c *Client) Close(ctx context.Context) error {
 }
 
 var errCloseTimeout = errors.New("the stop timeout and a lease duration have passed")
+
+var errEventTimeout = errors.New("OnEvent or the logger has not returned, although the stop timeout and a lease duration have passed")
 
 // closeWait bounds the waiting of a Close by the context of its caller. A context
 // that was done before, or that belongs to a lease that the closing has ended, does
@@ -99,6 +105,13 @@ func (c *Client) closeWait(ctx context.Context, all []kept) *closeWait {
 // ignore has the waiting end by itself instead of with the context.
 func (w *closeWait) ignore() {
 	w.ctx, w.stop = context.WithTimeoutCause(context.WithoutCancel(w.ctx), w.most, errCloseTimeout)
+}
+
+// bound has the waiting end by itself too, even under a context that never ends.
+func (w *closeWait) bound() {
+	ctx, stop := context.WithTimeoutCause(w.ctx, w.most, errEventTimeout)
+	outer := w.stop
+	w.ctx, w.stop = ctx, func() { stop(); outer() }
 }
 
 // until waits, and returns false if the waiting has ended before.

@@ -6,6 +6,7 @@ package tenure_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,26 @@ func TestCloseUnderADoneContextEnds(t *testing.T) {
 			time.Sleep(2 * time.Hour) // for the work
 		})
 	}
+}
+
+// An OnEvent that never returns holds it up for the stop timeout and a lease, even under a
+// context that never ends.
+func TestCloseUnderAnEventThatNeverReturns(t *testing.T) {
+	inWorldRun(t, "client", func(t *testing.T, w *world) {
+		never := make(chan struct{})
+		a := w.machine("a", func(o *tenure.Options) {
+			o.StopTimeout = 5 * time.Second
+			o.OnEvent = func(tenure.Event) { <-never }
+		})
+		l, err := a.Acquire(t.Context(), "x", nil)
+		want(t, err, nil)
+		want(t, l.Release(t.Context()), nil)
+		closes := func() error { return a.Close(context.Background()) }
+		if err := within(t, 5*time.Second+lease, 5*time.Second+lease, closes); err == nil || !strings.Contains(err.Error(), "OnEvent") {
+			t.Errorf("%v", err)
+		}
+		close(never)
+	})
 }
 
 // A store that answers nothing, and takes no notice of contexts, holds it up for the
