@@ -65,8 +65,9 @@ var (
 	_ driver.Raiser      = (*Store)(nil)
 )
 
-// New returns a store on a pool of the program's own, which must outlive it. It sends
-// nothing. Options may be nil. The config that the pool was made of should have gone
+// New returns a store on a pool that the program has made, which should serve nothing else:
+// heartbeats take connections from it, and a lease ends while other work holds them all. The
+// pool must outlive the store. New sends nothing. Options may be nil. The config that the pool was made of should have gone
 // through [Configure].
 func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 	if pool == nil {
