@@ -101,6 +101,8 @@ func sorted(err error) error {
 	switch {
 	case (status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)) && strings.Contains(text, "closing"):
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
+	case strings.Contains(text, "unsupported operations in txn request"):
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("this is not etcd, but a server such as kine (of k3s), which has a part of its protocol: use the store for the database behind it, or for its Kubernetes API: %w", err)))
 	case strings.Contains(text, "Error while dialing"), strings.Contains(text, "authentication handshake failed"):
 		// The client had no connection, and so it has sent nothing.
 		return driver.NotApplied(err)
