@@ -88,7 +88,7 @@ func TestCloseUnderAnEventThatNeverReturns(t *testing.T) {
 		l, err := a.Acquire(t.Context(), "x", nil)
 		want(t, err, nil)
 		want(t, l.Release(t.Context()), nil)
-		closes := func() error { return a.Close(context.Background()) }
+		closes := func() error { return a.Close(context.WithoutCancel(t.Context())) }
 		if err := within(t, 5*time.Second+lease, 5*time.Second+lease, closes); err == nil || !strings.Contains(err.Error(), "OnEvent") {
 			t.Errorf("%v", err)
 		}
