@@ -93,7 +93,7 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 		}
 		var b bytes.Buffer
 		c := &console{screen: -1, stderr: lines.New(&b)}
-		w := &tenancy{console: c, lock: "job", client: client, waiting: make(chan struct{}, 1)}
+		w := &tenancy{console: c, lock: "job", client: client, store: store, waiting: make(chan struct{}, 1)}
 		w.waiting <- struct{}{}
 		remove := store.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.BlackHole()})
 		ctx, enough := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				store := faultstore.New(memstore.New(), nil)
 				var b bytes.Buffer
 				c := &console{screen: -1, stderr: lines.New(&b)}
-				w := &tenancy{console: c, lock: "job", waiting: make(chan struct{}, 1)}
+				w := &tenancy{console: c, lock: "job", store: store, waiting: make(chan struct{}, 1)}
 				var err error
 				if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
 					t.Fatal(err)
@@ -187,7 +187,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				time.AfterFunc(5*time.Second, func() { store.SetBlackHole(true) })
 				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
 				// Twice if a request is still without an answer when a later one has it.
-				said := regexp.MustCompile(`(?s)^[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n([^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again, after [^\n]*\n){1,2}$`)
+				said := regexp.MustCompile(`(?s)^[^\n]*the store is [^\n]*\n[^\n]*waiting [^\n]*"job"[^\n]*web-2[^\n]*\n([^\n]*gives no answer[^\n]*trying again\n[^\n]*the store answers again, after [^\n]*\n){1,2}$`)
 				time.AfterFunc(30*time.Second, func() {
 					if c.stderr.Flush(time.Second); !said.MatchString(b.String()) {
 						t.Errorf("20 s after the store answers again, said is %q", b.String())

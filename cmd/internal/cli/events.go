@@ -141,12 +141,13 @@ func recordOf(e tenure.Event) record {
 		r.Took, r.Remaining = seconds(e.Took), seconds(e.Remaining)
 	case tenure.EventReleased, tenure.EventEnded, tenure.EventClosed:
 		r.Held = seconds(e.Held)
+		if e.Kind == tenure.EventReleased && e.End != tenure.EndReleased {
+			r.End = e.End
+		}
 	case tenure.EventBusy:
 		r.Held, r.Busy, r.Share = seconds(e.Held), seconds(e.Busy), &e.Share
 	}
-	if r.Missed = e.Missed; e.End != tenure.EndReleased {
-		r.End = e.End
-	}
+	r.Missed = e.Missed
 	var asked *tenure.StepDownError
 	switch {
 	case e.Err == nil:
