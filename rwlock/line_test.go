@@ -102,6 +102,30 @@ func TestNoWriterDependsOnTheLine(t *testing.T) {
 	}
 }
 
+// A writer that has written lately lets those in the line go first, but not when the one at the
+// front is stuck.
+func TestWriterThatStandsBackDependsOnNobody(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		holder, w := s.process("holder"), s.process("w")
+		w.release(w.write(t.Context()))
+		l := holder.write(t.Context())
+		if _, err := s.process("stuck").client.TryAcquire(t.Context(), rwlock.LineName(name), nil); err != nil {
+			t.Fatal(err)
+		}
+		const work = 2 * refresh
+		begun := time.Now()
+		time.AfterFunc(work, func() { holder.release(l) })
+		ctx, stop := context.WithTimeout(t.Context(), 4*lease)
+		defer stop()
+		written, err := w.AcquireWrite(ctx, nil)
+		if took := time.Since(begun) - work; err != nil || took > 12*refresh {
+			t.Fatalf("the writer began %v after the other one had left: %v", took, err)
+		}
+		w.got(written, err)
+		w.release(written)
+	})
+}
+
 // A writer behind others does not take the gate while it stands open for the readers: only
 // when nobody has had it for as long as from one look to the next.
 func TestWriterBehindOthersLeavesTheReadersTheirTurn(t *testing.T) {
