@@ -36,10 +36,10 @@ type LockerOptions struct {
 	Redo bool
 
 	// MaxAhead is how far an occurrence may lie after the last one that was begun. One that
-	// is further ahead is refused, because the process with this clock would shut out all
-	// others until their clocks get there. If zero, it is 366 days. Set it to some periods of
-	// the schedule, to catch a wrong clock; all occurrences fail then after an outage that
-	// is longer, until once.Reset. Negative means that any time will do.
+	// is further ahead is refused. If zero, it is 366 days. A clock that is ahead takes the
+	// occurrences that it runs, and shuts others out of no more. Set MaxAhead to some periods
+	// of the schedule to have such a clock run nothing; all occurrences fail then after an
+	// outage that is longer, until once.Reset. Negative means that any time will do.
 	MaxAhead time.Duration
 
 	// Elector, if not nil, has this locker refuse what it would refuse: the jobs run in the
@@ -110,7 +110,7 @@ type run struct {
 func (r *run) end(err error) { r.finish.Do(func() { r.result <- err }) }
 
 // Lock begins the occurrence of the job that is scheduled for now. If it was begun before,
-// by any process, or a later one was, the error says so: see [once.Once] for all of them. It
+// by any process, the error says so: see [once.Once] for all of them. It
 // does not wait for a process that runs this job and is alive, but for a dead one until its
 // lease has run out, so that a crash takes one occurrence and not the next ones too.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
@@ -146,7 +146,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 }
 
 func (l *Locker) run(ctx context.Context, job string, slot int64, r *run) error {
-	options := &once.Options{Redo: l.options.Redo, MaxAhead: int64(l.options.MaxAhead / time.Second)}
+	options := &once.Options{OutOfOrder: true, Redo: l.options.Redo, MaxAhead: int64(l.options.MaxAhead / time.Second)}
 	if l.options.MaxAhead < 0 {
 		options.MaxAhead = -1
 	}

@@ -197,6 +197,37 @@ func TestBoundary(t *testing.T) {
 	}
 }
 
+// TestFastClock: a host whose clock is ahead takes the occurrences that it runs, and shuts the
+// others out of no more.
+func TestFastClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0, 3*time.Hour)
+		lockers := tenures(tenuregocron.Cron("* * * * *"))(s)
+		right, fast := lockers(s.hosts[0]), lockers(s.hosts[1])
+		run := func(l gocron.Locker) error {
+			lock, err := l.Lock(t.Context(), "job")
+			if err == nil {
+				err = lock.Unlock(t.Context())
+			}
+			return err
+		}
+		for i := range 40 { // more than the ledger keeps
+			if i%7 == 3 {
+				if err := run(fast); err != nil {
+					t.Errorf("minute %d, the fast host: %v", i, err)
+				}
+			}
+			if err := run(right); err != nil {
+				t.Errorf("minute %d: %v", i, err)
+			}
+			if err := run(right); !errors.Is(err, once.ErrDone) {
+				t.Errorf("minute %d again: %v", i, err)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // TestUnlockTwice: unlocking again is no error, and panics nowhere.
 func TestUnlockTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
