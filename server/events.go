@@ -165,7 +165,7 @@ func (f *followed) send(now *snapshot) error {
 		return delivered(f.out.problem(p))
 	}
 	may := func(name string) bool { return f.c.principal.May(access.Read, name) }
-	err := now.since(f.last, func(st wire.Status) error {
+	err := now.since(f.last, f.of.prefix, func(st wire.Status) error {
 		if !may(st.Name) {
 			return nil
 		}

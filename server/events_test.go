@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/server"
 )
 
@@ -168,6 +170,79 @@ func TestARecordThatIsDeletedIsGone(t *testing.T) {
 		}
 		s.cancel()
 		<-s.ended
+	})
+}
+
+// Whoever may read costs the others nothing, however many prefixes it follows: those that are
+// within another share its list and its snapshot, and lists rest for longer than they take.
+func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
+	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+		const locks, streams = 500, 200
+		long := "jobs/" + strings.Repeat("s", 250)
+		w.fill(long, locks)
+		before := heap()
+		var all []*stream
+		for i := range streams {
+			all = append(all, w.follow(ci, "prefix="+long[:len(long)-i], "application/x-ndjson").drop())
+			time.Sleep(time.Second / 50) // as many calls a second as it may
+		}
+		within := w.follow(ci, "prefix="+long+"00001", "application/x-ndjson")
+		time.Sleep(time.Second)
+		if n := len(within.lines()); n != 10 {
+			w.Errorf("who follows 10 locks of them is told of %d", n)
+		}
+		for _, s := range all {
+			if n := *s.dropped; n < locks {
+				w.Fatalf("a stream is told of %d locks", n)
+			}
+		}
+		if grown := heap() - before; grown > 20<<20 {
+			w.Errorf("%d streams cost %d MiB", streams, grown>>20)
+		}
+		// With a delay each look takes seconds, for all of them.
+		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Fault: faultstore.Fault{Before: time.Second}})
+		time.Sleep(10 * time.Second)
+		w.faults.ResetLog()
+		time.Sleep(time.Minute)
+		if n := w.faults.Count(faultstore.OpList); n > 60/5+1 {
+			w.Errorf("the store was asked for %d pages in a minute", n)
+		}
+		for _, s := range append(all, within) {
+			s.cancel()
+			<-s.ended
+		}
+		if n := w.Feeds(); n != 0 {
+			w.Errorf("%d feeds are left", n)
+		}
+	})
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A prefix whose list does not end in time does not keep the others from theirs.
+func TestAListThatIsTooLongIsOneStreams(t *testing.T) {
+	inWorldWith(t, worldOptions{faults: true}, func(w *world) {
+		w.acquire(ci, "jobs/b/1", "web-7")
+		w.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpList}, Key: "jobs/", Fault: faultstore.Fault{Before: time.Minute}})
+		wide := w.follow(ci, "prefix=jobs/", "application/x-ndjson")
+		time.Sleep(time.Second)
+		narrow := w.follow(ci, "prefix=jobs/b/", "application/x-ndjson")
+		time.Sleep(2 * time.Minute)
+		if got := wide.lines(); len(got) == 0 || got[0] != "problem urn:tenure:problem:unavailable" {
+			w.Errorf("who follows all is told %q", got)
+		}
+		if got := narrow.lines(); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "status jobs/b/1") }) {
+			w.Errorf("who follows one is told %q", got)
+		}
+		wide.cancel()
+		narrow.cancel()
+		<-wide.ended
+		<-narrow.ended
 	})
 }
 

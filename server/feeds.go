@@ -5,8 +5,11 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,17 +21,26 @@ const (
 	// followPeriod is how often the locks that streams follow are looked at. What a watch or
 	// a poll of the client shows before comes at once.
 	followPeriod = 2 * time.Second
+	// restPerLook is for how many times as long as they took nothing is listed after lists of
+	// a prefix, up to maxRest: a fifth of the time goes into them. A new prefix waits for that.
+	restPerLook = 4
+	maxRest     = lookTimeout / 2
 	// maxFollowed is how many locks one stream follows.
 	maxFollowed = 10_000
 )
 
-// feeds look at locks for all streams that follow them: any number of streams of one prefix
-// cost as many reads as one. A feed lives for as long as it has a stream.
+// feeds look at locks for all streams that follow them. Streams of names that begin alike
+// share one list of the store and one snapshot: together they cost as much as the widest. And
+// one list is read at a time, with rests, so that who follows much leaves the store and the
+// processor to those who hold. A feed lives for as long as it has a stream.
 type feeds struct {
 	client *tenure.Client
 
-	mu  sync.Mutex
-	all map[feedOf]*feed
+	mu       sync.Mutex
+	all      map[feedOf]*feed
+	prefixes int           // how many of all follow a prefix
+	scanning *task         // nil without any
+	added    chan struct{} // one more does
 }
 
 // feedOf is what a feed follows: one lock, or all below a prefix.
@@ -36,24 +48,48 @@ type feedOf struct{ name, prefix string }
 
 // feed is what is known of some locks.
 type feed struct {
-	streams int // guarded by the feeds
-	stop    context.CancelFunc
-	ended   chan struct{}
+	of       feedOf
+	streams  int   // guarded by the feeds
+	watching *task // of one lock
 
 	mu      sync.Mutex
 	latest  *snapshot
 	changed chan struct{} // closed when there is another one
 }
 
-// snapshot is the locks of a feed at one time, in the order of their names. It does not
-// change.
+// snapshot is locks at one time, in the order of their names: those of a feed, and maybe
+// others. It does not change.
 type snapshot struct {
 	locks []wire.Status
 	err   error // instead
 }
 
+// task is a goroutine that can be stopped.
+type task struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func begin(f func(context.Context)) *task {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &task{cancel, make(chan struct{})}
+	go func() {
+		defer close(t.ended)
+		f(ctx)
+	}()
+	return t
+}
+
+// stop returns when the task has ended. There may be none.
+func (t *task) stop() {
+	if t != nil {
+		t.cancel()
+		<-t.ended
+	}
+}
+
 func newFeeds(client *tenure.Client) *feeds {
-	return &feeds{client: client, all: map[feedOf]*feed{}}
+	return &feeds{client: client, all: map[feedOf]*feed{}, added: make(chan struct{}, 1)}
 }
 
 // follow returns a feed, until leave is called.
@@ -62,54 +98,73 @@ func (s *feeds) follow(of feedOf) (f *feed, leave func()) {
 	defer s.mu.Unlock()
 	f = s.all[of]
 	if f == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		f = &feed{stop: cancel, ended: make(chan struct{}), changed: make(chan struct{})}
+		f = &feed{of: of, changed: make(chan struct{})}
+		if of.name != "" {
+			f.watching = begin(func(ctx context.Context) { s.watch(ctx, f) })
+		} else {
+			s.addPrefix(f)
+		}
 		s.all[of] = f
-		go s.run(ctx, of, f)
 	}
 	f.streams++
-	return f, func() { s.leave(of, f) }
+	return f, func() { s.leave(f) }
 }
 
-// leave ends a feed with its last stream, and waits until it has ended.
-func (s *feeds) leave(of feedOf, f *feed) {
+// addPrefix has one more feed looked at. It begins with what a wider one knows.
+func (s *feeds) addPrefix(f *feed) {
+	for of, wide := range s.all {
+		if known, _ := wide.now(); of.name == "" && strings.HasPrefix(f.of.prefix, of.prefix) && known != nil && known.err == nil {
+			f.latest = known
+			break
+		}
+	}
+	s.prefixes++
+	if s.scanning == nil {
+		s.scanning = begin(s.scan)
+	}
+	if f.latest == nil {
+		select {
+		case s.added <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// leave ends a feed with its last stream, and waits until nothing looks for it any more.
+func (s *feeds) leave(f *feed) {
 	s.mu.Lock()
 	f.streams--
-	last := f.streams == 0
-	if last {
-		delete(s.all, of)
+	var last *task
+	if f.streams == 0 {
+		delete(s.all, f.of)
+		last = f.watching
+		if f.of.name == "" {
+			s.prefixes--
+		}
+		if f.of.name == "" && s.prefixes == 0 {
+			last, s.scanning = s.scanning, nil
+		}
 	}
 	s.mu.Unlock()
-	if last {
-		f.stop()
-		<-f.ended
-	}
+	last.stop()
 }
 
-// run looks at the locks of a feed until it is left.
-func (s *feeds) run(ctx context.Context, of feedOf, f *feed) {
-	defer close(f.ended)
+// watch looks at the lock of a feed.
+func (s *feeds) watch(ctx context.Context, f *feed) {
 	hint := make(chan struct{}, 1)
-	var observing sync.WaitGroup
-	if of.name != "" {
-		observing.Go(func() {
-			for range s.client.Election(of.name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
-				select {
-				case hint <- struct{}{}:
-				default:
-				}
+	observing := begin(func(context.Context) {
+		for range s.client.Election(f.of.name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
+			select {
+			case hint <- struct{}{}:
+			default:
 			}
-		})
-	}
-	defer observing.Wait()
+		}
+	})
+	defer observing.stop()
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		next := s.look(ctx, of)
-		if ctx.Err() != nil {
-			return
-		}
-		f.publish(next)
+		f.publish(ctx, s.lock(ctx, f.of.name))
 		select {
 		case <-hint:
 		case <-tick.C:
@@ -118,28 +173,117 @@ func (s *feeds) run(ctx context.Context, of feedOf, f *feed) {
 	}
 }
 
-// look reads the locks of a feed.
-func (s *feeds) look(parent context.Context, of feedOf) *snapshot {
-	ctx, cancel := context.WithTimeout(parent, lookTimeout)
-	defer cancel()
-	if of.name != "" {
-		st, err := s.client.Status(ctx, of.name)
-		switch {
-		case err != nil:
-			return &snapshot{err: err}
-		case st.State == "":
-			return &snapshot{}
+// scan looks at the locks of all prefixes.
+func (s *feeds) scan(ctx context.Context) {
+	for first := ""; ; {
+		begun := time.Now()
+		first = s.round(ctx, first)
+		rest := min(restPerLook*time.Since(begun), maxRest)
+		sleep(ctx, rest, nil)
+		sleep(ctx, followPeriod-rest, s.added)
+		if ctx.Err() != nil {
+			return
 		}
-		return &snapshot{locks: []wire.Status{statusOf(&st)}}
 	}
+}
+
+func sleep(ctx context.Context, d time.Duration, woken <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-woken:
+	case <-ctx.Done():
+	}
+}
+
+// round looks once at the locks of each prefix; what a wider one has listed is not listed
+// again. A list that does not end in time is taken for a store that is away, and all are told
+// so at once. It may be too long, instead: the next round begins with the prefix behind it,
+// which round returns, so that it does not keep the others from theirs.
+func (s *feeds) round(ctx context.Context, first string) (next string) {
+	left := s.ofPrefixes(first)
+	for len(left) > 0 && ctx.Err() == nil {
+		f := left[0]
+		now := s.list(ctx, f.of.prefix)
+		if known := sameOf(left, now); known != nil {
+			now = known
+		}
+		var p *problem
+		tooMany := errors.As(now.err, &p) && p.kind == tooLarge
+		late := errors.Is(now.err, context.DeadlineExceeded)
+		if late && len(left) > 1 {
+			next = left[1].of.prefix
+		}
+		left = slices.DeleteFunc(left, func(other *feed) bool {
+			served := other == f || late || !tooMany && strings.HasPrefix(other.of.prefix, f.of.prefix)
+			if served {
+				other.publish(ctx, now)
+			}
+			return served
+		})
+	}
+	return next
+}
+
+// sameOf returns what a feed knows already if now says the same, else nil: what is known once
+// is kept once.
+func sameOf(all []*feed, now *snapshot) *snapshot {
+	var compared *snapshot
+	for _, f := range all {
+		known, _ := f.now()
+		if known == nil || known == compared {
+			continue
+		}
+		if known.same(now) {
+			return known
+		}
+		compared = known
+	}
+	return nil
+}
+
+// ofPrefixes returns the feeds of prefixes: each behind those that are wider, but for a round
+// that begins in between.
+func (s *feeds) ofPrefixes(first string) (all []*feed) {
+	s.mu.Lock()
+	for of, f := range s.all {
+		if of.name == "" {
+			all = append(all, f)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *feed) int { return strings.Compare(a.of.prefix, b.of.prefix) })
+	i := max(0, slices.IndexFunc(all, func(f *feed) bool { return f.of.prefix >= first }))
+	return slices.Concat(all[i:], all[:i])
+}
+
+// lock reads one lock.
+func (s *feeds) lock(ctx context.Context, name string) *snapshot {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	st, err := s.client.Status(ctx, name)
+	switch {
+	case err != nil:
+		return &snapshot{err: err}
+	case st.State == "":
+		return &snapshot{}
+	}
+	return &snapshot{locks: []wire.Status{statusOf(&st)}}
+}
+
+// list reads the locks below a prefix.
+func (s *feeds) list(ctx context.Context, prefix string) *snapshot {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	next := &snapshot{}
-	for st, err := range s.client.Locks(ctx, of.prefix) {
+	for st, err := range s.client.Locks(ctx, prefix) {
 		switch {
 		case err != nil && st.Name == "":
 			return &snapshot{err: err}
 		case err != nil: // one that cannot be read; a list names it
 		case len(next.locks) == maxFollowed:
-			return &snapshot{err: problemf(tooLarge, "more than %d locks begin with %.200q: follow a longer prefix", maxFollowed, of.prefix)}
+			return &snapshot{err: problemf(tooLarge, "more than %d locks begin with %.200q: follow a longer prefix", maxFollowed, prefix)}
 		default:
 			next.locks = append(next.locks, statusOf(&st))
 		}
@@ -147,11 +291,12 @@ func (s *feeds) look(parent context.Context, of feedOf) *snapshot {
 	return next
 }
 
-// publish hands a snapshot to the streams, if it says anything new.
-func (f *feed) publish(next *snapshot) {
+// publish hands a snapshot to the streams, if it says anything new. What was read when ctx had
+// ended says nothing.
+func (f *feed) publish(ctx context.Context, next *snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.latest != nil && f.latest.same(next) {
+	if ctx.Err() != nil || f.latest != nil && f.latest.same(next) {
 		return
 	}
 	f.latest = next
@@ -168,20 +313,32 @@ func (f *feed) now() (*snapshot, <-chan struct{}) {
 }
 
 func (s *snapshot) same(next *snapshot) bool {
+	if s == next {
+		return true
+	}
 	if s.err != nil || next.err != nil {
 		return s.err != nil && next.err != nil && fmt.Sprint(s.err) == fmt.Sprint(next.err)
 	}
 	return slices.EqualFunc(s.locks, next.locks, alike)
 }
 
-// since yields what differs from an earlier snapshot, nil for none: each lock that is new or
-// another, and the names of those that are gone.
-func (s *snapshot) since(before *snapshot, changed func(wire.Status) error, gone func(name string) error) error {
-	var old []wire.Status
-	if before != nil {
-		old = before.locks
+// within returns the locks whose names begin with prefix. There may be no snapshot.
+func (s *snapshot) within(prefix string) []wire.Status {
+	if s == nil {
+		return nil
 	}
-	for _, lock := range s.locks {
+	first := sort.Search(len(s.locks), func(i int) bool { return s.locks[i].Name >= prefix })
+	behind := sort.Search(len(s.locks), func(i int) bool {
+		return s.locks[i].Name >= prefix && !strings.HasPrefix(s.locks[i].Name, prefix)
+	})
+	return s.locks[first:behind]
+}
+
+// since yields what differs from an earlier snapshot, nil for none, among the names that begin
+// with prefix: each lock that is new or another, and the names of those that are gone.
+func (s *snapshot) since(before *snapshot, prefix string, changed func(wire.Status) error, gone func(name string) error) error {
+	old := before.within(prefix)
+	for _, lock := range s.within(prefix) {
 		for len(old) > 0 && old[0].Name < lock.Name {
 			if err := gone(old[0].Name); err != nil {
 				return err

@@ -78,6 +78,21 @@ func (l *limiter) call(principal string) error {
 	return nil
 }
 
+// perCall is how many records a call may read for what one call counts. One that has read
+// more counts for more: the calls behind it wait for that, and for maxDebt seconds at most.
+const (
+	perCall = 100
+	maxDebt = 60
+)
+
+// read counts what a call of a principal has read.
+func (l *limiter) read(principal string, records int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := &l.account(principal).calls
+	b.used = min(b.used+float64(max(0, records-perCall))/perCall, maxDebt*l.of.Calls)
+}
+
 // beats counts n heartbeats or releases of a principal, until done is called.
 func (l *limiter) beats(principal string, n int) (done func(), err error) {
 	l.mu.Lock()

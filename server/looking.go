@@ -75,6 +75,7 @@ func (c *call) locks() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), lookTimeout)
 	defer cancel()
 	p := page{c: c, after: q.Get("after"), limit: int(limit)}
+	defer func() { c.s.limits.read(c.principal.Name(), p.read) }()
 	for _, prefix := range prefixes {
 		if more, err := p.fill(ctx, prefix); err != nil {
 			return err
@@ -92,6 +93,7 @@ type page struct {
 	after string
 	limit int
 	last  string // the name that was added last
+	read  int    // how many records
 	wire.LocksResponse
 }
 
@@ -101,6 +103,7 @@ func (p *page) fill(ctx context.Context, prefix string) (more bool, err error) {
 		return true, nil // all of them were on pages before
 	}
 	for st, err := range p.c.s.client.LocksAfter(ctx, prefix, p.after) {
+		p.read++
 		switch {
 		case err != nil && st.Name == "":
 			return false, err
@@ -137,6 +140,7 @@ func (c *call) history() error {
 	if err != nil {
 		return err
 	}
+	c.s.limits.read(c.principal.Name(), len(all))
 	page := wire.HistoryResponse{Name: name, Tenures: []wire.Tenure{}}
 	for _, t := range all {
 		switch {

@@ -261,6 +261,14 @@ func TestLimits(t *testing.T) {
 		w.want(w.get("/v1/locks", ci), 200, "")
 		retried(w, w.get("/v1/locks", ci))
 	})
+	inSmall("records", false, func(w *world) {
+		w.fill("jobs/", 1_000)
+		w.want(w.get("/v1/locks?limit=1000", ci), 200, "") // counts as ten calls
+		for range 10 {
+			w.want(w.get("/v1/locks?limit=1", ci), 200, "")
+		}
+		retried(w, w.get("/v1/locks?limit=1", ci))
+	})
 	inSmall("heartbeats", false, func(w *world) {
 		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
 		for range 10 {

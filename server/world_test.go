@@ -280,13 +280,14 @@ func (h *hand) release() answer {
 
 // stream is a call whose answer comes in pieces.
 type stream struct {
-	mu     sync.Mutex
-	header http.Header
-	status int
-	text   bytes.Buffer
-	fail   error // of a client that does not take it
-	ended  chan struct{}
-	cancel context.CancelFunc
+	mu      sync.Mutex
+	header  http.Header
+	status  int
+	text    bytes.Buffer
+	fail    error // of a client that does not take it
+	dropped *int  // how often something came that is not kept; nil: it is kept
+	ended   chan struct{}
+	cancel  context.CancelFunc
 }
 
 // open makes a call in the background.
@@ -323,6 +324,10 @@ func (s *stream) Write(p []byte) (int, error) {
 	if s.status == 0 {
 		s.status = http.StatusOK
 	}
+	if s.dropped != nil {
+		*s.dropped++
+		return len(p), nil
+	}
 	return s.text.Write(p)
 }
 
@@ -351,6 +356,14 @@ func (s *stream) over() bool {
 	default:
 		return false
 	}
+}
+
+// drop has what comes be counted only.
+func (s *stream) drop() *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = new(int)
+	return s
 }
 
 // answer waits for the end of the call.
