@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
@@ -55,8 +57,8 @@ func (c *call) read(into any) error {
 	if _, err := decoder.Token(); err != io.EOF {
 		return problemf(badRequest, "the body has more than one value: send one object")
 	}
-	if hasNull(text) {
-		return problemf(badRequest, "the body has null: leave out a field that has no value")
+	if why := unclear(text, into); why != "" {
+		return problemf(badRequest, "the body %s", why)
 	}
 	return nil
 }
@@ -106,20 +108,98 @@ func jsonType(t reflect.Type) string {
 	return "a whole number"
 }
 
-// hasNull says whether valid JSON has null, which encoding/json takes for a field that was
-// left out: a client that lacks a value by mistake would get the default.
-func hasNull(text []byte) bool {
-	if !bytes.Contains(text, []byte("null")) {
-		return false
+// unclear says what in a valid body encoding/json takes for something else than another reader
+// would, or its writer means: a name that is there twice or in another case, which a proxy may
+// have read otherwise; half of a surrogate pair, of which all become one character; null, which
+// a client sends that lacks a value by mistake, and which would be the default.
+func unclear(text []byte, into any) string {
+	if half := halfPair(text); half != "" {
+		return fmt.Sprintf("has %s alone, which is half of a character: send Unicode text", half)
 	}
+	names := map[string]bool{}
+	fieldNames(reflect.TypeOf(into), names)
+	type level struct {
+		names map[string]bool // that were there; nil: in an array
+		value bool            // a value is next, not a name
+	}
+	var in []level
 	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
-		switch token, err := decoder.Token(); {
-		case err != nil: // the end
-			return false
+		token, err := decoder.Token()
+		if err != nil { // the end
+			return ""
+		}
+		top := &level{}
+		if len(in) > 0 {
+			top = &in[len(in)-1]
+		}
+		name, isText := token.(string)
+		switch {
 		case token == nil:
-			return true
+			return "has null: leave out a field that has no value"
+		case token == json.Delim('}') || token == json.Delim(']'):
+			in = in[:len(in)-1]
+			continue
+		case top.names == nil || top.value || !isText:
+			top.value = false
+		case top.names[name]:
+			return fmt.Sprintf("has %.40q twice: give it once", name)
+		case !names[name]:
+			return fmt.Sprintf("has %.40q, which is a field in another case: write it as /openapi.json does", name)
+		default:
+			top.names[name], top.value = true, true
+		}
+		switch token {
+		case json.Delim('{'):
+			in = append(in, level{names: map[string]bool{}})
+		case json.Delim('['):
+			in = append(in, level{})
 		}
 	}
+}
+
+// fieldNames adds the names of all fields that a type has in JSON.
+func fieldNames(t reflect.Type, names map[string]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		fieldNames(t.Elem(), names)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names[name] = true
+			fieldNames(f.Type, names)
+		}
+	}
+}
+
+// halfPair returns the first escape in valid JSON that is half of a surrogate pair and has no
+// other half, or "".
+func halfPair(text []byte) string {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		switch r := escaped(text[i:]); {
+		case !utf16.IsSurrogate(r):
+			i++
+		case utf16.DecodeRune(r, escaped(text[i+6:])) == unicode.ReplacementChar:
+			return string(text[i : i+6])
+		default:
+			i += 11
+		}
+	}
+	return ""
+}
+
+// escaped returns what an escape at the beginning of text stands for, if that is \uXXXX.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 // query returns the query of a call. Each parameter is one that is known, and is there once.

@@ -4,8 +4,11 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -190,6 +193,59 @@ func TestQueriesThatAreRefused(t *testing.T) {
 			if !strings.Contains(call, "after") {
 				w.want(w.get("/v1/"+call+long+"x", alice), 400, "bad-request")
 			}
+		}
+	})
+}
+
+// What one reader of JSON takes for something else than another is refused: a proxy that looks
+// at the body, and a client, then mean what the server does.
+func TestUnclearBodies(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for body, says := range map[string]string{
+			`{"name":"jobs/a","owner":"web-7","name":"jobs/b"}`:             "twice",
+			`{"name":"jobs/a","owner":"web-7","n\u0061me":"jobs/b"}`:        "twice",
+			`{"name":"jobs/a","owner":"web-7","NAME":"jobs/b"}`:             "another case",
+			`{"Name":"jobs/a","owner":"web-7"}`:                             "another case",
+			`{"name":"jobs/a","owner":"web-7","ho\u017ft":"h"}`:             "another case",
+			"{\"name\":\"jobs/a\",\"owner\":\"web-7\",\"ho\u017ft\":\"h\"}": "another case",
+		} {
+			if a := w.want(w.post("/v1/acquire", ci, body), 400, "bad-request"); !strings.Contains(a.text, says) {
+				w.Errorf("%s: it says %s", body, a.text)
+			}
+		}
+		h := w.acquire(ci, "jobs/a", "web-7")
+		lock := fmt.Sprintf(`{"name":"jobs/a","token":%v,"after":%q,"next":%q}`, h.token, h.beat, h.next())
+		for _, body := range []string{`{"locks":[` + strings.Replace(lock, "token", "Token", 1) + `]}`, `{"locks":[` + strings.Replace(lock, `"next"`, `"after":"x","next"`, 1) + `]}`} {
+			w.want(w.post("/v1/heartbeats", ci, body), 400, "bad-request")
+		}
+		w.want(w.post("/v1/heartbeats", ci, `{"locks":[`+lock+`]}`), 200, "")
+	})
+}
+
+// A table that all clients share: half of a surrogate pair is no character, and all halves would
+// become the same one.
+func TestNamesAreText(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "clients", "testdata", "names.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct{ Whole, Halves []json.RawMessage }
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	inWorld(t, func(w *world) {
+		for _, name := range table.Whole {
+			w.want(w.post("/v1/acquire", ci, fmt.Sprintf(`{"name":%s,"owner":"web-7"}`, name)), 200, "")
+		}
+		for _, name := range table.Halves {
+			for _, body := range []string{`{"name":%s,"owner":"web-7"}`, `{"name":"jobs/x","owner":%s}`, `{"name":"jobs/x","owner":"web-7","label":%s}`} {
+				if a := w.want(w.post("/v1/acquire", ci, fmt.Sprintf(body, name)), 400, "bad-request"); !strings.Contains(a.text, "half of a character") {
+					w.Errorf("%s: it says %s", name, a.text)
+				}
+			}
+		}
+		if len(table.Whole) == 0 || len(table.Halves) == 0 {
+			w.Error("the table is empty")
 		}
 	})
 }

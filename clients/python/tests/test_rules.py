@@ -21,6 +21,7 @@ from tenurelock.answers import (
     read_heartbeat,
     read_release,
 )
+from tenurelock.client import Client, check_text
 from tenurelock.clock import MILLISECOND, Greater, system_clock
 from tenurelock.errors import AskedError
 from tenurelock.events import Events
@@ -127,6 +128,21 @@ def said(pieces: list[bytes]) -> list[str]:
     except OSError:
         says.append("unknown")
     return says
+
+
+class Names(unittest.TestCase):
+    """The table of text: names.json."""
+
+    def test_whole(self) -> None:
+        for text in table("names.json")["whole"]:
+            check_text("name", text)
+
+    def test_halves(self) -> None:
+        client = Client("http://127.0.0.1:1")
+        for text in table("names.json")["halves"]:
+            for name, owner, label in ((text, None, ""), ("n", text, ""), ("n", None, text)):
+                with self.assertRaisesRegex(ValueError, "half of a character"):
+                    client.acquire(name, owner=owner, label=label, wait=0)
 
 
 class Rules(unittest.TestCase):

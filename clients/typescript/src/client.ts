@@ -89,6 +89,9 @@ export class Client {
     if (!name) {
       throw new TypeError("the lock's name is empty");
     }
+    checkText("the lock's name", name);
+    checkText("owner", options.owner ?? "");
+    checkText("label", options.label ?? "");
     if (waitMs !== undefined && !(waitMs >= 0)) {
       throw new TypeError(`waitMs is ${waitMs}: want milliseconds, or 0 to try`);
     }
@@ -123,6 +126,15 @@ export class Client {
     }
     await lock.close(undefined);
     return result;
+  }
+}
+
+/** Refuses half of a surrogate pair, as JSON and slices can make it: it is no character. */
+export function checkText(what: string, text: string): void {
+  const at = text.search(/\p{Surrogate}/u);
+  if (at >= 0) {
+    const half = text.charCodeAt(at).toString(16).toUpperCase();
+    throw new TypeError(`${what} has U+${half} at ${at}, half of a character: want Unicode text`);
   }
 }
 

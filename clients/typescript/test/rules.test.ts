@@ -8,6 +8,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { heldBy, readAcquire, readHeartbeat, readRelease } from "../src/answers.js";
+import { checkText, Client } from "../src/client.js";
 import { greaterClock } from "../src/clock.js";
 import { AskedError } from "../src/errors.js";
 import { Events } from "../src/events.js";
@@ -183,5 +184,22 @@ test("random part", () => {
   assert.equal(parts.size, 100);
   for (const part of parts) {
     assert.match(part, /^[0-9A-Za-z]{13}$/);
+  }
+});
+
+test("names: text", async () => {
+  const names = table("names.json");
+  for (const text of names.whole) {
+    checkText("name", text);
+  }
+  const client = new Client("http://127.0.0.1:1");
+  for (const text of names.halves) {
+    for (const [name, options] of [
+      [text, {}],
+      ["n", { owner: text }],
+      ["n", { label: text }],
+    ]) {
+      await assert.rejects(client.acquire(name, { ...options, waitMs: 0 }), /half of a character/);
+    }
   }
 });

@@ -137,6 +137,13 @@ class Client:
         return len(self._servers)
 
 
+def check_text(what: str, text: str) -> None:
+    """Refuses half of a surrogate pair, as JSON and os.fsdecode can make it: it is no character."""
+    for at, character in enumerate(text):
+        if "\ud800" <= character <= "\udfff":
+            raise ValueError(f"{what} has U+{ord(character):04X} at {at}, half of a character: want Unicode text")
+
+
 @dataclass(frozen=True)
 class Terms:
     """What an acquire was asked for."""
@@ -153,6 +160,9 @@ class Terms:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("the lock's name is empty")
+        check_text("the lock's name", self.name)
+        check_text("owner", self.owner or "")
+        check_text("label", self.label)
         if self.wait is not None and not self.wait >= 0:
             raise ValueError(f"wait is {self.wait}: want seconds, 0 to try, or None for no end")
         if self.stop_timeout is not None and not self.stop_timeout > 0:

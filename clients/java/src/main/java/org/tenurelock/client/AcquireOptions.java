@@ -41,6 +41,14 @@ public final class AcquireOptions {
         return DEFAULTS;
     }
 
+    /** Refuses half of a surrogate pair, as JSON and substrings can make it: it is no character. */
+    static void checkText(final String what, final String text) {
+        text.codePoints().filter(c -> Character.MIN_SURROGATE <= c && c <= Character.MAX_SURROGATE).findFirst().ifPresent(c -> {
+            throw new IllegalArgumentException(
+                    String.format("%s has U+%04X, half of a character: want Unicode text", what, c));
+        });
+    }
+
     private AcquireOptions with(final Consumer<Values> set) {
         final Values copy = values.copy();
         set.accept(copy);
@@ -49,6 +57,7 @@ public final class AcquireOptions {
 
     /** Sets the name that people see. By default it is host, process id and a random part. */
     public AcquireOptions owner(final String owner) {
+        checkText("owner", owner);
         return with(v -> v.owner = owner);
     }
 
@@ -62,6 +71,7 @@ public final class AcquireOptions {
 
     /** Sets what is shown beside the owner. */
     public AcquireOptions label(final String label) {
+        checkText("label", label);
         return with(v -> v.label = label);
     }
 

@@ -117,6 +117,7 @@ public final class TenureClient {
         if (name.isEmpty()) {
             throw new IllegalArgumentException("the lock's name is empty");
         }
+        AcquireOptions.checkText("the lock's name", name);
         return new Acquiring(name, options, this::caller, clock, step).run();
     }
 

@@ -11,6 +11,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -208,6 +209,20 @@ final class RulesTest {
                 assertEquals(given.get("said"), said(stream, size), "in parts of " + size);
             }
         }));
+    }
+
+    @Test
+    void names() throws IOException {
+        final Map<String, Object> names = table("names.json");
+        ((List<?>) names.get("whole")).forEach(text -> AcquireOptions.checkText("name", (String) text));
+        final TenureClient client = TenureClient.of("http://127.0.0.1:1").build();
+        for (final Object half : (List<?>) names.get("halves")) {
+            final String text = (String) half;
+            final AcquireOptions trying = AcquireOptions.defaults().waitAtMost(Duration.ZERO);
+            assertThrows(IllegalArgumentException.class, () -> client.acquire(text, trying), text);
+            assertThrows(IllegalArgumentException.class, () -> trying.owner(text), text);
+            assertThrows(IllegalArgumentException.class, () -> trying.label(text), text);
+        }
     }
 
     @Test
