@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,6 +68,41 @@ func Configure(config *pgxpool.Config) {
 		}
 		neverCancel(&c.Config)
 		return nil
+	}
+}
+
+// Refresh returns a BeforeConnect for a pool, which has each new connection read the files
+// again that the connection string of its config or the environment names: passfile,
+// sslcert, sslkey and sslrootcert, which may have been renewed. Where they cannot be read,
+// what they had last stays in use. It replaces Password, TLSConfig and Fallbacks, also those
+// that the program has set. It may be called concurrently, and never returns an error.
+func Refresh(config *pgx.ConnConfig) func(context.Context, *pgx.ConnConfig) error {
+	var mu sync.Mutex
+	last := config.Copy()
+	return func(_ context.Context, c *pgx.ConnConfig) error {
+		fresh, err := pgx.ParseConfig(config.ConnString())
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			if fresh.Password == "" { // a passfile that is gone is no error
+				fresh.Password = last.Password
+			}
+			last = fresh
+		}
+		now := last.Copy()
+		c.Password, c.TLSConfig, c.Fallbacks = now.Password, now.TLSConfig, now.Fallbacks
+		return nil
+	}
+}
+
+// refresh is Refresh, and after it what the options want.
+func (o *Options) refresh(config *pgx.ConnConfig) func(context.Context, *pgx.ConnConfig) error {
+	refresh := Refresh(config)
+	if o.BeforeConnect == nil {
+		return refresh
+	}
+	return func(ctx context.Context, c *pgx.ConnConfig) error {
+		return errors.Join(refresh(ctx, c), o.BeforeConnect(ctx, c))
 	}
 }
 

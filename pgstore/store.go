@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -30,6 +31,13 @@ type Options struct {
 	// "off" for no listening, so that contenders see a release at their next look. If
 	// empty, it is the pool's own address, on one connection more.
 	Listen string
+
+	// BeforeConnect is called before each connection that the store makes, with a copy of
+	// its config: to set a password that was read again, or a token that lives for minutes.
+	// These are the connections of [Open], and the one to the address in Listen, by
+	// whose ConnString they can be told apart. A pool that [New] is given has a
+	// BeforeConnect of its own, which also serves its listener. If nil, nothing is called.
+	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
 // ListenOff is the value of Options.Listen that has nothing listened for.
@@ -83,7 +91,7 @@ func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tell.store = s
-	if s.listen, err = newListener(s, o.Listen); err != nil {
+	if s.listen, err = newListener(s, o); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -107,7 +115,8 @@ func (o *Options) filled() (Options, error) {
 // one of pgx: postgres://USER:PASSWORD@HOST,HOST/DATABASE?sslmode=verify-full, or empty;
 // what it does not say comes from the environment, PGHOST and so on. Open looks once at
 // the table, so that a wrong address, a wrong password, a missing table and a missing
-// right are told here. Options may be nil.
+// right are told here. Each further connection reads the files again that the URL or the
+// environment names: see [Refresh]. Options may be nil.
 func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -116,10 +125,12 @@ func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 	if !strings.Contains(url, "pool_max_conns=") {
 		config.MaxConns = MaxConns
 	}
-	Configure(config)
-	if _, err := options.filled(); err != nil {
+	o, err := options.filled()
+	if err != nil {
 		return nil, err
 	}
+	config.BeforeConnect = o.refresh(config.ConnConfig)
+	Configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", driver.NotApplied(err))

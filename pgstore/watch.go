@@ -42,7 +42,8 @@ var errDeaf = errors.New("LISTEN is deaf here, as behind a pooler of transaction
 // first watch on.
 type listener struct {
 	store  *Store
-	config *pgx.ConnConfig // nil: that of the pool
+	config *pgx.ConnConfig                              // nil: that of the pool
+	before func(context.Context, *pgx.ConnConfig) error // of config
 	off    bool
 	wake   chan struct{} // a watch has come
 	done   sync.WaitGroup
@@ -61,14 +62,14 @@ type watch struct {
 	told   bool
 }
 
-func newListener(s *Store, where string) (*listener, error) {
+func newListener(s *Store, o Options) (*listener, error) {
 	l := &listener{store: s, wake: make(chan struct{}, 1), watches: map[string]map[*watch]bool{}}
-	switch where {
+	switch o.Listen {
 	case "":
 	case ListenOff:
 		l.off = true
 	default:
-		config, err := pgx.ParseConfig(where)
+		config, err := pgx.ParseConfig(o.Listen)
 		if err != nil {
 			return nil, fmt.Errorf("pgstore: listen: %w", err)
 		}
@@ -76,7 +77,7 @@ func newListener(s *Store, where string) (*listener, error) {
 		if config.ConnectTimeout == 0 {
 			config.ConnectTimeout = connectTimeout
 		}
-		l.config = config
+		l.config, l.before = config, o.refresh(config)
 	}
 	return l, nil
 }
@@ -299,17 +300,18 @@ func (l *listener) listenOnce(ctx context.Context, standing func()) error {
 }
 
 func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
-	config := l.config
+	config, before := l.config, l.before
 	if config == nil {
 		pool := l.store.pool.Config()
-		config = pool.ConnConfig.Copy()
-		if pool.BeforeConnect != nil {
-			if err := pool.BeforeConnect(ctx, config); err != nil {
-				return nil, err
-			}
+		config, before = pool.ConnConfig, pool.BeforeConnect
+	}
+	config = config.Copy()
+	if before != nil {
+		if err := before(ctx, config); err != nil {
+			return nil, err
 		}
 	}
-	return pgx.ConnectConfig(ctx, config.Copy())
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // echo has another connection notify this one. If one does not hear the other, something
