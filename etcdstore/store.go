@@ -28,6 +28,12 @@ type Options struct {
 	// different prefixes know nothing of each other's locks. It ends with a slash, is
 	// at most 512 bytes of valid UTF-8, and no other program may write below it.
 	Prefix string
+
+	// Password returns the password that the config's user has by now. [Open] has it called
+	// when etcd refuses the one that it took last, so that a password can change
+	// while the store is open; [New] does not. It may be called concurrently. If nil, the
+	// config's password is the only one.
+	Password func(context.Context) (string, error)
 }
 
 // maxPrefixLen is the longest prefix in bytes.
@@ -116,6 +122,9 @@ func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store
 	config.DialOptions = append(append(answeringMembers(), grpc.WithNoProxy(), grpc.WithChainUnaryInterceptor(h.note)), config.DialOptions...)
 	if _, err := options.prefix(); err != nil {
 		return nil, err
+	}
+	if options != nil && options.Password != nil {
+		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(authenticate(config.Password, options.Password)))
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
