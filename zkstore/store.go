@@ -44,6 +44,11 @@ type Options struct {
 	// TLS encrypts the connections, if it is not nil. If it names no server, the
 	// certificate of each host must be for that host.
 	TLS *tls.Config
+
+	// Dial makes each connection to one of the servers, "HOST:PORT", and encrypts it if need
+	// be: with files that are read again, say, or by way of a proxy. If nil, it is TCP,
+	// with TLS if that is there. There is one of the two, or none.
+	Dial func(ctx context.Context, host string) (net.Conn, error)
 }
 
 func (o *Options) resolve() (Options, error) {
@@ -65,6 +70,8 @@ func (o *Options) resolve() (Options, error) {
 		return out, fmt.Errorf("zkstore: root %.60q: nodes below /zookeeper are ZooKeeper's own; take another root, such as /tenure", out.Root)
 	case out.Session < time.Second || out.Session > time.Hour:
 		return out, fmt.Errorf("zkstore: session timeout %v: it must be from 1s to 1h", out.Session)
+	case out.TLS != nil && out.Dial != nil:
+		return out, errors.New("zkstore: TLS and Dial are both there: have Dial encrypt the connection, and leave out TLS")
 	case out.User == "" && out.Password != "":
 		return out, errors.New("zkstore: there is a password, and no user")
 	case strings.Contains(out.User, ":"):
@@ -125,7 +132,7 @@ func New(hosts []string, options *Options) (*Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.client = wire.NewClient(wire.Options{
-		Hosts: hosts, Session: o.Session, TLS: o.TLS, Digest: digest, Event: s.fired, Connected: s.connected,
+		Hosts: hosts, Session: o.Session, TLS: o.TLS, Dial: o.Dial, Digest: digest, Event: s.fired, Connected: s.connected,
 	})
 	return s, nil
 }

@@ -6,6 +6,7 @@ package zkstore
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -424,6 +425,7 @@ func TestOptions(t *testing.T) {
 		{[]string{"h:1"}, Options{Root: "/zookeeper/quota"}, "ZooKeeper's own"},
 		{[]string{"h:1"}, Options{Session: time.Millisecond}, "from 1s to 1h"},
 		{[]string{"h:1"}, Options{Password: "p"}, "no user"},
+		{[]string{"h:1"}, Options{TLS: &tls.Config{}, Dial: func(context.Context, string) (net.Conn, error) { return nil, nil }}, "leave out TLS"},
 		{[]string{"h:1"}, Options{User: "a:b"}, "has a colon"},
 	} {
 		if s, err := New(c.hosts, &c.options); s != nil || err == nil || !strings.Contains(err.Error(), c.says) {

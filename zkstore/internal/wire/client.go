@@ -41,6 +41,8 @@ type Options struct {
 	Session time.Duration
 	// TLS encrypts the connections, if it is not nil. ServerName is that of each host.
 	TLS *tls.Config
+	// Dial makes the connections, without TLS. If nil, it is TCP.
+	Dial func(ctx context.Context, host string) (net.Conn, error)
 	// Digest is USER:PASSWORD, empty for nobody in particular.
 	Digest string
 	// Event is told the path of each watch that has fired, and Connected of each new
@@ -246,7 +248,13 @@ func (c *Client) Session() time.Duration {
 func (c *Client) connect(host string) (*link, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+	dial := c.options.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, host string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", host)
+		}
+	}
+	conn, err := dial(ctx, host)
 	if err != nil {
 		return nil, err
 	}
