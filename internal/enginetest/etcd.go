@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ type EtcdMember struct {
 }
 
 // StartEtcd starts a cluster of so many members, whose data are on the disk, and waits
-// until it has a leader. More arguments are those of each member.
+// until it has a leader. More arguments are those of each member; with --cert-file clients
+// find it by https.
 func StartEtcd(t testing.TB, members int, more ...string) []*EtcdMember {
 	t.Helper()
 	program := Program(t, "etcd", "etcd-*/etcd")
@@ -46,7 +48,13 @@ func StartEtcd(t testing.TB, members int, more ...string) []*EtcdMember {
 			"--initial-cluster", strings.Join(cluster, ","),
 			"--heartbeat-interval", "50", "--election-timeout", "500",
 		}, more...)
-		m := &EtcdMember{URL: p.client, Engine: NewEngine(t, args, nil, func() error { return healthy(p.client) })}
+		health := p.client
+		if slices.Contains(more, "--cert-file") { // this one stays as it is
+			health = fmt.Sprintf("http://127.0.0.1:%d", FreePort(t))
+			p.client = strings.Replace(p.client, "http:", "https:", 1)
+			args = append(args, "--listen-client-urls", p.client, "--advertise-client-urls", p.client, "--listen-metrics-urls", health)
+		}
+		m := &EtcdMember{URL: p.client, Engine: NewEngine(t, args, nil, func() error { return healthy(health) })}
 		m.Start()
 		all = append(all, m)
 	}

@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -48,7 +47,7 @@ func (z ZooKeeper) examine(ctx context.Context, p *Patient) {
 	p.Tell(z.encryption(o))
 	reached := false
 	for _, host := range z.Hosts {
-		f, answers := z.server(ctx, host, o.TLS)
+		f, answers := z.server(ctx, host, o)
 		p.Tell(f)
 		reached = reached || answers
 	}
@@ -74,7 +73,7 @@ func (z ZooKeeper) examine(ctx context.Context, p *Patient) {
 
 // encryption tells whether others can read a password, and change what is sent.
 func (z ZooKeeper) encryption(o zkstore.Options) Finding {
-	if o.TLS != nil {
+	if o.Dial != nil {
 		return Finding{"encryption", OK, "the connection is encrypted", ""}
 	}
 	f := Finding{"encryption", OK, "the connection is not encrypted", ""}
@@ -93,8 +92,8 @@ func (z ZooKeeper) encryption(o zkstore.Options) Finding {
 }
 
 // server asks a server what it is. Such a question ends its connection.
-func (ZooKeeper) server(ctx context.Context, host string, encrypted *tls.Config) (f Finding, answers bool) {
-	text, err := srvr(ctx, host, encrypted)
+func (ZooKeeper) server(ctx context.Context, host string, o zkstore.Options) (f Finding, answers bool) {
+	text, err := srvr(ctx, host, o)
 	mode := srvrLine(text, "Mode: ")
 	version, _, _ := strings.Cut(srvrLine(text, "Zookeeper version: "), "-")
 	switch {
@@ -116,23 +115,22 @@ func (ZooKeeper) server(ctx context.Context, host string, encrypted *tls.Config)
 }
 
 // srvr returns what a server says of itself.
-func srvr(ctx context.Context, host string, encrypted *tls.Config) (string, error) {
+func srvr(ctx context.Context, host string, o zkstore.Options) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+	dial := o.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, host string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", host)
+		}
+	}
+	conn, err := dial(ctx, host)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	end, _ := ctx.Deadline()
 	_ = conn.SetDeadline(end)
-	if encrypted != nil {
-		config := encrypted.Clone()
-		if config.ServerName == "" {
-			config.ServerName, _, _ = net.SplitHostPort(host)
-		}
-		conn = tls.Client(conn, config)
-	}
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return "", err
 	}

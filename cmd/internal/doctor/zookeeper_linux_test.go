@@ -65,7 +65,7 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	servers[1].Kill()
 	text := ""
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(text, "serves no requests") && time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
-		f, _ := ZooKeeper{}.server(t.Context(), hosts[2], nil)
+		f, _ := ZooKeeper{}.server(t.Context(), hosts[2], zkstore.Options{})
 		text = fmt.Sprint(f)
 	}
 	if !strings.Contains(text, "finds no majority") {
@@ -121,7 +121,7 @@ func TestZooKeeperThatIsSilent(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	f, answers := ZooKeeper{}.server(t.Context(), l.Addr().String(), nil)
+	f, answers := ZooKeeper{}.server(t.Context(), l.Addr().String(), zkstore.Options{})
 	if !answers || f.Level != OK || !strings.Contains(f.Finding, "does not say what it is") {
 		t.Errorf("%v, %v", f, answers)
 	}

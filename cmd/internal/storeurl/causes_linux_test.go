@@ -5,15 +5,9 @@ package storeurl_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,32 +98,7 @@ func endedContext() context.Context {
 func etcdCauses(t *testing.T) []cause {
 	m := enginetest.StartEtcd(t, 1)[0]
 	at := strings.TrimPrefix(m.URL, "http://")
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx := context.WithoutCancel(t.Context())
-	for _, user := range []string{"root", "locks"} {
-		_, err = client.UserAdd(ctx, user, "before")
-		must(err)
-	}
-	_, err = client.UserGrantRole(ctx, "root", "root")
-	must(err)
-	_, err = client.RoleAdd(ctx, "locks")
-	must(err)
-	_, err = client.RoleGrantPermission(ctx, "locks", "p/", "p0", clientv3.PermissionType(clientv3.PermReadWrite))
-	must(err)
-	_, err = client.UserGrantRole(ctx, "locks", "locks")
-	must(err)
-	_, err = client.AuthEnable(ctx)
-	must(err)
+	addUsers(t, m.URL, "before", "before")
 	front := newTLSFront(t, at)
 	full := enginetest.StartEtcd(t, 1, "--quota-backend-bytes", "65536")[0]
 	return []cause{
@@ -291,13 +260,10 @@ type tlsFront struct {
 func newTLSFront(t *testing.T, engine string) *tlsFront {
 	t.Helper()
 	f := &tlsFront{cert: make(chan tls.Certificate, 1), stop: make(chan func(), 1)}
-	first := f.issue(t)
-	f.cert <- first
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f.file = file
+	first := issue(t)
+	f.cert <- first.pair(t)
+	f.file = filepath.Join(t.TempDir(), "ca.pem")
+	write(t, f.file, string(first.ca))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{NextProtos: []string{"h2"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c := <-f.cert
 		f.cert <- c
@@ -336,28 +302,10 @@ func newTLSFront(t *testing.T, engine string) *tlsFront {
 	return f
 }
 
-func (f *tlsFront) issue(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
 // change shows another certificate from now on, and ends the connections.
 func (f *tlsFront) change(t *testing.T) {
 	<-f.cert
-	f.cert <- f.issue(t)
+	f.cert <- issue(t).pair(t)
 	stop := <-f.stop
 	stop()
 }

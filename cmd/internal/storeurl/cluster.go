@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -159,8 +160,11 @@ func dialed(ctx context.Context, hosts []string, config *tls.Config) error {
 	var first error
 	refused := false
 	for _, host := range hosts {
-		err := dial(ctx, host, openPatience/time.Duration(len(hosts)+1), config)
+		dialing, cancel := context.WithTimeout(ctx, openPatience/time.Duration(len(hosts)+1))
+		conn, err := dial(dialing, host, config)
+		cancel()
 		if err == nil {
+			_ = conn.Close() // it has served
 			return nil
 		}
 		refused = refused || errors.As(err, new(*tls.CertificateVerificationError))
@@ -176,26 +180,22 @@ func dialed(ctx context.Context, hosts []string, config *tls.Config) error {
 	return fmt.Errorf("%s: %s: %w", what, see, first)
 }
 
-// dial makes a connection, and ends it.
-func dial(ctx context.Context, host string, patience time.Duration, config *tls.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
-	if err != nil {
-		return err
-	}
-	defer c.Close() // nothing was sent that matters
-	if config == nil {
-		return nil
+// dial makes a connection, encrypted if there is a config for that.
+func dial(ctx context.Context, host string, config *tls.Config) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+	if err != nil || config == nil {
+		return conn, err
 	}
 	config = config.Clone()
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(host)
 	}
-	if err := tls.Client(c, config).HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("TLS handshake: %w", err)
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // nothing was sent that matters
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	return nil
+	return secure, nil
 }
 
 // Password returns that of the user: of the URL, of the file, or of the environment.
@@ -216,6 +216,21 @@ func passwordIn(file string) (string, error) {
 		return "", driver.Permanent(fmt.Errorf("password_file=: %w", err))
 	}
 	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// reread returns a function that reads again, for what may be renewed while a store is
+// open. Where it cannot read, it returns what there was last, and why.
+func reread[T any](last T, read func() (T, error)) func() (T, error) {
+	var mu sync.Mutex
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now, err := read()
+		if err == nil {
+			last = now
+		}
+		return last, err
+	}
 }
 
 // Encryption returns how the client checks the servers, and shows who it is itself; nil if

@@ -5,12 +5,15 @@ package storeurl
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/etcdstore"
@@ -44,7 +47,11 @@ func etcdAt(rest, scheme string) (Location, error) {
 		if err := dialed(ctx, e.Hosts, config.TLS); err != nil {
 			return nil, err
 		}
-		store, err := etcdstore.Open(ctx, config, &e.Options)
+		options := e.Options
+		if e.PasswordFile != "" {
+			options.Password = func(context.Context) (string, error) { return passwordIn(e.PasswordFile) }
+		}
+		store, err := etcdstore.Open(ctx, config, &options)
 		if err != nil {
 			return nil, fmt.Errorf("etcd at %s: %w", strings.Join(e.Hosts, ","), err)
 		}
@@ -74,7 +81,7 @@ func readEtcd(rest string) (e Etcd, err error) {
 }
 
 // Config returns what a client is made of, which takes no proxy from the environment. It reads
-// the files that the URL names.
+// the files that the URL names. Each connection reads those of encryption again.
 func (e Etcd) Config() (config clientv3.Config, err error) {
 	config = clientv3.Config{Username: e.User, DialTimeout: openPatience, DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
 	if config.Password, err = e.Password(); err != nil {
@@ -86,9 +93,29 @@ func (e Etcd) Config() (config clientv3.Config, err error) {
 	scheme := "http://"
 	if config.TLS != nil {
 		scheme = "https://"
+		files := reread(config.TLS, func() (*tls.Config, error) { return e.Encryption(e.Secure) })
+		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(handshakes{credentials.NewTLS(config.TLS), files}))
 	}
 	for _, host := range e.Hosts {
 		config.Endpoints = append(config.Endpoints, scheme+host)
 	}
 	return config, nil
 }
+
+// handshakes are the credentials of a client of etcd that reads the files of encryption for
+// each connection.
+type handshakes struct {
+	credentials.TransportCredentials
+	files func() (*tls.Config, error)
+}
+
+func (h handshakes) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, unread := h.files()
+	conn, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
+	if err != nil && unread != nil {
+		err = fmt.Errorf("%w; and %w", err, unread)
+	}
+	return conn, info, err
+}
+
+func (h handshakes) Clone() credentials.TransportCredentials { return h }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -51,6 +52,10 @@ func (p Postgres) Pool(ctx context.Context, conns int32) (*pgxpool.Pool, error) 
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {
 		return nil, BriefPostgres(driver.Permanent(err))
+	}
+	refresh, password := pgstore.Refresh(config.ConnConfig), p.beforeConnect("")
+	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+		return errors.Join(refresh(ctx, c), password(ctx, c))
 	}
 	pgstore.Configure(config)
 	config.MaxConns = conns

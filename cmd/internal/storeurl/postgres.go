@@ -4,6 +4,7 @@
 package storeurl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tenurelock/tenure/pgstore"
 )
@@ -337,6 +340,7 @@ func (p Postgres) Password() (string, error) {
 // reads the file that the URL names.
 func (p Postgres) Options() (o pgstore.Options, err error) {
 	o = pgstore.Options{Table: p.Table, Commit: p.Commit}
+	except := "" // the listener's address, if that has another password
 	switch {
 	case p.listenOff:
 		o.Listen = pgstore.ListenOff
@@ -347,12 +351,34 @@ func (p Postgres) Options() (o pgstore.Options, err error) {
 		}
 		if at.User == p.User && at.password == "" {
 			at.password, err = p.Password()
+			o.Listen = at.engineText(true)
 		} else {
 			at.password, err = at.Password()
+			o.Listen = at.engineText(true)
+			except = o.Listen
 		}
-		o.Listen = at.engineText(true)
 	}
+	o.BeforeConnect = p.beforeConnect(except)
 	return o, err
+}
+
+// beforeConnect returns what gives a new connection the password that the file has by now,
+// but to the address except. Where the file cannot be read, or is empty, it is the last one.
+func (p Postgres) beforeConnect(except string) func(context.Context, *pgx.ConnConfig) error {
+	first, _ := p.Password() // whoever opens the store is told
+	password := reread(first, func() (string, error) {
+		now, err := passwordIn(p.PasswordFile)
+		if now == "" && err == nil {
+			err = errors.New("it is empty")
+		}
+		return now, err
+	})
+	return func(_ context.Context, c *pgx.ConnConfig) error {
+		if p.PasswordFile != "" && c.ConnString() != except {
+			c.Password, _ = password()
+		}
+		return nil
+	}
 }
 
 // whole is the URL for pgx, with the password.

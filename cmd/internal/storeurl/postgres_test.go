@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
@@ -162,6 +163,41 @@ func TestPostgresListen(t *testing.T) {
 		p, _ := l.Postgres()
 		if o, err := p.Options(); err != nil || o.Listen != tc.want {
 			t.Errorf("%s: listens at %q, %v; want %q", tc.url, o.Listen, err, tc.want)
+		}
+	}
+}
+
+// The password file is for the pool, and for an address to listen at that has the same user and
+// no password.
+func TestPostgresPasswordIsReadAgain(t *testing.T) {
+	t.Setenv(storeurl.PasswordVariable, "ours")
+	file := filepath.Join(t.TempDir(), "password")
+	for _, tc := range []struct{ listen, want string }{
+		{"postgres://g/db", "second"},
+		{"postgres://u@g/db", "second"},
+		{"postgres://u:p@g/db", "p"},
+		{"postgres://v@g/db", "ours"},
+	} {
+		write := func(password string) {
+			if err := os.WriteFile(file, []byte(password), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("first")
+		p, _ := mustParse(t, "postgres://u@h/db?password_file="+file+"&listen="+tc.listen).Postgres()
+		o, err := p.Options()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("second")
+		for url, want := range map[string]string{"postgres://u:first@h/db": "second", o.Listen: tc.want} {
+			c, err := pgx.ParseConfig(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.BeforeConnect(t.Context(), c); err != nil || c.Password != want {
+				t.Errorf("listen=%s: %s has password %q, %v; want %q", tc.listen, url, c.Password, err, want)
+			}
 		}
 	}
 }

@@ -5,8 +5,10 @@ package storeurl
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -74,12 +76,25 @@ func (l Location) ZooKeeper() (ZooKeeper, bool) {
 	return z, ok
 }
 
-// Options returns those of the store. It reads the files that the URL names.
+// Options returns those of the store. It reads the files that the URL names, and each
+// connection reads those of encryption again.
 func (z ZooKeeper) Options() (o zkstore.Options, err error) {
 	o = zkstore.Options{Root: z.Root, Session: z.Session, User: z.User}
 	if o.Password, err = z.Password(); err != nil {
 		return o, err
 	}
-	o.TLS, err = z.Encryption(false)
-	return o, err
+	config, err := z.Encryption(false)
+	if err != nil || config == nil {
+		return o, err
+	}
+	files := reread(config, func() (*tls.Config, error) { return z.Encryption(false) })
+	o.Dial = func(ctx context.Context, host string) (net.Conn, error) {
+		config, unread := files()
+		conn, err := dial(ctx, host, config)
+		if err != nil && unread != nil {
+			err = fmt.Errorf("%w; and %w", err, unread)
+		}
+		return conn, err
+	}
+	return o, nil
 }
