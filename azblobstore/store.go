@@ -25,8 +25,8 @@ type Options struct {
 	// Prefix begins the names of all blobs of the store: "tenure/" if empty. Stores with
 	// different prefixes know nothing of each other's locks. It ends with a slash, does
 	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long; no
-	// part of it begins or ends with a dot. No other program may write below it, and no
-	// rule of lifecycle management may remove or move what is there.
+	// part of it is empty, or begins or ends with a dot, and none but the first is r or h.
+	// No other program may write below it, and no rule of lifecycle management may remove or move what is there.
 	Prefix string
 
 	// TrustServer says that the server is known to keep If-Match and If-None-Match, as

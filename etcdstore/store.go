@@ -26,7 +26,8 @@ const DefaultPrefix = "tenure/"
 type Options struct {
 	// Prefix begins all keys of the store in etcd: "tenure/" if empty. Stores with
 	// different prefixes know nothing of each other's locks. It ends with a slash, is
-	// at most 512 bytes of valid UTF-8, and no other program may write below it.
+	// at most 512 bytes of valid UTF-8, keeps the rules of [driver.CheckPrefix], and no
+	// other program may write below it. No part of it but the first is r, w or d.
 	Prefix string
 
 	// Password returns the password that the config's user has by now. [Open] has it called
@@ -45,6 +46,9 @@ func (o *Options) prefix() (string, error) {
 	}
 	if p := o.Prefix; !strings.HasSuffix(p, "/") || len(p) > maxPrefixLen || !utf8.ValidString(p) {
 		return "", fmt.Errorf("etcdstore: prefix %.60q: it must end with a slash, and be at most %d bytes of UTF-8", p, maxPrefixLen)
+	}
+	if err := driver.CheckPrefix(o.Prefix, func(part string) bool { return part == "r" || part == "w" || part == "d" }); err != nil {
+		return "", fmt.Errorf("etcdstore: prefix %.60q: %w", o.Prefix, err)
 	}
 	return o.Prefix, nil
 }

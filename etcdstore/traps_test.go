@@ -311,10 +311,35 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
+// TestNestedPrefixes: a prefix and those below it are stores that know nothing of each other.
+func TestNestedPrefixes(t *testing.T) {
+	address := enginetest.Shared(t, enginetest.Etcd, "etcd")
+	outer := prefixOf(t)
+	enginetest.CheckNested(t, map[string]driver.Store{
+		"": mustOpen(t, outer, address), "x": mustOpen(t, outer+"x/", address), "x/y": mustOpen(t, outer+"x/y/", address),
+	})
+}
+
 func TestOptions(t *testing.T) {
 	for _, prefix := range []string{"locks", "/" + strings.Repeat("x", 600) + "/", "\xff/"} {
 		if _, err := New(&clientv3.Client{}, &Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), "must end with a slash") {
 			t.Errorf("prefix %.20q: %v", prefix, err)
+		}
+	}
+	for prefix, want := range map[string]string{
+		"a//b/":    "an empty part at position 3",
+		"a//":      "an empty part at position 3",
+		"./a/":     `the part "." at position 1`,
+		"a/../b/":  `the part ".." at position 3`,
+		"a\n/":     `'\n' at position 2`,
+		"a/r/":     `the part "r" at position 3`,
+		"a/w/b/":   `the part "w" at position 3`,
+		"/a/b/d/":  `the part "d" at position 6`,
+		"/":        "an empty part at position 1",
+		"//locks/": "an empty part at position 2",
+	} {
+		if _, err := New(&clientv3.Client{}, &Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("prefix %q: %v, want %s", prefix, err, want)
 		}
 	}
 	if _, err := New(nil, nil); err == nil {

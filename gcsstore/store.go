@@ -22,7 +22,8 @@ type Options struct {
 	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
 	// different prefixes know nothing of each other's locks. It ends with a slash, does
 	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. No
-	// other program may write below it, and no lifecycle rule may remove what is there.
+	// part of it is empty or begins with a dot, and none but the first is r or h. No other
+	// program may write below it, and no lifecycle rule may remove what is there.
 	Prefix string
 
 	// TrustServer says that the server is known to keep ifGenerationMatch, so that the

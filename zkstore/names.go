@@ -6,6 +6,7 @@ package zkstore
 import (
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,12 @@ const folders = 64
 
 // folder returns the path of a folder.
 func (s *Store) folder(n int) string { return fmt.Sprintf("%s/%02x", s.root, n) }
+
+// isFolder reports whether a node has the name of a folder.
+func isFolder(name string) bool {
+	n, err := strconv.ParseUint(name, 16, 8)
+	return err == nil && n < folders && fmt.Sprintf("%02x", n) == name
+}
 
 // path returns the path of a record.
 func (s *Store) path(key string) string {

@@ -28,7 +28,9 @@ const (
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Root is the node below which the records are: "/tenure" if empty. It is made if it
-	// is not there. Stores with different roots know nothing of each other's locks. No
+	// is not there. Stores with different roots know nothing of each other's locks. It
+	// begins with a slash, does not end with one, and keeps the rules of
+	// [driver.CheckPrefix]. No part of it but the first is 00 to 3f, the folders of a store. No
 	// other program may write below it, and it is not below /zookeeper.
 	Root string
 
@@ -62,10 +64,12 @@ func (o *Options) resolve() (Options, error) {
 	if out.Session == 0 {
 		out.Session = DefaultSession
 	}
+	odd := driver.CheckPrefix(out.Root, isFolder)
 	switch {
-	case !strings.HasPrefix(out.Root, "/") || strings.HasSuffix(out.Root, "/") || strings.Contains(out.Root, "//") ||
-		strings.ContainsFunc(out.Root, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case !strings.HasPrefix(out.Root, "/") || strings.HasSuffix(out.Root, "/"):
 		return out, fmt.Errorf("zkstore: root %.60q: it must begin with a slash, such as /tenure, and not end with one", out.Root)
+	case odd != nil:
+		return out, fmt.Errorf("zkstore: root %.60q: %w", out.Root, odd)
 	case out.Root == "/zookeeper" || strings.HasPrefix(out.Root, "/zookeeper/"):
 		return out, fmt.Errorf("zkstore: root %.60q: nodes below /zookeeper are ZooKeeper's own; take another root, such as /tenure", out.Root)
 	case out.Session < time.Second || out.Session > time.Hour:

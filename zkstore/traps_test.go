@@ -421,6 +421,13 @@ func TestOptions(t *testing.T) {
 		{[]string{"h"}, Options{}, "write HOST:PORT"},
 		{[]string{"h:1"}, Options{Root: "locks"}, "must begin with a slash"},
 		{[]string{"h:1"}, Options{Root: "/locks/"}, "not end with one"},
+		{[]string{"h:1"}, Options{Root: "/a//b"}, "an empty part at position 4"},
+		{[]string{"h:1"}, Options{Root: "/./a"}, `the part "." at position 2`},
+		{[]string{"h:1"}, Options{Root: "/a/.."}, `the part ".." at position 4`},
+		{[]string{"h:1"}, Options{Root: "/a\tb"}, `'\t' at position 3`},
+		{[]string{"h:1"}, Options{Root: "/a "}, `' ' at position 3`},
+		{[]string{"h:1"}, Options{Root: "/a/00"}, `the part "00" at position 4`},
+		{[]string{"h:1"}, Options{Root: "/a/3f/b"}, `the part "3f" at position 4`},
 		{[]string{"h:1"}, Options{Root: "/zookeeper"}, "ZooKeeper's own"},
 		{[]string{"h:1"}, Options{Root: "/zookeeper/quota"}, "ZooKeeper's own"},
 		{[]string{"h:1"}, Options{Session: time.Millisecond}, "from 1s to 1h"},
@@ -432,6 +439,15 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c, err, c.says)
 		}
 	}
+}
+
+// TestNestedRoots: a root and those below it are stores that know nothing of each other.
+func TestNestedRoots(t *testing.T) {
+	address := enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")
+	outer := rootOf(t)
+	enginetest.CheckNested(t, map[string]driver.Store{
+		"": mustOpen(t, outer, address), "x": mustOpen(t, outer+"/x", address), "40": mustOpen(t, outer+"/40", address),
+	})
 }
 
 func TestNames(t *testing.T) {

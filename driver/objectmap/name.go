@@ -25,6 +25,10 @@ const (
 	probes  = "probe/"
 )
 
+// reserved reports whether a store has its records below the part. What it tries the server
+// with, below another one, it reads and removes by name alone.
+func reserved(part string) bool { return part+"/" == records || part+"/" == hashed }
+
 // nameOf returns the name of the object of a key, below the prefix of the store.
 func nameOf(key string) string {
 	text := escaped(key)

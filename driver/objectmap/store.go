@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/recordcodec"
@@ -23,8 +23,9 @@ const DefaultPrefix = "tenure/"
 type Options struct {
 	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
 	// different prefixes know nothing of each other's locks. It ends with a slash, does
-	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. No
-	// other program may write below it.
+	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. It
+	// keeps the rules of [driver.CheckPrefix], no part of it begins with a dot, and none but
+	// the first is r or h. No other program may write below it.
 	Prefix string
 
 	// Trust says that the engine is known to keep the conditions of writes, so that the
@@ -37,6 +38,7 @@ type Options struct {
 
 const (
 	maxPrefixLen = 100
+	prefixForm   = "it must end with a slash, and have at most 100 letters, digits, and signs of _ . - in parts with one slash between them, none of which begins with a dot"
 	pageSize     = 200
 	// mostTries is how often a call writes: once more after a definite mismatch.
 	mostTries = 2
@@ -50,10 +52,17 @@ func (o *Options) resolve() (Options, error) {
 	if r.Prefix == "" {
 		r.Prefix = DefaultPrefix
 	}
+	if err := driver.CheckPrefix(r.Prefix, reserved); err != nil {
+		return r, fmt.Errorf("prefix %.120q: %w: %s", r.Prefix, err, prefixForm)
+	}
 	odd := func(c rune) bool { return c != '/' && (c > '~' || !plain(byte(c))) }
+	if at := strings.IndexFunc(r.Prefix, odd); at >= 0 {
+		c, _ := utf8.DecodeRuneInString(r.Prefix[at:])
+		return r, fmt.Errorf("prefix %.120q: it has %q at position %d: %s", r.Prefix, c, utf8.RuneCountInString(r.Prefix[:at])+1, prefixForm)
+	}
 	dir, slash := strings.CutSuffix(r.Prefix, "/")
-	if !slash || dir == "" || len(r.Prefix) > maxPrefixLen || strings.ContainsFunc(dir, odd) || path.Join("/", dir) != "/"+dir || strings.Contains("/"+dir, "/.") {
-		return r, fmt.Errorf("prefix %.120q: it must end with a slash, and have at most %d letters, digits, and signs of _ . - in parts with one slash between them, none of which begins with a dot", r.Prefix, maxPrefixLen)
+	if !slash || dir == "" || len(r.Prefix) > maxPrefixLen || dir[0] == '/' || strings.Contains("/"+dir, "/.") {
+		return r, fmt.Errorf("prefix %.120q: %s", r.Prefix, prefixForm)
 	}
 	if r.PageSize < 0 {
 		return r, fmt.Errorf("page size %d: it must be 1 or more, or 0 for %d", r.PageSize, pageSize)

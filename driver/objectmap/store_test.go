@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/objectmap"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 var serial int
@@ -306,8 +307,22 @@ func TestForeignObjects(t *testing.T) {
 	}
 }
 
+// TestNestedPrefixes: a prefix and those below it are stores that know nothing of each other.
+func TestNestedPrefixes(t *testing.T) {
+	b := newBucket("")
+	stores := map[string]driver.Store{}
+	for _, prefix := range []string{"a/", "a/b/", "a/probe/"} {
+		s, err := objectmap.New(&handle{bucket: b}, &objectmap.Options{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores[prefix] = s
+	}
+	enginetest.CheckNested(t, stores)
+}
+
 func TestOptions(t *testing.T) {
-	for _, prefix := range []string{"locks", "/locks/", "a//b/", "../", "a/./b/", "a/.b/", "ü/", "a b/", strings.Repeat("x", 100) + "/", "/"} {
+	for _, prefix := range []string{"locks", "/locks/", "a//b/", "../", "a/./b/", "a/.b/", "ü/", "a b/", "a/r/", "a/h/b/", strings.Repeat("x", 100) + "/", "/"} {
 		if _, err := objectmap.New(&handle{bucket: newBucket("")}, &objectmap.Options{Prefix: prefix}); err == nil || !strings.Contains(err.Error(), "must end with a slash") {
 			t.Errorf("prefix %.20q: %v", prefix, err)
 		}

@@ -4,7 +4,9 @@
 package enginetest
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -37,4 +39,51 @@ func Get(tb testing.TB, s driver.Store, key string) driver.Record {
 		tb.Fatal(err)
 	}
 	return rec
+}
+
+// CheckNested fails the test unless each of the stores, which are in one engine by the names
+// that the map has for them, has records of its own alone.
+func CheckNested(tb testing.TB, stores map[string]driver.Store) {
+	tb.Helper()
+	keys := []string{"00", "a/lock", "h/lock", "lock", "r/lock", "w/x/r/lock", "x", "x/lock", "x/r/lock"}
+	claimed := map[string]driver.Record{}
+	for name, s := range stores {
+		for _, key := range keys {
+			version := name + "-" + key
+			rec := Claim(tb, s, driver.Record{Key: key, Version: version, Beat: version, Owner: name + "o", Lease: time.Minute, State: driver.Held})
+			if rec.Token != 1 {
+				tb.Errorf("store %q: %q has token %d: it is a record of another store", name, key, rec.Token)
+			}
+			claimed[name+"\x00"+key] = rec
+		}
+	}
+	for name, s := range stores {
+		for _, key := range keys {
+			next := claimed[name+"\x00"+key]
+			next.Version += "-2"
+			next.State, next.End = driver.Released, driver.EndReleased
+			Swap(tb, s, claimed[name+"\x00"+key], next)
+		}
+	}
+	for name, s := range stores {
+		var listed []string
+		for cursor := ""; ; {
+			page, err := s.List(tb.Context(), "", cursor)
+			if err != nil || len(page.Unreadable) > 0 {
+				tb.Fatalf("store %q: list: %v, unreadable %v", name, err, page.Unreadable)
+			}
+			for _, rec := range page.Records {
+				listed = append(listed, rec.Key)
+				if rec.Owner != name+"o" || rec.State != driver.Released {
+					tb.Errorf("store %q: it has %+v", name, rec)
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				break
+			}
+		}
+		if !slices.Equal(listed, keys) {
+			tb.Errorf("store %q: it lists %q, want %q", name, listed, keys)
+		}
+	}
 }

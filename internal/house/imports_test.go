@@ -35,7 +35,7 @@ var zones = []zone{
 	// The contract of a store imports nothing of ours, the pure core only the
 	// contract's records, the clock nothing.
 	{dir: "driver", inTests: public},
-	{dir: "driver/objectmap", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: public},
+	{dir: "driver/objectmap", may: []string{"driver", "driver/recordcodec", "driver/versioned"}, inTests: append(slices.Clone(public), "internal/enginetest")},
 	{dir: "driver/recordcodec", may: []string{"driver"}},
 	{dir: "driver/versioned", may: []string{"driver"}, inTests: public},
 	{dir: "internal/protocol", may: []string{"driver"}, inTests: []string{"memstore"}},

@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -71,8 +74,12 @@ func readCluster(rest, write, port string, own ...string) (c Cluster, path strin
 		}
 		c.Hosts = append(c.Hosts, whole)
 	}
+	written := path
 	if path, err = url.PathUnescape(path); err != nil {
 		return c, "", nil, errors.New(`the path cannot be read: write %25 for "%"`)
+	}
+	if err = pathParts(written, path); err != nil {
+		return c, "", nil, err
 	}
 	if values, err = readParameters(query, append(slices.Clone(clusterParameters), own...)); err != nil {
 		return c, "", nil, err
@@ -89,19 +96,47 @@ func readCluster(rest, write, port string, own ...string) (c Cluster, path strin
 	return c, path, values, err
 }
 
-// hostPort returns a host with its port.
+// hostPort returns a host with its port, as it is dialled: with the zone of an address behind
+// its "%".
 func hostPort(text, port string) (string, error) {
+	if strings.HasPrefix(text, "[") != strings.Contains(text, "]") {
+		return "", errors.New("a host cannot be read")
+	}
 	host, own, err := net.SplitHostPort(text)
 	if err != nil {
-		if host, own = strings.Trim(text, "[]"), port; strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		host, own = strings.Trim(text, "[]"), port
+		if _, err := netip.ParseAddr(withZone(host)); strings.Contains(host, ":") && err != nil {
 			return "", errors.New("a host cannot be read")
 		}
 	}
-	if host == "" || own == "" || strings.ContainsAny(host, " /?%") || strings.ContainsAny(own, " /?%") {
+	if n, err := strconv.ParseUint(own, 10, 16); host != "" && own != "" && (err != nil || n == 0) {
+		return "", errors.New("what stands behind a host is no port from 1 to 65535")
+	}
+	if inside := withZone(host); inside != host && strings.HasPrefix(text, "[") {
+		return net.JoinHostPort(inside, own), nil
+	}
+	if host == "" || own == "" || strings.ContainsAny(host, " /?%") {
 		return "", errors.New("a host is missing, or cannot be read")
 	}
 	return net.JoinHostPort(host, own), nil
 }
+
+// zoned is what a URL has in brackets for an IPv6 address with the zone of its link.
+var zoned = regexp.MustCompile(`^([0-9A-Fa-f:.]+)%25([A-Za-z0-9._-]+)$`)
+
+// withZone returns an address that a URL has with a zone as it is dialled, and all other text
+// as it is.
+func withZone(host string) string {
+	if m := zoned.FindStringSubmatch(host); m != nil {
+		if ip, err := netip.ParseAddr(m[1]); err == nil && ip.Is6() {
+			return m[1] + "%" + m[2]
+		}
+	}
+	return host
+}
+
+// zoneEscaped is for a URL what withZone is for a dialler.
+func zoneEscaped(host string) string { return strings.Replace(host, "%", "%25", 1) }
 
 // readParameters reads what follows the question mark: each parameter once, and none that
 // is not known.
@@ -138,9 +173,19 @@ func (c Cluster) text(scheme, path, password string, more ...string) string {
 		}
 		b.WriteString("@")
 	}
-	b.WriteString(strings.Join(c.Hosts, ","))
-	if path = strings.Trim(path, "/"); path != "" {
-		b.WriteString("/" + strings.ReplaceAll(url.PathEscape(path), "%2F", "/"))
+	for i, host := range c.Hosts {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(zoneEscaped(host))
+	}
+	if path = strings.TrimSuffix(path, "/"); path != "" {
+		b.WriteByte('/')
+		if behind, slash := strings.CutPrefix(path, "/"); slash { // it is the prefix's own
+			b.WriteString("%2F")
+			path = behind
+		}
+		b.WriteString(strings.ReplaceAll(url.PathEscape(path), "%2F", "/"))
 	}
 	var query []string
 	for i, value := range []string{c.CA, c.Cert, c.Key, c.PasswordFile} {
@@ -189,6 +234,7 @@ func dial(ctx context.Context, host string, config *tls.Config) (net.Conn, error
 	config = config.Clone()
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(host)
+		config.ServerName, _, _ = strings.Cut(config.ServerName, "%") // a certificate has no zone
 	}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {

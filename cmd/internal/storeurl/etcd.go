@@ -97,7 +97,7 @@ func (e Etcd) Config() (config clientv3.Config, err error) {
 		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(handshakes{credentials.NewTLS(config.TLS), files}))
 	}
 	for _, host := range e.Hosts {
-		config.Endpoints = append(config.Endpoints, scheme+host)
+		config.Endpoints = append(config.Endpoints, scheme+zoneEscaped(host))
 	}
 	return config, nil
 }

@@ -40,7 +40,7 @@ func TestParseZooKeeper(t *testing.T) {
 	for url, want := range map[string]string{
 		"zookeeper://h/a?session=soon": "session=soon is no duration",
 		"zookeeper://h/a?session=1ms":  "it must be from 1s to 1h",
-		"zookeeper://h/a//b":           "must begin with a slash",
+		"zookeeper://h/a//b":           "the path behind the host: it has an empty part at position 3",
 		"zookeeper://":                 "a host is missing",
 	} {
 		wantRefused(t, url, want)
@@ -54,6 +54,10 @@ func TestParseEtcdRefuses(t *testing.T) {
 		{"etcd://", "a host is missing"},
 		{"etcd:///locks", "a host is missing"},
 		{"etcd://h:1,,g:2/locks", "a host is missing"},
+		{"etcd://a:99999/x", "no port from 1 to 65535"},
+		{"etcd://a:0/x", "no port from 1 to 65535"},
+		{"etcd://a:secret/x", "no port from 1 to 65535"},
+		{"etcd://[::1/x", "a host cannot be read"},
 		{"etcd://a:b:c:d/x", "a host cannot be read"},
 		{"etcd://:secret@h/locks", "is no USER"},
 		{"etcd://u:@h/locks", "is no USER"},

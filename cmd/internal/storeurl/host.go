@@ -22,7 +22,7 @@ func (l Location) Host() string {
 	scheme, rest, _ := strings.Cut(l.URL(), "://")
 	rest, query, _ := strings.Cut(rest, "?")
 	switch scheme {
-	case "dynamodb":
+	case "dynamodb", "s3":
 		values, err := url.ParseQuery(query)
 		if err != nil {
 			return ""
@@ -31,7 +31,7 @@ func (l Location) Host() string {
 			return u.Hostname()
 		}
 		if region := values.Get("region"); region != "" {
-			return "dynamodb." + region + ".amazonaws.com"
+			return scheme + "." + region + ".amazonaws.com"
 		}
 		return ""
 	case "kubernetes":
@@ -46,5 +46,5 @@ func (l Location) Host() string {
 	if host = strings.Trim(host, "[]"); host == "" {
 		return here // a socket of this machine
 	}
-	return host
+	return withZone(host)
 }

@@ -20,6 +20,9 @@ func TestHost(t *testing.T) {
 		"postgres://user:pw@db.example:5432/locks":                         "db.example",
 		"postgres://user@db.example/locks":                                 "db.example",
 		"kubernetes://jobs":                                                "10.1.0.1",
+		"s3://bucket/p":                                                    "",
+		"s3://bucket/p?region=eu-central-1":                                "s3.eu-central-1.amazonaws.com",
+		"s3://bucket/p?region=us-east-1&endpoint=https://127.0.0.2:9000":   "127.0.0.2",
 	} {
 		l, err := Parse(url)
 		if err != nil {

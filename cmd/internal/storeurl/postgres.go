@@ -130,7 +130,7 @@ func pgHostOf(text string) (h pgHost, err error) {
 	name, port := text, ""
 	if inside, after, closed := strings.Cut(strings.TrimPrefix(text, "["), "]"); strings.HasPrefix(text, "[") {
 		name = inside
-		if !closed || net.ParseIP(inside) == nil || after != "" && !strings.HasPrefix(after, ":") {
+		if !closed || net.ParseIP(inside) == nil && withZone(inside) == inside || after != "" && !strings.HasPrefix(after, ":") {
 			return h, errors.New("a host cannot be read: " + writePostgres)
 		}
 		port = strings.TrimPrefix(after, ":")
@@ -298,7 +298,7 @@ func (p Postgres) place(secrets bool, query []string) string {
 		}
 		name := url.PathEscape(h.name)
 		if strings.Contains(h.name, ":") {
-			name = "[" + h.name + "]"
+			name = "[" + zoneEscaped(h.name) + "]"
 		}
 		b.WriteString(name)
 		if h.port != "" {

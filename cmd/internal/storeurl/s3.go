@@ -84,6 +84,9 @@ func readS3(text string) (S3, error) {
 	if err != nil {
 		return b, err
 	}
+	if err := pathParts(prefix, prefix); err != nil {
+		return b, err
+	}
 	b.Bucket, b.Region, b.Profile = bucket, values.Get("region"), values.Get("profile")
 	if b.Region != "" && !regionName.MatchString(b.Region) {
 		return b, fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(b.Region))

@@ -33,7 +33,7 @@ func TestParseS3(t *testing.T) {
 		"s3://h:9000/locks":                "a host or a port stands where the bucket's name belongs",
 		"s3://My_Bucket":                   "3 to 63 lower-case letters",
 		"s3://ab":                          "3 to 63 lower-case letters",
-		"s3://my-bucket/a//b":              "must end with a slash, and have at most 100",
+		"s3://my-bucket/a//b":              "it has an empty part at position 3",
 		"s3://my-bucket/a b":               "must end with a slash, and have at most 100",
 		"s3://my-bucket#x":                 "write %23",
 		"s3://my-bucket?region=a/b":        "is no name of a region",

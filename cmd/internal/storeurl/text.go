@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // invisible refuses control characters anywhere in a text, and white space at its ends.
@@ -23,6 +25,21 @@ func invisible(what, text string) error {
 		if outside || unicode.IsControl(r) {
 			return fmt.Errorf("%s has %q at position %d of %d: remove it; a Secret is made with echo -n, and an env file has no CR at the ends of its lines", what, r, position, utf8.RuneCountInString(text))
 		}
+	}
+	return nil
+}
+
+// pathParts refuses a path behind the host that people may take for that of another store.
+// A slash at its beginning, which some engines would keep, is written %2F.
+func pathParts(written, decoded string) error {
+	if written == "" {
+		return nil
+	}
+	if written[0] == '/' {
+		decoded = "/" // for it is doubled
+	}
+	if err := driver.CheckPrefix(decoded, func(string) bool { return false }); err != nil {
+		return fmt.Errorf("the path behind the host: %w", err)
 	}
 	return nil
 }
