@@ -18,6 +18,9 @@ import (
 // the lease goes on until it is released. Acquire returns at once when ctx ends; a
 // write that is under way then is cleaned up in the background.
 //
+// A name has 1 to 1024 bytes of printable UTF-8, has no space at its ends, and does not begin
+// with "tenure/".
+//
 // A name that packages once, semaphore, rwlock and shard make of another one, such as
 // "nightly:once", is that of their lock: whoever takes it keeps them out.
 //

@@ -5,6 +5,8 @@ package tenure_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,13 +72,41 @@ func TestTextThatCannotBePrintedIsNotWritten(t *testing.T) {
 	})
 }
 
+// TestSpacesAtTheEndsOfNames: a name that people read as another one is no lock. Text that is
+// no name may have such spaces.
+func TestSpacesAtTheEndsOfNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		ctx := t.Context()
+		for name, part := range map[string]string{" a": "byte 0", "a ": "byte 1", "grüße  ": "byte 7", " ": "byte 0"} {
+			refused := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, tenure.ErrInvalid) || !strings.Contains(err.Error(), "a space at "+part) {
+					t.Errorf("%s %q: %v", what, name, err)
+				}
+			}
+			_, err := m.Acquire(ctx, name, nil)
+			refused("to acquire", err)
+			_, err = m.TryAcquire(ctx, name, nil)
+			refused("to try", err)
+			refused("to run under", m.Run(ctx, name, nil, nil))
+			refused("to campaign for", m.Election(name, nil).Run(ctx, nil))
+			_, err = m.Remote().TryAcquire(ctx, name, tenure.RemoteOptions{})
+			refused("to take for a client", err)
+		}
+		if n := m.faults.Count(); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
 // What another client has written under a name that nobody can print can be looked
 // at, and released.
 func TestUnprintableNamesCanBeReadAndReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		ctx := t.Context()
-		for name := range unprintable {
+		for _, name := range append(slices.Collect(maps.Keys(unprintable)), " a", "a ") {
 			rec := driver.Record{Key: name, Version: "v", Beat: "v", State: driver.Held, Owner: "b", Token: 1, Lease: lease, Since: time.Now()}
 			if _, _, err := w.records.Claim(ctx, rec); err != nil {
 				t.Fatal(err)

@@ -75,7 +75,9 @@ func checkName(name string) error {
 	return nil
 }
 
-func checkID(id string) error { return checkText("partition name", id, MaxIDLen) }
+func checkID(id string) error {
+	return cmp.Or(checkText("partition name", id, MaxIDLen), text.CheckEnds("partition name", id))
+}
 
 func checkText(what, s string, most int) error {
 	return cmp.Or(text.CheckNotEmpty(what, s, most), text.Check(what, s, most))

@@ -63,6 +63,8 @@ func TestNewRefuses(t *testing.T) {
 		{"g", &shard.Options{Partitions: 1, Names: []string{"x"}}, "both Partitions (1) and Names (1)"},
 		{"g", &shard.Options{Names: []string{"x", "x"}}, `"x" is given twice`},
 		{"g", &shard.Options{Names: []string{""}}, "partition name is empty"},
+		{"g", &shard.Options{Names: []string{"a "}}, `partition name "a " has a space at byte 1`},
+		{" g", &shard.Options{Partitions: 1}, `group name " g" has a space at byte 0`},
 		{"g", &shard.Options{Names: []string{strings.Repeat("x", 257)}}, "at most 256"},
 		{"g", &shard.Options{Partitions: 1, Weight: -1}, "weight -1"},
 		{"g", &shard.Options{Partitions: 1, Max: -1}, "max -1"},

@@ -18,7 +18,21 @@ import (
 // CheckName returns what is wrong with a name that becomes that of a lock, or its beginning.
 // What it is a name of is said by what, such as "semaphore name".
 func CheckName(what, name string, most int) error {
-	return cmp.Or(CheckKey(what, name, most), Check(what, name, most))
+	return cmp.Or(CheckKey(what, name, most), Check(what, name, most), CheckEnds(what, name))
+}
+
+// CheckEnds returns an error if a space is at an end of the name: it would be another lock
+// than the one that people read.
+func CheckEnds(what, name string) error {
+	trimmed := strings.TrimSpace(name)
+	if trimmed == name {
+		return nil
+	}
+	at := 0
+	if strings.HasPrefix(name, trimmed) {
+		at = len(trimmed)
+	}
+	return fmt.Errorf("%s %.200q has a space at byte %d, one of its ends: remove it, for it makes the name that of another lock", what, name, at)
 }
 
 // CheckKey is laxer: a lock that another client has written may have a name that cannot be

@@ -176,7 +176,7 @@ type AcquireRequest struct {
 	// Label Which version of the software the holder is. A lock can be handed over to a label.
 	Label string `json:"label,omitempty,omitzero"`
 
-	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
+	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which has no space at its ends and does not begin with tenure/.
 	Name string `json:"name"`
 
 	// Owner The name by which people know the holder. No decision rests on it.
@@ -191,7 +191,7 @@ type AskRequest struct {
 	// Kind step-down: the holder is asked to stop. hand-over: likewise, and the lock is kept for `to` or `to_label`. release-dead: the lock of a dead holder is released. revoke: the lock is taken from a holder that is alive.
 	Kind AskRequestKind `json:"kind"`
 
-	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
+	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which has no space at its ends and does not begin with tenure/.
 	Name string `json:"name"`
 
 	// Reason Why, for those who read the history.
@@ -254,7 +254,7 @@ type EventEvent string
 
 // FenceCheckRequest A question of a resource that was asked to write under a token.
 type FenceCheckRequest struct {
-	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
+	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which has no space at its ends and does not begin with tenure/.
 	Name string `json:"name"`
 
 	// Token The token of the grant.
@@ -278,7 +278,7 @@ type Grant struct {
 	// LeaseMs The lease duration, in milliseconds: after that long without a heartbeat another holder may begin.
 	LeaseMs int64 `json:"lease_ms"`
 
-	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
+	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which has no space at its ends and does not begin with tenure/.
 	Name string `json:"name"`
 
 	// Token The fencing token of the tenure: one higher with every change of holder. It is a whole number up to 2^63-1.
@@ -290,7 +290,7 @@ type HeartbeatRequest struct {
 	// After The beat that was confirmed last: at first that of the grant.
 	After string `json:"after"`
 
-	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
+	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which has no space at its ends and does not begin with tenure/.
 	Name string `json:"name"`
 
 	// Next A new beat that the client makes: `after` up to and with its dash, and 13 characters of 0-9, A-Z and a-z made at random. It differs from `after`. The same call again has the same `next`.
@@ -453,7 +453,7 @@ type ReleaseRequest struct {
 	// Failed Why the work has failed, for the history, which keeps its first 1024 bytes, as one line; left out if it has not.
 	Failed string `json:"failed,omitempty,omitzero"`
 
-	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which does not begin with tenure/.
+	// Name The name of the lock: 1 to 1024 bytes of printable UTF-8, which has no space at its ends and does not begin with tenure/.
 	Name string `json:"name"`
 
 	// Token The token of the grant.
