@@ -32,9 +32,9 @@ func (s *Store) advice(code string) string {
 	case "3D000":
 		return "the database does not exist: name another one, or create it"
 	case "42P01":
-		return "table " + s.table + " does not exist: create it with tenure table create, or by the statement of pgstore.Schema"
+		return (&noTableError{s.Table()}).Error()
 	case "42703":
-		return "table " + s.table + " lacks a column: it was made by another program, or another version of Tenure"
+		return "table " + s.Table() + " lacks a column: it was made by another program, or another version of Tenure"
 	case "42501":
 		return "grant the role what tenure table policy prints"
 	case "42P05", "26000":

@@ -80,28 +80,31 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 // Errors match ErrStale, as a [*StaleError] with both tokens; or ErrUnknownToken; or
 // [driver.ErrUnreadable]; or they are the engine's.
 func (s *Store) Guard(ctx context.Context, tx pgx.Tx, lock string, token uint64) error {
-	return s.guarded(lock, token, pgx.ErrNoRows, tx.QueryRow(ctx, s.sql.guard, lock))
+	return s.guarded(lock, token, pgx.ErrNoRows, func(sql string, args ...any) oneRow { return tx.QueryRow(ctx, sql, args...) })
 }
 
 // GuardSQL is [Store.Guard] for a transaction of database/sql, with any driver of
 // PostgreSQL.
 func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx, lock string, token uint64) error {
-	return s.guarded(lock, token, sql.ErrNoRows, tx.QueryRowContext(ctx, s.sql.guard, lock))
+	return s.guarded(lock, token, sql.ErrNoRows, func(sql string, args ...any) oneRow { return tx.QueryRowContext(ctx, sql, args...) })
 }
 
-func (s *Store) guarded(lock string, token uint64, none error, row interface{ Scan(...any) error }) error {
+func (s *Store) guarded(lock string, token uint64, none error, query func(sql string, args ...any) oneRow) error {
+	at, err := s.guards(func(sql string) oneRow { return query(sql) })
 	var format, highest int64
 	var state string
-	err := row.Scan(&format, &highest, &state)
+	if err == nil {
+		err = query(at.sql.guard, lock).Scan(&format, &highest, &state)
+	}
 	stands := driver.State(state)
 	if stands == resting {
 		stands = driver.Held
 	}
 	switch {
 	case errors.Is(err, none):
-		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, s.table)
+		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, at)
 	case noTable(err):
-		return fmt.Errorf("guard %q: %w: token %d, in a database without table %s: %w", lock, ErrUnknownToken, token, s.table, err)
+		return fmt.Errorf("guard %q: %w: token %d, in a database without table %s: %w", lock, ErrUnknownToken, token, s.Table(), err)
 	case err != nil:
 		return fmt.Errorf("guard %q: %w", lock, err)
 	case format != tableFormat:
@@ -109,7 +112,7 @@ func (s *Store) guarded(lock string, token uint64, none error, row interface{ Sc
 	case highest < 1:
 		return fmt.Errorf("guard %q: %w: token %d is none", lock, driver.ErrUnreadable, highest)
 	case uint64(highest) < token:
-		return fmt.Errorf("guard %q: %w: token %d, of a lock whose record in table %s has token %d", lock, ErrUnknownToken, token, s.table, highest)
+		return fmt.Errorf("guard %q: %w: token %d, of a lock whose record in table %s has token %d", lock, ErrUnknownToken, token, at, highest)
 	case uint64(highest) > token, stands != driver.Held:
 		return &StaleError{Lock: lock, Token: token, Highest: uint64(highest), State: stands}
 	}
@@ -118,5 +121,6 @@ func (s *Store) guarded(lock string, token uint64, none error, row interface{ Sc
 
 func noTable(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "42P01"
+	var none *noTableError
+	return errors.As(err, &e) && e.Code == "42P01" || errors.As(err, &none)
 }

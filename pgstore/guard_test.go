@@ -81,13 +81,13 @@ func TestGuard(t *testing.T) {
 			}
 		}
 	}
-	check("no record", 1, ErrUnknownToken, "no record in table tenure_records")
+	check("no record", 1, ErrUnknownToken, "no record in table public.tenure_records")
 	rec := enginetest.Claim(t, s, held("reports"))
 	enginetest.Swap(t, s, rec, released(rec))
 	rec = enginetest.Claim(t, s, held("reports"))
 	check("the holder's", 2, nil, "")
 	check("a former one", 1, ErrStale, "token 1 is stale, token 2 was granted")
-	check("one to come", 3, ErrUnknownToken, "token 3, of a lock whose record in table tenure_records has token 2")
+	check("one to come", 3, ErrUnknownToken, "token 3, of a lock whose record in table public.tenure_records has token 2")
 	check("none", 0, ErrStale, "token 0 is stale")
 	rec = enginetest.Swap(t, s, rec, beat(rec))
 	check("after a heartbeat", 2, nil, "")
@@ -101,7 +101,7 @@ func TestGuard(t *testing.T) {
 	mustExec(t, database, "UPDATE tenure_records SET format = 2")
 	check("a later format", 3, driver.ErrUnreadable, "format 2")
 	mustExec(t, database, "DROP TABLE tenure_records")
-	check("no table", 3, ErrUnknownToken, "without table tenure_records")
+	check("no table", 3, ErrUnknownToken, "without table public.tenure_records")
 }
 
 // TestGuardHoldsTheLock: nobody takes the lock over between the guard and the commit.

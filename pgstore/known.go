@@ -63,9 +63,13 @@ func (s *Store) claimKnown(ctx context.Context, next, prev driver.Record) (now d
 	if err != nil {
 		return driver.Record{}, false, err
 	}
-	st := s.sql.claimKnown
+	at, err := s.at(ctx)
+	if err != nil {
+		return driver.Record{}, false, err
+	}
+	st := at.sql.claimKnown
 	if next.Data == nil {
-		st = s.sql.claimKnownKeepingData
+		st = at.sql.claimKnownKeepingData
 		args[len(columns)-1] = nil
 	}
 	a := s.ask(ctx, st, append(args, prev.Version, int64(prev.Token)), "")

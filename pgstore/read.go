@@ -31,7 +31,7 @@ func (s *Store) look(ctx context.Context, key string) (row, error) {
 	if !isKey(key) {
 		return row{}, nil
 	}
-	rows, err := s.read(ctx, s.sql.get, key)
+	rows, err := s.read(ctx, func(sql *statements) *statement { return sql.get }, key)
 	if err == nil && len(rows) != 1 {
 		err = fmt.Errorf("postgres: %d rows for one key", len(rows))
 	}
@@ -49,7 +49,7 @@ func (s *Store) GetBatch(ctx context.Context, keys []string, _ driver.Consistenc
 			asked[i] = key // no record has the empty one
 		}
 	}
-	rows, err := s.read(ctx, s.sql.getBatch, asked)
+	rows, err := s.read(ctx, func(sql *statements) *statement { return sql.getBatch }, asked)
 	if err == nil && len(rows) != len(keys) {
 		err = fmt.Errorf("postgres: %d rows for %d keys", len(rows), len(keys))
 	}
@@ -72,7 +72,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	if prefix != "" && !isKey(prefix) || cursor != "" && !isKey(cursor) {
 		return driver.Page{}, nil
 	}
-	rows, err := s.read(ctx, s.sql.list, prefix, cursor, int64(s.page))
+	rows, err := s.read(ctx, func(sql *statements) *statement { return sql.list }, prefix, cursor, int64(s.page))
 	if err != nil {
 		return driver.Page{}, err
 	}
@@ -102,9 +102,13 @@ func isKey(key string) bool {
 	return driver.CheckClaim(driver.Record{Key: key, Version: "v", Owner: "o", Lease: 1e9, State: driver.Held}) == nil
 }
 
-// read runs a statement whose rows begin with whether the server is a standby.
-func (s *Store) read(ctx context.Context, st *statement, args ...any) ([]row, error) {
-	rows, err := s.run(ctx, st, args, "")
+// read runs one of the statements whose rows begin with whether the server is a standby.
+func (s *Store) read(ctx context.Context, which func(*statements) *statement, args ...any) ([]row, error) {
+	at, err := s.at(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.run(ctx, which(&at.sql), args, "")
 	if err != nil {
 		return nil, err
 	}

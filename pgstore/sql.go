@@ -118,8 +118,8 @@ func newStatement(sql string, oids ...uint32) *statement {
 
 // statements are those of one table.
 type statements struct {
-	get, getBatch, list, claim, claimKnown, claimKnownKeepingData, swap, swapKeepingData, remove, notify *statement
-	guard                                                                                                string
+	get, getBatch, list, claim, claimKnown, claimKnownKeepingData, swap, swapKeepingData, remove *statement
+	guard                                                                                        string
 }
 
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
@@ -136,10 +136,12 @@ func quoted(table string) string { return pgx.Identifier(strings.Split(table, ".
 
 // channelOf returns the name under which changes of a table are told. The schema is not
 // in it, since one program may name it where another finds it by its search path.
-func channelOf(table string) string { return "tenure_" + table[strings.LastIndexByte(table, '.')+1:] }
+func channelOf(table string) string {
+	_, name := cut(table)
+	return "tenure_" + name
+}
 
-func newStatements(table, commit string) statements {
-	t := quoted(table)
+func newStatements(t, commit string) statements {
 	var oids []uint32
 	var names, sets, claims []string
 	params := parameters(len(columns))
@@ -189,13 +191,16 @@ func newStatements(table, commit string) statements {
 		swapKeepingData:       swap(sets[:len(sets)-1], ""),
 		remove: newStatement("DELETE FROM "+t+fmt.Sprintf(" AS t WHERE t.key = $1 AND t.format = %d AND t.version = $2 AND t.token = $3", tableFormat)+settled,
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
-		// It has a transaction of its own, since all that notify commit one after the other,
-		// in the whole cluster. It waits for no disk and no standby: a hint may be lost. It
-		// returns no row.
-		notify: newStatement("WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"+
-			" SELECT FROM settings, unnest($2) AS payload HAVING count(pg_notify($1, payload)) < 0", pgtype.TextOID, pgtype.TextArrayOID),
 		guard: "SELECT format, token, state FROM " + t + " WHERE key = $1 FOR SHARE",
 	}
+}
+
+// newNotify returns what tells of changes. It has a transaction of its own, since all that
+// notify commit one after the other, in the whole cluster. It waits for no disk and no
+// standby: a hint may be lost. It returns no row.
+func newNotify() *statement {
+	return newStatement("WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"+
+		" SELECT FROM settings, unnest($2) AS payload HAVING count(pg_notify($1, payload)) < 0", pgtype.TextOID, pgtype.TextArrayOID)
 }
 
 // parameters returns $1 to $n.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,7 +21,10 @@ import (
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Table has the records: "tenure_records" if empty. Letters, digits and underscores,
-	// with a schema and a dot before it if need be; capitals stay what they are.
+	// with a schema and a dot before it if need be; capitals stay what they are. Without a
+	// schema it is the only table of that name in the database, in whatever schema it is:
+	// the role's search_path does not matter. If there are two, the store refuses to work,
+	// with ErrTwoTables.
 	Table string
 
 	// Commit is CommitOn if empty.
@@ -49,9 +53,11 @@ const MaxConns = 16
 // Store keeps records in a table of PostgreSQL. All methods may be called concurrently.
 type Store struct {
 	pool   *pgxpool.Pool
-	own    bool // the pool was made by Open
-	table  string
-	sql    statements
+	own    bool   // the pool was made by Open
+	table  string // without its schema
+	commit string
+	place  atomic.Pointer[place] // nil: not asked for yet
+	notes  *statement
 	listen *listener
 	tell   teller
 	free   freed
@@ -75,7 +81,8 @@ var (
 
 // New returns a store on a pool that the program has made, which should serve nothing else:
 // heartbeats take connections from it, and a lease ends while other work holds them all. The
-// pool must outlive the store. New sends nothing. Options may be nil. The config that the pool was made of should have gone
+// pool must outlive the store. New sends nothing; the first call asks where the table is, if
+// the options name no schema. Options may be nil. The config that the pool was made of should have gone
 // through [Configure].
 func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 	if pool == nil {
@@ -86,8 +93,12 @@ func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pool: pool, table: o.Table, sql: newStatements(o.Table, string(o.Commit)), page: pageSize,
+		pool: pool, commit: string(o.Commit), notes: newNotify(), page: pageSize,
 		running: map[*pgconn.PgConn]bool{},
+	}
+	var schema string
+	if schema, s.table = cut(o.Table); schema != "" {
+		s.place.Store(s.placeIn(schema))
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tell.store = s
@@ -180,5 +191,5 @@ func (s *Store) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// String names the store by its table.
-func (s *Store) String() string { return "postgres table " + s.table }
+// String names the store by its table: see [Store.Table].
+func (s *Store) String() string { return "postgres table " + s.Table() }

@@ -50,11 +50,26 @@ type DB interface {
 }
 
 // CreateTable makes the table: [DefaultTable] if the name is empty. A table that is there
-// is left as it is, whoever has made it.
+// is left as it is, whoever has made it. If the name has no schema, a table of the name in any
+// schema of the database is that table; the error matches [ErrTwoTables] if there are several,
+// and a new one is made in the first schema of the search path that is there.
 func CreateTable(ctx context.Context, db DB, table string) error {
 	text, err := Schema(table)
 	if err != nil {
 		return err
+	}
+	if table == "" {
+		table = DefaultTable
+	}
+	if schema, name := cut(table); schema == "" {
+		schemas, err := schemasOf(db.QueryRow(ctx, schemasWith(name), pgx.QueryExecModeExec))
+		if err != nil {
+			return fmt.Errorf("postgres: create table: %w", err)
+		}
+		if len(schemas) > 0 {
+			_, err = only(name, schemas)
+			return err
+		}
 	}
 	_, err = db.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
 	var e *pgconn.PgError
@@ -69,7 +84,11 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 
 // Description is what [Store.Describe] has found. Numbers are those of the moment.
 type Description struct {
+	// Table has its schema, unless there is none of the name, or are several.
 	Table string
+	// Elsewhere are other tables of the same name in the database, with their schemas. If
+	// Table has no schema, they are all there are.
+	Elsewhere []string
 	// Version is that of the server, such as 150018 for 15.18.
 	Version int
 	// Encoding is that of the database.
@@ -106,8 +125,8 @@ type Description struct {
 // One statement, at any isolation level. What a role may not see is left out.
 const describe = `
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_is_in_recovery(),
-	t.oid IS NOT NULL, COALESCE(has_table_privilege(t.oid, 'SELECT'), false),
-	COALESCE(has_table_privilege(t.oid, 'INSERT') AND has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'), false),
+	t.oid IS NOT NULL, COALESCE(has_schema_privilege(t.schema, 'USAGE') AND has_table_privilege(t.oid, 'SELECT'), false),
+	COALESCE(has_schema_privilege(t.schema, 'USAGE') AND has_table_privilege(t.oid, 'INSERT') AND has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'), false),
 	COALESCE((SELECT relpersistence <> 'p' FROM pg_class WHERE oid = t.oid), false),
 	COALESCE((SELECT array_agg(attname::text) FROM pg_attribute WHERE attrelid = t.oid AND attnum > 0 AND NOT attisdropped), '{}'),
 	current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
@@ -117,18 +136,35 @@ SELECT current_setting('server_version_num')::int, current_setting('server_encod
 	COALESCE((SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()), 0)::float8,
 	current_setting('autovacuum')::bool,
 	(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int, current_setting('max_connections')::int
-FROM (SELECT to_regclass($1)::oid AS oid) AS t`
+FROM (VALUES (1)) AS one LEFT JOIN (SELECT c.oid, c.relnamespace AS schema FROM pg_catalog.pg_class AS c
+	JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+	WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS t ON true`
 
 // Describe returns what the table and its server are like.
 func (s *Store) Describe(ctx context.Context) (*Description, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	d := &Description{Table: s.table}
+	schemas, err := schemasOf(s.pool.QueryRow(ctx, schemasWith(s.table), pgx.QueryExecModeExec))
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	p := s.place.Load()
+	if p == nil && len(schemas) == 1 {
+		if p, err = s.settle(schemas); err != nil {
+			return nil, err
+		}
+	}
+	d := &Description{Table: s.Table()}
+	var schema string
+	if p != nil {
+		schema = p.schema
+	}
+	d.Elsewhere = others(s.table, schema, schemas)
 	var there []string
 	var check int64
 	var oldest float64
-	err := s.pool.QueryRow(ctx, describe, pgx.QueryExecModeExec, quoted(s.table)).Scan(
+	err = s.pool.QueryRow(ctx, describe, pgx.QueryExecModeExec, schema, s.table).Scan(
 		&d.Version, &d.Encoding, &d.Standby, &d.Exists, &d.MayRead, &d.MayWrite, &d.Unlogged, &there, &d.Fsync, &d.FullPageWrites,
 		&d.Standbys, &d.Synchronous, &d.SynchronousNames, &check, &oldest, &d.Autovacuum, &d.Connections, &d.MaxConnections)
 	if err != nil {
@@ -156,8 +192,10 @@ func (d *Description) Problems() []error {
 	problem(d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
 	problem(d.Standby, "%w", errStandby)
 	switch {
+	case !d.Exists && len(d.Elsewhere) > 1 && !strings.Contains(d.Table, "."):
+		problem(true, "%w", twoTables(d.Elsewhere))
 	case !d.Exists:
-		problem(true, "table %s does not exist: create it with tenure table create, or by the statement of pgstore.Schema", d.Table)
+		problem(true, "%w", &noTableError{d.Table})
 	case !d.MayRead || !d.MayWrite:
 		problem(true, "the role may not read and write table %s: grant it what tenure table policy prints", d.Table)
 	case len(d.Missing) > 0:

@@ -95,6 +95,9 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	if l.off {
 		return nil, errListenOff
 	}
+	if _, err := s.at(ctx); err != nil {
+		return nil, err
+	}
 	w := &watch{hint: hint, stands: make(chan error, 1)}
 	if !l.add(key, w) {
 		return nil, driver.ErrClosed

@@ -35,8 +35,12 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	if err != nil {
 		return now, prev, err
 	}
+	at, err := s.at(ctx)
+	if err != nil {
+		return now, prev, err
+	}
 	for try := 1; ; try++ {
-		rows, err := s.run(ctx, s.sql.claim, args, "")
+		rows, err := s.run(ctx, at.sql.claim, args, "")
 		if err != nil {
 			return now, prev, err
 		}
@@ -91,11 +95,15 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 	if err != nil {
 		return driver.Record{}, err
 	}
-	st := s.sql.swap
+	at, err := s.at(ctx)
+	if err != nil {
+		return driver.Record{}, err
+	}
+	st := at.sql.swap
 	// Data that stay are not sent again, nor written: a heartbeat is small, whatever the
 	// record holds. A prev without a state was not read, and its data mean nothing.
 	if prev.State != "" && bytes.Equal(prev.Data, next.Data) {
-		st = s.sql.swapKeepingData
+		st = at.sql.swapKeepingData
 		args[len(columns)-1] = nil
 	}
 	changed := ""
@@ -115,7 +123,11 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if !isKey(prev.Key) {
 		return nil
 	}
-	err := s.replace(ctx, s.sql.remove, prev, []any{prev.Key, prev.Version, int64(prev.Token)}, prev.Key)
+	at, err := s.at(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.replace(ctx, at.sql.remove, prev, []any{prev.Key, prev.Version, int64(prev.Token)}, prev.Key)
 	if conflict, ok := err.(*driver.ConflictError); ok && conflict.Absent { //nolint:errorlint // it is not wrapped
 		return nil
 	}

@@ -68,7 +68,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	defer stop()
 	r := report{c: c, json: f.JSON, quiet: f.Quiet}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		File: at.File(), Engine: doctor.EngineOf(at), Open: at.Open, Store: at.Shown(), Options: whole, Tell: r.tell,
+		File: at.File(), Engine: doctor.EngineOf(at), Open: at.Open, Store: at.Shown, Options: whole, Tell: r.tell,
 	})
 	bad = r.examineBell(ctx, plan, at) || bad
 	return r.end(ctx, bad, err)

@@ -50,8 +50,9 @@ type Patient struct {
 	Engine Engine
 	// Open opens the store; it is called twice.
 	Open func() (driver.Store, error)
-	// Store is the URL of the store for people, "" if none is to be shown.
-	Store string
+	// Store returns the URL of the store for people, once it was opened; nil if none is to
+	// be shown.
+	Store func() string
 	// Options are a client's, with their defaults.
 	Options tenure.Options
 	// Tell is called with each finding.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -115,6 +116,9 @@ func encrypted(conn net.Conn, config *tls.Config) Finding {
 // postgresFindings says what is to be thought of a server.
 func postgresFindings(d *pgstore.Description, role postgresRole) []Finding {
 	all := []Finding{{"server", OK, fmt.Sprintf("PostgreSQL %d.%d", d.Version/10000, d.Version%10000), ""}}
+	if d.Exists {
+		all = append(all, postgresTable(d))
+	}
 	all = append(all, postgresRoleFindings(d, role)...)
 	all = append(all, durability(d), replication(d, role.sees))
 	if d.CheckInterval > 0 && d.SynchronousNames != "" {
@@ -124,6 +128,17 @@ func postgresFindings(d *pgstore.Description, role postgresRole) []Finding {
 		})
 	}
 	return append(all, vacuum(d)...)
+}
+
+// postgresTable tells which table it is, of several of one name.
+func postgresTable(d *pgstore.Description) Finding {
+	if len(d.Elsewhere) == 0 {
+		return Finding{"table", OK, d.Table + " is the only table of that name in the database", ""}
+	}
+	return Finding{
+		"table", Warn, fmt.Sprintf("%s is used, and the database has %s, too: a program whose URL names no schema is refused", d.Table, strings.Join(d.Elsewhere, " and ")),
+		"see that no program uses another one, and drop it: see docs/guides/postgres.md",
+	}
 }
 
 func postgresRoleFindings(d *pgstore.Description, role postgresRole) []Finding {

@@ -96,13 +96,17 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
 	id, err := storeurl.Identity(ctx, store)
+	shown := "the store"
+	if p.Store != nil {
+		shown = p.Store()
+	}
 	switch {
 	case err != nil:
-		p.Tell(Finding{"identity", Warn, fmt.Sprintf("that of %s cannot be read: %v", p.Store, err), "hosts cannot compare whether they use one store"})
+		p.Tell(Finding{"identity", Warn, fmt.Sprintf("that of %s cannot be read: %v", shown, err), "hosts cannot compare whether they use one store"})
 	case id == storeurl.NoIdentity:
-		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s has %s: the first command that takes a lock writes it", p.Store, id), ""})
+		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s has %s: the first command that takes a lock writes it", shown, id), ""})
 	default:
-		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s of %s: hosts that exclude each other show the same", id, p.Store), ""})
+		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s of %s: hosts that exclude each other show the same", id, shown), ""})
 	}
 }
 

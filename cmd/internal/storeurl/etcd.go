@@ -36,7 +36,7 @@ func etcdAt(rest, scheme string) (Location, error) {
 		return Location{}, err
 	}
 	e.Secure = scheme == "etcds"
-	at := Location{url: e.text(scheme, e.Options.Prefix, e.password), shown: e.text(scheme, e.Options.Prefix, ""), engine: e}
+	at := Location{url: e.text(scheme, e.Options.Prefix, e.password), shown: func() string { return e.text(scheme, e.Options.Prefix, "") }, engine: e}
 	at.open = func() (driver.Store, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 		defer cancel()

@@ -31,6 +31,7 @@ func (p Postgres) open() (driver.Store, error) {
 	}
 	store, err := pgstore.Open(ctx, text, &options)
 	if err == nil {
+		p.keep(store)
 		return store, nil
 	}
 	var connect *pgconn.ConnectError // a second attempt with a wrong password would be one too many
@@ -40,6 +41,13 @@ func (p Postgres) open() (driver.Store, error) {
 		}
 	}
 	return nil, BriefPostgres(err)
+}
+
+// keep has the URL name the table that a store has found, so that a command which gets that
+// URL has the same one.
+func (p Postgres) keep(store *pgstore.Store) {
+	table := store.Table()
+	p.found.Store(&table)
 }
 
 // Pool returns a pool of so many connections at most for the database, which its store need
@@ -91,6 +99,7 @@ func (p Postgres) reader(ctx context.Context) driver.Store {
 			if err == nil && d.MayRead && !d.MayWrite {
 				d.MayWrite = true
 				if len(d.Problems()) == 0 {
+					p.keep(store)
 					return readOnly{store, pool}
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,6 +43,9 @@ type Postgres struct {
 	// store, unless it does not listen at all.
 	listen    *Postgres
 	listenOff bool
+
+	// found is the table with its schema, once the store was opened.
+	found *atomic.Pointer[string]
 }
 
 type pgHost struct{ name, port string }
@@ -63,7 +67,12 @@ func parsePostgres(rest string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	return Location{url: p.text(true), shown: p.text(false), engine: p, open: p.open}, nil
+	p.found = new(atomic.Pointer[string])
+	return Location{
+		current: func() string { return p.located().text(true) },
+		shown:   func() string { return p.located().text(false) },
+		engine:  p, open: p.open,
+	}, nil
 }
 
 // Postgres returns what the URL says of a store in PostgreSQL, and whether it is one.
@@ -237,6 +246,16 @@ func (p *Postgres) listenAt(where string) error {
 	}
 	p.listen = &at
 	return nil
+}
+
+// located is p with the table that was found. A name that a URL cannot have is left out of it.
+func (p Postgres) located() Postgres {
+	if found := p.found.Load(); found != nil {
+		if _, err := pgstore.Schema(*found); err == nil {
+			p.Table = *found
+		}
+	}
+	return p
 }
 
 // text returns the URL, which means the same to pgx but for the store's own parameters.

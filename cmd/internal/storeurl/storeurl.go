@@ -27,7 +27,7 @@ type Location struct {
 	preset  bool          // the file is that of who names none
 	dynamo  *opener       // of a store on DynamoDB
 	engine  any           // what the URL says of a store on another engine: its own type
-	shown   string        // the URL for people, if it has a password
+	shown   func() string // the URL for people, if it may have a password
 	current func() string // the URL, if opening the store adds to it
 	open    func() (driver.Store, error)
 }
@@ -164,8 +164,8 @@ func parseMemory(rest string) (Location, error) {
 // same to a process in another folder. Once a store on DynamoDB was opened, it
 // has the region and the endpoint, too, that the environment has named: a
 // command may have another environment, and a table elsewhere has other locks.
-// Likewise it has the region and the endpoint of a bucket, and the namespace and the
-// context of a cluster of Kubernetes. It may have a password in it: see [Location.Shown].
+// Likewise it has the region and the endpoint of a bucket, the namespace and the
+// context of a cluster of Kubernetes, and the schema of a table of PostgreSQL. It may have a password in it: see [Location.Shown].
 func (l Location) URL() string {
 	if l.current != nil {
 		return l.current()
@@ -175,8 +175,8 @@ func (l Location) URL() string {
 
 // Shown returns the URL for people and for logs: a password in it is left out.
 func (l Location) Shown() string {
-	if l.shown != "" {
-		return l.shown
+	if l.shown != nil {
+		return l.shown()
 	}
 	return l.URL()
 }

@@ -50,7 +50,7 @@ func parseZooKeeper(rest string) (Location, error) {
 	if err := store.Close(); err != nil {
 		return Location{}, err
 	}
-	at := Location{url: z.text("zookeeper", path, z.password, more...), shown: z.text("zookeeper", path, "", more...), engine: z}
+	at := Location{url: z.text("zookeeper", path, z.password, more...), shown: func() string { return z.text("zookeeper", path, "", more...) }, engine: z}
 	at.open = func() (driver.Store, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 		defer cancel()
