@@ -60,7 +60,7 @@ func New(db *sql.DB, o *Options) (*Store, error) {
 		return nil, driver.Permanent(errors.New("sqlite handle: it is nil"))
 	}
 	if _, ok := db.Driver().(*sqlite.Driver); !ok {
-		return nil, driver.Permanent(fmt.Errorf("sqlite handle: its driver is %T; it must be that of modernc.org/sqlite", db.Driver()))
+		return nil, driver.Permanent(errors.New(`sqlite handle: its driver is another one; it must be that of modernc.org/sqlite, which sql.Open("sqlite", ...) takes`))
 	}
 	if n := db.Stats().MaxOpenConnections; n > 0 && n < leastConns {
 		return nil, driver.Permanent(fmt.Errorf(

@@ -5,7 +5,7 @@ package tenuretest
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -45,7 +45,7 @@ func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Cli
 	c.network.faults = c.faults
 	store, ok := c.faults.Driver().(inner)
 	if !ok {
-		return nil, fmt.Errorf("%T has not all that memstore can do", c.faults.Driver())
+		return nil, errors.New("the store of the world has not all that memstore can do")
 	}
 	var err error
 	if c.Client, err = tenure.New(&gate{store, c.process}, &o); err != nil {

@@ -6,7 +6,6 @@ package recordcodec
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -200,7 +199,7 @@ func marshal(v any) string {
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("recordcodec: %T cannot be encoded: %v", v, err)) //nolint:forbidigo // strings and numbers always can
+		panic("recordcodec: a value cannot be encoded: " + err.Error()) //nolint:forbidigo // strings and numbers always can
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -37,6 +37,7 @@ func TestCheckout(t *testing.T) {
 		{"sleeps", checkSleeps},
 		{"circles", checkCircles},
 		{"names", checkNames},
+		{"names of types", checkTypeNames},
 	} {
 		t.Run(rule.name, func(t *testing.T) {
 			for _, problem := range rule.check(repo) {

@@ -43,6 +43,40 @@ func checkNames(t *tree) []string {
 	return r
 }
 
+// checkTypeNames finds formats with the name of a type of Go, which tells a user nothing: an
+// error says what was wrong, which rule it broke, and what to do. The programs of evidence
+// have it for those who read their tables.
+func checkTypeNames(t *tree) []string {
+	var r report
+	for _, f := range t.files {
+		if f.test() || within(f.path, "evidence") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && typeName.MatchString(lit.Value) {
+				r.add(f.path, f.line(lit.Pos()), "%%T names a type of Go: say what the value is to the user")
+			}
+			return true
+		})
+	}
+	return r
+}
+
+var typeName = regexp.MustCompile(`(^|[^%])(%%)*%[-+# 0-9.]*T`)
+
+func TestTypeNames(t *testing.T) {
+	file := func(path, text string) map[string]string {
+		return map[string]string{path: spdx + "package tasks\n\nvar err = fmt.Errorf(" + text + ", x)\n"}
+	}
+	testCheck(t, checkTypeNames, []badTree{
+		{"a type", file("tasks/x.go", `"x is %T"`), []string{"tasks/x.go:6: "}},
+		{"with a flag", file("tasks/x.go", `"100%%%-10T"`), []string{"tasks/x.go:6: "}},
+		{"other texts", file("tasks/x.go", `"%t %%T 100%, T"`), nil},
+		{"a test", file("tasks/x_test.go", `"%T"`), nil},
+		{"evidence", file("evidence/peers/x.go", `"%T"`), nil},
+	})
+}
+
 func TestNames(t *testing.T) {
 	file := func(literal string) map[string]string {
 		return map[string]string{"tasks/x.go": spdx + "package tasks\n\nfunc name(s string) string { return s + " + literal + " }\n"}
