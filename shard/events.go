@@ -4,6 +4,7 @@
 package shard
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -127,10 +128,22 @@ func (e *events) emit(ev Event) {
 	}
 }
 
-// close ends the goroutine after the events that wait. Nothing emits any more.
-func (e *events) close() {
+// errEventTimeout is what Run returns when close has given OnEvent up.
+var errEventTimeout = errors.New("OnEvent has not returned, although the stop timeout and a lease duration have passed")
+
+// close ends the goroutine after the events that wait. Nothing emits any more. OnEvent is
+// the caller's and may never return, so close waits for at most that long, and then
+// returns an error.
+func (e *events) close(most time.Duration) error {
 	if e.queue != nil {
 		close(e.queue)
 	}
-	<-e.done
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-e.done:
+		return nil
+	case <-late.C:
+		return errEventTimeout
+	}
 }

@@ -83,15 +83,19 @@ type Handler func(ctx context.Context, p *Partition) error
 // that matches [ErrLeftEarly], [tenure.ErrClosed], [tenure.ErrStopTimeout] if a
 // handler had not returned in time, or [ErrRunning]. It returns after all
 // handlers have. A panic of a handler ends all the others, frees the partitions,
-// and goes on in Run, as a [*Panic].
-func (g *Group) Run(ctx context.Context, handler Handler) error {
+// and goes on in Run, as a [*Panic]. An OnEvent that does not return holds Run up for
+// the client's StopTimeout and a lease at most; then the error says so.
+func (g *Group) Run(ctx context.Context, handler Handler) (err error) {
 	leave, err := g.begin(handler)
 	if err != nil {
 		return wrap("run", g.name, err)
 	}
 	ev := newEvents(g.name, g.options.OnEvent)
 	defer func() {
-		ev.close()
+		o := g.client.Options()
+		if late := ev.close(o.StopTimeout + o.LeaseDuration); late != nil {
+			err = errors.Join(err, wrap("run", g.name, late))
+		}
 		g.end()
 	}()
 	r := &run{

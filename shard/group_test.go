@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -235,6 +236,35 @@ func TestLeave(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An OnEvent that never returns holds Run up for the stop timeout and a lease, as it does
+// Client.Close.
+func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
+	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
+		never := make(chan struct{})
+		defer close(never)
+		w := s.make("a", func(o *shard.Options) { o.OnEvent = func(shard.Event) { <-never } })
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- w.Run(ctx, func(ctx context.Context, _ *shard.Partition) error { <-ctx.Done(); return nil })
+		}()
+		time.Sleep(time.Minute)
+		stop()
+		begun, o := time.Now(), w.client.Options()
+		select {
+		case err := <-ended:
+			if most := o.StopTimeout + o.LeaseDuration; err == nil || !strings.Contains(err.Error(), "OnEvent") || time.Since(begun) < most {
+				t.Errorf("after %v: %v; want an error that names OnEvent, after %v at the earliest", time.Since(begun), err, most)
+			}
+		case <-time.After(time.Hour):
+			t.Error("Run has not returned in an hour")
+		}
+		if err := w.Leave(t.Context()); !errors.Is(err, shard.ErrNotRunning) {
+			t.Errorf("then: %v", err)
+		}
+	})
 }
 
 // Who leaves does not hand over before the others have seen that it leaves, and

@@ -81,8 +81,8 @@ type Options struct {
 	Plans *Plans
 
 	// OnEvent is called with everything that happens, one event at a time. It
-	// may take its time: nothing waits for it, and events are dropped, and
-	// counted, when it falls far behind.
+	// may take its time: nothing waits for it but the end of Run, for a while, and
+	// events are dropped, and counted, when it falls far behind.
 	OnEvent func(Event)
 }
 
