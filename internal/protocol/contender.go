@@ -94,7 +94,7 @@ type Contender struct {
 	id        string           // the beginning of all of its beats: see Env.beatOf
 	failures  int
 	races     int // claims in a row that were refused although the lock looks free
-	unheard   int // claims in a row without an answer, while the store answers looks
+	unheard   int // claims in a row without an answer, or throttled, while the store answers looks
 	beaten    int // requests to a session that lost the race to another write
 	retry     time.Duration
 	silent    time.Duration // since when the store has given no answer
@@ -587,6 +587,9 @@ func (c *Contender) Reply(now time.Duration, r Result) Action {
 		}
 		c.notAsked(now, out)
 		c.fail(now, r.Err)
+		if out.Kind == Claim || out.Kind == Takeover && c.own == nil {
+			c.throttled(now, r.Err)
+		}
 	case Unknown:
 		c.notAsked(now, out)
 		if out.Kind == Claim || out.Kind == Takeover {
@@ -620,7 +623,7 @@ func (c *Contender) answer(now time.Duration, out *Call, r Result) {
 	case out.Kind != Look:
 		c.unheard = 0
 	case c.unheard > 0 && !c.ending:
-		c.retry = now + c.t.backoff(c.env, c.unheard) // a store that answers only reads does not help
+		c.retry = now + c.t.retry(c.env, c.unheard, c.lastErr, c.t.Lease) // a store that answers only reads does not help
 	}
 	if out.Kind == Look && out.Consistency == driver.Strong {
 		c.resolve = false
@@ -706,6 +709,17 @@ func before(a attempt, former driver.Record) []*driver.Tenure {
 		return []*driver.Tenure{former.Prev}
 	}
 	return a.before
+}
+
+// throttled has a look follow a claim or a takeover that the store has refused because it
+// has too much to do. Reads have room of their own, and mostly show that another one has
+// the lock. The same write again would only add to what keeps the holder's heartbeats out.
+// One that would replace a grant of its own has to write again: see own.
+func (c *Contender) throttled(now time.Duration, err error) {
+	if !c.ending && errors.Is(err, driver.ErrThrottled) {
+		c.resolve, c.retry = true, now
+		c.unheard++
+	}
 }
 
 func (c *Contender) fail(now time.Duration, err error) {

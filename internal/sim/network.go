@@ -146,7 +146,11 @@ func (m *machine) send(r *protocol.Call) {
 		})
 	case refused:
 		l.after(there+back, func() {
-			answer(protocol.Result{Outcome: protocol.NotApplied, Err: errBusy})
+			err := errBusy
+			if l.Writes%4 == 0 {
+				err = driver.Throttled(err)
+			}
+			answer(protocol.Result{Outcome: protocol.NotApplied, Err: err})
 		})
 	case lost:
 		timeout()
