@@ -80,7 +80,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, options *AcquireO
 	}
 	a := k.newAcquire(t, o, under, protocol.Want{
 		Key: name, Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label,
-		Data: o.Data, Try: try, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
+		Data: o.Data, Try: try, LookFirst: c.charges, Holds: try && c.holds(name), UnlessAlive: o.UnlessAlive && !try, Patience: patience,
 		Priority: o.Priority, PriorityPause: o.PriorityPause, CoolDown: o.CoolDown, CoolDownMax: o.CoolDownMax,
 		Bell: c.ringer.own(),
 	})

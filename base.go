@@ -20,6 +20,7 @@ import (
 type base struct {
 	store   *witness
 	watcher driver.Watcher // nil if the store cannot watch
+	charges bool           // it charges a claim that it refuses
 	options Options
 	timing  protocol.Timing
 	env     protocol.Env

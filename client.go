@@ -42,6 +42,9 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	c.released = c.hint
 	c.store = newWitness(store, c.endAll)
 	c.watcher, _ = store.(driver.Watcher)
+	if r, ok := store.(driver.RefusalCharger); ok {
+		c.charges = r.ChargesRefusals()
+	}
 	c.notice(store)
 	return c, nil
 }

@@ -217,7 +217,7 @@ func (r *Remote) acquire(ctx context.Context, op, name string, o RemoteOptions, 
 	}
 	a := k.newAcquire(c.timing, AcquireOptions{History: true}, nil, protocol.Want{
 		Key: name, Owner: o.Owner, Host: o.Host, Label: o.Label, Data: o.Data,
-		Try: try, Holds: true, Patience: patience,
+		Try: try, LookFirst: c.charges, Holds: true, Patience: patience,
 	})
 	a.elsewhere = &remoteWait{c: c, waiting: o.Waiting, held: make(chan *HeldError, 1)}
 	a.join()

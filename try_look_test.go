@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 // tried counts the calls of a try.
@@ -307,5 +308,68 @@ func TestOwnLateWriteIsNoOtherHolder(t *testing.T) {
 			}
 			want(t, err, nil)
 		})
+	}
+}
+
+// charging is a store that charges a claim that it refuses, and counts what is sent.
+type charging struct {
+	driver.Store
+	charges       bool
+	claims, reads int
+}
+
+func (s *charging) ChargesRefusals() bool { return s.charges }
+
+func (s *charging) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	s.claims++
+	return s.Store.Claim(ctx, next)
+}
+
+func (s *charging) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	s.reads++
+	return s.Store.Get(ctx, key, how)
+}
+
+// TestTryLooksFirstWhereRefusalsAreCharged: a client that has never seen the lock reads a held
+// one, and leaves it alone. Who waits claims at once, and so does everybody elsewhere.
+func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
+	work := func(context.Context, *tenure.Lease) error { return nil }
+	for name, c := range map[string]struct {
+		try           func(ctx context.Context, c *tenure.Client) error
+		claims, reads int // where refusals are charged
+	}{
+		"TryAcquire": {func(ctx context.Context, c *tenure.Client) error { _, err := c.TryAcquire(ctx, "x", nil); return err }, 0, 1},
+		"TryRun":     {func(ctx context.Context, c *tenure.Client) error { return c.TryRun(ctx, "x", nil, work) }, 0, 1},
+		"Remote": {func(ctx context.Context, c *tenure.Client) error {
+			_, err := c.Remote().TryAcquire(ctx, "x", tenure.RemoteOptions{Owner: "elsewhere"})
+			return err
+		}, 0, 1},
+		"Acquire": {func(ctx context.Context, c *tenure.Client) error {
+			_, err := c.Acquire(ctx, "x", &tenure.AcquireOptions{Wait: time.Millisecond})
+			return err
+		}, 1, 0},
+	} {
+		for _, charges := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				records := memstore.New()
+				holder, err := tenure.New(records.Open(), nil)
+				want(t, err, nil)
+				defer holder.Close(t.Context()) //nolint:errcheck // a store in memory
+				_, err = holder.Acquire(t.Context(), "x", nil)
+				want(t, err, nil)
+				store := &charging{Store: records.Open(), charges: charges}
+				client, err := tenure.New(store, nil)
+				want(t, err, nil)
+				defer client.Close(t.Context()) //nolint:errcheck // it holds nothing
+				want(t, c.try(t.Context(), client), tenure.ErrHeld)
+				claims, reads := 1, 0
+				if charges {
+					claims, reads = c.claims, c.reads
+				}
+				if store.claims != claims || store.reads != reads {
+					t.Errorf("%s, charged %t: %d claims and %d reads, want %d and %d", name, charges, store.claims, store.reads, claims, reads)
+				}
+			})
+		}
 	}
 }

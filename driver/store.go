@@ -180,6 +180,17 @@ type TokenLister interface {
 	ListTokens(ctx context.Context, prefix, cursor string) (Page, error)
 }
 
+// RefusalCharger is implemented by stores whose engine may charge a [Store.Claim] that it
+// refuses as one that it grants, while a read costs less and takes nothing of what the writes
+// of a record have for a limit. Without it a caller that asks once claims at once, in one
+// request, whether the lock is free or not.
+type RefusalCharger interface {
+	// ChargesRefusals reports whether it does. Then a caller that does not wait, and has
+	// never read the record of a lock, reads it first, and claims only what is free. It is
+	// the same for the life of the store.
+	ChargesRefusals() bool
+}
+
 // Raiser is implemented by stores that can raise the token of a lock by more than
 // one, for the procedure after a loss: the engine was restored from a backup, or
 // failed over without the last writes. Tokens that were given are given again then,

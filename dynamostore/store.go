@@ -18,8 +18,8 @@ import (
 )
 
 // Store keeps records in a table. It implements [driver.Store],
-// [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper] and
-// [driver.TokenLister]. All methods may be called concurrently.
+// [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper], [driver.TokenLister] and
+// [driver.RefusalCharger]. All methods may be called concurrently.
 type Store struct {
 	client   *dynamodb.Client
 	table    string
@@ -410,6 +410,11 @@ func (s *Store) remove(ctx context.Context, prev driver.Record, e *expression) e
 // KeepsTokens implements [driver.TokenKeeper]: in a table that is shared the
 // tokens of locks stand beside, and outlive the items of the locks.
 func (s *Store) KeepsTokens() bool { return s.options.SharedTable }
+
+// ChargesRefusals implements [driver.RefusalCharger]: DynamoDB bills a write whose condition
+// did not hold as any, and counts it against the limit of the item's partition. A claim in a
+// table that is shared reads first by itself.
+func (s *Store) ChargesRefusals() bool { return !s.options.SharedTable }
 
 // conflict turns the error of a write into what it means. If a condition did
 // not hold, that is a conflict with what stands there, which comes with the

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
@@ -128,10 +129,38 @@ func TestRequestsOfEachStep(t *testing.T) {
 		if !errors.As(err, &held) || held.Owner != "a" || held.Token != lease.Token() {
 			t.Fatalf("the first try for a held lock: %v", err)
 		}
+		s.wantRequests("the first try for a held lock", "GetItem 1")
+
+		free, err := b.TryAcquire(ctx, "free", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("the first try for a free lock", "GetItem 1, UpdateItem 1")
+		if err := free.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if free, err = b.TryAcquire(ctx, "free", nil); err != nil {
+			t.Fatal(err)
+		}
+		s.wantRequests("a release, and a try for what was seen free", "UpdateItem 2")
+		if err := free.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s.wire.Counts()
+
+		store, err := dynamostore.New(s.dynamodb(s.wire.URL), s.table, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conflict := (*driver.ConflictError)(nil)
+		claim := driver.Record{Key: "reports", Version: "v", Beat: "v", Owner: "c", Lease: time.Minute, State: driver.Held}
+		if _, _, err = store.Claim(ctx, claim); !errors.As(err, &conflict) || conflict.Current.Owner != "a" {
+			t.Fatalf("claiming a held lock: %v", err)
+		}
 		if e.NoOldOnFailure {
-			s.wantRequests("the first try for a held lock, without ALL_OLD", "GetItem 1, UpdateItem 1")
+			s.wantRequests("claiming a held lock, without ALL_OLD", "GetItem 1, UpdateItem 1")
 		} else {
-			s.wantRequests("the first try for a held lock", "UpdateItem 1")
+			s.wantRequests("claiming a held lock", "UpdateItem 1")
 		}
 
 		if err := lease.Release(ctx); err != nil {
@@ -281,6 +310,48 @@ func TestLostReplies(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		}
+	})
+}
+
+// TestThrottledWritesAreReadInstead lets no write of the contenders through. A try learns from
+// a read who has the lock, also one that claims first because it has seen the lock free.
+func TestThrottledWritesAreReadInstead(t *testing.T) {
+	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
+		s := newSite(t, e)
+		a, b := s.client(calm("a"), nil), s.client(calm("b"), nil)
+		ctx := t.Context()
+		seen, err := b.TryAcquire(ctx, "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := seen.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lease, err := a.Acquire(ctx, "reports", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wire.Counts()
+		s.wire.SetFault(func(op string) enginetest.Fault {
+			if op == "UpdateItem" {
+				return enginetest.Throttled
+			}
+			return enginetest.Pass
+		})
+		for _, c := range []struct {
+			client   *tenure.Client
+			requests string
+		}{{b, "GetItem 1, UpdateItem 1"}, {s.client(calm("c"), nil), "GetItem 1"}} {
+			held := (*tenure.HeldError)(nil)
+			if _, err := c.client.TryAcquire(ctx, "reports", nil); !errors.As(err, &held) || held.Owner != "a" {
+				t.Errorf("a try while writes are throttled: %v", err)
+			}
+			s.wantRequests("a try while writes are throttled", c.requests)
+		}
+		s.wire.SetFault(nil)
+		if err := lease.Release(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -100,6 +100,7 @@ const (
 	Answer500          // the engine gets it, the client an answer of 500
 	Unrecognized       // the client's key is not known, and the engine gets nothing
 	Denied             // the client may not do that, and the engine gets nothing
+	Throttled          // the table has no capacity left, and the engine gets nothing
 )
 
 // NewWire starts a proxy, which ends with the test.
@@ -140,6 +141,9 @@ func (w *Wire) serve(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 		return
 	case Denied:
 		reject(rw, "com.amazon.coral.service#AccessDeniedException", "User: arn:aws:iam::1:user/test is not authorized to perform: dynamodb:"+operation)
+		return
+	case Throttled:
+		reject(rw, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "The level of configured provisioned throughput for the table was exceeded.")
 		return
 	case Refuse:
 	case DropReply, Answer500:

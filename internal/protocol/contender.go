@@ -17,6 +17,10 @@ type Want struct {
 	Data []byte
 	// Try gives up instead of waiting.
 	Try bool
+	// LookFirst says that the store charges a claim that it refuses. Then a try that
+	// knows nothing of the lock looks before it claims. It is for tries of locks that are
+	// their own lease: those under a session are mostly known to be free.
+	LookFirst bool
 	// Holds says that this process has the lock itself. Without it, a record that
 	// shows Owner is likely to be of a tenure that has ended.
 	Holds bool
@@ -340,7 +344,7 @@ func (c *Contender) act(now time.Duration) *Call {
 		c.started, c.since = true, now
 	}
 	c.begun = c.begun || c.sight.widowed(now)
-	if !c.begun && c.want.Try && !c.ending && c.livesFor(now) {
+	if !c.begun && c.want.Try && !c.ending && (c.livesFor(now) || c.blind()) {
 		// The claim would most likely be refused. A look costs a fifth of it. It is
 		// strong, because a cheap one may show a holder that has gone.
 		c.begun, c.resolve = true, true
@@ -422,6 +426,13 @@ func (c *Contender) act(now time.Duration) *Call {
 func (c *Contender) sure() bool {
 	u := c.sight.under()
 	return !c.want.UnlessAlive || c.sight.proved && (u == nil || u.proved || !u.found)
+}
+
+// blind says that a look goes first, because this process knows nothing of the lock and
+// the store charges a claim that it refuses.
+func (c *Contender) blind() bool {
+	_, known := c.sight.Known()
+	return c.want.LookFirst && c.want.Under == nil && !known
 }
 
 // livesFor says that, as far as this process knows, another holder has the lock and

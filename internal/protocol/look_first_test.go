@@ -23,6 +23,55 @@ func sends(c *Contender, until time.Duration, answer func(now time.Duration, r *
 	return kinds, at
 }
 
+// TestTryLooksFirst: where a refused claim is charged, a try that knows nothing looks, and
+// claims only what that shows to be free. One that waits, one that has seen the record and
+// one under a session claim at once.
+func TestTryLooksFirst(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	env, _ := seeing(timing)
+	held := driver.Record{Key: "k", Version: "v", Beat: "v", Owner: "other", Token: 7, Lease: timing.Lease, State: driver.Held}
+	free := held
+	free.State, free.Owner = driver.Released, ""
+	keeper := NewKeeper(timing, counting(), Grant{Record: alive(timing, "s", "b")})
+	for name, c := range map[string]struct {
+		want Want
+		is   driver.Record
+		seen bool
+		all  []Kind
+		held bool
+	}{
+		"held":            {Want{Try: true, LookFirst: true}, held, false, []Kind{Look}, true},
+		"free":            {Want{Try: true, LookFirst: true}, free, false, []Kind{Look, Claim}, false},
+		"absent":          {Want{Try: true, LookFirst: true}, driver.Record{}, false, []Kind{Look, Claim}, false},
+		"seen free":       {Want{Try: true, LookFirst: true}, free, true, []Kind{Claim}, false},
+		"waits":           {Want{LookFirst: true}, free, false, []Kind{Claim}, false},
+		"not charged":     {Want{Try: true}, held, false, []Kind{Claim}, true},
+		"under a session": {Want{Try: true, LookFirst: true, Under: keeper}, free, false, []Kind{Claim}, false},
+	} {
+		sight, found := NewSight(timing, env), c.is.State != ""
+		if c.seen {
+			sight.Saw(0, 0, driver.Strong, c.is, found)
+		}
+		c.want.Key, c.want.Owner = "k", "us"
+		con := NewContender(timing, env, c.want, sight)
+		kinds, _ := sends(con, time.Minute, func(_ time.Duration, r *Call) Result {
+			switch {
+			case r.Kind == Look:
+				return Result{Outcome: Applied, Record: c.is, Found: found}
+			case c.held:
+				return Result{Outcome: Conflicted, Record: c.is, Found: true}
+			}
+			now := r.Next
+			now.Token = c.is.Token + 1
+			return Result{Outcome: Applied, Record: now, Found: true, Former: c.is}
+		})
+		_, granted := con.Granted()
+		if r := con.Refused(); !slices.Equal(kinds, c.all) || granted == c.held || c.held != (r != nil && r.Held && r.Record.Token == 7) {
+			t.Errorf("%s: it sent %v, granted %t, refused %+v; want %v", name, kinds, granted, r, c.all)
+		}
+	}
+}
+
 // TestThrottledClaimIsFollowedByALook: reads have room where writes have none. So a contender
 // whose claim, or whose takeover, was throttled learns who has the lock, and waits for that one
 // instead of writing again.

@@ -167,7 +167,7 @@ func (p *process) acquire() {
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
 	}
-	want.Label = l.labelOf(p.name)
+	want.Label, want.LookFirst = l.labelOf(p.name), p.acquires%2 == 0
 	under := p.session
 	if under != nil && (under.s == nil || !under.s.Open(under.clock()) || !(l.final && l.cfg.Trying) && l.one(4)) {
 		under = nil
