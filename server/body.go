@@ -25,7 +25,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// read reads the body into a value. It bounds its length and the time that it takes.
+// read reads the body into a value. It bounds its length; newCall has bounded the time.
 func (c *call) read(into any) error {
 	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
@@ -34,21 +34,18 @@ func (c *call) read(into any) error {
 	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return problemf(wrongType, "Content-Encoding %.40q: send the body as it is", coding)
 	}
-	_ = c.control.SetReadDeadline(time.Now().Add(c.s.bodyTimeout)) // a recorder has none
 	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
 		return problemf(tooLarge, "the body is longer than %d bytes, and nothing was done", maxBody)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.w.Header().Set("Connection", "close")
 		return problemf(badRequest, "the body was not complete after %v, and nothing was done", c.s.bodyTimeout)
 	case err != nil:
 		return problemf(badRequest, "the body was cut off, and nothing was done: %v", err)
 	case !utf8.Valid(text):
 		return problemf(badRequest, "the body is not valid UTF-8")
 	}
-	_ = c.control.SetReadDeadline(time.Time{})
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {

@@ -28,8 +28,55 @@ type call struct {
 	w         http.ResponseWriter
 	out       *recorder
 	control   *http.ResponseController
+	body      *body            // nil: none was announced
 	route     *route           // nil: no path of the service
 	principal access.Principal // the zero one: nobody
+}
+
+// newCall returns a call whose body and whose answer have a bound in time, whoever reads or
+// writes them, and if nobody does.
+func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
+	c := &call{s: s, r: r}
+	c.out = &recorder{ResponseWriter: w, c: c}
+	c.w, c.control = c.out, http.NewResponseController(w)
+	// What cannot set deadlines, such as the recorder of a test, or an older wrapper, waits
+	// for as long as its server allows.
+	if r.ContentLength != 0 && r.Body != nil {
+		_ = c.control.SetReadDeadline(time.Now().Add(s.bodyTimeout))
+		c.body = &body{ReadCloser: r.Body, c: c}
+		c.r = r.WithContext(r.Context()) // net/http looks at its own one
+		c.r.Body = c.body
+	}
+	return c
+}
+
+// body is what a caller has announced, and sends for as long as it likes.
+type body struct {
+	io.ReadCloser
+	c     *call
+	ended bool
+}
+
+// Read takes the bound from the connection at the end of the body: it is for that alone, and
+// would end a call that waits.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF && !b.ended { //nolint:errorlint // readers return it bare
+		b.ended = true
+		_ = b.c.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// leaveBody has an answer go out at once that comes before the end of the body: net/http
+// would read that first. The rest has a moment to arrive, so that no reset overtakes the
+// answer, and the connection ends. A stream of HTTP/2 ends by itself.
+func (c *call) leaveBody() {
+	if c.body == nil || c.body.ended || c.r.ProtoMajor > 1 {
+		return
+	}
+	c.w.Header().Set("Connection", "close")
+	_ = c.control.SetReadDeadline(time.Now().Add(c.s.lingerTimeout))
 }
 
 // serve finds the route, and what the caller may, and hands over to the handler.
@@ -63,8 +110,10 @@ func (c *call) page() error {
 	case strings.HasPrefix(c.r.URL.Path, "/v1/"):
 		return problemf(notFound, "there is no %.200q: /openapi.json has all paths", c.r.URL.Path)
 	case pages != nil:
-		pages.ServeHTTP(c.w, c.r)
-		return nil
+		return c.bounded(func() error {
+			pages.ServeHTTP(c.w, c.r)
+			return nil
+		})
 	case c.r.URL.Path != "/":
 		return problemf(notFound, "there is no %.200q: /openapi.json has all paths", c.r.URL.Path)
 	case c.r.Method != http.MethodGet && c.r.Method != http.MethodHead:
@@ -170,10 +219,10 @@ func (c *call) send(status int, body any) error {
 func (c *call) sendBytes(status int, body []byte) error {
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(status)
-	if c.r.Method == http.MethodHead {
-		return nil
-	}
 	return c.bounded(func() error {
+		if c.r.Method == http.MethodHead {
+			return nil
+		}
 		_, err := c.w.Write(body)
 		return err
 	})
@@ -181,11 +230,8 @@ func (c *call) sendBytes(status int, body []byte) error {
 
 // bounded writes and flushes, in bounded time.
 func (c *call) bounded(write func() error) error {
-	// What cannot set deadlines, such as the recorder of a test, or an older wrapper, waits
-	// for as long as its server allows.
-	_ = c.control.SetWriteDeadline(time.Now().Add(c.s.writeTimeout))
 	err := write()
-	if flushed := c.control.Flush(); !errors.Is(flushed, http.ErrNotSupported) {
+	if flushed := c.out.FlushError(); !errors.Is(flushed, http.ErrNotSupported) {
 		err = errors.Join(err, flushed)
 	}
 	if err == nil {
@@ -219,32 +265,43 @@ func (c *call) label() string {
 	return "other"
 }
 
-// recorder notes the status of an answer.
+// recorder notes the status of an answer, and bounds the time that each part of it takes: that
+// of a page, too.
 type recorder struct {
 	http.ResponseWriter
+	c      *call
 	status int // 0: none yet
 }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
+		w.c.leaveBody()
 	}
+	w.bound()
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
+	w.bound()
 	return w.ResponseWriter.Write(b)
 }
+
+// bound says until when what is written next must have been taken.
+func (w *recorder) bound() { _ = w.c.control.SetWriteDeadline(time.Now().Add(w.c.s.writeTimeout)) }
 
 // Unwrap is for http.ResponseController.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // FlushError is for http.ResponseController, which would take the error from Unwrap if there
 // were no Flush.
-func (w *recorder) FlushError() error { return http.NewResponseController(w.ResponseWriter).Flush() }
+func (w *recorder) FlushError() error {
+	w.bound()
+	return w.c.control.Flush()
+}
 
 // Flush is for pages that look for an http.Flusher.
 func (w *recorder) Flush() { _ = w.FlushError() }

@@ -9,6 +9,9 @@ import "time"
 // connections.
 func (s *Server) SetTimeouts(body, write time.Duration) { s.bodyTimeout, s.writeTimeout = body, write }
 
+// SetLinger has the rest of a body that nobody reads arrive sooner.
+func (s *Server) SetLinger(d time.Duration) { s.lingerTimeout = d }
+
 // Feeds returns how many feeds there are.
 func (s *Server) Feeds() int {
 	s.feeds.mu.Lock()

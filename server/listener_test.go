@@ -44,6 +44,11 @@ type real struct {
 // newReal serves on a listener, with TLS if config is not nil.
 func newReal(t *testing.T, l net.Listener, config *tls.Config, changes ...func(*http.Server)) *real {
 	t.Helper()
+	return newRealWith(t, l, config, func(*server.Options) {}, changes...)
+}
+
+func newRealWith(t *testing.T, l net.Listener, config *tls.Config, option func(*server.Options), changes ...func(*http.Server)) *real {
+	t.Helper()
 	w := &real{T: t, store: memstore.New(), url: "http://" + l.Addr().String()}
 	var err error
 	if w.client, err = tenure.New(w.store, &tenure.Options{LeaseDuration: lease, Owner: "tenured-1"}); err != nil {
@@ -53,7 +58,9 @@ func newReal(t *testing.T, l net.Listener, config *tls.Config, changes ...func(*
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Server, err = server.New(w.client, server.Options{Principals: principals}); err != nil {
+	options := server.Options{Principals: principals}
+	option(&options)
+	if w.Server, err = server.New(w.client, options); err != nil {
 		t.Fatal(err)
 	}
 	s := w.HTTPServer()

@@ -88,6 +88,8 @@ const (
 	// or an event may take to be sent.
 	bodyTimeout  = 10 * time.Second
 	writeTimeout = 10 * time.Second
+	// lingerTimeout is how long the rest of a body may take that nobody reads.
+	lingerTimeout = time.Second
 	// lookTimeout bounds a list of locks.
 	lookTimeout = 20 * time.Second
 )

@@ -31,7 +31,7 @@ type Server struct {
 	meter  *meter
 	audit  func(context.Context, access.Act)
 
-	writeTimeout, bodyTimeout time.Duration
+	writeTimeout, bodyTimeout, lingerTimeout time.Duration
 }
 
 // New returns a server that keeps locks through the client, which stays the caller's to
@@ -48,7 +48,7 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 	s := &Server{
 		client: client, remote: client.Remote(), o: o, hosts: newHosts(o.Hosts), cross: http.NewCrossOriginProtection(),
 		limits: newLimiter(o.Limits), waits: newGate(), audit: access.Audit(o.Logger),
-		writeTimeout: writeTimeout, bodyTimeout: bodyTimeout,
+		writeTimeout: writeTimeout, bodyTimeout: bodyTimeout, lingerTimeout: lingerTimeout,
 	}
 	s.routes = s.makeRoutes()
 	s.meter = newMeter(s.routes)
@@ -79,14 +79,13 @@ func (s *Server) HTTPServer() *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		// No ReadTimeout and no WriteTimeout: calls wait, and streams go on. The handler
-		// bounds each body, each answer and each event by itself.
+		// bounds each body, each answer and each event by itself, on every path.
 	}
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{s: s, r: r, out: &recorder{ResponseWriter: w}}
-	c.w, c.control = c.out, http.NewResponseController(c.out)
+	c := newCall(s, w, r)
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
