@@ -140,6 +140,7 @@ func (c *call) admit() error {
 		return c.refusedToken(err)
 	}
 	c.principal = p
+	s.o.Known(c.r)
 	if c.route.who == holder {
 		return nil
 	}

@@ -41,6 +41,11 @@ type Options struct {
 	// / is a line of text.
 	Pages http.Handler
 
+	// Known is called with each request that has shown a good token or certificate, before
+	// its body is read: a listener may keep its connection rather than others. It must not
+	// block. If nil, nobody is told.
+	Known func(*http.Request)
+
 	// Logger gets a line for each act of an operator, for each refused token (within a
 	// limit), and for what goes wrong. If nil, nothing is logged.
 	Logger *slog.Logger
@@ -96,6 +101,9 @@ const (
 
 func (o Options) withDefaults() Options {
 	o.Hosts, o.Public = slices.Clone(o.Hosts), slices.Clone(o.Public)
+	if o.Known == nil {
+		o.Known = func(*http.Request) {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -27,6 +27,7 @@ type httpServer struct {
 func serveHTTP(s *http.Server, listeners []listener, log *slog.Logger) *httpServer {
 	h := &httpServer{server: s, failed: make(chan error, len(listeners))}
 	h.server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // connections that break off
+	h.server.ConnContext, h.server.ConnState = withConn, connState
 	for _, l := range listeners {
 		h.serving.Go(func() {
 			if err := h.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -4,12 +4,15 @@
 package daemon
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,7 +24,7 @@ type listener struct {
 	url string // for people
 }
 
-// listen opens an address. Connections above the limit wait until others end. With a
+// listen opens an address, for so many connections at a time: see limited. With a
 // config those of TCP are encrypted.
 func listen(a address, config *tls.Config, connections int) (listener, error) {
 	if a.network == "unix" {
@@ -43,38 +46,115 @@ func listen(a address, config *tls.Config, connections int) (listener, error) {
 	return listener{l, scheme + "://" + at}, nil
 }
 
-// limited accepts so many connections at a time, as netutil.LimitListener does. That hides
-// CloseWrite, by which net/http ends an answer to a request that it has not read to its end:
-// the client got a reset instead of that end.
+// limited accepts so many connections at a time. At the limit a new one takes the place of the
+// oldest that has shown no good token, and then of one that is idle, of the address that has
+// the most; only when all of them have calls under way does it wait. So whoever opens
+// connections and says nothing keeps nobody else out.
+//
+// Unlike netutil.LimitListener it does not hide CloseWrite, by which net/http ends an answer to
+// a request that it has not read to its end: the client got a reset instead of that end.
 type limited struct {
 	net.Listener
-	open   chan struct{} // has one for each connection, and for each that is waited for
-	closed chan struct{}
-	close  func() // closes closed, once
+	most, strangers int // in all; of one address without a good token
+
+	mu     sync.Mutex
+	closed bool
+	room   *sync.Cond    // of mu: fewer than before, or closed
+	all    []*limitedConn // the oldest first
 }
 
+// strangersPart is the part of all connections that one address may have without a good token.
+const strangersPart = 4
+
 func newLimited(l net.Listener, most int) *limited {
-	closed := make(chan struct{})
-	return &limited{l, make(chan struct{}, most), closed, sync.OnceFunc(func() { close(closed) })}
+	lim := &limited{Listener: l, most: most, strangers: max(1, most/strangersPart)}
+	lim.room = sync.NewCond(&lim.mu)
+	return lim
 }
 
 func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.open <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
+	accepted, err := l.Listener.Accept()
 	if err != nil {
-		<-l.open
 		return nil, err
 	}
-	return &limitedConn{streamConn: c.(streamConn), free: sync.OnceFunc(func() { <-l.open })}, nil
+	c := &limitedConn{streamConn: accepted.(streamConn), of: l, from: network(accepted.RemoteAddr())}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.from != "" && l.count(func(o *limitedConn) bool { return o.from == c.from && !o.known }) >= l.strangers {
+		l.drop(func(o *limitedConn) bool { return o.from == c.from && !o.known })
+	}
+	for len(l.all) >= l.most && !l.closed {
+		if !l.drop(func(o *limitedConn) bool { return !o.known }) && !l.drop(l.idleOfMost()) {
+			l.room.Wait()
+		}
+	}
+	if l.closed {
+		_ = accepted.Close()
+		return nil, net.ErrClosed
+	}
+	l.all = append(l.all, c)
+	return c, nil
+}
+
+func (l *limited) count(which func(*limitedConn) bool) (n int) {
+	for _, c := range l.all {
+		if which(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// drop closes the oldest of such connections, and says whether there was one. The caller
+// holds the mutex.
+func (l *limited) drop(which func(*limitedConn) bool) bool {
+	i := slices.IndexFunc(l.all, which)
+	if i < 0 {
+		return false
+	}
+	c := l.all[i]
+	l.all = slices.Delete(l.all, i, i+1)
+	_ = c.streamConn.Close()
+	return true
+}
+
+// idleOfMost says of a connection whether it is idle, and of the address that has the most of
+// those. The caller holds the mutex.
+func (l *limited) idleOfMost() func(*limitedConn) bool {
+	idle := map[string]int{}
+	most := ""
+	for _, c := range l.all {
+		if c.idle {
+			if idle[c.from]++; idle[c.from] > idle[most] {
+				most = c.from
+			}
+		}
+	}
+	return func(c *limitedConn) bool { return c.idle && c.from == most }
 }
 
 func (l *limited) Close() error {
-	l.close()
+	l.mu.Lock()
+	l.closed = true
+	l.room.Broadcast()
+	l.mu.Unlock()
 	return l.Listener.Close()
+}
+
+// network returns the address that a connection comes from, of IPv6 the network of 64 bits that
+// one customer has; "" for a socket.
+func network(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if ip.Is6() {
+		if p, err := ip.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return ip.String()
 }
 
 // streamConn is a connection of TCP or of a socket.
@@ -83,14 +163,61 @@ type streamConn interface {
 	CloseWrite() error
 }
 
+// limitedConn is a connection. What stands in it is guarded by the mutex of the listener.
 type limitedConn struct {
 	streamConn
-	free func()
+	of    *limited
+	from  string // "": of no address
+	known bool   // it has shown a good token
+	idle  bool   // no call is under way
 }
 
 func (c *limitedConn) Close() error {
-	defer c.free()
-	return c.streamConn.Close()
+	err := c.streamConn.Close()
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if i := slices.Index(c.of.all, c); i >= 0 {
+		c.of.all = slices.Delete(c.of.all, i, i+1)
+	}
+	c.of.room.Signal()
+	return err
+}
+
+// limitedOf returns the connection below TLS, nil if there is none.
+func limitedOf(c net.Conn) *limitedConn {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
+	}
+	l, _ := c.(*limitedConn)
+	return l
+}
+
+// connKey is under what a call has its connection.
+type connKey struct{}
+
+// withConn lets a call know its connection.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, limitedOf(c))
+}
+
+// knownConn notes that the connection of a call has shown a good token.
+func knownConn(r *http.Request) {
+	if c, _ := r.Context().Value(connKey{}).(*limitedConn); c != nil {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.known = true
+	}
+}
+
+// connState notes whether calls are under way.
+func connState(conn net.Conn, state http.ConnState) {
+	if c := limitedOf(conn); c != nil && (state == http.StateIdle || state == http.StateActive) {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		if c.idle = state == http.StateIdle; c.idle {
+			c.of.room.Signal() // it may be dropped
+		}
+	}
 }
 
 // socketMode lets the user and the group of the socket connect. A token is needed all the

@@ -218,7 +218,7 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 		return nil, err
 	}
 	return server.New(s.client, server.Options{
-		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log,
+		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log, Known: knownConn,
 		Limits: server.Limits{Waits: f.MaxWaits, Calls: float64(f.MaxCalls), Beats: float64(f.MaxHeartbeats)},
 	})
 }
