@@ -56,7 +56,7 @@ func (c *call) carryOut(q wire.AskRequest) error {
 	if err != nil {
 		return err
 	}
-	ctx, leave, err := c.waits("request")
+	ctx, leave, err := c.waitsFor("request", right, q.Name)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/tenurelock/tenure/server/access"
 )
@@ -44,12 +45,30 @@ func (s *Server) principalOf(r *http.Request) (access.Principal, error) {
 		}
 		return access.Principal{}, errWrongToken
 	case verified(r):
+		if err := s.stillVerified(r); err != nil {
+			return access.Principal{}, err
+		}
 		if p, found := s.o.Principals.ByCertificate(r.TLS.VerifiedChains[0][0]); found {
 			return p, nil
 		}
 		return access.Principal{}, errWrongToken
 	}
 	return access.Principal{}, noToken()
+}
+
+// stillVerified returns a problem if the certificate of a connection would not be verified now:
+// the handshake may be days ago.
+func (s *Server) stillVerified(r *http.Request) error {
+	now := time.Now()
+	for _, cert := range r.TLS.VerifiedChains[0] {
+		if now.After(cert.NotAfter) {
+			return problemf(unauthenticated, "the client certificate of this connection, or one that has signed it, has expired: connect with a new one")
+		}
+	}
+	if !s.o.Verified(r) {
+		return problemf(unauthenticated, "the authorities of client certificates have changed since this connection was made: connect again")
+	}
+	return nil
 }
 
 // refusedToken says why a call has no principal. A token that is not known is logged,

@@ -188,6 +188,9 @@ func (c *call) fail(err error) {
 	}
 	if p.kind == unauthenticated {
 		h.Set("WWW-Authenticate", `Bearer realm="tenure"`)
+		if verified(c.r) {
+			h.Set("Connection", "close") // a new one has a new handshake; HTTP/2 says GOAWAY for it
+		}
 	}
 	_ = c.send(int(p.Status), p.Problem)
 }

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -27,7 +28,7 @@ func (c *call) acquire() error {
 	if err != nil {
 		return err
 	}
-	ctx, leave, err := c.waits("acquire")
+	ctx, leave, err := c.waitsFor("acquire", access.Hold, q.Name)
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,50 @@ func (c *call) waits(what string) (ctx context.Context, leave func(), err error)
 		out()
 		done()
 	}, nil
+}
+
+// waitsFor is waits for a call that may write at its end. The context ends with the problem when
+// the principal is known no more, or has no such right any more.
+func (c *call) waitsFor(what string, right access.Right, name string) (ctx context.Context, leave func(), err error) {
+	ctx, out, err := c.waits(what)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		tick := time.NewTicker(alivePeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := c.still(right, name); err != nil {
+					cancel(err)
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		ended.Wait()
+		out()
+	}, nil
+}
+
+// still returns a problem if the principal of a call that has waited is known no more, or has
+// lost the right: a call may outlive a token.
+func (c *call) still(right access.Right, name string) error {
+	p, err := c.s.principalOf(c.r)
+	switch {
+	case err != nil:
+		return c.refused("token", problemf(unauthenticated, "the token or certificate is not known any more, and nothing was done"))
+	case !p.May(right, name):
+		return c.refused("right", problemf(forbidden, "principal %q has no right %s to %.200q any more, and nothing was done", p.Name(), right, name))
+	}
+	return nil
 }
 
 // attempt is one acquire.
@@ -116,13 +161,14 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 	return &tenure.Error{Op: "acquire", Key: name, Err: e}
 }
 
-// hand sends a grant. If it could not be sent, nobody has the lock, and it is released. A
-// client that closes its connection once it has the answer, as curl does, has the lock: so
+// hand sends a grant. If it could not be sent, or the principal was removed while it waited,
+// nobody has the lock, and it is released; the error is what to tell then. A client that closes its connection once it has the answer, as curl does, has the lock: so
 // after the sending the context of the call says nothing.
 func (a *attempt) hand(send func() error, g tenure.RemoteGrant) error {
 	c, name := a.c, a.of.Name
 	c.s.meter.granted(name, g)
-	err := c.r.Context().Err()
+	removed := c.still(access.Hold, name)
+	err := cmp.Or(c.r.Context().Err(), removed)
 	if err == nil {
 		err = send()
 	}
@@ -130,7 +176,7 @@ func (a *attempt) hand(send func() error, g tenure.RemoteGrant) error {
 		c.s.remote.Discard(name, g)
 		c.s.meter.discarded(name, g)
 	}
-	return nil
+	return removed
 }
 
 func grantOf(name string, g tenure.RemoteGrant) wire.Grant {

@@ -46,6 +46,11 @@ type Options struct {
 	// block. If nil, nobody is told.
 	Known func(*http.Request)
 
+	// Verified says whether the certificate that a connection has shown would be verified now,
+	// by the authorities of now: for a server that reads them again. Expiry is looked at
+	// besides. If nil, what was verified at the handshake stays so.
+	Verified func(*http.Request) bool
+
 	// Logger gets a line for each act of an operator, for each refused token (within a
 	// limit), and for what goes wrong. If nil, nothing is logged.
 	Logger *slog.Logger
@@ -103,6 +108,9 @@ func (o Options) withDefaults() Options {
 	o.Hosts, o.Public = slices.Clone(o.Hosts), slices.Clone(o.Public)
 	if o.Known == nil {
 		o.Known = func(*http.Request) {}
+	}
+	if o.Verified == nil {
+		o.Verified = func(*http.Request) bool { return true }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

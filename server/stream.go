@@ -120,7 +120,10 @@ func (a *attempt) ended(w *sse, t taken) error {
 		_ = w.problem(problemOf(t.err)) // the stream ends in any case
 		return nil
 	}
-	return a.hand(func() error { return w.event("granted", grantOf(a.of.Name, t.grant)) }, t.grant)
+	if err := a.hand(func() error { return w.event("granted", grantOf(a.of.Name, t.grant)) }, t.grant); err != nil {
+		_ = w.problem(problemOf(err))
+	}
+	return nil
 }
 
 func waitingFor(e *tenure.HeldError) wire.Waiting {

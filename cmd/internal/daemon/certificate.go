@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -47,10 +48,23 @@ func newCertificates(cert, key, clientCA string, log *slog.Logger) (*certificate
 // server returns the configuration of a listener.
 func (c *certificates) server() *tls.Config {
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		NextProtos:         []string{"h2", "http/1.1"},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil },
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			config := c.current()
+			if conn := limitedOf(hello.Conn); conn != nil {
+				conn.authorities.Store(config.ClientCAs)
+			}
+			return config, nil
+		},
 	}
+}
+
+// verified says whether the authorities of client certificates are those that the connection of
+// a call was verified by.
+func (c *certificates) verified(r *http.Request) bool {
+	conn, _ := r.Context().Value(connKey{}).(*limitedConn)
+	return conn == nil || conn.authorities.Load().Equal(c.current().ClientCAs)
 }
 
 // current returns the configuration for a new connection.

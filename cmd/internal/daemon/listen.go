@@ -6,6 +6,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -59,7 +61,7 @@ type limited struct {
 
 	mu     sync.Mutex
 	closed bool
-	room   *sync.Cond    // of mu: fewer than before, or closed
+	room   *sync.Cond     // of mu: fewer than before, or closed
 	all    []*limitedConn // the oldest first
 }
 
@@ -163,13 +165,15 @@ type streamConn interface {
 	CloseWrite() error
 }
 
-// limitedConn is a connection. What stands in it is guarded by the mutex of the listener.
+// limitedConn is a connection. What is known of it is guarded by the mutex of the listener.
 type limitedConn struct {
 	streamConn
 	of    *limited
 	from  string // "": of no address
 	known bool   // it has shown a good token
 	idle  bool   // no call is under way
+
+	authorities atomic.Pointer[x509.CertPool] // by which a client certificate was verified; nil: none
 }
 
 func (c *limitedConn) Close() error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -51,7 +52,8 @@ type service struct {
 	server     *server.Server
 	pages      *dashboard.Dashboard // nil: none are served
 	addresses  []address
-	tls        *tls.Config // nil: not encrypted
+	files      *certificates // nil: not encrypted
+	tls        *tls.Config   // of those files
 }
 
 // open makes everything ready. What is wrong with the command line, with the files that it
@@ -175,7 +177,7 @@ func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string,
 		if err != nil {
 			return nil, flags.Usage("%w", err)
 		}
-		s.tls = files.server()
+		s.files, s.tls = files, files.server()
 		hosts = append(hosts, files.names()...)
 	}
 	if exposed && len(hosts) == 0 {
@@ -217,8 +219,12 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 	if err != nil {
 		return nil, err
 	}
+	var verified func(*http.Request) bool
+	if s.files != nil {
+		verified = s.files.verified
+	}
 	return server.New(s.client, server.Options{
-		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log, Known: knownConn,
+		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log, Known: knownConn, Verified: verified,
 		Limits: server.Limits{Waits: f.MaxWaits, Calls: float64(f.MaxCalls), Beats: float64(f.MaxHeartbeats)},
 	})
 }

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// selfSigned writes a certificate that has signed itself, for whatever use, and its key.
+func selfSigned(t *testing.T, cert, key string) tls.Certificate {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: cert}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der8})
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err = errors.Join(err, os.WriteFile(cert, certPEM, 0o600), os.WriteFile(key, keyPEM, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// A connection that stays open was verified by the authorities of its handshake. When those
+// of --client-ca are others, it is verified no more; a new certificate of the server's own
+// changes nothing for it.
+func TestAuthoritiesOfAConnectionThatStays(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	host, client := selfSigned(t, file("cert"), file("key")), selfSigned(t, file("ca"), file("client.key"))
+	files, err := newCertificates(file("cert"), file("key"), file("ca"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := listen(address{network: "tcp", where: "127.0.0.1:0"}, files.server(), 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serveHTTP(&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.VerifiedChains) == 0 || !files.verified(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})}, []listener{l}, slog.New(slog.DiscardHandler))
+	t.Cleanup(h.stop)
+	pool := x509.NewCertPool()
+	pool.AddCert(host.Leaf)
+	for _, two := range []bool{false, true} {
+		transport := &http.Transport{ForceAttemptHTTP2: two, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{client}}}
+		t.Cleanup(transport.CloseIdleConnections)
+		call := func() int {
+			t.Helper()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.Addr().String(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, a.Body)
+			_ = a.Body.Close()
+			if got := a.ProtoMajor == 2; got != two {
+				t.Fatal(a.Proto)
+			}
+			return a.StatusCode
+		}
+		if got := call(); got != http.StatusOK {
+			t.Fatalf("at first: %d", got)
+		}
+		selfSigned(t, file("cert"), file("key")) // read again, and known by no client
+		for end := time.Now().Add(2 * recheck); time.Now().Before(end); <-time.After(recheck / 10) {
+			if got := call(); got != http.StatusOK {
+				t.Fatalf("after the certificate of the server has changed: %d", got)
+			}
+		}
+		before, err := os.ReadFile(file("ca"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		selfSigned(t, file("ca"), file("other.key"))
+		for end := time.Now().Add(time.Minute); call() != http.StatusUnauthorized; <-time.After(recheck / 10) {
+			if time.Now().After(end) {
+				t.Fatal("the authority has changed, and the connection is verified still")
+			}
+		}
+		host = selfSigned(t, file("cert"), file("key"))
+		pool = x509.NewCertPool()
+		pool.AddCert(host.Leaf)
+		if err := os.WriteFile(file("ca"), before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); !files.current().ClientCAs.Equal(authorities(t, before)); <-time.After(recheck / 10) {
+			if time.Now().After(end) {
+				t.Fatal("the files are not read again")
+			}
+		}
+	}
+}
+
+// authorities are those of a text.
+func authorities(t *testing.T, text []byte) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatal("no certificate")
+	}
+	return pool
+}
