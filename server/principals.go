@@ -91,22 +91,24 @@ func ParsePrincipals(text string) (*Principals, error) {
 
 // ByToken implements [access.Access].
 func (p *Principals) ByToken(secret string) (access.Principal, bool) {
+	principal, found := p.BySum(sha256.Sum256([]byte(secret)))
+	if secret == "" {
+		return access.Principal{}, false
+	}
+	return principal, found
+}
+
+// BySum implements [access.Access].
+func (p *Principals) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
 	r := p.roll()
-	sum := sha256.Sum256([]byte(secret))
 	found := -1
 	for i := range r.tokens { // all of them, whatever was found
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], r.tokens[i].sum[:]), i, found)
 	}
-	if secret == "" || found < 0 {
+	if found < 0 {
 		return access.Principal{}, false
 	}
 	return r.tokens[found].principal, true
-}
-
-// ByName implements [access.Access].
-func (p *Principals) ByName(name string) (access.Principal, bool) {
-	principal, found := p.roll().names[name]
-	return principal, found
 }
 
 // ByCertificate returns the principal that a client certificate names: the first of its

@@ -36,12 +36,14 @@ func TestPrincipalsOfAFile(t *testing.T) {
 			t.Errorf("%q is %q, want %q", secret, got.Name(), want)
 		}
 	}
-	got, ok := p.ByName("web")
+	got, ok := p.BySum(sha256.Sum256([]byte(web)))
 	if !ok || !got.May(access.Ask, "web/x") || got.May(access.Ask, "jobs/x") {
 		t.Errorf("web is %+v", got)
 	}
-	if _, ok := p.ByName("nobody"); ok {
-		t.Error("nobody is a principal")
+	for _, secret := range []string{"", "nobody", "cert", fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(web)))} {
+		if _, ok := p.BySum(sha256.Sum256([]byte(secret))); ok {
+			t.Errorf("%q is a principal", secret)
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func inWorldWithFile(t *testing.T, text string, test func(w *world, change func(
 // has; nor does one that lost its right alone.
 func TestAWaiterThatWasRemovedTakesNothing(t *testing.T) {
 	for change, kind := range map[string]string{
-		"alice " + alice + " admin:\n":                                "unauthenticated",
+		"alice " + alice + " admin:\n":                                 "unauthenticated",
 		"alice " + alice + " admin:\nci " + ci + " read:jobs/\n":       "forbidden",
 		"alice " + alice + " admin:\nci secret-of-ci-new-0123 hold:\n": "unauthenticated",
 	} {

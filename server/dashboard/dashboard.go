@@ -15,15 +15,16 @@ import (
 
 // Dashboard is the handler of the pages. All methods may be called concurrently.
 type Dashboard struct {
-	options  Options
-	client   *tenure.Client
-	handler  http.Handler
-	pages    *template.Template
-	sealer   *sealer
-	failures *failures
-	streams  *streams
-	clock    *clockWatch
-	work     *work
+	options   Options
+	client    *tenure.Client
+	handler   http.Handler
+	pages     *template.Template
+	sealer    *sealer
+	failures  *failures
+	signedOut *signedOut
+	streams   *streams
+	clock     *clockWatch
+	work      *work
 
 	censuses  *memo[census]
 	rows      *memo[[]lock]
@@ -46,7 +47,7 @@ func New(options Options) (*Dashboard, error) {
 	}
 	d := &Dashboard{
 		options: options, client: options.Client, sealer: sealer, pages: parsePages(),
-		failures: newFailures(), streams: newStreams(), clock: newClockWatch(options.Client), work: newWork(),
+		failures: newFailures(), signedOut: newSignedOut(), streams: newStreams(), clock: newClockWatch(options.Client), work: newWork(),
 	}
 	d.censuses = newMemo(d.work, lookPace, d.readCensus)
 	d.rows = newMemo(d.work, lookPace, d.readRows)

@@ -115,7 +115,7 @@ func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, who 
 	var before string
 	sent := time.Now()
 	for s.err == nil {
-		now, ok := d.still(r, who)
+		now, ok := d.visitor(r)
 		if !ok {
 			s.send("event: out\ndata:\n\n")
 			return

@@ -5,6 +5,7 @@ package dashboard
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -99,7 +100,8 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := r.PostForm.Get("next")
-	p, ok := d.options.Access.ByToken(strings.TrimSpace(r.PostForm.Get("token")))
+	secret := strings.TrimSpace(r.PostForm.Get("token"))
+	p, ok := d.options.Access.ByToken(secret)
 	switch {
 	case ok:
 	case !d.failures.allow(r.RemoteAddr):
@@ -113,12 +115,18 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.audit(r.Context(), access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: "from " + host(r.RemoteAddr)})
-	http.SetCookie(w, d.cookie(r, d.sealer.seal(p.Name(), time.Now().Add(cookieLife)), cookieLife))
+	sum := sha256.Sum256([]byte(secret))
+	http.SetCookie(w, d.cookie(r, d.sealer.seal(string(sum[:]), time.Now().Add(cookieLife)), cookieLife))
 	seeOther(w, d.local(next))
 }
 
-// logout takes the cookie back.
+// logout takes the cookie back: the browser forgets it, and whoever has a copy finds it over.
 func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request) {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		if until, _, ok := d.cookieOf(c); ok {
+			d.signedOut.add(c.Value, until)
+		}
+	}
 	http.SetCookie(w, d.cookie(r, "", 0))
 	seeOther(w, "login")
 }

@@ -82,6 +82,25 @@ func TestCookieEnds(t *testing.T) {
 	})
 }
 
+// A cookie ends with the secret that it was made with, although the principal has another one,
+// and when its visitor signs out, also for whoever has a copy.
+func TestCookieEndsWithItsSecret(t *testing.T) {
+	inSite(t, func(s *site) {
+		cookie, other := s.signIn(askerToken), s.signIn(aliceToken)
+		asker, _ := s.users.ByToken(askerToken)
+		s.holds("team/x", "web-1")
+		form := url.Values{"kind": {"step-down"}, "token": {"1"}, "reason": {"stolen"}}
+		s.users.replace(askerToken, "another-secret", asker)
+		s.status(s.send(request{method: "GET", path: "./", cookie: cookie}), http.StatusUnauthorized)
+		s.status(s.send(request{method: "POST", path: "act?name=team/x", form: form, cookie: cookie}), http.StatusUnauthorized)
+		s.status(s.send(request{method: "GET", path: "./", cookie: other}), http.StatusOK)
+		s.send(request{method: "POST", path: "logout", cookie: other})
+		s.status(s.send(request{method: "GET", path: "./", cookie: other}), http.StatusUnauthorized)
+		s.status(s.send(request{method: "POST", path: "act?name=team/x", form: form, cookie: other}), http.StatusUnauthorized)
+		s.status(s.send(request{method: "GET", path: "./", cookie: s.signIn(aliceToken)}), http.StatusOK)
+	})
+}
+
 // TestCookieOfAReplica opens the pages of another process with the same key, and of none
 // with another.
 func TestCookieOfAReplica(t *testing.T) {

@@ -21,16 +21,16 @@ const (
 	minKeyLen = 32
 	// sealPurpose keeps what is sealed here apart from what is sealed elsewhere with the
 	// same key.
-	sealPurpose = "tenure dashboard cookie 1"
-	// maxSealed bounds what is looked at: a name of a principal, and what is around it.
+	sealPurpose = "tenure dashboard cookie 2"
+	// maxSealed bounds what is looked at: a sum, and what is around it.
 	maxSealed = 1024
 )
 
 // errSeal says that a cookie was not sealed by this key, or is over.
 var errSeal = errors.New("not a cookie of this dashboard, or one that is over")
 
-// sealer seals the name of a principal and the end of its time into a text that nobody
-// else can read or make.
+// sealer seals who a visitor is, by the sum of its secret, and the end of its time into a text
+// that nobody else can read or make.
 type sealer struct{ aead cipher.AEAD }
 
 // newSealer returns a sealer with a key that is derived from the one given. Without one it
@@ -59,14 +59,14 @@ func newSealer(key []byte) (*sealer, error) {
 }
 
 // seal returns the text of a cookie.
-func (s *sealer) seal(principal string, until time.Time) string {
+func (s *sealer) seal(who string, until time.Time) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
-	plain = append(plain, principal...)
+	plain = append(plain, who...)
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(sealPurpose)))
 }
 
 // open returns what was sealed, if it was sealed by this key and is not over.
-func (s *sealer) open(text string, now time.Time) (principal string, until time.Time, err error) {
+func (s *sealer) open(text string, now time.Time) (who string, until time.Time, err error) {
 	if len(text) > maxSealed {
 		return "", time.Time{}, errSeal
 	}

@@ -5,6 +5,7 @@ package dashboard_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -283,6 +284,14 @@ func (u *users) set(secret string, grants ...access.Grant) error {
 	return err
 }
 
+// replace gives a principal another secret.
+func (u *users) replace(before, after string, p access.Principal) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.by, before)
+	u.by[after] = p
+}
+
 func (u *users) ByToken(secret string) (access.Principal, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -290,11 +299,11 @@ func (u *users) ByToken(secret string) (access.Principal, bool) {
 	return p, ok
 }
 
-func (u *users) ByName(name string) (access.Principal, bool) {
+func (u *users) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, p := range u.by {
-		if p.Name() == name {
+	for secret, p := range u.by {
+		if sha256.Sum256([]byte(secret)) == sum {
 			return p, true
 		}
 	}

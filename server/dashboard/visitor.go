@@ -5,6 +5,7 @@ package dashboard
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"net"
 	"net/http"
 	"net/netip"
@@ -63,25 +64,57 @@ func (d *Dashboard) byHeader(r *http.Request, header string) (access.Principal, 
 
 func (d *Dashboard) byCookie(r *http.Request) (visitor, bool) {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		name, until, err := d.sealer.open(c.Value, time.Now())
-		if err != nil {
+		until, sum, ok := d.cookieOf(c)
+		if !ok {
 			continue
 		}
-		if p, ok := d.options.Access.ByName(name); ok {
+		if p, ok := d.options.Access.BySum(sum); ok {
 			return visitor{Principal: p, until: until, form: true}, true
 		}
 	}
 	return visitor{}, false
 }
 
-// still returns the visitor as it is now, with the rights of now, for a stream that is open.
-func (d *Dashboard) still(r *http.Request, v visitor) (visitor, bool) {
-	if v.until.IsZero() { // the token came with this very request
-		p, ok := d.options.Access.ByName(v.Name())
-		v.Principal = p
-		return v, ok
+// cookieOf returns what a cookie stands for: a secret, by its sum, so that a secret that is
+// replaced ends its cookies.
+func (d *Dashboard) cookieOf(c *http.Cookie) (until time.Time, sum [sha256.Size]byte, ok bool) {
+	text, until, err := d.sealer.open(c.Value, time.Now())
+	if err != nil || len(text) != len(sum) || d.signedOut.has(c.Value) {
+		return time.Time{}, sum, false
 	}
-	return d.byCookie(r)
+	copy(sum[:], text)
+	return until, sum, true
+}
+
+// signedOut are the cookies of those who have signed out here, until they are over. Other
+// replicas do not know them.
+type signedOut struct {
+	mu sync.Mutex
+	by map[string]time.Time // when it is over
+}
+
+// signedOutKept bounds how many cookies are remembered.
+const signedOutKept = 4096
+
+func newSignedOut() *signedOut { return &signedOut{by: map[string]time.Time{}} }
+
+func (s *signedOut) has(cookie string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.by[cookie]
+	return found
+}
+
+func (s *signedOut) add(cookie string, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for old, over := range s.by {
+		if !now.Before(over) || len(s.by) >= signedOutKept { // any, rather than no bound
+			delete(s.by, old)
+		}
+	}
+	s.by[cookie] = until
 }
 
 // cookieName binds the cookie to TLS and to this host where there is TLS.
