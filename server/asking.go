@@ -29,6 +29,9 @@ func (c *call) ask() error {
 	if err != nil {
 		p := problemOf(err)
 		act.Outcome, act.Detail = p.name, p.Detail
+		if p.cause != nil {
+			act.Detail += ": " + p.cause.Error() // the log is the operator's
+		}
 	}
 	c.s.audit(context.WithoutCancel(c.r.Context()), act)
 	if err != nil {
@@ -110,7 +113,7 @@ func (a *asking) run(ctx context.Context) error {
 		return p
 	}
 	// The store has failed, and may have done what it was told before.
-	return problemf(unknown, "%v: whether it was done is not known; send the same call again", err)
+	return problemf(unknown, "the store cannot be used: whether it was done is not known; send the same call again").of(err)
 }
 
 func (a *asking) lay(ctx context.Context) error {
@@ -153,7 +156,7 @@ func (a *asking) cutShort(err error) error {
 	case wire.AskRequestKindRevoke:
 		return problemf(unanswered, "%.200q is not free yet: its holder cannot renew, once the request was written; send the same call again, which waits until its lease has run out", a.q.Name)
 	}
-	return problemf(unknown, "%v: whether the request is in the record of %.200q is not known; send the same call again", err, a.q.Name)
+	return problemf(unknown, "whether the request is in the record of %.200q is not known; send the same call again", a.q.Name).of(err)
 }
 
 // refusesItself says whether an error is the library's, and none of the store's: the holder
@@ -178,7 +181,7 @@ func (a *asking) cannot(ctx context.Context, err error) error {
 	foreign := errors.Is(err, tenure.ErrForeign)
 	mine := st.Owner == a.q.To && a.q.To != "" || st.Label == a.q.ToLabel && a.q.ToLabel != ""
 	if looked != nil || st.State != tenure.StateHeld || !foreign && !mine {
-		return problemf(unknown, "%v: whether it was done is not known; send the same call again", err)
+		return problemf(unknown, "whether it was done is not known; send the same call again").of(err)
 	}
 	p := problemf(held, "%v: nothing was asked", err).holding(st.Owner, st.Token)
 	free, reserved := ceilMs(st.FreeIn), false

@@ -177,7 +177,7 @@ func (c *call) refused(why string, err error) error {
 
 // fail answers with the problem that the error is.
 func (c *call) fail(err error) {
-	p := problemOf(err)
+	p := c.told(err)
 	if c.out.status != 0 {
 		return // the answer has begun
 	}

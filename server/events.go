@@ -45,7 +45,7 @@ func (c *call) events() error {
 	st := &followed{c: c, out: out, of: of, feed: feed}
 	if err := st.run(ctx); err != nil {
 		// The client that does not take an event does not take this one either.
-		_ = out.problem(problemOf(err))
+		_ = out.problem(c.told(err))
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (f *followed) stillMay() error {
 // send sends what differs from what was sent last.
 func (f *followed) send(now *snapshot) error {
 	if now.err != nil {
-		p := problemOf(now.err)
+		p := f.c.told(now.err)
 		if f.last != nil && f.last.err != nil && p.kind != tooLarge {
 			return nil // told already
 		}

@@ -252,7 +252,7 @@ func (c *call) heartbeats() error {
 func (c *call) result(q wire.HeartbeatRequest) wire.HeartbeatResult {
 	r, err := c.renew(q)
 	if err != nil {
-		return wire.HeartbeatResult{Name: q.Name, Problem: problemOf(err).Problem}
+		return wire.HeartbeatResult{Name: q.Name, Problem: c.told(err).Problem}
 	}
 	return wire.HeartbeatResult{Name: q.Name, UsableMs: &r.UsableMs, HeartbeatMs: &r.HeartbeatMs, Asked: r.Asked}
 }

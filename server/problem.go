@@ -52,6 +52,7 @@ type problem struct {
 	kind
 	wire.Problem
 	retryAfter time.Duration // for the header; 0: none
+	cause      error         // of the store, which [call.told] shows to some; nil: Detail has all
 }
 
 func (p *problem) Error() string { return p.Detail }
@@ -66,6 +67,12 @@ func problemf(k kind, format string, args ...any) *problem {
 // after says when to try again.
 func (p *problem) after(d time.Duration) *problem {
 	p.retryAfter = d
+	return p
+}
+
+// of says which error of the store it is.
+func (p *problem) of(err error) *problem {
+	p.cause = err
 	return p
 }
 
@@ -107,11 +114,11 @@ func problemOf(err error) *problem {
 	case errors.Is(err, tenure.ErrAlive):
 		return problemf(alive, "%v", err)
 	case errors.Is(err, tenure.ErrUncertain):
-		return problemf(unknown, "%v: the write may have happened; send the same call again", err)
+		return problemf(unknown, "the store has not answered: the write may have happened; send the same call again").of(err)
 	case errors.Is(err, tenure.ErrUnreadable):
 		return problemf(unavailable, "%v: nothing was done; look at the record, and at which program wrote it", err).after(retryStore)
 	}
-	return problemf(unavailable, "%v: nothing was done; ask another server, or again later", err).after(retryStore)
+	return problemf(unavailable, "the store cannot be used: nothing was done; ask another server, or again later").after(retryStore).of(err)
 }
 
 // retryStore is when to ask again if the store cannot be used, and retrySoon if that is for

@@ -28,6 +28,7 @@ type Server struct {
 	waits  *gate
 	feeds  *feeds
 	ready  *readiness
+	errors errorLog
 	meter  *meter
 	audit  func(context.Context, access.Act)
 

@@ -117,11 +117,11 @@ func (a *attempt) stream(parent context.Context) error {
 // ended tells how the attempt has ended.
 func (a *attempt) ended(w *sse, t taken) error {
 	if t.err != nil {
-		_ = w.problem(problemOf(t.err)) // the stream ends in any case
+		_ = w.problem(a.c.told(t.err)) // the stream ends in any case
 		return nil
 	}
 	if err := a.hand(func() error { return w.event("granted", grantOf(a.of.Name, t.grant)) }, t.grant); err != nil {
-		_ = w.problem(problemOf(err))
+		_ = w.problem(a.c.told(err))
 	}
 	return nil
 }

@@ -285,7 +285,11 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor,
 	}
 	told := sayings[string(said)]
 	if err != nil {
-		told.Text += " " + err.Error()
+		if said == invalid || said == already || said == unanswered {
+			told.Text += " " + err.Error() // which is about the request
+		} else {
+			told.Text += " " + d.storeError(who, err)
+		}
 	}
 	p.Said, p.Status = &told, said.status()
 	d.show(w, r, who, d.views()["lock"], p, query)

@@ -50,6 +50,9 @@ type Finding struct {
 	Check, Level string
 	// Text is what was found, and Advice what to do, if anything.
 	Text, Advice string
+	// Err is an error of the store, or of the engine, which is shown behind the text to
+	// those with the right admin to all names; others see an id of it. It may be nil.
+	Err error
 }
 
 // doctorModel is what a doctor has found.
@@ -69,15 +72,21 @@ func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*pag
 	m := &doctorModel{Rows: seen.value, Measures: who.form && who.admin()}
 	p := &page{View: "doctor", Title: "Doctor", Model: m, Status: http.StatusOK, StandStill: false}
 	if seen.err != nil {
-		p.Alerts = append(p.Alerts, storeAlert(seen.err, seen.good, seen.at))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, seen.err, seen.good, seen.at))
 		p.Status = storeStatus(seen.err, seen.good)
 	}
 	locks := d.census(ctx, "")
 	if locks.err != nil {
-		p.Alerts = append(p.Alerts, storeAlert(locks.err, locks.good, locks.at))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, locks.err, locks.good, locks.at))
 		p.Status = max(p.Status, storeStatus(locks.err, locks.good))
 	}
-	m.Rows = append(slices.Clip(m.Rows), m.records(visible(locks.value.locks, who, ""), locks)...)
+	m.Rows = slices.Clone(m.Rows)
+	for i, f := range m.Rows {
+		if f.Err != nil {
+			m.Rows[i].Text += d.storeError(who, f.Err)
+		}
+	}
+	m.Rows = append(m.Rows, m.records(visible(locks.value.locks, who, ""), locks)...)
 	m.summarize()
 	return p, nil
 }
@@ -105,16 +114,16 @@ func numbers(o tenure.Options) []Finding {
 	usable := window - o.Grace
 	spare := usable - o.HeartbeatPeriod - 2*o.RequestTimeout
 	f := []Finding{{"lease", Good, fmt.Sprintf("Lease %v, heartbeat every %v, request timeout %v, grace %v: a holder may act for %s after it has sent its last good heartbeat.",
-		o.LeaseDuration, o.HeartbeatPeriod, o.RequestTimeout, o.Grace, exact(usable)), ""}}
+		o.LeaseDuration, o.HeartbeatPeriod, o.RequestTimeout, o.Grace, exact(usable)), "", nil}}
 	level, advice := Good, ""
 	if spare < o.HeartbeatPeriod {
 		level, advice = Warn, "A longer lease, or a shorter heartbeat, leaves time for one more."
 	}
 	return append(f,
-		Finding{"lease", level, fmt.Sprintf("The store may be away for %s before a lease is lost. A crashed holder's lock is free %v after its last heartbeat was seen.", exact(spare), o.LeaseDuration), advice},
-		Finding{"clock", Good, fmt.Sprintf("Leases allow the rate of a clock to be wrong by %.2f %%.", 100*o.MaxClockDrift), ""},
+		Finding{"lease", level, fmt.Sprintf("The store may be away for %s before a lease is lost. A crashed holder's lock is free %v after its last heartbeat was seen.", exact(spare), o.LeaseDuration), advice, nil},
+		Finding{"clock", Good, fmt.Sprintf("Leases allow the rate of a clock to be wrong by %.2f %%.", 100*o.MaxClockDrift), "", nil},
 		Finding{"limits", Good, fmt.Sprintf("Names have %s at most, reasons %s, data %s.",
-			counted(driver.MaxNameLen, "byte"), counted(driver.MaxReasonLen, "byte"), counted(driver.MaxDataLen, "byte")), ""},
+			counted(driver.MaxNameLen, "byte"), counted(driver.MaxReasonLen, "byte"), counted(driver.MaxDataLen, "byte")), "", nil},
 	)
 }
 
@@ -125,7 +134,7 @@ func (d *Dashboard) reads(ctx context.Context) Finding {
 	for range looks {
 		asked := time.Now()
 		if _, err := d.client.Status(ctx, lookName); err != nil {
-			return Finding{"store", Bad, "It cannot be read: " + err.Error(), "Fix that first."}
+			return Finding{"store", Bad, "It cannot be read: ", "Fix that first.", err}
 		}
 		took = append(took, time.Since(asked))
 	}
@@ -136,7 +145,7 @@ func (d *Dashboard) reads(ctx context.Context) Finding {
 func latency(what string, took []time.Duration, timeout time.Duration) Finding {
 	slices.Sort(took)
 	middle, most := took[len(took)/2], took[len(took)-1]
-	f := Finding{"store", Good, fmt.Sprintf("%s %s to %s, %s in the middle; the request timeout is %v.", what, exact(took[0]), exact(most), exact(middle), timeout), ""}
+	f := Finding{"store", Good, fmt.Sprintf("%s %s to %s, %s in the middle; the request timeout is %v.", what, exact(took[0]), exact(most), exact(middle), timeout), "", nil}
 	switch {
 	case middle > timeout:
 		f.Level, f.Advice = Bad, "Most heartbeats would fail: this store wants a longer lease."
@@ -168,20 +177,20 @@ func (m *doctorModel) records(locks []*lock, seen answer[census]) []Finding {
 			leases[l.Lease]++
 		}
 	}
-	found := []Finding{{"records", Good, fmt.Sprintf("%s, listed in %s.", counted(len(locks), "lock"), exact(seen.took)), ""}}
+	found := []Finding{{"records", Good, fmt.Sprintf("%s, listed in %s.", counted(len(locks), "lock"), exact(seen.took)), "", nil}}
 	if seen.value.cut {
-		found = append(found, Finding{"records", Warn, fmt.Sprintf("There are more than %s: the rest is not counted here.", counted(maxLocks, "lock")), "Narrow the list by a prefix. See whether old ones may be swept."})
+		found = append(found, Finding{"records", Warn, fmt.Sprintf("There are more than %s: the rest is not counted here.", counted(maxLocks, "lock")), "Narrow the list by a prefix. See whether old ones may be swept.", nil})
 	}
 	if len(unread) > 0 {
 		found = append(found, Finding{
 			"records", Warn, counted(len(unread), "record") + " cannot be read: " + named(unread),
-			"Such a lock can neither be taken nor released: another version of Tenure, or another program, has written it. Delete it when nobody uses it.",
+			"Such a lock can neither be taken nor released: another version of Tenure, or another program, has written it. Delete it when nobody uses it.", nil,
 		})
 	}
 	if len(ahead) > 0 {
 		found = append(found, Finding{
 			"clock", Warn, counted(len(ahead), "holder") + " began in the future, by the clock of this machine: " + named(ahead),
-			"Leases are not affected; the times shown are wrong. Run chrony or systemd-timesyncd on both machines.",
+			"Leases are not affected; the times shown are wrong. Run chrony or systemd-timesyncd on both machines.", nil,
 		})
 	}
 	if len(leases) > 1 {
@@ -190,13 +199,13 @@ func (m *doctorModel) records(locks []*lock, seen answer[census]) []Finding {
 			all = append(all, fmt.Sprintf("%s (%s)", term(lease), counted(n, "lock")))
 		}
 		slices.Sort(all)
-		found = append(found, Finding{"lease", Good, "Holders keep different leases: " + strings.Join(all, ", ") + ".", ""})
+		found = append(found, Finding{"lease", Good, "Holders keep different leases: " + strings.Join(all, ", ") + ".", "", nil})
 	}
 	if sweepable > 0 {
 		m.Sweep = "tenure sweep --released-before=30d --dry-run"
-		found = append(found, Finding{"sweep", Good, fmt.Sprintf("Released more than 30 days ago, and may be swept if tokens may begin at 1 again: %s.", counted(sweepable, "lock")), m.Sweep})
+		found = append(found, Finding{"sweep", Good, fmt.Sprintf("Released more than 30 days ago, and may be swept if tokens may begin at 1 again: %s.", counted(sweepable, "lock")), m.Sweep, nil})
 	} else {
-		found = append(found, Finding{"sweep", Good, "No lock was released more than 30 days ago: nothing to sweep.", ""})
+		found = append(found, Finding{"sweep", Good, "No lock was released more than 30 days ago: nothing to sweep.", "", nil})
 	}
 	return found
 }
@@ -253,7 +262,7 @@ func newClockWatch(c *tenure.Client) *clockWatch {
 func (c *clockWatch) finding(client *tenure.Client, now time.Time) Finding {
 	passed := client.Elapsed() - c.elapsed
 	off := now.Round(0).Sub(c.wall) - passed
-	f := Finding{"clock", Good, fmt.Sprintf("The wall clock of this server has kept in step with elapsed time for %s.", short(passed)), ""}
+	f := Finding{"clock", Good, fmt.Sprintf("The wall clock of this server has kept in step with elapsed time for %s.", short(passed)), "", nil}
 	if off.Abs() > clockStep {
 		f.Level = Warn
 		f.Text = fmt.Sprintf("The wall clock of this server has gone %s another way than elapsed time in %s.", exact(off), short(passed))
@@ -304,15 +313,15 @@ func (d *Dashboard) measureWrites(ctx context.Context) (Finding, error) {
 	begun := time.Now()
 	s, err := d.client.OpenSession(ctx, nil)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return Finding{"store", Good, "Writes cannot be measured here: the store keeps no sessions.", ""}, err
+		return Finding{"store", Good, "Writes cannot be measured here: the store keeps no sessions.", "", nil}, err
 	}
 	if err != nil {
-		return Finding{"store", Bad, "It cannot be written: " + err.Error(), "Fix that first."}, err
+		return Finding{"store", Bad, "It cannot be written: ", "Fix that first.", err}, err
 	}
 	took := []time.Duration{time.Since(begun)}
 	begun = time.Now()
 	if err := s.Close(ctx); err != nil {
-		return Finding{"store", Bad, "A record cannot be written again: " + err.Error(), "Fix that first."}, err
+		return Finding{"store", Bad, "A record cannot be written again: ", "Fix that first.", err}, err
 	}
 	took = append(took, time.Since(begun))
 	f := latency("Two writes took", took, d.client.Options().RequestTimeout)

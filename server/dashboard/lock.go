@@ -108,7 +108,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	m := &lockModel{Name: name, Known: seen.good}
 	p := &page{View: "lock", Title: printable(name), Model: m, Status: storeStatus(seen.err, seen.good)}
 	if seen.err != nil {
-		p.Alerts = append(p.Alerts, storeAlert(seen.err, seen.good, seen.at))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, seen.err, seen.good, seen.at))
 	}
 	if !seen.good {
 		m.NoActs = "Nobody can be asked before the store answers."
@@ -124,7 +124,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	if l.state != unreadable {
 		history := d.histories.ask(ctx, historyKey(l))
 		if history.err != nil && seen.err == nil {
-			p.Alerts = append(p.Alerts, storeAlert(history.err, history.good, history.at))
+			p.Alerts = append(p.Alerts, d.storeAlert(who, history.err, history.good, history.at))
 			p.Status = storeStatus(history.err, history.good)
 		}
 		m.history(l, history.value, seen.at, query)

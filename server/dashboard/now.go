@@ -70,7 +70,7 @@ func (d *Dashboard) now(ctx context.Context, who visitor, query url.Values) (*pa
 	seen := d.census(ctx, m.Prefix)
 	p.Status, m.Known, m.Cut = storeStatus(seen.err, seen.good), seen.good, seen.value.cut
 	if seen.err != nil {
-		p.Alerts = append(p.Alerts, storeAlert(seen.err, seen.good, seen.at))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, seen.err, seen.good, seen.at))
 	}
 	locks := visible(seen.value.locks, who, m.Prefix)
 	m.count(locks)

@@ -36,6 +36,11 @@ type Options struct {
 	// sign-in. If nil, nobody is. See [access.Audit].
 	Audit func(context.Context, access.Act)
 
+	// ErrorID notes an error of the store, and returns an id by which it is found: visitors
+	// without the right admin to all names see that instead of the error. If nil, they see
+	// neither. It may be called each second with the same error.
+	ErrorID func(error) string
+
 	// Doctor makes further checks for the doctor's page, such as those of the engine. It is
 	// called while somebody looks at that page, once a few seconds at most. It may be nil.
 	Doctor func(context.Context) []Finding
@@ -57,6 +62,9 @@ func (o *Options) check() error {
 	}
 	if o.Audit == nil {
 		o.Audit = access.Audit(nil)
+	}
+	if o.ErrorID == nil {
+		o.ErrorID = func(error) string { return "" }
 	}
 	if o.Doctor == nil {
 		o.Doctor = func(context.Context) []Finding { return nil }

@@ -77,15 +77,28 @@ func rightsOf(v visitor) string {
 
 // storeAlert says that what is shown is old, or that there is nothing to show, because the
 // store gives no answer.
-func storeAlert(err error, good bool, at time.Time) alert {
-	text := "The store gives no answer, so who holds what is not known here: " + err.Error()
+func (d *Dashboard) storeAlert(who visitor, err error, good bool, at time.Time) alert {
+	text := "The store gives no answer, so who holds what is not known here: " + d.storeError(who, err)
 	if good {
-		text = fmt.Sprintf("The store gives no answer. What stands here was read %s ago: %s", short(time.Since(at)), err)
+		text = fmt.Sprintf("The store gives no answer. What stands here was read %s ago: %s", short(time.Since(at)), d.storeError(who, err))
 	}
 	if errors.Is(err, errSlow) && good {
 		text = fmt.Sprintf("The store is slow. What stands here was read %s ago.", short(time.Since(at)))
 	}
 	return alert{"bad", text}
+}
+
+// storeError is what a visitor sees of an error of the store, which may name its address and
+// its user.
+func (d *Dashboard) storeError(who visitor, err error) string {
+	id := d.options.ErrorID(err)
+	switch {
+	case who.admin():
+		return err.Error()
+	case id == "":
+		return "an operator sees the error."
+	}
+	return "the log of this server has the error, under " + id + "."
 }
 
 // storeStatus is the status of a page whose store has given an error.

@@ -80,7 +80,7 @@ func (d *Dashboard) sessionsPage(ctx context.Context, who visitor, _ url.Values)
 	m.Known = seen.good && locks.good
 	p.Status = storeStatus(err, m.Known)
 	if err != nil {
-		p.Alerts = append(p.Alerts, storeAlert(err, m.Known, earlier(seen.at, locks.at)))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, err, m.Known, earlier(seen.at, locks.at)))
 	}
 	m.fill(seen.value, visible(locks.value.locks, who, ""), who, seen.at)
 	return p, nil

@@ -77,7 +77,7 @@ func (d *Dashboard) shards(ctx context.Context, who visitor, query url.Values) (
 	locks := d.census(ctx, "")
 	p.Status, m.Known = storeStatus(locks.err, locks.good), locks.good
 	if locks.err != nil {
-		p.Alerts = append(p.Alerts, storeAlert(locks.err, locks.good, locks.at))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, locks.err, locks.good, locks.at))
 	}
 	name := query.Get("group")
 	groups := groupsOf(visible(locks.value.locks, who, ""))
@@ -112,7 +112,7 @@ func (d *Dashboard) group(ctx context.Context, who visitor, name string, m *shar
 		return problem
 	}
 	if seen.err != nil && len(p.Alerts) == 0 {
-		p.Alerts = append(p.Alerts, storeAlert(seen.err, seen.good, seen.at))
+		p.Alerts = append(p.Alerts, d.storeAlert(who, seen.err, seen.good, seen.at))
 	}
 	p.Status = max(p.Status, storeStatus(seen.err, seen.good))
 	if seen.good {

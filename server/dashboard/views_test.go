@@ -227,6 +227,11 @@ func TestStoreAway(t *testing.T) {
 			a := get(path)
 			s.status(a, http.StatusServiceUnavailable)
 			s.has(a, "The store gives no answer", "&lt;b&gt;no route&lt;/b&gt;", `role="alert"`)
+			// What a store says names its address: it is for those who have all rights.
+			other := s.send(request{method: "GET", path: path, cookie: s.signIn(readerToken)})
+			s.status(other, http.StatusServiceUnavailable)
+			s.lacks(other, "no route")
+			s.has(other, "The store gives no answer", "an operator sees the error")
 			if a.Header().Get("Retry-After") == "" {
 				s.Errorf("%s: 503 without Retry-After", path)
 			}

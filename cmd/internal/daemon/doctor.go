@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +61,11 @@ func (d *engineDoctor) look(ctx context.Context) []dashboard.Finding {
 // shown returns a finding as the page has it: in sentences.
 func shown(f doctor.Finding) dashboard.Finding {
 	levels := map[doctor.Level]string{doctor.OK: dashboard.Good, doctor.Warn: dashboard.Warn, doctor.Bad: dashboard.Bad}
-	return dashboard.Finding{Check: f.Check, Level: levels[f.Level], Text: sentence(f.Finding), Advice: sentence(f.Advice)}
+	d := dashboard.Finding{Check: f.Check, Level: levels[f.Level], Text: sentence(f.Finding), Advice: sentence(f.Advice)}
+	if f.Level == doctor.Bad { // it may have the words of the engine, with its address
+		d.Text, d.Err = "The engine is not as it should be: ", errors.New(d.Text)
+	}
+	return d
 }
 
 // sentence makes a sentence of a phrase.

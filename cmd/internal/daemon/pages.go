@@ -34,6 +34,7 @@ func (f *serviceFlags) pages(s *service, log *slog.Logger) (http.Handler, error)
 	d, err := dashboard.New(dashboard.Options{
 		Client: s.client, Access: s.principals, Key: key, Title: f.PageTitle, Audit: access.Audit(log),
 		Doctor:       newEngineDoctor(s.location, s.client.Options()).look,
+		ErrorID:      func(err error) string { return s.server.ErrorID(err) },
 		Authenticate: func(r *http.Request) (access.Principal, bool) { return s.server.Principal(r) },
 	})
 	if err != nil {
