@@ -25,6 +25,12 @@ func (s *Server) carriesSecret(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" || verified(r)
 }
 
+// secretOf returns the token that a call carries, "" if it has none.
+func secretOf(r *http.Request) string {
+	_, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(secret)
+}
+
 // verified says whether the connection has a client certificate that the TLS configuration
 // has verified. One that was merely sent proves nothing.
 func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
@@ -78,7 +84,7 @@ func (c *call) refusedToken(err error) error {
 		return c.refused("token", err)
 	}
 	from := addressOf(c.r)
-	if err := c.s.limits.failed(from); err != nil {
+	if err := c.s.limits.failed(from, secretOf(c.r)); err != nil {
 		return c.refused("token_limit", err)
 	}
 	c.s.o.Logger.Warn("tenure: a token or certificate that is not known", "path", c.label(), "address", access.Printable(from))

@@ -139,6 +139,11 @@ func (c *call) admit() error {
 	if err != nil {
 		return c.refusedToken(err)
 	}
+	if secretOf(c.r) != "" {
+		if err := s.limits.right(addressOf(c.r), p.Name()); err != nil {
+			return c.refused("token_limit", err)
+		}
+	}
 	c.principal = p
 	s.o.Known(c.r)
 	if c.route.who == holder {

@@ -5,7 +5,9 @@ package server
 
 import (
 	"container/list"
+	"crypto/sha256"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -30,7 +32,21 @@ type account struct {
 type address struct {
 	name          string
 	calls, failed bucket
+	guesses       bucket               // wrong tokens, each once
+	wrong         [16]sum              // those that came last
+	next          int                  // where the next one goes
+	good          map[string]time.Time // when a principal has shown its token last
 }
+
+// sum is that of a token.
+type sum = [sha256.Size]byte
+
+const (
+	// goodFor is for how long a principal is known by an address: its token is no guess.
+	goodFor = time.Hour
+	// maxGood bounds how many principals an address is known for.
+	maxGood = 1000
+)
 
 // maxAddresses bounds how many addresses are remembered: those that were heard last.
 const maxAddresses = 10_000
@@ -48,14 +64,20 @@ type bucket struct {
 // take takes n tokens, if there are so many; else it returns when there are. There are
 // never more than most, and a call for more than that takes all.
 func (b *bucket) take(n, rate, most float64) (wait time.Duration) {
+	if wait = b.wait(n, rate, most); wait == 0 {
+		b.used += min(n, most)
+	}
+	return wait
+}
+
+// wait returns when there are n tokens, and takes none.
+func (b *bucket) wait(n, rate, most float64) time.Duration {
 	now := time.Now()
 	b.used = max(0, b.used-rate*now.Sub(b.at).Seconds())
 	b.at = now
-	n = min(n, most)
-	if lack := b.used + n - most; lack > 1e-9 {
+	if lack := b.used + min(n, most) - most; lack > 1e-9 {
 		return time.Duration(math.Ceil(lack / rate * float64(time.Second)))
 	}
-	b.used += n
 	return 0
 }
 
@@ -152,12 +174,49 @@ func (l *limiter) openCall(from string) error {
 	return nil
 }
 
-// failed counts a token that is not known.
-func (l *limiter) failed(from string) error {
+// right lets in a token that is right, unless it may be a guess: one of a principal that the
+// address is not known for, after more wrong ones than are allowed. Those who share an address
+// with a guesser keep their locks, since it is known for them. A program that has an old token
+// sends the same one again and again, and that is one guess.
+func (l *limiter) right(from, principal string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	a, now := l.address(from), time.Now()
+	if at, known := a.good[principal]; !known || now.Sub(at) > goodFor {
+		if wait := a.guesses.wait(1, l.of.FailedTokens/60, l.of.FailedTokens); wait > 0 {
+			return l.tooMany(wait)
+		}
+		for name, at := range a.good {
+			if len(a.good) >= maxGood || now.Sub(at) > goodFor { // any, rather than no bound
+				delete(a.good, name)
+			}
+		}
+		if a.good == nil {
+			a.good = map[string]time.Time{}
+		}
+	}
+	a.good[principal] = now
+	return nil
+}
+
+// failed counts a token that is not known.
+func (l *limiter) failed(from, secret string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, of := l.address(from), sha256.Sum256([]byte(secret))
+	if secret != "" && !slices.Contains(a.wrong[:], of) {
+		a.wrong[a.next] = of
+		a.next = (a.next + 1) % len(a.wrong)
+		a.guesses.take(1, l.of.FailedTokens/60, l.of.FailedTokens)
+	}
 	if wait := l.address(from).failed.take(1, l.of.FailedTokens/60, l.of.FailedTokens); wait > 0 {
-		return problemf(limited, "more than %v tokens a minute that are not known come from your address: a wrong one does not become right", l.of.FailedTokens).after(wait)
+		return l.tooMany(wait)
 	}
 	return nil
+}
+
+// tooMany is the same problem for a wrong token and for a right one, which a guesser must not
+// tell apart.
+func (l *limiter) tooMany(wait time.Duration) error {
+	return problemf(limited, "more than %v tokens a minute that are not known come from your address, and this one has not been right there lately: see that it is the one that its operator has given out", l.of.FailedTokens).after(wait)
 }

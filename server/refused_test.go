@@ -413,6 +413,58 @@ func TestLimits(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.want(w.get("/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
 	})
+	inSmall("guesses", false, func(w *world) {
+		from := func(address, secret string) answer {
+			r := request("GET", "/v1/locks", secret, nil)
+			r.RemoteAddr = address + ":1"
+			return w.do(r)
+		}
+		w.want(from("192.0.2.1", ci), 200, "")
+		for range 100 { // a program that has an old token
+			from("192.0.2.2", "wrong-secret-0123456789")
+		}
+		w.want(from("192.0.2.2", alice), 200, "")
+		var wrong answer
+		for i := range 20 {
+			wrong = from("192.0.2.1", fmt.Sprintf("wrong-secret-%010d", i))
+		}
+		w.want(wrong, 429, "limited")
+		right := from("192.0.2.1", alice)
+		retried(w, right)
+		if right.text != wrong.text {
+			w.Errorf("a guesser can tell %s from %s", right.text, wrong.text)
+		}
+		w.want(from("192.0.2.1", ci), 200, "") // is known there
+		w.want(from("192.0.2.3", alice), 200, "")
+		time.Sleep(10 * time.Second)
+		w.want(from("192.0.2.1", alice), 200, "")
+	})
+	inSmall("pages", false, func(w *world) {
+		p, ok := w.Principal(request("GET", "/", ci, nil))
+		if !ok {
+			w.Fatal("nobody")
+		}
+		admit := func(secret string) time.Duration { return w.Admit(request("GET", "/", "", nil), p, secret) }
+		for range 10 {
+			w.want(w.get("/v1/locks", ci), 200, "")
+			if wait := admit(""); wait != 0 {
+				w.Fatalf("a page must wait for %v", wait)
+			}
+		}
+		if admit("") == 0 {
+			w.Error("pages do not count as calls")
+		}
+		retried(w, w.get("/v1/locks", ci))
+		time.Sleep(time.Minute)
+		r := request("POST", "/login", "", nil)
+		r.RemoteAddr = "192.0.2.7:1"
+		for i := range 20 {
+			w.WrongToken(r, fmt.Sprintf("wrong-secret-%010d", i))
+		}
+		if w.Admit(r, p, ci) == 0 || w.Admit(r, p, "") != 0 {
+			w.Error("guesses at the page are not counted, or hold up a visitor with a cookie")
+		}
+	})
 	inSmall("calls without a token", false, func(w *world) {
 		for range 20 {
 			w.want(w.get("/openapi.json", ""), 200, "")

@@ -70,6 +70,36 @@ func (s *Server) Principal(r *http.Request) (access.Principal, bool) {
 	return p, err == nil
 }
 
+// Admit counts a request for a page as a call of the principal, and returns how long it must
+// wait if it makes too many, or if the secret that it has shown may be a guess: see
+// [Limits.FailedTokens]. The secret is "" for a principal that is known by something else.
+func (s *Server) Admit(r *http.Request, p access.Principal, secret string) (wait time.Duration) {
+	var err error
+	if secret != "" {
+		err = s.limits.right(addressOf(r), p.Name())
+	}
+	if err == nil {
+		s.o.Known(r)
+		err = s.limits.call(p.Name())
+	}
+	if err != nil {
+		s.meter.refused("limit")
+		return problemOf(err).retryAfter
+	}
+	return 0
+}
+
+// WrongToken counts a token that a page was sent and that is not known, as the calls do, and
+// returns how long its address must wait if there are too many.
+func (s *Server) WrongToken(r *http.Request, secret string) (wait time.Duration) {
+	if err := s.limits.failed(addressOf(r), secret); err != nil {
+		s.meter.refused("token_limit")
+		return problemOf(err).retryAfter
+	}
+	s.meter.refused("token")
+	return 0
+}
+
 // HTTPServer returns an http.Server with this handler, and with time limits that a server
 // needs which clients reach that may be slow on purpose. The caller may change it before it
 // serves.

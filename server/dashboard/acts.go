@@ -162,8 +162,11 @@ func actFrom(query, form url.Values) (name string, token uint64, q tenure.Reques
 
 // act lays a request to the holder of a lock.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
-	who, ok := d.visitor(r)
-	if !ok || !who.form {
+	who, ok := d.admitted(w, r)
+	if !ok {
+		return
+	}
+	if !who.form {
 		d.unknown(w, r)
 		return
 	}

@@ -283,8 +283,11 @@ func (c *clockWatch) writes() (Finding, bool) {
 // measure opens and closes a session of its own, and notes how long that took: two writes,
 // as heartbeats are.
 func (d *Dashboard) measure(w http.ResponseWriter, r *http.Request) {
-	who, ok := d.visitor(r)
-	if !ok || !who.form {
+	who, ok := d.admitted(w, r)
+	if !ok {
+		return
+	}
+	if !who.form {
 		d.unknown(w, r)
 		return
 	}

@@ -84,9 +84,8 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 		d.failed(w, r, &problem{http.StatusMethodNotAllowed, "Not allowed", "a stream takes GET"})
 		return
 	}
-	who, ok := d.visitor(r)
+	who, ok := d.admitted(w, r)
 	if !ok {
-		d.unknown(w, r)
 		return
 	}
 	v, ok := d.views()[r.URL.Query().Get("view")]

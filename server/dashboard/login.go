@@ -63,7 +63,8 @@ func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	tooMany    = "too many tokens from your address were wrong: try again in a minute"
+	// tooMany does not tell a guesser whether a token is right.
+	tooMany    = "too many tokens from your address were wrong, or you ask for more pages a second than one may: try again in a minute"
 	retryAfter = "60"
 )
 
@@ -104,12 +105,18 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	p, ok := d.options.Access.ByToken(secret)
 	switch {
 	case ok:
+		if wait := d.options.Admit(r, p, secret); wait > 0 {
+			w.Header().Set("Retry-After", retryAfter)
+			d.signIn(w, r, http.StatusTooManyRequests, next, tooMany)
+			return
+		}
 	case !d.failures.allow(r.RemoteAddr):
 		w.Header().Set("Retry-After", retryAfter)
 		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany)
 		return
 	default:
 		d.failures.add(r.RemoteAddr)
+		d.options.Wrong(r, secret)
 		d.audit(r.Context(), access.Act{Action: "sign-in", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr)})
 		d.signIn(w, r, http.StatusUnauthorized, next, "This token is not known.")
 		return

@@ -101,6 +101,55 @@ func TestCookieEndsWithItsSecret(t *testing.T) {
 	})
 }
 
+// Each page and each form counts, and is refused with others when there are too many; so is a
+// token that may be a guess, in the same words as a wrong one.
+func TestPagesAreCounted(t *testing.T) {
+	inSite(t, func(s *site) {
+		wait, secrets := time.Duration(0), []string{}
+		d := s.dashboard(dashboard.Options{
+			Client: s.client(s.memory, tenureOptions), Access: s.users, Key: []byte(strings.Repeat("k", 32)),
+			Admit: func(_ *http.Request, p access.Principal, secret string) time.Duration {
+				secrets = append(secrets, p.Name()+" "+secret)
+				return wait
+			},
+			Wrong: func(_ *http.Request, secret string) time.Duration {
+				secrets = append(secrets, "wrong "+secret)
+				return 0
+			},
+		})
+		cookie := s.signIn(aliceToken)
+		all := []request{
+			{method: "GET", path: "./", cookie: cookie},
+			{method: "GET", path: "lock?name=x", cookie: cookie},
+			{method: "GET", path: "sessions", cookie: cookie},
+			{method: "GET", path: "doctor", cookie: cookie},
+			{method: "POST", path: "act?name=x", cookie: cookie, form: url.Values{}},
+			{method: "POST", path: "measure", cookie: cookie, form: url.Values{}},
+			{method: "POST", path: "login", form: url.Values{"token": {aliceToken}}},
+		}
+		for _, q := range all {
+			if a := s.sendTo(d, q); a.Code == http.StatusTooManyRequests {
+				s.Errorf("%s %s: %d", q.method, q.path, a.Code)
+			}
+		}
+		if got := len(secrets); got != len(all) {
+			s.Errorf("%d of %d are counted: %q", got, len(all), secrets)
+		}
+		wait = 1500 * time.Millisecond
+		for _, q := range append(all, request{method: "GET", path: "live?view=now", cookie: cookie}) {
+			a := s.sendTo(d, q)
+			s.status(a, http.StatusTooManyRequests)
+			if a.Header().Get("Retry-After") == "" {
+				s.Errorf("%s %s: no Retry-After", q.method, q.path)
+			}
+		}
+		s.sendTo(d, request{method: "GET", path: "./", header: map[string]string{"Authorization": "Bearer guess"}})
+		if got := secrets[len(secrets)-1]; got != "wrong guess" {
+			s.Errorf("a wrong token is counted as %q", got)
+		}
+	})
+}
+
 // TestCookieOfAReplica opens the pages of another process with the same key, and of none
 // with another.
 func TestCookieOfAReplica(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/server/access"
@@ -31,6 +32,12 @@ type Options struct {
 	// Authenticate knows a visitor by something else than a token or a cookie, such as a
 	// client certificate. It may be nil.
 	Authenticate func(*http.Request) (access.Principal, bool)
+
+	// Admit counts a request of a principal, and returns how long it must wait if it makes too
+	// many, or if the secret with which it comes may be a guess; "" is one that is known by a
+	// cookie or by Authenticate. Wrong counts a secret that is not known. They may be nil.
+	Admit func(r *http.Request, p access.Principal, secret string) (wait time.Duration)
+	Wrong func(r *http.Request, secret string) (wait time.Duration)
 
 	// Audit is told of each act of a visitor, the refused ones included, and of each
 	// sign-in. If nil, nobody is. See [access.Audit].
@@ -59,6 +66,12 @@ func (o *Options) check() error {
 	}
 	if o.Authenticate == nil {
 		o.Authenticate = func(*http.Request) (access.Principal, bool) { return access.Principal{}, false }
+	}
+	if o.Admit == nil {
+		o.Admit = func(*http.Request, access.Principal, string) time.Duration { return 0 }
+	}
+	if o.Wrong == nil {
+		o.Wrong = func(*http.Request, string) time.Duration { return 0 }
 	}
 	if o.Audit == nil {
 		o.Audit = access.Audit(nil)

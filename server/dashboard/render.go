@@ -112,9 +112,8 @@ func storeStatus(err error, good bool) int {
 // page serves a view.
 func (d *Dashboard) page(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, ok := d.visitor(r)
+		who, ok := d.admitted(w, r)
 		if !ok {
-			d.unknown(w, r)
 			return
 		}
 		p, problem := v.look(r.Context(), who, r.URL.Query())

@@ -6,9 +6,11 @@ package dashboard
 import (
 	"cmp"
 	"crypto/sha256"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +26,8 @@ type visitor struct {
 	access.Principal
 	until time.Time // when the cookie is over; zero if it was none
 	form  bool      // may send forms: a program that sends a token has /v1
+
+	secret string // that it came with; "" if it was none
 }
 
 // all says that the visitor may read all locks there are.
@@ -40,7 +44,7 @@ func (v visitor) anything() bool { return len(v.Prefixes(access.Read, "")) > 0 }
 func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		if p, ok := d.byHeader(r, header); ok {
-			return visitor{Principal: p}, true
+			return visitor{Principal: p, secret: secretOf(header)}, true
 		}
 		return visitor{}, false
 	}
@@ -51,15 +55,38 @@ func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
 }
 
 func (d *Dashboard) byHeader(r *http.Request, header string) (access.Principal, bool) {
-	scheme, secret, ok := strings.Cut(header, " ")
+	scheme, _, ok := strings.Cut(header, " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return access.Principal{}, false
 	}
-	p, ok := d.options.Access.ByToken(strings.TrimSpace(secret))
+	p, ok := d.options.Access.ByToken(secretOf(header))
 	if !ok {
 		d.failures.add(r.RemoteAddr)
+		d.options.Wrong(r, secretOf(header))
 	}
 	return p, ok
+}
+
+// secretOf returns the secret in an Authorization header.
+func secretOf(header string) string {
+	_, secret, _ := strings.Cut(header, " ")
+	return strings.TrimSpace(secret)
+}
+
+// admitted returns who sends a request, and counts it. If it returns false, the request has
+// had its answer.
+func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, bool) {
+	who, ok := d.visitor(r)
+	if !ok {
+		d.unknown(w, r)
+		return who, false
+	}
+	if wait := d.options.Admit(r, who.Principal, who.secret); wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(wait.Seconds())))))
+		d.failed(w, r, &problem{http.StatusTooManyRequests, "Too many", tooMany})
+		return who, false
+	}
+	return who, true
 }
 
 func (d *Dashboard) byCookie(r *http.Request) (visitor, bool) {

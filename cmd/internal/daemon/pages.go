@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/server/dashboard"
@@ -33,8 +34,12 @@ func (f *serviceFlags) pages(s *service, log *slog.Logger) (http.Handler, error)
 	}
 	d, err := dashboard.New(dashboard.Options{
 		Client: s.client, Access: s.principals, Key: key, Title: f.PageTitle, Audit: access.Audit(log),
-		Doctor:       newEngineDoctor(s.location, s.client.Options()).look,
-		ErrorID:      func(err error) string { return s.server.ErrorID(err) },
+		Doctor:  newEngineDoctor(s.location, s.client.Options()).look,
+		ErrorID: func(err error) string { return s.server.ErrorID(err) },
+		Admit: func(r *http.Request, p access.Principal, secret string) time.Duration {
+			return s.server.Admit(r, p, secret)
+		},
+		Wrong:        func(r *http.Request, secret string) time.Duration { return s.server.WrongToken(r, secret) },
 		Authenticate: func(r *http.Request) (access.Principal, bool) { return s.server.Principal(r) },
 	})
 	if err != nil {
