@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -31,6 +32,12 @@ func (f *progressFlags) check(j *job) error {
 	case *f.ProgressTimeout <= 0:
 		return usage("--progress-timeout %v must be positive", *f.ProgressTimeout)
 	}
+	// COMMAND may change its folder before it touches the file.
+	file, err := filepath.Abs(*f.ProgressFile)
+	if err != nil {
+		return usage("--progress-file: %w", err)
+	}
+	*f.ProgressFile = file
 	j.progress = *f.ProgressTimeout
 	return nil
 }

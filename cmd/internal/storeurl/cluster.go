@@ -92,6 +92,8 @@ func readCluster(rest, write, port string, own ...string) (c Cluster, path strin
 		err = errors.New("password_file= is there, and no user: write USER@ before the hosts")
 	case c.PasswordFile != "" && c.password != "":
 		err = errors.New("there are two passwords: leave out that in the URL, or password_file=")
+	default:
+		err = absolute(&c.CA, &c.Cert, &c.Key, &c.PasswordFile)
 	}
 	return c, path, values, err
 }

@@ -21,7 +21,7 @@ func TestParseEtcd(t *testing.T) {
 		{"etcd://h,g:7,[::1]:8/a/b/", "etcd://h:2379,g:7,[::1]:8/a/b", ""},
 		{"etcds://h/locks", "etcds://h:2379/locks", ""},
 		{"etcd://h/locks?ca=/etc/ca.pem", "etcd://h:2379/locks?ca=/etc/ca.pem", ""},
-		{"etcds://h/locks?key=k.pem&cert=c.pem", "etcds://h:2379/locks?cert=c.pem&key=k.pem", ""},
+		{"etcds://h/locks?key=/k.pem&cert=/c.pem", "etcds://h:2379/locks?cert=/c.pem&key=/k.pem", ""},
 		{"etcd://app@h/locks?password_file=/run/p", "etcd://app@h:2379/locks?password_file=/run/p", ""},
 		{"etcd://app:sec%2Fret%40@h/locks", "etcd://app:sec%2Fret@@h:2379/locks", "etcd://app@h:2379/locks"},
 	} {

@@ -6,7 +6,6 @@ package storeurl
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -94,7 +93,7 @@ func readKubernetes(text string) (Kubernetes, error) {
 		case strings.ContainsRune(k.Kubeconfig, 0):
 			return k, errors.New("kubeconfig= has a zero byte")
 		}
-		if k.Kubeconfig, err = filepath.Abs(k.Kubeconfig); err != nil {
+		if err := absolute(&k.Kubeconfig); err != nil {
 			return k, err
 		}
 	}

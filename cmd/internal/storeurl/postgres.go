@@ -57,6 +57,12 @@ const writePostgres = "write postgres://USER@HOST/DATABASE, or postgres://USER@H
 // pgParameters are those that pgx does not know, in the order in which they are written.
 var pgParameters = []string{"table", "commit", "listen", "password_file"}
 
+// pgFiles are those of pgx's parameters that name a file.
+var pgFiles = []string{"sslrootcert", "sslcert", "sslkey", "passfile", "servicefile"}
+
+// pgSystemRoots is the value of sslrootcert= that names no file.
+const pgSystemRoots = "system"
+
 var pgSettingName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
 func parsePostgres(rest string) (Location, error) {
@@ -191,6 +197,11 @@ func (p *Postgres) settings(query string) (own map[string]string, err error) {
 		case name == "password":
 			p.password = value
 		default:
+			if slices.Contains(pgFiles, name) && (name != "sslrootcert" || value != pgSystemRoots) {
+				if err := absolute(&value); err != nil {
+					return nil, err
+				}
+			}
 			p.more = append(p.more, pgSetting{name, value})
 		}
 	}
@@ -222,7 +233,7 @@ func (p *Postgres) set(own map[string]string) error {
 	case p.PasswordFile != "" && p.password != "":
 		return errors.New("there are two passwords: leave out that in the URL, or password_file=")
 	}
-	return nil
+	return absolute(&p.PasswordFile)
 }
 
 func (p *Postgres) listenAt(where string) error {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -110,6 +111,21 @@ func usage() string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
+// absolute makes the names of files absolute, but for those that are empty.
+func absolute(files ...*string) error {
+	for _, file := range files {
+		if *file == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*file)
+		if err != nil {
+			return err
+		}
+		*file = abs
+	}
+	return nil
+}
+
 // schemeName is what RFC 3986 has for the name of a scheme, but for the dot,
 // which paths have.
 var schemeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+-]*$`)
@@ -160,8 +176,8 @@ func parseMemory(rest string) (Location, error) {
 	}}, nil
 }
 
-// URL returns the URL of the location, with an absolute path: it means the
-// same to a process in another folder. Once a store on DynamoDB was opened, it
+// URL returns the URL of the location, in which the path of every file is absolute: it
+// means the same to a process in another folder. Once a store on DynamoDB was opened, it
 // has the region and the endpoint, too, that the environment has named: a
 // command may have another environment, and a table elsewhere has other locks.
 // Likewise it has the region and the endpoint of a bucket, the namespace and the

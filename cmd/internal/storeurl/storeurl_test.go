@@ -85,6 +85,34 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// The URL goes to commands in other folders, so every file in it has its whole path, whatever
+// the engine calls it.
+func TestFilesInURLsAreAbsolute(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, tc := range []struct{ url, want string }{
+		{"etcd://u@h:1/p?ca=a&cert=b&key=sub/c&password_file=../d", "etcd://u@h:1/p?ca=DIR/a&cert=DIR/b&key=DIR/sub/c&password_file=UP/d"},
+		{"zookeeper://u@h:1/p?ca=a&cert=b&key=c&password_file=d", "zookeeper://u@h:1/p?ca=DIR/a&cert=DIR/b&key=DIR/c&password_file=DIR/d"},
+		{"postgres://u@h/db?password_file=p", "postgres://u@h/db?password_file=DIR/p"},
+		{
+			"postgres://h/db?sslrootcert=a&sslcert=b&sslkey=c&passfile=d&servicefile=e&sslmode=verify-full",
+			"postgres://h/db?sslrootcert=DIR/a&sslcert=DIR/b&sslkey=DIR/c&passfile=DIR/d&servicefile=DIR/e&sslmode=verify-full",
+		},
+		{"postgres://h/db?sslrootcert=system", "postgres://h/db?sslrootcert=system"}, // no file, but a word of pgx
+		{
+			"postgres://h/db?listen=postgres://h/db?sslrootcert%3Da",
+			"postgres://h/db?listen=postgres://h/db%3Fsslrootcert%3DDIR/a",
+		},
+		{"kubernetes://jobs?kubeconfig=k", "kubernetes://jobs?kubeconfig=DIR/k"},
+		{"sqlite:l.db", "sqlite:DIR/l.db"},
+	} {
+		want := strings.NewReplacer("DIR", dir, "UP", filepath.Dir(dir)).Replace(tc.want)
+		if got := mustParse(t, tc.url).URL(); got != want {
+			t.Errorf("Parse(%q).URL() = %q; want %q", tc.url, got, want)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
 		{"", "store URL is empty: write sqlite:PATH, dynamodb://TABLE?region=REGION, etcd://HOST:2379/PREFIX, zookeeper://HOST:2181/ROOT, postgres://USER@HOST/DATABASE, kubernetes://NAMESPACE, s3://BUCKET/PREFIX, memory: or default:"},
