@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
 
 // signaled is why a command ends that a signal reached while nothing ran that
@@ -31,8 +33,8 @@ type signals struct {
 // catchSignals takes all signals that mean something to the command or to the
 // waiting for its lock. Those that are ignored stay so (nohup).
 func catchSignals() *signals {
-	s := &signals{c: make(chan os.Signal, 16)}
-	for _, sig := range passedOn {
+	s := &signals{c: make(chan os.Signal, 64)}
+	for _, sig := range guard.Signals() {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.c, sig)
 		}
@@ -45,6 +47,15 @@ func catchSignals() *signals {
 // any more is no reason for it. Caught, not ignored, since what is ignored
 // stays so in the command.
 func surviveBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// toEnd is to for what ends at a signal: those that end no program are left out.
+func (s *signals) toEnd(f func(syscall.Signal)) (stop func()) {
+	return s.to(func(sig syscall.Signal) {
+		if !harmless(sig) {
+			f(sig)
+		}
+	})
+}
 
 // to hands the signals that come to f, until stop is called.
 func (s *signals) to(f func(syscall.Signal)) (stop func()) {
@@ -65,14 +76,14 @@ func (s *signals) to(f func(syscall.Signal)) (stop func()) {
 	return func() { close(end); handing.Wait() }
 }
 
-// cancel returns a context that the first signal ends, with a signaled for its
+// cancel returns a context that the first signal that ends a program ends, with a signaled for its
 // cause. After stop, signals wait for whoever takes them next. Stop returns the
 // signal that came, or 0: it may have come when all was done, and nobody else hears
 // of it.
 func (s *signals) cancel(parent context.Context) (ctx context.Context, stop func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(parent)
 	var first syscall.Signal
-	unhand := s.to(func(sig syscall.Signal) {
+	unhand := s.toEnd(func(sig syscall.Signal) {
 		if first == 0 {
 			first = sig
 		}

@@ -11,10 +11,8 @@ import (
 	"syscall"
 )
 
-// passedOn are the signals that are the command's once it runs.
-var passedOn = []os.Signal{
-	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
-}
+// harmless says that a signal ends no program that does not ask for it.
+func harmless(sig syscall.Signal) bool { return sig == syscall.SIGWINCH || sig == syscall.SIGCONT }
 
 // ownGroup has a command begin a process group of its own, and killGroup kills that.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

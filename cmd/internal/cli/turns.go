@@ -72,7 +72,7 @@ func (t *tenancy) newTurns() *turns {
 
 // catch has signals end the context, while no command runs.
 func (w *turns) catch() {
-	w.unhand = w.signals.to(func(sig syscall.Signal) {
+	w.unhand = w.signals.toEnd(func(sig syscall.Signal) {
 		if w.came == 0 {
 			w.came = sig
 		}

@@ -109,9 +109,7 @@ func driver(args []string) int {
 		return last
 	}
 	signals := make(chan os.Signal, 8)
-	for _, sig := range []os.Signal{
-		syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-	} {
+	for _, sig := range Signals() {
 		if !signal.Ignored(sig) {
 			signal.Notify(signals, sig)
 		}

@@ -18,8 +18,8 @@ import (
 // Guard is a command under guard. Its methods may be called from any goroutine and never
 // wait for the guardian, but for Wait.
 //
-// The caller passes signals on with [Guard.Signal], those that it wants passed on, and leaves
-// SIGTSTP, SIGTTIN, SIGTTOU and SIGCONT to the Guard. A caller that was started with a signal
+// The caller passes signals on with [Guard.Signal], those of [Signals] that it wants passed on, and
+// leaves SIGTSTP, SIGTTIN and SIGTTOU to the Guard. A caller that was started with a signal
 // ignored (nohup) should see to it that it stays so: os/signal.Ignored before Notify.
 type Guard struct {
 	cmd  Command
@@ -27,6 +27,8 @@ type Guard struct {
 	proc procFS
 	tty  *terminal      // nil without one
 	keys chan os.Signal // Ctrl-Z, while it reaches the caller
+
+	suspended atomic.Bool // the command was stopped, and this process stops itself for it
 
 	guardian int
 	toIt     *os.File
@@ -185,10 +187,16 @@ func (g *Guard) order() {
 
 // Signal passes a signal on to the command's process group: to the command and what it has
 // not put into groups of their own, as a terminal does. Where a signal comes in faster than a
-// stopped guardian can take it, it is dropped.
+// stopped guardian can take it, it is dropped. So is a SIGCONT that continues this process after
+// Ctrl-Z: the Guard continues the command itself, with the terminal, if the limits allow it.
 func (g *Guard) Signal(sig os.Signal) {
-	if s, ok := sig.(syscall.Signal); ok {
+	s, ok := sig.(syscall.Signal)
+	switch {
+	case !ok:
+	case s != syscall.SIGCONT:
 		g.send(frame{kind: frameSignal, arg: int32(s)})
+	case !g.suspended.Load():
+		g.send(frame{kind: frameContinue})
 	}
 }
 

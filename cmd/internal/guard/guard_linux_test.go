@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // short are limits that a test can wait for. What is to end by itself between SIGTERM and
@@ -61,17 +63,21 @@ func TestStdinPassesThrough(t *testing.T) {
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	f := newFamily(t, `
-		for s in TERM HUP INT QUIT USR1 USR2; do trap "echo $s >>got-$s" $s; done
+		for s in $(seq 64); do case $s in 9|19|32|33|34) ;; *) trap "echo $s >>got-$s" $s;; esac; done
 		echo $$ >ready
 		while [ ! -e end ]; do sleep 0.05; done`)
 	f.start()
 	f.await("ready")
-	for name, sig := range map[string]syscall.Signal{
-		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT,
-		"QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-	} {
-		f.signal(f.cmd.Process.Pid, sig)
-		f.await("got-" + name)
+	passed := []string{"TERM", "HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "WINCH", "CONT", "IO", "PWR"}
+	for _, sig := range Signals() {
+		n := sig.(syscall.Signal)
+		passed = slices.DeleteFunc(passed, func(name string) bool { return unix.SignalNum("SIG"+name) == n })
+		f.signal(f.guardian(), n) // as a service manager does to all of a unit
+		f.signal(f.cmd.Process.Pid, n)
+		f.await("got-" + strconv.Itoa(int(n)))
+	}
+	if len(passed) > 0 {
+		t.Errorf("not passed on: %v", passed)
 	}
 	if err := os.WriteFile(f.file("end"), nil, 0o600); err != nil {
 		t.Fatal(err)

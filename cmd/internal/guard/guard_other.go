@@ -8,6 +8,7 @@ package guard
 import (
 	"fmt"
 	"os"
+	"syscall"
 )
 
 var errSystem = fmt.Errorf("%w: running a command under a lock needs process groups; use the library, or a Unix system", ErrUnsupported)
@@ -32,6 +33,9 @@ func (*Guard) Stop(Instant) {}
 
 // Signal does nothing.
 func (*Guard) Signal(os.Signal) {}
+
+// Signals returns the signals that a caller may catch.
+func Signals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 
 // Done returns a closed channel.
 func (*Guard) Done() <-chan struct{} {

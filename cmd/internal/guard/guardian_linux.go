@@ -159,10 +159,7 @@ func newGuardian(argv []string) (*guardian, error) {
 // same reason.
 func (g *guardian) catchSignals() {
 	deaf := make(chan os.Signal, 1)
-	for _, sig := range []os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE,
-	} {
+	for _, sig := range append(Signals(), syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE) {
 		if !signal.Ignored(sig) {
 			signal.Notify(deaf, sig)
 		}

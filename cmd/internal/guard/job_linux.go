@@ -53,6 +53,8 @@ func (g *Guard) suspend(sig syscall.Signal) {
 	if g.tty == nil || g.termDue() {
 		return
 	}
+	g.suspended.Store(true)
+	defer g.suspended.Store(false)
 	wantsTerminal := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
 	if wantsTerminal && !g.tty.lent && g.tty.mine() {
 		g.proceed() // it has asked for the terminal, and may have it
