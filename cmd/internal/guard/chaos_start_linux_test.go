@@ -42,7 +42,7 @@ func TestNotStarted(t *testing.T) {
 		return path
 	}
 	plain := write("plain", "#!/bin/sh\n", 0o644)
-	text := write("text", "no first line\n", 0o755)
+	alien := write("alien", "\x7fALIEN\x00\x00", 0o755)
 	orphan := write("orphan", "#!/no/such/interpreter\n", 0o755)
 	path := "PATH=/nowhere:" + dir
 	for _, test := range []struct {
@@ -56,7 +56,7 @@ func TestNotStarted(t *testing.T) {
 		{here(), ErrNotFound, 127, "no command"},
 		{here(plain), ErrCannotRun, 126, "permission denied"},
 		{here(dir), ErrCannotRun, 126, "directory"},
-		{here(text), ErrCannotRun, 126, "exec format error"},
+		{here(alien), ErrCannotRun, 126, "exec format error"},
 		{here(orphan), ErrCannotRun, 126, "interpreter"},
 		{here("true", strings.Repeat("x", 1<<18)), ErrGuardian, 0, "argument list too long"},
 		{Command{Args: []string{"plain"}, Env: []string{path}}, ErrCannotRun, 126, "permission denied"},

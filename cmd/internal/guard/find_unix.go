@@ -92,7 +92,7 @@ func startError(path string, err error) error {
 	kind := ErrCannotRun
 	switch {
 	case errors.Is(err, unix.ENOEXEC):
-		hint = " (not a program for this machine, or a script without a #! line)"
+		hint = " (not a program for this machine)"
 	case errors.Is(err, unix.ENOENT):
 		// The file was there a moment ago: what is missing is what it names.
 		hint = " (its interpreter or loader is missing)"

@@ -54,7 +54,7 @@ func Start(cmd Command, first Limits) (*Guard, error) {
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	}
-	pid, err := syscall.ForkExec(path, cmd.Args, attr)
+	pid, err := forkExec(path, cmd.Args, attr)
 	if err != nil {
 		return nil, startError(path, err)
 	}

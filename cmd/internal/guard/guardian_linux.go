@@ -383,10 +383,10 @@ func (g *guardian) start() error {
 	}
 	// Whoever kills this process from here on, the command may have begun.
 	g.tell(frame{kind: frameStarting})
-	pid, err := syscall.ForkExec(g.path, g.args, attr)
+	pid, err := forkExec(g.path, g.args, attr)
 	if g.spec.foreground && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EPERM)) {
 		attr.Sys.Foreground = false // the terminal hung up meanwhile
-		pid, err = syscall.ForkExec(g.path, g.args, attr)
+		pid, err = forkExec(g.path, g.args, attr)
 	}
 	if err != nil {
 		return err
