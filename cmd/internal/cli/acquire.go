@@ -36,6 +36,7 @@ var errWaited = errors.New("waited long enough")
 func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, error) {
 	ctx, stop := t.signals.cancel(parent)
 	defer stop()
+	t.manager.say("waiting for %q", t.lock)
 	if p.wait != nil && *p.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, *p.wait, errWaited)
@@ -66,6 +67,7 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 		return nil, t.refusal(ctx, p, err)
 	}
 	t.lock = lease.Name() // that of the slot, if it is one
+	t.manager.say("holds %q under token %d", t.lock, lease.Token())
 	return lease, nil
 }
 

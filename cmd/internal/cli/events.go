@@ -108,11 +108,17 @@ func (t *tenancy) tellPeople(e tenure.Event) {
 		t.fails(e.Err)
 	case tenure.EventWaiting:
 		t.answers()
+		if t.crowd == nil {
+			t.manager.say("waiting for %q: held by %s", e.Lock, holderText(e.Owner, e.Token))
+		}
 		if t.crowd == nil && t.endless.Load() && t.outer.is(e.Lock, e.Owner, e.Token) {
 			c.waitsWithoutEnd(fmt.Sprintf("waiting for %q", e.Lock), ": held by "+t.outer.holder(e.Lock, e.Owner, e.Token))
 		}
 	case tenure.EventAcquired, tenure.EventStoreAnswers:
 		t.answers()
+		if t.crowd == nil && e.Kind == tenure.EventAcquired {
+			t.manager.say("holds %q under token %d", e.Lock, e.Token)
+		}
 	case tenure.EventJeopardy:
 		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, flags.OneLine(e.Err), round(e.Remaining))
 	case tenure.EventStopping:

@@ -61,6 +61,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 	t.proves = true
 	l.tell(t)
 	t.warnOfName()
+	t.manager.start()
 	ctx := context.Background()
 	failures, started := 0, false
 	for {

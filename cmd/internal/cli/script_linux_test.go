@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		"spoil":   scripts.Program(spoil),
 		"scrape":  scripts.Program(scrape),
 		"forward": scripts.Program(forward),
+		"manager": scripts.Program(manager),
 
 		"inscribe":  scripts.Program(inscribe),
 		"inscribed": scripts.Program(inscribed),

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"time"
@@ -111,6 +112,34 @@ func inscribed() error {
 		}
 		return err
 	})
+}
+
+// manager writes what it is told by sd_notify(3) into a file, a line for each, until SIGINT:
+//
+//	manager FILE
+func manager() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: os.Getenv("NOTIFY_SOCKET"), Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = c.Close() })
+	told, err := os.Create(os.Args[1])
+	if err != nil {
+		return err
+	}
+	for b := make([]byte, 4096); ; {
+		n, err := c.Read(b)
+		if ctx.Err() != nil {
+			return told.Close()
+		} else if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(told, "%s\n", b[:n]); err != nil {
+			return err
+		}
+	}
 }
 
 // alone uses the store of TENURE_STORE for a lock and a text.

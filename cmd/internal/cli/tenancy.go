@@ -32,6 +32,7 @@ type job struct {
 type tenancy struct {
 	console  *console
 	signals  *signals
+	manager  *manager // nil: there is none
 	location storeurl.Location
 	store    driver.Store
 	client   *tenure.Client
@@ -115,10 +116,12 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 	t.outer = outerOf(os.Getenv, t.location.URL())
 	t.signals = catchSignals() // until here there was nothing to clean up
 	surviveBrokenPipe()
+	t.manager = newManager(func() bool { return t.running.Load() == nil })
 	options.OnEvent, options.Logger = t.onEvent, c.log
 	t.hush = plan.ring(c, t.location, &options)
 	if t.client, err = tenure.New(t.store, &options); err != nil {
 		t.hush()
+		t.manager.close()
 		_ = t.store.Close()
 		return nil, usage("%w", err)
 	}
@@ -141,6 +144,7 @@ func (t *tenancy) close() {
 	defer cancel()
 	_ = t.client.Close(ctx) // a lease that is left has been told of
 	t.hush()
+	t.manager.close()
 	t.identify.Do(func() {}) // begins no more
 	if t.identified != nil {
 		<-t.identified

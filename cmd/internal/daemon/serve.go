@@ -105,7 +105,7 @@ func (f *serveCmd) drain(s *service, h *httpServer, signals <-chan os.Signal) {
 }
 
 func tell(log *slog.Logger, state string) {
-	if err := notify(state); err != nil {
+	if err := flags.Notify(state); err != nil {
 		log.Warn("the manager of this service cannot be told how it is", "state", state, "error", err)
 	}
 }

@@ -25,12 +25,17 @@ const guardianArg = "--tenure-guardian"
 //	if guard.IsGuardian() {
 //		guard.Main()
 //	}
-func IsGuardian() bool { return len(os.Args) > 1 && os.Args[1] == guardianArg }
+func IsGuardian() bool {
+	return len(os.Args) > 1 && (os.Args[1] == guardianArg || os.Args[1] == stubArg)
+}
 
 // Main is a guardian's life. It does not return.
 func Main() {
 	// The command's parent-death signal comes when the thread that started it ends.
 	runtime.LockOSThread()
+	if os.Args[1] == stubArg {
+		become(os.Args)
+	}
 	g, err := newGuardian(os.Args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: started by hand? %v\n", guardianArg, err)
@@ -381,12 +386,16 @@ func (g *guardian) start() error {
 	if g.spec.foreground {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, g.ttyFD
 	}
+	path, args := g.path, g.args
+	if meantFor(attr.Env, g.spec.parent) {
+		path, args = self, g.stub()
+	}
 	// Whoever kills this process from here on, the command may have begun.
 	g.tell(frame{kind: frameStarting})
-	pid, err := forkExec(g.path, g.args, attr)
+	pid, err := forkExec(path, args, attr)
 	if g.spec.foreground && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EPERM)) {
 		attr.Sys.Foreground = false // the terminal hung up meanwhile
-		pid, err = forkExec(g.path, g.args, attr)
+		pid, err = forkExec(path, args, attr)
 	}
 	if err != nil {
 		return err
