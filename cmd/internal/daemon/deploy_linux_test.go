@@ -150,17 +150,20 @@ func TestManagerIsTold(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	t.Setenv("NOTIFY_SOCKET", path)
-	f := newFleet(t, 1, "--drain", "0s")
 	told := func(want string) {
 		t.Helper()
+		_ = c.SetReadDeadline(time.Now().Add(patience))
 		b := make([]byte, 100)
 		if n, err := c.Read(b); err != nil || string(b[:n]) != want {
 			t.Errorf("told %q, %v; want %q", b[:n], err, want)
 		}
 	}
-	told("READY=1")
-	f.all[0].stop(syscall.SIGTERM, 0)
-	told("STOPPING=1")
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		f := newFleet(t, 1, "--drain", "0s")
+		told("READY=1")
+		f.all[0].stop(sig, 0)
+		told("STOPPING=1")
+	}
 }
 
 // releaseCheck is the variable with which `make release-check` asks for what takes long.

@@ -76,6 +76,9 @@ func (f *serveCmd) check() error {
 func catchSignals(attended bool) chan os.Signal {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGQUIT) {
+		signal.Notify(c, syscall.SIGQUIT) // which stops some images; stacks come with SIGABRT
+	}
 	switch {
 	case attended && !signal.Ignored(syscall.SIGHUP):
 		signal.Notify(c, syscall.SIGHUP)
