@@ -6,7 +6,8 @@
 //	store, err := pgstore.Open(ctx, "postgres://app@db-1,db-2/app?sslmode=verify-full", nil)
 //	client, err := tenure.New(store, &tenure.Options{})
 //
-// The table must be there: [CreateTable], [Schema], or `tenure table create`.
+// The table must be there: [CreateTable], [Schema], or `tenure table create`. It is one for
+// all roles, whatever their search_path: see [Options.Table].
 //
 // # Cost
 //

@@ -145,7 +145,7 @@ func postgresRoleFindings(d *pgstore.Description, role postgresRole) []Finding {
 	name := pgx.Identifier{role.name}.Sanitize()
 	f := Finding{"role", OK, fmt.Sprintf("%s can read and write table %s", name, d.Table), ""}
 	switch {
-	case !d.Exists:
+	case !d.Exists || !d.MayRead:
 		f = Finding{"role", OK, name + " may connect", ""}
 	case d.MayRead && !d.MayWrite:
 		f = Finding{"role", Bad, fmt.Sprintf("%s can read table %s, and not write it: no lock can be taken, renewed or released", name, d.Table), "grant it what tenure table policy prints"}

@@ -138,6 +138,8 @@ func TestPostgresJudgements(t *testing.T) {
 		want   string
 	}{
 		{func(d *pgstore.Description, _ *postgresRole) { d.Fsync = false }, "bad durability: fsync is off"},
+		{func(d *pgstore.Description, _ *postgresRole) { d.MayRead, d.MayWrite = false, false }, `ok role: "app" may connect`},
+		{func(d *pgstore.Description, _ *postgresRole) { d.Elsewhere = []string{"b.t", "c.t"} }, "is used, and the database has b.t and c.t, too"},
 		{func(d *pgstore.Description, _ *postgresRole) { d.FullPageWrites = false }, "bad durability: full_page_writes is off"},
 		{func(d *pgstore.Description, _ *postgresRole) {
 			d.Standbys, d.Synchronous, d.SynchronousNames = 0, 0, ""
