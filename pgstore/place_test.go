@@ -31,12 +31,13 @@ func ownSchemas(t *testing.T) (database string, as [2]string, roles [2]string) {
 		u.User = url.User(roles[i])
 		as[i] = u.String()
 		t.Cleanup(func() {
-			conn, err := pgx.Connect(context.Background(), database)
+			ctx := context.WithoutCancel(t.Context())
+			conn, err := pgx.Connect(ctx, database)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close(context.Background())
-			if _, err := conn.Exec(context.Background(), "DROP OWNED BY "+roles[i]+"; DROP ROLE "+roles[i], pgx.QueryExecModeSimpleProtocol); err != nil {
+			defer conn.Close(ctx)
+			if _, err := conn.Exec(ctx, "DROP OWNED BY "+roles[i]+"; DROP ROLE "+roles[i], pgx.QueryExecModeSimpleProtocol); err != nil {
 				t.Error(err)
 			}
 		})
