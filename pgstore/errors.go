@@ -4,10 +4,12 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenurelock/tenure/driver"
@@ -85,6 +87,17 @@ func (s *Store) sorted(err error) error {
 		err = driver.Permanent(err)
 	}
 	return driver.NotApplied(err)
+}
+
+// errCockroachDB refuses a server that speaks the protocol and is none of PostgreSQL's.
+var errCockroachDB = driver.NotApplied(driver.Permanent(errors.New("postgres: this is CockroachDB, which refuses a statement that both updates and inserts rows of a table, " +
+	"as each claim does: use PostgreSQL 12 or later, or another store, such as etcd")))
+
+// isCockroachDB asks the server, whose error may be one of a statement that it does not know.
+func isCockroachDB(ctx context.Context, db DB) bool {
+	version := ""
+	err := db.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version)
+	return err == nil && strings.HasPrefix(version, "CockroachDB")
 }
 
 // errUnconfirmed is the answer of a commit whose wait for the standby was broken off, by an

@@ -76,6 +76,9 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 	if errors.As(err, &e) && (e.Code == "42P07" || e.Code == "23505") { // two at once meet in the catalog
 		return nil
 	}
+	if e != nil && isCockroachDB(ctx, db) {
+		return errCockroachDB
+	}
 	if err != nil {
 		return fmt.Errorf("postgres: create table: %w", err)
 	}
@@ -167,6 +170,10 @@ func (s *Store) Describe(ctx context.Context) (*Description, error) {
 	err = s.pool.QueryRow(ctx, describe, pgx.QueryExecModeExec, schema, s.table).Scan(
 		&d.Version, &d.Encoding, &d.Standby, &d.Exists, &d.MayRead, &d.MayWrite, &d.Unlogged, &there, &d.Fsync, &d.FullPageWrites,
 		&d.Standbys, &d.Synchronous, &d.SynchronousNames, &check, &oldest, &d.Autovacuum, &d.Connections, &d.MaxConnections)
+	var e *pgconn.PgError
+	if errors.As(err, &e) && isCockroachDB(ctx, s.pool) {
+		return nil, errCockroachDB
+	}
 	if err != nil {
 		return nil, s.failed(err)
 	}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// cockroach answers on a connection as CockroachDB does: it says what it is when the
+// connection stands, unless a pooler is in between, and by version(). It refuses all else.
+func cockroach(conn net.Conn, pooled bool) {
+	defer conn.Close()
+	b := pgproto3.NewBackend(conn, conn)
+	if _, err := b.ReceiveStartupMessage(); err != nil {
+		return
+	}
+	b.Send(&pgproto3.AuthenticationOk{})
+	b.Send(&pgproto3.ParameterStatus{Name: "server_version", Value: "13.0.0"})
+	if !pooled {
+		b.Send(&pgproto3.ParameterStatus{Name: "crdb_version", Value: "CockroachDB CCL v25.2.1"})
+	}
+	sql := ""
+	for ready := true; ; {
+		if ready {
+			b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+			if b.Flush() != nil {
+				return
+			}
+		}
+		message, err := b.Receive()
+		if err != nil {
+			return
+		}
+		ready = false
+		switch m := message.(type) {
+		case *pgproto3.Parse:
+			sql = m.Query
+		case *pgproto3.Query:
+			sql, ready = m.String, true
+		case *pgproto3.Sync:
+			ready = true
+		}
+		switch {
+		case !ready:
+		case strings.Contains(sql, "version()"):
+			b.Send(&pgproto3.ParseComplete{})
+			b.Send(&pgproto3.BindComplete{})
+			b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("version"), DataTypeOID: 25, DataTypeSize: -1, TypeModifier: -1}}})
+			b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, built 2025/06/24)")}})
+			b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
+		default:
+			b.Send(&pgproto3.ErrorResponse{
+				Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "0A000",
+				Message: "multiple mutations of the same table are not supported unless they all use INSERT without ON CONFLICT",
+			})
+		}
+	}
+}
+
+// TestCockroachDB: a server that speaks the protocol of PostgreSQL, and is none, is named,
+// when the store is opened, at its first use, and when the table is made.
+func TestCockroachDB(t *testing.T) {
+	for name, pooled := range map[string]bool{"straight": false, "behind a pooler": true} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					go cockroach(conn, pooled)
+				}
+			}()
+			url := "postgres://app@" + listener.Addr().String() + "/app?sslmode=disable"
+			check := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "this is CockroachDB") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			s, err := Open(t.Context(), url, nil)
+			check("Open", err)
+			if s != nil {
+				t.Error("Open returns a store")
+			}
+			pool, err := pgxpool.New(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			check("CreateTable", CreateTable(t.Context(), pool, ""))
+			if s, err = New(pool, nil); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			_, err = s.Describe(t.Context())
+			check("Describe", err)
+			if !pooled {
+				_, _, err = s.Claim(t.Context(), held("k"))
+				check("Claim", err)
+				_, err = s.Get(t.Context(), "k", driver.Strong)
+				check("Get", err)
+			}
+		})
+	}
+}
