@@ -157,6 +157,7 @@ var localTests = map[string]string{
 	"TestBellOverABadNetwork":                          ownStore,
 	"TestFloodOfBellsCostsLittle":                      ownStore,
 	"TestRingsDelayNoTakeover":                         ownStore,
+	"TestTryLooksFirstWhereRefusalsAreCharged":         ownStore,
 	"TestWaitConfirmsNothing":                          ownStore,
 	"TestRingComesAfterTheRelease":                     ownStore,
 	"TestBellMessagesAreShort":                         ownStore,
