@@ -32,7 +32,7 @@ import (
 //	batch    cert                    hold:batch/
 //
 // NAME is for people: the record of a lock, the history and the log show it. SECRET is the
-// bearer token itself, of 16 to 512 characters without a space, or its SHA-256 in
+// bearer token itself, of 16 to 512 characters without a space and made at random, or its SHA-256 in
 // hexadecimal digits (printf %s "$SECRET" | sha256sum). With the word cert the principal has no
 // token, but a client certificate whose name is NAME: a URI or DNS name among its
 // alternative names or, if it has none, its common name.

@@ -47,6 +47,26 @@ func TestPrincipalsOfAFile(t *testing.T) {
 	}
 }
 
+// A secret that a person has made up is refused, with a sentence that does not show it.
+func TestSecretsThatAreGuessed(t *testing.T) {
+	for _, secret := range []string{
+		"changemechangeme", "ChangeMe-Password1", "rootrootrootrootroot", "aaaaaaaaaaaaaaaa", "abababababababababab", "1234567812345678",
+		"adminpassword1234", "SECRETSECRETSECRET", "12345678901234567890", "aaaaaaaabaaaaaaaacaaaa", "password-test-123",
+	} {
+		_, err := server.ParsePrincipals("ci " + secret + " hold:\n")
+		if err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "openssl rand") {
+			t.Errorf("%s: %v", secret, err)
+		}
+	}
+	for _, secret := range []string{
+		"3fd5cda93e2bcdd4", "AWVFPIUV26QG3LZLGP5PDPEWWB", "correct horse battery"[:7] + "-battery-staple", "0f0f0f0f0f0f0f0a91c3", "secret-of-ci-0123456789",
+	} {
+		if _, err := server.ParsePrincipals("ci " + secret + " hold:\n"); err != nil {
+			t.Errorf("%s: %v", secret, err)
+		}
+	}
+}
+
 func TestPrincipalsByCertificate(t *testing.T) {
 	p, err := server.ParsePrincipals("spiffe://corp/batch cert hold:\ndns.example.com cert hold:\nbob cert hold:\nci " + ci + " hold:\n")
 	if err != nil {

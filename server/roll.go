@@ -29,7 +29,8 @@ type token struct {
 	line      int
 }
 
-// Limits of a secret. The shortest one still takes more guesses than anybody can make.
+// Limits of a secret. The shortest one still takes more guesses than anybody can make, if it was
+// made at random.
 const (
 	minSecret = 16
 	maxSecret = 512
@@ -118,6 +119,8 @@ func (r *roll) addSecret(n int, secret string, principal access.Principal) error
 		copy(sum[:], raw)
 	case len(secret) < minSecret || len(secret) > maxSecret:
 		return fmt.Errorf("the secret has %d bytes: it must have %d to %d; make one with: openssl rand -hex 32", len(secret), minSecret, maxSecret)
+	case guessable(secret) != "":
+		return fmt.Errorf("the secret %s: others guess it; make one with: openssl rand -hex 32", guessable(secret))
 	default:
 		r.plain = true
 	}
@@ -126,6 +129,44 @@ func (r *roll) addSecret(n int, secret string, principal access.Principal) error
 	}
 	r.tokens = append(r.tokens, token{sum, principal, n})
 	return nil
+}
+
+// guessed are words that those try first who guess secrets.
+var guessed = []string{
+	"changeme", "password", "passwort", "passwd", "administrator", "admin", "secret", "letmein", "welcome", "default", "example",
+	"token", "test", "root", "user", "qwertyuiop", "qwerty", "asdfghjkl", "abcdefghijklmnopqrstuvwxyz", "01234567890", "1234567890", "123456789",
+	"12345678", "1234567", "123456", "12345", "1234", "123",
+}
+
+const (
+	// minDistinct is how many different characters a secret has at least. One of 16 random
+	// hexadecimal digits has fewer than six once in some millions.
+	minDistinct = 6
+	// minRest is how many characters a secret has besides guessed words.
+	minRest = 4
+)
+
+// guessable says why a secret was not made at random, as far as one can see that; "" if not.
+func guessable(secret string) string {
+	distinct := map[rune]bool{}
+	for _, c := range secret {
+		distinct[c] = true
+	}
+	// One that is made of a part again and again is found in itself, moved by that part.
+	if i := strings.Index((secret + secret)[1:], secret) + 1; i <= len(secret)/2 {
+		return "repeats its beginning"
+	}
+	if len(distinct) < minDistinct {
+		return fmt.Sprintf("has %d different characters", len(distinct))
+	}
+	rest := strings.ToLower(secret)
+	for _, word := range guessed {
+		rest = strings.ReplaceAll(rest, word, "")
+	}
+	if len(rest) < minRest {
+		return "is made of words that everybody tries"
+	}
+	return ""
 }
 
 // parseGrants reads RIGHT[,RIGHT]:PREFIX.

@@ -44,7 +44,7 @@ func checkArgs(t *testing.T, args []string, files map[string]string) {
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for name, text := range map[string]string{"tokens": "one SECRETSECRETSECRET hold:\n", "key": strings.Repeat("k", 32)} {
+	for name, text := range map[string]string{"tokens": "one 3q7vXb9TzK2mWp5c hold:\n", "key": strings.Repeat("k", 32)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestRunsInAnEmptyRoot(t *testing.T) {
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.WriteFile(filepath.Join(root, "tokens"), []byte("one SECRETSECRETSECRET hold:\n"), 0o644); err != nil { //nolint:gosec // likewise
+	if err := os.WriteFile(filepath.Join(root, "tokens"), []byte("one 3q7vXb9TzK2mWp5c hold:\n"), 0o644); err != nil { //nolint:gosec // likewise
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "log")
@@ -219,7 +219,7 @@ func TestRunsInAnEmptyRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := newCaller("SECRETSECRETSECRET", nil, at).acquire(ctx, "job", "holder", 0)
+	h, err := newCaller("3q7vXb9TzK2mWp5c", nil, at).acquire(ctx, "job", "holder", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

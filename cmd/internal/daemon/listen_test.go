@@ -63,7 +63,7 @@ func served(t *testing.T) (at string, l *limited) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	principals, err := server.ParsePrincipals("tester SECRETSECRETSECRET admin:\n")
+	principals, err := server.ParsePrincipals("tester 3q7vXb9TzK2mWp5c admin:\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func calls(t *testing.T, at, method, path, body string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer SECRETSECRETSECRET")
+	r.Header.Set("Authorization", "Bearer 3q7vXb9TzK2mWp5c")
 	r.Header.Set("Content-Type", "application/json")
 	a, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}).Do(r)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestAConnectionWithAGoodTokenStays(t *testing.T) {
 	reader := bufio.NewReader(known)
 	ask := func() {
 		t.Helper()
-		if _, err := io.WriteString(known, "GET /v1/locks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer SECRETSECRETSECRET\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(known, "GET /v1/locks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 3q7vXb9TzK2mWp5c\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		a, err := http.ReadResponse(reader, nil)
@@ -184,7 +184,7 @@ func TestAConnectionWithAGoodTokenStays(t *testing.T) {
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	at, _ := served(t)
 	for range 20 {
-		c := say(t, at, "GET /v1/locks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer SECRETSECRETSECRET\r\n\r\n")
+		c := say(t, at, "GET /v1/locks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 3q7vXb9TzK2mWp5c\r\n\r\n")
 		a, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || a.StatusCode != http.StatusOK {
 			t.Fatal(a, err)

@@ -42,7 +42,7 @@ func newFleet(t *testing.T, n int, args ...string) *fleet {
 
 func newFleetOn(t *testing.T, store string, n int, args ...string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, dir: t.TempDir(), store: store, args: args, token: "SECRETSECRETSECRET"}
+	f := &fleet{t: t, dir: t.TempDir(), store: store, args: args, token: "3q7vXb9TzK2mWp5c"}
 	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), []byte("tester "+f.token+" admin:\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,9 @@ import (
 )
 
 const principals = `
-all    ALLALLALLALLALLALL    admin:
-reader READREADREADREADREAD  read:
-holder HOLDHOLDHOLDHOLDHOLD  hold:
+all    5kzAq8Wn3RtALL7y    admin:
+reader 9mXvREAD4cHu2Lp6  read:
+holder 2wHOLDzT7nKe5Qb8  hold:
 `
 
 // newService returns the handler of a lock service on a store of its own.
@@ -73,7 +73,7 @@ func wants(t *testing.T, lines []string, all ...string) {
 
 func TestServiceThatIsWell(t *testing.T) {
 	s := newService(t, server.Options{})
-	lines, bad := examine(t, s, "ALLALLALLALLALLALL")
+	lines, bad := examine(t, s, "5kzAq8Wn3RtALL7y")
 	if bad {
 		t.Error("it is bad")
 	}
@@ -81,7 +81,7 @@ func TestServiceThatIsWell(t *testing.T) {
 		"ok token: a call without one is refused", "ok token: it is known", `ok hold: the token may hold "doctor"`, "ok latency: heartbeats take",
 		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor" was released`)
 	// It leaves nothing that is held.
-	again, bad := examine(t, s, "ALLALLALLALLALLALL")
+	again, bad := examine(t, s, "5kzAq8Wn3RtALL7y")
 	if bad {
 		t.Errorf("a second time it is bad:\n%s", strings.Join(again, "\n"))
 	}
@@ -89,9 +89,9 @@ func TestServiceThatIsWell(t *testing.T) {
 
 func TestServiceByRights(t *testing.T) {
 	s := newService(t, server.Options{})
-	lines, bad := examine(t, s, "HOLDHOLDHOLDHOLDHOLD")
+	lines, bad := examine(t, s, "2wHOLDzT7nKe5Qb8")
 	wants(t, lines, "ok ask: the token may not ask", "ok release:")
-	more, alsoBad := examine(t, s, "READREADREADREADREAD")
+	more, alsoBad := examine(t, s, "9mXvREAD4cHu2Lp6")
 	wants(t, more, "ok token: it is known", `warn hold: the token may not hold "doctor"`)
 	if bad || alsoBad {
 		t.Error("a token with few rights is bad")
@@ -109,16 +109,16 @@ func TestServiceByRights(t *testing.T) {
 }
 
 func TestServiceThatIsOpen(t *testing.T) {
-	lines, bad := examine(t, newService(t, server.Options{Hosts: []string{"*"}}), "ALLALLALLALLALLALL")
+	lines, bad := examine(t, newService(t, server.Options{Hosts: []string{"*"}}), "5kzAq8Wn3RtALL7y")
 	wants(t, lines, "warn host: a call with another Host is not refused")
 	if bad {
 		t.Error("it is bad")
 	}
 	s := newService(t, server.Options{})
 	lines, bad = examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Set("Authorization", "Bearer ALLALLALLALLALLALL") // as some proxy might
+		r.Header.Set("Authorization", "Bearer 5kzAq8Wn3RtALL7y") // as some proxy might
 		s.ServeHTTP(w, r)
-	}), "ALLALLALLALLALLALL")
+	}), "5kzAq8Wn3RtALL7y")
 	wants(t, lines, "bad token: a call without one is not refused as such")
 	if !bad {
 		t.Error("it is not bad that a proxy has a token for everybody")
@@ -128,7 +128,7 @@ func TestServiceThatIsOpen(t *testing.T) {
 func TestServiceThatIsNone(t *testing.T) {
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>Welcome</html>"))
-	}), "ALLALLALLALLALLALL")
+	}), "5kzAq8Wn3RtALL7y")
 	wants(t, lines, "bad version:", "bad token: a call without one is not refused as such: 200 OK, which is no answer of tenured")
 	if !bad {
 		t.Error("it is not bad")
@@ -140,7 +140,7 @@ func TestServiceThatShutsDown(t *testing.T) {
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lines, bad := examine(t, s, "ALLALLALLALLALLALL")
+	lines, bad := examine(t, s, "5kzAq8Wn3RtALL7y")
 	wants(t, lines, "bad ready: it is not: 503 unavailable", "bad hold: an acquire failed: 503 unavailable")
 	if !bad {
 		t.Error("it is not bad")
@@ -153,7 +153,7 @@ func TestServiceOnTwoStores(t *testing.T) {
 	var turn atomic.Int64
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		replicas[turn.Add(1)%2].ServeHTTP(w, r)
-	}), "ALLALLALLALLALLALL")
+	}), "5kzAq8Wn3RtALL7y")
 	wants(t, lines, "bad heartbeat: it failed: 410 lost")
 	if !bad {
 		t.Error("it is not bad")
@@ -170,7 +170,7 @@ func TestServiceThatIsSlow(t *testing.T) {
 			}
 		}
 		s.ServeHTTP(w, r)
-	}), "HOLDHOLDHOLDHOLDHOLD")
+	}), "2wHOLDzT7nKe5Qb8")
 	wants(t, lines, "warn latency: heartbeats take")
 	if bad {
 		t.Error("it is bad")
