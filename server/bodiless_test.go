@@ -137,6 +137,8 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 	}
 	if a := call("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); a.StatusCode != 200 || a.Close {
 		t.Errorf("%d, closes: %v", a.StatusCode, a.Close)
+	} else if len(a.Header["Strict-Transport-Security"]) > 0 {
+		t.Error("TLS is demanded where there is none")
 	}
 	w.do("POST", "/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": other.string("beat")}, nil)
 }
@@ -172,6 +174,9 @@ func TestAStreamWhoseBodyNeverComes(t *testing.T) {
 		_, _ = a.Body.Close(), out.Close()
 		if a.ProtoMajor != 2 {
 			t.Fatalf("%s: %s", path, a.Proto)
+		}
+		if a.Header.Get("Strict-Transport-Security") == "" {
+			t.Errorf("%s: a browser may come without TLS next time", path)
 		}
 	}
 }

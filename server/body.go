@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/server/access"
 )
 
 // read reads the body into a value. It bounds its length; newCall has bounded the time.
@@ -34,11 +35,27 @@ func (c *call) read(into any) error {
 	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return problemf(wrongType, "Content-Encoding %.40q: send the body as it is", coding)
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	most := c.route.most
+	if len(c.principal.Prefixes(access.Hold, "")) == 0 {
+		most = min(most, maxShortBody) // it has no data to send
+	}
+	if c.r.ContentLength > most {
+		return tooLong(most)
+	}
+	size := most
+	if c.r.ContentLength >= 0 {
+		size = c.r.ContentLength
+	}
+	done, err := c.s.limits.body(c.principal.Name(), size)
+	if err != nil {
+		return c.refused("limit", err)
+	}
+	defer done()
+	text, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		return problemf(tooLarge, "the body is longer than %d bytes, and nothing was done", maxBody)
+		return tooLong(most)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return problemf(badRequest, "the body was not complete after %v, and nothing was done", c.s.bodyTimeout)
 	case err != nil:
@@ -58,6 +75,10 @@ func (c *call) read(into any) error {
 		return problemf(badRequest, "the body %s", why)
 	}
 	return nil
+}
+
+func tooLong(most int64) error {
+	return problemf(tooLarge, "the body is longer than %d bytes, and nothing was done", most)
 }
 
 // unread says in the words of JSON why a body is not what a call takes.

@@ -189,14 +189,14 @@ func grantOf(name string, g tenure.RemoteGrant) wire.Grant {
 // heartbeat is POST /v1/heartbeat.
 func (c *call) heartbeat() error {
 	var q wire.HeartbeatRequest
-	if err := c.read(&q); err != nil {
-		return err
-	}
 	done, err := c.beats(1)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := c.read(&q); err != nil {
+		return err
+	}
 	r, err := c.renew(q)
 	if err != nil {
 		return err
@@ -271,14 +271,14 @@ func askedOf(q *tenure.Request) *wire.Asked {
 // release is POST /v1/release.
 func (c *call) release() error {
 	var q wire.ReleaseRequest
-	if err := c.read(&q); err != nil {
-		return err
-	}
 	done, err := c.beats(1)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := c.read(&q); err != nil {
+		return err
+	}
 	if err := c.may(access.Hold, q.Name); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type limiter struct {
 type account struct {
 	calls, beats  bucket
 	waits, onWire int
+	bodies        int64 // bytes
 }
 
 // address is what comes from one address without a good token.
@@ -147,6 +148,22 @@ func (l *limiter) wait(principal string) (done func(), err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		a.waits--
+	}, nil
+}
+
+// body counts the bytes of a body of a principal that is under way, until done is called.
+func (l *limiter) body(principal string, size int64) (done func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(principal)
+	if a.bodies > 0 && a.bodies+size > maxBodies {
+		return nil, problemf(limited, "principal %q has bodies of %d bytes under way, of %d at most, and nothing was done: send the same call again", principal, a.bodies, maxBodies).after(retrySoon)
+	}
+	a.bodies += size
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		a.bodies -= size
 	}, nil
 }
 

@@ -92,8 +92,13 @@ const (
 
 	// maxWait is the longest wait_ms: shorter than the patience of most proxies.
 	maxWait = 20 * time.Second
-	// maxBody is the longest body in bytes: data of 256 KiB as base64, and names.
-	maxBody = 1 << 20
+	// The longest bodies in bytes: of a call with data, which are 256 KiB as base64, and names;
+	// of one with names and a reason, which may be escaped; of a batch of heartbeats.
+	maxBody      = 1 << 20
+	maxShortBody = 16 << 10
+	maxBatchBody = maxBatch * 6 << 10
+	// maxBodies is how many bytes the bodies of one principal have that are under way.
+	maxBodies = 32 << 20
 	// maxBatch is how many heartbeats one call may have.
 	maxBatch = 100
 	// bodyTimeout is how long a body may take to arrive, and writeTimeout how long an answer

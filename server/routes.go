@@ -12,6 +12,7 @@ type route struct {
 	method, path string
 	who          who
 	serve        func(*call) error // writes the answer, or returns why there is none
+	most         int64             // the longest body in bytes; 0: it takes none
 }
 
 // who may take a route, and what it counts as.
@@ -28,22 +29,22 @@ const (
 func (s *Server) makeRoutes() map[string]*route {
 	routes := map[string]*route{}
 	for _, r := range []route{
-		{http.MethodPost, "/v1/acquire", caller, (*call).acquire},
-		{http.MethodPost, "/v1/heartbeat", holder, (*call).heartbeat},
-		{http.MethodPost, "/v1/heartbeats", holder, (*call).heartbeats},
-		{http.MethodPost, "/v1/release", holder, (*call).release},
-		{http.MethodPost, "/v1/requests", caller, (*call).ask},
-		{http.MethodPost, "/v1/fence-check", caller, (*call).fenceCheck},
-		{http.MethodGet, "/v1/locks", caller, (*call).locks},
-		{http.MethodGet, "/v1/status", caller, (*call).status},
-		{http.MethodGet, "/v1/history", caller, (*call).history},
-		{http.MethodGet, "/v1/once", caller, (*call).once},
-		{http.MethodGet, "/v1/events", caller, (*call).events},
-		{http.MethodGet, "/v1/leader", some, (*call).leader},
-		{http.MethodGet, "/metrics", some, (*call).metrics},
-		{http.MethodGet, "/healthz", anyone, (*call).healthz},
-		{http.MethodGet, "/readyz", anyone, (*call).readyz},
-		{http.MethodGet, "/openapi.json", some, (*call).openapi},
+		{http.MethodPost, "/v1/acquire", caller, (*call).acquire, maxBody},
+		{http.MethodPost, "/v1/heartbeat", holder, (*call).heartbeat, maxShortBody},
+		{http.MethodPost, "/v1/heartbeats", holder, (*call).heartbeats, maxBatchBody},
+		{http.MethodPost, "/v1/release", holder, (*call).release, maxBody},
+		{http.MethodPost, "/v1/requests", caller, (*call).ask, maxShortBody},
+		{http.MethodPost, "/v1/fence-check", caller, (*call).fenceCheck, maxShortBody},
+		{http.MethodGet, "/v1/locks", caller, (*call).locks, 0},
+		{http.MethodGet, "/v1/status", caller, (*call).status, 0},
+		{http.MethodGet, "/v1/history", caller, (*call).history, 0},
+		{http.MethodGet, "/v1/once", caller, (*call).once, 0},
+		{http.MethodGet, "/v1/events", caller, (*call).events, 0},
+		{http.MethodGet, "/v1/leader", some, (*call).leader, 0},
+		{http.MethodGet, "/metrics", some, (*call).metrics, 0},
+		{http.MethodGet, "/healthz", anyone, (*call).healthz, 0},
+		{http.MethodGet, "/readyz", anyone, (*call).readyz, 0},
+		{http.MethodGet, "/openapi.json", some, (*call).openapi, 0},
 	} {
 		routes[r.path] = &r
 	}

@@ -120,6 +120,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if r.TLS != nil {
+		h.Set("Strict-Transport-Security", "max-age=31536000") // a browser that was here sends no token without TLS
+	}
 	if s.waits.closed() {
 		h.Set("Connection", "close") // the client's next call goes to another server; HTTP/2 says GOAWAY for it
 	}
