@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -46,6 +47,10 @@ func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 		c.body = &body{ReadCloser: r.Body, c: c}
 		c.r = r.WithContext(r.Context()) // net/http looks at its own one
 		c.r.Body = c.body
+	}
+	if from, ok := s.forwarded(r); ok {
+		c.r = c.r.WithContext(c.r.Context())
+		c.r.RemoteAddr = net.JoinHostPort(from, "0")
 	}
 	return c
 }
@@ -84,7 +89,7 @@ func (c *call) serve() error {
 	s, r := c.s, c.r
 	c.route = s.routes[r.URL.Path]
 	if c.route == nil || c.route.who != anyone {
-		if err := s.hosts.check(r); err != nil {
+		if err := s.hosts.check(r); err != nil && !(c.open() && byAddress(r)) {
 			return c.refused("host", err)
 		}
 	}
@@ -94,6 +99,8 @@ func (c *call) serve() error {
 	switch {
 	case c.route == nil:
 		return c.page()
+	case r.Method == http.MethodOptions && c.open():
+		// As HAProxy asks, whose check is that unless it is told otherwise.
 	case !c.route.takes(r.Method):
 		c.w.Header().Set("Allow", c.route.method)
 		return problemf(wrongMethod, "%s takes %s, not %.20q", r.URL.Path, c.route.method, r.Method)
@@ -102,6 +109,20 @@ func (c *call) serve() error {
 		return err
 	}
 	return c.route.serve(c)
+}
+
+// open says whether a call needs no token, because its operator has made public what it asks.
+func (c *call) open() bool {
+	if c.route == nil || c.s.carriesSecret(c.r) {
+		return false
+	}
+	switch c.route.path {
+	case metricsPath:
+		return c.s.o.PublicMetrics
+	case leaderPath:
+		return c.s.public(c.r.URL.Query().Get("name"))
+	}
+	return false
 }
 
 // page answers what is no path of the service.
@@ -128,6 +149,9 @@ func (c *call) admit() error {
 	s := c.s
 	if c.route.who == anyone {
 		return nil // it costs nothing, and a load balancer must never be told to wait
+	}
+	if c.open() && c.route.path == leaderPath {
+		return nil // it is counted when it costs something
 	}
 	if c.route.who == some && !s.carriesSecret(c.r) {
 		if err := s.limits.openCall(addressOf(c.r)); err != nil {

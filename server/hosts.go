@@ -6,6 +6,7 @@ package server
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -46,6 +47,40 @@ func bareHost(host string) string {
 func byUnixSocket(r *http.Request) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && a.Network() == "unix"
+}
+
+// byAddress says whether a call names this server by no name that somebody could point at it:
+// by an address, or not at all, as load balancers do.
+func byAddress(r *http.Request) bool {
+	host := bareHost(r.Host)
+	_, err := netip.ParseAddr(host)
+	return host == "" || err == nil
+}
+
+// forwarded returns the address for which a proxy that is trusted has made a call: the last one
+// in X-Forwarded-For that is none of a proxy's. What stands before it, anybody can have written.
+func (s *Server) forwarded(r *http.Request) (address string, ok bool) {
+	if !s.proxied(addressOf(r)) {
+		return "", false
+	}
+	all := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, text := range slices.Backward(all) {
+		hop, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			break
+		}
+		address, ok = hop.Unmap().String(), true
+		if !s.proxied(address) {
+			break
+		}
+	}
+	return address, ok
+}
+
+// proxied says whether an address is one of a proxy that is trusted.
+func (s *Server) proxied(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(s.o.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip.Unmap().WithZone("")) })
 }
 
 // addressOf returns the address that a call comes from, without the port.

@@ -33,6 +33,7 @@ type account struct {
 type address struct {
 	name          string
 	calls, failed bucket
+	leads         bucket               // reads of who leads
 	guesses       bucket               // wrong tokens, each once
 	wrong         [16]sum              // those that came last
 	next          int                  // where the next one goes
@@ -213,6 +214,16 @@ func (l *limiter) right(from, principal string) error {
 		}
 	}
 	a.good[principal] = now
+	return nil
+}
+
+// leaderCall counts a read of who leads a public lock.
+func (l *limiter) leaderCall(from string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait := l.address(from).leads.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
+		return problemf(limited, "more than %v questions a second who leads come from your address without a token: ask for fewer names", l.of.Calls).after(wait)
+	}
 	return nil
 }
 

@@ -171,9 +171,17 @@ func (c *call) leader() error {
 			return err
 		}
 	}
-	l, err := c.s.client.Election(name, nil).Leader(c.r.Context())
+	var l tenure.Leader
+	if open {
+		l, err = c.s.leads.ask(name, func() error { return c.s.limits.leaderCall(addressOf(c.r)) })
+	} else {
+		l, err = c.s.client.Election(name, nil).Leader(c.r.Context())
+	}
+	var limit *problem
 	me := q.Get("me")
 	switch {
+	case errors.As(err, &limit):
+		return c.refused("limit", limit)
 	case errors.Is(err, tenure.ErrNoLeader):
 		return problemf(noLeader, "nobody holds %.200q", name)
 	case err != nil && open && !errors.Is(err, tenure.ErrInvalid):

@@ -230,6 +230,7 @@ func TestLeaderForLoadBalancers(t *testing.T) {
 		odd.beats()
 		w.want(w.get("/v1/leader?name=web/../a//b&me=web-9", ""), 200, "")
 		w.faults.SetBlackHole(true)
+		time.Sleep(time.Second) // for so long an answer is kept
 		if a := w.want(w.get("/v1/leader?name=web/a", ""), 503, "unavailable"); strings.Contains(a.text, "RequestTimeout") {
 			w.Errorf("anybody is told of the store: %s", a.text)
 		}

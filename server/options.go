@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,11 @@ type Options struct {
 
 	// PublicMetrics has /metrics need no token.
 	PublicMetrics bool
+
+	// TrustedProxies are the networks of the proxies before this server. Of a call that comes
+	// from one of them, limits and the log have the last address in X-Forwarded-For that is
+	// none of theirs. If empty, that header says nothing: anybody can send it.
+	TrustedProxies []netip.Prefix
 
 	// Pages answers what is below no path of the service, such as a dashboard at /. If nil,
 	// / is a line of text.
@@ -112,7 +118,7 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	o.Hosts, o.Public = slices.Clone(o.Hosts), slices.Clone(o.Public)
+	o.Hosts, o.Public, o.TrustedProxies = slices.Clone(o.Hosts), slices.Clone(o.Public), slices.Clone(o.TrustedProxies)
 	if o.Known == nil {
 		o.Known = func(*http.Request) {}
 	}

@@ -25,6 +25,12 @@ const (
 	anyone            // anybody, under any host name: it tells nothing of locks
 )
 
+// What can be public has these paths.
+const (
+	leaderPath  = "/v1/leader"
+	metricsPath = "/metrics"
+)
+
 // makeRoutes returns the routes by their paths: those of openapi.json.
 func (s *Server) makeRoutes() map[string]*route {
 	routes := map[string]*route{}
@@ -40,8 +46,8 @@ func (s *Server) makeRoutes() map[string]*route {
 		{http.MethodGet, "/v1/history", caller, (*call).history, 0},
 		{http.MethodGet, "/v1/once", caller, (*call).once, 0},
 		{http.MethodGet, "/v1/events", caller, (*call).events, 0},
-		{http.MethodGet, "/v1/leader", some, (*call).leader, 0},
-		{http.MethodGet, "/metrics", some, (*call).metrics, 0},
+		{http.MethodGet, leaderPath, some, (*call).leader, 0},
+		{http.MethodGet, metricsPath, some, (*call).metrics, 0},
 		{http.MethodGet, "/healthz", anyone, (*call).healthz, 0},
 		{http.MethodGet, "/readyz", anyone, (*call).readyz, 0},
 		{http.MethodGet, "/openapi.json", some, (*call).openapi, 0},

@@ -28,6 +28,7 @@ type Server struct {
 	waits  *gate
 	feeds  *feeds
 	ready  *readiness
+	leads  *leaders
 	errors errorLog
 	meter  *meter
 	audit  func(context.Context, access.Act)
@@ -54,7 +55,7 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 	s.routes = s.makeRoutes()
 	s.meter = newMeter(s.routes)
 	s.feeds = newFeeds(client)
-	s.ready = &readiness{client: client}
+	s.ready, s.leads = &readiness{client: client}, &leaders{client: client}
 	return s, nil
 }
 

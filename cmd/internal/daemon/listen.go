@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -28,7 +29,7 @@ type listener struct {
 
 // listen opens an address, for so many connections at a time: see limited. With a
 // config those of TCP are encrypted.
-func listen(a address, config *tls.Config, connections int) (listener, error) {
+func listen(a address, config *tls.Config, connections int, proxies ...netip.Prefix) (listener, error) {
 	if a.network == "unix" {
 		l, err := listenUnix(a.where)
 		if err != nil {
@@ -42,7 +43,7 @@ func listen(a address, config *tls.Config, connections int) (listener, error) {
 	}
 	scheme := "http"
 	at := l.Addr().String() // with the port that was found, if it was 0
-	if l = newLimited(l, connections); config != nil {
+	if l = newLimited(l, connections, proxies...); config != nil {
 		l, scheme = tls.NewListener(l, config), "https"
 	}
 	return listener{l, scheme + "://" + at}, nil
@@ -57,7 +58,8 @@ func listen(a address, config *tls.Config, connections int) (listener, error) {
 // a request that it has not read to its end: the client got a reset instead of that end.
 type limited struct {
 	net.Listener
-	most, strangers int // in all; of one address without a good token
+	most, strangers int            // in all; of one address without a good token
+	proxies         []netip.Prefix // through which many come: they have all
 
 	mu     sync.Mutex
 	closed bool
@@ -68,8 +70,8 @@ type limited struct {
 // strangersPart is the part of all connections that one address may have without a good token.
 const strangersPart = 4
 
-func newLimited(l net.Listener, most int) *limited {
-	lim := &limited{Listener: l, most: most, strangers: max(1, most/strangersPart)}
+func newLimited(l net.Listener, most int, proxies ...netip.Prefix) *limited {
+	lim := &limited{Listener: l, most: most, strangers: max(1, most/strangersPart), proxies: proxies}
 	lim.room = sync.NewCond(&lim.mu)
 	return lim
 }
@@ -79,7 +81,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &limitedConn{streamConn: accepted.(streamConn), of: l, from: network(accepted.RemoteAddr())}
+	c := &limitedConn{streamConn: accepted.(streamConn), of: l, from: l.network(accepted.RemoteAddr())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.from != "" && l.count(func(o *limitedConn) bool { return o.from == c.from && !o.known }) >= l.strangers {
@@ -144,13 +146,16 @@ func (l *limited) Close() error {
 }
 
 // network returns the address that a connection comes from, of IPv6 the network of 64 bits that
-// one customer has; "" for a socket.
-func network(a net.Addr) string {
+// one customer has; "" for a socket, and for a proxy.
+func (l *limited) network(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
 	ip := tcp.AddrPort().Addr().Unmap()
+	if slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) }) {
+		return ""
+	}
 	if ip.Is6() {
 		if p, err := ip.WithZone("").Prefix(64); err == nil {
 			return p.String()

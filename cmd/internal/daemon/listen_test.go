@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -177,6 +178,23 @@ func TestAConnectionWithAGoodTokenStays(t *testing.T) {
 	defer l.mu.Unlock()
 	if n := l.count(func(c *limitedConn) bool { return !c.known }); n > 4 {
 		t.Errorf("%d of 16 connections from one address without a token", n)
+	}
+}
+
+// Through a proxy come many: it has no part of its own, and one customer of IPv6 has one
+// for all its addresses.
+func TestNetworkOfAConnection(t *testing.T) {
+	l := newLimited(nil, 16, netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48"))
+	for address, want := range map[string]string{
+		"10.1.2.3": "", "::ffff:10.1.2.3": "", "2001:db8:1::7": "",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:2:3:4::5": "2001:db8:2:3::/64", "fe80::1%eth0": "fe80::/64",
+	} {
+		if got := l.network(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 1))); got != want {
+			t.Errorf("%s is of %q, want %q", address, got, want)
+		}
+	}
+	if got := l.network(&net.UnixAddr{Name: "s", Net: "unix"}); got != "" {
+		t.Errorf("a socket is of %q", got)
 	}
 }
 

@@ -117,7 +117,7 @@ func tell(log *slog.Logger, state string) {
 func (f *serveCmd) listen(s *service) ([]listener, error) {
 	var all []listener
 	for _, a := range s.addresses {
-		l, err := listen(a, s.tls, f.MaxConnections)
+		l, err := listen(a, s.tls, f.MaxConnections, s.proxies...)
 		if err != nil {
 			for _, l := range all {
 				err = errors.Join(err, l.Close())

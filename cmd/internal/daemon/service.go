@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -23,20 +24,21 @@ import (
 
 // serviceFlags say what is served, where, and to whom.
 type serviceFlags struct {
-	Store         *string
-	Listen        []string `sep:"none"`
-	TLSCert       string   `name:"tls-cert"`
-	TLSKey        string   `name:"tls-key"`
-	ClientCA      string   `name:"client-ca"`
-	PlainHTTP     bool     `name:"plain-http"`
-	Tokens        *string
-	Public        []string `sep:"none"`
-	PublicMetrics bool
-	AllowHost     []string `sep:"none"`
-	PageKey       string
-	PageTitle     string
-	NoPage        bool
-	Reap          []string `sep:"none"`
+	Store          *string
+	Listen         []string `sep:"none"`
+	TLSCert        string   `name:"tls-cert"`
+	TLSKey         string   `name:"tls-key"`
+	ClientCA       string   `name:"client-ca"`
+	PlainHTTP      bool     `name:"plain-http"`
+	Tokens         *string
+	Public         []string `sep:"none"`
+	PublicMetrics  bool
+	AllowHost      []string `sep:"none"`
+	TrustedProxies []string `sep:"none"`
+	PageKey        string
+	PageTitle      string
+	NoPage         bool
+	Reap           []string `sep:"none"`
 	flags.Timing
 	MaxWaits      int
 	MaxCalls      int
@@ -52,6 +54,7 @@ type service struct {
 	server     *server.Server
 	pages      *dashboard.Dashboard // nil: none are served
 	addresses  []address
+	proxies    []netip.Prefix
 	files      *certificates // nil: not encrypted
 	tls        *tls.Config   // of those files
 }
@@ -65,6 +68,9 @@ func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 	}
 	s := &service{}
 	if s.addresses, err = f.addresses(); err != nil {
+		return nil, err
+	}
+	if s.proxies, err = f.proxies(); err != nil {
 		return nil, err
 	}
 	hosts, err := f.encryption(s, log)
@@ -138,6 +144,25 @@ func (f *serviceFlags) addresses() ([]address, error) {
 			return nil, flags.Usage("--listen: %w", err)
 		}
 		all = append(all, a)
+	}
+	return all, nil
+}
+
+// proxies reads --trusted-proxies.
+func (f *serviceFlags) proxies() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range f.TrustedProxies {
+		network, err := netip.ParsePrefix(text)
+		if ip, bad := netip.ParseAddr(text); bad == nil && ip.Zone() == "" {
+			network, err = netip.PrefixFrom(ip, ip.BitLen()), nil
+		}
+		switch {
+		case err != nil:
+			return nil, flags.Usage("--trusted-proxies %.60q is no network: write 10.0.0.0/8, or the address of a proxy", text)
+		case network.Bits() == 0:
+			return nil, flags.Usage("--trusted-proxies %.60q is everybody, who could then call under any address: name the networks of the proxies", text)
+		}
+		all = append(all, network.Masked())
 	}
 	return all, nil
 }
@@ -224,7 +249,7 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 		verified = s.files.verified
 	}
 	return server.New(s.client, server.Options{
-		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log, Known: knownConn, Verified: verified,
+		Principals: s.principals, Hosts: hosts, Public: f.Public, PublicMetrics: f.PublicMetrics, Pages: pages, Logger: log, TrustedProxies: s.proxies, Known: knownConn, Verified: verified,
 		Limits: server.Limits{Waits: f.MaxWaits, Calls: float64(f.MaxCalls), Beats: float64(f.MaxHeartbeats)},
 	})
 }
