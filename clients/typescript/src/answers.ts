@@ -3,7 +3,7 @@
 
 /** What an answer means. Whatever is not certainly the service's own answer is unknown. @module */
 
-import { AskedError, HeldError } from "./errors.js";
+import { AskedError, HeldError, TokenError } from "./errors.js";
 import type { Grant } from "./lease.js";
 
 /** An HTTP answer, whole. */
@@ -38,6 +38,8 @@ export interface Unknown {
   readonly why: string;
   /** This server answers no call until somebody mends its address or a certificate. */
   readonly permanent?: boolean;
+  /** No other call brings a better answer: the acquire ends with it. */
+  readonly error?: TokenError;
 }
 
 export type Granted = { readonly is: "granted"; readonly grant: Grant };
@@ -58,6 +60,12 @@ export function readAcquire(reply: Reply, name: string): Answer {
     const { beat, data } = body;
     if (body["name"] !== name || typeof beat !== "string" || beat.split("-").length !== 2) {
       throw new NotOurs("no grant of this lock");
+    }
+    if (typeof body["token"] === "number" && body["token"] > Number.MAX_SAFE_INTEGER) {
+      // JSON.parse has rounded it.
+      const raw = /"token"\s*:\s*(\d+)/.exec(reply.body)?.[1] ?? String(body["token"]);
+      const error = new TokenError(`"${name}": token ${raw} is above 2^53 - 1, which a number cannot hold: use a client of another language`);
+      return { is: "unknown", why: error.message, error };
     }
     whole(body, "heartbeat_ms", 1);
     whole(body, "free_after_ms", 0);
@@ -98,7 +106,7 @@ export function heldBy(body: Fields, lock: string): HeldError {
   return new HeldError(
     lock,
     text(holder),
-    typeof token === "number" ? token : 0,
+    typeof token === "number" && Number.isSafeInteger(token) ? token : 0,
     typeof freeIn === "number" ? freeIn : 0,
     reserved === true,
     text(label),

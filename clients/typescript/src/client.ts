@@ -79,12 +79,19 @@ export class Client {
    * Acquires the lock and returns it held: its first heartbeat is confirmed.
    *
    * Rejects with HeldError if another holder has it until the wait is over, UnavailableError if no
-   * server answered, ProblemError if the call was refused (for example for want of rights), and with
-   * the reason of the signal. A server whose certificate is refused, or that speaks another protocol,
+   * server answered, ProblemError if the call was refused (for example for want of rights), TokenError if
+   * a number cannot hold the token, and with the reason of the signal. A server whose certificate is refused, or that speaks another protocol,
    * answers no later call either: if all are such, it rejects with UnavailableError at once. After 15 s
    * without an answer console.warn says so, once.
+   *
+   * The lock does not keep the process running: one that has nothing else to do ends, and the lock runs
+   * out. {@link run} keeps it running.
    */
-  async acquire(name: string, options: AcquireOptions = {}): Promise<Lock> {
+  acquire(name: string, options: AcquireOptions = {}): Promise<Lock> {
+    return this.#acquire(name, options, false);
+  }
+
+  async #acquire(name: string, options: AcquireOptions, keepsRunning: boolean): Promise<Lock> {
     const { waitMs, stopTimeoutMs, signal } = options;
     if (!name) {
       throw new TypeError("the lock's name is empty");
@@ -100,7 +107,7 @@ export class Client {
     }
     signal?.throwIfAborted();
     const caller = (): Caller => new Caller(this.#servers, this.#credentials, this.#transport);
-    const acquiring = new Acquiring(name, options, caller, this.#clock);
+    const acquiring = new Acquiring(name, options, caller, this.#clock, keepsRunning);
     const abort = (): void => acquiring.abort();
     signal?.addEventListener("abort", abort, { once: true });
     try {
@@ -116,7 +123,7 @@ export class Client {
    * the work was done.
    */
   async run<T>(name: string, work: (lock: Lock) => Promise<T> | T, options: AcquireOptions = {}): Promise<T> {
-    const lock = await this.acquire(name, options);
+    const lock = await this.#acquire(name, options, true);
     let result: T;
     try {
       result = await work(lock);
@@ -159,6 +166,7 @@ class Acquiring {
     readonly options: AcquireOptions,
     readonly caller: () => Caller,
     readonly clock: Clock,
+    readonly keepsRunning: boolean,
   ) {
     this.#caller = caller();
     this.#tries = this.#caller.servers.length;
@@ -183,6 +191,9 @@ class Acquiring {
         await giveBack(this.#lock(answer.grant));
       }
       this.options.signal?.throwIfAborted();
+      if (answer.is === "unknown" && answer.error) {
+        throw answer.error;
+      }
       if (answer.is === "granted") {
         const lock = await this.#hold(answer.grant);
         if (lock) {
@@ -317,7 +328,8 @@ class Acquiring {
   }
 
   #lock(grant: Grant): Lock {
-    return new Lock(grant, this.options.stopTimeoutMs ?? grant.leaseMs, this.clock, this.caller(), this.caller());
+    const { stopTimeoutMs = grant.leaseMs } = this.options;
+    return new Lock(grant, stopTimeoutMs, this.clock, this.caller(), this.caller(), this.keepsRunning);
   }
 
   #body(): object {

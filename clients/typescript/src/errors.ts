@@ -15,6 +15,7 @@ export class HeldError extends TenureError {
   constructor(
     readonly lock: string,
     readonly holder: string,
+    /** 0 if it is above 2^53 - 1, and so would be rounded. */
     readonly token: number,
     /** In how many milliseconds the lock can be free at the soonest if its holder shows no life. */
     readonly freeInMs: number,
@@ -65,6 +66,12 @@ export class ProblemError extends TenureError {
     super(`${kind} (${status}): ${detail}`);
   }
 }
+
+/**
+ * The lock was granted under a token above 2^53 - 1, which a number cannot hold: the resource could
+ * not tell it from another one. The service frees the lock by itself. Use a client of another language.
+ */
+export class TokenError extends TenureError {}
 
 /** No server gave an answer to an acquire before the wait was over. Nothing is held. */
 export class UnavailableError extends TenureError {}

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /** A lock that is held: its heartbeats, its deadline, its release. @module */
 
 import { describe, readHeartbeat, readRelease, text, type Answer, type Reply } from "./answers.js";
@@ -38,7 +40,8 @@ export const step = { ms: 1000 };
  * A lock that this process holds. Made by `Client.acquire`.
  *
  * Call {@link check} before every side effect: it reads the clock itself, and is right where timers
- * are late. While the lock is held its heartbeats keep the process running.
+ * are late. The heartbeats of a lock of `Client.acquire` do not keep the process running; those of
+ * `Client.run` do until the work has ended.
  */
 export class Lock implements AsyncDisposable {
   readonly name: string;
@@ -48,6 +51,7 @@ export class Lock implements AsyncDisposable {
   readonly #clock: Clock;
   readonly #beats: Caller;
   readonly #releases: Caller;
+  readonly #keepsRunning: boolean; // whether a process that has nothing else to do waits for its timers
   readonly #limit: number; // of a call, in milliseconds
   readonly #lease: Lease;
   readonly #stopping = new AbortController();
@@ -58,7 +62,7 @@ export class Lock implements AsyncDisposable {
   #kept: Promise<void> = Promise.resolve();
 
   /** For `Client.acquire`. */
-  constructor(grant: Grant, stopTimeout: number, clock: Clock, beats: Caller, releases: Caller) {
+  constructor(grant: Grant, stopTimeout: number, clock: Clock, beats: Caller, releases: Caller, keepsRunning: boolean) {
     this.name = grant.name;
     this.token = grant.token;
     this.data = grant.data;
@@ -67,6 +71,7 @@ export class Lock implements AsyncDisposable {
     this.#clock = clock;
     this.#beats = beats;
     this.#releases = releases;
+    this.#keepsRunning = keepsRunning;
   }
 
   /**
@@ -186,7 +191,7 @@ export class Lock implements AsyncDisposable {
         return;
       }
       if (wait > 0) {
-        await sleep(Math.min(wait, step.ms), ending);
+        await sleep(Math.min(wait, step.ms), ending, this.#keepsRunning);
         continue;
       }
       const heartbeat = this.#lease.send(this.#clock());
@@ -198,7 +203,7 @@ export class Lock implements AsyncDisposable {
         this.#tellAsked();
         this.#tellOver();
       } else {
-        await sleep(backoff.next(), ending);
+        await sleep(backoff.next(), ending, this.#keepsRunning);
       }
     }
   }
@@ -209,7 +214,7 @@ export class Lock implements AsyncDisposable {
       return;
     }
     const wait = Math.min(Math.max(this.remaining(), 1), step.ms);
-    void sleep(wait, this.#ending.signal).then(() => this.#watch());
+    void sleep(wait, this.#ending.signal, this.#keepsRunning).then(() => this.#watch());
   }
 
   #tellAsked(): void {
@@ -317,8 +322,11 @@ export async function exchange(
   return answer;
 }
 
-/** Sleeps for so many milliseconds, or until the signal is aborted. It never rejects. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+/**
+ * Sleeps for so many milliseconds, or until the signal is aborted. It never rejects. A process that
+ * has nothing else to do may end meanwhile, unless it is to be kept running.
+ */
+export function sleep(ms: number, signal?: AbortSignal, keepsRunning = true): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) {
       resolve();
@@ -330,6 +338,9 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       resolve();
     };
     const timer = setTimeout(end, ms);
+    if (!keepsRunning) {
+      timer.unref();
+    }
     signal?.addEventListener("abort", end, { once: true });
   });
 }

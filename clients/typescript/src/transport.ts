@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { IncomingMessage, RequestOptions } from "node:http";
+import type { RequestOptions as SecureOptions } from "node:https";
 
 import { mediaType, type Reply } from "./answers.js";
 import { EVENT_STREAM, isStream, type Events } from "./events.js";
@@ -31,9 +32,9 @@ export type Transport = (call: Call) => Promise<Reply>;
 
 /** Certificates for https: see node:tls. With `cert` and `key` the client shows a certificate. */
 export interface TlsOptions {
-  readonly ca?: string | Buffer;
-  readonly cert?: string | Buffer;
-  readonly key?: string | Buffer;
+  readonly ca?: string | Uint8Array;
+  readonly cert?: string | Uint8Array;
+  readonly key?: string | Uint8Array;
 }
 
 const LONGEST_ANSWER = 4 << 20;
@@ -234,7 +235,7 @@ function nodeCall(call: Call, tls: TlsOptions | undefined): Promise<Reply> {
     const sent = call.server.startsWith("unix:")
       ? httpRequest({ ...shared, socketPath: call.server.slice("unix:".length), path: call.path, host: "localhost" }, answered)
       : call.server.startsWith("https:")
-        ? httpsRequest(call.server + call.path, { ...shared, ...tls }, answered)
+        ? httpsRequest(call.server + call.path, { ...shared, ...(tls as SecureOptions) }, answered)
         : httpRequest(call.server + call.path, shared, answered);
     sent.on("error", reject);
     sent.end(call.body);

@@ -4,8 +4,11 @@
 /** A lock against a service in memory: answers lost, late and doubled, suspends, releases. @module */
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import test, { afterEach, beforeEach, describe } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import {
   AskedError,
@@ -15,12 +18,14 @@ import {
   LostError,
   ProblemError,
   ReleasedError,
+  TokenError,
   UnavailableError,
   UncertainError,
   type AcquireOptions,
   type Lock,
   type Transport,
 } from "../src/index.js";
+import type { Reply } from "../src/answers.js";
 import { step } from "../src/lock.js";
 import { badGateway, doubled, dropped, hang, lost, ManualClock, problem, Service, type Fault } from "./fake.js";
 
@@ -434,5 +439,49 @@ describe("acquiring", () => {
     for (const token of ["", "two words", "ümlaut", "line\n"]) {
       assert.throws(() => new Client("http://h", { token }), TypeError, token);
     }
+  });
+});
+
+describe("a process", () => {
+  /** Runs a program with a client, whose heartbeats are due soon, and returns what it has printed. */
+  async function program(text: string): Promise<string> {
+    const url = (name: string): string => JSON.stringify(new URL(name, import.meta.url).href);
+    const whole = `
+      import { Service } from ${url("./fake.js")};
+      const service = new Service();
+      service.heartbeatMs = 50;
+      const client = service.client();
+      ${text}`;
+    const args = ["--input-type=module", "--eval", whole];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: SOON, cwd: fileURLToPath(new URL(".", import.meta.url)) });
+    return stdout;
+  }
+
+  test("ends beside a lock that nobody releases", async () => {
+    assert.equal(await program(`await client.acquire("n"); console.log("done");`), "done\n");
+  });
+
+  test("goes on while run waits for work that waits for its signal alone", async () => {
+    const printed = await program(`
+      setTimeout(() => { service.asked = { kind: "step-down", by: "ops" }; }, 300).unref();
+      await client.run("n", (lock) => new Promise((resolve) => lock.signal.addEventListener("abort", resolve)));
+      console.log("released", service.holder);`);
+    assert.equal(printed, "released undefined\n");
+  });
+});
+
+describe("a token above 2^53 - 1", () => {
+  const big = "9007199254740993"; // 2^53 + 1, which becomes 2^53 as a number
+  const withToken = (reply: Reply): Reply => ({ ...reply, body: reply.body.replace(/"token":1\b/, `"token":${big}`) });
+
+  test("ends the acquire, whatever the wait, and is named whole", async () => {
+    service.always["/v1/acquire"] = (s, path, body) => withToken(s.carryOut(path, body));
+    await assert.rejects(acquire(), (error: Error) => error instanceof TokenError && error.message.includes(big));
+    assert.equal(service.calls.filter((call) => call.path === "/v1/acquire").length, 1);
+  });
+
+  test("of another holder is shown as unknown", async () => {
+    service.always["/v1/acquire"] = () => withToken(problem("held", 409, { holder: "a", token: 1, free_in_ms: 1 }));
+    await assert.rejects(acquire({ waitMs: 0 }), (error: Error) => error instanceof HeldError && error.token === 0);
   });
 });
