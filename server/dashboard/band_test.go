@@ -198,3 +198,21 @@ func TestOwnerColours(t *testing.T) {
 		t.Errorf("%d owners have a colour, of %d", len(all), len(list))
 	}
 }
+
+// A crash leaves no time of the end, but the tenure was over when the next one began.
+func TestUntilHasTheKnownBound(t *testing.T) {
+	begun := bandNow.Add(-time.Hour)
+	m := new(lockModel)
+	m.history(&lock{}, []tenure.Tenure{
+		{Token: 4, Owner: "d", Since: begun, Until: bandNow, End: tenure.EndReleased},
+		{Token: 3, Unknown: true},
+		{Token: 2, Owner: "b", Since: begun.Add(-time.Hour), End: tenure.EndExpired},
+		{Token: 1, Owner: "a", Since: begun.Add(-2 * time.Hour), End: tenure.EndExpired},
+	}, bandNow, nil)
+	want := []string{clockText(bandNow), "unknown", "before " + clockText(begun), "before " + clockText(begun.Add(-time.Hour))}
+	for i, r := range m.Tenures {
+		if i != 1 && r.Until != want[i] {
+			t.Errorf("token %s: until %q, want %q", r.Token, r.Until, want[i])
+		}
+	}
+}

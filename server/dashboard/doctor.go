@@ -231,7 +231,7 @@ func (m *doctorModel) summarize() {
 	case counts[Bad] > 0:
 		m.Summary = counted(counts[Bad], "finding") + " must be looked at now."
 	case counts[Warn] > 0:
-		m.Summary = counted(counts[Warn], "finding") + " may cost a lease one day."
+		m.Summary = counted(counts[Warn], "finding") + " should be looked at."
 	default:
 		m.Summary = "Nothing is wrong that can be seen from here."
 	}

@@ -321,12 +321,19 @@ type tenureRow struct {
 
 // history shows who held the lock.
 func (m *lockModel) history(l *lock, list []tenure.Tenure, at time.Time, query url.Values) {
+	var next time.Time // when the nearest later tenure that is known began
 	for i := 0; i < len(list); i++ {
 		first := i
 		for list[i].Unknown && i+1 < len(list) && list[i+1].Unknown {
 			i++
 		}
 		r := tenureRowOf(list[i], l, at)
+		if t := list[i]; !t.Unknown {
+			if t.Until.IsZero() && t.End != "" && !next.IsZero() {
+				r.Until = "before " + clockText(next)
+			}
+			next = t.Since
+		}
 		if i > first {
 			r.Token += " to " + strconv.FormatUint(list[first].Token, 10)
 		}

@@ -91,12 +91,16 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 		return nil
 	}
 	cells := [][]string{{"TOKEN", "OWNER", "HOST", "LABEL", "SINCE", "UNTIL", "HELD", "ENDED", "WHY"}}
+	var next time.Time // when the nearest later tenure that is known began
 	for i := 0; i < len(list); i++ {
 		first := i
 		for list[i].Unknown && i+1 < len(list) && list[i+1].Unknown {
 			i++
 		}
-		line := tenureCells(list[i])
+		line := tenureCells(list[i], next)
+		if !list[i].Unknown {
+			next = list[i].Since
+		}
 		if i > first {
 			line[0] = fmt.Sprintf("%s-%s", line[0], formatToken(list[first].Token))
 		}
@@ -144,8 +148,8 @@ func (h *historyCmd) printSides(c *console, locks []string, tenures [][]tenure.T
 	return nil
 }
 
-// tenureCells are the columns of a tenure.
-func tenureCells(t tenure.Tenure) []string {
+// tenureCells are the columns of a tenure. It was over at an instant, if that is not zero.
+func tenureCells(t tenure.Tenure, over time.Time) []string {
 	if t.Unknown {
 		return []string{formatToken(t.Token), "unknown", "-", "-", "-", "-", "-", "unknown", "its holder and the next one crashed before it was written"}
 	}
@@ -153,8 +157,10 @@ func tenureCells(t tenure.Tenure) []string {
 	switch {
 	case t.End == "":
 		until, held = "now", round(time.Since(t.Since)).String()
-	case t.Until.IsZero():
+	case t.Until.IsZero() && over.IsZero():
 		until = "unknown"
+	case t.Until.IsZero():
+		until = "<" + clockText(over)
 	default:
 		held = round(t.Until.Sub(t.Since)).String()
 	}
