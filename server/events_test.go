@@ -192,7 +192,7 @@ func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
 			w.Errorf("who follows 10 locks of them is told of %d", n)
 		}
 		for _, s := range all {
-			if n := *s.dropped; n < locks {
+			if n := s.pieces(); n < locks {
 				w.Fatalf("a stream is told of %d locks", n)
 			}
 		}

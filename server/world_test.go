@@ -366,6 +366,13 @@ func (s *stream) drop() *stream {
 	return s
 }
 
+// pieces returns how many pieces have come to a stream of lines, some of which are dropped.
+func (s *stream) pieces() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.dropped + bytes.Count(s.text.Bytes(), []byte("\n"))
+}
+
 // answer waits for the end of the call.
 func (s *stream) answer(t *testing.T) answer {
 	t.Helper()
