@@ -67,7 +67,7 @@ func TestABudgetComesBeforeTheBody(t *testing.T) {
 		never, out := io.Pipe()
 		defer func() { _ = out.Close() }()
 		r := request("POST", "/v1/heartbeat", ci, nil)
-		r.Body, r.ContentLength = never, 100
+		r.Body, r.ContentLength = never, -1
 		w.want(w.do(r), 429, "limited")
 	})
 }

@@ -6,6 +6,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -27,7 +28,12 @@ func TestHowLoadBalancersAsk(t *testing.T) {
 		ask := func(method, host, path, secret string) answer {
 			r := request(method, path, secret, nil)
 			r.Host = host
-			return w.do(r)
+			if method != http.MethodOptions {
+				return w.do(r)
+			}
+			rec := httptest.NewRecorder() // openapi.json has it not: no program asks so
+			w.ServeHTTP(rec, r)
+			return answerOf(w.T, rec.Code, rec.Header(), rec.Body.Bytes())
 		}
 		for _, host := range []string{"localhost", "10.0.0.7", "10.0.0.7:8368", "[2001:db8::1]:8368", ""} {
 			for _, path := range []string{"/v1/leader?name=pub/a", "/metrics"} {
