@@ -79,7 +79,7 @@ func TestServiceThatIsWell(t *testing.T) {
 	}
 	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1", "ok host: a call with another Host is refused",
 		"ok token: a call without one is refused", "ok token: it is known", `ok hold: the token may hold "doctor"`, "ok latency: heartbeats take",
-		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor" was released`)
+		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor" was released again; its record stays`)
 	// It leaves nothing that is held.
 	again, bad := examine(t, s, "5kzAq8Wn3RtALL7y")
 	if bad {

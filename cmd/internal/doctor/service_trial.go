@@ -141,7 +141,7 @@ func (s *Service) release(ctx context.Context, g grant, after string) {
 		s.Tell(Finding{"release", Warn, fmt.Sprintf("%q was not released: %s", s.Lock, told(a, err)), fmt.Sprintf("it is free within %v", millis(g.Lease))})
 		return
 	}
-	s.Tell(Finding{"release", OK, fmt.Sprintf("%q was released again", s.Lock), ""})
+	s.Tell(Finding{"release", OK, fmt.Sprintf("%q was released again; its record stays with its token, as that of every lock", s.Lock), ""})
 }
 
 // told says what came of a call.
