@@ -318,8 +318,17 @@ func TestTerminalModes(t *testing.T) {
 
 // running reports whether anything but the shell is there.
 func (s *screen) running() bool {
-	for _, p := range s.left() {
-		if p.name != "bash" {
+	left := s.left()
+	if slices.ContainsFunc(left, func(p process) bool { return p.name != "bash" }) {
+		return true
+	}
+	// What ends has no environment any more before its parent hears of it, and can reap it.
+	table, err := readProcesses()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range table.all {
+		if slices.ContainsFunc(left, func(shell process) bool { return p.ppid == shell.pid }) {
 			return true
 		}
 	}
