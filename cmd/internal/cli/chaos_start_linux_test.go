@@ -128,7 +128,7 @@ func TestFirstStartEnds(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			s.write("plain", "")
-			s.write("garbage", "no program\n")
+			s.write("garbage", "no program\x00\n") // a text would be the shell's
 			check(t, os.Chmod(s.path("garbage"), 0o755))
 			for _, command := range []string{"lead", "run"} {
 				if p := s.start(command, "job", "--", s.path(name)); p.status() != status {
