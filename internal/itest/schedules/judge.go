@@ -88,7 +88,7 @@ func (a *act) unlessAlive(ctx context.Context, c locker) string {
 	case err == nil:
 		a.judgeTaken(began, l)
 		return "taken: " + a.have(ctx, l)
-	case errors.Is(err, tenure.ErrHeld):
+	case errors.Is(err, tenure.ErrHeld) && ctx.Err() == nil: // else the error says who was waited for
 		a.w.tally.add("unless alive: held")
 		a.judgeHeld(err)
 		if !a.remembers(began) && !a.shown(began, written.alive) {
