@@ -98,7 +98,7 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 		if c.held {
 			return c.result, err
 		}
-		if !errors.Is(err, tenure.ErrHeld) {
+		if !errors.Is(err, tenure.ErrHeld) || ctx.Err() != nil { // which does not say that the holder lives
 			return Result{}, err
 		}
 		if err = c.refusal(ctx, err); err != nil {

@@ -389,6 +389,31 @@ func TestOnceLosesItsLease(t *testing.T) {
 	})
 }
 
+// A caller whose context ends before it is known whether the holder lives is not told that
+// somebody is at work: it would take the slot for one that is being run.
+func TestOnceEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		a, b := s.host("a", 1), s.host("b", 1)
+		go a.quietly(7, nil, func(ctx context.Context, _ *once.Turn) error {
+			a.crash()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.onceIn(ctx, 8, nil, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
+			t.Errorf("once: %v", err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := once.Reset(ctx, b.client, name, 1, "a test"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
+			t.Errorf("reset: %v", err)
+		}
+	})
+}
+
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
