@@ -20,9 +20,15 @@ func TestBodiesHaveTheirSize(t *testing.T) {
 			path, secret string
 			most         int
 		}{
-			{"/v1/heartbeat", alice, 16 << 10}, {"/v1/requests", alice, 16 << 10}, {"/v1/fence-check", alice, 16 << 10},
-			{"/v1/heartbeats", alice, 600 << 10}, {"/v1/acquire", alice, 1 << 20}, {"/v1/release", alice, 1 << 20},
-			{"/v1/acquire", ops, 16 << 10}, {"/v1/release", ops, 16 << 10}, {"/v1/heartbeats", ops, 16 << 10},
+			{"/v1/heartbeat", alice, 16 << 10},
+			{"/v1/requests", alice, 16 << 10},
+			{"/v1/fence-check", alice, 16 << 10},
+			{"/v1/heartbeats", alice, 600 << 10},
+			{"/v1/acquire", alice, 1 << 20},
+			{"/v1/release", alice, 1 << 20},
+			{"/v1/acquire", ops, 16 << 10},
+			{"/v1/release", ops, 16 << 10},
+			{"/v1/heartbeats", ops, 16 << 10},
 		} {
 			for _, told := range []bool{true, false} {
 				call := func(n int) answer {
