@@ -354,13 +354,13 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 				records := memstore.New()
 				holder, err := tenure.New(records.Open(), nil)
 				want(t, err, nil)
-				defer holder.Close(t.Context()) //nolint:errcheck // a store in memory
+				defer holder.Close(t.Context())
 				_, err = holder.Acquire(t.Context(), "x", nil)
 				want(t, err, nil)
 				store := &charging{Store: records.Open(), charges: charges}
 				client, err := tenure.New(store, nil)
 				want(t, err, nil)
-				defer client.Close(t.Context()) //nolint:errcheck // it holds nothing
+				defer client.Close(t.Context())
 				want(t, c.try(t.Context(), client), tenure.ErrHeld)
 				claims, reads := 1, 0
 				if charges {

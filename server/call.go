@@ -66,7 +66,7 @@ type body struct {
 // would end a call that waits.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF && !b.ended { //nolint:errorlint // readers return it bare
+	if err == io.EOF && !b.ended {
 		b.ended = true
 		_ = b.c.control.SetReadDeadline(time.Time{})
 	}

@@ -104,11 +104,11 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	s := openStream(w, r)
 	defer s.close()
 	s.send("retry: 3000\n\n")
-	d.follow(ctx, s, r, who, v)
+	d.follow(ctx, s, r, v)
 }
 
 // follow sends what is new until the stream ends.
-func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, who visitor, v view) {
+func (d *Dashboard) follow(ctx context.Context, s *stream, r *http.Request, v view) {
 	tick := time.NewTimer(livePace)
 	defer tick.Stop()
 	var before string
