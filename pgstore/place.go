@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -41,6 +42,16 @@ func schemasWith(name string) string {
 	return "SELECT coalesce(string_agg(n.nspname::text, chr(10) ORDER BY n.nspname::text), '') FROM pg_catalog.pg_class AS c" +
 		" JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace" +
 		" WHERE c.relname = '" + name + "' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'"
+}
+
+// schemasIn asks for them. A server that is none of PostgreSQL's may not know the catalog.
+func schemasIn(ctx context.Context, db DB, name string) ([]string, error) {
+	schemas, err := schemasOf(db.QueryRow(ctx, schemasWith(name), pgx.QueryExecModeExec))
+	var e *pgconn.PgError
+	if errors.As(err, &e) && isCockroachDB(ctx, db) {
+		return nil, errCockroachDB
+	}
+	return schemas, err
 }
 
 func schemasOf(r oneRow) ([]string, error) {
@@ -91,7 +102,10 @@ func (s *Store) at(ctx context.Context) (*place, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, driver.NotApplied(err)
 	}
-	schemas, err := schemasOf(s.pool.QueryRow(ctx, schemasWith(s.table), pgx.QueryExecModeExec))
+	schemas, err := schemasIn(ctx, s.pool, s.table)
+	if errors.Is(err, errCockroachDB) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, driver.NotApplied(s.failed(err)) // it writes nothing
 	}

@@ -62,7 +62,10 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 		table = DefaultTable
 	}
 	if schema, name := cut(table); schema == "" {
-		schemas, err := schemasOf(db.QueryRow(ctx, schemasWith(name), pgx.QueryExecModeExec))
+		schemas, err := schemasIn(ctx, db, name)
+		if errors.Is(err, errCockroachDB) {
+			return err
+		}
 		if err != nil {
 			return fmt.Errorf("postgres: create table: %w", err)
 		}
@@ -148,7 +151,10 @@ func (s *Store) Describe(ctx context.Context) (*Description, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	schemas, err := schemasOf(s.pool.QueryRow(ctx, schemasWith(s.table), pgx.QueryExecModeExec))
+	schemas, err := schemasIn(ctx, s.pool, s.table)
+	if errors.Is(err, errCockroachDB) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, s.failed(err)
 	}
