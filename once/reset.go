@@ -67,7 +67,7 @@ func reserve(ctx context.Context, client *tenure.Client, lock string) (*tenure.L
 	for range maxTries {
 		lease, err := client.Acquire(ctx, lock, &tenure.AcquireOptions{UnlessAlive: true, History: true})
 		held := &tenure.HeldError{}
-		if !errors.As(err, &held) || ctx.Err() != nil {
+		if !errors.As(err, &held) {
 			return lease, err
 		}
 		st, err := client.Status(ctx, lock)

@@ -325,6 +325,22 @@ func TestLimits(t *testing.T) {
 		}
 		retried(w, w.get("/v1/locks?limit=1", ci))
 	})
+	inSmall("tenures", false, func(w *world) {
+		for range 300 {
+			l, err := w.client.Acquire(w.Context(), "jobs/a", &tenure.AcquireOptions{History: true})
+			if err != nil {
+				w.Fatal(err)
+			}
+			if err := l.Release(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		w.want(w.get("/v1/history?name=jobs/a&limit=1", ci), 200, "") // counts as three calls
+		for range 17 {
+			w.want(w.get("/v1/status?name=jobs/a", ci), 200, "")
+		}
+		retried(w, w.get("/v1/status?name=jobs/a", ci))
+	})
 	inSmall("heartbeats", false, func(w *world) {
 		h, other := w.acquire(ci, "jobs/a", "web-7"), w.acquire(alice, "jobs/b", "web-8")
 		for range 10 {
