@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -152,6 +153,9 @@ func (k *Keeper) lead(now time.Duration, a Action) Action {
 		for h := range k.locks {
 			k.behind = append(k.behind, h)
 		}
+		slices.SortFunc(k.behind, func(a, b *Holder) int {
+			return cmp.Or(cmp.Compare(a.rec.Key, b.rec.Key), cmp.Compare(a.rec.Token, b.rec.Token))
+		})
 		break
 	}
 	k.moved = now

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tenurelock/tenure/internal/protocol"
@@ -205,7 +206,8 @@ func (s *gathering) begins() {
 	if w.final {
 		w.whole = true
 	}
-	for key, m := range s.members {
+	for _, key := range slices.Sorted(maps.Keys(s.members)) { // each draws from the source
+		m := s.members[key]
 		if !s.good(key) {
 			w.fail("%s begins its work, and %s has ended", s, m)
 		}
@@ -228,7 +230,8 @@ func (s *gathering) looks() {
 			return
 		}
 		var ended *machine
-		for _, m := range s.members {
+		for _, key := range slices.Sorted(maps.Keys(s.members)) { // the last one that ended
+			m := s.members[key]
 			if m.h.Cause() != protocol.None && s.works && !s.told {
 				ended = m
 			}
