@@ -327,3 +327,31 @@ func TestClosedAfterAnothersReply(t *testing.T) {
 		}
 	}
 }
+
+// TestReleasedBeforeItsSessionIsRead: a lock that an acquire has seen held, and that is
+// released before the acquire has read the session, has shown life.
+func TestReleasedBeforeItsSessionIsRead(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	for _, tt := range []struct {
+		end   driver.EndReason
+		lived bool
+	}{{driver.EndReleased, true}, {driver.EndAbandoned, false}} {
+		env, _ := seeing(timing)
+		sight, held := NewSight(timing, env), under(timing, "s", "v", 7)
+		c := NewContender(timing, env, Want{Key: "k", Owner: "me", UnlessAlive: true}, sight)
+		const now = time.Second
+		c.Step(now)
+		if r := c.Reply(now, conflict(held)).Call; r == nil || r.Kind != Peek {
+			t.Fatalf("want a look at the session, got %+v", r)
+		}
+		sight.Saw(now+1, now+2, driver.Strong, freed(held, "w", tt.end, nil), true)
+		r := c.Reply(now+3, found(alive(timing, "s", "b"))).Call
+		if r == nil {
+			r = c.Step(now + 4).Call
+		}
+		refused := c.Refused()
+		if lived := r == nil && refused != nil && refused.Held; lived != tt.lived {
+			t.Errorf("%v: sends %+v, and is refused: %+v", tt.end, r, refused)
+		}
+	}
+}
