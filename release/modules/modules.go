@@ -26,7 +26,7 @@ func Commands() []string { return []string{Root + "/cmd/tenure", Root + "/cmd/te
 
 // apart begins the folders of modules that nobody but this repository uses. They are not
 // tagged: a tag is for ever.
-var apart = []string{"evidence", "internal", "recipes", "release"}
+var apart = []string{"evidence", "examples", "internal", "recipes", "release"}
 
 // A Module is one that is released.
 type Module struct {
