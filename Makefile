@@ -36,7 +36,7 @@ ITEST := ./internal/itest
 
 # What `make test` builds and tests: what needs Go and nothing else. `make verify`
 # has the other modules. What takes longest comes first.
-QUICK := ./cmd/... ./sqlitestore/... ./...
+QUICK := ./cmd/... ./sqlitestore/... ./examples/failover ./...
 # Packages that compute, with one goroutine each: nothing for the race detector,
 # which makes them five times slower. Those of the root module are tested by
 # `make test`, as a whole.
@@ -457,10 +457,6 @@ engines-test:
 .PHONY: engines
 engines: ## Install the engines of the tests; scripts/engines starts and stops them
 	scripts/engines install $(ENGINES)
-
-.PHONY: demo
-demo: ## Show a crash and a polite end on this machine
-	$(GO) run ./cmd/tenure demo
 
 .PHONY: clean
 clean: ## Delete the installed tools and the cached test results

@@ -191,7 +191,7 @@ func TestCheckCommands(t *testing.T) {
 		"    go run ./cmd/tenure status":                               "",
 		"The tenure walked --far.":                                     "",
 		"`tenure: \"x\": held`, `tenure --help`, `tenure help events`": "",
-		"    go run ./cmd/tenure demos":                                `a.md:1: there is no command "demos"`,
+		"    go run ./cmd/tenure walks":                                `a.md:1: there is no command "walks"`,
 		"x\n\n    tenure walk NAME":                                    `a.md:3: there is no command "walk"`,
 		"Use `tenure run --none x -- y`.":                              "a.md:1: tenure run has no flag --none",
 		"    x && tenure run -z":                                       "a.md:1: tenure run has no flag -z",

@@ -57,7 +57,7 @@ func TestDebianPackage(t *testing.T) {
 	if out := m.must("command -v tenure; tenure --version; getent passwd tenured"); !strings.Contains(out, "/usr/bin/tenure\ntenure "+version+" ") {
 		t.Errorf("installed is %s", out)
 	}
-	m.must("tenure demo")
+	m.must("tenure run --store sqlite:/run/locks.db x -- true")
 	if out, _ := m.try("systemctl is-active tenured"); out != "inactive\n" {
 		t.Errorf("it is %q before there are tokens", out)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/tenurelock/tenure/cmd/internal/demo"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/schedule"
 )
@@ -46,13 +45,11 @@ type grammar struct {
 
 	Table  tableCmd  `cmd:""`
 	Doctor doctorCmd `cmd:""`
-	Demo   demo.Cmd  `cmd:""`
 
 	Completion completionCmd `cmd:""`
 	Man        manCmd        `cmd:""`
 
-	DemoReplica demo.ReplicaCmd `cmd:"" hidden:""` // demo.ReplicaCommand
-	Crashed     crashedCmd      `cmd:"" hidden:""` // crashedWord
+	Crashed crashedCmd `cmd:"" hidden:""` // crashedWord
 }
 
 // operands are the words behind the first "--", which are nobody's flags.

@@ -219,18 +219,3 @@ func TestFieldsOfObjectsAreDocumented(t *testing.T) {
 		}
 	}
 }
-
-// The demo's lines are, too.
-func TestFieldsOfDemoAreDocumented(t *testing.T) {
-	b, err := os.ReadFile("../demo/report.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := helpOf("events")
-	_, text, _ = strings.Cut(text, "\ntenure demo writes ")
-	for _, m := range regexp.MustCompile("`json:\"([a-z_]+)").FindAllSubmatch(b, -1) {
-		if !slices.Contains(wordInHelp.FindAllString(text, -1), string(m[1])) {
-			t.Errorf("%s of tenure demo is not in the help about events", m[1])
-		}
-	}
-}
