@@ -41,16 +41,11 @@ func TestWorkflows(t *testing.T) {
 		}
 		workflows[file] = string(text)
 	}
-	page, err := os.ReadFile("../docs/guides/recipes.md")
+	shown, err := os.ReadFile("../docs/guides/platforms/github-deploy.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, shown, found := strings.Cut(string(page), "```yaml\nname: deploy\n")
-	if !found {
-		t.Fatal("the recipes show no workflow")
-	}
-	shown, _, _ = strings.Cut(shown, "```")
-	workflows["recipes.md"] = "name: deploy\n" + shown
+	workflows["github-deploy.yaml"] = string(shown)
 	for name, text := range workflows {
 		for _, e := range lint(t, name, []byte(text)) {
 			t.Error(e)
@@ -59,7 +54,7 @@ func TestWorkflows(t *testing.T) {
 			t.Errorf("%s may run for 6 hours", name)
 		}
 	}
-	if wrong := strings.Replace(workflows["recipes.md"], "runs-on:", "run-on:", 1); len(lint(t, "wrong", []byte(wrong))) == 0 {
+	if wrong := strings.Replace(workflows["github-deploy.yaml"], "runs-on:", "run-on:", 1); len(lint(t, "wrong", []byte(wrong))) == 0 {
 		t.Error("a workflow with a wrong key is taken")
 	}
 }

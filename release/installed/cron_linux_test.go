@@ -15,15 +15,12 @@ import (
 	"time"
 )
 
-// cronAndSystemd is the guide with the crontab and the units.
-const cronAndSystemd = "../../docs/guides/cron-and-systemd.md"
-
 // Two machines with cron and the guide's crontab, but for the minute and the store: each
 // minute is begun on one of them, and once. Then the command is killed in the middle, with
 // everything of it: the next minutes go on, and the one that was lost is told.
 func TestCrontab(t *testing.T) {
 	needs(t, "debootstrap", "nsenter")
-	table := indented(t, cronAndSystemd, "## A cron job on several hosts")
+	table := indented(t, jobs, "## A cron job on several hosts")
 	l := newLAN(t)
 	store := l.postgres()
 	a, b := l.withCommand("a", store), l.withCommand("b", store)
@@ -120,7 +117,7 @@ func TestSystemd(t *testing.T) {
 	a.must("tenure table create")
 	both := []*machine{a, b}
 
-	units := part(t, cronAndSystemd, "## A systemd timer", "ini")
+	units := part(t, jobs, "## A systemd timer", "ini")
 	units[0] = changed(t, units[0], "dynamodb://locks?region=eu-central-1", store)
 	units[0] = changed(t, units[0], "--cron '5 3 * * *'", "--cron '* * * * *'")
 	units[1] = changed(t, units[1], "*-*-* 03:05:00", "*-*-* *:*:00\nAccuracySec=1s")
@@ -139,7 +136,7 @@ func TestSystemd(t *testing.T) {
 		return all
 	}
 
-	unit := part(t, cronAndSystemd, "## A service with one active instance", "ini")[0]
+	unit := part(t, jobs, "## A service with one active instance", "ini")[0]
 	unit = changed(t, unit, "dynamodb://locks?region=eu-central-1", store)
 	for _, m := range both {
 		m.write("/usr/local/bin/scheduler", "#!/bin/sh\necho active $TENURE_TOKEN >>/var/active\nexec sleep 3600\n", 0o755)

@@ -23,8 +23,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// recipes is the page with the recipes for platforms.
-const recipes = "../../docs/guides/recipes.md"
+// platforms is the folder with what platforms take, and jobs is the page about them.
+const (
+	platforms = "../../docs/guides/platforms/"
+	jobs      = "../../docs/guides/jobs.md"
+)
 
 // A workload is what a platform starts: the command of a container, and its environment.
 type workload struct {
@@ -32,11 +35,15 @@ type workload struct {
 	env     map[string]string
 }
 
-// decodeYAML reads the one block of YAML below a heading.
-func decodeYAML(t *testing.T, heading string, into any) {
+// decodeFile reads a file of the platforms.
+func decodeFile(t *testing.T, name string, decode func([]byte, any) error, into any) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(part(t, recipes, heading, "yaml")[0]), into); err != nil {
-		t.Fatalf("%s: %v", heading, err)
+	text, err := os.ReadFile(platforms + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decode(text, into); err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 }
 
@@ -51,7 +58,7 @@ func workloads(t *testing.T) map[string]workload {
 			Environment map[string]string
 		}
 	}
-	decodeYAML(t, "## Docker Compose", &compose)
+	decodeFile(t, "compose.yaml", yaml.Unmarshal, &compose)
 	all["Compose"] = workload{compose.Services["scheduler"].Command, compose.Services["scheduler"].Environment}
 
 	var deployment struct {
@@ -66,7 +73,7 @@ func workloads(t *testing.T) map[string]workload {
 			}
 		}
 	}
-	decodeYAML(t, "## A Deployment on Kubernetes", &deployment)
+	decodeFile(t, "deployment.yaml", yaml.Unmarshal, &deployment)
 	container := deployment.Spec.Template.Spec.Containers[0]
 	env := map[string]string{}
 	for _, e := range container.Env {
@@ -80,9 +87,7 @@ func workloads(t *testing.T) map[string]workload {
 			Environment []struct{ Name, Value string }
 		}
 	}
-	if err := json.Unmarshal([]byte(part(t, recipes, "## ECS", "json")[0]), &task); err != nil {
-		t.Fatal(err)
-	}
+	decodeFile(t, "ecs-task.json", json.Unmarshal, &task)
 	env = map[string]string{}
 	for _, e := range task.ContainerDefinitions[0].Environment {
 		env[e.Name] = e.Value
@@ -111,7 +116,7 @@ func workloads(t *testing.T) map[string]workload {
 			Rest hcl.Body `hcl:",remain"`
 		} `hcl:"job,block"`
 	}
-	if err := hclsimple.Decode("job.hcl", []byte(part(t, recipes, "## Nomad", "hcl")[0]), nil, &nomad); err != nil {
+	if err := hclsimple.DecodeFile(platforms+"scheduler.nomad.hcl", nil, &nomad); err != nil {
 		t.Fatal(err)
 	}
 	config := nomad.Job.Group.Task.Config
@@ -267,7 +272,7 @@ func TestMigrations(t *testing.T) {
 	}
 	output(t, "/", "chown", "-R", "postgres:", dir)
 	l.serve(6432, "setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--", "pgbouncer", "--quiet", dir+"/pgbouncer.ini")
-	script := changed(t, part(t, recipes, "## Migrations behind a pooler", "sh")[0], "postgres://app@pooler:6432/app?", "postgres://postgres@"+gateway+":6432/postgres?sslmode=disable&")
+	script := changed(t, part(t, jobs, "## Migrations behind a pooler", "sh")[0], "postgres://app@pooler:6432/app?", "postgres://postgres@"+gateway+":6432/postgres?sslmode=disable&")
 	output(t, "/", "nsenter", "--target", strconv.Itoa(l.pid), "--net", "--", commandHere(t)+"/tenure", "table", "create", "--store", direct)
 	twice(t, l, "migrate", script)
 }
@@ -283,7 +288,7 @@ func TestCIJob(t *testing.T) {
 			}
 		}
 	}
-	decodeYAML(t, "## CI jobs", &workflow)
+	decodeFile(t, "github-deploy.yaml", yaml.Unmarshal, &workflow)
 	l := newLAN(t)
 	store := l.postgres()
 	output(t, "/", "nsenter", "--target", strconv.Itoa(l.pid), "--net", "--", commandHere(t)+"/tenure", "table", "create", "--store", store)
@@ -315,7 +320,7 @@ func TestTerraform(t *testing.T) {
 	if err := os.WriteFile(dir+"/main.tf", []byte(plan), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script := part(t, recipes, "## Terraform", "sh")[0]
+	script := part(t, jobs, "## Terraform", "sh")[0]
 	apply := func(script string) (string, error) {
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "--target", strconv.Itoa(l.pid), "--net", "--", "bash", "-euc", script)
 		cmd.Dir = dir

@@ -58,31 +58,13 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// recipe returns the block of YAML below a heading of the recipes, in a file.
-func recipe(t *testing.T, heading string) string {
-	t.Helper()
-	page, err := os.ReadFile("../../../docs/guides/recipes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, below, _ := strings.Cut(string(page), "\n"+heading+"\n")
-	below, _, _ = strings.Cut(below, "\n## ")
-	_, block, found := strings.Cut(below, "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	if !found {
-		t.Fatalf("there is no YAML below %q", heading)
-	}
-	file := filepath.Join(t.TempDir(), "compose.yaml")
-	if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+// platforms has what Compose and Kubernetes take for a program with one active replica.
+const platforms = "../../../docs/guides/platforms"
 
-// The recipes for Compose and Kubernetes are such as these take, have two replicas, and time
+// The files for Compose and Kubernetes are such as these take, have two replicas, and time
 // to stop.
-func TestRecipes(t *testing.T) {
-	options, err := cli.NewProjectOptions([]string{recipe(t, "## Docker Compose")}, cli.WithName("recipe"))
+func TestPlatforms(t *testing.T) {
+	options, err := cli.NewProjectOptions([]string{filepath.Join(platforms, "compose.yaml")}, cli.WithName("recipe"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +80,7 @@ func TestRecipes(t *testing.T) {
 		t.Errorf("%d replicas, which have %v to stop", service.GetScale(), service.StopGracePeriod)
 	}
 
-	text, err := os.ReadFile(recipe(t, "## A Deployment on Kubernetes"))
+	text, err := os.ReadFile(filepath.Join(platforms, "deployment.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
