@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,25 +72,6 @@ func TestGuideRuns(t *testing.T) {
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
 			t.Fatalf("the answers are\n%s\nand the guide says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
-}
-
-// The guide shows the programs that the clients' own pages begin with, which their tests run.
-func TestGuideShowsTheClients(t *testing.T) {
-	for heading, of := range map[string]struct{ language, page string }{
-		"## In Python":     {"python", "python"},
-		"## In TypeScript": {"ts", "typescript"},
-		"## In Java":       {"java", "java"},
-	} {
-		text, err := os.ReadFile(filepath.Join("../../../clients", of.page, "README.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		there := blocks(string(text), of.language)
-		here := blocks(part(t, theGuide, heading), of.language)
-		if len(here) != 1 || len(there) == 0 || here[0] != there[0] {
-			t.Errorf("%s: the guide shows\n%s\nand the client's page begins with\n%s", heading, here, there)
 		}
 	}
 }
