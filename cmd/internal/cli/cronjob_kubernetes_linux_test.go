@@ -15,25 +15,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// guideToKubernetes is the page that shows the CronJob.
-const guideToKubernetes = "../../../docs/guides/kubernetes.md"
-
-// manifests returns the objects of the block of YAML that has a kind, in their order.
-func manifests(t *testing.T, page, kind string) []string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range strings.Split(string(text), "\n```yaml\n")[1:] {
-		block, _, _ := strings.Cut(part, "\n```\n")
-		if strings.Contains(block, "\nkind: "+kind+"\n") {
-			return strings.Split(block, "\n---\n")
-		}
-	}
-	t.Fatalf("%s shows no %s", page, kind)
-	return nil
-}
+// cronJobManifest is the file with the CronJob, its account and its binding.
+const cronJobManifest = "../../../docs/guides/platforms/cronjob.yaml"
 
 // cronJob is what the test looks at of one, as the API server has it.
 type cronJob struct {
@@ -55,7 +38,7 @@ type cronJob struct {
 	}
 }
 
-// TestKubernetesCronJob has an API server take the manifest of the guide, as it is but for
+// TestKubernetesCronJob has an API server take the manifest, as it is but for
 // the namespace, and with each field known to it. The command of its container is run by
 // hand then, as the service account: by several Pods at once, and once more.
 func TestKubernetesCronJob(t *testing.T) {
@@ -74,7 +57,11 @@ func TestKubernetesCronJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := map[string]string{}
-	for _, object := range append([]string{string(role)}, manifests(t, guideToKubernetes, "CronJob")...) {
+	text, err := os.ReadFile(cronJobManifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range append([]string{string(role)}, strings.Split(string(text), "\n---\n")...) {
 		object = strings.NewReplacer("namespace: jobs\n", "namespace: "+namespace+"\n", `namespace: "jobs"`, `namespace: "`+namespace+`"`).Replace(object + "\n")
 		_, kind, _ := strings.Cut(object, "\nkind: ")
 		kind, _, _ = strings.Cut(kind, "\n")
@@ -105,10 +92,10 @@ func TestKubernetesCronJob(t *testing.T) {
 
 	// What a Pod finds: its account's token, the cluster, and the variables.
 	var asked struct{ Status struct{ Token string } }
-	text := enginetest.CreateInKubernetes(t, kubeconfig, paths["ServiceAccount"]+"/"+pod.ServiceAccountName+"/token",
+	account := enginetest.CreateInKubernetes(t, kubeconfig, paths["ServiceAccount"]+"/"+pod.ServiceAccountName+"/token",
 		`{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}`)
-	if err := json.Unmarshal([]byte(text), &asked); err != nil || asked.Status.Token == "" {
-		t.Fatalf("%s: %v", text, err)
+	if err := json.Unmarshal([]byte(account), &asked); err != nil || asked.Status.Token == "" {
+		t.Fatalf("%s: %v", account, err)
 	}
 	enginetest.AwaitInKubernetes(t, kubeconfig, asked.Status.Token, namespace)
 	config, err := os.ReadFile(kubeconfig)
