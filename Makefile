@@ -373,7 +373,7 @@ CONSUL ?=
 .PHONY: load
 load: setup
 	scripts/engines install etcd
-	$(GO) run $(LOAD) -consul '$(CONSUL)' -json $(LOAD)/results.json -markdown docs/evidence/service-load.md
+	$(GO) run $(LOAD) -consul '$(CONSUL)' -json $(LOAD)/results.json
 
 .PHONY: kubernetes
 kubernetes: setup
@@ -436,7 +436,7 @@ bench: setup ## Measure beside other lock clients, on one engine in one run
 
 .PHONY: native
 native: setup
-	scripts/engines run etcd zookeeper postgres kubernetes -- $(GO) run $(EVIDENCE)/native -json $(EVIDENCE)/native/results.json -markdown docs/evidence/native.md
+	scripts/engines run etcd zookeeper postgres kubernetes -- $(GO) run $(EVIDENCE)/native -json $(EVIDENCE)/native/results.json
 
 .PHONY: sessions
 sessions: setup
@@ -444,7 +444,7 @@ sessions: setup
 
 .PHONY: shards
 shards: setup
-	scripts/engines run dynoxide -- $(GO) run $(SHARDS) -json $(SHARDS)/results.json -markdown docs/evidence/shards.md
+	scripts/engines run dynoxide -- $(GO) run $(SHARDS) -json $(SHARDS)/results.json
 
 .PHONY: gobench
 gobench:

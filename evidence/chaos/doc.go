@@ -10,7 +10,7 @@
 //
 //	go run ./evidence/chaos -duration 10m -engines sqlite,etcd,postgres -seed 1 -report chaos.html
 //
-// How to read the page, and what is judged, is told in docs/evidence/chaos.md.
+// How to read the page, and what is judged, is told in docs/evidence/README.md.
 //
 // Package replica is the program that it starts several times over; to that end
 // it starts itself.

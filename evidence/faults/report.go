@@ -92,8 +92,7 @@ func (r *report) markdown() string {
 	b.WriteString(aboutStores)
 	onStores := slices.DeleteFunc(r.looked(), func(s subject) bool { return !s.isTenure() })
 	if len(onStores) > 1 {
-		b.WriteString("\n")
-		r.table(&b, rows, onStores, row.anchored, func(s subject) string { return string(s.on) })
+		b.WriteString("\n" + r.counted(onStores, func(s subject) string { return string(s.on) }) + "\n")
 	}
 	for _, s := range subjects {
 		if s.elsewhere() && r.Libraries[s.name] == "" {

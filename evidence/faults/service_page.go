@@ -17,13 +17,8 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
-// The files that a run with -service writes, and the command that the page says its part is
-// made by.
-const (
-	serviceFile    = "service.json"
-	servicePage    = "../../docs/evidence/service.md"
-	serviceCommand = "go run ./evidence/faults -service"
-)
+// serviceFile is what a run with -service writes.
+const serviceFile = "service.json"
 
 // publishService writes what was found of the clients of the service.
 func (r *report) publishService(ctx context.Context, stdout io.Writer) error {
@@ -34,10 +29,10 @@ func (r *report) publishService(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return page.Publish(r, r.serviceTables(), serviceCommand, stdout, filepath.Join(dir, serviceFile), filepath.Join(dir, servicePage))
+	return page.Publish(r, r.serviceTables(), "", stdout, filepath.Join(dir, serviceFile), "")
 }
 
-// serviceTables is the part of the page.
+// serviceTables is what it prints.
 func (r *report) serviceTables() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Made on %s, in %.0f s, with a lease of %v where the row does not say.\n\n| | |\n| --- | --- |\n%s| DynamoDB engine | %s |\n",

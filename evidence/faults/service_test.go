@@ -82,16 +82,13 @@ func TestServiceRowsBite(t *testing.T) {
 	}
 }
 
-// TestServicePage holds the page to the run that it shows, in which all was passed.
-func TestServicePage(t *testing.T) {
+// TestServiceResults: what is kept is of a run in which all was passed.
+func TestServiceResults(t *testing.T) {
 	var r report
 	if err := page.ReadJSON(serviceFile, &r); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.serviceComplete(); err != nil {
-		t.Error(err)
-	}
-	if err := page.Check(servicePage, r.serviceTables(), serviceCommand); err != nil {
 		t.Error(err)
 	}
 }

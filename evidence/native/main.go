@@ -5,7 +5,7 @@
 // client, brings: pairs of acquire and release a second, and the times of a hand-over and
 // of a fail-over.
 //
-//	scripts/engines run etcd zookeeper postgres kubernetes -- go run ./evidence/native -json evidence/native/results.json -markdown docs/evidence/native.md
+//	scripts/engines run etcd zookeeper postgres kubernetes -- go run ./evidence/native -json evidence/native/results.json
 //
 // It runs the benchmarks of the stores' own tests several times over, one after the other,
 // so that what is compared was measured within seconds.
@@ -29,9 +29,6 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 )
-
-// command is what the page says it is made by.
-const command = "make native"
 
 // engine is one whose benchmarks there are.
 type engine struct {
@@ -76,7 +73,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		times  = flags.Int("times", 5, "how often each benchmark is run")
 		length = flags.String("benchtime", "1s", "how long a run takes, as `go test -benchtime` has it")
 		toJSON = flags.String("json", "", "write what was found to this `file`")
-		toPage = flags.String("markdown", "", "write the tables into this `file`, between its marks")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -108,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	r.Machine.LoadAfter = machine.Load()
-	return page.Publish(r, r.markdown(), command, stdout, *toJSON, *toPage)
+	return page.Publish(r, r.markdown(), "", stdout, *toJSON, "")
 }
 
 // figure is a line of a benchmark: its name without the number of cores, and the time of an

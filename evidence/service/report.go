@@ -17,15 +17,10 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/page"
 )
 
-// The files that a run writes, in the module's folder and beside it, and the command that
-// the page says its part is made by.
-const (
-	resultsFile = "service/results.json"
-	pageFile    = "../docs/evidence/service.md"
-	command     = "go run ./evidence/service"
-)
+// resultsFile is what a run writes, in the module's folder.
+const resultsFile = "service/results.json"
 
-// report is what a run has found. The page's part is made of it alone.
+// report is what a run has found. Its tables are made of it alone.
 type report struct {
 	Date     string            `json:"date"`
 	Machine  machine.Machine   `json:"machine"`
@@ -83,7 +78,7 @@ func (r *report) sum(of func(result) map[string]int) map[string]int {
 	return all
 }
 
-// markdown returns the part of the page.
+// markdown returns the tables.
 func (r *report) markdown() string {
 	var b strings.Builder
 	var holds, effects, refused, late int

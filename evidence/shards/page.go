@@ -16,15 +16,12 @@ import (
 	"github.com/tenurelock/tenure/evidence/peers"
 )
 
-// command makes the part of docs/evidence/shards.md that is made.
-const command = "go run ./evidence/shards"
-
 // kclFailover is the failover time that the Kinesis Client Library has by default.
 const kclFailover = 10 * time.Second
 
 // write writes the tables to stdout, or to a page, and everything as JSON.
-func (r *results) write(stdout io.Writer, toJSON, toPage string) error {
-	return page.Publish(r, r.markdown(), command, stdout, toJSON, toPage)
+func (r *results) write(stdout io.Writer, toJSON string) error {
+	return page.Publish(r, r.markdown(), "", stdout, toJSON, "")
 }
 
 func (r *results) markdown() string {
