@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -113,8 +114,12 @@ func testUnreadable(t *testing.T, e *env) {
 	for _, c := range e.clients {
 		_, err := c.Get(ctx, key, driver.Strong)
 		wantUnreadable("Get", err)
-		_, err = c.Get(ctx, key, driver.Eventual)
-		wantUnreadable("eventual Get", err)
+		e.eventually(t, func() string {
+			if _, err := c.Get(ctx, key, driver.Eventual); !errors.Is(err, driver.ErrUnreadable) {
+				return fmt.Sprintf("eventual Get: error %v, want ErrUnreadable", err)
+			}
+			return ""
+		})
 		_, _, err = c.Claim(ctx, e.held(key))
 		wantUnreadable("Claim", err)
 		guess := e.held(key)
