@@ -30,8 +30,6 @@ type grammar struct {
 	Serve serveCmd `cmd:"" default:"withargs" hidden:""`
 	Check checkCmd `cmd:""`
 	Token tokenCmd `cmd:""`
-
-	Cluster clusterCmd `cmd:""`
 }
 
 // console is where the command writes to.
@@ -102,14 +100,9 @@ func explained(err error) error {
 	}
 	word, unexpected := strings.CutPrefix(parse.Error(), "unexpected argument ")
 	word, _, _ = strings.Cut(word, ", did you mean ")
-	inCluster := parse.Context != nil && strings.HasPrefix(parse.Context.Command(), "cluster")
 	switch {
-	case inCluster && (unexpected || strings.HasPrefix(parse.Error(), "expected one of ")) && parse.Context.Command() == "cluster":
-		return errors.New("want one of init, add, remove, check and certs behind tenured cluster")
-	case inCluster && unexpected:
-		return fmt.Errorf("unexpected argument %.20q: tenured cluster %s takes fewer words", word, strings.Fields(parse.Context.Command())[1])
 	case unexpected:
-		return fmt.Errorf("unexpected argument %.20q: there are the commands check, token and cluster, and all else is a flag", word)
+		return fmt.Errorf("unexpected argument %.20q: there are the commands check and token, and all else is a flag", word)
 	case strings.HasSuffix(parse.Error(), flags.Exclusive):
 		return errors.New(strings.TrimSuffix(parse.Error(), flags.Exclusive) + " exclude each other")
 	}
@@ -119,7 +112,7 @@ func explained(err error) error {
 // subject returns the command that the command line is about, "" for the service itself.
 func subject(args []string) string {
 	for _, word := range args {
-		if word == "check" || word == "token" || word == "cluster" {
+		if word == "check" || word == "token" {
 			return word
 		}
 	}

@@ -41,15 +41,7 @@ func TestHelpListsFlags(t *testing.T) {
 			continue // it refers to those of the service, which it embeds
 		}
 		var want, have []string
-		all := slices.Clone(command.Flags)
-		for _, part := range command.Children {
-			for _, f := range part.Flags {
-				if !slices.ContainsFunc(all, func(o *kong.Flag) bool { return o.Name == f.Name }) {
-					all = append(all, f)
-				}
-			}
-		}
-		for _, f := range all {
+		for _, f := range command.Flags {
 			short := ""
 			if f.Short != 0 {
 				short = "-" + string(f.Short)

@@ -36,9 +36,6 @@ func TestMain(m *testing.M) {
 		"hold":    scripts.Program(hold),
 		"listens": scripts.Program(listens),
 		"certify": scripts.Program(certify),
-		"knock":   scripts.Program(knock),
-
-		"addkilled": scripts.Program(addkilled),
 	})
 }
 
