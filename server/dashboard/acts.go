@@ -38,6 +38,7 @@ type actForm struct {
 	Command           []string // as far as it stands without what is typed; empty if there is none
 	Sample            []string // what may follow
 	MaxReason         int
+	Confirm           bool // it asks for the token of the visitor
 }
 
 // acts adds the forms that a visitor may use. One that is of no use now stays, and says why:
@@ -64,6 +65,7 @@ func (m *lockModel) acts(l *lock, who visitor) {
 			continue
 		}
 		a.Name, a.Token, a.MaxReason = m.Name, strconv.FormatUint(l.Token, 10), driver.MaxReasonLen
+		a.Confirm = who.shares
 		a.Command = commandOf(kind, m.Name)
 		if a.Heir {
 			a.Sample = []string{"--to=OWNER"}
@@ -160,19 +162,63 @@ func actFrom(query, form url.Values) (name string, token uint64, q tenure.Reques
 	return name, token, q, p
 }
 
-// act lays a request to the holder of a lock.
-func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
+// acting reads the form of a visitor who changes something. If it returns false, the request
+// has had its answer.
+func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, bool) {
 	who, ok := d.admitted(w, r)
 	if !ok {
-		return
+		return who, false
 	}
 	if !who.form {
 		d.unknown(w, r)
-		return
+		return who, false
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		d.failed(w, r, badForm(err))
+		return who, false
+	}
+	if who.shares {
+		if p := d.confirm(r, who); p != nil {
+			if p.status == http.StatusTooManyRequests {
+				w.Header().Set("Retry-After", retryAfter)
+			}
+			d.failed(w, r, p)
+			return who, false
+		}
+	}
+	return who, true
+}
+
+// confirm returns a problem unless the form has a secret of the visitor. No page knows it, so
+// whoever has the cookie from another port of this host does not have it.
+func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
+	secret := strings.TrimSpace(r.PostForm.Get("secret"))
+	refused := func(format string, args ...any) *problem {
+		return &problem{http.StatusForbidden, "Not confirmed", fmt.Sprintf(format, args...)}
+	}
+	if secret == "" {
+		return refused("a browser sends the cookie of a page without TLS to every port of this host, so a form sends the token of %s besides, and there was none: go back, and type it", who.Name())
+	}
+	p, ok := d.options.Access.ByToken(secret)
+	switch {
+	case ok && p.Name() == who.Name():
+		if d.options.Admit(r, p, secret) == 0 {
+			return nil
+		}
+	case d.failures.allow(r.RemoteAddr):
+		d.failures.add(r.RemoteAddr)
+		d.options.Wrong(r, secret)
+		d.audit(r.Context(), access.Act{Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr)})
+		return refused("this is no token of %s: go back, and type it again", who.Name())
+	}
+	return &problem{http.StatusTooManyRequests, "Too many", tooMany}
+}
+
+// act lays a request to the holder of a lock.
+func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
+	who, ok := d.acting(w, r)
+	if !ok {
 		return
 	}
 	name, token, q, problem := actFrom(r.URL.Query(), r.PostForm)

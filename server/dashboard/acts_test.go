@@ -5,6 +5,7 @@ package dashboard_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,72 @@ func TestActsThatAreRefused(t *testing.T) {
 				s.Errorf("no audit line %q in\n%s", line, s.audited())
 			}
 		}
+	})
+}
+
+// On plain loopback a browser sends the cookie to every port of the host. Whoever has it there,
+// and all that a page shows to it, changes nothing, whatever it says about how it came.
+func TestACookieAloneDoesNothing(t *testing.T) {
+	inSite(t, func(s *site) {
+		l := s.holds("team/x", "web-1")
+		cookie := s.signIn(aliceToken)
+		stolen := strings.TrimPrefix(cookie, "tenure=")
+		shown := url.Values{"kind": {"revoke"}, "reason": {"stolen"}}
+		for _, input := range strings.Split(s.send(request{method: "GET", path: "lock?name=team/x", cookie: cookie}).body, "<input")[1:] {
+			tag, _, _ := strings.Cut(input, ">")
+			_, name, _ := strings.Cut(tag, `name="`)
+			name, _, _ = strings.Cut(name, `"`)
+			if _, value, ok := strings.Cut(tag, `value="`); ok && shown.Get(name) == "" {
+				value, _, _ = strings.Cut(value, `"`)
+				shown.Set(name, value)
+			}
+		}
+		if shown.Get("token") != "1" {
+			s.Fatalf("the page shows %v", shown)
+		}
+		for what, header := range map[string]map[string]string{
+			"as it is":               {"Cookie": cookie},
+			"as if it came over TLS": {"Cookie": "__Host-tenure=" + stolen, "X-Forwarded-Proto": "https"},
+			"as if of another host":  {"Cookie": "__Host-tenure=" + stolen, "Host": "locks.example"},
+			"in both names":          {"Cookie": cookie + "; __Host-tenure=" + stolen, "X-Forwarded-Proto": "https"},
+		} {
+			for _, secret := range []string{"", "guess", readerToken} {
+				form := url.Values{"secret": {secret}}
+				for name := range shown {
+					form.Set(name, shown.Get(name))
+				}
+				for _, path := range []string{"act?name=team/x", "measure"} {
+					a := s.send(request{method: "POST", path: path, form: form, header: header})
+					if a.Code != http.StatusForbidden && a.Code != http.StatusUnauthorized && a.Code != http.StatusTooManyRequests {
+						s.Errorf("%s, with the secret %q: %s: %d, to %s", what, secret, path, a.Code, a.Header().Get("Location"))
+					}
+				}
+			}
+		}
+		if l.Check() != nil || strings.Contains(s.audited(), " done") || strings.Contains(s.audited(), "under-way") {
+			s.Errorf("the holder was asked: %v, %s", l.Check(), s.audited())
+		}
+		for range 10 {
+			s.send(request{method: "POST", path: "measure", cookie: cookie, form: url.Values{"secret": {"guess"}}})
+		}
+		if guesses := strings.Count(s.audited(), "alice confirm    unauthenticated"); guesses != 10 {
+			s.Errorf("%d of 14 guesses were told that they are wrong, not 10", guesses)
+		}
+		s.status(s.send(request{method: "POST", path: "login", form: url.Values{"token": {"guess"}}}), http.StatusTooManyRequests)
+	})
+}
+
+// Over TLS no other port has the cookie, and nothing is asked for twice.
+func TestNothingIsConfirmedOverTLS(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.holds("team/x", "web-1")
+		header := map[string]string{"X-Forwarded-Proto": "https"}
+		a := s.send(request{method: "POST", path: "login", form: url.Values{"token": {aliceToken}}, header: header})
+		cookie := a.Result().Cookies()[0]
+		q := request{method: "GET", path: "lock?name=team/x", cookie: cookie.Name + "=" + cookie.Value, header: header}
+		s.lacks(s.send(q), `name="secret"`)
+		q.method, q.path, q.form = "POST", "act?name=team/x", url.Values{"kind": {"step-down"}, "token": {"1"}, "reason": {"r"}}
+		s.status(s.send(q), http.StatusSeeOther)
 	})
 }
 

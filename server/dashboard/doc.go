@@ -21,11 +21,10 @@
 // # Who sees what
 //
 // A program sends a bearer token with each request. A browser cannot, so a form takes the
-// token once, and answers with a cookie for an hour. It holds the name of the principal and
-// its end, sealed by [Options.Key], and nothing else; it opens these pages alone. The rights
-// of the principal are asked for each page, each row and each act, so a right that was taken
-// away is gone at once. A secret that was changed does not end the cookies that it has
-// opened; a principal that was removed has none.
+// token once, and answers with a cookie for an hour. It holds the sum of the token and its
+// end, sealed by [Options.Key], and nothing else; it opens these pages alone. The rights of
+// the principal are asked for each page, each row and each act, so a right that was taken
+// away is gone at once. A token that is replaced ends its cookies.
 //
 // A page shows the locks that its visitor may read, and no others, nor how many there are.
 // The sessions are shown that keep such a lock alive; all of them to a visitor who may read
@@ -43,7 +42,8 @@
 // What a page shows was so when the store was read. Only the client of a holder knows how
 // long it may act. Times of day are by the wall clocks of the holders.
 //
-// A browser sends a cookie to all ports of a host. On a loopback address, where it is not
-// bound to TLS, any program that listens on that address can see it: what it opens are these
-// pages, for an hour.
+// A browser sends a cookie to all ports of a host. On a loopback address without TLS, any
+// program that listens on that address can see it: it can read these pages for an hour, and
+// sign the visitor out. It changes nothing else: there, each form that acts sends the token
+// of the visitor besides, which no page knows. A script keeps the token in the tab.
 package dashboard

@@ -24,6 +24,8 @@ type loginModel struct {
 	Refused string // why the last try was refused
 	// Insecure says that a browser does not keep the cookie here.
 	Insecure bool
+	// Keeps says that the forms want the token again, and a script keeps it for them.
+	Keeps bool
 }
 
 // loginPage shows the form.
@@ -70,7 +72,7 @@ const (
 
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, status int, next, refused string) {
 	insecure := r.TLS == nil && r.Header.Get("X-Forwarded-Proto") != "https" && !onLoopback(r)
-	d.render(w, r, status, "login", loginModel{Next: d.local(next), Refused: refused, Insecure: insecure})
+	d.render(w, r, status, "login", loginModel{Next: d.local(next), Refused: refused, Insecure: insecure, Keeps: onLoopback(r)})
 }
 
 // local returns the address of one of these pages, relative to all of them; that of the
@@ -123,7 +125,7 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	d.audit(r.Context(), access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: "from " + host(r.RemoteAddr)})
 	sum := sha256.Sum256([]byte(secret))
-	http.SetCookie(w, d.cookie(r, d.sealer.seal(string(sum[:]), time.Now().Add(cookieLife)), cookieLife))
+	http.SetCookie(w, d.cookie(r, d.sealer.seal(cookieName(r), string(sum[:]), time.Now().Add(cookieLife)), cookieLife))
 	seeOther(w, d.local(next))
 }
 

@@ -21,7 +21,7 @@ const (
 	minKeyLen = 32
 	// sealPurpose keeps what is sealed here apart from what is sealed elsewhere with the
 	// same key.
-	sealPurpose = "tenure dashboard cookie 2"
+	sealPurpose = "tenure dashboard cookie 3"
 	// maxSealed bounds what is looked at: a sum, and what is around it.
 	maxSealed = 1024
 )
@@ -58,23 +58,25 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead}, nil
 }
 
-// seal returns the text of a cookie.
-func (s *sealer) seal(who string, until time.Time) string {
+// seal returns the text of a cookie of that name. Under another name it is none: the name says
+// whether a browser sends it over TLS alone.
+func (s *sealer) seal(cookie, who string, until time.Time) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
 	plain = append(plain, who...)
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(sealPurpose)))
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(cookie)))
 }
 
-// open returns what was sealed, if it was sealed by this key and is not over.
-func (s *sealer) open(text string, now time.Time) (who string, until time.Time, err error) {
+// open returns what was sealed, if it was sealed by this key for a cookie of that name, and is
+// not over. One cookie has one text, so that it can be told by that.
+func (s *sealer) open(cookie, text string, now time.Time) (who string, until time.Time, err error) {
 	if len(text) > maxSealed {
 		return "", time.Time{}, errSeal
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return "", time.Time{}, errSeal
 	}
-	plain, err := s.aead.Open(nil, nil, sealed, []byte(sealPurpose))
+	plain, err := s.aead.Open(nil, nil, sealed, []byte(cookie))
 	if err != nil || len(plain) < 8 {
 		return "", time.Time{}, errSeal
 	}

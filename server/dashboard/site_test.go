@@ -34,6 +34,8 @@ type site struct {
 
 	mu   sync.Mutex
 	acts []access.Act
+
+	secrets map[string]string // with which cookies were given
 }
 
 // inSite runs a test in a bubble, where time passes at once.
@@ -44,7 +46,7 @@ func inSite(t *testing.T, f func(*site)) {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, memory: memstore.New(), users: newUsers(t)}
+	s := &site{T: t, memory: memstore.New(), users: newUsers(t), secrets: map[string]string{}}
 	s.away = faultstore.New(s.memory, nil)
 	t.Cleanup(func() { _ = s.away.Close() })
 	c := s.client(s.away.Driver(), tenure.Options{Owner: "tenured-1"})
@@ -173,7 +175,9 @@ func (s *site) signIn(token string) string {
 	if a.Code != http.StatusSeeOther || len(cookies) != 1 {
 		s.Fatalf("sign-in: %d, %v\n%s", a.Code, cookies, a.body)
 	}
-	return cookies[0].Name + "=" + cookies[0].Value
+	cookie := cookies[0].Name + "=" + cookies[0].Value
+	s.secrets[cookie] = token
+	return cookie
 }
 
 // get returns a page as alice sees it.
@@ -188,10 +192,10 @@ func (s *site) plain(path, token string) answer {
 	return s.send(request{method: "GET", path: path, header: map[string]string{"Accept": "*/*", "Authorization": "Bearer " + token}})
 }
 
-// act sends the form of an act with the token that the lock has now.
+// act sends the form of an act with the token that the lock has now, and the secret of the visitor.
 func (s *site) act(cookie, kind, name, token string, more ...string) answer {
 	s.Helper()
-	form := url.Values{"kind": {kind}, "token": {token}}
+	form := url.Values{"kind": {kind}, "token": {token}, "secret": {s.secrets[cookie]}}
 	for i := 0; i < len(more); i += 2 {
 		form.Set(more[i], more[i+1])
 	}

@@ -477,9 +477,9 @@ func TestDoctor(t *testing.T) {
 		s.status(a, http.StatusOK)
 		s.has(a, "Lease 15s", "Reads take", "has kept in step with elapsed time", "Released more than 30 days ago, and may be swept if tokens may begin at 1 again: 1 lock.", "tenure sweep --released-before=30d --dry-run",
 			"1 holder began in the future", "Measure writes", "1 finding should be looked at.")
-		s.status(s.send(request{method: "POST", path: "measure", cookie: cookie}), http.StatusSeeOther)
+		s.status(s.send(request{method: "POST", path: "measure", cookie: cookie, form: url.Values{"secret": {aliceToken}}}), http.StatusSeeOther)
 		s.has(s.send(request{method: "GET", path: "doctor?said=measured", cookie: cookie}), "Measured.", "Two writes took")
-		s.status(s.send(request{method: "POST", path: "measure", cookie: s.signIn(readerToken)}), http.StatusForbidden)
+		s.status(s.send(request{method: "POST", path: "measure", cookie: s.signIn(readerToken), form: url.Values{"secret": {readerToken}}}), http.StatusForbidden)
 		if got, want := s.audited(), "dashboard alice measure    done\ndashboard reader measure    forbidden"; got != want {
 			s.Errorf("audited %q", got)
 		}

@@ -28,6 +28,7 @@ type visitor struct {
 	form  bool      // may send forms: a program that sends a token has /v1
 
 	secret string // that it came with; "" if it was none
+	shares bool   // the browser sends its cookie to every port of this host, too
 }
 
 // all says that the visitor may read all locks there are.
@@ -96,7 +97,7 @@ func (d *Dashboard) byCookie(r *http.Request) (visitor, bool) {
 			continue
 		}
 		if p, ok := d.options.Access.BySum(sum); ok {
-			return visitor{Principal: p, until: until, form: true}, true
+			return visitor{Principal: p, until: until, form: true, shares: c.Name == plainCookie}, true
 		}
 	}
 	return visitor{}, false
@@ -105,7 +106,7 @@ func (d *Dashboard) byCookie(r *http.Request) (visitor, bool) {
 // cookieOf returns what a cookie stands for: a secret, by its sum, so that a secret that is
 // replaced ends its cookies.
 func (d *Dashboard) cookieOf(c *http.Cookie) (until time.Time, sum [sha256.Size]byte, ok bool) {
-	text, until, err := d.sealer.open(c.Value, time.Now())
+	text, until, err := d.sealer.open(c.Name, c.Value, time.Now())
 	if err != nil || len(text) != len(sum) || d.signedOut.has(c.Value) {
 		return time.Time{}, sum, false
 	}
@@ -144,10 +145,14 @@ func (s *signedOut) add(cookie string, until time.Time) {
 	s.by[cookie] = until
 }
 
+// plainCookie is the name of the cookie where there is no TLS. A browser sends it to every port
+// of the host, so that by itself it changes nothing.
+const plainCookie = "tenure"
+
 // cookieName binds the cookie to TLS and to this host where there is TLS.
 func cookieName(r *http.Request) string {
 	if onLoopback(r) {
-		return "tenure"
+		return plainCookie
 	}
 	return "__Host-tenure"
 }

@@ -24,7 +24,7 @@ func TestViews(t *testing.T) {
 	b.open("lock?name=scheduler")
 	b.until("document.querySelector('h1').innerText == 'Sign in'")
 	b.fill("#token", rootToken)
-	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.click("main button")
 	b.until("document.querySelector('h1').innerText == 'scheduler'") // where it wanted to go
 	if got := value[int](b, "document.querySelectorAll('svg.piece:not(.gap)').length"); got != 6 {
 		t.Errorf("the band has %d tenures, not 6", got)
@@ -45,8 +45,14 @@ func TestViews(t *testing.T) {
 	if cookies := value[string](b, "document.cookie"); cookies != "" {
 		t.Errorf("a script can read %q", cookies)
 	}
+	// The token for the forms, in this tab, until the visitor signs out.
+	if kept := value[string](b, "localStorage.length + Object.values(sessionStorage).join()"); kept != "0"+rootToken {
+		t.Errorf("the page keeps %q in the browser", kept)
+	}
+	b.click(".signed button")
+	b.until("document.querySelector('h1').innerText == 'Sign in'")
 	if kept := value[int](b, "localStorage.length + sessionStorage.length"); kept != 0 {
-		t.Error("the page keeps something in the browser")
+		t.Error("the page keeps something of a visitor who has signed out")
 	}
 	b.clean()
 }
@@ -144,6 +150,7 @@ func TestWithoutScripts(t *testing.T) {
 		t.Error("nothing says that the page stands still")
 	}
 	b.fill("#reason-step-down", "maintenance")
+	b.fill("#secret-step-down", rootToken)
 	b.click("#act-step-down button")
 	b.until("document.querySelector('.alert.good')")
 	if err := l.Check(); err == nil {

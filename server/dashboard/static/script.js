@@ -3,7 +3,8 @@
 
 // Keeps a page up to date: the server sends the part of it that changes, and this changes
 // what differs, so that focus, selection and what was typed stay where they are. And shows
-// the command that an act stands for, as its form is filled in. Pages work without it.
+// the command that an act stands for, as its form is filled in. And fills in the token that
+// forms want where there is no TLS. Pages work without it.
 
 const live = document.getElementById("live");
 const link = document.getElementById("link");
@@ -47,6 +48,25 @@ function alter(found, wanted) {
   if (!(found.matches("code.command") && found.dataset.typed)) morph(found, wanted);
 }
 
+// The token stays in this tab, which no other port of this host can read, until the visitor
+// signs out or is asked to sign in.
+const kept = "tenure-token";
+
+function fill() {
+  const token = sessionStorage.getItem(kept);
+  for (const field of document.querySelectorAll("input[name=secret][data-keep]")) {
+    if (token && !field.value && field !== document.activeElement) field.value = token;
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  const field = event.target.querySelector("input[data-keep]");
+  if (field) sessionStorage.setItem(kept, field.value);
+  if (event.target.matches("form.signed")) sessionStorage.removeItem(kept);
+});
+if (!live) sessionStorage.removeItem(kept);
+fill();
+
 function say(state, text) {
   if (link.dataset.state === state) return;
   link.dataset.state = state;
@@ -63,6 +83,7 @@ function open() {
     const made = document.createElement("template");
     made.innerHTML = event.data;
     morph(live, made.content);
+    fill();
     say("live", "live");
   });
   stream.addEventListener("out", () => {
@@ -85,7 +106,7 @@ function shut() {
 // A page that nobody sees need not be kept up to date.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) shut();
-  else if (link.dataset.state !== "out") open();
+  else if (!link || link.dataset.state !== "out") open();
 });
 window.addEventListener("pagehide", shut);
 window.addEventListener("pageshow", () => { if (!document.hidden) open(); });
