@@ -111,6 +111,41 @@ func TestHolderElsewhereCosts(t *testing.T) {
 	})
 }
 
+// TestReleaseThatDeletes leaves nothing, but for what somebody has taken meanwhile, and is a release
+// whatever comes of the rest.
+func TestReleaseThatDeletes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		release := func(v *visitor) error {
+			return a.Remote().Release(t.Context(), tenure.RemoteRelease{Name: "x", Token: v.Token, After: v.after, Delete: true})
+		}
+		remove := a.fault(faultstore.OpDelete, 0, 0, faultstore.Refuse())
+		want(t, release(a.visitor("x", "us")), nil)
+		remove()
+		if rec := w.record("x"); rec.State != driver.Released || rec.Token != 1 {
+			t.Errorf("left as %+v", rec)
+		}
+		v := a.visitor("x", "us") // after another tenure, of which there is a history
+		want(t, release(v), nil)
+		if keys := w.keys(); len(keys) != 0 {
+			t.Errorf("left %q", keys)
+		}
+		want(t, release(v), tenure.ErrLost)
+		v = a.visitor("x", "us")
+		waiting := started(func() error {
+			_, err := b.Remote().Acquire(t.Context(), "x", tenure.RemoteOptions{Owner: "other"})
+			return err
+		})
+		time.Sleep(time.Second)
+		a.fault(faultstore.OpDelete, 0, 1, faultstore.Slow(time.Second, 0))
+		want(t, release(v), nil)
+		want(t, <-waiting, nil)
+		if rec := w.record("x"); rec.State != driver.Held || rec.Token != 2 || rec.Owner != "other" {
+			t.Errorf("left as %+v", rec)
+		}
+	})
+}
+
 // TestHolderElsewhereIsAlive: its beats keep others away for as long as it sends them, and
 // for a lease after that.
 func TestHolderElsewhereIsAlive(t *testing.T) {

@@ -129,6 +129,13 @@ type RemoteRelease struct {
 	// not failed.
 	Data   []byte
 	Failed string
+	// Delete has the record and the history deleted that the release leaves, if that can be
+	// done. The tokens of the lock begin at 1 again, unless the store keeps them: see
+	// [driver.TokenKeeper]. So it is for a lock that tries something out, whose token no
+	// fence sees: after it, two tenures have one token, and a fence lets the writes of both
+	// pass. A lock that somebody takes meanwhile is left alone. A release that is sent again
+	// finds no lock, and gets an error that matches [ErrLost].
+	Delete bool
 }
 
 // Release ends the tenure of a holder elsewhere, as its work has ended. What the holder
@@ -148,8 +155,13 @@ func (r *Remote) Release(ctx context.Context, o RemoteRelease) error {
 	if o.Failed != "" {
 		d.Failed = &driver.Request{By: r.c.options.Owner, Reason: textOf(o.Failed), At: time.Now()}
 	}
-	if _, err := r.relay(ctx, d); err != nil {
+	rec, err := r.relay(ctx, d)
+	if err != nil {
 		return wrap(op, o.Name, err)
+	}
+	if o.Delete && rec.State == driver.Released {
+		s := releasedSweep{c: r.c}
+		_ = s.remove(ctx, rec) // it is released, whatever is left of it
 	}
 	r.c.released(o.Name)
 	return nil

@@ -190,7 +190,7 @@ const (
 )
 
 // restartingTests do not run on a remote store whose tokens outlive a delete.
-var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfterADeletion", "TestLateDeletesInTheHistory", "TestSweepReleasedLeavesWhatIsTakenMeanwhile"}
+var restartingTests = []string{"TestDeletedRecordIsNotAdopted", "TestHistoryAfterADeletion", "TestLateDeletesInTheHistory", "TestReleaseThatDeletes", "TestSweepReleasedLeavesWhatIsTakenMeanwhile"}
 
 // sessionTests do not run on a remote store that keeps no sessions.
 var sessionTests = []string{

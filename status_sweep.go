@@ -119,6 +119,11 @@ func (s *releasedSweep) sweep(ctx context.Context, rec driver.Record) error {
 		s.swept.Locks++
 		return nil
 	}
+	return s.remove(ctx, rec)
+}
+
+// remove deletes a released lock and its history, if it stands as it was seen.
+func (s *releasedSweep) remove(ctx context.Context, rec driver.Record) error {
 	past, err := s.past(ctx, rec)
 	if err != nil {
 		return err

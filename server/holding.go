@@ -282,7 +282,10 @@ func (c *call) release() error {
 	if err := c.may(access.Hold, q.Name); err != nil {
 		return err
 	}
-	err = c.s.remote.Release(c.r.Context(), tenure.RemoteRelease{Name: q.Name, Token: q.Token, After: q.After, Data: q.Data, Failed: q.Failed})
+	err = c.s.remote.Release(c.r.Context(), tenure.RemoteRelease{
+		Name: q.Name, Token: q.Token, After: q.After, Data: q.Data, Failed: q.Failed,
+		Delete: access.IsTrial(q.Name),
+	})
 	if err != nil {
 		return err
 	}

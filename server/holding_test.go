@@ -42,6 +42,34 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 	})
 }
 
+// A lock of a doctor's trial leaves nothing, whatever was left of one that was cut off, and no
+// other lock loses its record, nor its token.
+func TestATrialLeavesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const trial = "jobs/a:doctor-trial"
+		w.acquire(ci, trial, "tenure doctor 1")
+		time.Sleep(time.Minute) // it is freed, and stays
+		w.want(w.get("/v1/status?name="+trial, ci), 200, "")
+		for range 2 {
+			h := w.acquire(ci, trial, "tenure doctor 2")
+			h.beats()
+			w.want(h.release(), 200, "")
+			w.want(w.get("/v1/status?name="+trial, ci), 404, "not-found")
+			if past := w.get("/v1/history?name="+trial, ci); !strings.Contains(past.text, `"tenures":[]`) {
+				w.Errorf("the history says %s", past.text)
+			}
+		}
+		for _, name := range []string{"jobs/a", "jobs/doctor-trial", "jobs/a:doctor-trial/0"} {
+			h := w.acquire(ci, name, "web-7")
+			w.want(h.release(), 200, "")
+			if st := w.get("/v1/status?name="+name, ci); st.number("token") != 1 {
+				w.Errorf("%s: %s", name, st.text)
+			}
+		}
+		w.want(w.post("/v1/acquire", "", object{"name": trial, "owner": "x"}), 401, "unauthenticated")
+	})
+}
+
 // A release does not fail because its reason is long.
 func TestAReasonIsCut(t *testing.T) {
 	inWorld(t, func(w *world) {

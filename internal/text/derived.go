@@ -29,11 +29,13 @@ const (
 	SpecSuffix  = ":spec"    // whose data is what the partitions are
 	MemberInfix = ":member/" // one for each place in the group
 	PartInfix   = ":part/"   // one for each partition
+
+	TrialSuffix = ":doctor-trial" // held by tenure doctor --server; a release deletes it
 )
 
 var (
 	derivedSuffixes = []string{
-		OnceSuffix, EverySuffix, SlotsSuffix, SlotsLineSuffix, GateSuffix, GateLineSuffix, ReadersSuffix, LeadSuffix, RollSuffix, SpecSuffix,
+		OnceSuffix, EverySuffix, SlotsSuffix, SlotsLineSuffix, GateSuffix, GateLineSuffix, ReadersSuffix, LeadSuffix, RollSuffix, SpecSuffix, TrialSuffix,
 	}
 	derivedInfixes = []string{SlotInfix, ReadInfix, MemberInfix, PartInfix}
 )

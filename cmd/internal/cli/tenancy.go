@@ -132,7 +132,7 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 // another command is made of. It may be meant: it keeps that command out.
 func (t *tenancy) warnOfName() {
 	if base := text.Base(t.lock); base != t.lock {
-		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive or shard: "+
+		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive, shard or doctor: "+
 			"this command and what uses %q keep each other out; choose another name unless you mean that", t.lock, base, base)
 	}
 }

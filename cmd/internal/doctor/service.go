@@ -27,7 +27,8 @@ type Service struct {
 	Token string
 	// TLS is for https. It may be nil.
 	TLS *tls.Config
-	// Lock is the name of the lock that is taken, renewed and released for trial.
+	// Lock is the name to which the rights of the token are tried, by a lock derived from it,
+	// which is taken, renewed and released, and of which the service keeps nothing.
 	Lock string
 	// Tell is called with each finding.
 	Tell func(Finding)

@@ -78,9 +78,14 @@ func TestServiceThatIsWell(t *testing.T) {
 		t.Error("it is bad")
 	}
 	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1", "ok host: a call with another Host is refused",
-		"ok token: a call without one is refused", "ok token: it is known", `ok hold: the token may hold "doctor"`, "ok latency: heartbeats take",
-		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor" was released again; its record stays`)
-	// It leaves nothing that is held.
+		"ok token: a call without one is refused", "ok token: it is known", `ok hold: the token may hold "doctor": "doctor:doctor-trial" was granted`, "ok latency: heartbeats take",
+		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6", "ok ask: a holder is told", `ok release: "doctor:doctor-trial" was released again, and nothing is left of it`)
+	left := httptest.NewRecorder()
+	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/locks", nil)
+	list.Header.Set("Authorization", "Bearer 5kzAq8Wn3RtALL7y")
+	if s.ServeHTTP(left, list); !strings.HasPrefix(left.Body.String(), `{"locks":[]`) {
+		t.Errorf("it leaves %s", left.Body)
+	}
 	again, bad := examine(t, s, "5kzAq8Wn3RtALL7y")
 	if bad {
 		t.Errorf("a second time it is bad:\n%s", strings.Join(again, "\n"))

@@ -8,8 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // stepDown is the request that is tried.
@@ -29,8 +32,9 @@ const trialHeartbeats = 20
 type grant struct {
 	Token     uint64
 	Beat      string
-	Lease     int64 `json:"lease_ms"`
-	Heartbeat int64 `json:"heartbeat_ms"`
+	name      string // of the lock: the service deletes its record at the end
+	Lease     int64  `json:"lease_ms"`
+	Heartbeat int64  `json:"heartbeat_ms"`
 }
 
 // renewal is a heartbeat that was confirmed.
@@ -67,18 +71,19 @@ func (s *Service) trial(ctx context.Context) {
 
 // acquire takes the lock.
 func (s *Service) acquire(ctx context.Context) (g grant, ok bool) {
-	a, err := s.post(ctx, "/v1/acquire", map[string]any{"name": s.Lock, "owner": "tenure doctor " + newName()})
+	g.name = s.Lock + text.TrialSuffix
+	a, err := s.post(ctx, "/v1/acquire", map[string]any{"name": g.name, "owner": "tenure doctor " + newName()})
 	switch {
 	case err != nil:
 		s.Tell(Finding{"hold", Bad, "an acquire got no answer: " + err.Error(), "ask again"})
 	case a.status == http.StatusForbidden:
 		s.Tell(Finding{"hold", Warn, fmt.Sprintf("the token may not hold %q, so that no heartbeat is measured", s.Lock), "name a lock with --lock that it may hold"})
 	case a.status == http.StatusConflict:
-		s.Tell(Finding{"hold", Warn, fmt.Sprintf("%q is held, so that no heartbeat is measured: %s", s.Lock, a.String()), "try again, or name another lock with --lock"})
+		s.Tell(Finding{"hold", Warn, fmt.Sprintf("%q is held, so that no heartbeat is measured: %s", g.name, a.String()), "another doctor is at work: try again, or name another lock with --lock"})
 	case a.status != http.StatusOK || json.Unmarshal(a.body, &g) != nil:
 		s.Tell(Finding{"hold", Bad, "an acquire failed: " + a.String(), "see the log of tenured, and tenure doctor on its store"})
 	default:
-		s.Tell(Finding{"hold", OK, fmt.Sprintf("the token may hold %q, which was granted within %v", s.Lock, shown(a.took)), ""})
+		s.Tell(Finding{"hold", OK, fmt.Sprintf("the token may hold %q: %q was granted within %v", s.Lock, g.name, shown(a.took)), ""})
 		return g, true
 	}
 	return g, false
@@ -86,7 +91,7 @@ func (s *Service) acquire(ctx context.Context) (g grant, ok bool) {
 
 func (s *Service) heartbeat(ctx context.Context, g grant, after string) (next string, a answer, err error) {
 	next = after[:strings.LastIndexByte(after, '-')+1] + newName()
-	a, err = s.post(ctx, "/v1/heartbeat", map[string]any{"name": s.Lock, "token": g.Token, "after": after, "next": next})
+	a, err = s.post(ctx, "/v1/heartbeat", map[string]any{"name": g.name, "token": g.Token, "after": after, "next": next})
 	return next, a, err
 }
 
@@ -98,7 +103,7 @@ func (s *Service) ask(ctx context.Context, g grant, last string) string {
 	answered := make(chan func(), 1)
 	go func() {
 		a, err := s.post(ctx, "/v1/requests", map[string]any{
-			"name": s.Lock, "kind": stepDown, "reason": "tenure doctor tries it", "wait_ms": askPatience.Milliseconds(),
+			"name": g.name, "kind": stepDown, "reason": "tenure doctor tries it", "wait_ms": askPatience.Milliseconds(),
 		})
 		answered <- func() { s.unasked(a, err) }
 	}()
@@ -136,12 +141,19 @@ func (s *Service) unasked(a answer, err error) {
 }
 
 func (s *Service) release(ctx context.Context, g grant, after string) {
-	a, err := s.post(ctx, "/v1/release", map[string]any{"name": s.Lock, "token": g.Token, "after": after})
+	a, err := s.post(ctx, "/v1/release", map[string]any{"name": g.name, "token": g.Token, "after": after})
 	if err != nil || a.status != http.StatusOK {
-		s.Tell(Finding{"release", Warn, fmt.Sprintf("%q was not released: %s", s.Lock, told(a, err)), fmt.Sprintf("it is free within %v", millis(g.Lease))})
+		s.Tell(Finding{"release", Warn, fmt.Sprintf("%q was not released: %s", g.name, told(a, err)), fmt.Sprintf("it is free within %v", millis(g.Lease))})
 		return
 	}
-	s.Tell(Finding{"release", OK, fmt.Sprintf("%q was released again; its record stays with its token, as that of every lock", s.Lock), ""})
+	f := Finding{"release", OK, fmt.Sprintf("%q was released again", g.name), ""}
+	switch a, err := s.get(ctx, "/v1/status?name="+url.QueryEscape(g.name), s.credentials()); {
+	case err == nil && a.status == http.StatusNotFound:
+		f.Finding += ", and nothing is left of it"
+	case err == nil && a.status == http.StatusOK:
+		f.Finding += "; its record stays, until the doctor comes again"
+	}
+	s.Tell(f)
 }
 
 // told says what came of a call.
