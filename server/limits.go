@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tenurelock/tenure/server/access"
 )
 
 // limiter counts what each caller uses. Its methods may be called concurrently.
@@ -168,8 +170,9 @@ func (l *limiter) body(principal string, size int64) (done func(), err error) {
 	}, nil
 }
 
-// address returns what comes from an address, and makes it the latest.
+// address returns what comes from an address, or a network of IPv6, and makes it the latest.
 func (l *limiter) address(name string) *address {
+	name = access.Network(name)
 	if e := l.addresses[name]; e != nil {
 		l.recent.MoveToFront(e)
 		return e.Value.(*address)

@@ -455,6 +455,27 @@ func TestLimits(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.want(from("192.0.2.1", alice), 200, "")
 	})
+	inSmall("a network of IPv6", false, func(w *world) { // which one customer has
+		from := func(address, path, secret string) answer {
+			r := request("GET", path, secret, nil)
+			r.RemoteAddr = "[" + address + "]:1"
+			return w.do(r)
+		}
+		var guess, open answer
+		for i := range 21 {
+			guess = from(fmt.Sprintf("2001:db8:0:1::%x", i), "/v1/locks", fmt.Sprintf("wrong-secret-%010d", i))
+			open = from(fmt.Sprintf("2001:db8:0:1::%x", i), "/openapi.json", "")
+		}
+		retried(w, guess)
+		retried(w, open)
+		retried(w, from("2001:db8:0:1:a:b:c:d", "/v1/locks", alice))
+		w.want(from("2001:db8:0:2::1", "/v1/locks", alice), 200, "")
+		w.want(from("::ffff:192.0.2.1", "/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
+		w.want(from("::ffff:192.0.2.2", "/v1/locks", "wrong-secret-0123456789"), 401, "unauthenticated")
+		if n := w.Addresses(); n != 4 {
+			w.Errorf("%d addresses are remembered, want 2 networks of IPv6 and 2 addresses of IPv4", n)
+		}
+	})
 	inSmall("pages", false, func(w *world) {
 		p, ok := w.Principal(request("GET", "/", ci, nil))
 		if !ok {
@@ -496,7 +517,7 @@ func TestLimits(t *testing.T) {
 	inSmall("addresses are forgotten", false, func(w *world) {
 		for i := range 10_100 {
 			r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
-			r.RemoteAddr = fmt.Sprintf("[2001:db8::%x]:1", i)
+			r.RemoteAddr = fmt.Sprintf("[2001:db8:0:%x::1]:1", i)
 			w.do(r)
 		}
 		if n := w.Addresses(); n != 10_000 {

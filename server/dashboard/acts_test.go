@@ -139,7 +139,7 @@ func TestActsThatAreRefused(t *testing.T) {
 				method: "POST", path: "act?name=team/x", form: map[string][]string{"kind": {"revoke"}, "token": {"1"}, "reason": {"r"}},
 				header: map[string]string{"Authorization": "Bearer " + aliceToken},
 			}), http.StatusUnauthorized, ""},
-			{"a GET", s.send(request{method: "GET", path: "act?name=team/x&kind=revoke&token=1&reason=r", cookie: alice}), http.StatusNotFound, ""},
+			{"a GET", s.send(request{method: "GET", path: "act?name=team/x&kind=revoke&token=1&reason=r", cookie: alice}), http.StatusMethodNotAllowed, ""},
 		} {
 			if c.a.Code != c.code || !strings.Contains(c.a.body, c.text) {
 				s.Errorf("%s: %d, want %d with %q\n%s", c.what, c.a.Code, c.code, c.text, c.a.main())

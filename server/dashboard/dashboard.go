@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/shard"
@@ -102,22 +103,28 @@ func (v view) path() string {
 
 func (d *Dashboard) route() http.Handler {
 	mux := http.NewServeMux()
-	for name, v := range d.views() {
-		pattern := "GET /" + name
-		if name == "now" {
-			pattern = "GET /{$}"
+	handle := func(path, allow string, handlers ...http.HandlerFunc) {
+		for i, method := range strings.Split(strings.Replace(allow, "GET, HEAD", "GET", 1), ", ") {
+			mux.HandleFunc(method+" "+path, handlers[i])
 		}
-		mux.HandleFunc(pattern, d.page(v))
+		mux.HandleFunc(path, d.noMethod(allow))
 	}
-	mux.HandleFunc("GET /live", d.live)
-	mux.HandleFunc("GET /login", d.loginPage)
-	mux.HandleFunc("POST /login", d.login)
-	mux.HandleFunc("POST /logout", d.logout)
-	mux.HandleFunc("POST /act", d.act)
-	mux.HandleFunc("POST /measure", d.measure)
-	mux.HandleFunc("GET /style.css", d.static)
-	mux.HandleFunc("GET /script.js", d.static)
-	mux.HandleFunc("GET /icon.svg", d.static)
+	const read = "GET, HEAD"
+	for name, v := range d.views() {
+		path := "/" + name
+		if name == "now" {
+			path = "/{$}"
+		}
+		handle(path, read, d.page(v))
+	}
+	handle("/live", "GET", d.live)
+	handle("/login", read+", POST", d.loginPage, d.login)
+	handle("/logout", "POST", d.logout)
+	handle("/act", "POST", d.act)
+	handle("/measure", "POST", d.measure)
+	for name := range staticTypes {
+		handle("/"+name, read, d.static)
+	}
 	mux.HandleFunc("/", d.noPage)
 
 	// A page of another site must not act with the cookie of a visitor.

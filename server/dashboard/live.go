@@ -80,8 +80,7 @@ func (s *streams) leave(name string) {
 // it was.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet { // a HEAD has no stream
-		w.Header().Set("Allow", http.MethodGet)
-		d.failed(w, r, &problem{http.StatusMethodNotAllowed, "Not allowed", "a stream takes GET"})
+		d.noMethod(http.MethodGet)(w, r)
 		return
 	}
 	who, ok := d.admitted(w, r)

@@ -4,6 +4,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -225,6 +226,21 @@ func TestTooManyWrongTokens(t *testing.T) {
 		if code := try("guess"); code != http.StatusUnauthorized {
 			s.Errorf("a wrong token later: %d", code)
 		}
+		// One customer has a network of IPv6.
+		from := func(address string) int {
+			r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://127.0.0.1:8080/", nil)
+			r.RemoteAddr = "[" + address + "]:1"
+			r.Header.Set("Authorization", "Bearer guess")
+			w := httptest.NewRecorder()
+			s.pages.ServeHTTP(w, r)
+			return w.Code
+		}
+		for i := range 11 {
+			from(fmt.Sprintf("2001:db8:0:1::%x", i))
+		}
+		if code, other := from("2001:db8:0:1::f"), from("2001:db8:0:2::1"); code != http.StatusTooManyRequests || other != http.StatusUnauthorized {
+			s.Errorf("wrong tokens from a network: %d; from another one: %d", code, other)
+		}
 	})
 }
 
@@ -258,6 +274,28 @@ func TestLinkFromElsewhere(t *testing.T) {
 		s.status(a, http.StatusOK)
 		s.has(a, `<meta http-equiv="refresh" content="0">`)
 		s.lacks(a, "<form")
+	})
+}
+
+// A method that a page has not is told from a page that there is not.
+func TestMethods(t *testing.T) {
+	inSite(t, func(s *site) {
+		for path, allow := range map[string]string{
+			"./": "GET, HEAD", "lock": "GET, HEAD", "sessions": "GET, HEAD", "shards": "GET, HEAD", "doctor": "GET, HEAD", "live": "GET",
+			"login": "GET, HEAD, POST", "logout": "POST", "act": "POST", "measure": "POST", "style.css": "GET, HEAD", "script.js": "GET, HEAD", "icon.svg": "GET, HEAD",
+		} {
+			for _, method := range []string{"OPTIONS", "PUT", "DELETE", "TRACE", "GET", "POST"} {
+				if strings.Contains(allow, method) {
+					continue
+				}
+				a := s.send(request{method: method, path: path, cookie: s.signIn(aliceToken)})
+				if got := a.Header().Get("Allow"); a.Code != http.StatusMethodNotAllowed || got != allow {
+					s.Errorf("%s %s: %d, allow %q, want 405 and %q", method, path, a.Code, got, allow)
+				}
+			}
+		}
+		s.status(s.send(request{method: "PUT", path: "nowhere"}), http.StatusNotFound)
+		s.status(s.send(request{method: "HEAD", path: "login"}), http.StatusOK)
 	})
 }
 

@@ -236,7 +236,15 @@ func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, p *problem) {
 	}{p.title, p.detail, who.Name(), signedIn && who.form})
 }
 
-// noPage answers for a path that there is not, and for a method that a page has not.
+// noMethod answers for a method that a page has not.
+func (d *Dashboard) noMethod(allow string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allow)
+		d.failed(w, r, &problem{http.StatusMethodNotAllowed, "Not allowed", fmt.Sprintf("this page takes %s, not %.20q", allow, r.Method)})
+	}
+}
+
+// noPage answers for a path that there is not.
 func (d *Dashboard) noPage(w http.ResponseWriter, r *http.Request) {
 	d.failed(w, r, &problem{http.StatusNotFound, "No such page", "there is no page here: begin at the first one"})
 }

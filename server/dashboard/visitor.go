@@ -191,7 +191,7 @@ func onLoopback(r *http.Request) bool {
 const (
 	failuresAtOnce = 10
 	failuresRefill = 6 * time.Second
-	failuresKept   = 4096 // addresses
+	failuresKept   = 4096 // addresses; of IPv6, networks
 )
 
 // failures bounds how often somebody is told that a token is wrong, and how many lines that
@@ -207,7 +207,7 @@ func newFailures() *failures { return &failures{by: map[string]time.Time{}} }
 func (f *failures) allow(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return time.Until(f.by[host(address)]) <= (failuresAtOnce-1)*failuresRefill
+	return time.Until(f.by[access.Network(address)]) <= (failuresAtOnce-1)*failuresRefill
 }
 
 // add notes a wrong token.
@@ -228,11 +228,12 @@ func (f *failures) add(address string) {
 			delete(f.by, a)
 		}
 	}
-	from := f.by[host(address)]
+	network := access.Network(address)
+	from := f.by[network]
 	if from.Before(now) {
 		from = now
 	}
-	f.by[host(address)] = from.Add(failuresRefill)
+	f.by[network] = from.Add(failuresRefill)
 }
 
 // host returns the address without its port.

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/tenurelock/tenure/server/access"
 )
 
 // listener is one that the service answers on.
@@ -145,8 +147,7 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// network returns the address that a connection comes from, of IPv6 the network of 64 bits that
-// one customer has; "" for a socket, and for a proxy.
+// network returns the address or network that a connection comes from; "" for a socket, and for a proxy.
 func (l *limited) network(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -156,12 +157,7 @@ func (l *limited) network(a net.Addr) string {
 	if slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) }) {
 		return ""
 	}
-	if ip.Is6() {
-		if p, err := ip.WithZone("").Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return ip.String()
+	return access.Network(ip.String())
 }
 
 // streamConn is a connection of TCP or of a socket.
