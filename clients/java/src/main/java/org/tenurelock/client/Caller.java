@@ -4,7 +4,10 @@
 package org.tenurelock.client;
 
 import java.io.IOException;
+import java.net.ConnectException;
 import java.net.URI;
+import java.nio.channels.UnresolvedAddressException;
+import java.security.InvalidAlgorithmParameterException;
 import java.security.cert.CertificateException;
 import java.time.Duration;
 import java.util.HashMap;
@@ -95,7 +98,7 @@ final class Caller {
         try {
             answer = call.with(headers);
         } catch (final IOException | Answers.NotOurs error) {
-            answer = new Answer.Unknown(servers.get(at) + ": " + error, permanent(error));
+            answer = noAnswer(error);
         }
         if (answer.wantsAnother()) {
             at = (at + 1) % servers.size();
@@ -103,19 +106,31 @@ final class Caller {
         return answer;
     }
 
-    /** Says whether a certificate is refused, here or there, or the port speaks another protocol. */
-    private static boolean permanent(final Throwable error) {
-        if (error instanceof WrongProtocolException) {
-            return true;
+    /**
+     * Says what is wrong on the way to the server, and whether it stays: a certificate is refused, here or there,
+     * or the port speaks another protocol. The JDK often says least where it knows most.
+     */
+    private Answer noAnswer(final Throwable error) {
+        boolean stays = error instanceof WrongProtocolException;
+        String text = stays ? error.getMessage() : error.toString();
+        if (error instanceof ConnectException && error.getMessage() == null) {
+            text = "nothing listens there, or it cannot be reached";
         }
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-            final String text = String.valueOf(cause.getMessage()).toLowerCase(Locale.ROOT);
-            if (cause instanceof CertificateException
-                    || cause instanceof SSLException && (text.contains("certificate") || text.contains("unrecognized ssl message"))) {
-                return true;
+            final String said = String.valueOf(cause.getMessage()).toLowerCase(Locale.ROOT);
+            if (cause instanceof UnresolvedAddressException) {
+                text = "the name of the host has no address";
+            } else if (cause instanceof InvalidAlgorithmParameterException) {
+                stays = true;
+                text = "the trust store is empty, or has a password: " + cause.getMessage();
+            } else if (cause instanceof SSLException && said.contains("unrecognized ssl message")) {
+                stays = true;
+                text = "write http; it speaks no TLS";
+            } else if (cause instanceof CertificateException || cause instanceof SSLException && said.contains("certificate")) {
+                stays = true;
             }
         }
-        return false;
+        return new Answer.Unknown(servers.get(at) + ": " + text, stays);
     }
 
     /** A server that wants https was asked by http. */

@@ -14,6 +14,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.net.ConnectException;
+import java.nio.channels.UnresolvedAddressException;
+import java.security.InvalidAlgorithmParameterException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -24,6 +27,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 import java.util.stream.IntStream;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -567,6 +572,36 @@ final class LockTest {
                 assertThrows(UnavailableException.class, () -> client.acquire("n", AcquireOptions.defaults()));
         assertTrue(error.getMessage().contains("http://"), error.getMessage());
         assertEquals(4, service.calls().size());
+    }
+
+    /** As the HTTP client of the JDK throws them: it often says least where it knows most. */
+    @Test
+    void errorsOfTheNetworkSayWhatIsWrong() {
+        final IOException noTrust = new SSLHandshakeException("Remote host terminated the handshake");
+        noTrust.initCause(new RuntimeException(
+                "Unexpected error", new InvalidAlgorithmParameterException("the trustAnchors parameter must be non-empty")));
+        final IOException noAddress = new ConnectException();
+        noAddress.initCause(new UnresolvedAddressException());
+        final Map<IOException, String> texts = Map.of(
+                noTrust, "the trust store is empty, or has a password: the trustAnchors parameter must be non-empty",
+                new SSLException("Unrecognized SSL message, plaintext connection?"), "write http; it speaks no TLS",
+                new Caller.WrongProtocolException("said"), "write https; it says: said",
+                new ConnectException(), "nothing listens there, or it cannot be reached",
+                noAddress, "the name of the host has no address",
+                new IOException("reset"), "java.io.IOException: reset");
+        texts.forEach((error, text) -> {
+            service.always(ACQUIRE, (service, path, body) -> {
+                throw error;
+            });
+            final AcquireOptions once = AcquireOptions.defaults().waitAtMost(Duration.ZERO);
+            final UnavailableException told =
+                    assertThrows(UnavailableException.class, () -> client("http://a").acquire("n", once));
+            assertEquals("no answer: http://a: " + text, told.getMessage());
+        });
+        service.always(ACQUIRE, (service, path, body) -> {
+            throw noTrust; // which nobody mends while it waits
+        });
+        assertThrows(UnavailableException.class, () -> client("http://a").acquire("n", AcquireOptions.defaults()));
     }
 
     @Test
