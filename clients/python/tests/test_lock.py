@@ -456,6 +456,9 @@ class Acquires(unittest.TestCase):
         for token in ("", "two words", "ümlaut", "line\n"):
             with self.subTest(token), self.assertRaises(ValueError):
                 Client("http://h", token=token)
+        path: Any = "ca.pem"  # as other clients take it
+        with self.assertRaisesRegex(TypeError, 'create_default_context\\(cafile="ca.pem"\\)'):
+            Client("https://h", tls=path)
 
 
 if __name__ == "__main__":

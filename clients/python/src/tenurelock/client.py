@@ -69,6 +69,11 @@ class Client:
         clock: Clock | None = None,
     ) -> None:
         self._servers = addresses(servers)
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise TypeError(
+                f"tls: want an ssl.SSLContext, not {type(tls).__name__}:"
+                ' ssl.create_default_context(cafile="ca.pem")'
+            )
         file = os.fspath(token_file) if token_file is not None else None
         self._credentials = Credentials(token, file)
         self._tls = tls
