@@ -82,11 +82,10 @@ type Limits struct {
 	// BeatsAtOnce is how many of them may be under way at once. If zero, it is 500.
 	BeatsAtOnce int
 	// FailedTokens is how many wrong tokens a minute one address, or network of 64 bits of
-	// IPv6, may send before the answer
-	// is 429, and the log says no more. When so many different ones have come, a right token is
-	// let in only if its principal has shown it from that address within the last hour: it may
-	// be a guess. Those who share an address with a guesser, or with a program that has an old
-	// token, keep their locks. If zero, it is 30.
+	// IPv6, may send before the answer is 429, and the log says no more. When so many different
+	// ones have come, a right token is let in only if its principal has shown it from that
+	// address within the last hour: it may be a guess. Those who share an address with a
+	// guesser, or with a program that has an old token, keep their locks. If zero, it is 30.
 	FailedTokens float64
 }
 
