@@ -115,6 +115,7 @@ func TestSessionGrantComesTooLate(t *testing.T) {
 					switch {
 					case key != "job":
 					case duringReply:
+						synctest.Wait() // no timer is about to ask the clock in its place
 						clock.asked.Store(&closes)
 					default:
 						closes()
