@@ -373,7 +373,7 @@ CONSUL ?=
 .PHONY: load
 load: setup
 	scripts/engines install etcd
-	$(GO) run $(LOAD) -consul '$(CONSUL)' -json $(LOAD)/results.json
+	$(GO) run $(LOAD) -consul '$(CONSUL)' -json $(LOAD)/results.json -markdown docs/evidence/performance.md
 
 .PHONY: kubernetes
 kubernetes: setup
@@ -431,7 +431,7 @@ bench: setup ## Measure beside other lock clients, on one engine in one run
 
 .PHONY: native
 native: setup
-	scripts/engines run etcd zookeeper postgres kubernetes -- $(GO) run $(EVIDENCE)/native -json $(EVIDENCE)/native/results.json
+	scripts/engines run etcd zookeeper postgres kubernetes -- $(GO) run $(EVIDENCE)/native -json $(EVIDENCE)/native/results.json -markdown docs/evidence/performance.md
 
 .PHONY: sessions
 sessions: setup
@@ -439,7 +439,7 @@ sessions: setup
 
 .PHONY: shards
 shards: setup
-	scripts/engines run dynoxide -- $(GO) run $(SHARDS) -json $(SHARDS)/results.json
+	scripts/engines run dynoxide -- $(GO) run $(SHARDS) -json $(SHARDS)/results.json -markdown docs/evidence/performance.md
 
 .PHONY: gobench
 gobench:

@@ -17,7 +17,7 @@ import (
 )
 
 // Each test here is named for what DynamoDB lock clients do wrong, and fails
-// when the rule behind it is broken: see docs/evidence/capabilities.md.
+// when the rule behind it is broken.
 
 // peerFailing runs the test of one failing in a bubble.
 func peerFailing(t *testing.T, test func(*testing.T, *world)) {

@@ -17,7 +17,7 @@ import (
 )
 
 // Each test here is named for what leader elections do wrong, and fails when
-// the rule behind it is broken: see docs/evidence/capabilities.md.
+// the rule behind it is broken.
 
 // The clock of a lease starts when its request is sent, so the holder is told
 // before anybody else can begin, however long replies take.

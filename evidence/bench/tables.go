@@ -15,23 +15,15 @@ import (
 	"github.com/tenurelock/tenure/evidence/peers"
 )
 
-// crowds writes the table of many locks in one process, and what one client has to
-// the other with as many locks.
+// crowds writes the table of many locks in one process.
 func (r *report) crowds(b *strings.Builder) {
 	rows := r.of(crowded)
 	if len(rows) == 0 {
 		return
 	}
 	b.WriteString("\n### Many locks in one process: Tenure under one session, dynamolock with a heartbeat for each\n\n")
-	locks := func(of row, name string) int {
-		if h := of.Values[name].Held; h != nil {
-			return h.Locks
-		}
-		return 0
-	}
 	var table [][]string
 	for _, name := range r.Order {
-		slices.SortStableFunc(rows, func(a, b row) int { return locks(a, name) - locks(b, name) })
 		for _, row := range rows {
 			h := row.Values[name].Held
 			if h == nil {
@@ -39,27 +31,11 @@ func (r *report) crowds(b *strings.Builder) {
 			}
 			table = append(table, []string{
 				titles[name], fmt.Sprint(h.Locks), fmt.Sprint(h.Hold.Lost), page.Amount(round(h.Holding.Requests)), fmt.Sprintf("%.2f", h.CPUMinute()),
-				fmt.Sprintf("%.0f", h.PerLock(h.Acquire.Heap)), fmt.Sprintf("%.0f", h.PerLock(h.Acquire.RSS)), fmt.Sprint(h.Hold.Goroutines),
-				fmt.Sprintf("%.1f", h.Acquire.Took), page.Amount(h.Closing.Requests),
+				fmt.Sprintf("%.0f", h.PerLock(h.Acquire.Heap)), fmt.Sprint(h.Hold.Goroutines),
 			})
 		}
 	}
-	page.Table(b, []string{
-		"client", "locks:", "lost:", "requests a heartbeat period:", "processor, s a minute:", "heap a lock, bytes:", "resident a lock, bytes:",
-		"goroutines, at most:", "s to take them:", "requests to close:",
-	}, table)
-	for _, row := range rows {
-		ours, theirs := row.Values[tenureName].Held, row.Values[dynamolockName].Held
-		if ours == nil || theirs == nil {
-			continue
-		}
-		fmt.Fprintf(b, "\nTenure to dynamolock, %s each, in this run: requests a heartbeat period %.4f", row.What, ours.Holding.Requests/theirs.Holding.Requests)
-		if theirs.Hold.Lost > 0 {
-			fmt.Fprintf(b, " (of the %d locks that dynamolock did not lose)", theirs.Locks-theirs.Hold.Lost)
-		}
-		fmt.Fprintf(b, ", processor %.2f, heap a lock %.2f, time to take them %.2f.\n",
-			ours.Hold.CPU/theirs.Hold.CPU, ours.PerLock(ours.Acquire.Heap)/theirs.PerLock(theirs.Acquire.Heap), ours.Acquire.Took/theirs.Acquire.Took)
-	}
+	page.Table(b, []string{"client", "locks:", "lost:", "requests a heartbeat period:", "processor, s a minute:", "heap a lock, bytes:", "goroutines:"}, table)
 }
 
 // round leaves out what the edges of a window do to a whole number.
@@ -76,22 +52,21 @@ func (r *report) months(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	b.WriteString("\n### A month on DynamoDB, from counted requests, beside the arithmetic of the Kinesis Client Library\n\n")
-	writes := func(v value) string { return page.Amount(v.Used.WriteUnits) }
+	// The JSON has the same for a shorter lease.
+	_, setting, _ := strings.Cut(rows[0].What, "; ")
+	fmt.Fprintf(b, "\n### A month on DynamoDB, from counted requests: %s\n\n", setting)
 	price := func(v value) string { return dollars(v.Dollars) }
 	var table [][]string
 	for _, row := range rows {
-		v, kcl := row.Values[tenureName], row.Values[kclName]
-		table = append(table, []string{
-			row.What, page.Amount(v.Used.Requests), writes(v), page.Amount(v.Used.ReadUnits), price(v),
-			cell(kcl, writes), cell(kcl, price), cell(kcl, func(kcl value) string { return fmt.Sprintf("%.4f", v.Dollars/kcl.Dollars) }),
-		})
+		what, its, _ := strings.Cut(row.What, "; ")
+		if its != setting {
+			continue
+		}
+		v := row.Values[tenureName]
+		table = append(table, []string{what, page.Amount(v.Used.Requests), price(v), cell(row.Values[kclName], price)})
 	}
-	page.Table(b, []string{
-		"what goes on", "requests a second:", "write units a second:", "read units a second:", "$ a month:", "KCL, write units a second:", "KCL, $ a month:", "Tenure to KCL:",
-	}, table)
-	fmt.Fprintf(b, "\nKCL is not run. By the periods in its source a worker writes each lease in a third of the failover time less %v, its metrics each %v, and asks an index for its "+
-		"leases each failover time: half a read unit at least. The failover time is the lease of the row. What its leader reads is left out.\n", peers.KCLEpsilon, peers.KCLMetrics)
+	page.Table(b, []string{"what goes on", "requests a second:", "$:", "KCL, $:"}, table)
+	fmt.Fprintf(b, "\nKCL is not run: by its source a worker writes each lease in a third of the failover time (here the lease) less %v, and its metrics each %v.\n", peers.KCLEpsilon, peers.KCLMetrics)
 }
 
 func dollars(x float64) string {
@@ -103,20 +78,20 @@ func dollars(x float64) string {
 
 var titles = map[string]string{tenureName: "Tenure", dynamolockName: "dynamolock", javaName: "Java client"}
 
-// markdown returns the tables.
+// markdown returns the tables. The settings of the steps and the spreads are in the JSON.
 func (r *report) markdown() string {
 	var b strings.Builder
 
-	fmt.Fprintf(&b, "Measured on %s, in %.0f s", r.Date, r.Took)
-	if r.Quick {
-		b.WriteString(", as a quick run, whose times mean nothing")
-	}
-	fmt.Fprintf(&b, ".\n\n| | |\n| --- | --- |\n%s| engine | %s |\n", r.Machine.Rows(), r.Engine)
+	fmt.Fprintf(&b, "Measured on %s, on %v; engine %s", r.Date, r.Machine, r.Engine)
 	for _, name := range r.Order {
-		fmt.Fprintf(&b, "| %s | %s |\n", titles[name], r.Clients[name])
+		fmt.Fprintf(&b, "; %s %s", titles[name], r.Clients[name])
+	}
+	b.WriteString(".")
+	if r.Quick {
+		b.WriteString(" A quick run, whose times mean nothing.")
 	}
 
-	b.WriteString("\n### Requests, counted on the wire, and what they cost\n\n")
+	b.WriteString("\n\n### Requests, counted on the wire, and what they cost\n\n")
 	requests := func(v value) string {
 		if v.Lost > 0 {
 			return fmt.Sprintf("%s (lost %d locks)", page.Amount(v.Used.Requests), v.Lost)
@@ -128,17 +103,15 @@ func (r *report) markdown() string {
 		return slices.Concat(r.each(row, requests), r.each(row, price), []string{dollarsFor(row)})
 	})
 
-	b.WriteString("\n### Times in milliseconds: median (range; p99) of how many\n\n")
+	b.WriteString("\n### Times in milliseconds: median (longest)\n\n")
 	spread := func(v value) string {
-		return fmt.Sprintf("**%s** (%s to %s; %s) of %d", page.Amount(v.Spread.Median), page.Amount(v.Spread.Min), page.Amount(v.Spread.Max), page.Amount(v.Spread.P99), v.Spread.Runs)
+		return fmt.Sprintf("**%s** (%s)", page.Amount(v.Spread.Median), page.Amount(v.Spread.Max))
 	}
 	r.table(&b, timed, r.heads(""), func(row row) []string { return r.each(row, spread) })
 
-	b.WriteString("\n### Throughput in pairs of an acquire and a release a second: median (range) of how many runs\n\n")
-	pace := func(v value) string {
-		return fmt.Sprintf("**%.0f** (%.0f to %.0f) of %d", v.Spread.Median, v.Spread.Min, v.Spread.Max, v.Spread.Runs)
-	}
-	r.table(&b, paced, append(r.heads(""), "Tenure to dynamolock, run by run"), func(row row) []string {
+	b.WriteString("\n### Pairs of an acquire and a release a second: median\n\n")
+	pace := func(v value) string { return fmt.Sprintf("%.0f", v.Spread.Median) }
+	r.table(&b, paced, append(r.heads(":"), "Tenure to dynamolock"), func(row row) []string {
 		ratio := "-"
 		if row.Ratio != nil {
 			ratio = fmt.Sprintf("**%.2f** (%.2f to %.2f)", row.Ratio.Median, row.Ratio.Min, row.Ratio.Max)
@@ -148,12 +121,7 @@ func (r *report) markdown() string {
 
 	r.crowds(&b)
 	r.months(&b)
-
-	b.WriteString("\n### Settings of the steps\n\n")
-	for _, s := range r.settings() {
-		fmt.Fprintf(&b, "- %s\n", s)
-	}
-	fmt.Fprintf(&b, "\nUnits: %s. The largest item of any client had %d bytes. Prices: %s.\n", r.Units, r.Largest, r.Prices)
+	fmt.Fprintf(&b, "\nPrices: %s. The largest item had %d bytes.\n", r.Prices, r.Largest)
 	return b.String()
 }
 
@@ -188,18 +156,6 @@ func dollarsFor(of row) string {
 		return v.For // all have the same
 	}
 	return ""
-}
-
-// settings returns the settings of the steps, each step once.
-func (r *report) settings() (all []string) {
-	seen := map[string]bool{}
-	for _, row := range r.Rows {
-		if !seen[row.Step] {
-			seen[row.Step] = true
-			all = append(all, fmt.Sprintf("%s: %s.", row.Step, row.Setting))
-		}
-	}
-	return all
 }
 
 // cell is empty for a client that has no such thing.

@@ -28,8 +28,8 @@ import (
 
 // servers are the engines that are servers, by the names that -engines takes. Each
 // function makes a place for the data below dir; its error says that the program is
-// not there. A further one is a line here, a case of replica.OpenStore, and an engine of
-// `make chaos`.
+// not there. A further one is a line here, a case of replica.OpenStore, an engine of
+// `make chaos`, and a word in docs/evidence/README.md.
 var servers = map[string]func(dir string) (server, error){
 	"dynoxide":          newDynoxide,
 	"etcd":              func(dir string) (server, error) { return newEtcd(dir, 1) },

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var (
 		list      = flags.String("rows", "", "which faults, of "+names(rows, row.name)+", and with -service others; all if empty")
 		libraries = flags.String("libraries", "", "at which libraries, of "+names(subjects, subject.id)+", or with -service "+names(clients, subject.id)+"; all if empty")
-		service   = flags.Bool("service", false, "throw them at the clients of the lock service, and write evidence/faults/service.json, and print its table")
+		service   = flags.Bool("service", false, "throw them at the clients of the lock service, and write evidence/faults/service.json and docs/evidence/faults.md")
 		postgres  = flags.String("postgres", os.Getenv(postgresEnv), "the `URL` of a PostgreSQL whose user may make databases, for River and Tenure")
 		zookeeper = flags.String("zookeeper", os.Getenv(zooKeeperEnv), "the `address` of a ZooKeeper, HOST:PORT, for Tenure")
 		kube      = flags.String("kubernetes", os.Getenv(kubernetesEnv), "the `kubeconfig` of an API server whose user may make namespaces, for Tenure")

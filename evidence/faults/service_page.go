@@ -17,8 +17,13 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
 
-// serviceFile is what a run with -service writes.
-const serviceFile = "service.json"
+// The files that a run with -service writes, and the command that the page says its part is
+// made by.
+const (
+	serviceFile    = "service.json"
+	servicePage    = "../../docs/evidence/faults.md"
+	serviceCommand = "go run ./evidence/faults -service"
+)
 
 // publishService writes what was found of the clients of the service.
 func (r *report) publishService(ctx context.Context, stdout io.Writer) error {
@@ -29,32 +34,14 @@ func (r *report) publishService(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return page.Publish(r, r.serviceTables(), "", stdout, filepath.Join(dir, serviceFile), "")
+	return page.Publish(r, r.serviceTables(), serviceCommand, stdout, filepath.Join(dir, serviceFile), filepath.Join(dir, servicePage))
 }
 
-// serviceTables is what it prints.
+// serviceTables is the part of the page.
 func (r *report) serviceTables() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, in %.0f s, with a lease of %v where the row does not say.\n\n| | |\n| --- | --- |\n%s| DynamoDB engine | %s |\n",
-		r.Date, r.Took, usualLease, r.Machine.Rows(), r.Engine)
-	for _, s := range clients {
-		if s.replicas() == 1 {
-			fmt.Fprintf(&b, "| %s client | %s |\n", s.client(), r.Libraries[s.name])
-		}
-	}
-	b.WriteString("\n")
-	thrown := clientRows()
-	link := func(of row) string {
-		if slices.ContainsFunc(rows, func(r row) bool { return r.id == of.id }) {
-			return "faults.md" + of.anchored()
-		}
-		return of.anchored()
-	}
-	r.table(&b, thrown, clients, link, func(s subject) string { return s.title })
-	b.WriteString("\nWhat is thrown at these clients alone:\n")
-	for _, row := range serviceRows {
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n**Pass:** %s\n", row.title, row.how, row.rule)
-	}
+	fmt.Fprintf(&b, "Made on %s, on %v, with a lease of %v where nothing else is said. %s\n\n", r.Date, r.Machine, usualLease, r.counted(clients, func(s subject) string { return s.title }))
+	explain(&b, serviceRows)
 	return b.String()
 }
 

@@ -37,21 +37,18 @@ func clientRows() []row {
 var serviceRows = []row{
 	{
 		id: "twice", title: "Calls carried out twice, and again later", try: carriedOutAgain,
-		how: `Half of the calls of both clients are carried out twice at once, the other half again within two
-leases. The holder works for two and a half leases, releases the lock, and the other one holds
-it for two and a half leases.`,
+		how: `Half of the calls of two clients, one after the other holder for two and a half leases,
+are carried out twice at once, the rest again within two leases.`,
 		rule: "each keeps the lock for its time.",
 	},
 	{
 		id: "replay", title: "Calls of a former holder sent again", try: formerReplayed,
-		how: `A holder releases the lock, and another one has it. An attacker who has seen all calls of the first
-sends its heartbeats and releases again, twenty a lease, for two and a half leases.`,
+		how:  `An attacker sends the heartbeats and releases of a former holder again, twenty a lease.`,
 		rule: "the other one keeps the lock.",
 	},
 	{
 		id: "bad-gateway", title: "502 for what was done", try: badGateways,
-		how: `Every second call of a holder is carried out, and answered with a 502 and a page of HTML. The holder
-works for two and a half leases, and releases the lock. Another one waits for it.`,
+		how:  `Every second call of a holder is carried out, and answered with a 502 and a page of HTML.`,
 		rule: "the holder keeps the lock for its time, and the other one begins after the work's end.",
 	},
 	{

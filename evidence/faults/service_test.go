@@ -82,13 +82,16 @@ func TestServiceRowsBite(t *testing.T) {
 	}
 }
 
-// TestServiceResults: what is kept is of a run in which all was passed.
-func TestServiceResults(t *testing.T) {
+// TestServicePage holds the page to the run that it shows, in which all was passed.
+func TestServicePage(t *testing.T) {
 	var r report
 	if err := page.ReadJSON(serviceFile, &r); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.serviceComplete(); err != nil {
+		t.Error(err)
+	}
+	if err := page.Check(servicePage, r.serviceTables(), serviceCommand); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,7 +111,7 @@ func TestServiceComplete(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		"[Reply lost on acquire](faults.md#reply-lost-on-acquire)", "[Crash of a holder](#crash-of-a-holder)", "Passed: Python, 1 replica 20 of 20",
+		"- **Crash of a holder**: A holder is killed", "Passed: Python, 1 replica 20 of 20",
 	} {
 		if text := r.serviceTables(); !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

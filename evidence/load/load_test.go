@@ -48,6 +48,9 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
+	if err := page.Check("../../docs/evidence/performance.md", r.markdown(), command); err != nil {
+		t.Error(err)
+	}
 }
 
 // careless is a service that grants what is held, or gives an old number, or forgets a lock.

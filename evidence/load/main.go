@@ -7,7 +7,7 @@
 // and, where its program is named, Consul: pairs of acquire and release, hand-overs,
 // heartbeats, and many locks held at once.
 //
-//	go run ./evidence/load -json evidence/load/results.json
+//	go run ./evidence/load -json evidence/load/results.json -markdown docs/evidence/performance.md
 //
 // All servers are processes of their own, started here with empty data on the disk; the
 // callers are goroutines of this one, with plain HTTP/1.1 on connections that are kept. The
@@ -27,6 +27,9 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 )
+
+// command is what the page says it is made by.
+const command = "make load"
 
 func main() { proc.Main("load", run) }
 
@@ -55,6 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		consul = flags.String("consul", "", "the `program` consul; without it there is none beside")
 		quick  = flags.Bool("quick", false, "look whether all of it works")
 		toJSON = flags.String("json", "", "write what was found to this `file`")
+		toPage = flags.String("markdown", "", "write the tables into this `file`, between its marks")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -82,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	r.Machine.LoadAfter = machine.Load()
-	if err := page.Publish(r, r.markdown(), "", stdout, *toJSON, ""); err != nil {
+	if err := page.Publish(r, r.markdown(), command, stdout, *toJSON, *toPage); err != nil {
 		return err
 	}
 	if r.Wrong > 0 {

@@ -70,9 +70,8 @@ func (r *report) of(step, peer string) []float64 {
 
 func (r *report) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, on %s, %s; load at the start and the end %s and %s. %s. Rounds: %d, of %v for pairs and heartbeats, and %d hand-overs; the medians, and the least and the most. A lease of %v. %d locks held for %v, once. Granted or lost when it must not be: %d.\n\n",
-		r.Date, r.Machine.CPU, r.Machine.System, r.Machine.LoadBefore, r.Machine.LoadAfter, r.Programs,
-		r.Size.Rounds, r.Size.Length, r.Size.HandOvers, r.Size.Lease, r.Size.Held, r.Size.Hold, r.Wrong)
+	fmt.Fprintf(&b, "Made on %s, on %v; %s. Medians of %d rounds, leases of %v, %d locks held for %v. Granted or lost when it must not be: %d.\n\n",
+		r.Date, r.Machine, r.Programs, r.Size.Rounds, r.Size.Lease, r.Size.Held, r.Size.Hold, r.Wrong)
 	var there []string
 	head := []string{""}
 	for _, c := range columns {
@@ -81,70 +80,35 @@ func (r *report) markdown() string {
 		}
 	}
 	var rows [][]string
-	for _, step := range r.steps() {
-		row := []string{step}
+	add := func(step, way string, of func(c string) []float64) {
+		row := []string{step + way}
 		for _, c := range there {
-			row = append(row, spread(r.of(step, c)))
+			row = append(row, median(of(c)))
 		}
 		rows = append(rows, row)
+	}
+	for _, step := range r.steps() {
+		if step == handOver99 || step == beatCalls {
+			continue // the JSON has them
+		}
+		add(step, "", func(c string) []float64 { return r.of(step, c) })
 		if r.Figures[step][onEtcd] != nil && r.Figures[step][onEtcd+inBatches] != nil {
-			row = []string{step + inBatches}
-			for _, c := range there {
-				row = append(row, spread(r.Figures[step][c+inBatches]))
-			}
-			rows = append(rows, row)
+			add(step, inBatches, func(c string) []float64 { return r.Figures[step][c+inBatches] })
 		}
-	}
-	page.Table(&b, head, rows)
-	b.WriteString("\n## As ratios\n\nOf `tenured` on etcd to each, of the same rounds. For times, memory and processor less is better.\n\n")
-	head, rows = []string{""}, nil
-	for _, c := range there {
-		if c != onEtcd {
-			head = append(head, "to "+c+":")
-		}
-	}
-	for _, step := range r.steps() {
-		row := []string{step}
-		for _, c := range there {
-			if c != onEtcd {
-				row = append(row, ratios(r.of(step, onEtcd), r.of(step, c)))
-			}
-		}
-		rows = append(rows, row)
 	}
 	page.Table(&b, head, rows)
 	return b.String()
 }
 
-// ratios returns the spread of a to b, of the same rounds each.
-func ratios(a, b []float64) string {
-	var out []float64
-	for i := range min(len(a), len(b)) {
-		if b[i] > 0 {
-			out = append(out, a[i]/b[i])
-		}
-	}
-	return spread(out)
-}
-
-// spread is the median, with the least and the most if there are several.
-func spread(all []float64) string {
+// median is that of the rounds, of three digits. The JSON has all of them.
+func median(all []float64) string {
 	if len(all) == 0 {
 		return "–"
 	}
 	all = slices.Sorted(slices.Values(all))
-	median := fmt.Sprintf("**%s**", page.Amount(short(all[len(all)/2])))
-	if len(all) == 1 {
-		return median
-	}
-	return fmt.Sprintf("%s (%s–%s)", median, page.Amount(short(all[0])), page.Amount(short(all[len(all)-1])))
-}
-
-// short keeps three digits.
-func short(x float64) float64 {
-	s, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
+	x, err := strconv.ParseFloat(strconv.FormatFloat(all[len(all)/2], 'g', 3, 64), 64)
 	if err != nil {
-		return x
+		x = all[len(all)/2]
 	}
-	return s
+	return page.Amount(x)
 }

@@ -5,7 +5,7 @@
 // client, brings: pairs of acquire and release a second, and the times of a hand-over and
 // of a fail-over.
 //
-//	scripts/engines run etcd zookeeper postgres kubernetes -- go run ./evidence/native -json evidence/native/results.json
+//	scripts/engines run etcd zookeeper postgres kubernetes -- go run ./evidence/native -json evidence/native/results.json -markdown docs/evidence/performance.md
 //
 // It runs the benchmarks of the stores' own tests several times over, one after the other,
 // so that what is compared was measured within seconds.
@@ -29,6 +29,9 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/machine"
 	"github.com/tenurelock/tenure/evidence/bed/page"
 )
+
+// command is what the page says it is made by.
+const command = "make native"
 
 // engine is one whose benchmarks there are.
 type engine struct {
@@ -73,6 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		times  = flags.Int("times", 5, "how often each benchmark is run")
 		length = flags.String("benchtime", "1s", "how long a run takes, as `go test -benchtime` has it")
 		toJSON = flags.String("json", "", "write what was found to this `file`")
+		toPage = flags.String("markdown", "", "write the tables into this `file`, between its marks")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -104,7 +108,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	r.Machine.LoadAfter = machine.Load()
-	return page.Publish(r, r.markdown(), "", stdout, *toJSON, "")
+	return page.Publish(r, r.markdown(), command, stdout, *toJSON, *toPage)
 }
 
 // figure is a line of a benchmark: its name without the number of cores, and the time of an
@@ -127,76 +131,39 @@ func (r *report) of(e engine, benchmark, way, rest string) []float64 {
 
 func (r *report) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made on %s, on %s, %s; load at the start and the end %s and %s. Medians of %d runs, and the least and the most.\n\n",
-		r.Date, r.Machine.CPU, r.Machine.System, r.Machine.LoadBefore, r.Machine.LoadAfter, r.Times)
-	b.WriteString("## Pairs of acquire and release a second\n\n")
+	fmt.Fprintf(&b, "Made on %s, on %v. Medians of %d runs: Tenure's, then the other's.\n\n",
+		r.Date, r.Machine, r.Times)
+	perSecond := func(ns float64) float64 { return 1e9 / ns }
 	var rows [][]string
-	for _, goroutines := range []int{1, 32} {
-		for _, e := range engines {
-			rest := fmt.Sprint("/goroutines=", goroutines)
-			ours, native := r.of(e, "AcquireRelease", "tenure", rest), r.of(e, "AcquireRelease", e.native, rest)
-			if ours == nil || native == nil {
-				continue
-			}
-			rows = append(rows, []string{
-				e.title, fmt.Sprint(goroutines), spread(perSecond(ours)), spread(perSecond(r.of(e, "AcquireRelease", "store", rest))),
-				e.what, spread(perSecond(native)), ratios(native, ours),
-			})
+	for _, e := range engines {
+		row := []string{e.title, e.what}
+		for _, c := range []struct {
+			benchmark, rest string
+			by              func(float64) float64
+		}{
+			{"AcquireRelease", "/goroutines=1", perSecond},
+			{"AcquireRelease", "/goroutines=32", perSecond},
+			{"HandOver", "", func(µs float64) float64 { return µs / 1e3 }},
+			{"FailOver", "", func(µs float64) float64 { return µs / 1e6 }},
+		} {
+			row = append(row, beside(r.of(e, c.benchmark, "tenure", c.rest), r.of(e, c.benchmark, e.native, c.rest), c.by))
 		}
+		rows = append(rows, row)
 	}
-	page.Table(&b, []string{"engine", "goroutines:", "Tenure:", "its store alone:", "beside", "that:", "Tenure to that:"}, rows)
-	b.WriteString("\n## Hand-over: from a release to the grant at another client, in milliseconds\n\n")
-	r.times(&b, "HandOver", 1e-3)
-	b.WriteString("\n## Fail-over: from the SIGKILL of a holder's process to the grant at another client, in seconds\n\n")
-	r.times(&b, "FailOver", 1e-6)
+	page.Table(&b, []string{"engine", "beside", "pairs a second, 1 goroutine:", "32 goroutines:", "hand-over, ms:", "fail-over, s:"}, rows)
 	return b.String()
 }
 
-// times writes the table of a benchmark that takes a time, by how much its microseconds
-// are to be multiplied.
-func (r *report) times(b *strings.Builder, benchmark string, by float64) {
-	var rows [][]string
-	for _, e := range engines {
-		ours, native := r.of(e, benchmark, "tenure", ""), r.of(e, benchmark, e.native, "")
-		if ours != nil && native != nil {
-			rows = append(rows, []string{e.title, spread(scaled(ours, by)), e.what, spread(scaled(native, by)), ratios(ours, native)})
-		}
-	}
-	page.Table(b, []string{"engine", "Tenure:", "beside", "that:", "Tenure to that:"}, rows)
-}
-
-func perSecond(ns []float64) []float64 {
-	var out []float64
-	for _, x := range ns {
-		out = append(out, 1e9/x)
-	}
-	return out
-}
-
-func scaled(all []float64, by float64) []float64 {
-	var out []float64
-	for _, x := range all {
-		out = append(out, x*by)
-	}
-	return out
-}
-
-// ratios returns the spread of a to b, of the same runs each.
-func ratios(a, b []float64) string {
-	var out []float64
-	for i := range min(len(a), len(b)) {
-		out = append(out, a[i]/b[i])
-	}
-	return spread(out)
-}
-
-// spread is the median, with the least and the most.
-func spread(all []float64) string {
-	if len(all) == 0 {
+// beside is the median of Tenure's figures and of the others', turned into another unit.
+func beside(ours, theirs []float64, by func(float64) float64) string {
+	if ours == nil || theirs == nil {
 		return "–"
 	}
-	all = slices.Sorted(slices.Values(all))
-	return fmt.Sprintf("**%s** (%s–%s)", page.Amount(round(all[len(all)/2])), page.Amount(round(all[0])), page.Amount(round(all[len(all)-1])))
+	median := func(all []float64) string {
+		all = slices.Sorted(slices.Values(all))
+		return page.Amount(round(by(all[len(all)/2])))
+	}
+	return "**" + median(ours) + "**, " + median(theirs)
 }
 
 // round keeps three digits.

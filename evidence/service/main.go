@@ -58,7 +58,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	flags.DurationVar(&s.Lease, "lease", 2*time.Second, "lease duration")
 	flags.IntVar(&s.Replicas, "replicas", 3, "replicas of the service")
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of the first round; the next one has the next seed")
-	flags.BoolVar(&s.write, "write", false, "write evidence/service/results.json, and print what it means")
+	flags.BoolVar(&s.write, "write", false, "write evidence/service/results.json, and its part of docs/evidence/faults.md")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func run(ctx context.Context, args []string, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return page.Publish(r, r.markdown(), "", out, filepath.Join(root, resultsFile), "")
+	return page.Publish(r, r.markdown(), command, out, filepath.Join(root, resultsFile), filepath.Join(root, pageFile))
 }
 
 // build builds the clients, and asks them what they run on.

@@ -17,10 +17,15 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/page"
 )
 
-// resultsFile is what a run writes, in the module's folder.
-const resultsFile = "service/results.json"
+// The files that a run writes, in the module's folder and beside it, and the command that
+// the page says its part is made by.
+const (
+	resultsFile = "service/results.json"
+	pageFile    = "../docs/evidence/faults.md"
+	command     = "go run ./evidence/service"
+)
 
-// report is what a run has found. Its tables are made of it alone.
+// report is what a run has found. The page's part is made of it alone.
 type report struct {
 	Date     string            `json:"date"`
 	Machine  machine.Machine   `json:"machine"`
@@ -78,7 +83,7 @@ func (r *report) sum(of func(result) map[string]int) map[string]int {
 	return all
 }
 
-// markdown returns the tables.
+// markdown returns the part of the page.
 func (r *report) markdown() string {
 	var b strings.Builder
 	var holds, effects, refused, late int
@@ -87,41 +92,26 @@ func (r *report) markdown() string {
 		holds, effects, refused, late = holds+x.Holds, effects+x.Effects, refused+x.Refused, late+x.Late
 		gap, recovery, length = max(gap, x.Gap), max(recovery, x.Recovery), length+x.Length
 	}
-	fmt.Fprintf(&b, "Made on %s.\n\n| | |\n| --- | --- |\n%s", r.Date, r.Machine.Rows())
-	for _, kind := range slices.Sorted(maps.Keys(r.Versions)) {
-		fmt.Fprintf(&b, "| %s client on | %s |\n", kind, r.Versions[kind])
+	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
+		r.Date, r.Machine, len(r.Rounds), length, r.Clients, r.Replicas, r.Lease)
+	fmt.Fprintf(&b, "- Holds of the lock: %s (%s).\n", page.Thousands(holds), counted(r.sum(func(x result) map[string]int { return x.Of })))
+	fmt.Fprintf(&b, "- Effects on the resource: %s. Late, after a stop between check and effect: %d, of which the fence refused %d.\n", page.Thousands(effects), late, refused)
+	fmt.Fprintf(&b, "- Longest time without a holder: %v of %v allowed; to the next holder after the last kill: %v.\n", gap.Round(10*time.Millisecond), gapBound(r.Lease), recovery.Round(10*time.Millisecond))
+	fmt.Fprintf(&b, "- The nemesis struck %s, the proxies %s.\n- **What was wrong: %d.**\n",
+		times(r.sum(func(x result) map[string]int { return x.Faults })), times(r.sum(func(x result) map[string]int { return x.Weather })), len(r.wrong()))
+	b.WriteString("\nMistakes that were made on purpose, one at a time, and that show in a scene each:")
+	for i, v := range variants {
+		b.WriteString([]string{" ", "; "}[min(i, 1)] + v.name)
 	}
-	fmt.Fprintf(&b, "| rounds, time under faults | %d, %v |\n", len(r.Rounds), length)
-	fmt.Fprintf(&b, "| clients, replicas, lease | %d, %d, %v |\n", r.Clients, r.Replicas, r.Lease)
-	fmt.Fprintf(&b, "| holds of the lock | %s (%s) |\n", page.Thousands(holds), counted(r.sum(func(x result) map[string]int { return x.Of })))
-	fmt.Fprintf(&b, "| effects on the resource | %s |\n", page.Thousands(effects))
-	fmt.Fprintf(&b, "| of these late: their process was stopped between the check and the effect, and another holder had come | %d; the fence refused %d |\n", late, refused)
-	fmt.Fprintf(&b, "| longest time without a holder | %v; %v are allowed |\n", gap.Round(10*time.Millisecond), gapBound(r.Lease))
-	fmt.Fprintf(&b, "| longest time to the next holder after the last kill | %v |\n", recovery.Round(10*time.Millisecond))
-	fmt.Fprintf(&b, "| **what was wrong** | **%d** |\n\n", len(r.wrong()))
-	for _, of := range []struct {
-		what   string
-		counts map[string]int
-	}{
-		{"what the nemesis did", r.sum(func(x result) map[string]int { return x.Faults })},
-		{"what the proxies did", r.sum(func(x result) map[string]int { return x.Weather })},
-	} {
-		rows := [][]string{}
-		for _, name := range slices.Sorted(maps.Keys(of.counts)) {
-			rows = append(rows, []string{name, page.Thousands(of.counts[name])})
-		}
-		page.Table(&b, []string{of.what, "times:"}, rows)
-		b.WriteString("\n")
-	}
-	b.WriteString("Each of these mistakes was made on purpose, one at a time, and shows in its scene (`make wrong`):\n\n")
-	rows := [][]string{}
-	for _, v := range variants {
-		by := "a client"
-		if v.server != "" {
-			by = "a replica"
-		}
-		rows = append(rows, []string{v.name, by, v.scene, v.besides})
-	}
-	page.Table(&b, []string{"mistake", "made by", "the scene that shows it", "besides"}, rows)
+	b.WriteString(".\n")
 	return b.String()
+}
+
+// times says how often, and in how many ways. The JSON has each.
+func times(of map[string]int) string {
+	n := 0
+	for _, times := range of {
+		n += times
+	}
+	return fmt.Sprintf("%s times in %d ways", page.Thousands(n), len(of))
 }

@@ -172,13 +172,17 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestResults: what is kept is of a run without a fault of ours.
-func TestResults(t *testing.T) {
+// TestPage holds the page to the run that it shows, and the run to be one without a fault
+// of ours.
+func TestPage(t *testing.T) {
 	var r report
 	if err := page.ReadJSON(filepath.Join("..", resultsFile), &r); err != nil {
 		t.Fatal(err)
 	}
 	if wrong := r.wrong(); len(wrong) > 0 || len(r.Rounds) == 0 {
 		t.Errorf("%d rounds: %q", len(r.Rounds), wrong)
+	}
+	if err := page.Check(filepath.Join("..", pageFile), r.markdown(), command); err != nil {
+		t.Error(err)
 	}
 }

@@ -12,12 +12,9 @@ type variant struct {
 	// server the one that a replica does.
 	client, server string
 	scene, seen    string
-	// besides is what else finds it, where the network alone brings about only a part of it.
-	besides string
 }
 
-// variants are the wrong variants of the service, as section 9 of the design lists them,
-// and one more. TestMistakes has each be made once, in its scene, and be seen.
+// variants are the wrong variants of the service. TestMistakes has each be made once, in its scene, and be seen.
 var variants = []variant{
 	{name: "a lease is counted from the grant", client: "from-grant", scene: noBeatScene, seen: "ended"},
 	{name: "a lease is counted from the answer", client: "from-answer", scene: repeatScene, seen: "ended"},
@@ -26,16 +23,16 @@ var variants = []variant{
 	{name: "a heartbeat is answered from memory", server: fromMemory, scene: replicasScene, seen: "ended"},
 	{
 		name: "a heartbeat counts whatever beat it follows", server: anyBeat, scene: deadScene, seen: "the lock was",
-		besides: "a replica that has seen the lock before knows a beat that comes back, and waits no longer for it",
+		// A replica that has seen the lock before knows a beat that comes back, and waits no longer for it.
 	},
 	{
 		name: "a heartbeat counts over a released record", server: heartbeatRevive, scene: revivedScene, seen: "the lock was",
-		besides: "over a reserved one: `TestMistakesOfTheService` in internal/sim",
+		// TestMistakesOfTheService in internal/sim has it over a reserved one.
 	},
 	{name: "a heartbeat drops a request", server: heartbeatDrops, scene: stepDownScene, seen: "the lock was"},
 	{
 		name: "the token of a heartbeat is not compared", server: anyToken, scene: tokenScene, seen: "want 410",
-		besides: "where a late write of the store brings a beat back: `TestMistakesOfTheService` in internal/sim",
+		// TestMistakesOfTheService in internal/sim has a late write of the store that brings a beat back.
 	},
 	{name: "a GET decides", client: "get", scene: cacheScene, seen: "ended"},
 	{name: "a 5xx means that nothing was done", client: "not-applied", scene: releaseScene, seen: "ended"},

@@ -7,7 +7,7 @@
 // killed, stopped and started again. It fails if a partition is ever owned twice, or
 // is without an owner for too long.
 //
-//	scripts/engines run dynoxide -- go run ./evidence/shards -json evidence/shards/results.json
+//	scripts/engines run dynoxide -- go run ./evidence/shards -json evidence/shards/results.json -markdown docs/evidence/performance.md
 package main
 
 import (
@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		small  = flags.Bool("quick", false, "look whether all of it works; the times mean nothing then")
 		parts  = flags.String("parts", partSQLite+","+partDynamo+","+partVirtual, "what to measure on")
 		toJSON = flags.String("json", "", "write what was found to this `file`; what it holds of other parts stays")
+		toPage = flags.String("markdown", "", "write the tables into this `file`, between its marks")
 		engine = flags.String("engine", os.Getenv(dynamo.EngineEnv), "the `URL` of a DynamoDB engine")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -57,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if r.name, err = machine.Engine(ctx, *engine); err != nil {
 		return err
 	}
-	return r.measure(ctx, *parts, *toJSON, stdout)
+	return r.measure(ctx, *parts, *toJSON, *toPage, stdout)
 }
 
 // rig is what both stores share.
@@ -71,7 +72,7 @@ type rig struct {
 // measure runs parts of what is measured of package shard, as listed with commas
 // between, and fails if something was not as it must be. What toJSON holds of other
 // parts stays.
-func (r *rig) measure(ctx context.Context, parts, toJSON string, stdout io.Writer) error {
+func (r *rig) measure(ctx context.Context, parts, toJSON, toPage string, stdout io.Writer) error {
 	all, err := earlier(toJSON)
 	if err != nil {
 		return err
@@ -118,7 +119,7 @@ func (r *rig) measure(ctx context.Context, parts, toJSON string, stdout io.Write
 		}
 	}
 	all.Machine.LoadAfter = machine.Load()
-	if err := all.write(stdout, toJSON); err != nil {
+	if err := all.write(stdout, toJSON, toPage); err != nil {
 		return err
 	}
 	if len(missed) > 0 {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenurelock/tenure/evidence/bed/page"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/fence"
 	"github.com/tenurelock/tenure/internal/enginetest"
@@ -35,7 +36,7 @@ func TestShards(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "shards.json")
 	r := &rig{engine: e.URL, name: "DynamoDB", size: quick, say: t.Logf}
 	var tables strings.Builder
-	if err := r.measure(t.Context(), partSQLite+","+partDynamo, to, &tables); err != nil {
+	if err := r.measure(t.Context(), partSQLite+","+partDynamo, to, "", &tables); err != nil {
 		t.Fatal(err)
 	}
 	all, err := earlier(to)
@@ -172,14 +173,17 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestResults: what is kept is of a full run.
-func TestResults(t *testing.T) {
+// TestPage holds the page to the run that it shows.
+func TestPage(t *testing.T) {
 	r, err := earlier("results.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Quick || len(r.Stores) == 0 {
 		t.Error("results.json is of no full run")
+	}
+	if err := page.Check("../../docs/evidence/performance.md", r.markdown(), command); err != nil {
+		t.Errorf("make shards writes both: %v", err)
 	}
 }
 
@@ -192,7 +196,7 @@ func TestPagePart(t *testing.T) {
 	other.Store, other.Watch = "another store", true
 	r.put(other)
 	var tables strings.Builder
-	if err := r.write(&tables, to); err != nil {
+	if err := r.write(&tables, to, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| a store | another store |", "2,000", "605", "SIGKILL of a worker (1)"} {

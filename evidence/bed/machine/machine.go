@@ -33,9 +33,9 @@ func Here() Machine {
 	return m
 }
 
-// Rows are the rows of a table that say where the run was made.
-func (m Machine) Rows() string {
-	return fmt.Sprintf("| machine | %s |\n| system | %s |\n| load at the start and the end | %s, %s |\n", m.CPU, m.System, m.LoadBefore, m.LoadAfter)
+// String says where, and how busy it was at the start and the end.
+func (m Machine) String() string {
+	return fmt.Sprintf("%s, load %s and %s", m.CPU, m.LoadBefore, m.LoadAfter)
 }
 
 // Load is how many wanted to run in the last minute.

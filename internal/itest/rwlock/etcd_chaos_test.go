@@ -85,7 +85,7 @@ func TestEtcd16221OfThePeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := soon(t, "answer to the writer whose session was revoked", waited); err != nil {
-		t.Fatalf("etcd's recipes have fixed this, so docs/evidence/capabilities.md is to say from which version on: %v", err)
+		t.Fatalf("etcd's recipes have mended this, so say here from which version on: %v", err)
 	}
 	beside := make(chan error, 1)
 	go func() { beside <- locks[2].Lock() }()

@@ -254,7 +254,7 @@ func TestSuspendedHolderWakesToASuccessor(t *testing.T) {
 	})
 }
 
-// What every peer's clock leaves out: a row of docs/evidence/capabilities.md.
+// What every peer's clock leaves out.
 func TestPeerFailing_SuspendsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, memstore.New(), "a")
