@@ -48,7 +48,7 @@ VIRTUAL := ./shard ./once
 # tests of other packages that want that engine, by their names.
 KUBERNETES := ./k8sstore
 ON_KUBERNETES := ^TestKubernetes
-ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor $(ITEST)/linearize ./adapters/controllerruntime
+ON_KUBERNETES_IN := ./cmd/internal/cli ./cmd/internal/doctor ./adapters/controllerruntime
 # The same of the evidence: the fault table's column, and a round of chaos, both in small. They
 # want the machine for themselves.
 ON_KUBERNETES_ALONE := $(FAULTS) $(CHAOS)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
@@ -30,6 +31,7 @@ type database struct {
 	watches map[int]watch
 	serial  int
 	aside   chan struct{}
+	calls   atomic.Int64 // of a kind that a bug counts
 }
 
 type watch struct {
@@ -81,6 +83,8 @@ type handle struct {
 	dialed bool // what tells of changes is connected
 	cache  map[string]driver.Record
 	nodes  map[string]node // what it has seen last, by key
+	wrote  sync.Map        // what it has written last, by key
+	reads  sync.Map        // those under way, by key
 }
 
 func (h *handle) fail(ctx context.Context) error {
@@ -109,6 +113,32 @@ func (h *handle) id(key string) string {
 }
 
 func (h *handle) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
+	switch h.db.bug {
+	case "reads joined":
+		return h.join(ctx, key)
+	case "third read lags":
+		if rec, ok := h.wrote.Load(key); ok && h.db.calls.Add(1)%3 == 0 {
+			return rec.(driver.Record).Clone(), nil
+		}
+	}
+	return h.get(ctx, key)
+}
+
+// join answers a read as the one that is under way was answered, which may have been
+// before a write that the caller knows of.
+func (h *handle) join(ctx context.Context, key string) (driver.Record, error) {
+	read := sync.OnceValues(func() (driver.Record, error) {
+		defer h.reads.Delete(key)
+		rec, err := h.get(ctx, key)
+		<-time.After(time.Millisecond)
+		return rec, err
+	})
+	first, _ := h.reads.LoadOrStore(key, read)
+	rec, err := first.(func() (driver.Record, error))()
+	return rec.Clone(), err
+}
+
+func (h *handle) get(ctx context.Context, key string) (driver.Record, error) {
 	if h.db.is("read hangs past its context") {
 		_ = h.db.answer(ctx, true)
 	}
@@ -208,6 +238,9 @@ func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev drive
 	}
 	now = h.keep(now)
 	h.put(now)
+	if h.db.is("claim sent twice") {
+		return driver.Record{}, driver.Record{}, h.conflict(now, true, next.Key)
+	}
 	if h.db.is("claim returns no prev") {
 		prev = driver.Record{}
 	}
@@ -282,6 +315,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 		found && stored.Token != prev.Token && !h.db.is("swap ignores token") ||
 		found && stored.Owner != prev.Owner && h.db.is("swap compares owner") {
 		defer h.db.mu.Unlock()
+		if rec, ok := h.wrote.Load(next.Key); ok && h.db.is("conflicts lag") {
+			stored = rec.(driver.Record)
+		}
 		return driver.Record{}, h.conflict(stored, found, next.Key)
 	}
 	switch {
@@ -302,6 +338,11 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	}
 	next = h.keep(next)
 	h.put(next)
+	h.wrote.Store(next.Key, next)
+	if h.db.is("tenth swap said to be not applied") && h.db.calls.Add(1)%10 == 0 {
+		defer h.db.mu.Unlock()
+		return driver.Record{}, driver.NotApplied(errors.New("timeout"))
+	}
 	if h.db.is("memory without long data") {
 		h.cache[next.Key] = next
 	}
@@ -364,6 +405,11 @@ func (h *handle) Delete(ctx context.Context, prev driver.Record) error {
 		stored.Version != prev.Version && !h.db.is("delete ignores version") {
 		defer h.db.mu.Unlock()
 		return h.conflict(stored, found, prev.Key)
+	}
+	if h.db.is("delete not atomic") {
+		h.db.mu.Unlock()
+		<-time.After(time.Millisecond)
+		h.db.mu.Lock()
 	}
 	delete(h.db.records, h.id(prev.Key))
 	delete(h.db.nodes, h.id(prev.Key))

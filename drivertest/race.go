@@ -53,6 +53,34 @@ func testRace(t *testing.T, e *env) {
 		}
 	})
 
+	// A deletion that comes after the claim leaves it alone.
+	t.Run("Delete", func(t *testing.T) {
+		for round := range max(e.h.Ops/(4*racers), 3) {
+			_, free := e.freed(t, e.clients[0])
+			var won driver.Record
+			var err error
+			var wg sync.WaitGroup
+			start := make(chan struct{})
+			for i := range handles { // which of them runs first goes by their order, on an idle machine
+				c, claims := e.clients[i], i == round%handles
+				wg.Go(func() {
+					<-start
+					if claims {
+						won, _, err = c.Claim(t.Context(), e.held(free.Key))
+					} else if err := c.Delete(t.Context(), free); err != nil {
+						asConflict(t, "Delete beside a claim", free.Key, err)
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+			if err != nil {
+				t.Fatalf("Claim beside deletions: %v", err)
+			}
+			e.wantStored(t, won)
+		}
+	})
+
 	t.Run("Counter", e.raceCounter)
 	t.Run("Everything", e.raceEverything)
 }
@@ -116,7 +144,11 @@ func (e *env) raceCounter(t *testing.T) {
 		c := e.clients[i%len(e.clients)]
 		wg.Go(func() {
 			now := rec
-			for added := 0; added < each; {
+			for added, tries := 0, 0; added < each; tries++ {
+				if tries > racers*each { // each conflict shows an addition that this one had not seen
+					t.Error("conflicts show again and again what they have shown before")
+					return
+				}
 				data := binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(now.Data)+1)
 				swapped, err := c.Swap(t.Context(), now, e.withData(now, data))
 				var conflict *driver.ConflictError

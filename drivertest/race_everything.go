@@ -7,169 +7,204 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/tenurelock/tenure/driver"
 )
 
-// raceEverything has all racers claim, renew, write data, lay requests, release,
-// hand over and take over the same keys, each from the record that it saw last, and then checks
-// that the writes that were applied form one chain: each replaced the record
-// that the one before had left, and the token rose with each change of holder
-// and at no other time.
+// raceEverything has all racers make random calls on the same keys at once: on locks,
+// sessions and records of history, from the record that each saw last and from former
+// ones, with duplicates of former writes. Then it checks that the store was linearizable.
+//
+// That takes no search. Every write brings a version of its own, and names the record
+// that it replaces, so that the writes of a key have one possible order. The model makes
+// them in that order, and must come to the same records; and each call, also one that
+// only read, must have been under way at its place in that order.
 func (e *env) raceEverything(t *testing.T) {
-	keys := []string{e.key(), e.key()}
 	each := max(e.h.Ops/racers, 10)
-	var (
-		mu    sync.Mutex
-		links []link
-		wg    sync.WaitGroup
-	)
-	for i := range racers {
-		r := &racer{
-			e: e, c: e.clients[i%len(e.clients)],
-			random: rand.New(rand.NewPCG(uint64(i), 5)), seen: map[string]driver.Record{},
+	keys := []string{e.key(), e.key(), e.key(), e.key()}
+	locks := keys[:2]
+	for range each/8 + 1 {
+		keys = append(keys, driver.OwnPrefix+"history/"+e.key())
+		if !e.h.NoSessions {
+			keys = append(keys, driver.SessionKey(e.sessionID()))
 		}
+	}
+	all := make([]*racer, racers)
+	var wg sync.WaitGroup
+	for i := range all {
+		r := &racer{e: e, c: e.clients[i%len(e.clients)], random: rand.New(rand.NewPCG(uint64(i), 5)), keys: map[string]*walker{}}
+		all[i] = r
 		wg.Go(func() {
-			for range each {
-				if err := r.step(t, keys[r.random.IntN(len(keys))]); err != nil {
+			for n := range each {
+				key := locks[r.random.IntN(len(locks))]
+				if r.random.IntN(4) == 0 { // the others, a few at a time
+					key = keys[min(len(locks)+n*len(keys)/each+r.random.IntN(4), len(keys)-1)]
+				}
+				if err := r.step(t, key); err != nil {
 					t.Error(err)
 					return
 				}
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			links = append(links, r.links...)
 		})
 	}
 	wg.Wait()
-	if t.Failed() {
-		return
+	var calls []call
+	for _, r := range all {
+		calls = append(calls, r.calls...)
 	}
 	for _, key := range keys {
-		e.checkChain(t, key, links)
+		if t.Failed() {
+			return
+		}
+		e.checkCalls(t, key, calls)
 	}
 }
 
-// link is a write that was applied: the record that it replaced, and what it
-// left.
-type link struct {
-	kind      string
-	prev, now driver.Record
+// call is a call that has ended: what it wrote, if it did, the record that it left or
+// was shown, and when it began and ended.
+type call struct {
+	what       string
+	write      *write
+	now, prev  driver.Record
+	begin, end int64
 }
 
 type racer struct {
 	e      *env
 	c      *client
 	random *rand.Rand
-	seen   map[string]driver.Record
-	links  []link
+	keys   map[string]*walker
+	calls  []call
 }
 
 // step makes one call on key. It returns an error if the store does.
 func (r *racer) step(t *testing.T, key string) error {
-	rec := r.seen[key]
-	if rec.Key == "" || r.random.IntN(8) == 0 {
-		got, err := r.c.Get(t.Context(), key, driver.Strong)
-		if err == nil {
-			return r.saw("Get", got)
-		}
-		if !errors.Is(err, driver.ErrNotFound) {
-			return fmt.Errorf("Get: %w", err)
-		}
-		if rec.Key != "" {
-			return fmt.Errorf("Get: %w, of a key that had %s", err, brief(rec))
-		}
+	w := r.keys[key]
+	if w == nil {
+		w = &walker{model: model{key: key}}
+		r.keys[key] = w
 	}
-	var kind string
-	var now, prev driver.Record
+	c := call{what: "Get", begin: r.e.serial.Add(1)}
 	var err error
-	if rec.State != driver.Held && (rec.State != driver.Reserved || r.random.IntN(4) == 0) {
-		kind = "claim"
-		now, prev, err = r.c.Claim(t.Context(), r.e.held(key))
-	} else {
-		var next driver.Record
-		switch n := r.random.IntN(14); {
-		case n < 3 && rec.State == driver.Held:
-			kind, next = "request", r.e.asked(rec)
-		case n < 4:
-			kind, next = "reservation", r.e.reserved(rec, "successor")
-		case n < 8:
-			kind, next = "heartbeat", r.e.beat(rec)
-		case n < 10:
-			kind, next = "data", dataOf(r.e, rec)
-		case n < 12:
-			kind, next = "release", r.e.released(rec)
-		default:
-			kind, next = "takeover", r.e.taken(rec)
+	if r.random.IntN(8) == 0 {
+		if c.now, err = r.c.Get(t.Context(), key, driver.Strong); errors.Is(err, driver.ErrNotFound) {
+			err = nil
 		}
-		prev = rec
-		now, err = r.c.Swap(t.Context(), rec, next)
+	} else {
+		name, next := r.write(w)
+		c.what, w.sent = name, append(w.sent, next)
+		if next.op == opClaim {
+			c.now, c.prev, err = r.c.Claim(t.Context(), next.next)
+		} else {
+			c.now, err = r.c.Swap(t.Context(), next.prev, next.next)
+		}
+		var conflict *driver.ConflictError
+		if errors.As(err, &conflict) {
+			c.now, err = conflict.Current, nil
+		} else {
+			c.write = &next
+		}
 	}
-	var conflict *driver.ConflictError
-	switch {
-	case err == nil:
-		r.links = append(r.links, link{kind: kind, prev: prev, now: now})
-		return r.saw(kind, now)
-	case errors.As(err, &conflict) && !conflict.Absent:
-		return r.saw(kind, conflict.Current)
-	default:
-		return fmt.Errorf("%s: %w", kind, err)
+	c.end = r.e.serial.Add(1)
+	if err != nil {
+		return fmt.Errorf("%s on %q: %w", c.what, key, err)
 	}
-}
-
-// saw notes a record that a strong read, a write or a conflict showed. What
-// one goroutine sees never goes back.
-func (r *racer) saw(how string, rec driver.Record) error {
-	if last := r.seen[rec.Key]; rec.Token < last.Token {
-		return fmt.Errorf("%s shows %s, after %s was seen", how, brief(rec), brief(last))
+	if c.now.Key == "" {
+		c.now.Key = key
+	} else if w.rec = c.now; c.write != nil {
+		w.seen = append(w.seen, c.now)
 	}
-	r.seen[rec.Key] = rec
+	r.calls = append(r.calls, c)
 	return nil
 }
 
-// checkChain orders the links of key from the first record to the stored one.
-func (e *env) checkChain(t *testing.T, key string, links []link) {
+// write returns the next write to a key.
+func (r *racer) write(w *walker) (string, write) {
+	switch {
+	case w.rec.State != "" && w.rec.State != driver.Past:
+		return r.e.randomWrite(w, r.random, false)
+	case strings.HasPrefix(w.key, driver.SessionPrefix):
+		return "opening of a session", write{op: opClaim, next: r.e.openedAt(w.key)}
+	case strings.HasPrefix(w.key, driver.OwnPrefix):
+		return "claim with a past record", write{op: opClaim, next: r.e.past(w.key)}
+	default:
+		return "claim", write{op: opClaim, next: r.e.held(w.key)}
+	}
+}
+
+// checkCalls checks that the calls on key can have been made one after the other, each
+// at a time between its begin and its end.
+func (e *env) checkCalls(t *testing.T, key string, calls []call) {
 	t.Helper()
 	type id struct {
 		version string
 		token   uint64
 	}
-	next := map[id]link{}
-	for _, l := range links {
-		if l.now.Key != key {
+	at := func(r driver.Record) id { return id{r.Version, r.Token} }
+	writes, looks := map[id]call{}, map[id][]call{}
+	for _, c := range calls {
+		if c.now.Key != key {
 			continue
 		}
-		from := id{l.prev.Version, l.prev.Token}
-		if other, ok := next[from]; ok {
-			t.Fatalf("two writes replaced %s: a %s by %s, a %s by %s",
-				brief(l.prev), other.kind, brief(other.now), l.kind, brief(l.now))
+		if c.write == nil {
+			looks[at(c.now)] = append(looks[at(c.now)], c)
+			continue
 		}
-		next[from] = l
+		from := at(c.prev)
+		if c.write.op == opSwap {
+			from = at(c.write.prev)
+		}
+		if other, ok := writes[from]; ok {
+			t.Fatalf("two writes replaced one record: a %s by %s, a %s by %s", other.what, brief(other.now), c.what, brief(c.now))
+		}
+		writes[from] = c
 	}
-	var at driver.Record
-	for range len(next) {
-		l, ok := next[id{at.Version, at.Token}]
+	m := &model{key: key}
+	var last call // of those before, the one that began last
+	inTime := func(c call) {
+		if c.end < last.begin {
+			t.Fatalf("a %s that shows %s had ended before a %s began that shows %s", c.what, brief(c.now), last.what, brief(last.now))
+		}
+	}
+	for {
+		now, before := at(m.rec), last
+		for _, c := range looks[now] {
+			want := m.rec
+			want.Key = key
+			e.wantEqual(t, "record that a "+c.what+" shows", c.now, want)
+			if inTime(c); c.begin > before.begin {
+				before = c
+			}
+		}
+		delete(looks, now)
+		last = before
+		c, ok := writes[now]
 		if !ok {
-			t.Fatalf("%s was replaced by a write that nobody made, or one was lost", brief(at))
+			break
 		}
-		if l.prev.Version != "" {
-			e.wantEqual(t, "record that a "+l.kind+" replaced", l.prev, at)
+		delete(writes, now)
+		prev := m.rec
+		if !m.apply(*c.write) {
+			t.Fatalf("a %s by %s replaced %s", c.what, brief(c.now), brief(prev))
 		}
-		want := at.Token
-		if l.kind == "claim" || l.kind == "takeover" {
-			want++
+		e.wantEqual(t, "record after a "+c.what, c.now, m.rec)
+		if c.write.op == opClaim {
+			e.wantEqual(t, "record that a "+c.what+" replaced", c.prev, prev)
 		}
-		if l.now.Token != want {
-			t.Fatalf("a %s led from token %d to %d", l.kind, at.Token, l.now.Token)
+		if inTime(c); c.begin > last.begin {
+			last = c
 		}
-		if l.kind == "claim" && at.Key != "" && at.State != driver.Released {
-			t.Fatalf("a claim replaced %s", brief(at))
-		}
-		at = l.now
 	}
-	if at.Key != "" {
-		e.wantStored(t, at)
+	for _, c := range writes {
+		t.Errorf("a %s led to %s, and what it replaced was never stored", c.what, brief(c.now))
+	}
+	for _, more := range looks {
+		t.Errorf("a %s shows %s, which was never stored, or was lost", more[0].what, brief(more[0].now))
+	}
+	if !t.Failed() {
+		e.wantModel(t, m)
 	}
 }

@@ -90,7 +90,7 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 		return name + " from the " + age + " record", write{op: opSwap, prev: from, next: next}
 	}
 	if from.State.OfSession() {
-		return e.randomOfSession(w, random, from, age)
+		return e.randomOfSession(w, random, from, age, deletes)
 	}
 	switch n := random.IntN(25); {
 	case n < 5 && len(w.sent) > 0:
@@ -132,14 +132,14 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 }
 
 // randomOfSession returns a write to a session's record, or to what was one.
-func (e *env) randomOfSession(w *walker, random *rand.Rand, from driver.Record, age string) (string, write) {
+func (e *env) randomOfSession(w *walker, random *rand.Rand, from driver.Record, age string, deletes bool) (string, write) {
 	swap := func(name string, next driver.Record) (string, write) {
 		return name + " from the " + age + " session", write{op: opSwap, prev: from, next: next}
 	}
 	switch n := random.IntN(12); {
-	case n < 3:
+	case n < 3 && len(w.sent) > 0:
 		return "a duplicate", w.sent[random.IntN(len(w.sent))]
-	case n < 5:
+	case n < 5 && deletes:
 		return "delete of the " + age + " session", write{op: opDelete, prev: from}
 	case n < 6:
 		return "claim", write{op: opClaim, next: e.held(w.key)}

@@ -3,7 +3,6 @@ module github.com/tenurelock/tenure/internal/itest
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/aws/aws-sdk-go-v2/credentials v1.21.0
 	github.com/aws/aws-sdk-go-v2/service/dynamodb v1.74.0
 	github.com/caddyserver/certmagic v0.25.6
