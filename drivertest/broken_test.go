@@ -301,7 +301,7 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	}
 	h.db.mu.Lock()
 	stored, found := h.db.records[h.id(next.Key)]
-	if h.db.is("swap not atomic") {
+	if h.db.is("swap not atomic") || h.db.is("takeover not atomic") && next.Token != stored.Token {
 		h.db.stepAside()
 	}
 	if same, known := h.byNode(prev); known && found && same {
@@ -311,8 +311,9 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 			!(h.db.is("requests ignore version") && stored.State == driver.Held && driver.Laid(prev, next)) &&
 			!(h.db.is("closed renewed") && stored.State == driver.Closed) &&
 			!(h.db.is("swap takes what differs in its version alone") && differInVersion(stored, prev)) &&
-			!(h.db.is("reservations ignore version") && next.State == driver.Reserved) ||
-		found && stored.Token != prev.Token && !h.db.is("swap ignores token") ||
+			!(h.db.is("reservations ignore version") && next.State == driver.Reserved) &&
+			!(h.db.is("releases ignore version") && next.State == driver.Released) ||
+		found && stored.Token != prev.Token && !h.db.is("swap ignores token") && !(h.db.is("releases ignore version") && next.State == driver.Released) ||
 		found && stored.Owner != prev.Owner && h.db.is("swap compares owner") {
 		defer h.db.mu.Unlock()
 		if rec, ok := h.wrote.Load(next.Key); ok && h.db.is("conflicts lag") {

@@ -40,19 +40,6 @@ func testRace(t *testing.T, e *env) {
 		}
 	})
 
-	t.Run("Takeover", func(t *testing.T) {
-		rec := e.claim(t, e.clients[0], e.held(e.key()))
-		for range max(e.h.Ops/(4*racers), 3) {
-			won := e.oneWins(t, func(c *client) (driver.Record, error) {
-				return c.Swap(t.Context(), rec, e.taken(rec))
-			})
-			if won.Token != rec.Token+1 {
-				t.Fatalf("token %d after %d", won.Token, rec.Token)
-			}
-			rec = won
-		}
-	})
-
 	// A deletion that comes after the claim leaves it alone.
 	t.Run("Delete", func(t *testing.T) {
 		for round := range max(e.h.Ops/(4*racers), 3) {

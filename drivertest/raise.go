@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -328,38 +327,9 @@ func (e *env) raiseUnreadable(t *testing.T) {
 
 // raiseOnce has several raise from one record: one of them does.
 func (e *env) raiseOnce(t *testing.T) {
-	const racers = 4
 	for range max(e.h.Ops/100, 5) {
 		rec := e.claim(t, e.clients[0], e.held(e.key()))
-		errs := make([]error, racers)
-		nexts := make([]driver.Record, racers)
-		for i := range racers {
-			nexts[i] = e.raised(rec, uint64(i+1)*1000)
-		}
-		var wg sync.WaitGroup
-		begin := make(chan struct{})
-		for i := range racers {
-			wg.Go(func() {
-				<-begin
-				_, errs[i] = e.clients[i%len(e.clients)].Raise(t.Context(), rec, nexts[i])
-			})
-		}
-		close(begin)
-		wg.Wait()
-		stored, won := e.get(t, e.clients[0], rec.Key), 0
-		for i, err := range errs {
-			var conflict *driver.ConflictError
-			switch {
-			case err == nil:
-				won++
-				e.wantEqual(t, "record after the raise that was applied", stored, nexts[i])
-			case !errors.As(err, &conflict):
-				t.Errorf("Raise: %v, want a conflict", err)
-			}
-		}
-		if won != 1 {
-			t.Fatalf("%d of %d raises from one record were applied", won, racers)
-		}
+		e.oneWins(t, func(c *client) (driver.Record, error) { return c.Raise(t.Context(), rec, e.raised(rec, 1000)) })
 	}
 }
 

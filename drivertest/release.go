@@ -59,33 +59,4 @@ func testRelease(t *testing.T, e *env) {
 			}
 		}
 	})
-
-	// A holder that lost the reply of a release sends it again and sees that it is done.
-	t.Run("TwiceTheSame", func(t *testing.T) {
-		held := e.claim(t, a, e.held(e.key()))
-		next := e.released(held)
-		e.swap(t, a, held, next)
-		_, err := a.Swap(t.Context(), held, next)
-		e.wantConflict(t, "the same release again", err, next)
-	})
-
-	t.Run("NotOfSuccessor", func(t *testing.T) {
-		held, free := e.freed(t, a)
-		second := e.claim(t, b, e.held(held.Key))
-		_, err := a.Swap(t.Context(), held, e.released(held))
-		e.wantConflict(t, "release by the former holder", err, second)
-		_, err = a.Swap(t.Context(), free, e.released(free))
-		e.wantConflict(t, "release from the released record", err, second)
-	})
-
-	t.Run("AfterTakeover", func(t *testing.T) {
-		held := e.claim(t, a, e.held(e.key()))
-		taken := e.swap(t, b, held, e.taken(held))
-		_, err := a.Swap(t.Context(), held, e.released(held))
-		e.wantConflict(t, "release by the holder that was overtaken", err, taken)
-		free := e.swap(t, b, taken, e.released(taken))
-		if free.Token != held.Token+1 {
-			t.Errorf("token %d after the release, want %d", free.Token, held.Token+1)
-		}
-	})
 }

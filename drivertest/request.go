@@ -59,28 +59,6 @@ func testRequest(t *testing.T, e *env) {
 		e.wantConflict(t, "a second request from the same record", err, first)
 	})
 
-	// A late duplicate of the write finds another version: nobody is asked
-	// twice, and least of all the successor.
-	t.Run("Late", func(t *testing.T) {
-		rec := e.claim(t, holder, e.held(e.key()))
-		late := e.asked(rec)
-		now := e.swap(t, asker, rec, late)
-		send := func(when string) {
-			t.Helper()
-			_, err := asker.Swap(t.Context(), rec, late)
-			e.wantConflict(t, "late request "+when, err, now)
-		}
-		send("after itself")
-		dropped := e.beat(now)
-		dropped.Requests = nil
-		now = e.swap(t, holder, now, dropped)
-		send("after a heartbeat that dropped it")
-		now = e.swap(t, holder, now, e.answered(now))
-		send("after the release")
-		now = e.claim(t, e.clients[2], e.held(rec.Key))
-		send("after the next claim")
-	})
-
 	// The version of a claim can come back, by a late duplicate of it. A request
 	// to its first term must not reach the second.
 	t.Run("OldTokenSameVersion", func(t *testing.T) {

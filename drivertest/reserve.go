@@ -90,17 +90,6 @@ func testReserve(t *testing.T, e *env) {
 		}
 	})
 
-	t.Run("TwiceTheSame", func(t *testing.T) {
-		held := e.claim(t, a, e.held(e.key()))
-		next := e.reserved(held, "successor")
-		e.swap(t, a, held, next)
-		_, err := a.Swap(t.Context(), held, next)
-		e.wantConflict(t, "the same hand-over again", err, next)
-		taken := e.swap(t, b, next, e.taken(next))
-		_, err = a.Swap(t.Context(), held, next)
-		e.wantConflict(t, "the same hand-over after it was taken", err, taken)
-	})
-
 	// An operator can free what was reserved for an owner that does not come.
 	t.Run("Released", func(t *testing.T) {
 		_, reserved := reserve(t, "successor")

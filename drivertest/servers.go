@@ -76,20 +76,6 @@ func testServers(t *testing.T, e *env) {
 			}
 		})
 	})
-
-	t.Run("Eventual", func(t *testing.T) {
-		e.eachPair(t, func(t *testing.T, writer, reader *client) {
-			rec := e.claim(t, writer, e.held(e.key()))
-			rec = e.swap(t, writer, rec, e.beat(rec))
-			e.eventually(t, func() string {
-				got, err := reader.Get(t.Context(), rec.Key, driver.Eventual)
-				if err != nil {
-					return err.Error()
-				}
-				return e.diff(got, rec)
-			})
-		})
-	})
 }
 
 // eachPair runs check with each server as the writer, and each other one as the reader.
