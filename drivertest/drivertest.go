@@ -110,7 +110,7 @@ type Harness struct {
 	Patience time.Duration
 }
 
-// checks are the concerns of the suite, one file each.
+// checks are the concerns of the suite.
 var checks = []struct {
 	name string
 	run  func(t *testing.T, e *env)
