@@ -40,7 +40,7 @@ QUICK := ./cmd/... ./sqlitestore/... ./examples/failover ./...
 # Packages that compute, with one goroutine each: nothing for the race detector,
 # which makes them five times slower. Those of the root module are tested by
 # `make test`, as a whole.
-SEQUENTIAL := ./internal/sim ./internal/house ./shard/internal/plan/... $(ITEST)/protocol $(ITEST)/portable
+SEQUENTIAL := ./internal/sim ./internal/house ./shard/internal/plan/... $(ITEST)/protocol
 # Packages whose tests take hours of virtual time: with the race detector they run shorter
 # ones, and at full length without it.
 VIRTUAL := ./shard ./once
@@ -245,7 +245,7 @@ race-all: setup
 .PHONY: plain
 plain: setup
 	$(call part,plain)
-	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol $(ITEST)/portable
+	$(GOTEST) $(TESTFLAGS) $(ITEST)/protocol
 	@# All 10,000 interleavings: with the race detector SQLite is too slow for them.
 	$(GOTEST) -run Interleavings $(TESTFLAGS) $(ITEST)/fence
 	$(GOTEST) -skip '$(ON_KUBERNETES)' $(TESTFLAGS) $(HEAVY)
@@ -324,7 +324,8 @@ lint: $(GOFUMPT) $(GOLANGCI_LINT) ## Of verify: format, code and go.mod files
 
 .PHONY: portable
 portable:
-	$(GO) run $(ITEST)/portable -os darwin,windows $(PORTABLE)
+	$(call part,portable)
+	for system in darwin windows; do GOOS=$$system CGO_ENABLED=0 $(GO) vet $(PORTABLE); done
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code and order its imports
