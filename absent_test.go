@@ -23,9 +23,7 @@ func ofSessions(call faultstore.Call) bool { return strings.HasPrefix(call.Key, 
 // sessionsUnborn has the cheap reads of the machine show of each session what was
 // there before it was opened, as long as it is young.
 func (m *machine) sessionsUnborn() {
-	if remote != nil {
-		m.t.Skip("this engine has no reads that are behind when they are told to be")
-	}
+	notOnEngines(m.t, noStaleReads)
 	m.faults.Inject(faultstore.Rule{Match: ofSessions, Fault: faultstore.Stale(faultstore.MaxStale)})
 }
 

@@ -611,6 +611,7 @@ func TestRevokeDuringHandOver(t *testing.T) {
 // The preferred candidate comes to lead, in whatever order the candidates come,
 // and leadership does not go to and fro.
 func TestPriority(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	for _, order := range [][]int{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
 		inWorldRun(t, fmt.Sprint(order), func(t *testing.T, w *world) {
 			c, ctx := newCampaign(t)
@@ -646,6 +647,7 @@ func TestPriority(t *testing.T) {
 // A preferred candidate that loses its lease again and again asks once in a
 // while, and no more.
 func TestPriorityPause(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
 		good, sick := w.machine("good"), w.machine("sick")
@@ -675,6 +677,7 @@ func TestPriorityPause(t *testing.T) {
 
 // Where the store can watch, a leader learns of a request at once.
 func TestStepDownWithAWatch(t *testing.T) {
+	notOnEngines(t, needsWatch)
 	for _, attentive := range []bool{true, false} {
 		inWorldRun(t, fmt.Sprint("attentive=", attentive), func(t *testing.T, w *world) {
 			a, boss := w.machine("a"), w.machine("boss")
@@ -728,6 +731,7 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 // reservation that it has asked for: in the record of the lock, and in that of the leader's
 // session, which has the request no longer than until the next heartbeat.
 func TestPriorityWithRareLooks(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	for _, tt := range []struct {
 		tied  bool
 		drain time.Duration
@@ -754,6 +758,7 @@ func TestPriorityWithRareLooks(t *testing.T) {
 
 // Once it leads no more, and must not ask again yet, it looks as rarely as before.
 func TestRareLooksWithinThePriorityPause(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ctx := newCampaign(t)
 		good, boss := w.machine("good"), w.machine("boss")

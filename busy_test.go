@@ -16,6 +16,7 @@ import (
 
 // Work of known length gives the known share.
 func TestBusyShare(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	for _, tc := range []struct {
 		name       string
 		work, rest time.Duration
@@ -76,6 +77,7 @@ func TestBusyShare(t *testing.T) {
 
 // A holder that was busy and is not any more is seen to be so.
 func TestBusyShareIsOfLately(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
 		l := m.mustAcquire("x", nil)

@@ -112,6 +112,7 @@ func (g *ledBy) campaigns(ctx context.Context, m *machine, o *tenure.ElectionOpt
 // TestABadBuildLosesToAGoodOne: how long each of the bad builds led in an hour, beside a
 // good one and alone.
 func TestABadBuildLosesToAGoodOne(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	for name, bad := range builds {
 		for _, beside := range []bool{true, false} {
 			title := name + ", alone"
@@ -332,6 +333,7 @@ func TestCoolDownCosts(t *testing.T) {
 // that leads now to hand over, however preferred it is. A hand-over to it is its own
 // at once.
 func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		o := &tenure.ElectionOptions{CoolDown: coolDown, Priority: 2}

@@ -90,7 +90,7 @@ func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := same.mustAcquire("x", nil)
-		if remote == nil && other.Token() != l.Token() {
+		if engine == nil && other.Token() != l.Token() {
 			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
 		}
 		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)

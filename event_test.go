@@ -18,6 +18,7 @@ import (
 )
 
 func TestEventsTellTheStoryOfALease(t *testing.T) {
+	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
@@ -76,6 +77,7 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 
 // A waiter is told once of each holder, not at each look.
 func TestWaitingIsToldOncePerHolder(t *testing.T) {
+	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		la := a.mustAcquire("x", nil)
@@ -117,6 +119,7 @@ func TestStoreErrorIsToldOncePerRequest(t *testing.T) {
 // A callback that takes for ever holds up nothing, and learns how many events
 // it has missed.
 func TestSlowCallbackHoldsUpNothing(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
 		var missed, seen uint64
 		goOn := make(chan struct{})

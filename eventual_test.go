@@ -40,6 +40,7 @@ func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 // TestEventualStatusesCost: a client that looks each refresh period reads locks cheaply, and
 // a session when its next heartbeat is near; it sees a death as soon as by strong reads.
 func TestEventualStatusesCost(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s, err := a.OpenSession(t.Context(), nil)
@@ -95,6 +96,7 @@ func TestEventualStatusesCost(t *testing.T) {
 // TestEventualStatusesNeverGoBack: whatever old state a cheap read shows, and a living holder
 // never counts as dead.
 func TestEventualStatusesNeverGoBack(t *testing.T) {
+	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		begun := time.Now()
@@ -136,6 +138,7 @@ func TestEventualStatusesNeverGoBack(t *testing.T) {
 // TestEventualLockStatuses: they read no session, and never say by a read that may be behind
 // that there is no lock.
 func TestEventualLockStatuses(t *testing.T) {
+	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		s, err := a.OpenSession(t.Context(), nil)
@@ -179,6 +182,7 @@ func TestEventualLockStatuses(t *testing.T) {
 // TestEventualSessionStatuses: one that looks each refresh period reads each session when a
 // heartbeat is due, and sees its death as soon as by strong reads.
 func TestEventualSessionStatuses(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		s, err := a.OpenSession(t.Context(), nil)
@@ -222,6 +226,7 @@ func TestEventualSessionStatuses(t *testing.T) {
 // Whoever looks seldom, by reads that may be behind, takes no living holder for dead: what
 // seems to be dead is read again, strongly.
 func TestSeldomEventualStatusesOfTheLiving(t *testing.T) {
+	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		const behind = 6 // heartbeats: more than a lease

@@ -119,6 +119,7 @@ func TestPeerFailing_HungCallsStallEveryLock(t *testing.T) {
 }
 
 func TestPeerFailing_HeartbeatsComeInOneBurst(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	peerFailing(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		for _, name := range names(1000) {
@@ -246,6 +247,7 @@ func TestPeerFailing_AcquireWritesBackOldData(t *testing.T) {
 }
 
 func TestPeerFailing_WaitLimitIsIgnoredWhileRacesAreLost(t *testing.T) {
+	notOnEngines(t, needsWatch)
 	peerFailing(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		ctx, stop := context.WithCancel(t.Context())
@@ -392,6 +394,7 @@ func TestPeerFailing_CancelledContextDoesNotEndTheWork(t *testing.T) {
 }
 
 func TestPeerFailing_GoroutinesGrowWithTheLocks(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	peerFailing(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		m.mustAcquire("x", nil)

@@ -439,6 +439,7 @@ func TestRaiseTokensGivesUp(t *testing.T) {
 
 // A list may be behind: what stands there is read strongly.
 func TestRaiseTokensOverStaleLists(t *testing.T) {
+	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		a.mustRelease(a.mustAcquire("x", nil))

@@ -31,9 +31,7 @@ func (w *world) bury(rec driver.Record) {
 // What is remembered of locks that nobody waits for is bounded: one that is too
 // many costs a lease of waiting, no more.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	if remote != nil {
-		t.Skip("too many for an engine")
-	}
+	notOnEngines(t, tooManyCalls)
 	for _, of := range []struct{ lease, later time.Duration }{
 		{lease, time.Second},
 		{time.Hour, 30 * time.Minute}, // long after what the client's own lease would have kept
@@ -88,9 +86,7 @@ func tries(t *testing.T, b *machine, locks []string) (taken int) {
 // Each of more dead holders' locks than a client remembers is taken by who tries
 // them in turn.
 func TestTryAcquireManyDeadLocks(t *testing.T) {
-	if remote != nil {
-		t.Skip("too many for an engine")
-	}
+	notOnEngines(t, tooManyCalls)
 	for name, session := range map[string]bool{"their own leases": false, "a session each": true} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			locks := names(manyDead)

@@ -37,9 +37,6 @@ var takers = map[string]func(*machine, string) *tenure.Lease{
 func eachTaker(t *testing.T, test func(t *testing.T, w *world, a *machine, l *tenure.Lease)) {
 	t.Helper()
 	for name, take := range takers {
-		if remote != nil && remote.noSessions && name == "under a session" {
-			continue // see sessionTests
-		}
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			a := w.machine("a")
 			l := take(a, "x")

@@ -142,6 +142,7 @@ func TestAllOrNone(t *testing.T) {
 
 // Processes that name the locks in different orders do not wait for each other in a ring.
 func TestAcquireAllInAnyOrder(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		names := []string{"x", "y", "z"}
 		var inside, most, runs int
@@ -341,6 +342,7 @@ func TestCloseWhileItTakesASet(t *testing.T) {
 
 // A set may be large. Its work ends with the session, once for all.
 func TestLargeSet(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.machine("a").mustOpen(nil)
 		names := make([]string, 1000)

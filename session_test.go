@@ -58,6 +58,7 @@ func (m *machine) mustClose(s *tenure.Session, leases ...*tenure.Lease) {
 
 // One write each heartbeat, however many locks.
 func TestSessionCostsOneWriteAHeartbeat(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		s := a.mustOpen(&tenure.SessionOptions{Data: []byte("10.0.0.1")})
@@ -645,6 +646,7 @@ func TestSessionReleasesInALoop(t *testing.T) {
 // Very many who ask for locks of one session do not keep its heartbeat from the
 // record.
 func TestSessionUnderManyRequests(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	synctest.Test(t, func(t *testing.T) {
 		const askers, each = 20, 3
 		w := newWorld(t)

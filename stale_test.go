@@ -18,9 +18,7 @@ import (
 // stale has the next cheap reads of the machine show the state of some writes ago;
 // count 0: all of them.
 func (m *machine) stale(skip, count, ago int) (remove func()) {
-	if remote != nil {
-		m.t.Skip("this engine has no reads that are behind when they are told to be")
-	}
+	notOnEngines(m.t, noStaleReads)
 	return m.faults.Inject(faultstore.Rule{
 		Ops: []faultstore.Op{faultstore.OpGet, faultstore.OpList}, Skip: skip, Count: count, Fault: faultstore.Stale(ago),
 	})

@@ -176,6 +176,7 @@ func TestLocksGoesOnAfterAnUnreadableRecord(t *testing.T) {
 // Of more locks than can be remembered whole it is known since when their holders
 // have shown no life.
 func TestUnchangedOutlivesWhatIsRemembered(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		a.mustAcquire("x", nil)

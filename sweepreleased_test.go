@@ -44,6 +44,7 @@ var restart = &tenure.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 // Locks that were released long ago are deleted with their history; what is held,
 // reserved, under a session, has data or is younger is not, nor is any history of it.
 func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		history := &tenure.AcquireOptions{History: true}

@@ -131,6 +131,7 @@ func TestTryBehindASession(t *testing.T) {
 // TestTryAfterAStaleLook: what cheap looks of others in the process show is no reason
 // to refuse.
 func TestTryAfterAStaleLook(t *testing.T) {
+	notOnEngines(t, noStaleReads)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)

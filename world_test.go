@@ -63,12 +63,32 @@ func inWorldRun(t *testing.T, name string, test func(t *testing.T, w *world)) {
 	t.Run(name, func(t *testing.T) { inWorld(t, test) })
 }
 
+// engine returns how a test opens its records on another store than package memstore. The root
+// module cannot import one: internal/itest/testdata/engine_test.go does, and scripts/nightly
+// adds that file to these. Tests that bring a store of their own do without it.
+var engine func(t *testing.T) (open func() driver.Store)
+
+// notOnEngines skips a test that only package memstore can pass.
+func notOnEngines(t *testing.T, why string) {
+	t.Helper()
+	if engine != nil {
+		t.Skip("not on this engine: " + why)
+	}
+}
+
+const (
+	needsWatch   = "it wants a watch in the order that memstore has"
+	noStaleReads = "its reads are not behind when they are told to be"
+	tooManyCalls = "it makes thousands of calls, for what is no matter of the store"
+)
+
 // newPagedWorld returns a world whose lists have pages of the given size, 0 for
 // the store's own.
 func newPagedWorld(t *testing.T, pageSize int) *world {
 	t.Helper()
-	if remote != nil {
-		return remote.world(t, pageSize)
+	if engine != nil {
+		open := engine(t)
+		return &world{t: t, records: open(), open: open}
 	}
 	records := memstore.New()
 	records.PageSize = pageSize
@@ -93,7 +113,7 @@ const readsPerSecond = 12
 // often says so.
 func (m *machine) boundReads() {
 	m.t.Helper()
-	if remote != nil {
+	if engine != nil {
 		return // there a second is one of the machine's
 	}
 	recent := map[string][]time.Time{}
@@ -277,7 +297,7 @@ func names(n int) []string {
 
 // crowd is how many locks are many: fewer where each request goes to an engine.
 func crowd() int {
-	if remote != nil {
+	if engine != nil {
 		return 100
 	}
 	return 1000

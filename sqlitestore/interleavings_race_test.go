@@ -1,7 +1,7 @@
-//go:build race
-
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
+
+//go:build race
 
 package sqlitestore
 

@@ -1,7 +1,7 @@
-//go:build unix
-
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
 
 package tasks_test
 

@@ -35,12 +35,11 @@ const noNamespaces = "TENURE_NO_TIME_NAMESPACES"
 func newPlan(t *testing.T, engine string, length time.Duration) plan {
 	t.Helper()
 	p := plan{Engine: engine, Seed: 1, Replicas: 4, Lease: 1500 * time.Millisecond, Length: length, Drift: drift}
-	switch err := checkEngine(engine); {
-	case err == nil:
-	case os.Getenv(enginetest.Required) == "" || os.Getenv(enginetest.Other) != "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
+	if err := checkEngine(engine); err != nil {
+		if os.Getenv(enginetest.Other) != "" {
+			t.Skip(err)
+		}
+		enginetest.Missing(t, engine, err.Error())
 	}
 	switch err := tryNamespace(t.Context()); {
 	case err == nil:
@@ -151,16 +150,15 @@ func TestChaosShort(t *testing.T) {
 	}
 }
 
-// TestKubernetesChaos is a round on Kubernetes, which `make kubernetes` runs, and all else
-// that runs these tests leaves out by its name. It is longer than the others: an API server
+// TestKubernetesChaos is a round on Kubernetes, which `make nightly-kubernetes`
+// runs. It is longer than the others: an API server
 // needs seconds to come back.
 func TestKubernetesChaos(t *testing.T) {
 	t.Parallel()
 	playShort(t, kubernetesEngine, 36*time.Second)
 }
 
-// TestVersitygwChaos is a round in a bucket, which `make buckets` runs, and all else that runs
-// these tests leaves out by its name.
+// TestVersitygwChaos is a round in a bucket, which `make nightly-buckets` runs.
 func TestVersitygwChaos(t *testing.T) {
 	t.Parallel()
 	playShort(t, versitygwEngine, 24*time.Second)

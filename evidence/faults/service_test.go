@@ -7,7 +7,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,10 +24,9 @@ func serviceRig(t *testing.T) *rig {
 	t.Helper()
 	e := enginetest.FullDynamoDB(t)
 	r := &rig{engine: e.URL, db: dynamo.Connect(e.URL), versions: map[string]string{}, dir: t.TempDir(), say: t.Logf}
-	switch err := r.prepareService(t.Context(), clients); {
-	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
-		t.Skip(err)
-	case err != nil:
+	if err := r.prepareService(t.Context(), clients); errors.Is(err, peers.ErrNoToolchain) {
+		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.prepareSleep(t.Context(), clients); err != nil {

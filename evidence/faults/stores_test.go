@@ -66,8 +66,7 @@ func storeRig(t *testing.T, name string) (*rig, subject) {
 
 // onStores runs a test on each of Tenure's other stores but Kubernetes and the bucket, whose
 // engines take minutes to build: they have the tests TestKubernetes and TestVersitygw, which
-// make kubernetes and make buckets run, and which all else that runs these tests leaves out by
-// name.
+// make kubernetes and make buckets run.
 func onStores(t *testing.T, test func(*testing.T, *rig, subject)) {
 	t.Parallel()
 	for name := range tenureStores {

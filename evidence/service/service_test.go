@@ -34,10 +34,10 @@ func TestMain(m *testing.M) {
 func need(t *testing.T, kind peers.Kind) *peers.Program {
 	t.Helper()
 	p, err := service.Build(t.Context(), kind)
-	switch {
-	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(enginetest.Required) == "":
-		t.Skip(err)
-	case err != nil:
+	if errors.Is(err, peers.ErrNoToolchain) {
+		enginetest.Missing(t, "a client's toolchain", "scripts/setup installs it: "+err.Error())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -35,7 +35,6 @@ const (
 	Dynoxide = "TENURE_TEST_DYNOXIDE" // has the whole API
 	Dynalite = "TENURE_TEST_DYNALITE" // has the least that Tenure needs
 	Other    = "TENURE_TEST_DYNAMODB" // any other endpoint, in place of the two
-	Required = "TENURE_REQUIRE_ENGINES"
 )
 
 // EachDynamoDB runs test on each DynamoDB engine: on the two emulators, or on the one
@@ -70,12 +69,8 @@ func engines() []DynamoDB {
 
 func (e DynamoDB) need(t *testing.T) {
 	t.Helper()
-	switch {
-	case e.URL != "":
-	case os.Getenv(Required) != "":
-		t.Fatalf("%s is not running: start it with scripts/engines up %[1]s", e.Name)
-	default:
-		t.Skipf("%s is not running: make verify starts it, and so does eval \"$(scripts/engines up %[1]s)\"", e.Name)
+	if e.URL == "" {
+		Missing(t, e.Name, `eval "$(scripts/engines up `+e.Name+`)" starts it`)
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,31 +22,37 @@ import (
 // end.
 const enginePatience = time.Minute
 
+// Required names the variable of the environment under which a test fails for want of an
+// engine or a tool, where it is skipped without: `make verify` sets it to 1. What takes long
+// to build is required only if the variable has its name, among others separated by spaces.
+const Required = "TENURE_REQUIRE_ENGINES"
+
+// slow are the engines that `make verify` does not have, and the parts of `make nightly` that do.
+var slow = map[string]string{"kubernetes": "kubernetes", "versitygw": "buckets", "azurite": "buckets", "fakegcs": "buckets"}
+
+// Missing skips a test for want of an engine or a tool, or fails it where that is required. All
+// tests do so by this function. How says what to do; a reason may stand behind it.
+func Missing(t testing.TB, name, how string) {
+	t.Helper()
+	target, required := "make verify", strings.Fields(os.Getenv(Required))
+	if slow[name] != "" {
+		target = "make nightly-" + slow[name]
+	}
+	if len(required) > 0 && (slow[name] == "" || slices.Contains(required, name)) {
+		t.Fatalf("%s is not there, and %s=%s requires it: %s", name, Required, os.Getenv(Required), how)
+	}
+	t.Skipf("%s is not there: %s has it, or %s", name, target, how)
+}
+
 // Shared returns the address of an engine that the environment names, and skips the test
 // if it names none: one that scripts/engines has started.
 func Shared(t testing.TB, variable, name string) string {
 	t.Helper()
 	address := os.Getenv(variable)
-	switch {
-	case address != "":
-	case os.Getenv(Required) != "":
-		t.Fatalf("%s is not running: start it with scripts/engines up %[1]s", name)
-	default:
-		t.Skipf("%s is not running: %s starts it, and so does eval \"$(scripts/engines up %[1]s)\"", name, target(name))
+	if address == "" {
+		Missing(t, name, `eval "$(scripts/engines up `+name+`)" starts it`)
 	}
 	return address
-}
-
-// target names the command that tests with an engine: make verify does with all but that
-// which takes long to build.
-func target(name string) string {
-	switch name {
-	case "kubernetes":
-		return "make kubernetes"
-	case "versitygw", "azurite", "fakegcs":
-		return "make buckets"
-	}
-	return "make verify"
 }
 
 // Program returns a file that scripts/engines has installed below .bin/engines, by a
@@ -65,14 +73,10 @@ func Program(t testing.TB, name, pattern string) string {
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case len(found) > 0:
-		return found[len(found)-1]
-	case os.Getenv(Required) != "":
-		t.Fatalf("%s is not installed: scripts/engines install %[1]s", name)
-	default:
-		t.Skipf("%s is not installed: %s installs it, and so does scripts/engines install %[1]s", name, target(name))
+	case len(found) == 0:
+		Missing(t, name, "scripts/engines install "+name+" installs it")
 	}
-	return ""
+	return found[len(found)-1]
 }
 
 // FreePort returns a port of the loopback interface that nobody listens on.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// skipper notes why a test is skipped.
+// skipper notes why a test is skipped, or fails.
 type skipper struct {
 	testing.TB
 	why string
@@ -18,32 +18,37 @@ type skipper struct {
 func (s *skipper) Helper() {}
 
 func (s *skipper) Skipf(format string, args ...any) {
-	s.why = fmt.Sprintf(format, args...)
+	s.why = "skip: " + fmt.Sprintf(format, args...)
 	runtime.Goexit() // as Skipf does
 }
 
-// TestSkipsNameTheTarget: whoever is told that an engine is missing is told of a command that
-// brings it.
-func TestSkipsNameTheTarget(t *testing.T) {
-	t.Setenv(Required, "")
-	t.Setenv("TENURE_TEST_NONE", "")
-	why := func(f func(testing.TB)) string {
+func (s *skipper) Fatalf(format string, args ...any) {
+	s.why = "fail: " + fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// A test without its engine is skipped, and its reason names the engine and a command that
+// brings it; it fails where the engine is required.
+func TestMissing(t *testing.T) {
+	why := func(name string) string {
 		s, done := &skipper{TB: t}, make(chan struct{})
 		go func() {
 			defer close(done)
-			f(s)
+			Shared(s, "TENURE_TEST_NONE", name)
 		}()
 		<-done
 		return s.why
 	}
-	for name, command := range map[string]string{"etcd": "make verify", "kubernetes": "make kubernetes"} {
-		want := fmt.Sprintf(`%s is not running: %s starts it, and so does eval "$(scripts/engines up %[1]s)"`, name, command)
-		if got := why(func(t testing.TB) { Shared(t, "TENURE_TEST_NONE", name) }); got != want {
-			t.Errorf("%q; want %q", got, want)
-		}
-		want = fmt.Sprintf("%s is not installed: %s installs it, and so does scripts/engines install %[1]s", name, command)
-		if got := why(func(t testing.TB) { Program(t, name, "none-*/none") }); got != want {
-			t.Errorf("%q; want %q", got, want)
+	for _, c := range []struct{ required, name, want string }{
+		{"", "etcd", `skip: etcd is not there: make verify has it, or eval "$(scripts/engines up etcd)" starts it`},
+		{"", "kubernetes", `skip: kubernetes is not there: make nightly-kubernetes has it, or eval "$(scripts/engines up kubernetes)" starts it`},
+		{"1", "etcd", `fail: etcd is not there, and TENURE_REQUIRE_ENGINES=1 requires it: eval "$(scripts/engines up etcd)" starts it`},
+		{"1", "kubernetes", `skip: kubernetes is not there: make nightly-kubernetes has it, or eval "$(scripts/engines up kubernetes)" starts it`},
+		{"1 kubernetes", "kubernetes", `fail: kubernetes is not there, and TENURE_REQUIRE_ENGINES=1 kubernetes requires it: eval "$(scripts/engines up kubernetes)" starts it`},
+	} {
+		t.Setenv(Required, c.required)
+		if got := why(c.name); got != c.want {
+			t.Errorf("%q; want %q", got, c.want)
 		}
 	}
 }

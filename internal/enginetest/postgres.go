@@ -93,9 +93,6 @@ func systemProgram(t testing.TB, name string, files ...string) string {
 			return path
 		}
 	}
-	if os.Getenv(Required) != "" {
-		t.Fatalf("%s is not installed: run scripts/setup", name)
-	}
-	t.Skipf("%s is not installed: make verify installs it, and so does scripts/setup", name)
+	Missing(t, name, "scripts/setup installs it")
 	return ""
 }

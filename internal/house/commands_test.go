@@ -5,15 +5,11 @@ package house
 
 import (
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 )
 
 // helpDir has a text for each command. A test beside it holds the flags that
@@ -23,19 +19,14 @@ const helpDir = "cmd/internal/cli/help"
 var flagPattern = regexp.MustCompile(`(?m)^  (?:(-\w), |    )(--[a-z-]+)`)
 
 // flagsOf returns the flags of each command, by its name.
-func flagsOf(fsys fs.FS) (map[string][]string, error) {
-	texts, err := fs.Glob(fsys, helpDir+"/*.txt")
-	if err != nil {
-		return nil, err
-	}
+func flagsOf(t *tree) map[string][]string {
 	flags := map[string][]string{}
-	for _, name := range texts {
-		text, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return nil, err
+	for _, name := range t.names(".txt") {
+		if path.Dir(name) != helpDir {
+			continue
 		}
 		list := []string{"--help"}
-		_, section, _ := strings.Cut(string(text), "\nFlags:\n")
+		_, section, _ := strings.Cut(t.text[name], "\nFlags:\n")
 		section, _, _ = strings.Cut(section, "\n\n")
 		for _, m := range flagPattern.FindAllStringSubmatch(section, -1) {
 			list = append(list, m[1:]...)
@@ -44,23 +35,15 @@ func flagsOf(fsys fs.FS) (map[string][]string, error) {
 	}
 	delete(flags, "tenure") // the overview
 	delete(flags, "events") // of "tenure help"
-	return flags, nil
+	return flags
 }
 
-// checkCommands finds commands, and flags of commands, that the files show and
-// that there are not. It also returns how many commands it has looked up.
-func checkCommands(fsys fs.FS, files ...string) (found []string, seen int, err error) {
-	flags, err := flagsOf(fsys)
-	if err != nil {
-		return nil, 0, err
-	}
-	var r report
-	for _, file := range files {
-		text, err := fs.ReadFile(fsys, file)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, code := range codeOf(string(text), strings.HasSuffix(file, ".md")) {
+// checkCommands finds commands, and flags of commands, that pages and help texts show and that
+// there are not.
+func checkCommands(t *tree) (r report) {
+	flags, seen := flagsOf(t), 0
+	for _, file := range t.readerFiles() {
+		for _, code := range codeOf(t.text[file], strings.HasSuffix(file, ".md")) {
 			for _, words := range invocations(code.text) {
 				seen++
 				if why := unknown(flags, words); why != "" {
@@ -69,7 +52,16 @@ func checkCommands(fsys fs.FS, files ...string) (found []string, seen int, err e
 			}
 		}
 	}
-	return r, seen, nil
+	if t.work != nil && seen < 100 {
+		r.add(helpDir, 1, "only %d commands were found", seen)
+	}
+	return r
+}
+
+// A located text is a piece of code and its line.
+type located struct {
+	text string
+	line int
 }
 
 var (
@@ -156,57 +148,29 @@ func unknown(flags map[string][]string, words []string) string {
 }
 
 func TestCommands(t *testing.T) {
-	tree := os.DirFS("../..")
-	files, err := readerFiles(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, seen, err := checkCommands(tree, files...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, problem := range found {
-		t.Error(problem)
-	}
-	if seen < 100 {
-		t.Errorf("only %d commands were found in %d files", seen, len(files))
-	}
-	flags, err := flagsOf(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if run := flags["run"]; !slices.Contains(run, "--wait") || !slices.Contains(run, "-E") || len(flags) < 10 {
-		t.Errorf("read the flags %q of run, of the commands %q", run, slices.Sorted(maps.Keys(flags)))
-	}
-}
-
-func TestCheckCommands(t *testing.T) {
+	hold(t, checkCommands)
 	const help = "tenure x\n\nFlags:\n      --wait DURATION    how long\n  -E, --exit N\n                         -z --other is none\n\nExit status:\n      --none\n"
-	for page, want := range map[string]string{
-		"    tenure run --wait 0 -E 0 nightly -- ./x --other":          "",
-		"    5 3 * * *  /usr/local/bin/tenure run -E 0 x -- y":         "",
-		"```console\n$ tenure status | jq --raw-output .\n```":         "",
-		"`tenure run [flags] NAME`, `tenure status|run`":               "",
-		"    tenure run x --exit 'a --b'":                              "",
-		"    go run ./cmd/tenure status":                               "",
-		"The tenure walked --far.":                                     "",
-		"`tenure: \"x\": held`, `tenure --help`, `tenure help events`": "",
-		"    go run ./cmd/tenure walks":                                `a.md:1: there is no command "walks"`,
-		"x\n\n    tenure walk NAME":                                    `a.md:3: there is no command "walk"`,
-		"Use `tenure run --none x -- y`.":                              "a.md:1: tenure run has no flag --none",
-		"    x && tenure run -z":                                       "a.md:1: tenure run has no flag -z",
-		"    tenure run x \\\n      --wait 0 \\\n      --far\n":        "a.md:1: tenure run has no flag --far",
-		"    tenure run x; tenure status --wait 3 x":                   "a.md:1: tenure status has no flag --wait",
+	for page, want := range map[string][]string{
+		"    tenure run --wait 0 -E 0 nightly -- ./x --other":          nil,
+		"    5 3 * * *  /usr/local/bin/tenure run -E 0 x -- y":         nil,
+		"```console\n$ tenure status | jq --raw-output .\n```":         nil,
+		"`tenure run [flags] NAME`, `tenure status|run`":               nil,
+		"    tenure run x --exit 'a --b'":                              nil,
+		"    go run ./cmd/tenure status":                               nil,
+		"The tenure walked --far.":                                     nil,
+		"`tenure: \"x\": held`, `tenure --help`, `tenure help events`": nil,
+		"    go run ./cmd/tenure walks":                                {`docs/a.md:1: there is no command "walks"`},
+		"x\n\n    tenure walk NAME":                                    {`docs/a.md:3: there is no command "walk"`},
+		"Use `tenure run --none x -- y`.":                              {"docs/a.md:1: tenure run has no flag --none"},
+		"    x && tenure run -z":                                       {"docs/a.md:1: tenure run has no flag -z"},
+		"    tenure run x \\\n      --wait 0 \\\n      --far\n":        {"docs/a.md:1: tenure run has no flag --far"},
+		"    tenure run x; tenure status --wait 3 x":                   {"docs/a.md:1: tenure status has no flag --wait"},
 	} {
-		fsys := fstest.MapFS{
-			"a.md":                  {Data: []byte(page)},
-			helpDir + "/run.txt":    {Data: []byte(help)},
-			helpDir + "/status.txt": {Data: []byte("tenure status\n\n  tenure status x\n")},
-			helpDir + "/tenure.txt": {Data: []byte(help)},
-		}
-		found, _, err := checkCommands(fsys, "a.md")
-		if got := strings.Join(found, "; "); err != nil || got != want {
-			t.Errorf("page %q: %q, %v; want %q", page, got, err, want)
-		}
+		find(t, checkCommands, map[string]string{
+			"docs/a.md":             page,
+			helpDir + "/run.txt":    help,
+			helpDir + "/status.txt": "tenure status\n\n  tenure status x\n",
+			helpDir + "/tenure.txt": help,
+		}, want...)
 	}
 }

@@ -9,21 +9,23 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
+	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
 )
 
-// rootModule is the path of the root module. The path of every other module is
-// this one and the module's directory.
-const rootModule = "github.com/tenurelock/tenure"
-
-// A tree is a checkout, or a part of one, as the checks see it.
+// A tree is a checkout, or a small one that breaks a rule.
 type tree struct {
-	modules []*modFile // by directory; the root's first
-	work    *modFile   // go.work, nil if there is none
-	files   []*goFile  // by path
+	fs.FS
+	text  map[string]string // of all but pictures, by path
+	files []*goFile
+	work  []byte // go.work
 }
 
 // A goFile is one Go source file. Its path is slash-separated and relative to
@@ -35,91 +37,72 @@ type goFile struct {
 	syntax *ast.File
 }
 
+// checkout is the tree of this repository, read once.
+var checkout = sync.OnceValues(func() (*tree, error) { return load(os.DirFS("../..")) })
+
 // load reads the tree. A file that does not parse is an error: a check that
 // skips what it cannot read would pass it.
 func load(fsys fs.FS) (*tree, error) {
-	t := &tree{}
+	t := &tree{FS: fsys, text: map[string]string{}}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		base := d.Name()
+		if err != nil || d.IsDir() {
+			if name != "." && (strings.ContainsAny(base[:1], "._") || base == "testdata" || base == "node_modules") {
+				return fs.SkipDir
+			}
+			return err
+		}
+		if !slices.Contains([]string{".go", ".md", ".txt", ".tla", ".yml", ".yaml", ".work", ""}, path.Ext(base)) {
+			return nil
+		}
+		source, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return err
 		}
-		base := d.Name()
-		if d.IsDir() {
-			if name != "." && ignoredByGo(base) {
-				return fs.SkipDir
-			}
-			return nil
+		t.text[name] = string(source)
+		if name == "go.work" {
+			t.work = source
 		}
-		switch {
-		case base == "go.mod":
-			m, err := readModFile(fsys, name)
-			if err != nil {
-				return err
-			}
-			t.modules = append(t.modules, m)
-		case name == "go.work":
-			t.work, err = readModFile(fsys, name)
-			return err
-		case strings.HasSuffix(base, ".go"):
-			f, err := readGoFile(fsys, name)
-			if err != nil {
+		if path.Ext(base) == ".go" {
+			f := &goFile{path: name, source: source, fset: token.NewFileSet()}
+			if f.syntax, err = parser.ParseFile(f.fset, name, source, parser.SkipObjectResolution); err != nil {
 				return err
 			}
 			t.files = append(t.files, f)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(t.modules, func(a, b *modFile) int { return strings.Compare(a.dir(), b.dir()) })
-	return t, nil
+	return t, err
 }
 
-// ignoredByGo reports whether the pattern ./... leaves out directories of the
-// name.
-func ignoredByGo(name string) bool {
-	return name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
+// names returns the files of which there is text and whose names end in one of the endings.
+func (t *tree) names(endings ...string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.text)), func(name string) bool {
+		return !slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })
+	})
 }
 
-func readGoFile(fsys fs.FS, name string) (*goFile, error) {
-	source, err := fs.ReadFile(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	fset := token.NewFileSet()
-	syntax, err := parser.ParseFile(fset, name, source, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	return &goFile{path: name, source: source, fset: fset, syntax: syntax}, nil
-}
-
-// dir is the directory of the file: "." for the root.
-func (f *goFile) dir() string { return path.Dir(f.path) }
-
-// test reports whether only go test compiles the file.
-func (f *goFile) test() bool { return strings.HasSuffix(f.path, "_test.go") }
-
-// imports returns the paths that the file imports, each with its line.
-func (f *goFile) imports() []located {
-	var list []located
-	for _, spec := range f.syntax.Imports {
-		p, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			p = spec.Path.Value // the parser lets nothing else through
+// readerFiles are the pages and help texts that people read.
+func (t *tree) readerFiles() []string {
+	return slices.DeleteFunc(t.names(".md", ".txt"), func(file string) bool {
+		if path.Ext(file) == ".txt" {
+			return path.Base(path.Dir(file)) != "help"
 		}
-		list = append(list, located{text: p, line: f.line(spec.Pos())})
-	}
-	return list
+		return path.Dir(file) != "." && !strings.HasPrefix(file, "docs/")
+	})
 }
 
+func (f *goFile) dir() string            { return path.Dir(f.path) }
+func (f *goFile) test() bool             { return strings.HasSuffix(f.path, "_test.go") }
 func (f *goFile) line(pos token.Pos) int { return f.fset.Position(pos).Line }
 
-// A located text is a word of a file and its line.
-type located struct {
-	text string
-	line int
+// imports yields what the file imports, each with its line.
+func (f *goFile) imports(yield func(line int, importPath string) bool) {
+	for _, spec := range f.syntax.Imports {
+		if p, err := strconv.Unquote(spec.Path.Value); err == nil && !yield(f.line(spec.Pos()), p) {
+			return
+		}
+	}
 }
 
 // A report collects what breaks a rule, in the form "file:line: what".
@@ -129,24 +112,38 @@ func (r *report) add(file string, line int, format string, args ...any) {
 	*r = append(*r, fmt.Sprintf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
 }
 
-// within reports whether directory dir is top or lies below it. Below "." lie
-// the directories of the whole tree, but here "." is the root package alone.
-func within(dir, top string) bool {
-	return dir == top || strings.HasPrefix(dir, top+"/")
-}
-
-// ours returns the directory of a package of this repository, and false for
-// the packages of others.
-func ours(importPath string) (dir string, ok bool) {
-	if importPath == rootModule {
-		return ".", true
+// hold fails the test for each problem that the check finds in the checkout.
+func hold(t *testing.T, check func(*tree) report) {
+	t.Helper()
+	repo, err := checkout()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.CutPrefix(importPath, rootModule+"/")
+	if repo.work == nil && os.Getenv("TENURE_REQUIRE_ENGINES") == "" {
+		t.Skip("not a checkout: the root module alone, as the go command downloads it, has not the other modules")
+	}
+	for _, problem := range check(repo) {
+		t.Error(problem)
+	}
 }
 
-// standard reports whether the package is in the standard library: the first
-// element of all other paths is a host's name, with a dot.
-func standard(importPath string) bool {
-	first, _, _ := strings.Cut(importPath, "/")
-	return !strings.Contains(first, ".")
+// find runs the check on a small tree, because a check that cannot fail says nothing. It must
+// report the wanted problems, by the beginning of each, and no others.
+func find(t *testing.T, check func(*tree) report, files map[string]string, want ...string) {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for name, text := range files {
+		fsys[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	small, err := load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := check(small); !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("%q: got %q, want %q", files, got, want)
+	}
 }
+
+// within reports whether a directory is another one or lies below it. Here "." is the root
+// package alone.
+func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }

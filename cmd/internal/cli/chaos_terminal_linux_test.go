@@ -5,13 +5,14 @@ package cli_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // terminal is a shell on a terminal: tmux with a server of its own.
@@ -23,10 +24,7 @@ type terminal struct {
 func (s *scene) terminal() *terminal {
 	s.t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("TENURE_REQUIRE_ENGINES") != "" {
-			s.t.Fatal(err)
-		}
-		s.t.Skip("tests of terminals need tmux: apt-get install tmux, or make verify, which does it")
+		enginetest.Missing(s.t, "tmux", "apt-get install tmux does")
 	}
 	x := &terminal{s: s, socket: s.path("tmux.sock")}
 	s.t.Cleanup(func() { _ = x.command("kill-server").Run() })

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // Terminal tests: a driver under an interactive bash in a private tmux server.
@@ -31,10 +33,7 @@ type screen struct {
 func newScreen(t *testing.T) *screen {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("TENURE_REQUIRE_ENGINES") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("tests of terminals need tmux: apt-get install tmux, or make verify, which does it")
+		enginetest.Missing(t, "tmux", "apt-get install tmux does")
 	}
 	s := &screen{family: &family{t: t, dir: t.TempDir()}}
 	s.server = fmt.Sprintf("guard-%d-%d", os.Getpid(), time.Now().UnixNano())

@@ -10,7 +10,7 @@ package peertest
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 const (
@@ -27,10 +28,6 @@ const (
 	buildBound = 5 * time.Minute
 	startBound = 30 * time.Second
 )
-
-// requireEnv is the environment variable that turns the skip of a test that
-// lacks an engine or a toolchain into a failure.
-const requireEnv = "TENURE_REQUIRE_ENGINES"
 
 // Need returns the program of a kind; those in Go are roles of the test binary.
 // Without the toolchain of the Java client the test is skipped, or fails when TENURE_REQUIRE_ENGINES is set.
@@ -42,10 +39,10 @@ func Need(tb testing.TB, kind peers.Kind) *peers.Program {
 	ctx, cancel := context.WithTimeout(tb.Context(), buildBound)
 	defer cancel()
 	p, err := peers.BuildJava(ctx)
-	switch {
-	case errors.Is(err, peers.ErrNoToolchain) && os.Getenv(requireEnv) == "":
-		tb.Skipf("%v", err)
-	case err != nil:
+	if errors.Is(err, peers.ErrNoToolchain) {
+		enginetest.Missing(tb, "the toolchain of Java", fmt.Sprint("scripts/setup installs it: ", err))
+	}
+	if err != nil {
 		tb.Fatalf("build the %s peer: %v", kind, err)
 	}
 	return p

@@ -281,26 +281,3 @@ func IdleConnectionsGo(t *testing.T, relay *enginetest.Relay, s driver.Store, cl
 		t.Errorf("after Close: closed %d times, %v", closed(), err)
 	}
 }
-
-// Worlds are those of package enginetest for the tests of package tenure: each has a prefix
-// for itself. Raw is where they end.
-func Worlds(raw objectmap.Objects, keepsTokens bool, open func(prefix string, pageSize int) (driver.Store, error)) enginetest.Worlds {
-	return enginetest.Worlds{
-		TokensOutliveDelete: keepsTokens,
-		New:                 func(context.Context) (string, error) { return NewPrefix(), nil },
-		End: func(ctx context.Context, prefix string) error {
-			for {
-				names, _, err := raw.Names(ctx, prefix, "")
-				if err != nil || len(names) == 0 {
-					return err
-				}
-				for _, name := range names {
-					if err := raw.Delete(ctx, name, ""); err != nil {
-						return err
-					}
-				}
-			}
-		},
-		Open: open,
-	}
-}

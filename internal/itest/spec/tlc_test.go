@@ -5,12 +5,14 @@ package spec_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/trace"
 )
 
@@ -23,12 +25,8 @@ func tlc(t *testing.T) {
 	if err == nil {
 		_, err = exec.LookPath("java")
 	}
-	switch {
-	case err == nil:
-	case os.Getenv("TENURE_REQUIRE_ENGINES") != "":
-		t.Fatalf("TLC is required (scripts/spec install): %v", err)
-	default:
-		t.Skip("TLC is not installed: scripts/spec install")
+	if err != nil {
+		enginetest.Missing(t, "TLC", fmt.Sprint("scripts/spec install installs it: ", err))
 	}
 }
 

@@ -4,58 +4,12 @@
 package pgstore
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
-
-// TestAPI runs the tests of package tenure on this store, each world in a schema of its own.
-func TestAPI(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long: make nightly-engines runs it")
-	}
-	database := enginetest.Database(t, enginetest.PostgreSQL(t))
-	config, err := pgxpool.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	Configure(config)
-	config.MaxConns = 32
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	worlds := 0
-	enginetest.RunAPI(t, enginetest.BuildAPI(t), enginetest.Worlds{
-		New: func(ctx context.Context) (string, error) {
-			worlds++
-			name := fmt.Sprint("world_", worlds)
-			if _, err := pool.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
-				return "", err
-			}
-			return name, CreateTable(ctx, pool, name+"."+DefaultTable)
-		},
-		End: func(ctx context.Context, name string) error {
-			_, err := pool.Exec(ctx, "DROP SCHEMA "+name+" CASCADE")
-			return err
-		},
-		Open: func(name string, pageSize int) (driver.Store, error) {
-			s, err := New(pool, &Options{Table: name + "." + DefaultTable})
-			if err == nil && pageSize > 0 {
-				s.page = pageSize
-			}
-			return s, err
-		},
-	})
-}
 
 func TestTableNames(t *testing.T) {
 	database := enginetest.Database(t, enginetest.PostgreSQL(t))
