@@ -58,7 +58,7 @@ func testRace(t *testing.T, e *env) {
 					if claims {
 						won, _, err = c.Claim(t.Context(), e.held(free.Key))
 					} else if err := c.Delete(t.Context(), free); err != nil {
-						asConflict(t, "Delete beside a claim", free.Key, err)
+						_ = asConflict(t, "Delete beside a claim", free.Key, err)
 					}
 				})
 			}
