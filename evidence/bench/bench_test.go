@@ -79,7 +79,7 @@ func checkCounts(t *testing.T, r *report) {
 	}{
 		takeFree:     {1, "UpdateItem", 1, 0, true},
 		takeReleased: {1, "UpdateItem", 1, 0, true},
-		tryHeld:      {1, "UpdateItem", 1, 0, false},
+		tryHeld:      {1, "GetItem", 0, 1, false},
 		oneHeartbeat: {1, "UpdateItem", 1, 0, false},
 		releaseOne:   {1, "UpdateItem", 1, 0, false},
 		takeHistory:  {3, "", 3, 0, false},
