@@ -107,7 +107,6 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 }
 
 func TestWatchWithAnHourBetweenLooks(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
 		la := a.mustAcquire("x", nil)
@@ -387,7 +386,6 @@ func upTo(n int) []int {
 
 // The turn goes on when the waiter in front gives up.
 func TestWaiterInFrontMayGiveUp(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)

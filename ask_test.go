@@ -677,7 +677,6 @@ func TestPriorityPause(t *testing.T) {
 
 // Where the store can watch, a leader learns of a request at once.
 func TestStepDownWithAWatch(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	for _, attentive := range []bool{true, false} {
 		inWorldRun(t, fmt.Sprint("attentive=", attentive), func(t *testing.T, w *world) {
 			a, boss := w.machine("a"), w.machine("boss")

@@ -155,7 +155,6 @@ func watch(ctx context.Context, e *tenure.Election) (seen <-chan string, done <-
 }
 
 func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b, o := w.machine("a"), w.machine("b"), w.machine("observer")

@@ -18,7 +18,6 @@ import (
 )
 
 func TestEventsTellTheStoryOfALease(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
@@ -77,7 +76,6 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 
 // A waiter is told once of each holder, not at each look.
 func TestWaitingIsToldOncePerHolder(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
 		la := a.mustAcquire("x", nil)

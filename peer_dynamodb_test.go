@@ -247,7 +247,6 @@ func TestPeerFailing_AcquireWritesBackOldData(t *testing.T) {
 }
 
 func TestPeerFailing_WaitLimitIsIgnoredWhileRacesAreLost(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	peerFailing(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		ctx, stop := context.WithCancel(t.Context())

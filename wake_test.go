@@ -23,7 +23,6 @@ func hourly(o *tenure.Options) { o.RefreshPeriod = time.Hour }
 // A release whose reply is lost is what lets a waiter in. That the record is
 // the waiter's then does not make it a loss.
 func TestReleaseWithLostReplyAndAWaiterIsDone(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
 		m, b := w.machine("a"), w.machine("b")
@@ -42,7 +41,6 @@ func TestReleaseWithLostReplyAndAWaiterIsDone(t *testing.T) {
 // A hint that comes while a look is under way, or before a look that fails, is
 // not lost, however long the refresh period is.
 func TestHintBeforeALookThatFails(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	each(t, map[string]faultstore.Fault{"busy": faultstore.Refuse(), "lost": faultstore.LoseRequest()}, func(t *testing.T, f faultstore.Fault) {
 		w := newWorld(t)
 		a, b := w.machine("a"), w.machine("b", hourly)
@@ -56,7 +54,6 @@ func TestHintBeforeALookThatFails(t *testing.T) {
 }
 
 func TestWatchThatFailedIsTriedAgain(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b", hourly)
 		l := a.mustAcquire("x", nil)

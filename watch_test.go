@@ -129,7 +129,6 @@ func (s *stormy) Watch(_ context.Context, _ string, hint func()) (func(), error)
 // What changes between the first look and the watch is seen, because the watch
 // is followed by a look of its own.
 func TestReleaseBeforeTheWatchIsSeen(t *testing.T) {
-	notOnEngines(t, needsWatch)
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
 		b := w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })

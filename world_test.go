@@ -77,7 +77,6 @@ func notOnEngines(t *testing.T, why string) {
 }
 
 const (
-	needsWatch   = "it wants a watch in the order that memstore has"
 	noStaleReads = "its reads are not behind when they are told to be"
 	tooManyCalls = "it makes thousands of calls, for what is no matter of the store"
 )

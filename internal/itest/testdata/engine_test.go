@@ -87,7 +87,7 @@ func outside(f func()) {
 }
 
 // bubbled is a store for a bubble. No context leaves that: it is looked at before the call,
-// and not again, as by memstore. What was written through one handle wakes those who watch
+// and not again, as by memstore. A write that wakes, through one handle, wakes those who watch
 // by another, at once.
 type bubbled struct {
 	store driver.Store
@@ -122,12 +122,16 @@ func (s *bubbled) Get(ctx context.Context, key string, c driver.Consistency) (r 
 }
 
 func (s *bubbled) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	err = s.call(ctx, next.Key, func() error { now, prev, err = s.store.Claim(context.Background(), next); return err })
+	err = s.call(ctx, "", func() error { now, prev, err = s.store.Claim(context.Background(), next); return err })
 	return now, prev, err
 }
 
 func (s *bubbled) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
-	err = s.call(ctx, next.Key, func() error { now, err = s.store.Swap(context.Background(), prev, next); return err })
+	key := ""
+	if driver.Wakes(prev, next) {
+		key = next.Key
+	}
+	err = s.call(ctx, key, func() error { now, err = s.store.Swap(context.Background(), prev, next); return err })
 	return now, err
 }
 
