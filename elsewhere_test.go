@@ -144,6 +144,17 @@ func TestReleaseThatDeletes(t *testing.T) {
 		if rec := w.record("x"); rec.State != driver.Held || rec.Token != 2 || rec.Owner != "other" {
 			t.Errorf("left as %+v", rec)
 		}
+
+		// What is handed over is kept for its heir.
+		v = a.visitor("y", "us")
+		asked := started(func() error { return b.Transfer(t.Context(), "y", "heir", "deploy") })
+		time.Sleep(time.Second)
+		v.mustBeat(a)
+		want(t, a.Remote().Release(t.Context(), tenure.RemoteRelease{Name: "y", Token: v.Token, After: v.after, Delete: true}), nil)
+		want(t, <-asked, nil)
+		if rec := w.record("y"); rec.State != driver.Reserved || rec.Owner != "heir" {
+			t.Errorf("left as %+v", rec)
+		}
 	})
 }
 
