@@ -67,8 +67,8 @@ type Engine interface {
 	eventualReads() bool
 }
 
-// ErrNoStore is returned when the store could not be reached at all.
-var ErrNoStore = errors.New("the store is out of reach")
+// errNoStore says that the store could not be reached at all.
+var errNoStore = errors.New("the store is out of reach")
 
 // openPatience is longer than a store waits for a file that is locked.
 const openPatience = 8 * time.Second
@@ -97,13 +97,13 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	if err != nil {
 		p.Tell(Finding{"store", Bad, "cannot be opened: " + err.Error(), "fix that first"})
 		p.blockers(ctx, true)
-		return true, errors.Join(ErrNoStore, err)
+		return true, errors.Join(errNoStore, err)
 	}
 	defer func() { _ = store.Close() }()
 	busy, err := p.try(ctx, store)
 	p.blockers(ctx, busy)
 	if err != nil {
-		return true, errors.Join(ErrNoStore, err)
+		return true, errors.Join(errNoStore, err)
 	}
 	p.identity(ctx, store)
 	p.records(ctx, store)
