@@ -23,10 +23,11 @@
 //
 // # Guarantees
 //
-// With a Locker the work for an occurrence begins at most once, and the occurrences of a job
-// begin in their order: see package [github.com/tenurelock/tenure/once]. A process that dies
-// takes one occurrence with it, and delays those within its lease. Nothing is skipped
-// without a word: the error of [Locker.Lock] goes to gocron.AfterLockError.
+// With a Locker the work for an occurrence begins at most once: see package
+// [github.com/tenurelock/tenure/once]. Where clocks are apart, or a process is slow, a later
+// occurrence may begin before an earlier one. A process that dies takes one occurrence with
+// it, and delays those within its lease. Nothing is skipped without a word: the error of
+// [Locker.Lock] goes to gocron.AfterLockError.
 //
 // With an Elector no work begins in a process whose lease has ended, by its own clock. The
 // lock is released when all tasks have returned, and so before the next leader begins.

@@ -51,12 +51,12 @@ func Example() {
 	scheduler.Start()
 	first := <-ran
 	second := <-ran
-	fmt.Println("in order:", first < second)
+	fmt.Println("each once:", first != second)
 	if err := scheduler.Shutdown(); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// in order: true
+	// each once: true
 }
 
 // All jobs run in the leader.

@@ -32,7 +32,7 @@ func TestPostgresScripts(t *testing.T) {
 			{"GUARDED", guarded},
 			{"TABLE", table + "_2"},
 			{"DATABASE", database},
-			{"STORE", "postgres://app:secret@" + guarded + "/locks?table=" + table},
+			{"STORE", "postgres://app:secret@" + guarded + "/locks?table=public." + table},
 		} {
 			env.Setenv(pair[0], pair[1])
 		}
