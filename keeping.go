@@ -189,7 +189,7 @@ func (k *keeping) hurries() {
 		return // nobody else sends heartbeats for the work
 	}
 	at := k.c.clock.Holder()
-	if k.hurried > 0 && !protocol.Making(protocol.HintsUnbounded) {
+	if k.hurried > 0 {
 		at = max(at, k.hurried+k.t.Heartbeat/earlyPerHeartbeat)
 	}
 	k.c.beats.Set(&k.early, at)

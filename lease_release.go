@@ -172,12 +172,6 @@ func (l *Lease) back(leave func(now time.Duration) protocol.Action) {
 		defer p.turn.Unlock()
 	}
 	l.right.end(endedReleased)
-	if protocol.Making(protocol.RingsEarly) {
-		l.mu.Lock()
-		l.c.ringer.rings(l.lock)
-		l.lock = nil
-		l.mu.Unlock()
-	}
 	l.do(func(now time.Duration) protocol.Action {
 		l.stopFor(ErrReleased)
 		if l.under != nil && l.left == nil {

@@ -157,7 +157,7 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 				plan.Refused()
 			}
 		case protocol.GiveBack:
-			back := plan.Back(c.good)
+			back := plan.Back()
 			c.giveBack(back)
 			plan.GaveBack(back)
 		case protocol.Gathered:

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // witness is the store as a client sees it. It remembers whether the store has
@@ -71,8 +70,7 @@ func (w *witness) judge(err error) error {
 	case errors.Is(err, driver.ErrReplaced):
 		w.replace(err)
 		return err
-	case !w.answered.Load(), !errors.Is(err, driver.ErrPermanent), errors.Is(err, errors.ErrUnsupported),
-		protocol.Making(protocol.NoWitness):
+	case !w.answered.Load(), !errors.Is(err, driver.ErrPermanent), errors.Is(err, errors.ErrUnsupported):
 		return err
 	}
 	return &incident{err}

@@ -228,29 +228,18 @@ func (l *Lease) downgrade(ctx context.Context) error {
 		Owner: gate.Owner(), Token: gate.Token(), Host: lock.client.Options().Host, Label: lock.client.Options().Label,
 		Until: time.Now(), End: tenure.EndReleased,
 	}}
-	believes := making(gateReleasedFirst) || making(downgradeBelieves)
-	if believes {
-		bound = ctx
-	}
-	if making(gateReleasedFirst) {
-		_ = gate.Release(ctx) // its outcome is asked for below
-	}
 	slot, k, err := lock.takeSlot(bound, tenure.AcquireOptions{StoreTimeout: -1}) // the gate's life is bound enough
 	if err != nil {
 		return err
 	}
 	// As long as the gate is held nobody else has looked at the slots: from here on each
 	// writer that comes sees this one.
-	if lost := errors.Join(gate.Check(), context.Cause(l.ctx)); lost != nil && !believes {
+	if lost := errors.Join(gate.Check(), context.Cause(l.ctx)); lost != nil {
 		lock.base.GiveBack(ctx, slot)
 		return lost
 	}
 	s := &share{slot: slot, n: k, epoch: g.epoch, last: own.Last, users: 1, seenOpen: time.Now()}
-	token := readerToken(s.epoch)
-	if making(downgradeKeepsToken) {
-		token = g.token
-	}
-	l.hold(&grip{inner: slot, share: s, token: token, epoch: s.epoch, last: s.last})
+	l.hold(&grip{inner: slot, share: s, token: readerToken(s.epoch), epoch: s.epoch, last: s.last})
 	lock.turn.read()
 	lock.mu.Lock()
 	lock.shares[s], lock.former = true, k
@@ -258,7 +247,7 @@ func (l *Lease) downgrade(ctx context.Context) error {
 	// A release with data says whether it was this write that has opened the gate.
 	err = gate.ReleaseWith(ctx, &tenure.ReleaseOptions{Data: own.bytes()})
 	lock.turn.opened()
-	if err != nil && !believes {
+	if err != nil {
 		if err = l.confirm(ctx, slot, gate.Token()); err != nil {
 			l.end(err)
 			return err

@@ -64,16 +64,7 @@ func (z size) bytes() []byte { return fmt.Appendf(nil, `{"slots":%d}`, z.Slots) 
 const maxEpoch = 1<<62 - 1
 
 func writerToken(epoch uint64) uint64 { return 2 * epoch }
-
-func readerToken(epoch uint64) uint64 {
-	switch {
-	case making(writersToken):
-		return 2 * epoch
-	case making(nextWritersToken):
-		return 2*epoch + 2
-	}
-	return 2*epoch + 1
-}
+func readerToken(epoch uint64) uint64 { return 2*epoch + 1 }
 
 func checkEpoch(epoch uint64) error {
 	if epoch > maxEpoch {

@@ -171,23 +171,13 @@ func isOpen(gate tenure.Status) bool {
 // begin takes a slot, and looks at the gate: first announce, then look. A writer does the
 // same, the other way round, so one of the two sees the other.
 func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, error) {
-	var before tenure.Status
-	if making(gateBeforeSlot) || making(epochBefore) {
-		var err error
-		if before, err = l.client.Status(ctx, GateName(l.name)); err != nil {
-			return nil, err
-		}
-	}
 	slot, k, err := l.takeSlot(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	at := time.Now()
 	gate, err := l.look(ctx, slot)
-	if making(gateBeforeSlot) {
-		gate, err = before, nil
-	}
-	open := isOpen(gate) || making(writerNotWaited) && gate.Unchanged > gate.Lease/2
+	open := isOpen(gate)
 	switch {
 	case err == nil:
 		if err = checkEpoch(gate.Token); err == nil {
@@ -206,9 +196,6 @@ func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, erro
 		return nil, err
 	case open:
 		last := lastOf(gate)
-		if making(epochBefore) {
-			last.Epoch = lastOf(before).Epoch
-		}
 		s := &share{slot: slot, n: k, epoch: last.Epoch, last: last.Last, seenOpen: at}
 		l.turn.read()
 		l.mu.Lock()
@@ -230,11 +217,6 @@ func (l *Lock) look(ctx context.Context, slot *tenure.Lease) (gate tenure.Status
 	ctx, stop := slot.Bind(ctx)
 	defer stop()
 	err = l.base.Patiently(ctx, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
-		if making(cheapLook) {
-			list, errs := l.client.EventualStatuses(ctx, []string{GateName(l.name)})
-			gate, err = list[0], errs[0]
-			return err
-		}
 		gate, err = l.client.Status(ctx, GateName(l.name))
 		return err
 	})

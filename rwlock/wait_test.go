@@ -537,3 +537,28 @@ func TestAMomentWithoutTheStore(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A reader that comes while the writer is silent, and its lease lasts, does not read beside
+// it.
+func TestReaderWaitsForASilentWriter(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		w, r := s.process("w"), s.process("r")
+		written, err := w.AcquireWrite(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.client.Partition()
+		for {
+			time.Sleep(refresh)
+			switch _, err := r.TryAcquireRead(t.Context(), nil); {
+			case err == nil:
+				if written.Check() == nil {
+					t.Error("it reads beside a writer")
+				}
+				return
+			case !errors.Is(err, rwlock.ErrBusy):
+				t.Fatal(err)
+			}
+		}
+	})
+}

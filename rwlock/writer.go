@@ -292,12 +292,6 @@ func (w *writer) claim(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	var before *sight
-	if making(slotsBeforeGate) {
-		if before, err = w.look(ctx, n); err != nil {
-			return nil, err
-		}
-	}
 	gate, err := l.base.TryLock(ctx, GateName(l.name), &w.options.AcquireOptions)
 	var held *tenure.HeldError
 	switch {
@@ -306,7 +300,7 @@ func (w *writer) claim(ctx context.Context) (*Lease, error) {
 	case err != nil:
 		return nil, err
 	}
-	lease, err := w.enter(ctx, gate, n, before)
+	lease, err := w.enter(ctx, gate, n)
 	if err != nil {
 		l.giveGateBack(ctx, gate)
 	}
@@ -314,7 +308,7 @@ func (w *writer) claim(ctx context.Context) (*Lease, error) {
 }
 
 // enter waits until none of those is left that read when the gate was taken.
-func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int, before *sight) (*Lease, error) {
+func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, error) {
 	l := w.l
 	if err := checkEpoch(gate.Token()); err != nil {
 		return nil, err
@@ -326,9 +320,6 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int, before *s
 		s, err = w.look(bound, n)
 		return err
 	})
-	if before != nil && err == nil {
-		s = before
-	}
 	switch {
 	case err != nil:
 	case s.lined && w.place == nil && !w.alone && !w.try:
@@ -388,7 +379,7 @@ func (w *writer) look(ctx context.Context, n int) (*sight, error) {
 	}
 	s := &sight{lined: errs[1] == nil && list[1].Held}
 	list, errs = list[2:], errs[2:]
-	if z.Slots > n && !making(numberBefore) {
+	if z.Slots > n {
 		more, moreErrs := l.client.Statuses(ctx, l.slotNames(n, z.Slots))
 		list, errs = append(list, more...), append(errs, moreErrs...)
 	}
@@ -438,7 +429,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 		}
 	}
 	refresh := w.l.client.Options().RefreshPeriod
-	for looks := 0; ; looks++ {
+	for {
 		next := refresh
 		for _, r := range readers {
 			next = min(next, max(r.freeIn, refresh/10)) // the dead are not waited for longer than that
@@ -454,7 +445,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 		case err == nil:
 			readers = left
 		}
-		if len(readers) == 0 || making(readerNotWaited) && looks > 2 {
+		if len(readers) == 0 {
 			return nil
 		}
 	}
@@ -479,7 +470,7 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 		if err != nil {
 			return nil, err
 		}
-		if inTheWay(st) && (st.Token == r.token || making(waitsForFree)) {
+		if inTheWay(st) && st.Token == r.token {
 			left = append(left, noted{r.slot, st.Owner, r.token, st.FreeIn})
 		}
 	}

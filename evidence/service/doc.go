@@ -13,5 +13,5 @@
 //
 // Whether it can see what is wrong is shown by tests: one rule of a client, or of the
 // server, is broken at a time, and a scene of faults that brings it to light must do so.
-// See mistakes_test.go.
+// See mistakes_test.go, and the mutants of internal/sim whose finder is TestScenes.
 package main

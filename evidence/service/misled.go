@@ -21,16 +21,10 @@ import (
 	"github.com/tenurelock/tenure/evidence/peers/service"
 )
 
-// Rules of the service that a replica can break. Those of the machines that it stands on
-// are package protocol's mistakes, by the same way: see makeMistake.
+// Rules of the service that a replica can break.
 const (
-	acquireRenews   = "acquire-renews"    // an acquire of the holder renews its lease, and is granted again
-	fromMemory      = "from-memory"       // a heartbeat is answered by what was seen last
-	waitOutlives    = "wait-outlives"     // an acquire waits on when its caller is gone, and nothing frees the grant
-	heartbeatRevive = "heartbeat-revives" // of package protocol, as are the next ones
-	heartbeatDrops  = "heartbeat-drops"
-	anyToken        = "any-token"
-	anyBeat         = "any-beat"
+	acquireRenews = "acquire-renews" // an acquire of the holder renews its lease, and is granted again
+	fromMemory    = "from-memory"    // a heartbeat is answered by what was seen last
 )
 
 // misled returns the handler of a server that breaks a rule; the server itself if wrong is
@@ -43,15 +37,8 @@ func misled(right http.Handler, client *tenure.Client, store driver.Store, wrong
 		return &renewing{right, client, store}, nil
 	case fromMemory:
 		return &remembering{right: right, answers: map[string]json.RawMessage{}}, nil
-	case waitOutlives:
-		if err := makeMistake(wrong); err != nil {
-			return nil, err
-		}
-		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			right.ServeHTTP(rw, r.WithContext(context.WithoutCancel(r.Context())))
-		}), nil
 	}
-	return right, makeMistake(wrong)
+	return nil, fmt.Errorf("%s=%s: there is no such mistake", wrongEnv, wrong)
 }
 
 // asked are the fields of calls that the mistakes go by.

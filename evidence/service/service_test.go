@@ -158,7 +158,7 @@ func TestFlags(t *testing.T) {
 // TestVariants: each wrong variant has a scene that there is, and each scene a variant.
 func TestVariants(t *testing.T) {
 	for _, v := range variants {
-		if (v.client == "") == (v.server == "") || v.seen == "" {
+		if len(v.client) > 0 == (len(v.server+v.mutant) > 0) || v.seen == "" {
 			t.Errorf("%q: want a client or a replica that makes it, and what is seen", v.name)
 		}
 		if !slices.ContainsFunc(scenes, func(s scene) bool { return s.name == v.scene }) {

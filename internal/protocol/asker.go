@@ -175,9 +175,6 @@ func (k *Asker) act(now time.Duration) *Call {
 // fits says whether the asker may write upon rec. If not, a look tells what has
 // become of the tenure.
 func (k *Asker) fits(rec driver.Record, found bool) bool {
-	if Making(RequestOnAnything) {
-		rec.State = driver.Held
-	}
 	switch {
 	case !found || rec.Token != k.token || !Readable(rec):
 		return false
@@ -242,9 +239,6 @@ func (k *Asker) pause(now time.Duration) {
 // judge settles the answer if the record decides it. Wrote says that this asker's own
 // release has just written the record.
 func (k *Asker) judge(rec driver.Record, found, wrote bool) {
-	if Making(RequestOnAnything) && found {
-		rec.State = driver.Held
-	}
 	if found && !Readable(rec) {
 		k.settle(Unusable, rec, driver.ErrUnreadable)
 		return

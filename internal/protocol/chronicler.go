@@ -147,7 +147,7 @@ func (c *Chronicler) Reply(now time.Duration, r Result) Action {
 
 // entered takes the result of the write of the tenure.
 func (c *Chronicler) entered(now time.Duration, r Result) {
-	stands := r.Outcome == Applied || r.Outcome == Conflicted || r.Outcome == Unknown && Making(EntryUnanswered)
+	stands := r.Outcome == Applied || r.Outcome == Conflicted
 	switch {
 	case r.Outcome == Conflicted && c.another(r) && c.tries < maxEntryTries:
 		c.tries++

@@ -120,9 +120,6 @@ func NewContender(t Timing, env Env, want Want, sight *Sight) *Contender {
 	if c.cools() && !c.begun {
 		c.begun, c.resolve = true, true // a claim would not wait: it looks first
 	}
-	if Making(AdoptsVersions) {
-		c.unknown, c.resolve = append(attempts(nil), sight.given...), len(sight.given) > 0
-	}
 	if want.Under != nil {
 		want.Under.acquires[c] = struct{}{}
 	}
@@ -195,7 +192,7 @@ func (c *Contender) Step(now time.Duration) Action { return c.move(now) }
 // move makes the next move, and leaves the session when it is the last.
 func (c *Contender) move(now time.Duration) Action {
 	u := c.want.Under
-	if u != nil && c.grant == nil && (u.cause != None || u.Holder.Over()) && !Making(OnlyDeadline) {
+	if u != nil && c.grant == nil && (u.cause != None || u.Holder.Over()) {
 		c.refuse(now, Refusal{Ended: true}) // it cannot keep a lock alive any more
 	}
 	a := Action{Call: c.act(now)}
@@ -223,9 +220,6 @@ func (c *Contender) Told(now time.Duration) Action {
 // closed the session of it. Whoever can read the store can forge such a message. It is no
 // look: it says nothing of the record.
 func (c *Contender) Rung(now time.Duration) Action {
-	if Making(RingIsALook) {
-		c.sight.since = now
-	}
 	c.rung = true
 	return c.Told(now)
 }
@@ -243,9 +237,6 @@ func (c *Contender) giveUp(now time.Duration) {
 	}
 	c.ending, c.cleanBy = true, now+c.t.Lease
 	c.retry = now
-	if Making(AdoptsVersions) {
-		c.sight.given, c.unknown = append(c.sight.given, c.unknown...), nil
-	}
 }
 
 func (c *Contender) refuse(now time.Duration, r Refusal) {
@@ -323,15 +314,11 @@ func (c *Contender) shown(rec driver.Record) bool {
 // the version that was seen.
 func (c *Contender) ghost(rec driver.Record) bool {
 	u := c.want.Under
-	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec) && !Making(GhostsOfItsOwn)
+	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.mine(rec)
 }
 
 // mine says that the lock is reserved for this contender, by its owner or its label.
 func (c *Contender) mine(rec driver.Record) bool {
-	if is := heirOf(rec); rec.State == driver.Reserved &&
-		(Making(OtherLabelTakes) && is.label != "" || Making(NoLabelTakes) && is.nobody() && c.want.Label == "") {
-		return true
-	}
 	return KeptFor(rec, c.want.Owner, c.want.Label)
 }
 
@@ -392,9 +379,6 @@ func (c *Contender) act(now time.Duration) *Call {
 			r.Prev = *c.own
 		}
 		r.Next = c.held(r.Prev.Token + 1)
-		if Making(TokenStays) {
-			r.Next.Token = r.Prev.Token
-		}
 		r.Next.Prev = c.sight.ending(r.Prev)
 		if r.Next.Data == nil {
 			r.Next.Data = r.Prev.Data
@@ -522,9 +506,6 @@ func (c *Contender) hasEnded(rec driver.Record) bool {
 // counts however it was read. Another sign of life of the same tenure may be an older
 // one, unless a strong reply shows it; so a strong look is made then.
 func (c *Contender) sawLife(rec driver.Record, held bool) bool {
-	if Making(HeardShowsLife) && len(c.sight.heard) > 0 {
-		return true
-	}
 	seen, shown := lifeOf(rec), c.sight.proved // of the lock's own record
 	proved := shown
 	u := c.sight.under()

@@ -65,10 +65,6 @@ func judged(end driver.EndReason) verdict {
 		return badly
 	case driver.EndReleased, driver.EndSteppedDown, driver.EndHandedOver:
 		return well
-	case driver.EndExpired:
-		if Making(ExpiredCounts) {
-			return badly
-		}
 	}
 	return nothing
 }
@@ -77,16 +73,14 @@ func judged(end driver.EndReason) verdict {
 // one of it that ended well. It returns settled if there was such a one.
 func failuresOf(label string, list []Entry) (k int, settled bool) {
 	for _, e := range list {
-		if e.Unknown || e.Label != label && !Making(AnotherLabelCounts) {
+		if e.Unknown || e.Label != label {
 			continue
 		}
 		switch judged(e.End) {
 		case badly:
 			k++
 		case well:
-			if !Making(GoodEndForgotten) {
-				return k, true
-			}
+			return k, true
 		}
 	}
 	return k, false
@@ -94,18 +88,15 @@ func failuresOf(label string, list []Entry) (k int, settled bool) {
 
 // delay returns by how much a candidate puts its move off after k failures.
 func (w Want) delay(k int) time.Duration {
-	if k == 0 || Making(NeverCools) {
+	if k == 0 {
 		return 0
 	}
 	d := w.CoolDown
 	for range k - 1 {
-		if d >= w.CoolDownMax && !Making(CoolsForEver) {
+		if d >= w.CoolDownMax {
 			break
 		}
 		d *= 2
-	}
-	if Making(CoolsForEver) {
-		return d
 	}
 	return min(d, w.CoolDownMax)
 }

@@ -54,9 +54,7 @@ const (
 // NewGathering begins to take locks, at least one and none twice.
 func NewGathering(keys []string) *Gathering {
 	g := &Gathering{keys: slices.Clone(keys), held: map[string]bool{}}
-	if !Making(TakenAsNamed) {
-		slices.Sort(g.keys)
-	}
+	slices.Sort(g.keys)
 	return g
 }
 
@@ -67,7 +65,7 @@ func NewGathering(keys []string) *Gathering {
 func (g *Gathering) Next(good func(key string) bool) (Move, string) {
 	switch g.phase {
 	case gathersTaking:
-		if g.ended(good) && !Making(BegunUnchecked) {
+		if g.ended(good) {
 			g.phase, g.again = gathersGivingBack, true
 			return GiveBack, ""
 		}
@@ -77,7 +75,7 @@ func (g *Gathering) Next(good func(key string) bool) (Move, string) {
 		g.phase = gathersAtWork
 		return Work, ""
 	case gathersAtWork:
-		if !g.ended(good) || Making(WorkGoesOn) {
+		if !g.ended(good) {
 			return Work, ""
 		}
 		g.phase = gathersStopping
@@ -105,18 +103,15 @@ func (g *Gathering) Refused() {
 		return
 	}
 	g.phase, g.again = gathersGivingBack, false
-	if Making(PartKept) {
-		g.phase = gathersOver
-	}
 }
 
 // Done says that the work has returned.
 func (g *Gathering) Done() { g.phase = gathersGivingBack }
 
-// Back returns the locks that are to be released. Good is that of Next.
-func (g *Gathering) Back(good func(key string) bool) (back []string) {
+// Back returns the locks that are to be released.
+func (g *Gathering) Back() (back []string) {
 	for _, key := range g.keys {
-		if g.held[key] && !(g.again && Making(OnlyEndedGivenBack) && good(key)) {
+		if g.held[key] {
 			back = append(back, key)
 		}
 	}

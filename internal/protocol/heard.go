@@ -57,13 +57,10 @@ func (s *Sight) Heard(now time.Duration, tag Tag, of func(beat string) Tag) {
 	s.heard = slices.DeleteFunc(s.heard, func(h heard) bool { return now-h.at > lease })
 	again := slices.ContainsFunc(s.heard, func(h heard) bool { return h.tag == tag })
 	again = again || slices.ContainsFunc(s.signs, func(g sign) bool { return of(g.sign) == tag })
-	if Making(HeardIsALook) {
-		s.since = now
-	}
-	if again && !Making(KnownPutsOff) {
+	if again {
 		return
 	}
-	if !again && len(s.heard) < maxHeard {
+	if len(s.heard) < maxHeard {
 		s.heard = append(s.heard, heard{tag, now, of})
 	}
 	h := s.rec.Heartbeat
@@ -87,9 +84,6 @@ func (s *Sight) quiet() time.Duration {
 		return 0
 	}
 	until := min(u.putOff, s.looked+u.most)
-	if Making(KnownPutsOff) {
-		return u.putOff
-	}
 	end, ok := u.stood()
 	if !ok { // no sign of the tenure is proved
 		end, ok = u.DeadAt()
@@ -117,9 +111,6 @@ func (s *Sight) dated(rec driver.Record, now time.Duration) (since time.Duration
 	for _, h := range s.heard {
 		if h.tag != h.of(rec.Sign()) {
 			continue
-		}
-		if Making(DatedFromTheWait) {
-			return min(now, h.at-s.t.wait(rec)/3), false // a third of a lease is the pace of those messages
 		}
 		return min(now, h.at), h.at > s.strong
 	}

@@ -106,7 +106,7 @@ func NewHolder(t Timing, env Env, g Grant) *Holder {
 // Deadline returns the instant after which the holder must not act. It never
 // moves backwards, and is fixed once the lease has expired.
 func (h *Holder) Deadline() time.Duration {
-	if h.under != nil && !Making(DeadlineOfItsOwn) {
+	if h.under != nil {
 		return h.under.Deadline()
 	}
 	return h.sent + h.lease
@@ -307,9 +307,6 @@ func (h *Holder) Renew(now time.Duration) Action {
 	var a Action
 	h.pass(now, &a)
 	h.renewing, h.renewed = true, now
-	if Making(WaitConfirms) {
-		h.sent = now
-	}
 	a.Call = h.call(now)
 	return a
 }
@@ -356,9 +353,6 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	}
 	switch r.Outcome {
 	case Applied:
-		if Making(LeaseFromReply) {
-			out.sent = now
-		}
 		h.confirm(now, out, r.Record, &a)
 	case Conflicted:
 		if own, ok := h.unknown.add(out).wrote(r.Record); ok && r.Found {
@@ -566,12 +560,6 @@ func (h *Holder) call(now time.Duration) *Call {
 		if next.State == driver.Alive {
 			next.Requests = h.pending()
 		}
-		if Making(HeartbeatRestores) {
-			next.State, next.End, next.Asked = driver.Held, "", nil
-		}
-	}
-	if kind == Release && Making(ReleaseKeepsVersion) {
-		next.Version = h.rec.Version
 	}
 	carried := h.dataKept
 	if h.data > h.dataKept && kind != Quit {

@@ -84,16 +84,13 @@ func (k *Keeper) Locks() int {
 // Open says that locks may be taken under the session now: nothing has ended it,
 // and its deadline has not passed. The caller asks again when the lock is granted.
 func (k *Keeper) Open(now time.Duration) bool {
-	if Making(OnlyDeadline) {
-		return now < k.Deadline()
-	}
 	return k.phase < stopping && now < k.Deadline()
 }
 
 // Over says that there is nothing left to do: the session's own record is left as it
 // stays, and all locks have followed.
 func (k *Keeper) Over() bool {
-	return k.Holder.Over() && (len(k.behind) == 0 || Making(LeftBehind))
+	return k.Holder.Over() && len(k.behind) == 0
 }
 
 // Next returns the instant at which Step has something to do.
@@ -166,7 +163,7 @@ func (k *Keeper) lead(now time.Duration, a Action) Action {
 	clear(k.behind[len(rest):])
 	k.behind = rest
 	k.deliver(now, &a)
-	if idle := k.working == 0 || Making(ClosedWhileWorking); idle && !k.closing && k.cause != None {
+	if k.working == 0 && !k.closing && k.cause != None {
 		k.closing = true
 		done := k.Done(now)
 		a.Notes = append(a.Notes, done.Notes...)
@@ -183,17 +180,16 @@ func (k *Keeper) deliver(now time.Duration, a *Action) {
 	k.kept = map[string]time.Duration{}
 	for _, q := range k.pending() {
 		h := k.named[q.Lock]
-		mine := h != nil && (q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken))
+		mine := h != nil && (q.Token == 0 || q.Token == h.rec.Token)
 		since, seen := kept[q.ID]
 		if !seen {
 			since = now
 		}
 		switch {
-		case Making(RequestDropped):
 		case !honoured(q.Kind) && q.Kind != driver.Confirm:
 			// Perhaps of a later version of Tenure.
 		case q.Kind == driver.Confirm:
-			if !mine || Making(DisclaimedHeld) {
+			if !mine {
 				k.disclaim(q, a)
 			}
 		case mine:
@@ -233,10 +229,7 @@ func (k *Keeper) disclaim(q driver.Request, a *Action) {
 // mine says whether a lease of the session holds the lock as the record shows it, or
 // an acquire of the session has written the record and does not know it yet.
 func (k *Keeper) mine(rec driver.Record) bool {
-	if Making(DisclaimedUnasked) {
-		return false
-	}
-	if h := k.named[rec.Key]; h != nil && h.rec.Token == rec.Token && !Making(DisclaimedHeld) {
+	if h := k.named[rec.Key]; h != nil && h.rec.Token == rec.Token {
 		return true
 	}
 	for c := range k.acquires {

@@ -14,11 +14,6 @@ import (
 // request into it. Only the beat tells for certain, because owners may share a name,
 // and tokens begin again when a record was deleted.
 func (h *Holder) term(rec driver.Record) bool {
-	switch {
-	case Making(HeartbeatRestores) && rec.State == driver.Released,
-		Making(RequestOnAnything) && len(rec.Requests) > 0:
-		return rec.Token == h.rec.Token
-	}
 	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 
@@ -146,9 +141,6 @@ func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec.Clone()
 	next.Version, next.State, next.Requests, next.Session, next.Bell = version, driver.Released, nil, "", ""
-	if Making(BellKept) {
-		next.Bell = rec.Bell
-	}
 	next.Heartbeat, next.Drift, next.Priority = 0, 0, 0
 	if rec.State != driver.Reserved {
 		next.End, next.Asked = end, asked

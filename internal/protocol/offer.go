@@ -70,7 +70,7 @@ func (o *Offer) act(now time.Duration) *Call {
 	switch {
 	case o.out != nil || o.over || now < o.retry:
 		return nil
-	case now >= o.until, Making(OfferStays):
+	case now >= o.until:
 		o.over = true
 		return nil
 	}

@@ -81,9 +81,6 @@ func (o *Opener) act(now time.Duration) *Call {
 		return o.out
 	}
 	id := o.env.Fresh()
-	if Making(SessionAgain) {
-		id = o.rec.Owner
-	}
 	version := o.env.beatOf(id)
 	o.rec.Key = driver.SessionKey(id)
 	o.rec.Version, o.rec.Beat = version, version
@@ -92,9 +89,6 @@ func (o *Opener) act(now time.Duration) *Call {
 		o.silent = now
 	}
 	o.out = &Call{Kind: Claim, Key: o.rec.Key, Next: o.rec.Clone()}
-	if Making(Unconfirmed) {
-		o.grant = &Grant{ID: id, Record: o.rec.Clone(), Sent: o.try.counts}
-	}
 	return o.out
 }
 

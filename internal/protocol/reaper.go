@@ -12,9 +12,6 @@ import (
 // Linger returns how long a session's record stays closed before it is deleted: far
 // longer than any write of it can be late.
 func (t Timing) Linger(rec driver.Record) time.Duration {
-	if Making(SweptAtOnce) {
-		return 0
-	}
 	return 4 * max(t.Lease, min(rec.Lease, forever))
 }
 
@@ -74,7 +71,7 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 	switch {
 	case !g.looked, g.resolve, !found, g.sight.doubt, g.unsure(rec):
 		return Peek, g.retry
-	case rec.State == driver.Closed, Making(SweptAlive):
+	case rec.State == driver.Closed:
 		return Forget, max(g.sight.Term()+g.t.Linger(rec), g.retry)
 	}
 	dead, _ := g.sight.DeadAt()

@@ -86,8 +86,7 @@ func NewRelay(t Timing, env Env, of Dispatch, known driver.Record, patience time
 
 // holds says whether rec shows the tenure of the dispatch.
 func (r *Relay) holds(rec driver.Record) bool {
-	held := rec.State == driver.Held || Making(RelayRevives) && rec.State != driver.Alive && rec.Beat != ""
-	return held && rec.Session == "" && (rec.Token == r.of.Token || Making(RelayAnyToken))
+	return rec.State == driver.Held && rec.Session == "" && rec.Token == r.of.Token
 }
 
 // Next returns the instant at which Step has something to do.
@@ -126,15 +125,6 @@ func (r *Relay) next() driver.Record {
 	// another one in before that.
 	next := r.seen.Clone()
 	next.Version, next.Beat = r.of.Next, r.of.Next
-	if Making(RelayShortens) {
-		next.Lease, next.Heartbeat, next.Drift = r.t.Lease, r.t.Heartbeat, r.t.Drift
-	}
-	if Making(RelayDropsRequest) {
-		next.Requests = nil
-	}
-	if Making(RelayRevives) {
-		next.State, next.End, next.Asked = driver.Held, "", nil
-	}
 	return next
 }
 
@@ -180,7 +170,7 @@ func (r *Relay) judge(now time.Duration, out *Call, res Result) {
 		r.settle(Changed, rec, nil)
 	case rec.Beat == r.of.Next:
 		r.settle(Done, rec, nil) // likewise
-	case rec.Beat == r.of.After || Making(RelayAnyBeat):
+	case rec.Beat == r.of.After:
 		r.seen, r.known = rec, true
 		if out.Kind != Look { // a request was laid into it meanwhile; several in a row are a process that writes again and again
 			if r.raced > 0 {

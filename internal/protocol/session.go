@@ -26,9 +26,6 @@ func NewTied(t Timing, env Env, g Grant, session *Keeper) *Holder {
 // follow ends a lock with its session, and reports whether it is over.
 func (h *Holder) follow(now time.Duration, a *Action) bool {
 	s := h.under
-	if Making(OnlyDeadline) {
-		return false
-	}
 	if s.cause != None {
 		if s.cause == Superseded {
 			h.by, h.replaced = s.by, s.replaced
@@ -57,7 +54,7 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 // under a session are told when the session's deadline passes, so that each needs no
 // timer.
 func (h *Holder) watches() bool {
-	return h.under == nil || Making(DeadlineOfItsOwn) || Making(OnlyDeadline)
+	return h.under == nil
 }
 
 // draws says that the session has ended too, and that its heartbeats stop no later
@@ -72,7 +69,7 @@ func (h *Holder) draws() bool {
 // outlasts its time.
 func (h *Holder) leaves() bool {
 	s := h.under
-	return s != nil && s.cause != None && !h.tells() && h.why() == s.why() && !Making(OnlyDeadline)
+	return s != nil && s.cause != None && !h.tells() && h.why() == s.why()
 }
 
 // tells says that the lock's own record has to show more than its release.
@@ -92,7 +89,7 @@ func (h *Holder) tells() bool { return h.data > h.dataKept || h.asked != nil || 
 // release replaces the version that the holder wrote last, so that it overwrites
 // nothing of another holder, and none of its own late writes can be applied.
 func (h *Holder) lapses() bool {
-	return h.under != nil && (h.silence == silent || h.silence == told) && !h.done() && !h.Over() && !Making(NeverLapses)
+	return h.under != nil && (h.silence == silent || h.silence == told) && !h.done() && !h.Over()
 }
 
 // receive ends the right to act if a request for it came through the session's
@@ -100,7 +97,7 @@ func (h *Holder) lapses() bool {
 // honours, changes nothing.
 func (h *Holder) receive(now time.Duration, a *Action) {
 	for _, q := range h.mail {
-		meant := q.Token == 0 || q.Token == h.rec.Token || Making(FormerToken)
+		meant := q.Token == 0 || q.Token == h.rec.Token
 		if h.asked == nil && !h.Over() && meant && h.honours(q) {
 			h.asked = &q
 			h.end(now, Asked, a)

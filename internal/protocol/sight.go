@@ -54,10 +54,6 @@ type Sight struct {
 
 	rests bool // all that wait are unhurried: see LookFor
 
-	// What acquires wrote before they were given up. Only a deliberate mistake reads
-	// it.
-	given attempts
-
 	// Of a session: whether an Observer reads it now, and the Observers that wait for
 	// the answer.
 	observed bool
@@ -104,16 +100,13 @@ const maxSigns = 8
 // before the call, now the instant after its reply, and how says how fresh a reply the
 // call asked for. The reply to a write is strong.
 func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
-	if Making(SeenFromRequest) {
-		now = sent
-	}
-	strong := how == driver.Strong || Making(AbsentFromStale) && !found
+	strong := how == driver.Strong
 	if how == driver.Strong && found && rec.State == driver.Alive && (!s.hasLived || sent > s.lived) {
 		s.hasLived, s.lived = true, sent
 	}
 	was, asked, seen := s.rec, s.asked, s.known && s.found
 	overtaken := s.known && sent < s.looked // by a quicker one
-	behind := seen && found && older(rec, was) && !Making(GoesBack)
+	behind := seen && found && older(rec, was)
 	switch {
 	case behind && overtaken:
 		return
@@ -357,15 +350,6 @@ func (s *Sight) DeadAt() (time.Duration, bool) {
 	}
 	if s.Tied() {
 		return s.diesAt(), true
-	}
-	if Making(LabelKeptForEver) && s.rec.State == driver.Reserved && heirOf(s.rec).label != "" {
-		return s.since + forever, true
-	}
-	if n := len(s.heard); n > 0 && Making(SilenceIsDeath) {
-		return s.heard[n-1].at + s.t.wait(s.rec), true
-	}
-	if Making(KnownPutsOff) {
-		return max(s.putOff, s.since+s.t.wait(s.rec)), true
 	}
 	return s.since + s.t.wait(s.rec), true
 }

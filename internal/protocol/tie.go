@@ -52,7 +52,7 @@ func (s *Sight) widowed(now time.Duration) bool {
 func (s *Sight) lastMove() Kind {
 	u := s.under()
 	switch {
-	case u == nil, u.ended(s.term), Making(TakenBeforeClosed):
+	case u == nil, u.ended(s.term):
 		return Takeover
 	case u.doubt:
 		return Peek // a cheap read has found no record, which proves nothing
@@ -140,9 +140,6 @@ func (c *Contender) planTied(u *Sight) (Kind, time.Duration) {
 // inquires says whether the session has room for the question, and does not have it
 // already.
 func (c *Contender) inquires(u *Sight) bool {
-	if Making(GhostsNeverAsked) {
-		return false
-	}
 	rec, _ := c.sight.Record()
 	for _, q := range u.rec.Requests {
 		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {

@@ -111,9 +111,6 @@ func (t Timing) Validate() error {
 // Window returns L·(1−ρ)/(1+ρ): how long after sending a write its sender may
 // count on the lease, by its own clock.
 func (t Timing) Window() time.Duration {
-	if Making(NoDrift) {
-		return t.Lease
-	}
 	return time.Duration(float64(t.Lease) * (1 - t.Drift) / (1 + t.Drift))
 }
 

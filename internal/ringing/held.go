@@ -7,8 +7,6 @@ import (
 	"crypto/hmac"
 	"slices"
 	"time"
-
-	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // Limits of what a holder remembers.
@@ -96,9 +94,6 @@ func (h *Held) Heard(now time.Duration, b []byte, m Message) (answer *Letter, as
 	word := h.word(m)
 	if hmac.Equal(word[:], m.Echo[:]) && !h.enter(now, l, m) {
 		return nil, nil
-	}
-	if protocol.Making(protocol.WaitConfirms) {
-		asked = l.asked
 	}
 	ack := Message{Kind: Ack, Lock: m.Lock, Nonce: m.Nonce, Echo: word}
 	return &Letter{m.Address, ack.Append(nil, h.secret)}, asked

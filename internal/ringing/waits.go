@@ -5,8 +5,6 @@ package ringing
 
 import (
 	"time"
-
-	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // apart is how much later the next in the line looks.
@@ -176,10 +174,10 @@ func (w *Waits) Heard(now time.Duration, b []byte, m Message) (here func()) {
 // period: whoever can read the store can forge any number of them.
 func (v *Waiting) ring(now time.Duration, place uint16) {
 	due := now + time.Duration(place)*apart
-	if v.any && !protocol.Making(protocol.HintsUnbounded) {
+	if v.any {
 		due = max(due, v.hinted+v.refresh/4)
 	}
-	if !v.rung || due < v.due || protocol.Making(protocol.HintsUnbounded) {
+	if !v.rung || due < v.due {
 		v.rung, v.due = true, due
 	}
 }

@@ -83,7 +83,7 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	}
 	if by, used := l.written[r.Next.Version]; used && m.repeats(by, r) {
 		return
-	} else if used && r.Kind != protocol.Forget && !protocol.Making(protocol.ReleaseKeepsVersion) && l.cfg.Wrong != FreedVersionKept {
+	} else if used && r.Kind != protocol.Forget && l.cfg.Wrong != FreedVersionKept {
 		l.fail("%s sends version %s again", m, r.Next.Version)
 	}
 	if r.Kind == protocol.Forget {

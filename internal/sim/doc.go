@@ -34,6 +34,6 @@
 //
 // [Explore] runs many seeds; the program in run does it until it is stopped. A
 // [Wrong] makes one deliberate mistake in the world around the machines, clients,
-// replicas and proxies among it, and under the build tag tenure_wrong a [protocol.Mistake] one inside of them,
-// which checks worth having must find.
+// replicas and proxies among it; testdata/mutants has those inside of the machines.
+// Checks worth having must find each.
 package sim

@@ -264,7 +264,7 @@ func (s *gathering) done() {
 
 // givesBack gives up what is being acquired, and releases what is held.
 func (s *gathering) givesBack() {
-	back := s.g.Back(s.good)
+	back := s.g.Back()
 	for _, key := range append(slices.Clone(back), s.waits) {
 		if m := s.members[key]; m != nil {
 			delete(s.members, key)

@@ -34,7 +34,7 @@ func (h *host) open() {
 // opened begins a session that is open for certain.
 func (m *machine) opened(g protocol.Grant) {
 	w, h := m.p.w, m.p.host
-	if by := m.p.l.written[g.Record.Beat]; by.by != m && !protocol.Making(protocol.Unconfirmed) {
+	if by := m.p.l.written[g.Record.Beat]; by.by != m {
 		w.fail("%s is open by what another wrote", m)
 	}
 	m.counts(g)

@@ -41,8 +41,7 @@ func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
 	if err := driver.CheckClaim(next); err != nil {
 		return now, prev, err
 	}
-	over := protocol.Making(protocol.OpenOverClosed) && s.rec.State == driver.Closed
-	if s.found && s.rec.State != driver.Released && !over {
+	if s.found && s.rec.State != driver.Released {
 		return now, prev, s.conflict()
 	}
 	prev = s.rec
@@ -51,13 +50,10 @@ func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
 }
 
 func (s *store) swap(prev, next driver.Record) (driver.Record, error) {
-	if err := driver.CheckSwap(prev, next); err != nil && !protocol.Making(protocol.ReleaseKeepsVersion) && s.wrong != FreedVersionKept {
+	if err := driver.CheckSwap(prev, next); err != nil && s.wrong != FreedVersionKept {
 		return driver.Record{}, err
 	}
 	same := s.rec.Version == prev.Version && s.rec.Token == prev.Token
-	if protocol.Making(protocol.VersionAlone) {
-		same = s.rec.Version == prev.Version
-	}
 	switch s.wrong {
 	case VersionAlone:
 		same = s.rec.Version == prev.Version

@@ -16,7 +16,7 @@ import (
 func (m *machine) hold(g protocol.Grant) {
 	l := m.p.l
 	m.counts(g)
-	if l.cfg.Wrong == SentAtReply || protocol.Making(protocol.LeaseFromReply) {
+	if l.cfg.Wrong == SentAtReply {
 		g.Sent = m.clock()
 	}
 	l.note("%s is granted %s", m, shown(g.Record))

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+)
+
+var seeds = flag.Uint64("seeds", 20, "how many schedules TestShapes runs of each shape")
+
+// and puts shapes together.
+func and(shapes ...func(*Config)) func(*Config) {
+	return func(c *Config) {
+		for _, shape := range shapes {
+			shape(c)
+		}
+	}
+}
+
+// Parts of shapes.
+func rough(c *Config)    { c.Rough = true }
+func tied(c *Config)     { c.Sessions = true }
+func long(c *Config)     { c.Length = 12 * c.Timing.Lease }
+func mixed(c *Config)    { c.Mixed = true }
+func requested(c *Config)   { c.Requests = true }
+func unasked(c *Config)  { c.Requests = false }
+func apart(c *Config)    { c.Together = false }
+func gathers(c *Config)  { c.Gathers() }
+func doubled(c *Config)  { c.Doubled = true }
+func watchers(c *Config) { c.Observers = true }
+
+// calm has no faults, and works that stand still.
+func calm(c *Config) {
+	c.Sessions, c.Faults, c.Requests = true, false, true
+	c.Timing.Progress, c.Timing.StopTimeout = c.Timing.Lease/2, c.Timing.Lease/4
+	c.Length = 12 * c.Timing.Lease
+}
+
+// shapes are kinds of schedules, each of which shows some mistakes soon.
+var shapes = map[string]func(*Config){
+	"any":            func(*Config) {},
+	"rough":          and(rough, unasked),
+	"watched":        and(watchers, unasked, long),
+	"labels":         labelled,
+	"cool-down":      cooling,
+	"notified":       rung,
+	"heard":          told,
+	"sets":           gathers,
+	"served":         served,
+	"served-twice":   servedTwice,
+	"mixed":          and(servedLong, mixed),
+	"mixed-harm":     and(servedHarm, mixed),
+	"sets-requested": and(gathers, requested, long),
+
+	// Clocks that need no margin leave none that could hide a late count.
+	"slow": func(c *Config) {
+		c.Timing.RequestTimeout, c.Timing.Drift, c.Timing.Grace = c.Timing.Lease/2, 1e-4, 1
+		c.Timing.Heartbeat, c.Timing.Refresh, c.Timing.Manual = c.Timing.Lease/5, c.Timing.Lease/15, false
+		c.Length, c.Requests = 12*c.Timing.Lease, false
+	},
+	// Processes that stand still, and are freed by operators.
+	"freed": func(c *Config) {
+		c.Processes, c.Locks, c.Requests, c.Length = minProcesses, 1, true, 12*c.Timing.Lease
+		c.Together = false
+		c.Timing.StopTimeout, c.Timing.Progress = 2*c.Timing.Lease, 0
+		c.Without = (Pauses | Steps).Except()
+	},
+
+	"sessions":           tied,
+	"sessions-long":      and(tied, long),
+	"sessions-rough":     and(tied, rough),
+	"sessions-swept":     and(tied, rough, long),
+	"sessions-requested": and(tied, requested, long),
+	"sessions-calm":      calm,
+	"sessions-many":      func(c *Config) { calm(c); c.Locks, c.Together = 2, false },
+	"sessions-waited":    and(tied, doubled, apart),
+	"sessions-tried":     func(c *Config) { c.Sessions, c.Doubled, c.Trying, c.Together = true, true, true, false },
+	"sessions-unheard":   unheard,
+}
+
+// TestShapes runs schedules of each shape. It goes on after a violation, so that a mutant is
+// found by the rule that it breaks, whichever other rule it breaks first.
+func TestShapes(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		t.Run(name, func(t *testing.T) {
+			broken := map[string]bool{}
+			for seed := range *seeds {
+				_, err := RunSeed(seed, shapes[name], nil)
+				if v, failed := err.(*Violation); failed && !broken[v.Rule] { //nolint:errorlint // it is never wrapped
+					broken[v.Rule] = true
+					t.Errorf("seed %d: %v", seed, err)
+				}
+			}
+		})
+	}
+}
