@@ -16,7 +16,7 @@ import (
 // the texts list to those that the command has.
 const helpDir = "cmd/internal/cli/help"
 
-var flagPattern = regexp.MustCompile(`(?m)^  (?:(-\w), |    )(--[a-z-]+)`)
+var flagPattern = regexp.MustCompile(`(?m)^  (?:(-\w), |    )(--[a-z-]+(?:, --[a-z-]+)*)`)
 
 // flagsOf returns the flags of each command, by its name.
 func flagsOf(t *tree) map[string][]string {
@@ -29,12 +29,13 @@ func flagsOf(t *tree) map[string][]string {
 		_, section, _ := strings.Cut(t.text[name], "\nFlags:\n")
 		section, _, _ = strings.Cut(section, "\n\n")
 		for _, m := range flagPattern.FindAllStringSubmatch(section, -1) {
-			list = append(list, m[1:]...)
+			list = append(append(list, m[1]), strings.Split(m[2], ", ")...)
 		}
 		flags[strings.TrimSuffix(path.Base(name), ".txt")] = list
 	}
 	delete(flags, "tenure") // the overview
 	delete(flags, "events") // of "tenure help"
+	delete(flags, "tuning") // likewise
 	return flags
 }
 

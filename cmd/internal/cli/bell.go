@@ -143,7 +143,7 @@ func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Locat
 	const check = "bell"
 	udp, err := p.open(ctx, at)
 	if err != nil {
-		r.tell(doctor.Finding{Check: check, Level: doctor.Bad, Finding: err.Error(), Advice: "see --bell in tenure run --help"})
+		r.tell(doctor.Finding{Check: check, Level: doctor.Bad, Finding: err.Error(), Advice: "see --bell in tenure help tuning"})
 		return true
 	}
 	defer func() { _ = udp.Close() }()

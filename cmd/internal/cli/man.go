@@ -39,7 +39,7 @@ func manual() (string, error) {
 	text, _ := helpOf("")
 	b.WriteString(".SH DESCRIPTION\n")
 	roff(&b, text)
-	for _, topic := range append(commands(parser), "events") {
+	for _, topic := range append(commands(parser), "tuning", "events") {
 		text, known := helpOf(topic)
 		if !known {
 			return "", fmt.Errorf("no help of %s", topic) // a test sees to it
@@ -57,8 +57,8 @@ var (
 	// entry is the first line of something that is explained: an exit status, a
 	// variable.
 	entry = regexp.MustCompile(`^  (\S+(?: \S+)*)(?:  +(\S.*))?$`)
-	// flagEntry is the same for a flag.
-	flagEntry = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?: [A-Z=]+)?)(?: +(\S.*))?$`)
+	// flagEntry is the same for a flag, or for several that another page explains.
+	flagEntry = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?:(?:, --[a-z-]+)+,?|(?: [A-Z=]+)?))(?: +(\S.*))?$`)
 	// more is a further line of the explanation.
 	more = regexp.MustCompile(`^ {7,}(\S.*)$`)
 )
