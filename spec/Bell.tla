@@ -376,60 +376,43 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
-\* Nobody takes the lock from a holder that believes.
 OneHolder == Believes => store.own = 0
 
-\* A lock is taken within its lease and a look of the last beat that was stored.
 Soon == (store.st = "held" /\ store.own = 0) \/ store.st = "reserved" => store.at <= L + R
 
-\* A lock that is free, or reserved for one that waits, is taken within a look, as without a bell.
 Found == store.st \in {"released", "reserved"} => store.at <= R
 
-\* Where no message is lost it is taken at once when the holder may know that it is free; a
-\* tick later, if there was a hint just before.
 Prompt == store.own = 0 \/ store.st = "reserved" => past.owed <= 1
 
-\* A holder that has left, and was answered, does not hold the lock.
 Frees == hold.at = "over" /\ ~Late => ~Held
 
-\* A request is found by the next heartbeat,
 Finds == store.req /\ ~hold.knows => past.asked <= H
-\* and, where no message is lost, as soon as the one that asks knows that it is there.
 Hears == store.req /\ ~hold.knows => past.called <= 1
 
-\* Messages lead to one look and to one heartbeat in a tick.
 FewLooks == \A p \in Waiters : past.looks[p] <= 1
 FewBeats == past.beats <= 1
 
-\* One that waits tells so to the holder that its last look has shown, and to no other.
 ToHolder == \A p \in Waiters : wait[p].to # None => wait[p].shown.st = "held" /\ wait[p].shown.own = wait[p].to
 
-\* Only processes that wait are rung.
 NoThird == hold.heard[Third] = Never
 
 -----------------------------------------------------------------------------
-(* What must be reached: each of these must be refuted.                      *)
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A lock is taken by one that was rung, in the tick in which the holder may know that it is free.
 NeverRung == ~(past.took = "rung" /\ past.owed = 0)
 
-\* One that was rung because no answer had come found it held, and was rung again.
 NeverTwice == ~(hold.tries > 0 /\ past.vain /\ past.took = "rung" /\ past.owed = 0)
 
-\* One that was told that it would be rung finds a free lock no sooner than without a bell.
 NeverLost == ~(store.st = "released" /\ store.at = R /\ \E p \in Waiters : wait[p].known)
 
-\* A dead holder's lock is taken as late as that.
 NeverSlow == ~(hold.at = "dead" /\ Held /\ store.at = L + R)
 
-\* One for which the lock is reserved is rung.
 NeverHanded == ~(store.st = "reserved" /\ wait[1].shown = Version(store) /\ wait[1].hinted)
 
-\* One that waits tells the next holder.
 NeverNext == ~(\E p \in Waiters : wait[p].to > 0)
 
-\* A request is found by a heartbeat that a message has asked for, before another one is due.
 NeverHurried == ~(past.hurried /\ past.asked < H - 1)
 =============================================================================

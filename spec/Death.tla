@@ -210,37 +210,30 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
 Holds(i) == lease[i].at = "holds"
 
-\* At most one holds the lock, or has something at work that it had started.
 OneAtWork == Cardinality({i \in Leases : Holds(i) \/ lease[i].work}) <= 1
 
-\* Nobody holds it while a request of the dead may still be carried out.
 NoneBeside == \A i, j \in Leases : i # j /\ Holds(i) => ~lease[j].late
 
-\* The record of a holder shows it: nobody has freed it in its stead.
 Guarded == \A i \in Leases : Holds(i) => store.st = "held" /\ store.id = i
 
-\* A released record changes only by a claim, which begins another tenure.
 ReleasedStays == [][store.st = "released" /\ store'.st # "absent" => store' = store \/ (store'.st = "held" /\ store'.tok = store.tok + 1)]_vars
 
-\* Whoever was killed after its command had begun holds nothing when nobody will free
-\* it any more.
 Freed ==
     \A i \in Leases :
         lease[i].at = "dead" /\ lease[i].begun /\ ~lease[i].work /\ (guard[i].at \in {"freed", "done"} \/ ~lease[i].told)
             => ~(store.st = "held" /\ store.id = i)
 
 -----------------------------------------------------------------------------
-(* What must be reached: each of these must be refuted.                      *)
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A lock was freed by a guardian after a heartbeat, and another lease has it.
 NeverFreed ==
     ~(\E i, j \in Leases : guard[i].at = "freed" /\ lease[i].ver # lease[i].first /\ Holds(j))
 
-\* A guardian is at it while another lease has the lock with the token of the dead.
 NeverAnew ==
     ~(\E i, j \in Leases : i # j /\ Knows(i) /\ guard[i].at = "watch" /\ Holds(j) /\ lease[i].tok = lease[j].tok)
 =============================================================================

@@ -275,43 +275,35 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
 \* In any real time T at most T*(1+rho)/P + k + 1 periods begin; with k = 0 any two
 \* are P/(1+rho) apart. For if the bucket is never fuller than k+1 times P/(1+rho),
 \* then of j periods since one of them, j-k at least have had their time.
 Spaced == past.fill <= (CatchUp + 1) * Least
 
-\* The age in the store is never more than the time since its period was begun, by
-\* the fastest clock; nor is what anybody knows of that period.
 AgeTrue ==
     LET most(l) == l.age * Tick <= past.since * Fast IN
     CatchUp = 0 =>
         /\ store.led.n > 0 => most(store.led)
         /\ \A p \in Machines : mach[p].seen.id = store.led.id /\ mach[p].seen.n = store.led.n /\ store.led.n > 0 => most(mach[p].seen)
 
-\* Work runs for periods that were begun, and once for each.
 RunsOnce == ~past.twice /\ \A r \in past.ran : <<r[1], r[2]>> \in past.begun
 
-\* The number of a ledger never falls, and rises by one.
 NumberRises ==
     [][store'.led.id = store.led.id => store'.led.n \in {store.led.n, store.led.n + 1}]_vars
 
 -----------------------------------------------------------------------------
 (* What must be reached, or what holds says little: each of these must be    *)
-(* refuted.                                                                  *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A period is run under another tenure than the one before it.
 NeverSecond == ~\E r, t \in past.ran : r[1] = t[1] /\ r[2] + 1 = t[2] /\ r[3] # t[3]
 
-\* Two periods of two tenures are no further apart than they must be.
 NeverTight ==
     [][past'.begun # past.begun /\ past.ran # {} /\ (\A r \in past.ran : r[3] < store.tok) => past.since > Least]_vars
 
-\* A period begins sooner than after a whole one.
 NeverCaught == past.fill <= Least
 
-\* A period begins in a second ledger.
 NeverAnew == \A b \in past.begun : b[1] = 1
 
 Symmetry == Permutations(Machines)

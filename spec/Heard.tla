@@ -147,19 +147,16 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
-\* Nobody takes the lock from a holder that believes.
 OneHolder == ~(taken /\ Believes)
 
-\* The lock is taken soon after the last beat was stored, whatever is heard.
 Soon == taken \/ now <= store.at + Most
 
 -----------------------------------------------------------------------------
-(* What must be reached: each of these must be refuted.                      *)
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A beat counts from before the look that showed it.
 NeverDated == ~(taken /\ wait.since < wait.looked /\ wait.at[wait.shown] = wait.since)
-\* A look is put off.
 NeverPutOff == ~(~taken /\ now > wait.looked + 1)
 =============================================================================

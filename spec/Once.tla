@@ -297,47 +297,33 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
 Pairs == {<<i, j>> \in (1..Len(past.began)) \X (1..Len(past.began)) : i < j}
 Slot(i) == past.began[i][1]
 Token(i) == past.began[i][2]
 
-\* Work for a slot begins at most once, unless an operator has opened it again.
 AtMostOnce == \A q \in Pairs : Slot(q[1]) # Slot(q[2]) \/ Slot(q[1]) \in past.opened
 
-\* Work begins in the order of the tokens; and of the slots, unless it may begin out of
-\* order.
 InOrder == \A q \in Pairs : (Slot(q[1]) <= Slot(q[2]) \/ AnyOrder) /\ Token(q[1]) <= Token(q[2])
 
-\* With redo: a slot is begun again only when the tenure that began it was lost,
-\* not when it has released the lock.
 RedoneLost == \A q \in Pairs : Slot(q[1]) = Slot(q[2]) => Token(q[1]) \in past.lost
 
-\* What was begun stays so in the ledger.
 Marked == store.led.end = "spoilt" \/ \A b \in Began : ~Free(store.led, b[1]) \/ b[1] \in past.opened
 
-\* A slot is open again only when the tenure that has marked the last one takes the mark
-\* back, and has not begun the work; or when an operator opens it.
 LedgerRises ==
     [][LET l == store.led IN
         (\E s \in Slots : ~Free(l, s) /\ Free(store'.led, s) /\ s \notin past'.opened) =>
             \/ store'.led.end = "spoilt"
             \/ l.end = "open" /\ l.tok = store.tok /\ <<l.last, l.tok>> \notin Began]_vars
 
-\* The end of a run stays in the ledger until another run is there, of that slot if it was
-\* opened again.
 EndsStay ==
     [][store.led.end = "done" /\ store'.led.last = store.led.last /\ store.led.last \notin past.opened => store'.led.end = "done"]_vars
 
-\* A caller that is told that a slot was begun and not run has not run it, and never will.
 ToldTrue == past.told \cap Began = {}
 
-\* Of what was taken back nothing is left, and nothing comes later.
 CleanTrue == past.clean \cap (Began \cup {<<store.led.last, store.led.tok>>}) = {}
 
-\* A run without an end was begun, or its caller was told that it was not, or that
-\* one has crashed, or is yet to tell.
 Accounted ==
     LET l == store.led IN
     l.end = "open" =>
@@ -347,31 +333,23 @@ Accounted ==
 
 -----------------------------------------------------------------------------
 (* What must be reached, or what holds says little: each of these must be    *)
-(* refuted.                                                                  *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A holder that was lost leaves its slot begun, and the next one is done.
 NeverNext ==
     ~(store.led.end = "done" /\ \E q \in Pairs : Slot(q[1]) < Slot(q[2]) /\ Token(q[1]) \in past.lost)
 
-\* A slot is done that one which crashed has begun before.
 NeverRedone == ~(store.led.end = "done" /\ store.st = "released" /\ \E q \in Pairs : Slot(q[1]) = Slot(q[2]) /\ Slot(q[2]) = store.led.last)
 
-\* A mark was taken back, and another tenure has run that slot.
 NeverTakenBack == ~(\E c \in past.clean, b \in Began : c[1] = b[1] /\ c[2] < b[2])
 
-\* The ledger shows a slot as begun whose caller was told that it was not run.
 NeverTold == ~(\E t \in past.told : <<store.led.last, store.led.tok>> = t /\ \A p \in Machines : mach[p].at # "leave")
 
-\* A slot is begun below one that was begun before.
 NeverBelow == ~(\E q \in Pairs : Slot(q[1]) > Slot(q[2]))
 
-\* A slot is given up: it counts as begun, and nobody has begun it, or will.
 NeverGivenUp == \A s \in Slots : Free(store.led, s) \/ s \in {b[1] : b \in Began} \/ store.led.end = "open" \/ past.told # {} \/ past.died # {}
 
-\* A slot that an operator has opened is begun again.
 NeverReopened == ~(\E q \in Pairs : Slot(q[1]) = Slot(q[2]) /\ Slot(q[1]) \in past.opened)
 
-\* Two slots under one token.
 NeverCaught == ~(\E q \in Pairs : Token(q[1]) = Token(q[2]))
 
 Symmetry == Permutations(Machines)

@@ -276,32 +276,26 @@ Fair ==
     /\ \A p \in Readers : WF_vars(Granted(p) \/ Both(p))
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
 Working(p, at) == proc[p].at = at /\ Rightly(p)
 
-\* Nobody writes beside another one who reads or writes.
 Excludes == \A p, q \in Procs : p # q /\ Working(p, "writes") => ~Rightly(q)
 
-\* Nobody whose access the fence has let in is disturbed while it rightly works.
 NotTorn == ~res.torn
 
-\* The fence refuses nobody who rightly works, unless a writer has crashed that waited.
 NoneRefused == res.refused => res.lost
 
-\* (with Fair) A writer comes.
 Leads == \A p \in Writers : <>(proc[p].at = "writes")
 
 -----------------------------------------------------------------------------
-(* What must be reached: each of these must be refuted.                      *)
+(* What must be reached, or what holds says little: each of these must be    *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A writer waits for two readers, of which one has a slot that was made later.
 NeverBoth == ~(\E p \in Writers : proc[p].at = "waits" /\ Cardinality(proc[p].noted) = 2 /\ number > First)
 
-\* Two readers of different tenures read beside each other, with a gate given back between.
 NeverBeside ==
     ~(\E p, q \in Readers : p # q /\ Working(p, "reads") /\ Working(q, "reads") /\ gate.tok > 0 /\ gate.eff = 0 /\ gate.by = 0)
 
-\* A late write of a writer is refused, when one that has become a reader has shown its token.
 NeverLate == ~(\E a \in net : a.w /\ Working(a.p, "reads") /\ proc[a.p].shown /\ a.tok < res.seen)
 =============================================================================

@@ -433,76 +433,57 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
-\* At most one client believes that it may act.
 OneHolder == \A c, d \in Clients : Believes(c) /\ Believes(d) => c = d
 
-\* While one does, nobody else is let in: the record is of its tenure.
 Guarded ==
     \A c \in Clients : Believes(c) =>
         Taken(store) /\ store.tok = Token(c) /\ (store.st = "held" => store.own = cli[c].of)
 
-\* One that begins to believe has a higher token than all before.
 GrantsRise == [][past'.last # past.last => past'.last > past.last]_vars
 
-\* The token of the record never falls.
 TokensRise == [][store'.tok >= store.tok]_vars
 
-\* A released record, or one that is kept, is held again only by another tenure.
 EndedStays == [][store.st \in {"released", "reserved"} => Sign(store') = Sign(store) \/ store'.tok > store.tok]_vars
 
-\* A lease that has expired stays so, whatever is answered later.
 ExpiredStays ==
     [][\A c \in Clients :
         LET m == cli[c]  n == cli'[c] IN
         m.at = "hold" /\ Over(m.since) /\ n.at = "hold" /\ n.of = m.of => Over(n.since)]_vars
 
-\* A request stays in the record until the tenure ends,
 RequestStays == [][store.req /\ store'.st = "held" /\ store'.tok = store.tok => store'.req]_vars
 
-\* and the first heartbeat after it that is confirmed tells of it.
 Told ==
     \A c \in Clients :
         cli[c].at = "hold" /\ Token(c) = past.laid /\ past.due # 0 /\ cli[c].n >= past.due => cli[c].told
 
 (* Where replicas are prompt:                                                *)
 
-\* For no longer than two leases a waiter waits for what nobody may use: one since
-\* the last beat, and one more since a heartbeat that came late.
 Freed == \A t \in Acquires : acq[t].vain <= 2 * Longest(Lease)
 
-\* A grant without a heartbeat is freed by the replica that has answered it.
 UnusedFreed == \A t \in Acquires : acq[t].at = "offer" => acq[t].saw <= Longest(FreeAfter)
 
-\* No time passes in which the lock is held for a connection that is known to be over.
 Wanted == ~past.idle
 
 -----------------------------------------------------------------------------
 (* What must be reached, or what holds says little: each of these must be    *)
-(* refuted.                                                                  *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A client believes at all.
 NeverBelieves == \A c \in Clients : ~Believes(c)
 
-\* The next holder works, and so does, past its deadline, the one before it.
 NeverBeside == ~\E c, d \in Clients : Believes(c) /\ c # d /\ cli[d].at = "hold" /\ Over(cli[d].since)
 
-\* A grant that was never used is freed, and another client has the lock.
 NeverFreed ==
     [][\A t \in Acquires :
         acq[t].at = "offer" /\ acq[t].sent = 0 /\ acq[t].rel = {} /\ First(t) => store'.st # "released"]_vars
 
-\* A holder knows of a request.
 NeverTold == ~\E c \in Clients : Believes(c) /\ cli[c].told
 
-\* A heartbeat was carried out by two replicas, with two answers.
 NeverTwice == ~\E c \in Clients : cli[c].ans = {"ok", "asked"}
 
-\* A claim that was carried out again has opened a tenure that is nobody's.
 NeverReopened == ~(store.st = "held" /\ store.own = None)
 
-\* A heartbeat of a dead client has come late, and kept the lock for longer than a lease.
 NeverLate == \A t \in Acquires : acq[t].vain <= Longest(Lease)
 
 Symmetry == Permutations(Clients)

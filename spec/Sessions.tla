@@ -467,76 +467,58 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
-\* Check passes for one process at most.
 OneHolder == \A k \in Keys, p, q \in Procs : Believes(p, k) /\ Believes(q, k) => p = q
 
-\* Work that has not returned is alone until its deadline, also when it was told
-\* to stop.
 OneAtWork == \A k \in Keys, p, q \in Procs : Works(p, k) /\ Works(q, k) => p = q
 
-\* While it goes on, nobody else is let in: the record is of its tenure, and the
-\* session, if it has one, alive.
 Guarded ==
     \A k \in Keys, p \in Procs : Works(p, k) =>
         LET r == lock[k] IN
         /\ r.st = "held" /\ r.tok = proc[p].on[k].tok /\ r.ses = proc[p].on[k].under
         /\ r.ses # None => ses[r.ses].st = "alive"
 
-\* Each grant has a higher token than all before.
 GrantsRise == [][\A k \in Keys : last'[k] # last[k] => last'[k] > last[k]]_vars
 
-\* The token of a record never falls.
 TokensRise == [][\A k \in Keys : lock'[k].tok >= lock[k].tok]_vars
 
-\* A session that was closed never lives again.
 ClosedStays ==
     [][\A s \in Ids : ses[s].st \in {"closed", "deleted"} => ses'[s].st \in {"closed", "deleted"}]_vars
 
-\* A lock changes hands under the eyes of no living session but its own.
 TakenFromDead ==
     [][\A k \in Keys : LET r == lock[k] IN
         r.st = "held" /\ r.ses # None /\ lock'[k].tok # r.tok => ses[r.ses].st # "alive"]_vars
 
 -----------------------------------------------------------------------------
 (* What must be reached, or what holds says little: each of these must be    *)
-(* refuted.                                                                  *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* A living session has a lock that nobody under it has taken.
 NeverGhost ==
     ~\E k \in Keys, p \in Procs :
         LET m == proc[p] IN
         m.up = "open" /\ ~Over(m.since) /\ lock[k].st = "held" /\ lock[k].ses = m.id /\ ~Mine(m, k)
 
-\* A lock was claimed under a session that has been closed meanwhile, and the
-\* answer is yet to come.
 NeverLate ==
     ~\E k \in Keys, p \in Procs :
         LET l == proc[p].on[k] IN
         l.at = "wait" /\ l.got # 0 /\ l.got = lock[k].tok /\ l.under # None /\ ses[l.under].st = "closed"
 
-\* The next holder works, and so does, past its deadline, the one before it.
 NeverBeside ==
     ~\E k \in Keys, p, q \in Procs :
         LET l == proc[q].on[k] IN
         p # q /\ Believes(p, k) /\ l.at = "hold" /\ l.under # None /\ ses[l.under].st = "closed"
 
-\* A lock names a session whose record is not there any more, and that is known.
 NeverGone == ~\E k \in Keys, p \in Procs, s \in Ids : Asks(p, k, s) /\ proc[p].knows[s] = Gone
 
-\* A session takes over what another one has left.
 NeverNext ==
     ~\E k \in Keys, p \in Procs :
         Believes(p, k) /\ proc[p].on[k].under # None /\ \E s \in Ids \ {proc[p].on[k].under} : ses[s].st = "closed"
 
-\* One session has two locks at once.
 NeverTwo == ~\E k, l \in Keys, p \in Tied : k # l /\ Believes(p, k) /\ Believes(p, l)
 
 Symmetry == Permutations(Procs)
 SameKeys == Permutations(Keys)
 
-\* Who takes locks as leases of its own comes after a session has had them: what is
-\* left out happens with one lock as well.
 After == \A k \in Keys, p \in Alone : proc[p].on[k].at # "idle" => lock[k].tok > 0
 =============================================================================

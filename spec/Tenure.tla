@@ -470,34 +470,25 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold.                                                           *)
+(* What must hold. README.md says each in words.                             *)
 
-\* At most one holder believes that it may act.
 OneHolder == \A p, q \in Machines : Believes(p) /\ Believes(q) => p = q
 
-\* While one does, nobody else is let in: the record is of its tenure.
 Guarded == \A p \in Machines : Believes(p) => store.tok = mach[p].rec.tok /\ Taken(store)
 
-\* Each grant has a higher token than all before.
 GrantsRise ==
     [][\A p \in Machines : mach[p].phase = "wait" /\ mach'[p].phase = "hold" => mach'[p].rec.tok > log.last]_vars
 
-\* What the history says is what happened,
 HistoryTrue == \A t \in log.past : log.book[t.tok] = [own |-> t.own, end |-> t.end]
 
-\* and it says of every holder, once there is another one: unless that one, and
-\* the one after it, crashed before they had written it down.
 HistoryComplete ==
     \A t, u \in log.granted :
         u = t + 1 \/ (u = t + 2 /\ log.book[t + 1].end = "expired") => \E e \in log.past : e.tok = t
 
-\* The token of the record never falls.
 TokensRise == [][store'.tok >= store.tok]_vars
 
-\* A released record changes only by a claim, which begins another tenure.
 ReleasedStays == [][store.st = "released" => store' = store \/ store'.tok > store.tok]_vars
 
-\* A lease that has expired stays so, whatever is answered later.
 ExpiredStays ==
     [][\A p \in Machines :
         mach[p].phase = "hold" /\ Expired(mach[p]) /\ mach'[p].phase = "hold" => Expired(mach'[p])]_vars
@@ -511,33 +502,25 @@ NoFalseLoss ==
 
 -----------------------------------------------------------------------------
 (* What must be reached, or what holds says little: each of these must be    *)
-(* refuted.                                                                  *)
+(* refuted, by a configuration that says it in words.                        *)
 
-\* The next holder works, and so does, past its deadline, the one before it.
 NeverBeside == ~\E p, q \in Machines : p # q /\ Believes(p) /\ mach[q].phase = "hold" /\ Expired(mach[q])
 
-\* A claim that was carried out again has opened a tenure after the one that its
-\* machine has had.
 NeverReopened ==
     ~\E p \in Machines :
         /\ mach[p].phase \in {"hold", "quiet", "done"} /\ mach[p].rec.tok < store.tok
         /\ store.st = "held" /\ store.ver[1] = p
 
-\* Somebody who may act has been asked for something, or has lost the lock to an
-\* operator.
 NeverAsked == ~\E p \in Machines : Believes(p) /\ mach[p].rec.req # None
 NeverRevoked == ~\E p \in Machines : Believes(p) /\ store.st = "reserved" /\ store.own = None
 
-\* A machine finds a tenure of its own that is too old to believe in.
 NeverTooOld ==
     ~\E p \in Machines :
         /\ mach[p].phase = "wait" /\ store.st = "held"
         /\ \E a \in Wrote(mach[p].unknown, store) : a.age >= Longest(Usable)
 
-\* There is a third tenure.
 NeverThird == ~\E p \in Machines : Believes(p) /\ mach[p].rec.tok >= 3
 
-\* Somebody who may act does not know of two heartbeats, of which one is in the store.
 NeverTwoUnknown ==
     ~\E p \in Machines :
         /\ Believes(p)
