@@ -4,60 +4,95 @@
 // Mutants breaks one rule of the code at a time, and sees that a test finds it:
 //
 //	go run ./internal/mutants [PART-OF-A-NAME...]
+//	go run ./internal/mutants -random N [-seed S] [PACKAGE...]
 //
 // Each mutant is a file testdata/mutants/*.txt beside the tests that must find it; [parse]
 // says what is in it. It is compiled in the place of the right code by the -overlay of the
 // go command, so that the tree stays as it is. The exit status is 1 if one was not found.
+//
+// With -random it changes N places of each package by random operators instead, and lists
+// those that no test of the package finds.
 package main
 
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
 func main() {
-	all, err := load(".")
+	n := flag.Int("random", 0, "how many places of each package to change at random")
+	seed := flag.Uint64("seed", uint64(time.Now().Unix()), "which places")
+	flag.Parse()
+	var all []*mutant
+	var err error
+	if *n == 0 {
+		all, err = load(".")
+		all = slices.DeleteFunc(all, func(m *mutant) bool { return !m.named(flag.Args()) })
+	} else {
+		fmt.Printf("seed %d\n", *seed)
+		folders := flag.Args()
+		if len(folders) == 0 {
+			folders = slices.Sorted(maps.Keys(randomly))
+		}
+		for _, folder := range folders {
+			var some []*mutant
+			if some, err = random(folder, *n, *seed); err != nil {
+				break
+			}
+			all = append(all, some...)
+		}
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
-	begun, found, tried := time.Now(), 0, 0
+	if found, tried := runAll(all); *n == 0 && (found < tried || tried == 0) {
+		os.Exit(1)
+	}
+}
+
+// runAll runs mutants, one on each processor, and says what has become of each.
+func runAll(all []*mutant) (found, tried int) {
+	begun := time.Now()
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	places := make(chan struct{}, runtime.NumCPU())
 	for _, m := range all {
-		if !m.named(os.Args[1:]) {
-			continue
-		}
-		tried++
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
 			err := m.run()
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case errors.Is(err, errBuild) && m.finds[0].says == "":
+				return // a random one that does not compile
+			case err != nil:
 				fmt.Printf("NOT FOUND %s: %s\n%v\n", m.name, m.rule, err)
-				return
+			default:
+				found++
+				fmt.Printf("found     %s: %s\n", m.name, m.rule)
 			}
-			found++
-			fmt.Printf("found     %s: %s\n", m.name, m.rule)
+			tried++
 		})
 	}
 	running.Wait()
 	fmt.Printf("%d of %d mutants found in %v\n", found, tried, time.Since(begun).Round(time.Second))
-	if found < tried || tried == 0 {
-		os.Exit(1)
-	}
+	return found, tried
 }
+
+var errBuild = errors.New("it does not compile")
 
 func (m *mutant) named(parts []string) bool {
 	for _, part := range parts {
@@ -104,7 +139,9 @@ func (m *mutant) run() error {
 			return fmt.Errorf("%s: passed", f.command)
 		case !errors.As(err, &exit):
 			return err
-		case strings.Contains(text, "[build failed]"), !strings.Contains(text, f.says):
+		case strings.Contains(text, "[build failed]"):
+			return fmt.Errorf("%s: %w:\n%s", f.command, errBuild, text)
+		case !strings.Contains(text, f.says):
 			return fmt.Errorf("%s: does not say %q:\n%s", f.command, f.says, text[max(0, len(text)-3000):])
 		}
 	}
