@@ -8,7 +8,8 @@
 //
 // Each mutant is a file testdata/mutants/*.txt beside the tests that must find it; [parse]
 // says what is in it. It is compiled in the place of the right code by the -overlay of the
-// go command, so that the tree stays as it is. The exit status is 1 if one was not found.
+// go command, and those of the clients in a copy, so that the tree stays as it is. For these
+// run clients/test before. The exit status is 1 if one was not found.
 //
 // With -random it changes N places of each package by random operators instead, and lists
 // those that no test of the package finds.
@@ -110,28 +111,21 @@ func (m *mutant) run() error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	replace := map[string]string{}
-	for path, text := range m.source {
-		file := filepath.Join(folder, strings.ReplaceAll(path, "/", "_"))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return err
-		}
-		if path, err = filepath.Abs(path); err != nil {
-			return err
-		}
-		replace[path] = file
+	root, flags := ".", os.Getenv("GOFLAGS")
+	if m.ofClients() {
+		root = folder
+		err = m.copyClients(folder)
+	} else {
+		var overlay string
+		overlay, err = m.overlay(folder)
+		flags += " -vet=off -overlay=" + overlay
 	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return err
-	}
-	overlay := filepath.Join(folder, "overlay.json")
-	if err := os.WriteFile(overlay, b, 0o600); err != nil {
 		return err
 	}
 	for _, f := range m.finds {
 		cmd := exec.Command("sh", "-c", f.command)
-		cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -vet=off -overlay="+overlay)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "GOFLAGS="+flags)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		switch text := string(out); {
@@ -146,4 +140,61 @@ func (m *mutant) run() error {
 		}
 	}
 	return nil
+}
+
+// overlay writes the changed files of Go into a folder, and returns the file that has the go
+// command compile them in the place of the right ones.
+func (m *mutant) overlay(folder string) (string, error) {
+	replace := map[string]string{}
+	for path, text := range m.source {
+		right, err := filepath.Abs(path)
+		if err != nil {
+			return "", err
+		}
+		replace[right] = filepath.Join(folder, strings.ReplaceAll(path, "/", "_"))
+		if err := os.WriteFile(replace[right], []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(folder, "overlay.json")
+	return file, os.WriteFile(file, b, 0o600)
+}
+
+// ofClients says that the mutant is one of a client in another language.
+func (m *mutant) ofClients() bool {
+	return len(m.edits) > 0 && strings.HasPrefix(m.edits[0].path, "clients/")
+}
+
+// copyClients copies the clients of other languages into a folder, with the change. Those of
+// TypeScript share what npm has installed.
+func (m *mutant) copyClients(folder string) error {
+	list, err := exec.Command("git", "ls-files", "-z", "clients").Output()
+	if err != nil {
+		return err
+	}
+	for path := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if changed, ok := m.source[path]; ok {
+			text = []byte(changed)
+		}
+		to := filepath.Join(folder, path)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, text, 0o600); err != nil {
+			return err
+		}
+	}
+	installed, err := filepath.Abs("clients/typescript/node_modules")
+	if err != nil {
+		return err
+	}
+	return os.Symlink(installed, filepath.Join(folder, "clients/typescript/node_modules"))
 }
