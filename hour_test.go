@@ -112,6 +112,9 @@ func badTimes(ctx context.Context, r *rand.Rand, m *machine, clock *leapingClock
 // without a holder for longer than its own lease makes it. The environment variable
 // TENURE_HOURS sets how many hours.
 func TestAnHourOfManyTimings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds of a processor: make nightly-race has it")
+	}
 	hours := 1
 	if n := os.Getenv("TENURE_HOURS"); n != "" {
 		var err error

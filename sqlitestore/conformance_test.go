@@ -13,6 +13,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
 		file := filepath.Join(t.TempDir(), "locks.db")
 		return drivertest.Harness{
@@ -46,6 +47,7 @@ func TestConformance(t *testing.T) {
 // TestConformancePolling runs the suite without events of the kernel, as it is
 // off Linux.
 func TestConformancePolling(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
 		file := filepath.Join(t.TempDir(), "locks.db")
 		return drivertest.Harness{

@@ -19,9 +19,14 @@ import (
 // write is made under a token that is not the lock's. Without it, some are: else
 // the test would show nothing.
 func TestGuardInterleavings(t *testing.T) {
+	t.Parallel()
 	const workers = 2
 	for guarded, orders := range map[bool]int{true: interleavings, false: interleavings / 10} {
+		if testing.Short() {
+			orders /= 5
+		}
 		t.Run(fmt.Sprintf("guard=%t", guarded), func(t *testing.T) {
+			t.Parallel()
 			var (
 				mu    sync.Mutex
 				total tally

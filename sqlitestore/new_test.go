@@ -61,8 +61,10 @@ func mustNew(tb testing.TB, db *sql.DB) *Store {
 }
 
 func TestConformanceNew(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"OneHandle", "HandleEach"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			drivertest.Run(t, func(t *testing.T) drivertest.Harness {
 				file := filepath.Join(t.TempDir(), "app.db")
 				db := handle(t, file, "busy_timeout(5000)")

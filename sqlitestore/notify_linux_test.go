@@ -237,6 +237,7 @@ func childFree(file string) error {
 // other things into the place of the notify file all the while, as another process
 // releases locks: nothing hangs, and nothing else is written.
 func TestNotifySwapped(t *testing.T) {
+	t.Parallel()
 	// Somebody else's file may well be the notify file of another database.
 	const secret = notifyHeader + "the precious content of somebody else's file"
 	const foreign = "the precious content of somebody else's file"
@@ -257,6 +258,7 @@ func TestNotifySwapped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			folder := t.TempDir()
 			file, evil, victim := filepath.Join(folder, "l.db"), filepath.Join(folder, "evil"), filepath.Join(folder, "victim")
 			if err := errors.Join(os.WriteFile(victim, []byte(secret), 0o600), plant(evil, victim)); err != nil {

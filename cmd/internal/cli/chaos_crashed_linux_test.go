@@ -54,6 +54,7 @@ func (s *scene) past(c *tenure.Client, name string, token uint64) tenure.Tenure 
 // TestKilledTenureIsFreed: nobody waits for the lease of a tenure that was killed, where its
 // guardian knows that nothing is left. The lease is longer than the test lasts.
 func TestKilledTenureIsFreed(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		words []string
@@ -64,9 +65,7 @@ func TestKilledTenureIsFreed(t *testing.T) {
 		{"slot", []string{"run", "--slots", "1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
 			eachStore(t, func(t *testing.T, s *scene) {
-				t.Parallel()
 				if tc.name == "contained" {
 					s.needContain()
 				}

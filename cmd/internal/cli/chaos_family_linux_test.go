@@ -41,6 +41,7 @@ mv "$DIR/verdict.new" "$DIR/verdict"
 // TestFamilyIsGoneBeforeSuccessor does away with a holder in every way, and
 // has the successor look whether anything of it lives.
 func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
+	t.Parallel()
 	stop := func(p *process) { p.signal(syscall.SIGSTOP) }
 	kill := func(p *process) { p.signal(syscall.SIGKILL) }
 	for _, tc := range []struct {
@@ -60,9 +61,7 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 		}, 137},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
 			eachStore(t, func(t *testing.T, s *scene) {
-				t.Parallel()
 				if tc.contain {
 					s.needContain()
 				}
@@ -139,13 +138,9 @@ func stoppedPastItsLease(t *testing.T, s *scene) {
 
 // TestStalledReader holds a lock while nobody reads what tenure says, until
 // the pipe is full: neither heartbeats nor the command may wait for a reader.
-func TestStalledReader(t *testing.T) {
-	t.Parallel()
-	eachStore(t, stalledReader)
-}
+func TestStalledReader(t *testing.T) { eachStore(t, stalledReader) }
 
 func stalledReader(t *testing.T, s *scene) {
-	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

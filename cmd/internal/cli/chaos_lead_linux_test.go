@@ -14,13 +14,9 @@ import (
 
 // TestLeadersFailOver has three processes campaign, kills the leader, and ends
 // the next one politely.
-func TestLeadersFailOver(t *testing.T) {
-	t.Parallel()
-	eachStore(t, leadersFailOver)
-}
+func TestLeadersFailOver(t *testing.T) { eachStore(t, leadersFailOver) }
 
 func leadersFailOver(t *testing.T, s *scene) {
-	t.Parallel()
 	candidates := map[string]*process{}
 	for i := range 3 {
 		name := fmt.Sprintf("n%d", i)
@@ -66,13 +62,9 @@ func leadersFailOver(t *testing.T, s *scene) {
 // TestSuperseded takes the lock away under a holder that is alive and well: an
 // operator with a database shell. Another one may be at work already, so the
 // command is not given the minutes that its lease would have lasted.
-func TestSuperseded(t *testing.T) {
-	t.Parallel()
-	eachStore(t, superseded)
-}
+func TestSuperseded(t *testing.T) { eachStore(t, superseded) }
 
 func superseded(t *testing.T, s *scene) {
-	t.Parallel()
 	p := s.start("run", "--lease", "10m", "--heartbeat", "200ms", "job", "--",
 		"sh", "-c", `trap "" TERM; echo >"$DIR/up"; while :; do sleep 0.1; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })

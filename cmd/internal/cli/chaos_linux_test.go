@@ -40,11 +40,16 @@ type scene struct {
 
 const markName = "TENURE_TEST_SCENE"
 
-// eachStore runs a test on each store that processes can share. Those that are
-// about terminals run on SQLite alone: no store knows of them.
+// eachStore runs a test on each store that processes can share, beside other tests. Those that
+// are about terminals run on SQLite alone: no store knows of them.
 func eachStore(t *testing.T, test func(t *testing.T, s *scene)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newScene(t)) })
-	t.Run("dynamodb", func(t *testing.T) { test(t, newTableScene(t)) })
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *scene{"sqlite": newScene, "dynamodb": newTableScene} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
 }
 
 // newTableScene is a scene whose store is a table of its own on DynamoDB.

@@ -14,13 +14,9 @@ import (
 // TestHandOverByCommand has three processes campaign, and asks whoever leads to
 // hand over to a certain one, by the command, again and again: the child of the
 // leader is stopped politely, and the one that is named leads next.
-func TestHandOverByCommand(t *testing.T) {
-	t.Parallel()
-	eachStore(t, handOverByCommand)
-}
+func TestHandOverByCommand(t *testing.T) { eachStore(t, handOverByCommand) }
 
 func handOverByCommand(t *testing.T, s *scene) {
-	t.Parallel()
 	const heartbeat = time.Second
 	// The child says when it begins, when it is told to stop, and when it has.
 	const child = `trap 'echo "stop $TENURE_OWNER" >>"$DIR/log"; sleep 0.1; echo "end $TENURE_OWNER" >>"$DIR/log"; exit 0' TERM
@@ -59,13 +55,9 @@ func handOverByCommand(t *testing.T, s *scene) {
 
 // TestTenAskersByCommand has ten processes ask at once: one request is laid, and
 // the others are told of it.
-func TestTenAskersByCommand(t *testing.T) {
-	t.Parallel()
-	eachStore(t, tenAskersByCommand)
-}
+func TestTenAskersByCommand(t *testing.T) { eachStore(t, tenAskersByCommand) }
 
 func tenAskersByCommand(t *testing.T, s *scene) {
-	t.Parallel()
 	holder := s.start("run", "--lease", "15s", "--heartbeat", "1s", "--owner", "n0", "job", "--", "sh", "-c",
 		`trap 'while [ ! -e "$DIR/told" ]; do sleep 0.02; done; exit 0' TERM; echo >"$DIR/up"; while :; do sleep 0.02; done`)
 	s.await("the command", func() bool { return s.read("up") != "" })

@@ -60,6 +60,7 @@ func completionStore(t *testing.T) string {
 
 // Bash itself completes, by the script that tenure prints.
 func TestBashCompletes(t *testing.T) {
+	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs what a shell would, from the command line to the exit
 // status: see testdata.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	help, err := filepath.Abs("help")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func runStoreScripts(t *testing.T, store string, commands map[string]func(*tests
 	if err != nil || len(files) == 0 {
 		t.Fatal("no scripts", err)
 	}
-	names := []string{"status_of_child", "ledgers", "once", "operator"}
+	names := []string{"status_of_child", "ledgers", "once", "operator", "handover"}
 	if store != "s3" { // where leases are longer by default
 		names = append(names, "held", "lead", "status")
 	}

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs what a shell would, from the command line to the exit status: see
 // testdata.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	help, err := filepath.Abs("help")
 	if err != nil {
 		t.Fatal(err)

@@ -134,8 +134,8 @@ func TestGuardianStopped(t *testing.T) {
 func TestGuardianStoppedStillTerminates(t *testing.T) {
 	t.Parallel()
 	f := startFamily(t, `trap 'echo >term; exit' TERM; echo $$ >ready; while :; do sleep 0.05; done`,
-		with(patient, "-beats", "1", "-ready", "go")...)
-	f.await("ready", "started")
+		"-term", "700ms", "-kill", "10s", "-expiry", "14s", "-beats", "1", "-ready", "go")
+	f.await("ready", "started") // the stopped guardian is waited for until -kill
 	f.signal(f.guardian(), syscall.SIGSTOP)
 	f.write("go")
 	r := f.finish()
@@ -206,7 +206,9 @@ func TestContainBothKilled(t *testing.T) {
 // Without contain the command itself dies, by its parent-death signal.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
-	f := startFamily(t, hydra)
+	f := newFamily(t, hydra)
+	f.cmd.WaitDelay = 100 * time.Millisecond // what lives on keeps the driver's standard error open
+	f.start()
 	f.awaitHydra()
 	command := f.await("main")
 	f.killBoth()
