@@ -33,7 +33,7 @@ type patience struct {
 var errWaited = errors.New("waited long enough")
 
 // acquire takes the lock. The error is a failure, or a signaled.
-func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, error) {
+func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, error) {
 	ctx, stop := t.signals.cancel(parent)
 	defer stop()
 	t.manager.say("waiting for %q", t.lock)
@@ -47,8 +47,8 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	announceCtx, silence := context.WithCancel(ctx)
 	go func() {
 		defer close(announced)
-		if t.crowd != nil {
-			t.announceCrowd(announceCtx)
+		if t.multi != nil {
+			t.announceMulti(announceCtx)
 			return
 		}
 		t.announce(announceCtx)
@@ -71,15 +71,15 @@ func (t *tenancy) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	return lease, nil
 }
 
-func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
+func (t *command) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 	o := &tenure.AcquireOptions{
 		StoreTimeout: p.store, UnlessAlive: p.unlessAlive,
 		History: true, WatchRequests: true, Priority: p.priority, PriorityPause: p.priorityPause,
 		CoolDown: p.coolDown,
 	}
-	if t.crowd != nil {
-		t.lock = t.crowd.Name()
-		return t.crowd.take(ctx, t.console, p, o)
+	if t.multi != nil {
+		t.lock = t.multi.Name()
+		return t.multi.take(ctx, t.console, p, o)
 	}
 	for {
 		var lease *tenure.Lease
@@ -97,7 +97,7 @@ func (t *tenancy) take(ctx context.Context, p patience) (*tenure.Lease, error) {
 }
 
 // refusal tells a lock that is held from a store that cannot be reached.
-func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
+func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	var full *semaphore.FullError
 	var busy *rwlock.BusyError
@@ -129,11 +129,11 @@ func (t *tenancy) refusal(ctx context.Context, p patience, err error) error {
 // seenHeld says whether the store answers that others have what is waited for. An acquire
 // that met an error does not say so when the holder is still the same. About a free lock it
 // knows better: it may be that nothing can be written.
-func (t *tenancy) seenHeld() bool {
+func (t *command) seenHeld() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
-	if t.crowd != nil {
-		who, _ := t.crowd.whose(ctx, t.outer)
+	if t.multi != nil {
+		who, _ := t.multi.whose(ctx, t.outer)
 		return who != ""
 	}
 	st, err := t.client.Status(ctx, t.lock)
@@ -141,11 +141,11 @@ func (t *tenancy) seenHeld() bool {
 }
 
 // whose says who has the lock now, if the store answers soon.
-func (t *tenancy) whose() string {
+func (t *command) whose() string {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
-	if t.crowd != nil {
-		who, _ := t.crowd.whose(ctx, t.outer)
+	if t.multi != nil {
+		who, _ := t.multi.whose(ctx, t.outer)
 		return who
 	}
 	st, err := t.client.Status(ctx, t.lock)
@@ -163,7 +163,7 @@ func (t *tenancy) whose() string {
 }
 
 // notAcquired is ordinary: with --quiet the exit status alone tells.
-func (t *tenancy) notAcquired(p patience, why string) error {
+func (t *command) notAcquired(p patience, why string) error {
 	if t.console.quiet {
 		return ended(p.held)
 	}
@@ -171,7 +171,7 @@ func (t *tenancy) notAcquired(p patience, why string) error {
 }
 
 // announce says who holds the lock while it is waited for.
-func (t *tenancy) announce(ctx context.Context) {
+func (t *command) announce(ctx context.Context) {
 	defer t.console.clear()
 	begun := time.Now()
 	timer := time.NewTimer(announceAfter)

@@ -25,21 +25,22 @@ import (
 )
 
 // grammar is the command line. A command is a struct with a Run method, whose
-// parameters, if it has any, are bound in execute: *console, and operands.
+// parameters, if it has any, are bound in execute: *console, and operands. Only
+// those with the tag "words" take operands.
 type grammar struct {
-	Run    runCmd    `cmd:""`
-	Lead   leadCmd   `cmd:""`
-	Once   onceCmd   `cmd:""`
-	Every  everyCmd  `cmd:""`
-	Status statusCmd `cmd:""`
+	Run    runCmd    `cmd:"" words:""`
+	Lead   leadCmd   `cmd:"" words:""`
+	Once   onceCmd   `cmd:"" words:""`
+	Every  everyCmd  `cmd:"" words:""`
+	Status statusCmd `cmd:"" words:""`
 
 	History  historyCmd  `cmd:""`
 	StepDown stepDownCmd `cmd:""`
 	Release  releaseCmd  `cmd:""`
 
 	Shard    shardCmd    `cmd:""`
-	Exporter exporterCmd `cmd:""`
-	Reap     reapCmd     `cmd:""`
+	Exporter exporterCmd `cmd:"" words:""`
+	Reap     reapCmd     `cmd:"" words:""`
 	Sweep    sweepCmd    `cmd:""`
 	Tokens   tokensCmd   `cmd:""`
 
@@ -101,7 +102,26 @@ func execute(c *console, head []string, rest operands) error {
 	if err != nil {
 		return usage("%w", explained(err))
 	}
+	c.set(outputOf(parsed))
+	if rest.given && !parsed.Selected().Tag.Has("words") {
+		return usage(`this command runs nothing: leave out "--" and what follows`)
+	}
 	return parsed.Run()
+}
+
+// outputOf returns what the flags of a command say about output.
+func outputOf(parsed *kong.Context) (f outputFlags) {
+	for _, flag := range parsed.Flags() {
+		switch flag.Name {
+		case "json":
+			f.JSON = flag.Target.Bool()
+		case "quiet":
+			f.Quiet = flag.Target.Bool()
+		case "verbose":
+			f.Verbose = flag.Target.Bool()
+		}
+	}
+	return f
 }
 
 func newParser(options ...kong.Option) (*kong.Kong, error) {
@@ -156,7 +176,7 @@ func explained(err error) error {
 		return fmt.Errorf("a word is missing: want %s", parts(selected))
 	case selected != nil && unexpected && len(selected.Positional) == 0:
 		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, strings.TrimPrefix(selected.FullPath(), "tenure "))
-	case selected != nil && unexpected && !slices.Contains([]string{"run", "lead", "once", "every"}, selected.Name):
+	case selected != nil && unexpected && !selected.Tag.Has("words"):
 		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes", word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
 	case selected != nil && unexpected:
 		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)

@@ -144,7 +144,7 @@ x          never held  -       -      -                    -          -        -
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	if text := table(nil, plain); text != "" {
+	if text := table(nil, style{}); text != "" {
 		t.Errorf("a table of nothing is %q", text)
 	}
 }

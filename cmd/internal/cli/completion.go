@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -40,18 +41,12 @@ type completionCmd struct {
 }
 
 // Run prints the script of a shell.
-func (f *completionCmd) Run(c *console, rest operands) error {
-	if rest.given {
-		return usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (f *completionCmd) Run(c *console) error {
 	script, err := fs.ReadFile(completionScripts, "completion/tenure."+f.Shell)
 	if err != nil || !slices.Contains(shells, f.Shell) {
 		return usage("shell %.20q is not known: want bash, zsh or fish", f.Shell)
 	}
-	if _, err := c.stdout.Write(script); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return c.print(string(script))
 }
 
 var shells = []string{"bash", "fish", "zsh"}
@@ -74,82 +69,93 @@ func candidates(words []string) []string {
 	if err != nil {
 		return nil
 	}
-	var command *kong.Node
-	store := os.Getenv("TENURE_STORE")
-	locksGiven, lock := 0, "" // behind the command; the first of them
-	for i := 0; i < len(before); i++ {
+	root := parser.Model.Node
+	command, store := root, os.Getenv("TENURE_STORE")
+	var given []string  // behind the command
+	var flag *kong.Flag // whose value comes next
+	for _, w := range before {
 		switch {
-		case command == nil && !strings.HasPrefix(before[i], "-"):
-			at := slices.IndexFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == before[i] })
-			if at < 0 && before[i] != "help" {
-				return nil
+		case flag != nil:
+			if flag.Name == "store" {
+				store = w
 			}
-			if before[i] == "help" {
-				return fitting(commands(parser), word)
+			flag = nil
+		case strings.HasPrefix(w, "-"):
+			name, value, joined := strings.Cut(w, "=")
+			flag = valueFlag(command, name)
+			if flag != nil && joined {
+				if flag.Name == "store" {
+					store = value
+				}
+				flag = nil
 			}
-			command = parser.Model.Children[at]
-		case len(command.Children) > 0 && !strings.HasPrefix(before[i], "-"):
-			at := slices.IndexFunc(command.Children, func(n *kong.Node) bool { return n.Name == before[i] })
+		case command == root && w == "help":
+			return fitting(names(root), word)
+		case len(command.Children) > 0:
+			at := slices.IndexFunc(command.Children, func(n *kong.Node) bool { return n.Name == w })
 			if at < 0 {
 				return nil
 			}
 			command = command.Children[at]
-		case strings.HasPrefix(before[i], "-") && command != nil:
-			flag, value, joined := strings.Cut(before[i], "=")
-			f := flagOf(command, flag)
-			if f == nil || f.IsBool() {
-				continue
-			}
-			if !joined {
-				if i++; i == len(before) {
-					return values(f, word, func() (string, string) { return store, lock })
-				}
-				value = before[i]
-			}
-			if f.Name == "store" {
-				store = value
-			}
 		default:
-			if locksGiven++; locksGiven == 1 {
-				lock = before[i]
-			}
+			given = append(given, w)
 		}
 	}
+	lock := ""
+	if len(given) > 0 {
+		lock = given[0]
+	}
 	switch {
-	case command == nil && strings.HasPrefix(word, "-"):
+	case flag != nil:
+		return fitting(values(flag, store, lock), word)
+	case command == root && strings.HasPrefix(word, "-"):
 		return fitting([]string{"--help", "--version"}, word)
-	case command == nil:
-		return fitting(append(commands(parser), "help"), word)
+	case command == root:
+		return fitting(append(names(root), "help"), word)
 	case strings.HasPrefix(word, "--") && strings.Contains(word, "="):
-		flag, value, _ := strings.Cut(word, "=")
-		f := flagOf(command, flag)
-		if f == nil || f.IsBool() {
+		name, _, _ := strings.Cut(word, "=")
+		if flag = valueFlag(command, name); flag == nil {
 			return nil
 		}
 		var list []string
-		for _, v := range values(f, value, func() (string, string) { return store, lock }) {
-			list = append(list, flag+"="+v)
+		for _, v := range values(flag, store, lock) {
+			list = append(list, name+"="+v)
 		}
-		return list
+		return fitting(list, word)
 	case strings.HasPrefix(word, "-"):
-		return fitting(flagWords(command), word)
+		list := []string{"--help"}
+		for _, f := range command.Flags {
+			list = append(list, "--"+f.Name)
+		}
+		return fitting(list, word)
 	case len(command.Children) > 0:
 		return fitting(names(command), word)
-	case command.Name == "completion" && locksGiven == 0:
-		return fitting(shells, word)
-	case command.Name == "shard" && locksGiven == 0:
-		return fitting(namesIn(store, groupOf), word)
-	case command.Name == "once" && locksGiven == 0:
-		return fitting(namesIn(store, ledgerOf(once.LockName(""))), word)
-	case command.Name == "every" && locksGiven < 2:
-		return fitting(namesIn(store, ledgerOf(once.EveryLockName(""))), word)
-	case len(command.Positional) > 0 && (locksGiven == 0 || command.Name == "status" || command.Name == "exporter" || command.Name == "reap"):
-		return fitting(namesIn(store, func(lock string) string { return lock }), word)
 	}
-	return nil
+	return fitting(operandsOf(command, len(given), store), word)
 }
 
-func commands(parser *kong.Kong) []string { return names(parser.Model.Node) }
+// operandsOf are the words that can stand behind those that a command has.
+func operandsOf(command *kong.Node, given int, store string) []string {
+	most, suffix := 1, ""
+	switch command.Name {
+	case "completion":
+		if given == 0 {
+			return shells
+		}
+	case "shard":
+		suffix = shard.SpecName("")
+	case "once":
+		suffix = once.LockName("")
+	case "every":
+		most, suffix = 2, once.EveryLockName("")
+	case "status", "exporter", "reap":
+		most = math.MaxInt
+	}
+	if len(command.Positional) == 0 || given >= most {
+		return nil
+	}
+	return namesIn(store, suffix)
+}
 
 // names are those of the commands that a command has.
 func names(command *kong.Node) []string {
@@ -162,17 +168,10 @@ func names(command *kong.Node) []string {
 	return list
 }
 
-func flagWords(command *kong.Node) []string {
-	list := []string{"--help"}
+// valueFlag returns the flag of a command that has a value, nil if there is none of that name.
+func valueFlag(command *kong.Node, word string) *kong.Flag {
 	for _, f := range command.Flags {
-		list = append(list, "--"+f.Name)
-	}
-	return list
-}
-
-func flagOf(command *kong.Node, word string) *kong.Flag {
-	for _, f := range command.Flags {
-		if word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) {
+		if !f.IsBool() && (word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)) {
 			return f
 		}
 	}
@@ -181,18 +180,16 @@ func flagOf(command *kong.Node, word string) *kong.Flag {
 
 // values are those that a flag can begin with. A store is a path, mostly. Those to whom a lock
 // can be handed over are the ones who had it before: who waits for it is written nowhere.
-func values(f *kong.Flag, word string, given func() (store, lock string)) []string {
+func values(f *kong.Flag, store, lock string) []string {
 	switch f.Name {
 	case "store":
-		return fitting([]string{"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:", "default:"}, word)
+		return []string{"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:", "default:"}
 	case "holder":
-		return fitting(holders, word)
+		return holders
 	case "to":
-		store, lock := given()
-		return fitting(heldBy(store, lock, func(t tenure.Tenure) string { return t.Owner }), word)
+		return heldBy(store, lock, func(t tenure.Tenure) string { return t.Owner })
 	case "to-label":
-		store, lock := given()
-		return fitting(heldBy(store, lock, func(t tenure.Tenure) string { return t.Label }), word)
+		return heldBy(store, lock, func(t tenure.Tenure) string { return t.Label })
 	}
 	return nil
 }
@@ -217,32 +214,11 @@ const (
 	mostCompleted      = 1000
 )
 
-// groupOf returns the group of which a lock says which partitions it has, "" if
-// it is another lock.
-func groupOf(lock string) string {
-	group, ok := strings.CutSuffix(lock, shard.SpecName(""))
-	if !ok {
-		return ""
-	}
-	return group
-}
-
-// ledgerOf returns the name of a ledger whose lock ends so, "" for another lock.
-func ledgerOf(suffix string) func(lock string) string {
-	return func(lock string) string {
-		name, ok := strings.CutSuffix(lock, suffix)
-		if !ok {
-			return ""
-		}
-		return name
-	}
-}
-
-// namesIn returns the names in a store, as they are shown for its locks.
-func namesIn(url string, shown func(lock string) string) []string {
+// namesIn returns the names of the locks in a store that end with the suffix, without it.
+func namesIn(url, suffix string) []string {
 	return ask(url, func(ctx context.Context, client *tenure.Client) (names []string) {
 		for st, err := range client.Locks(ctx, "") {
-			if name := shown(st.Name); err == nil && plainName.MatchString(name) {
+			if name, ok := strings.CutSuffix(st.Name, suffix); ok && err == nil && plainName.MatchString(name) {
 				names = append(names, name)
 			}
 			if len(names) == mostCompleted {
@@ -284,19 +260,13 @@ func ask(url string, find func(context.Context, *tenure.Client) []string) []stri
 	}
 	answer := make(chan []string, 1)
 	go func() { // a store that does not answer is left behind: the program ends
-		store, err := at.Open()
+		v, err := clientAt(at, nil, nil)
 		if err != nil {
 			answer <- nil
 			return
 		}
-		client, err := tenure.New(store, nil)
-		if err != nil {
-			answer <- nil
-			return
-		}
-		found := find(context.Background(), client)
-		_ = client.Close(context.Background()) // it holds nothing
-		_ = store.Close()
+		found := find(v.ctx, v.client)
+		v.close()
 		answer <- found
 	}()
 	select {

@@ -72,15 +72,15 @@ func (c *console) set(f outputFlags) {
 	}
 }
 
-// said stands before what is said to people.
-const said = "tenure: "
+// prefix stands before what is said to people.
+const prefix = "tenure: "
 
 func (c *console) close(patience time.Duration) { c.stderr.Close(patience) }
 
 // say tells people what goes on. It is not said with --quiet, nor with --json.
 func (c *console) say(format string, args ...any) {
 	if !c.quiet && !c.json {
-		c.write(said+format, args...)
+		c.write(prefix+format, args...)
 	}
 }
 
@@ -90,7 +90,7 @@ func (c *console) warn(format string, args ...any) {
 		c.emit(record{Event: eventWarning, Error: fmt.Sprintf(format, args...)})
 		return
 	}
-	c.write(said+format, args...)
+	c.write(prefix+format, args...)
 }
 
 // show says something on a line of the terminal that the next message
@@ -100,10 +100,10 @@ func (c *console) show(format string, args ...any) {
 		return
 	}
 	if !c.terminal {
-		c.write(said+format, args...)
+		c.write(prefix+format, args...)
 		return
 	}
-	text := fit(printable.Text(said+fmt.Sprintf(format, args...)), c.width())
+	text := fit(printable.Text(prefix+fmt.Sprintf(format, args...)), c.width())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintf(c.stderr, "\r\x1b[K%s", text)
@@ -146,7 +146,7 @@ func (c *console) width() int {
 // or the last one.
 func (c *console) fitting(texts ...string) string {
 	for _, text := range texts[:len(texts)-1] {
-		if !c.terminal || runewidth.StringWidth(said+text) < c.width() {
+		if !c.terminal || runewidth.StringWidth(prefix+text) < c.width() {
 			return text
 		}
 	}
@@ -208,11 +208,21 @@ func writeJSON(w io.Writer, object any) error {
 	return err
 }
 
-// object writes one to standard output.
-func (c *console) object(v any) error {
-	if err := writeJSON(c.stdout, v); err != nil {
-		return fmt.Errorf("standard output: %w", err)
+// print writes to standard output what was asked for. A failure is told in any case: see output.
+func (c *console) print(text string) error {
+	_, err := io.WriteString(c.stdout, text)
+	return err
+}
+
+// object writes an object of --json to standard output.
+func (c *console) object(v any) error { return writeJSON(c.stdout, v) }
+
+// result tells people what came of a command, and programs as an object.
+func (c *console) result(object any, format string, args ...any) error {
+	if c.json {
+		return c.object(object)
 	}
+	c.say(format, args...)
 	return nil
 }
 

@@ -66,7 +66,7 @@ func TestTerminalShowsPrintableTextAlone(t *testing.T) {
 func TestTableOfHostileText(t *testing.T) {
 	evil := "x\n\x1b[2Jfake  held  root\r\u202e"
 	rows := []row{rowOf(tenure.Status{Name: evil, Held: true, Owner: evil, Token: 1, Host: evil, Label: evil})}
-	for _, st := range []style{plain, {colour: true, width: 60, live: true}} {
+	for _, st := range []style{{}, {colour: true, width: 60, live: true}} {
 		text := ours.ReplaceAllString(table(rows, st), "")
 		if n := strings.Count(text, "\n"); n != 2 || strings.ContainsAny(text, "\x1b\r\u202e") || strings.Contains(text, "fake  held") {
 			t.Errorf("shown as\n%q", text)
@@ -93,7 +93,7 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 		}
 		var b bytes.Buffer
 		c := &console{screen: -1, stderr: lines.New(&b)}
-		w := &tenancy{console: c, lock: "job", client: client, store: store, waiting: make(chan struct{}, 1)}
+		w := &command{console: c, lock: "job", client: client, store: store, waiting: make(chan struct{}, 1)}
 		w.waiting <- struct{}{}
 		remove := store.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Fault: faultstore.BlackHole()})
 		ctx, enough := context.WithCancel(t.Context())
@@ -122,12 +122,12 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		hold func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error)
-		want func(w *tenancy) error
+		want func(w *command) error
 	}{
 		{"lock", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			lease, err := c.Acquire(ctx, "job", nil)
 			return lease.Release, err
-		}, func(*tenancy) error { return nil }},
+		}, func(*command) error { return nil }},
 		{"slot", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			s, err := semaphore.New(c, "job", one, nil)
 			if err != nil {
@@ -138,7 +138,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			go func() { _, _ = s.Acquire(first, nil) }()
 			synctest.Wait() // it is first in line
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
-		}, func(w *tenancy) error { return w.contend(slotFlags{Slots: &one}) }},
+		}, func(w *command) error { return w.contend(slotFlags{Slots: &one}) }},
 		{"writer", func(ctx context.Context, c *tenure.Client) (func(context.Context) error, error) {
 			l, err := rwlock.New(c, "job", nil)
 			if err != nil {
@@ -149,14 +149,14 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 			go func() { _, _ = l.AcquireWrite(first, nil) }()
 			synctest.Wait()
 			return func(ctx context.Context) error { leave(); synctest.Wait(); return lease.Release(ctx) }, err
-		}, func(w *tenancy) error { return w.choose(sideFlags{Exclusive: true}) }},
+		}, func(w *command) error { return w.choose(readWriteFlags{Exclusive: true}) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := faultstore.New(memstore.New(), nil)
 				var b bytes.Buffer
 				c := &console{screen: -1, stderr: lines.New(&b)}
-				w := &tenancy{console: c, lock: "job", store: store, waiting: make(chan struct{}, 1)}
+				w := &command{console: c, lock: "job", store: store, waiting: make(chan struct{}, 1)}
 				var err error
 				if w.client, err = tenure.New(store, &tenure.Options{Owner: "waits", OnEvent: w.onEvent}); err != nil {
 					t.Fatal(err)
@@ -178,8 +178,8 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				defer enough()
 				var announced sync.WaitGroup
 				announced.Go(func() {
-					if w.crowd != nil {
-						w.announceCrowd(ctx)
+					if w.multi != nil {
+						w.announceMulti(ctx)
 					} else {
 						w.announce(ctx)
 					}
@@ -214,7 +214,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 func TestReplacedStoreIsNotTriedAgain(t *testing.T) {
 	var b bytes.Buffer
 	c := &console{screen: -1, stderr: lines.New(&b)}
-	w := &tenancy{console: c, lock: "job"}
+	w := &command{console: c, lock: "job"}
 	w.onEvent(tenure.Event{Kind: tenure.EventStoreError, Lock: "job", Err: driver.Replaced(errors.New("moved"))})
 	told := &outages{console: c}
 	if !told.tell(driver.Replaced(errors.New("moved"))) {
@@ -232,7 +232,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var b bytes.Buffer
 				c := &console{screen: -1, stderr: lines.New(&b)}
-				w := &tenancy{console: c}
+				w := &command{console: c}
 				for range 3600 {
 					w.fails(errors.New("it is away"))
 					time.Sleep(time.Second)

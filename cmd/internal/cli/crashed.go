@@ -35,7 +35,7 @@ type crashedCmd struct {
 // killed: nothing where nobody else has the store. The lock and the lease are in it, which
 // the store shows; the URL of the store, which may have a password in it, stays in the
 // environment.
-func (t *tenancy) lastAct(lease *tenure.Lease) []string {
+func (t *command) lastAct(lease *tenure.Lease) []string {
 	if !t.proves || t.location.Private() {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 // told hands an event of the client on to whoever reads: the lines of --json, or
 // people; with --verbose the client itself logs it. It is called from the
 // goroutine that extends the command's life, so it must not block.
-func (t *tenancy) told(e tenure.Event) {
+func (t *command) told(e tenure.Event) {
 	c := t.console
 	if c.json && (c.verbose || e.Kind != tenure.EventRenewed) {
 		c.emit(recordOf(e))
@@ -39,13 +39,13 @@ const (
 // troubled says whether the store gave no answer when last heard of, a while ago: an acquire
 // that waits for an answer would have said so again by now, so a look may tell that there are
 // answers again.
-func (t *tenancy) troubled() bool {
+func (t *command) troubled() bool {
 	o := t.client.Options()
 	return t.inTrouble.Load() && time.Since(*t.troubleAt.Load()) >= 2*(o.RequestTimeout+o.RefreshPeriod)
 }
 
 // answers notes that the store has answered.
-func (t *tenancy) answers() {
+func (t *command) answers() {
 	t.telling.Lock()
 	defer t.telling.Unlock()
 	t.storeError.Store(nil)
@@ -57,7 +57,7 @@ func (t *tenancy) answers() {
 }
 
 // fails notes that the store has given no answer.
-func (t *tenancy) fails(err error) {
+func (t *command) fails(err error) {
 	t.telling.Lock()
 	defer t.telling.Unlock()
 	now := time.Now()
@@ -101,22 +101,22 @@ const (
 	asOne = time.Minute
 )
 
-func (t *tenancy) tellPeople(e tenure.Event) {
+func (t *command) tellPeople(e tenure.Event) {
 	c := t.console
 	switch e.Kind {
 	case tenure.EventStoreError:
 		t.fails(e.Err)
 	case tenure.EventWaiting:
 		t.answers()
-		if t.crowd == nil {
+		if t.multi == nil {
 			t.manager.say("waiting for %q: held by %s", e.Lock, holderText(e.Owner, e.Token))
 		}
-		if t.crowd == nil && t.endless.Load() && t.outer.is(e.Lock, e.Owner, e.Token) {
+		if t.multi == nil && t.endless.Load() && t.outer.is(e.Lock, e.Owner, e.Token) {
 			c.waitsWithoutEnd(fmt.Sprintf("waiting for %q", e.Lock), ": held by "+t.outer.holder(e.Lock, e.Owner, e.Token))
 		}
 	case tenure.EventAcquired, tenure.EventStoreAnswers:
 		t.answers()
-		if t.crowd == nil && e.Kind == tenure.EventAcquired {
+		if t.multi == nil && e.Kind == tenure.EventAcquired {
 			t.manager.say("holds %q under token %d", e.Lock, e.Token)
 		}
 	case tenure.EventJeopardy:

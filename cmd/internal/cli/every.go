@@ -31,7 +31,6 @@ type everyCmd struct {
 // Run runs the command each period until a signal ends it, or shows or resets the
 // ledger.
 func (e *everyCmd) Run(c *console, rest operands) error {
-	c.set(e.outputFlags)
 	if e.Show || e.Reset {
 		return e.administer(c, rest)
 	}
@@ -67,7 +66,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	defer t.close()
 	t.lock = once.EveryLockName(name)
 	t.endless.Store(true)
-	w := t.newTurns()
+	w := t.newRuns()
 	defer w.stop()
 	status := 0
 	every.OnRun = func(r once.Run, err error) {
@@ -119,15 +118,8 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 		return usage("--reset needs --reason: it is written into the history")
 	}
 	name := e.Words[0]
-	if err := checkLedgerName(name); err != nil {
-		return err
-	}
-	options, err := e.leaseFlags.options(e.storeFlags)
-	if err != nil {
-		return err
-	}
 	if e.Show {
-		return ledgerClient(c, &e.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+		return e.ledger(c, e.storeFlags, name, func(ctx context.Context, client *tenure.Client) error {
 			st, err := once.ShowEvery(ctx, client, name)
 			if err != nil {
 				return err
@@ -145,10 +137,7 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 			return c.showRuns(st, st.Runs, none)
 		})
 	}
-	if options.Owner == "" {
-		options.Owner = operatorName()
-	}
-	return ledgerClient(c, &e.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+	return e.ledger(c, e.storeFlags, name, func(ctx context.Context, client *tenure.Client) error {
 		return once.ResetEvery(ctx, client, name, e.Reason)
 	})
 }

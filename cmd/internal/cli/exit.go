@@ -52,6 +52,6 @@ func (c *console) fail(err error, hint string) int {
 	if status == statusUsage {
 		text += " (" + hint + ")"
 	}
-	c.write(said+"%s", text)
+	c.write(prefix+"%s", text)
 	return status
 }

@@ -47,13 +47,12 @@ const (
 
 // Run serves the metrics of locks until a signal.
 func (f *exporterCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{Quiet: f.Quiet})
 	f.Names = append(f.Names, rest.words...)
 	o, err := f.options()
 	if err != nil {
 		return err
 	}
-	v, err := f.visit(c, nil, nil)
+	v, err := f.client(c, nil, nil)
 	if err != nil {
 		return err
 	}

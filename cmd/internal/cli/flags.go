@@ -42,6 +42,13 @@ type outputFlags struct {
 	Verbose bool `short:"v" xor:"loudness"`
 }
 
+// readerFlags are those of a command that shows what is in a store, or asks a holder.
+type readerFlags struct {
+	storeFlags
+	JSON  bool `name:"json"`
+	Quiet bool `short:"q"`
+}
+
 // options returns the client's options, for the store that a flag or the environment names.
 func (f *leaseFlags) options(on storeFlags) (tenure.Options, error) {
 	o, err := f.Options(on.Store)
@@ -61,21 +68,14 @@ func (f *leaseFlags) options(on storeFlags) (tenure.Options, error) {
 // names. It asks a client on an empty store in memory, so that a mistake is
 // found before a real store is touched, by the rules that hold there.
 func check(o tenure.Options, names ...string) error {
-	client, err := tenure.New(memstore.New(), &o)
-	if err != nil {
-		return usage("%w", err)
-	}
-	ctx := context.Background()
-	defer func() { _ = client.Close(ctx) }() // it holds nothing
-	for _, name := range names {
-		if _, err := client.Status(ctx, name); err != nil {
-			if named := (*tenure.Error)(nil); errors.As(err, &named) {
-				err = named.Err // the name itself may be of any length
+	return refused(o, func(ctx context.Context, client *tenure.Client) error {
+		for _, name := range names {
+			if _, err := client.Status(ctx, name); err != nil && !errors.Is(err, context.Canceled) {
+				return err
 			}
-			return usage("%w", err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // checkTaken is check for a name that is to be taken, for which there are stricter
@@ -102,7 +102,7 @@ func refused(o tenure.Options, ask func(context.Context, *tenure.Client) error) 
 	cancel()
 	err = ask(ctx, client)
 	if named := (*tenure.Error)(nil); errors.As(err, &named) && !errors.Is(err, context.Canceled) {
-		return usage("%w", named.Err)
+		return usage("%w", named.Err) // the name itself may be of any length
 	}
 	return nil
 }

@@ -6,8 +6,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -18,17 +16,11 @@ type historyCmd struct {
 	Name  string  `arg:""`
 	At    *string `placeholder:"TIME"`
 	Limit int     `default:"100"`
-	storeFlags
-	JSON  bool `name:"json"`
-	Quiet bool `short:"q"`
+	readerFlags
 }
 
 // Run shows who held the lock.
-func (h *historyCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{JSON: h.JSON, Quiet: h.Quiet})
-	if rest.given {
-		return usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (h *historyCmd) Run(c *console) error {
 	var at span
 	if h.At != nil {
 		var err error
@@ -49,7 +41,7 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	if err := check(options, h.Name); err != nil {
 		return err
 	}
-	v, err := h.visit(c, &options, nil)
+	v, err := h.client(c, &options, nil)
 	if err != nil {
 		return err
 	}
@@ -58,11 +50,11 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 	defer cancel()
 	list, err := v.client.History(ctx, h.Name)
 	if err == nil && len(list) == 0 {
-		if locks, sides, err := sidesHistory(ctx, v.client, h.Name); err != nil || len(locks) > 0 {
+		if locks, tenures, err := readersWritersHistory(ctx, v.client, h.Name); err != nil || len(locks) > 0 {
 			if err != nil {
 				return lookFailed(ctx, err)
 			}
-			return h.printSides(c, locks, sides)
+			return h.printReadersWriters(c, locks, tenures)
 		}
 	}
 	if err != nil {
@@ -78,7 +70,7 @@ func (h *historyCmd) Run(c *console, rest operands) error {
 }
 
 func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
-	if h.JSON {
+	if c.json {
 		for _, t := range list {
 			if err := c.object(tenureObject(t)); err != nil {
 				return err
@@ -109,8 +101,8 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 		}
 		cells = append(cells, line)
 	}
-	if _, err := io.WriteString(c.stdout, strings.Join(columns(narrow(cells, c.screenWidth())), "\n")+"\n"); err != nil {
-		return fmt.Errorf("standard output: %w", err)
+	if err := c.table(cells); err != nil {
+		return err
 	}
 	if last := list[len(list)-1]; last.Token > 1 {
 		c.say("earlier tenures are not kept, or were held without a history")
@@ -118,9 +110,9 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 	return nil
 }
 
-// printSides prints the history of each lock of one for readers and writers that was
+// printReadersWriters prints the history of each lock of one for readers and writers that was
 // held.
-func (h *historyCmd) printSides(c *console, locks []string, tenures [][]tenure.Tenure) error {
+func (h *historyCmd) printReadersWriters(c *console, locks []string, tenures [][]tenure.Tenure) error {
 	if h.At != nil {
 		return usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, or one of its readers'", h.Name, len(locks), locks[0])
 	}
@@ -128,9 +120,9 @@ func (h *historyCmd) printSides(c *console, locks []string, tenures [][]tenure.T
 		if len(list) == 0 {
 			continue
 		}
-		if !h.JSON {
-			if _, err := fmt.Fprintf(c.stdout, "%s:\n", locks[i]); err != nil {
-				return fmt.Errorf("standard output: %w", err)
+		if !c.json {
+			if err := c.print(locks[i] + ":\n"); err != nil {
+				return err
 			}
 			if err := h.print(c, list); err != nil {
 				return err
@@ -167,13 +159,7 @@ func tenureCells(t tenure.Tenure, over time.Time) []string {
 	if q := t.Request; q != nil {
 		why = fmt.Sprintf("%s (%s)", q.Reason, q.By)
 	}
-	line := []string{formatToken(t.Token), t.Owner, t.Host, t.Label, clockText(t.Since), until, held, endText(t), why}
-	for i, cell := range line {
-		if cell == "" {
-			line[i] = "-"
-		}
-	}
-	return line
+	return dashed([]string{formatToken(t.Token), t.Owner, t.Host, t.Label, clockText(t.Since), until, held, endText(t), why})
 }
 
 // endText says how a tenure ended.

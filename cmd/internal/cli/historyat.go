@@ -203,7 +203,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 	for _, t := range found {
 		certain = certain && t.certain
 	}
-	if h.JSON {
+	if c.json {
 		o := atJSON{Lock: h.Name, At: instant(at.from), Certain: certain}
 		if at.to.After(at.from) {
 			o.To = instant(at.to.Add(at.again))
@@ -228,12 +228,11 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 	case !all:
 		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a hole there, or begins later", at.when()))
 	}
+	var text strings.Builder
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(c.stdout, printable.Text(line)); err != nil {
-			return fmt.Errorf("standard output: %w", err)
-		}
+		text.WriteString(printable.Text(line) + "\n")
 	}
-	return nil
+	return c.print(text.String())
 }
 
 func (s span) when() string {

@@ -164,14 +164,14 @@ func (r *running) hasSwept() bool {
 // hold runs the command under the lease, and returns when nothing is left of
 // it and of what it has started. It does not release the lease. The context is the
 // lease's, or one that ends before it.
-func (t *tenancy) hold(ctx context.Context, lease *tenure.Lease) (outcome, error) {
+func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error) {
 	begun := time.Now()
 	grace := t.client.Options().Grace
 	first, ok := limits(lease, grace)
 	if !ok {
 		return outcome{}, guard.ErrTooLate
 	}
-	command := t.command
+	command := t.program
 	command.Env, command.Last = t.environment(lease), t.lastAct(lease)
 	g, err := guard.Start(command, first)
 	if err != nil {
@@ -218,7 +218,7 @@ func (t *tenancy) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 }
 
 // reportEnd tells programs how the command ended.
-func (t *tenancy) reportEnd(lease *tenure.Lease, o outcome) {
+func (t *command) reportEnd(lease *tenure.Lease, o outcome) {
 	status := o.status()
 	r := record{Event: eventEnded, Lock: t.lock, Token: lease.Token(), Status: &status, Held: seconds(o.elapsed)}
 	if o.lost != nil {
@@ -228,7 +228,7 @@ func (t *tenancy) reportEnd(lease *tenure.Lease, o outcome) {
 }
 
 // conclude releases the lock and says how the command ended.
-func (t *tenancy) conclude(lease *tenure.Lease, o *outcome) {
+func (t *command) conclude(lease *tenure.Lease, o *outcome) {
 	if superseded := t.release(lease, o.failure()); superseded != nil && o.lost == nil {
 		o.lost = superseded
 	}
@@ -236,7 +236,7 @@ func (t *tenancy) conclude(lease *tenure.Lease, o *outcome) {
 }
 
 // reportTrouble tells people what was out of the ordinary.
-func (t *tenancy) reportTrouble(o outcome) {
+func (t *command) reportTrouble(o outcome) {
 	c := t.console
 	switch {
 	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
@@ -265,7 +265,7 @@ func reasonText(err error) string {
 }
 
 // notified tells people what the guard has noticed.
-func (t *tenancy) notified(n guard.Notice) {
+func (t *command) notified(n guard.Notice) {
 	c := t.console
 	r := t.running.Load()
 	left := time.Duration(0)

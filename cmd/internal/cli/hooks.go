@@ -42,13 +42,13 @@ func (f *hookFlags) check(rest *operands) error {
 
 // lead runs the command of a leader, after what is to be run at its election: under the
 // lease, and guarded as the command is. If that fails, the command is not run.
-func (f *hookFlags) lead(t *tenancy, lease *tenure.Lease) (outcome, error) {
+func (f *hookFlags) lead(t *command, lease *tenure.Lease) (outcome, error) {
 	f.begun = false
 	if f.OnElected != nil {
-		command := t.command
-		t.command.Args, t.what = shell(*f.OnElected), "the command of --on-elected, before which COMMAND does not begin,"
+		command := t.program
+		t.program.Args, t.what = shell(*f.OnElected), "the command of --on-elected, before which COMMAND does not begin,"
 		o, err := t.hold(lease.Context(), lease)
-		t.command, t.what = command, ""
+		t.program, t.what = command, ""
 		f.begun = err == nil
 		if err != nil || o.status() != 0 || o.asked || o.steppedDown != nil {
 			return o, err
@@ -63,7 +63,7 @@ func shell(text string) []string { return []string{"sh", "-c", text} }
 
 // lost runs what is to be run after the end of a tenure, for a lease at most. It holds
 // nothing: another leader may be at work.
-func (f *hookFlags) lost(t *tenancy, lease *tenure.Lease) {
+func (f *hookFlags) lost(t *command, lease *tenure.Lease) {
 	if f.OnLost == nil || !f.begun {
 		return
 	}

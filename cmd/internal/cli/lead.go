@@ -149,7 +149,7 @@ func (l *leadCmd) coolDown(p *patience) error {
 }
 
 // standBack lets others lead first after a step-down.
-func (t *tenancy) standBack(parent context.Context) error {
+func (t *command) standBack(parent context.Context) error {
 	t.console.say("campaigning for %q again when the others have had the time to", t.lock)
 	ctx, stop := t.signals.cancel(parent)
 	_ = t.client.StandBack(ctx, t.lock) // a signal ends it, and nothing else
@@ -202,7 +202,7 @@ func unstarted(err error) error {
 }
 
 // restUnstarted is rest after a command that could not be started.
-func (t *tenancy) restUnstarted(parent context.Context, cause error, pause time.Duration, failures int) error {
+func (t *command) restUnstarted(parent context.Context, cause error, pause time.Duration, failures int) error {
 	status := flags.StatusOf(cannotRun(cause))
 	t.console.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Error: flags.OneLine(cause), Pause: seconds(pause)})
 	how := flags.OneLine(cause)
@@ -214,7 +214,7 @@ func (t *tenancy) restUnstarted(parent context.Context, cause error, pause time.
 }
 
 // rest lets others lead for a while, and says how the command has ended.
-func (t *tenancy) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
+func (t *command) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
 	c := t.console
 	status := o.status()
 	c.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Pause: seconds(pause)})

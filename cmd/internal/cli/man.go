@@ -13,18 +13,12 @@ import (
 type manCmd struct{}
 
 // Run prints the manual page.
-func (manCmd) Run(c *console, rest operands) error {
-	if rest.given {
-		return usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (manCmd) Run(c *console) error {
 	page, err := manual()
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(c.stdout, page); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return c.print(page)
 }
 
 // manual returns the help of all commands as one page in man(7).
@@ -39,7 +33,7 @@ func manual() (string, error) {
 	text, _ := helpOf("")
 	b.WriteString(".SH DESCRIPTION\n")
 	roff(&b, text)
-	for _, topic := range append(commands(parser), "tuning", "events") {
+	for _, topic := range append(names(parser.Model.Node), "tuning", "events") {
 		text, known := helpOf(topic)
 		if !known {
 			return "", fmt.Errorf("no help of %s", topic) // a test sees to it

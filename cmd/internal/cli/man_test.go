@@ -25,7 +25,7 @@ func TestManual(t *testing.T) {
 		title, text, _ := strings.Cut(section, "\n")
 		sections[title] = text
 	}
-	for _, name := range commands(parser) {
+	for _, name := range names(parser.Model.Node) {
 		title := strings.ToUpper(escaped("tenure " + name))
 		text, ok := sections[title]
 		if !ok {

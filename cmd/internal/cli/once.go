@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -46,7 +45,6 @@ const mostMissed = 1000
 
 // Run runs the command for one slot, or shows or resets the ledger.
 func (o *onceCmd) Run(c *console, rest operands) error {
-	c.set(o.outputFlags)
 	if o.Show || o.Reset != nil {
 		return o.administer(c, rest)
 	}
@@ -75,7 +73,7 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	}
 	defer t.close()
 	t.lock = once.LockName(o.Name)
-	w := t.newTurns()
+	w := t.newRuns()
 	defer w.stop()
 	if o.Changed {
 		changed, err := once.Reschedule(w.ctx, t.client, o.Name, at.identity(), at.over())
@@ -113,7 +111,7 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 }
 
 // announcing says on a terminal who is waited for, until silence is called.
-func (t *tenancy) announcing(parent context.Context) (announced chan struct{}, silence func()) {
+func (t *command) announcing(parent context.Context) (announced chan struct{}, silence func()) {
 	announced = make(chan struct{})
 	ctx, silence := context.WithCancel(parent)
 	go func() {
@@ -170,7 +168,7 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 }
 
 // ran says what was out of the ordinary, and returns the status of the command.
-func (o *onceCmd) ran(w *turns, at occurrence, result once.Result, err error) error {
+func (o *onceCmd) ran(w *runs, at occurrence, result once.Result, err error) error {
 	c := w.console
 	if u := result.Unfinished; u != nil {
 		c.warn("%q: the run of %s by %s has no end in the ledger: its host or its lease was lost", o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
@@ -214,7 +212,7 @@ func (o *onceCmd) elsewhere(c *console, format string, args ...any) error {
 }
 
 // notRun says why the command was not run here, and returns what that means.
-func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error) error {
+func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) error {
 	if w.came != 0 && len(result.Caught) == 0 {
 		return signaled{w.came}
 	}
@@ -260,7 +258,7 @@ func (o *onceCmd) notRun(w *turns, at occurrence, result once.Result, err error)
 }
 
 // begunBefore says what became of a slot that was begun before.
-func (o *onceCmd) begunBefore(w *turns, slot string, r once.Run) error {
+func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 	c, who := w.console, holderText(r.Owner, r.Token)
 	if r.Token == 0 {
 		return o.elsewhere(c, "%s was begun, longer ago than the last %d runs", slot, once.Kept)
@@ -291,15 +289,8 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 	case o.Reset != nil && o.Reason == "":
 		return usage("--reset needs --reason: it is written into the history")
 	}
-	if err := checkLedgerName(o.Name); err != nil {
-		return err
-	}
-	options, err := o.options(o.storeFlags)
-	if err != nil {
-		return err
-	}
 	if o.Show {
-		return ledgerClient(c, &o.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+		return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 			st, err := once.Show(ctx, client, o.Name)
 			if err != nil {
 				return err
@@ -309,6 +300,7 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 	}
 	slot := int64(math.MinInt64)
 	if *o.Reset != "all" {
+		var err error
 		if slot, err = strconv.ParseInt(*o.Reset, 10, 64); err != nil {
 			at, err := parseInstant("--reset", *o.Reset)
 			if err != nil {
@@ -317,10 +309,7 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 			slot = once.Minute(at)
 		}
 	}
-	if options.Owner == "" {
-		options.Owner = operatorName()
-	}
-	return ledgerClient(c, &o.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 		return once.Reset(ctx, client, o.Name, slot, o.Reason)
 	})
 }
@@ -353,10 +342,7 @@ func (c *console) showRuns(status any, runs []once.Run, none string) error {
 			r.Owner, formatToken(r.Token), tries, strconv.Itoa(r.Missed), text,
 		}))
 	}
-	if _, err := io.WriteString(c.stdout, strings.Join(columns(narrow(cells, c.screenWidth())), "\n")+"\n"); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
+	return c.table(cells)
 }
 
 // slotText shows a slot to people.

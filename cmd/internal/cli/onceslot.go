@@ -137,17 +137,7 @@ func minutesOf(list []time.Time) []int64 {
 
 // reschedule writes into the ledger that the schedule was changed, and runs nothing.
 func (o *onceCmd) reschedule(c *console, at occurrence) error {
-	if err := checkLedgerName(o.Name); err != nil {
-		return err
-	}
-	options, err := o.options(o.storeFlags)
-	if err != nil {
-		return err
-	}
-	if options.Owner == "" {
-		options.Owner = operatorName()
-	}
-	return ledgerClient(c, &o.storeFlags, options, func(ctx context.Context, client *tenure.Client) error {
+	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 		changed, err := once.Reschedule(ctx, client, o.Name, at.identity(), at.over())
 		switch {
 		case err != nil:

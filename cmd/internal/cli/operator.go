@@ -21,9 +21,7 @@ import (
 type operatorFlags struct {
 	Reason *string
 	By     *string `placeholder:"NAME"`
-	storeFlags
-	JSON  bool `name:"json"`
-	Quiet bool `short:"q"`
+	readerFlags
 }
 
 // operator is one such command under way.
@@ -32,26 +30,21 @@ type operator struct {
 	lock    string
 	to      heir
 	reason  string
-	*visit
+	*storeClient
 }
 
 // open makes everything ready, and finds what is wrong with the command line
 // before a store is touched.
-func (f *operatorFlags) open(c *console, lock string, to heir, rest operands, rings bellFlags) (*operator, error) {
-	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
-	if rest.given {
-		return nil, usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (f *operatorFlags) open(c *console, lock string, to heir, rings bellFlags) (*operator, error) {
 	if f.Reason == nil || *f.Reason == "" {
 		return nil, usage("no --reason given: say why; the history shows it")
 	}
-	// The caller is there for a moment, and wants to see what comes of it.
-	options := tenure.Options{Owner: operatorName(), RefreshPeriod: 100 * time.Millisecond}
-	if f.By != nil {
-		if options.Owner = *f.By; options.Owner == "" {
-			return nil, usage("--by is empty: name the person or program that asks")
-		}
+	owner, err := operatorOf(f.By)
+	if err != nil {
+		return nil, err
 	}
+	// The caller is there for a moment, and wants to see what comes of it.
+	options := tenure.Options{Owner: owner, RefreshPeriod: 100 * time.Millisecond}
 	o := &operator{console: c, lock: lock, to: to, reason: *f.Reason}
 	if err := o.check(options); err != nil {
 		return nil, err
@@ -60,7 +53,7 @@ func (f *operatorFlags) open(c *console, lock string, to heir, rest operands, ri
 	if err != nil {
 		return nil, err
 	}
-	o.visit, err = f.visit(c, &options, plan)
+	o.storeClient, err = f.client(c, &options, plan)
 	return o, err
 }
 
@@ -120,6 +113,17 @@ func mustExist(at storeurl.Location) error {
 	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run, lead, once or every", at.Shown()))
 }
 
+// operatorOf returns the name of who asks, by the flag --by.
+func operatorOf(by *string) (string, error) {
+	switch {
+	case by == nil:
+		return operatorName(), nil
+	case *by == "":
+		return "", usage("--by is empty: name the person or program that asks")
+	}
+	return *by, nil
+}
+
 // operatorName is the name of the caller, without --by.
 func operatorName() string {
 	name := "somebody"
@@ -169,12 +173,8 @@ type result struct {
 // done tells the result.
 func (o *operator) done(r result, format string, args ...any) error {
 	o.console.clear()
-	if !o.console.json {
-		o.console.say(format, args...)
-		return nil
-	}
 	r.Lock = o.lock
-	return o.console.object(r)
+	return o.console.result(r, format, args...)
 }
 
 // incomplete tells a result that is not what was asked for: it is not silent with

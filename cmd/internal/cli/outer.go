@@ -14,7 +14,7 @@ import (
 )
 
 // outer is the tenure under which this process was started, by its environment: see
-// [tenancy.environment]. It ends only when this process has. The zero value is none.
+// [command.environment]. It ends only when this process has. The zero value is none.
 type outer struct {
 	lock, owner string
 	token       uint64
@@ -48,9 +48,9 @@ func (o outer) holder(lock, owner string, token uint64) string {
 }
 
 // among says whether the outer tenure has a part of what many hold.
-func (o outer) among(crowd string) bool {
-	name, _, ok := semaphore.ParseLockName(o.lock)
-	return o.lock == crowd || ok && name == crowd
+func (o outer) among(name string) bool {
+	of, _, ok := semaphore.ParseLockName(o.lock)
+	return o.lock == name || ok && of == name
 }
 
 // full says who has the slots of a semaphore, and whether the outer tenure has all of them.

@@ -43,7 +43,7 @@ func (f *progressFlags) check(j *job) error {
 }
 
 // tell says which file the command shows its progress by.
-func (f *progressFlags) tell(t *tenancy) {
+func (f *progressFlags) tell(t *command) {
 	if f.ProgressFile != nil {
 		t.progressFile = *f.ProgressFile
 		t.extra = append(t.extra, "TENURE_PROGRESS_FILE="+*f.ProgressFile)
@@ -55,7 +55,7 @@ const looksForProgress = 10
 
 // watchProgress reports progress to the lease whenever the file has changed, until the
 // returned function is called. What is in the file does not matter.
-func (t *tenancy) watchProgress(lease *tenure.Lease) (stop func()) {
+func (t *command) watchProgress(lease *tenure.Lease) (stop func()) {
 	if t.progressFile == "" {
 		return func() {}
 	}

@@ -20,9 +20,7 @@ type reapCmd struct {
 	Once      bool
 	Reason    string
 	By        *string `placeholder:"NAME"`
-	storeFlags
-	JSON  bool `name:"json"`
-	Quiet bool `short:"q"`
+	readerFlags
 }
 
 // reaped is a lock that was freed, or a session that was closed, as an object of --json.
@@ -38,19 +36,17 @@ type reaped struct {
 
 // Run frees the locks of dead holders until a signal comes, or once.
 func (f *reapCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	f.Prefixes = append(f.Prefixes, rest.words...)
-	options := tenure.Options{Owner: operatorName()}
-	if f.By != nil {
-		if options.Owner = *f.By; options.Owner == "" {
-			return usage("--by is empty: name the person or program that asks")
-		}
+	owner, err := operatorOf(f.By)
+	if err != nil {
+		return err
 	}
+	options := tenure.Options{Owner: owner}
 	o := tenure.ReapOptions{Prefixes: f.Prefixes, Names: f.Name, Once: f.Once, Reason: f.Reason}
 	if err := f.check(&o, options); err != nil {
 		return err
 	}
-	v, err := f.visit(c, &options, nil)
+	v, err := f.client(c, &options, nil)
 	if err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 		return wrote
 	case f.Once && v.ctx.Err() != nil:
 		return lookFailed(v.ctx, v.ctx.Err())
-	case f.Once && freed == 0 && !c.json:
+	case f.Once && freed == 0:
 		c.say("nobody is dead that is watched")
 	}
 	return nil
@@ -105,17 +101,12 @@ func (f *reapCmd) check(o *tenure.ReapOptions, options tenure.Options) error {
 }
 
 func (f *reapCmd) tell(c *console, r tenure.Reaped) error {
-	if c.json {
-		line := reaped{Time: time.Now().UTC().Format(timeFormat), Result: "reaped", Lock: r.Name, Session: r.Session, Owner: r.Owner, Token: r.Token, Host: r.Host}
-		if r.Name == "" {
-			line.Result = "closed"
-		}
-		return c.object(line)
+	line := reaped{
+		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session, Owner: r.Owner, Token: r.Token, Host: r.Host,
 	}
 	if r.Name == "" {
-		c.say("closed session %s of %q, and freed all locks under it: it has shown no sign of life for its lease", r.Session, r.Owner)
-		return nil
+		line.Result = "closed"
+		return c.result(line, "closed session %s of %q, and freed all locks under it: it has shown no sign of life for its lease", r.Session, r.Owner)
 	}
-	c.say("freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
-	return nil
+	return c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
 }

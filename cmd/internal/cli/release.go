@@ -17,8 +17,8 @@ type releaseCmd struct {
 }
 
 // Run releases the lock of a dead holder, or takes it from a living one.
-func (f *releaseCmd) Run(c *console, rest operands) error {
-	o, err := f.open(c, f.Name, heir{}, rest, bellFlags{})
+func (f *releaseCmd) Run(c *console) error {
+	o, err := f.open(c, f.Name, heir{}, bellFlags{})
 	if err != nil {
 		return err
 	}

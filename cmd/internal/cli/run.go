@@ -19,7 +19,7 @@ import (
 type runCmd struct {
 	job
 	slotFlags
-	sideFlags
+	readWriteFlags
 	progressFlags
 	Wait               *time.Duration
 	Timeout            time.Duration
@@ -48,7 +48,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	if err := r.slotFlags.check(r); err != nil {
 		return err
 	}
-	if err := r.sideFlags.check(r); err != nil {
+	if err := r.readWriteFlags.check(r); err != nil {
 		return err
 	}
 	if err := r.progressFlags.check(&r.job); err != nil {
@@ -61,10 +61,10 @@ func (r *runCmd) Run(c *console, rest operands) error {
 	defer t.close()
 	t.proves = true
 	r.tell(t)
-	if err := errors.Join(t.contend(r.slotFlags), t.choose(r.sideFlags)); err != nil {
+	if err := errors.Join(t.contend(r.slotFlags), t.choose(r.readWriteFlags)); err != nil {
 		return err
 	}
-	if t.crowd == nil {
+	if t.multi == nil {
 		t.warnOfName()
 	}
 	waitUntil := time.Time{}
@@ -114,7 +114,7 @@ func (r *runCmd) Run(c *console, rest operands) error {
 }
 
 // hold runs the command for as long as it may.
-func (r *runCmd) hold(t *tenancy, lease *tenure.Lease) (outcome, error) {
+func (r *runCmd) hold(t *command, lease *tenure.Lease) (outcome, error) {
 	ctx := lease.Context()
 	if r.Timeout > 0 {
 		var stop context.CancelFunc
@@ -127,7 +127,7 @@ func (r *runCmd) hold(t *tenancy, lease *tenure.Lease) (outcome, error) {
 // keep holds the lock on for a while after the command has ended, and releases it. A
 // signal ends that, and a request to step down. It returns false, having done
 // nothing, if the lock is not to be held on.
-func (t *tenancy) keep(lease *tenure.Lease, o outcome, left time.Duration) bool {
+func (t *command) keep(lease *tenure.Lease, o outcome, left time.Duration) bool {
 	if left <= 0 || o.asked || o.lost != nil || o.steppedDown != nil {
 		return false
 	}
@@ -159,7 +159,7 @@ const (
 // insist is hold, for a command that may not be to be started for the moment: it is
 // tried again while the lease lasts, for startPatience at most. The error may be a
 // signaled.
-func (t *tenancy) insist(ctx context.Context, lease *tenure.Lease) (outcome, error) {
+func (t *command) insist(ctx context.Context, lease *tenure.Lease) (outcome, error) {
 	end := time.Now().Add(startPatience)
 	for pause := firstStartPause; ; pause = min(2*pause, maxStartPause) {
 		o, err := t.hold(ctx, lease)

@@ -18,19 +18,16 @@ import (
 // shardCmd is tenure shard.
 type shardCmd struct {
 	Group string `arg:""`
-	storeFlags
+	readerFlags
 	Partitions bool `short:"p"`
 	Watch      bool `short:"w"`
 	Refresh    *time.Duration
 	Resize     *int
-	JSON       bool `name:"json"`
-	Quiet      bool `short:"q"`
 }
 
 // Run shows who has which partitions of a group, or sets how many there are.
-func (f *shardCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
-	refresh, err := f.check(rest)
+func (f *shardCmd) Run(c *console) error {
+	refresh, err := f.check()
 	if err != nil {
 		return err
 	}
@@ -48,7 +45,7 @@ func (f *shardCmd) Run(c *console, rest operands) error {
 	if empty && !f.Watch {
 		return f.print(c, groupView{Status: shard.Status{Group: f.Group}})
 	}
-	v, err := visitAt(at, nil, nil)
+	v, err := clientAt(at, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -69,10 +66,8 @@ func (f *shardCmd) Run(c *console, rest operands) error {
 }
 
 // check finds what is wrong with the command line before a store is touched.
-func (f *shardCmd) check(rest operands) (refresh time.Duration, err error) {
+func (f *shardCmd) check() (refresh time.Duration, err error) {
 	switch {
-	case rest.given:
-		return 0, usage(`this command runs nothing: leave out "--" and what follows`)
 	case f.Resize != nil && (f.Watch || f.Partitions):
 		return 0, usage("--resize shows nothing: leave out --watch and --partitions")
 	case f.Resize != nil && (*f.Resize < 1 || *f.Resize > shard.MaxPartitions):
@@ -110,19 +105,15 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 		return lookFailed(ctx, err)
 	}
 	r := resized{Group: f.Group, Result: "resized", Partitions: *f.Resize, Before: len(st.Partitions)}
-	switch {
-	case r.Partitions == r.Before:
+	if r.Partitions == r.Before {
 		r.Result = "unchanged"
-		c.say("%q has %s already", f.Group, partitionCount(r.Partitions))
-	case len(st.Members) == 0:
-		c.say("%q has %s from now on, and had %d; it has no workers", f.Group, partitionCount(r.Partitions), r.Before)
-	default:
-		c.say("%q has %s from now on, and had %d; its workers take that over with their next plan", f.Group, partitionCount(r.Partitions), r.Before)
+		return c.result(r, "%q has %s already", f.Group, partitionCount(r.Partitions))
 	}
-	if !f.JSON {
-		return nil
+	then := "its workers take that over with their next plan"
+	if len(st.Members) == 0 {
+		then = "it has no workers"
 	}
-	return c.object(r)
+	return c.result(r, "%q has %s from now on, and had %d; %s", f.Group, partitionCount(r.Partitions), r.Before, then)
 }
 
 // resized is what came of --resize, as an object of --json.

@@ -18,15 +18,15 @@ import (
 func (f *shardCmd) print(c *console, v groupView) error {
 	var err error
 	switch {
-	case f.JSON:
-		err = writeJSON(c.stdout, v.object(f.Partitions))
+	case c.json:
+		err = c.object(v.object(f.Partitions))
 	case len(v.Partitions) == 0:
 		c.say("no worker has been in %q yet", f.Group)
 	default:
-		_, err = fmt.Fprint(c.stdout, v.text(plain, f.Partitions))
+		err = c.print(v.text(style{}, f.Partitions))
 	}
 	if err != nil {
-		return fmt.Errorf("standard output: %w", err)
+		return err
 	}
 	for _, p := range v.Partitions {
 		if p.Error != "" {
@@ -38,7 +38,7 @@ func (f *shardCmd) print(c *console, v groupView) error {
 
 // watch looks at the group again and again.
 func (f *shardCmd) watch(ctx context.Context, c *console, refresh time.Duration, look func() (groupView, error)) error {
-	lines := &groupChanges{to: c.stdout, json: f.JSON, partitions: f.Partitions, outages: outages{console: c}, lines: map[string]string{}}
+	lines := &groupChanges{to: c.stdout, json: c.json, partitions: f.Partitions, outages: outages{console: c}, lines: map[string]string{}}
 	return watch(ctx, c, watched[groupView]{
 		command: "tenure shard", refresh: refresh, look: look, changes: lines.draw,
 		text: func(v groupView, st style) string { return v.text(st, f.Partitions) },

@@ -119,34 +119,37 @@ func (v *groupView) text(st style, partitions bool) string {
 	if len(v.Partitions) == 0 {
 		return fmt.Sprintf("no worker has been in %q yet\n", v.Group)
 	}
-	out := sheet{style: st}
-	out.line("", fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch, v.coordinator()))
-	out.line("", v.summary())
-	cells, colours := [][]string{{"PLACE", "WORKER", "STATE", "HELD", "PLANNED", "SHARE", "WEIGHT", "MAX", "ZONE", "HOST", "LABEL"}}, []string{escBold}
+	out := st.line("", fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch, v.coordinator()))
+	out += st.line("", v.summary())
+	var cells [][]string
+	var colours []string
+	add := func(colour string, line ...string) { cells, colours = append(cells, line), append(colours, colour) }
+	show := func(head ...string) {
+		if len(cells) > 0 {
+			out += "\n" + st.table(slices.Insert(cells, 0, head), colours)
+		}
+		cells, colours = nil, nil
+	}
 	for _, w := range v.Members {
-		cells, colours = append(cells, memberCells(w)), append(colours, memberColour(w))
+		add(memberColour(w), memberCells(w)...)
 	}
-	out.table(cells, colours)
-	cells, colours = [][]string{{"MOVING", "FROM", "TO"}}, []string{escBold}
+	show("PLACE", "WORKER", "STATE", "HELD", "PLANNED", "SHARE", "WEIGHT", "MAX", "ZONE", "HOST", "LABEL")
 	for _, m := range v.moves {
-		cells, colours = append(cells, []string{strconv.Itoa(m.Partitions), m.From, m.To}), append(colours, "")
+		add("", strconv.Itoa(m.Partitions), m.From, m.To)
 	}
-	out.table(cells, colours)
-	cells, colours = [][]string{{"NO OWNER", "WHY"}}, []string{escBold}
+	show("MOVING", "FROM", "TO")
 	for _, u := range v.unowned {
-		cells, colours = append(cells, []string{strconv.Itoa(u.Partitions), u.Reason}), append(colours, escRed)
+		add(escRed, strconv.Itoa(u.Partitions), u.Reason)
 	}
-	out.table(cells, colours)
-	if !partitions {
-		return out.String()
+	show("NO OWNER", "WHY")
+	if partitions {
+		for _, p := range v.Partitions {
+			line, colour := v.cells(p)
+			add(colour, line...)
+		}
+		show("PARTITION", "OWNER", "PLANNED", "TOKEN", "SINCE", "CHECKPOINT")
 	}
-	cells, colours = [][]string{{"PARTITION", "OWNER", "PLANNED", "TOKEN", "SINCE", "CHECKPOINT"}}, []string{escBold}
-	for _, p := range v.Partitions {
-		line, colour := v.cells(p)
-		cells, colours = append(cells, line), append(colours, colour)
-	}
-	out.table(cells, colours)
-	return out.String()
+	return out
 }
 
 // workers says how many workers are there, and how many are dead: those that have left

@@ -90,10 +90,10 @@ PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 7          -           -        1      -                    -
 8          unreadable  web-1    -      -                    -
 `
-	if d := cmp.Diff(want, "\n"+v.text(plain, true)); d != "" {
+	if d := cmp.Diff(want, "\n"+v.text(style{}, true)); d != "" {
 		t.Errorf("the group (- want, + got):\n%s", d)
 	}
-	if text := v.text(plain, false); strings.Contains(text, "PARTITION") || !strings.Contains(want, text) {
+	if text := v.text(style{}, false); strings.Contains(text, "PARTITION") || !strings.Contains(want, text) {
 		t.Errorf("without partitions:\n%s", text)
 	}
 	for line := range strings.Lines(v.text(style{width: 40}, true)) {

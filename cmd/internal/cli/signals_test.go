@@ -33,7 +33,7 @@ func TestNoSignalIsLostBetweenSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lease.Release(t.Context()) }()
-	tn := &tenancy{
+	tn := &command{
 		console: &console{quiet: true}, lock: "job", client: open("this"),
 		waiting: make(chan struct{}, 1), signals: &signals{c: make(chan os.Signal, 1)},
 	}

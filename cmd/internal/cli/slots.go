@@ -47,8 +47,8 @@ type slots struct {
 	lease    *semaphore.Lease // nil before one is taken
 }
 
-// contend has the tenancy take a slot instead of the lock, if there are any.
-func (t *tenancy) contend(f slotFlags) error {
+// contend has the command take a slot instead of the lock, if there are any.
+func (t *command) contend(f slotFlags) error {
 	if f.Slots == nil {
 		return nil
 	}
@@ -56,12 +56,12 @@ func (t *tenancy) contend(f slotFlags) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	t.crowd = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize, patience: t.client.Options().LeaseDuration}
+	t.multi = &slots{Semaphore: s, wanted: *f.Slots, resize: f.Resize, patience: t.client.Options().LeaseDuration}
 	return nil
 }
 
-// crowd is a name that several processes hold at a time.
-type crowd interface {
+// multiHolder is a name that several processes hold at a time.
+type multiHolder interface {
 	Name() string
 	// take takes what this process is to have of it. Meanwhile people are told what is
 	// waited for, and whose it is: nothing if it is to be had, or the store gives no answer.
@@ -147,14 +147,14 @@ func (s *slots) whose(ctx context.Context, o outer) (who string, own bool) {
 
 func (s *slots) waiting() string { return fmt.Sprintf("waiting for a slot of %q", s.Name()) }
 
-// announceCrowd says what is waited for, and who has it.
-func (t *tenancy) announceCrowd(ctx context.Context) {
+// announceMulti says what is waited for, and who has it.
+func (t *command) announceMulti(ctx context.Context) {
 	c := t.console
 	defer c.clear()
 	begun, told := time.Now(), false
-	if t.endless.Load() && t.outer.among(t.crowd.Name()) {
-		if has, own := t.crowd.whose(ctx, t.outer); own {
-			c.waitsWithoutEnd(t.crowd.waiting(), has)
+	if t.endless.Load() && t.outer.among(t.multi.Name()) {
+		if has, own := t.multi.whose(ctx, t.outer); own {
+			c.waitsWithoutEnd(t.multi.waiting(), has)
 			told = true
 		}
 	}
@@ -165,7 +165,7 @@ func (t *tenancy) announceCrowd(ctx context.Context) {
 		if told && !c.terminal && !t.troubled() {
 			continue
 		}
-		has, _ := t.crowd.whose(ctx, t.outer)
+		has, _ := t.multi.whose(ctx, t.outer)
 		if ctx.Err() != nil {
 			return
 		}
@@ -179,7 +179,7 @@ func (t *tenancy) announceCrowd(ctx context.Context) {
 		}
 		told = true
 		t.sayStore(ctx)
-		text := t.crowd.waiting()
+		text := t.multi.waiting()
 		if c.terminal {
 			text += fmt.Sprintf(" for %v", time.Since(begun).Round(time.Second))
 		}
@@ -235,12 +235,12 @@ func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 
 // assigned notes of each row which semaphore it is part of.
 func assigned(rows []row) []row {
-	numbers, sides := map[string]int{}, map[string]bool{}
+	numbers, locks := map[string]int{}, map[string]bool{}
 	for _, r := range rows {
 		if name, n, ok := semaphore.ParseSize(r.Status); ok {
 			numbers[name] = n
 		} else if name, _, ok := rwlock.ParseSize(r.Status); ok {
-			sides[name] = true
+			locks[name] = true
 		}
 	}
 	for i := range rows {
@@ -249,7 +249,7 @@ func assigned(rows []row) []row {
 			r.semaphore, r.slots = name, n
 		} else if name, n, ok := rwlock.ParseSize(r.Status); ok {
 			r.readersOf, r.slots = name, n
-		} else if name, side, slot := sideOf(r.Name); sides[name] {
+		} else if name, side, slot := sideOf(r.Name); locks[name] {
 			r.readersOf, r.side, r.slot = name, side, slot
 		} else if name, slot, ok := semaphore.ParseLockName(r.Name); ok && numbers[name] > 0 {
 			r.semaphore, r.slot, r.slots = name, &slot, numbers[name]

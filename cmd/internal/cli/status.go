@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -18,20 +17,17 @@ import (
 // statusCmd is tenure status.
 type statusCmd struct {
 	Names []string `arg:"" optional:""`
-	storeFlags
+	readerFlags
 	Refresh  *time.Duration
 	Watch    bool           `short:"w"`
 	ExitCode bool           `name:"exit-code"`
 	MaxAge   *time.Duration `name:"max-age"`
-	JSON     bool           `name:"json"`
-	Quiet    bool           `short:"q"`
 
 	shown, identity string // of the store, for --json
 }
 
 // Run shows who holds what.
 func (f *statusCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
 	f.Names = append(f.Names, rest.words...)
 	refresh, err := refreshPeriod(f.Refresh)
 	if err != nil {
@@ -54,7 +50,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if empty && !f.Watch {
 		return f.finish(c, nothing(f.Names))
 	}
-	v, err := visitAt(at, nil, nil)
+	v, err := clientAt(at, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -67,7 +63,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	if err == nil && f.MaxAge != nil {
 		rows, err = age(ctx, client, rows, *f.MaxAge, refresh)
 	}
-	if err == nil && f.JSON {
+	if err == nil && c.json {
 		f.shown = at.Shown()
 		f.identity, err = storeurl.Identity(ctx, v.store)
 	}
@@ -204,7 +200,7 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 				return nil, err
 			}
 			if len(parts) == 0 {
-				if parts, err = sidesOf(ctx, client, name); err != nil {
+				if parts, err = readersWritersOf(ctx, client, name); err != nil {
 					return nil, err
 				}
 			}
@@ -272,20 +268,20 @@ func permanent(err error) bool { return errors.Is(err, driver.ErrPermanent) }
 // print writes the rows, as a table or one object a line.
 func (f *statusCmd) print(c *console, rows []row) error {
 	var err error
-	if f.JSON {
+	if c.json {
 		for _, r := range rows {
 			o := r.object(time.Time{})
 			o.Store, o.StoreIdentity = f.shown, f.identity
-			err = errors.Join(err, writeJSON(c.stdout, o))
+			err = errors.Join(err, c.object(o))
 		}
 	} else {
-		_, err = fmt.Fprint(c.stdout, table(rows, style{width: c.screenWidth()}))
+		err = c.print(table(rows, style{width: c.screenWidth()}))
 		if len(rows) == 0 {
 			c.say("no locks yet")
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("standard output: %w", err)
+		return err
 	}
 	for _, r := range rows {
 		if r.err != nil {

@@ -27,7 +27,7 @@ type stepDownCmd struct {
 const nextPatience = 2 * time.Second
 
 // Run asks the holder to stop, and waits until it has.
-func (s *stepDownCmd) Run(c *console, rest operands) error {
+func (s *stepDownCmd) Run(c *console) error {
 	to, err := s.heir()
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *stepDownCmd) Run(c *console, rest operands) error {
 	if s.Wait != nil && *s.Wait <= 0 {
 		return usage("--wait %v must be positive", *s.Wait)
 	}
-	o, err := s.open(c, s.Name, to, rest, s.bellFlags)
+	o, err := s.open(c, s.Name, to, s.bellFlags)
 	if err != nil {
 		return err
 	}

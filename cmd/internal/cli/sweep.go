@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -19,51 +18,49 @@ type sweepCmd struct {
 	ReleasedBefore *string `placeholder:"DURATION"`
 	RestartTokens  bool
 	DryRun         bool
-	storeFlags
-	JSON  bool `name:"json"`
-	Quiet bool `short:"q"`
+	readerFlags
 }
 
 // Run clears what ended sessions have left in the store, or locks that nobody has
 // used for long.
-func (f *sweepCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
-	if rest.given {
-		return usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (f *sweepCmd) Run(c *console) error {
 	long, err := f.check()
 	if err != nil {
 		return err
 	}
-	v, err := f.visit(c, nil, nil)
+	v, err := f.client(c, nil, nil)
 	if err != nil {
 		return err
 	}
 	defer v.close()
-	ctx, client := v.ctx, v.client
-	if f.ReleasedBefore != nil {
-		keeper, ok := v.store.(driver.TokenKeeper)
-		if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
-			return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
-		}
-		return f.locks(ctx, c, client, long)
+	if f.ReleasedBefore == nil {
+		return f.sessions(c, v)
 	}
+	keeper, ok := v.store.(driver.TokenKeeper)
+	if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
+		return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, " +
+			"and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
+	}
+	return f.locks(c, v, long)
+}
+
+// sessions clears what ended sessions have left.
+func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	c.show("watching the sessions in the store: if one has ended, for a minute")
 	begun := time.Now()
-	n, err := client.Sweep(ctx)
+	n, err := v.client.Sweep(v.ctx)
 	took := time.Since(begun)
 	c.clear()
 	r := swept{Result: "swept", Swept: n, Took: seconds(took)}
-	if err != nil {
+	text := fmt.Sprintf("cleared %s, in %v", counted(n, "record")+" of ended sessions", round(took))
+	switch {
+	case err != nil:
 		r.Result = "incomplete"
+		text = fmt.Sprintf("cleared %s until then, in %v", counted(n, "record")+" of ended sessions", round(took))
+	case n == 0:
+		text = "nothing to clear: no session in the store has ended"
 	}
-	if err := f.tell(c, r, took); err != nil {
-		return err
-	}
-	if err != nil {
-		return lookFailed(ctx, err)
-	}
-	return nil
+	return v.ended(c.result(r, "%s", text), err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -88,9 +85,9 @@ func (f *sweepCmd) check() (long time.Duration, err error) {
 }
 
 // locks deletes the locks that were released long ago.
-func (f *sweepCmd) locks(ctx context.Context, c *console, client *tenure.Client, long time.Duration) error {
+func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	begun := time.Now()
-	n, err := client.SweepReleased(ctx, f.Prefix, &tenure.SweepOptions{ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun})
+	n, err := v.client.SweepReleased(v.ctx, f.Prefix, &tenure.SweepOptions{ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun})
 	r := sweptLocks{Result: "swept", Locks: n.Locks, History: n.History, WithData: n.WithData, Taken: n.Taken, Took: seconds(time.Since(begun))}
 	text := fmt.Sprintf("deleted %s that had been released for more than %s, and %s of history", counted(n.Locks, "lock"), *f.ReleasedBefore, counted(n.History, "record"))
 	switch {
@@ -111,15 +108,7 @@ func (f *sweepCmd) locks(ctx context.Context, c *console, client *tenure.Client,
 	if len(left) > 0 {
 		text += "; left alone: " + strings.Join(left, ", ")
 	}
-	if c.say("%s", text); f.JSON {
-		if err := c.object(r); err != nil {
-			return err
-		}
-	}
-	if err != nil {
-		return lookFailed(ctx, err)
-	}
-	return nil
+	return v.ended(c.result(r, "%s", text), err)
 }
 
 // sweptLocks is what came of --released-before, as an object of --json.
@@ -137,20 +126,4 @@ type swept struct {
 	Result string   `json:"result"`
 	Swept  int      `json:"swept"`
 	Took   *float64 `json:"took_seconds"`
-}
-
-func (f *sweepCmd) tell(c *console, r swept, took time.Duration) error {
-	switch what := counted(r.Swept, "record") + " of ended sessions"; {
-	case f.JSON:
-	case r.Result == "incomplete":
-		c.say("cleared %s until then, in %v", what, round(took))
-		return nil
-	case r.Swept == 0:
-		c.say("nothing to clear: no session in the store has ended")
-		return nil
-	default:
-		c.say("cleared %s, in %v", what, round(took))
-		return nil
-	}
-	return c.object(r)
 }

@@ -12,15 +12,12 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
-// style says how a table looks.
+// style says how a table looks: by default as pipes want it.
 type style struct {
 	colour bool
 	width  int  // 0: as wide as it comes
 	live   bool // the locks have been watched for a while
 }
-
-// plain is the style of a table for pipes.
-var plain = style{}
 
 const (
 	escBold  = "\x1b[1m"
@@ -30,27 +27,50 @@ const (
 	escReset = "\x1b[0m"
 )
 
-// table lays rows out in columns, "" for no rows at all.
+// table shows locks, "" for none at all.
 func table(rows []row, s style) string {
 	if len(rows) == 0 {
 		return ""
 	}
-	head := []string{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"}
-	cells := [][]string{head}
+	cells := [][]string{{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"}}
+	var colours []string
 	for _, r := range rows {
-		cells = append(cells, r.cells(s))
+		cells, colours = append(cells, r.cells(s)), append(colours, r.colour())
 	}
+	return s.table(cells, colours)
+}
+
+// table lays out a heading and the lines below it, each in its colour: none if colours is nil.
+func (s style) table(cells [][]string, colours []string) string {
 	var b strings.Builder
-	for n, out := range columns(narrow(cells, s.width)) {
-		if s.width > 0 {
-			out = fit(out, s.width)
+	for i, text := range columns(fitTable(cells, s.width)) {
+		switch {
+		case i == 0:
+			b.WriteString(s.line(escBold, text))
+		case colours == nil:
+			b.WriteString(s.line("", text))
+		default:
+			b.WriteString(s.line(colours[i-1], text))
 		}
-		if s.colour {
-			out = colourOf(n, rows) + out + escReset
-		}
-		b.WriteString(out + "\n")
 	}
 	return b.String()
+}
+
+// line returns a line as the style shows it.
+func (s style) line(colour, text string) string {
+	text = printable.Text(text)
+	if s.width > 0 {
+		text = fit(text, s.width)
+	}
+	if s.colour && colour != "" {
+		text = colour + text + escReset
+	}
+	return text + "\n"
+}
+
+// table writes a table to standard output.
+func (c *console) table(cells [][]string) error {
+	return c.print(style{width: c.screenWidth()}.table(cells, nil))
 }
 
 // columns lays cells out as lines of text that can be printed.
@@ -81,11 +101,8 @@ func columns(cells [][]string) []string {
 	return lines
 }
 
-func colourOf(line int, rows []row) string {
-	if line == 0 {
-		return escBold
-	}
-	switch rows[line-1].state {
+func (r row) colour() string {
+	switch r.state {
 	case stateHeld, stateAsked:
 		return escGreen
 	case stateExpired, stateUnreadable, stateInDoubt:
@@ -123,8 +140,7 @@ func (r row) cells(s style) []string {
 			owner = "label " + r.ReservedForLabel
 		}
 	}
-	line := []string{r.Name, r.stateText(), owner, token, since, unchanged, free, r.Host, r.Label}
-	return dashed(line)
+	return dashed([]string{r.Name, r.stateText(), owner, token, since, unchanged, free, r.Host, r.Label})
 }
 
 // dashed has a dash stand where there is nothing.
@@ -135,32 +151,4 @@ func dashed(line []string) []string {
 		}
 	}
 	return line
-}
-
-// sheet is text and tables, one below the other.
-type sheet struct {
-	strings.Builder
-	style
-}
-
-func (s *sheet) line(colour, text string) {
-	text = printable.Text(text)
-	if s.width > 0 {
-		text = fit(text, s.width)
-	}
-	if s.colour && colour != "" {
-		text = colour + text + escReset
-	}
-	s.WriteString(text + "\n")
-}
-
-// table lays out a heading and lines, after an empty line; each has its colour.
-func (s *sheet) table(cells [][]string, colours []string) {
-	if len(cells) == 1 {
-		return
-	}
-	s.line("", "")
-	for i, text := range columns(narrow(cells, s.width)) {
-		s.line(colours[i], text)
-	}
 }

@@ -27,22 +27,16 @@ type raiseTokensCmd struct {
 	Yes    bool
 	Lease  *time.Duration
 	Reason *string
-	storeFlags
-	JSON  bool `name:"json"`
-	Quiet bool `short:"q"`
+	readerFlags
 }
 
 // Run raises the tokens of all locks after a loss of the store.
-func (f *raiseTokensCmd) Run(c *console, rest operands) error {
-	c.set(outputFlags{JSON: f.JSON, Quiet: f.Quiet})
-	if rest.given {
-		return usage(`this command runs nothing: leave out "--" and what follows`)
-	}
+func (f *raiseTokensCmd) Run(c *console) error {
 	by, options, how, err := f.check()
 	if err != nil {
 		return err
 	}
-	v, err := f.visit(c, &options, nil)
+	v, err := f.client(c, &options, nil)
 	if err != nil {
 		return err
 	}
@@ -62,7 +56,7 @@ func (f *raiseTokensCmd) Run(c *console, rest operands) error {
 	n, err := v.client.RaiseTokens(v.ctx, f.Prefix, by, &how)
 	took := time.Since(begun)
 	c.clear()
-	return f.tell(v.ctx, c, n, took, err)
+	return f.tell(v, c, n, took, err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -107,7 +101,7 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 }
 
 // tell tells what was done.
-func (f *raiseTokensCmd) tell(ctx context.Context, c *console, n tenure.RaisedTokens, took time.Duration, err error) error {
+func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens, took time.Duration, err error) error {
 	r := raisedTokens{Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable, Foreign: n.Foreign, Took: seconds(took)}
 	switch {
 	case errors.Is(err, tenure.ErrAlive):
@@ -127,20 +121,18 @@ func (f *raiseTokensCmd) tell(ctx context.Context, c *console, n tenure.RaisedTo
 	case n != (tenure.RaisedTokens{}):
 		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
 	}
-	if f.JSON {
+	if c.json {
 		if err := c.object(r); err != nil {
 			return err
 		}
 	}
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, tenure.ErrAlive):
 		return failed(statusHeld, err)
 	case errors.Is(err, tenure.ErrTokenLimit):
 		return usage("%w", err)
 	}
-	return lookFailed(ctx, err)
+	return v.ended(nil, err)
 }
 
 // raisedTokens is what came of it, as an object of --json.

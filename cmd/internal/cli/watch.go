@@ -55,7 +55,7 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 			seen = now
 		}
 		if err := draw(seen, err); err != nil {
-			return fmt.Errorf("standard output: %w", err)
+			return err
 		}
 		select {
 		case <-ticker.C:
@@ -67,7 +67,7 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 
 // watch looks at locks again and again.
 func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client, refresh time.Duration) error {
-	lines := &changes{to: c.stdout, json: f.JSON, outages: outages{console: c}, seen: map[string]string{}}
+	lines := &changes{to: c.stdout, json: c.json, outages: outages{console: c}, seen: map[string]string{}}
 	return watch(ctx, c, watched[[]row]{
 		command: "tenure status", refresh: refresh,
 		look:    func() ([]row, error) { return look(ctx, client, f.Names) },

@@ -12,18 +12,18 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// visit is a store, and a client on it that holds nothing, for a command that looks or
+// storeClient is a store, and a client on it that holds nothing, for a command that looks or
 // asks. A signal ends its context.
-type visit struct {
+type storeClient struct {
 	ctx    context.Context //nolint:containedctx // it is one command, which a signal ends
 	store  driver.Store
 	client *tenure.Client
 	close  func()
 }
 
-// visit opens the store, which must be there. Options, and the plan for a bell, may be nil;
+// client opens the store, which must be there. Options, and the plan for a bell, may be nil;
 // with a plan there must be options.
-func (f *storeFlags) visit(c *console, options *tenure.Options, plan *bellPlan) (*visit, error) {
+func (f *storeFlags) client(c *console, options *tenure.Options, plan *bellPlan) (*storeClient, error) {
 	at, err := f.location(c, os.Getenv)
 	if err != nil {
 		return nil, err
@@ -31,12 +31,12 @@ func (f *storeFlags) visit(c *console, options *tenure.Options, plan *bellPlan) 
 	if err := mustExist(at); err != nil {
 		return nil, err
 	}
-	return visitAt(at, options, func() func() { return plan.ring(c, at, options) })
+	return clientAt(at, options, func() func() { return plan.ring(c, at, options) })
 }
 
-// visitAt opens a store. Ring gives the options a bell, and returns what closes it; it may
+// clientAt opens a store. Ring gives the options a bell, and returns what closes it; it may
 // be nil.
-func visitAt(at storeurl.Location, options *tenure.Options, ring func() func()) (*visit, error) {
+func clientAt(at storeurl.Location, options *tenure.Options, ring func() func()) (*storeClient, error) {
 	store, err := at.Open()
 	if err != nil {
 		return nil, storeFailed(err)
@@ -52,10 +52,19 @@ func visitAt(at storeurl.Location, options *tenure.Options, ring func() func()) 
 		return nil, usage("%w", err)
 	}
 	ctx, stop := catchSignals().cancel(context.Background())
-	return &visit{ctx, store, client, func() {
+	return &storeClient{ctx, store, client, func() {
 		_ = client.Close(context.WithoutCancel(ctx)) // it holds nothing
 		hush()
 		_ = store.Close() // every write was confirmed, or told of
 		stop()
 	}}, nil
+}
+
+// ended returns what to end with: that what came of the command could not be told, or why the
+// client has failed.
+func (v *storeClient) ended(told, err error) error {
+	if told != nil || err == nil {
+		return told
+	}
+	return lookFailed(v.ctx, err)
 }

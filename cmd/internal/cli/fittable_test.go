@@ -11,20 +11,20 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// TestNarrow: on each width all lines have room, the more there is the more is shown, and what
+// TestFitTable: on each width all lines have room, the more there is the more is shown, and what
 // a lock is called, its state and its token are shown down to where they have room.
-func TestNarrow(t *testing.T) {
+func TestFitTable(t *testing.T) {
 	cells := [][]string{
 		{"LOCK", "STATE", "OWNER", "TOKEN", "SINCE", "UNCHANGED", "FREE IN", "HOST", "LABEL"},
 		{"nightly-report", "held", "web-7.eu-central-1-4711-kxq2ma", "12", "2026-11-25 01:00:56", "-", "<15s", "web-7.eu-central-1.example", "v1.4.2"},
 		{"東京", "free", "東京東京東京東京東京東京", "3", "01:00:56", "-", "now", "東京", "-"},
 	}
-	if got := narrow(cells, 0); !slices.EqualFunc(got, cells, slices.Equal) {
+	if got := fitTable(cells, 0); !slices.EqualFunc(got, cells, slices.Equal) {
 		t.Errorf("without a width: %q", got)
 	}
 	var before []string
 	for width := 200; width >= 30; width-- {
-		got := narrow(cells, width)
+		got := fitTable(cells, width)
 		if before != nil && len(got[0]) > len(before) {
 			t.Errorf("width %d shows more columns than the one above it: %q, %q", width, got[0], before)
 		}
@@ -47,7 +47,7 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("width %d: the empty column is shown: %v", width, whole)
 		}
 	}
-	if got := columns(narrow(cells, 80)); !strings.Contains(got[1], "…") {
+	if got := columns(fitTable(cells, 80)); !strings.Contains(got[1], "…") {
 		t.Errorf("nothing was shortened at 80: %q", got)
 	}
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,9 @@ func (f *workFlags) retryDelay() time.Duration {
 	return *f.RetryDelay
 }
 
-// turns runs the command for package once, each time that it is its turn.
-type turns struct {
-	*tenancy
+// runs runs the command for package once, each time that it is its turn.
+type runs struct {
+	*command
 	// scheduled is the time of a slot, as the command learns of it; nil if slots
 	// are mere numbers.
 	scheduled func(slot int64) string
@@ -62,16 +63,16 @@ type turns struct {
 	fault error             // why one could not be
 }
 
-// newTurns takes the signals, until stop is called.
-func (t *tenancy) newTurns() *turns {
-	w := &turns{tenancy: t, last: map[int64]outcome{}}
+// newRuns takes the signals, until stop is called.
+func (t *command) newRuns() *runs {
+	w := &runs{command: t, last: map[int64]outcome{}}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	w.catch()
 	return w
 }
 
 // catch has signals end the context, while no command runs.
-func (w *turns) catch() {
+func (w *runs) catch() {
 	w.unhand = w.signals.toEnd(func(sig syscall.Signal) {
 		if w.came == 0 {
 			w.came = sig
@@ -80,13 +81,13 @@ func (w *turns) catch() {
 	})
 }
 
-func (w *turns) stop() {
+func (w *runs) stop() {
 	w.unhand()
 	w.cancel(nil)
 }
 
 // work is a [once.Work]. It is called by one goroutine after the other.
-func (w *turns) work(ctx context.Context, turn *once.Turn) error {
+func (w *runs) work(ctx context.Context, turn *once.Turn) error {
 	w.unhand() // from here on they are the command's
 	defer w.catch()
 	if ctx.Err() != nil {
@@ -136,7 +137,7 @@ func (w *turns) work(ctx context.Context, turn *once.Turn) error {
 }
 
 // unstarted is the failure of a command that could not be started.
-func (w *turns) unstarted() error {
+func (w *runs) unstarted() error {
 	if errors.Is(w.fault, guard.ErrTooLate) || errors.Is(w.fault, guard.ErrOverdue) {
 		return failed(statusLost, fmt.Errorf("the lease of %q was lost: %w", w.lock, w.fault))
 	}
@@ -160,9 +161,17 @@ func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name st
 	return said
 }
 
-// ledgerClient opens the store for reading a ledger, or resetting it.
-func ledgerClient(c *console, f *storeFlags, options tenure.Options, use func(context.Context, *tenure.Client) error) error {
-	v, err := f.visit(c, &options, nil)
+// ledger opens the store for reading the ledger of a name, or changing it.
+func (f *leaseFlags) ledger(c *console, on storeFlags, name string, use func(context.Context, *tenure.Client) error) error {
+	if err := checkLedgerName(name); err != nil {
+		return err
+	}
+	options, err := f.options(on)
+	if err != nil {
+		return err
+	}
+	options.Owner = cmp.Or(options.Owner, operatorName())
+	v, err := on.client(c, &options, nil)
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/tenurelock/tenure/rwlock"
 )
 
-// sideFlags have a command read beside others that read, or write alone.
-type sideFlags struct {
+// readWriteFlags have a command read beside others that read, or write alone.
+type readWriteFlags struct {
 	Shared    bool
 	Exclusive bool
 }
 
-func (f *sideFlags) check(r *runCmd) error {
+func (f *readWriteFlags) check(r *runCmd) error {
 	switch {
 	case !f.Shared && !f.Exclusive:
 		return nil
@@ -35,16 +35,16 @@ func (f *sideFlags) check(r *runCmd) error {
 	return nil
 }
 
-// sides is a lock for readers and writers, and the lease that this process has of it.
-type sides struct {
+// readersWriters is a lock for readers and writers, and the lease that this process has of it.
+type readersWriters struct {
 	*rwlock.Lock
 	owner string
 	write bool
 	lease *rwlock.Lease // nil before one is acquired
 }
 
-// choose has the tenancy read or write, if that was asked for.
-func (t *tenancy) choose(f sideFlags) error {
+// choose has the command read or write, if that was asked for.
+func (t *command) choose(f readWriteFlags) error {
 	if !f.Shared && !f.Exclusive {
 		return nil
 	}
@@ -52,12 +52,12 @@ func (t *tenancy) choose(f sideFlags) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	t.crowd = &sides{Lock: l, owner: t.client.Options().Owner, write: f.Exclusive}
+	t.multi = &readersWriters{Lock: l, owner: t.client.Options().Owner, write: f.Exclusive}
 	return nil
 }
 
 // take acquires the lock, to read or to write.
-func (s *sides) take(ctx context.Context, _ *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
+func (s *readersWriters) take(ctx context.Context, _ *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
 	var err error
 	w := &rwlock.WriteOptions{AcquireOptions: *o}
 	switch {
@@ -77,10 +77,10 @@ func (s *sides) take(ctx context.Context, _ *console, p patience, o *tenure.Acqu
 }
 
 // grant is what the command's token belongs to.
-func (s *sides) grant() (name string, token uint64) { return s.Name(), s.lease.Token() }
+func (s *readersWriters) grant() (name string, token uint64) { return s.Name(), s.lease.Token() }
 
 // environment is what the command learns besides.
-func (s *sides) environment() []string {
+func (s *readersWriters) environment() []string {
 	end := ""
 	if last, ok := s.lease.LastWriter(); ok {
 		end = last.End
@@ -89,7 +89,7 @@ func (s *sides) environment() []string {
 }
 
 // whose says who reads or writes now, if the store answers soon.
-func (s *sides) whose(ctx context.Context, o outer) (who string, own bool) {
+func (s *readersWriters) whose(ctx context.Context, o outer) (who string, own bool) {
 	st, err := s.Status(ctx)
 	busy := &rwlock.BusyError{}
 	switch {
@@ -107,17 +107,17 @@ func (s *sides) whose(ctx context.Context, o outer) (who string, own bool) {
 	return ": " + who, own
 }
 
-func (s *sides) waiting() string {
+func (s *readersWriters) waiting() string {
 	if s.write {
 		return fmt.Sprintf("waiting to write %q", s.Name())
 	}
 	return fmt.Sprintf("waiting to read %q", s.Name())
 }
 
-// sidesOf returns the rows of a lock for readers and writers, none if there is none of
+// readersWritersOf returns the rows of a lock for readers and writers, none if there is none of
 // that name: the gate, who reads, and how many slots there are.
-func sidesOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
-	st, err := sidesStatus(ctx, client, name)
+func readersWritersOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
+	st, err := readersWritersStatus(ctx, client, name)
 	if err != nil || st.Slots == 0 {
 		return nil, err
 	}
@@ -132,9 +132,9 @@ func sidesOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 	return append(rows, rowOf(list[1])), nil
 }
 
-// sidesStatus returns what the records of the lock show. It has no slots if there is none
+// readersWritersStatus returns what the records of the lock show. It has no slots if there is none
 // of that name.
-func sidesStatus(ctx context.Context, client *tenure.Client, name string) (rwlock.Status, error) {
+func readersWritersStatus(ctx context.Context, client *tenure.Client, name string) (rwlock.Status, error) {
 	l, err := rwlock.New(client, name, nil)
 	if err != nil {
 		return rwlock.Status{}, nil //nolint:nilerr // such a name has no readers
@@ -146,10 +146,10 @@ func sidesStatus(ctx context.Context, client *tenure.Client, name string) (rwloc
 	return st, err
 }
 
-// sidesHistory returns the tenures of the gate and of all slots, each with the name of
+// readersWritersHistory returns the tenures of the gate and of all slots, each with the name of
 // its lock: of writers first, and of each reader's slot after that.
-func sidesHistory(ctx context.Context, client *tenure.Client, name string) (locks []string, tenures [][]tenure.Tenure, err error) {
-	st, err := sidesStatus(ctx, client, name)
+func readersWritersHistory(ctx context.Context, client *tenure.Client, name string) (locks []string, tenures [][]tenure.Tenure, err error) {
+	st, err := readersWritersStatus(ctx, client, name)
 	if err != nil || st.Slots == 0 {
 		return nil, nil, err
 	}

@@ -40,11 +40,11 @@ func (c *console) screenWidth() int {
 	return width
 }
 
-// narrow returns the cells of a table, with its head, as they have room in a width: columns
+// fitTable returns the cells of a table, with its head, as they have room in a width: columns
 // that are empty in each line are left out first, then texts shortened, then columns left out
 // that are less needed. What has no room then is cut off by the caller. A width of 0 has room
 // for all.
-func narrow(cells [][]string, width int) [][]string {
+func fitTable(cells [][]string, width int) [][]string {
 	if width <= 0 || len(cells) == 0 {
 		return cells
 	}

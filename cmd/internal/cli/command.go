@@ -27,9 +27,9 @@ type job struct {
 	outputFlags
 }
 
-// tenancy is a client on a store, and what run or lead does with it from their
+// command is a client on a store, and what run or lead does with it from their
 // start to their end: one tenure, or many.
-type tenancy struct {
+type command struct {
 	console  *console
 	signals  *signals
 	manager  *manager // nil: there is none
@@ -39,7 +39,7 @@ type tenancy struct {
 	hush     func() // closes the bell
 
 	lock    string
-	command guard.Command
+	program guard.Command
 	proves  bool // if this process is killed its guardian frees the lock
 
 	extra        []string // of the command's environment
@@ -53,7 +53,7 @@ type tenancy struct {
 	what   string
 	onLeft func(exit guard.Exit, left string)
 
-	crowd crowd // of which this process takes its part; nil: it takes the lock itself
+	multi multiHolder // of which this process takes its part; nil: it takes the lock itself
 
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
@@ -71,8 +71,7 @@ type tenancy struct {
 // open makes everything ready to take the lock: what is wrong with the command
 // line, the command and the store is found in this order, before anything is
 // written to a store.
-func (j *job) open(c *console, rest operands) (*tenancy, error) {
-	c.set(j.outputFlags)
+func (j *job) open(c *console, rest operands) (*command, error) {
 	if len(rest.words) == 0 {
 		return nil, usage(`no command given: write it behind "--"`)
 	}
@@ -93,12 +92,12 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 		}
 		plan.heartbeats = true
 	}
-	t := &tenancy{
+	t := &command{
 		console: c, lock: j.Name, waiting: make(chan struct{}, 1),
-		command: guard.Command{Args: rest.words, Contain: j.Contain},
+		program: guard.Command{Args: rest.words, Contain: j.Contain},
 	}
-	t.command.Notify = t.notified
-	if _, err := t.command.Find(); err != nil {
+	t.program.Notify = t.notified
+	if _, err := t.program.Find(); err != nil {
 		return nil, cannotRun(err)
 	}
 	if err := guard.Supported(); err != nil {
@@ -130,7 +129,7 @@ func (j *job) open(c *console, rest operands) (*tenancy, error) {
 
 // warnOfName tells whoever takes a plain lock that it is, by its name, one of those that
 // another command is made of. It may be meant: it keeps that command out.
-func (t *tenancy) warnOfName() {
+func (t *command) warnOfName() {
 	if base := text.Base(t.lock); base != t.lock {
 		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive, shard or doctor: "+
 			"this command and what uses %q keep each other out; choose another name unless you mean that", t.lock, base, base)
@@ -138,7 +137,7 @@ func (t *tenancy) warnOfName() {
 }
 
 // close waits for what an acquire that was given up leaves to clean up.
-func (t *tenancy) close() {
+func (t *command) close() {
 	patience := 3 * t.client.Options().RequestTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -154,7 +153,7 @@ func (t *tenancy) close() {
 
 // onEvent is called for each event of the client. The command's life is
 // extended first.
-func (t *tenancy) onEvent(e tenure.Event) {
+func (t *command) onEvent(e tenure.Event) {
 	switch e.Kind {
 	case tenure.EventRenewed:
 		if r := t.running.Load(); r != nil {
@@ -173,7 +172,7 @@ func (t *tenancy) onEvent(e tenure.Event) {
 
 // identifyStore gives the store an identity, beside the command, if it has none. A role
 // that may write locks alone does without.
-func (t *tenancy) identifyStore() {
+func (t *command) identifyStore() {
 	t.identified = make(chan struct{})
 	go func() {
 		defer close(t.identified)
@@ -185,7 +184,7 @@ func (t *tenancy) identifyStore() {
 
 // sayStore says once which store this is, to whoever waits: two hosts that should keep each
 // other out compare it.
-func (t *tenancy) sayStore(ctx context.Context) {
+func (t *command) sayStore(ctx context.Context) {
 	t.storeSaid.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, t.client.Options().RequestTimeout)
 		defer cancel()
@@ -198,12 +197,12 @@ func (t *tenancy) sayStore(ctx context.Context) {
 }
 
 // environment is the command's.
-func (t *tenancy) environment(lease *tenure.Lease) []string {
+func (t *command) environment(lease *tenure.Lease) []string {
 	name, token := lease.Name(), lease.Token()
 	var more []string
-	if t.crowd != nil {
-		name, token = t.crowd.grant()
-		more = t.crowd.environment()
+	if t.multi != nil {
+		name, token = t.multi.grant()
+		more = t.multi.environment()
 	}
 	env := append(os.Environ(),
 		"TENURE_LOCK="+name,
@@ -218,7 +217,7 @@ func (t *tenancy) environment(lease *tenure.Lease) []string {
 // that only the release has brought to light, if another holder came in
 // between. A signal ends the waiting for the store's answer, and is kept for
 // whoever would go on otherwise. If the command has failed by itself, failed says how.
-func (t *tenancy) release(lease *tenure.Lease, failed error) (superseded error) {
+func (t *command) release(lease *tenure.Lease, failed error) (superseded error) {
 	ctx, stop := t.signals.cancel(context.Background())
 	defer stop()
 	if lease.Check() != nil {
@@ -246,7 +245,7 @@ func (t *tenancy) release(lease *tenure.Lease, failed error) (superseded error) 
 const latePause = 100 * time.Millisecond
 
 // idle does nothing for a while, unless a signal comes.
-func (t *tenancy) idle(parent context.Context, pause time.Duration) error {
+func (t *command) idle(parent context.Context, pause time.Duration) error {
 	ctx, stop := t.signals.cancel(parent)
 	// A tenth of it is random, so that candidates do not keep in step.
 	err := sleep(ctx, pause+rand.N(pause/10+1))
