@@ -5,6 +5,8 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -258,5 +260,105 @@ func TestHistoryIsTrimmed(t *testing.T) {
 func TestErasedHasNoRecord(t *testing.T) {
 	if r := ResultOf(Erase, driver.Record{}, driver.Record{}, nil); r.Outcome != Applied || r.Found {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestChroniclers: whatever becomes of its requests, a chronicler comes to its end
+// within a bounded number of them; the work waits for one request timeout at most,
+// and not for less unless the tenure is written; what it says is written was, and
+// nothing is deleted but what is in its place and another's, or what is too old.
+func TestChroniclers(t *testing.T) {
+	const limit = 3
+	timing := Timing{}.WithDefaults()
+	for seed := range uint64(1000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		fresh := 0
+		env := Env{
+			Fresh:  func() string { fresh++; return fmt.Sprintf("v%d", fresh) },
+			Random: func() float64 { return 0.5 },
+		}
+		token := 1 + random.Uint64N(6)
+		past := driver.Tenure{Owner: "a", Token: token, Since: time.Unix(7, 0), End: driver.EndReleased}
+		own, old := HistoryKey("x", token), HistoryKey("x", token-limit)
+		store := map[string]driver.Record{}
+		put := func(key, owner string) {
+			store[key] = driver.Record{Key: key, Version: env.Fresh(), Owner: owner, State: driver.Past, Since: past.Since}
+		}
+		if random.IntN(2) == 0 {
+			put(own, []string{"a", "b"}[random.IntN(2)])
+		}
+		put(old, "b")
+		c := NewChronicler(timing, env, "x", past, limit)
+		apply := func(r *Call) Result {
+			rec, found := store[r.Key]
+			switch {
+			case r.Kind == Look:
+				return Result{Outcome: Applied, Record: rec, Found: found}
+			case r.Kind == Enter && !found:
+				store[r.Key] = r.Next
+				return Result{Outcome: Applied, Record: r.Next, Found: true}
+			case r.Kind == Erase && (!found || rec.Version == r.Prev.Version):
+				if found && !(r.Key == own && rec.Owner == "b") && !(r.Key == old && token > limit && c.Written()) {
+					t.Fatalf("deletes %+v", rec)
+				}
+				delete(store, r.Key)
+				return Result{Outcome: Applied}
+			}
+			return Result{Outcome: Conflicted, Record: rec, Found: found}
+		}
+		var late []*Call
+		sent, wrote := 0, false
+		now := time.Duration(0)
+		for a := c.Step(now); !c.Over(); {
+			if sent > 60 || now > 20*timing.Lease {
+				t.Fatalf("%d requests in %v", sent, now)
+			}
+			if waits := !c.Written() && now < timing.RequestTimeout; c.Awaited() != waits {
+				t.Fatalf("at %v: awaited %v, written %v", now, c.Awaited(), c.Written())
+			}
+			r := a.Call
+			if r == nil {
+				at, due := c.Next()
+				if !due || at < now {
+					t.Fatalf("at %v: next %v, %v", now, at, due)
+				}
+				now = at
+				a = c.Step(now)
+				continue
+			}
+			sent++
+			if len(late) > 0 && random.IntN(2) == 0 {
+				apply(late[0])
+				late = late[1:]
+			}
+			res := Result{Outcome: Unknown, Err: errors.New("no answer")}
+			switch fate := random.IntN(6); {
+			case fate == 0 && r.Kind != Look:
+				late = append(late, r)
+			case fate == 1:
+				apply(r)
+			case fate == 2:
+				res.Outcome = NotApplied
+			case fate == 3 && r.Kind == Enter && random.IntN(10) == 0:
+				res = Result{Outcome: NotApplied, Err: driver.Permanent(errors.New("no right to"))}
+			default:
+				res = apply(r)
+			}
+			if r.Kind == Look && res.Outcome == Unknown {
+				res.Outcome = NotApplied
+			}
+			now += []time.Duration{0, time.Millisecond, timing.RequestTimeout / 2}[random.IntN(3)]
+			if c.Step(now).Call != nil {
+				t.Fatal("two requests under way")
+			}
+			a = c.Reply(now, res)
+			rec := store[own]
+			if wrote = wrote || rec.Owner == past.Owner && rec.State == driver.Past; c.Written() && !wrote && sent <= 20 { // beyond that, what cannot be replaced stays
+				t.Fatalf("says that it is written; there stands %+v", rec)
+			}
+		}
+		if c.Written() == (c.Err() != nil) {
+			t.Fatalf("written %v, error %v", c.Written(), c.Err())
+		}
 	}
 }

@@ -92,7 +92,6 @@ func (m *machine) told() {
 	}
 	m.left = true
 	m.p.l.note("%s is answered: %s", m, answers[a])
-	l.answered = append(l.answered, a)
 	if m.life != l.life {
 		return // the tokens have begun again
 	}

@@ -33,13 +33,11 @@ type checks struct {
 	laid     map[string]time.Duration // when a request was, by its id
 	askedIn  map[uint64]laid          // the request in the record of a lock, by its token
 	beatenBy map[string]*machine      // the relay whose write of a client's beat was applied
-	answered []protocol.Answer
 
-	again         bool // it has been held since the faults ended
-	haunt         haunt
-	leaders       []*process // all processes that were granted the lock
-	ledSince      []time.Duration
-	firstTakeover time.Duration // when it was sent
+	again    bool // it has been held since the faults ended
+	haunt    haunt
+	leaders  []*process // all processes that were granted the lock
+	ledSince []time.Duration
 }
 
 // write is a write that was sent, whatever became of it.
@@ -90,9 +88,6 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 		return // nothing is written
 	}
 	l.judgeCall(m, r)
-	if r.Kind == protocol.Takeover && l.firstTakeover == 0 {
-		l.firstTakeover = l.now
-	}
 	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
 		l.fail("%s has said that it is quiet, and beats", m)
 	}

@@ -22,16 +22,16 @@ func and(shapes ...func(*Config)) func(*Config) {
 }
 
 // Parts of shapes.
-func rough(c *Config)    { c.Rough = true }
-func tied(c *Config)     { c.Sessions = true }
-func long(c *Config)     { c.Length = 12 * c.Timing.Lease }
-func mixed(c *Config)    { c.Mixed = true }
-func requested(c *Config)   { c.Requests = true }
-func unasked(c *Config)  { c.Requests = false }
-func apart(c *Config)    { c.Together = false }
-func gathers(c *Config)  { c.Gathers() }
-func doubled(c *Config)  { c.Doubled = true }
-func watchers(c *Config) { c.Observers = true }
+func rough(c *Config)     { c.Rough = true }
+func tied(c *Config)      { c.Sessions = true }
+func long(c *Config)      { c.Length = 12 * c.Timing.Lease }
+func mixed(c *Config)     { c.Mixed = true }
+func requested(c *Config) { c.Requests = true }
+func unasked(c *Config)   { c.Requests = false }
+func apart(c *Config)     { c.Together = false }
+func gathers(c *Config)   { c.Gathers() }
+func doubled(c *Config)   { c.Doubled = true }
+func watchers(c *Config)  { c.Observers = true }
 
 // calm has no faults, and works that stand still.
 func calm(c *Config) {

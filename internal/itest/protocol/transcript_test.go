@@ -22,9 +22,6 @@ import (
 // -rewrite to write down what they do now, and read the difference.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if strings.HasPrefix(path, filepath.Join("testdata", "rapid")) {
-			return // what rapid keeps of a failure
-		}
 		if strings.HasPrefix(path, filepath.Join("testdata", "plays")) {
 			play(t, path)
 			return

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/internal/protocol"
+)
+
+// TestFailover measures in virtual time how long after the crash of a holder
+// the lock is held again: the lease, and a little for seeing the last beat late.
+func TestFailover(t *testing.T) {
+	makeVerify(t)
+	const lease = 15 * time.Second
+	for _, tt := range []struct {
+		name       string
+		refresh    time.Duration
+		contenders int
+		drift      float64
+		p99        time.Duration
+		reads      float64 // per second and contender, at most
+	}{
+		{"one contender", time.Second, 1, 1e-4, lease + 200*time.Millisecond, 1 + 1.0/3},
+		{"ten contenders", time.Second, 10, 1e-4, lease + 200*time.Millisecond, 1 + 1.0/3},
+		{"clocks that slew", time.Second, 1, 0.09, lease*110/100 + time.Second, 1 + 2.0/3},
+		{"looks every 3 s", 3 * time.Second, 1, 1e-4, lease + 200*time.Millisecond, 2.0 / 3},
+		{"looks once an hour", time.Hour, 1, 1e-4, 2 * lease, 0.1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var fs []Failed
+			for seed := range uint64(300) {
+				f, err := Failover(Seed(seed), Config{
+					Timing: protocol.Timing{Refresh: tt.refresh}.WithDefaults(), Processes: 1 + tt.contenders,
+					Latency: 5 * time.Millisecond, Skew: tt.drift,
+				})
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				fs = append(fs, f)
+			}
+			reads, sent := 0.0, 0.0
+			for _, f := range fs {
+				reads += f.Reads / float64(len(fs))
+				sent += float64(f.Sent) / float64(len(fs)*tt.contenders)
+			}
+			slices.SortFunc(fs, func(a, b Failed) int { return cmp.Compare(a.After, b.After) })
+			at := func(p int) time.Duration { return fs[(len(fs)-1)*p/100].After.Round(time.Millisecond) }
+			t.Logf("p50 %v, p90 %v, p99 %v, max %v; a waiter reads %.2f times a second; from crash to grant it sends %.0f requests",
+				at(50), at(90), at(99), at(100), reads, sent)
+			if at(99) > tt.p99 {
+				t.Errorf("p99 of failover is %v, want at most %v", at(99), tt.p99)
+			}
+			if reads > tt.reads {
+				t.Errorf("a waiter reads %.2f times a second, want at most %.2f", reads, tt.reads)
+			}
+		})
+	}
+}
+
+// orders are all in which three candidates can join.
+var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+
+// TestPreference: in the end the candidate with the highest priority leads,
+// whatever the order in which they joined. Each change of leader is to a higher
+// priority, and nobody leads less than a lease.
+func TestPreference(t *testing.T) {
+	makeVerify(t)
+	timing := protocol.Timing{}.WithDefaults()
+	for _, drift := range []float64{1e-9, 0.09} {
+		cfg := Config{Timing: timing, Latency: 20 * time.Millisecond, Skew: drift}
+		for _, order := range orders {
+			t.Run(fmt.Sprintf("%v with drift %g", order, drift), func(t *testing.T) {
+				var want []int // each is preferred to all before it
+				for _, p := range order {
+					if len(want) == 0 || p > want[len(want)-1] {
+						want = append(want, p)
+					}
+				}
+				for seed := range uint64(6) {
+					// One after the other, when the one before has come to lead.
+					led, err := Preference(Seed(seed), cfg, order, 4*timing.Lease, 2*timing.Lease, 20*timing.Lease, false)
+					if err != nil {
+						t.Fatalf("seed %d: %v", seed, err)
+					}
+					if !slices.Equal(led.Leaders, want) || led.Asks > 2*len(want) {
+						t.Errorf("seed %d: led in this order: %v, want %v; %d asks", seed, led.Leaders, want, led.Asks)
+					}
+					// All at once: who is first leads first.
+					led, err = Preference(Seed(seed), cfg, order, 0, 2*timing.Lease, 20*timing.Lease, false)
+					if err != nil {
+						t.Fatalf("seed %d: %v", seed, err)
+					}
+					if n := len(led.Leaders); !slices.IsSorted(led.Leaders) || len(slices.Compact(led.Leaders)) != n || led.Leaders[n-1] != 2 {
+						t.Errorf("seed %d: led in this order: %v", seed, led.Leaders)
+					}
+					for i := 1; i < len(led.Since); i++ {
+						if d := led.Since[i] - led.Since[i-1]; d < time.Duration(float64(timing.Lease)/(1+drift)) {
+							t.Errorf("seed %d: a leader had led for %v only", seed, d)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPreferenceOfWhoLooksRarely: what a preferred candidate knows is older than
+// the latest heartbeat nearly always, so that its request loses to one. That one
+// does not count for the pause.
+func TestPreferenceOfWhoLooksRarely(t *testing.T) {
+	timing := protocol.Timing{Refresh: time.Hour}.WithDefaults()
+	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}
+	for seed := range uint64(20) {
+		led, err := Preference(Seed(seed), cfg, []int{0, 2}, timing.Lease, time.Hour, 5*timing.Lease, false)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !slices.Equal(led.Leaders, []int{0, 2}) {
+			t.Errorf("seed %d: led in this order: %v, %d asks", seed, led.Leaders, led.Asks)
+		}
+	}
+}
+
+// TestPreferenceOverABadLink: half of what the preferred candidate sends is
+// lost, or its answer is. It asks at most once in the pause (the world sees to
+// that), each time costs at most two changes, and it leads in the end.
+func TestPreferenceOverABadLink(t *testing.T) {
+	makeVerify(t)
+	timing := protocol.Timing{}.WithDefaults()
+	pause, length := 4*timing.Lease, 60*timing.Lease
+	cfg := Config{Timing: timing, Latency: 20 * time.Millisecond}
+	most := 0
+	for _, order := range orders {
+		for seed := range uint64(8) {
+			led, err := Preference(Seed(seed), cfg, order, timing.Lease, pause, length, true)
+			if err != nil {
+				t.Fatalf("%v, seed %d: %v", order, seed, err)
+			}
+			changes := len(led.Leaders) - 1
+			if last := led.Leaders[changes]; last != 2 {
+				t.Errorf("%v, seed %d: led in this order: %v", order, seed, led.Leaders)
+			}
+			if changes > 2*led.Asks {
+				t.Errorf("%v, seed %d: %d changes after %d asks: %v", order, seed, changes, led.Asks, led.Leaders)
+			}
+			most = max(most, changes)
+		}
+	}
+	t.Logf("%d changes at most", most)
+}
