@@ -35,10 +35,8 @@ VARIABLES
 vars == <<store, net, mach, log>>
 
 -----------------------------------------------------------------------------
-(* Time. A clock runs wrong by at most the rate rho, now fast and now slow.  *)
-(* So a duration d of a local clock takes at least d/(1+rho) and at most     *)
-(* d/(1-rho) of real time. Ages are in real time. What a machine decides by  *)
-(* its clock may fall anywhere between.                                      *)
+(* Time: README.md. What a machine decides by its clock may fall anywhere    *)
+(* between the shortest and the longest.                                     *)
 
 Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
 Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
