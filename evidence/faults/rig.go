@@ -157,7 +157,7 @@ var subjects = []subject{
 const tenureSettings = "all follows from the lease"
 
 func fieldSettings(lease time.Duration) settings {
-	return settings{lease / 4, lease / 20, "heartbeat 1/4 and refresh 1/20 of the lease, as its defaults are to each other"}
+	return settings{lease / 4, lease / 20, "heartbeat 1/4 and refresh 1/20 of the lease"}
 }
 
 // scene is one subject in one row.
