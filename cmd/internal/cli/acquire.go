@@ -106,8 +106,8 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	case errors.As(err, &said):
 		return said
 	case errors.Is(context.Cause(ctx), errWaited): // what else the error carries is older than what whose says
-		if e := t.storeError.Load(); e != nil && !t.seenHeld() {
-			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, *e))
+		if _, err := t.away.last(); err != nil && !t.seenHeld() {
+			return storeFailed(fmt.Errorf("no answer within %v: %w", *p.wait, err))
 		}
 		return t.notAcquired(p, fmt.Sprintf("not acquired within %v%s", *p.wait, t.whose()))
 	case errors.As(err, &full):

@@ -26,7 +26,7 @@ import (
 
 // grammar is the command line. A command is a struct with a Run method, whose
 // parameters, if it has any, are bound in execute: *console, and operands. Only
-// those with the tag "words" take operands.
+// those with the tag "words" take operands. For tags of flags see checkFlags.
 type grammar struct {
 	Run    runCmd    `cmd:"" words:""`
 	Lead   leadCmd   `cmd:"" words:""`
@@ -106,6 +106,9 @@ func execute(c *console, head []string, rest operands) error {
 	if rest.given && !parsed.Selected().Tag.Has("words") {
 		return usage(`this command runs nothing: leave out "--" and what follows`)
 	}
+	if err := checkFlags(parsed.Flags()); err != nil {
+		return err
+	}
 	return parsed.Run()
 }
 
@@ -175,9 +178,11 @@ func explained(err error) error {
 	case selected != nil && len(selected.Children) > 0 && strings.HasPrefix(parse.Error(), "expected "):
 		return fmt.Errorf("a word is missing: want %s", parts(selected))
 	case selected != nil && unexpected && len(selected.Positional) == 0:
-		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone", word, strings.TrimPrefix(selected.FullPath(), "tenure "))
+		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone",
+			word, strings.TrimPrefix(selected.FullPath(), "tenure "))
 	case selected != nil && unexpected && !selected.Tag.Has("words"):
-		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes", word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
+		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes",
+			word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
 	case selected != nil && unexpected:
 		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
 	case strings.HasPrefix(parse.Error(), `expected "<shell>"`):

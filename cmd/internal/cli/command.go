@@ -58,14 +58,10 @@ type command struct {
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
 	waiting    chan struct{}           // has room for one: there is something to look at
-	telling    sync.Mutex              // held while the store's trouble changes, and that is told
-	inTrouble  atomic.Bool
-	troubleAt  atomic.Pointer[time.Time] // when it last gave none
-	storeError atomic.Pointer[error]     // the last one, until the store answers
-	identify   sync.Once                 // after the first write
-	identified chan struct{}             // closed behind it; nil: nothing was written
+	identify   sync.Once               // after the first write
+	identified chan struct{}           // closed behind it; nil: nothing was written
 	storeSaid  sync.Once
-	away       outage // guarded by telling
+	away       outage
 }
 
 // open makes everything ready to take the lock: what is wrong with the command
@@ -131,7 +127,8 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 // another command is made of. It may be meant: it keeps that command out.
 func (t *command) warnOfName() {
 	if base := text.Base(t.lock); base != t.lock {
-		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive, shard or doctor: "+
+		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive, "+
+			"shard or doctor: "+
 			"this command and what uses %q keep each other out; choose another name unless you mean that", t.lock, base, base)
 	}
 }

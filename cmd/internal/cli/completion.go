@@ -183,7 +183,10 @@ func valueFlag(command *kong.Node, word string) *kong.Flag {
 func values(f *kong.Flag, store, lock string) []string {
 	switch f.Name {
 	case "store":
-		return []string{"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:", "default:"}
+		return []string{
+			"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:",
+			"default:",
+		}
 	case "holder":
 		return holders
 	case "to":

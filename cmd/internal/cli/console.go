@@ -41,7 +41,8 @@ type console struct {
 
 func newConsole(stdout, stderr *os.File) *console {
 	c := &console{stdout: flags.NewOutput(stdout), screen: -1, terminal: isTerminal(stderr), stderr: lines.New(stderr)}
-	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, stdout, stderr}, func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) })
+	c.attended = slices.ContainsFunc([]*os.File{os.Stdin, stdout, stderr},
+		func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) })
 	if isTerminal(stdout) {
 		c.screen = int(stdout.Fd())
 	}

@@ -53,7 +53,8 @@ const openPause = 100 * time.Millisecond
 // Run frees the lock when the last requests of the dead have had their time, and gives up
 // when the lock has run out by itself.
 func (f *crashedCmd) Run() error {
-	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600) // "exe" tells nobody anything; if it fails, no harm is done
+	// "exe" tells nobody anything; if it fails, no harm is done
+	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600)
 	ended, err := guard.ParseInstant(f.Ended)
 	if err != nil {
 		return usage("%w", err)

@@ -6,6 +6,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -36,62 +37,72 @@ const (
 	eventError      = "error"
 )
 
+// outage is a time in which the store gives no answer, or only now and then, and what was
+// said of it.
+type outage struct {
+	mu  sync.Mutex // held while it changes, and that is told
+	err error      // the last one, nil once the store has answered
+	at  time.Time  // when that came
+
+	begun, seen time.Time     // the first error that was told, and the last one
+	next        time.Time     // when it is said again
+	pause       time.Duration // until then, from the last time
+	more        int           // errors since that
+	told        bool          // and since then not that the store answers
+}
+
+// last returns the error of a store that gives no answer, and when it came; nil if it answers.
+func (o *outage) last() (time.Time, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.at, o.err
+}
+
 // troubled says whether the store gave no answer when last heard of, a while ago: an acquire
 // that waits for an answer would have said so again by now, so a look may tell that there are
 // answers again.
 func (t *command) troubled() bool {
 	o := t.client.Options()
-	return t.inTrouble.Load() && time.Since(*t.troubleAt.Load()) >= 2*(o.RequestTimeout+o.RefreshPeriod)
+	at, err := t.away.last()
+	return err != nil && time.Since(at) >= 2*(o.RequestTimeout+o.RefreshPeriod)
 }
 
 // answers notes that the store has answered.
 func (t *command) answers() {
-	t.telling.Lock()
-	defer t.telling.Unlock()
-	t.storeError.Store(nil)
-	t.inTrouble.Store(false)
-	if t.away.told {
-		t.away.told = false
-		t.console.say("the store answers again, after %v", round(time.Since(t.away.begun)))
+	o := &t.away
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = nil
+	if o.told {
+		o.told = false
+		t.console.say("the store answers again, after %v", round(time.Since(o.begun)))
 	}
 }
 
 // fails notes that the store has given no answer.
 func (t *command) fails(err error) {
-	t.telling.Lock()
-	defer t.telling.Unlock()
-	now := time.Now()
-	t.troubleAt.Store(&now)
-	t.storeError.Store(&err)
+	o := &t.away
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err, o.at = err, time.Now()
 	if errors.Is(err, tenure.ErrReplaced) {
 		return // it is not tried again: the command ends with it
 	}
-	t.inTrouble.Store(true)
-	o := &t.away
-	quiet := now.Sub(o.seen)
+	now, quiet := o.at, o.at.Sub(o.seen)
 	o.seen = now
 	switch {
 	case o.begun.IsZero(), !o.told && quiet >= asOne:
-		*o = outage{begun: now, seen: now, pause: firstPause}
+		o.begun, o.pause = now, firstPause
 		t.console.say("the store gives no answer: %s; trying again", flags.OneLine(err))
 	case now.Before(o.next):
 		o.more++
 		return
 	default:
 		o.pause = min(2*o.pause, lastPause)
-		t.console.say("the store gives no answer for %v, to %d more requests: %s; trying again", round(now.Sub(o.begun)), o.more+1, flags.OneLine(err))
+		t.console.say("the store gives no answer for %v, to %d more requests: %s; trying again",
+			round(now.Sub(o.begun)), o.more+1, flags.OneLine(err))
 	}
 	o.told, o.next, o.more = true, now.Add(o.pause), 0
-}
-
-// outage is a time in which the store gives no answer, or only now and then, and what was
-// said of it.
-type outage struct {
-	begun, seen time.Time     // the first error, and the last one
-	next        time.Time     // when it is said again
-	pause       time.Duration // until then, from the last time
-	more        int           // errors since that
-	told        bool          // and since then not that the store answers
 }
 
 const (
@@ -160,7 +171,10 @@ func recordOf(e tenure.Event) record {
 	case e.Kind == tenure.EventStopping || e.Kind == tenure.EventLost || e.Kind == tenure.EventReleased:
 		r.Cause = flags.OneLine(e.Err) // nothing has failed, or not here
 		if errors.As(e.Err, &asked) {
-			r.Request = &requestJSON{Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel}
+			r.Request = &requestJSON{
+				Kind: string(kindOf(asked)), By: asked.By, Reason: asked.Reason,
+				To: asked.To, ToLabel: asked.ToLabel,
+			}
 		}
 	default:
 		r.Error = flags.OneLine(e.Err)

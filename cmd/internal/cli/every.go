@@ -21,7 +21,7 @@ type everyCmd struct {
 	leaseFlags
 	outputFlags
 	workFlags
-	CatchUp int
+	CatchUp int `must:"not be negative"`
 
 	Show   bool
 	Reset  bool
@@ -39,8 +39,6 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 		return usage("--reason needs --reset")
 	case len(e.Words) != 2:
 		return usage(`want a period and a name, as in: tenure every 1h vacuum -- ./vacuum`)
-	case e.CatchUp < 0:
-		return usage("--catch-up %d must not be negative", e.CatchUp)
 	}
 	name := e.Words[1]
 	period, err := time.ParseDuration(e.Words[0])
@@ -54,7 +52,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	every := once.EveryOptions{CatchUp: e.CatchUp, Timeout: e.Timeout, Retries: e.Retry, RetryDelay: e.retryDelay()}
+	every := once.EveryOptions{CatchUp: e.CatchUp, Timeout: e.Timeout, Retries: e.Retry, RetryDelay: valueOf(e.RetryDelay)}
 	if err := e.refused(options, name, period, every); err != nil {
 		return err
 	}
@@ -128,7 +126,8 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 			switch {
 			case !st.Kept:
 			case st.Number > 0:
-				c.say("%q: %s begun; the last one at least %v ago, of a period of %v", name, counted(int(st.Number), "run"), round(st.Age), st.Period)
+				c.say("%q: %s begun; the last one at least %v ago, of a period of %v",
+					name, counted(int(st.Number), "run"), round(st.Age), st.Period)
 			case st.Period > 0:
 				none = fmt.Sprintf("%q: 0 runs begun; at least %v of a period of %v have passed", name, round(st.Age), st.Period)
 			default:

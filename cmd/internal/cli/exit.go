@@ -4,6 +4,8 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/guard"
 )
@@ -27,6 +29,11 @@ func failed(status int, err error) error { return flags.Failed(status, err) }
 func ended(status int) error { return flags.Failed(status, nil) }
 
 func usage(format string, args ...any) error { return flags.Usage(format, args...) }
+
+// tempFail is for what may do later: somebody else has it, or is at it.
+func tempFail(format string, args ...any) error {
+	return failed(statusHeld, fmt.Errorf(format, args...))
+}
 
 func storeFailed(err error) error { return failed(statusStore, err) }
 

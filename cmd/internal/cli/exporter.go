@@ -23,7 +23,7 @@ type exporterCmd struct {
 	Names    []string `arg:"" optional:""`
 	Leader   []string `sep:"none" placeholder:"NAME"`
 	Prefix   []string `sep:"none" placeholder:"PREFIX"`
-	Listen   *string  `placeholder:"HOST:PORT"`
+	Listen   string   `placeholder:"HOST:PORT" default:"127.0.0.1:8369"` // beside the port of tenured
 	Refresh  *time.Duration
 	Discover *time.Duration
 	Max      *int
@@ -31,9 +31,6 @@ type exporterCmd struct {
 	storeFlags
 	Quiet bool `short:"q"`
 }
-
-// exporterListen is on this machine alone, beside the port of tenured.
-const exporterListen = "127.0.0.1:8369"
 
 // holders are the values of --holder.
 var holders = []string{"host", "label", "none", "owner"}
@@ -61,13 +58,16 @@ func (f *exporterCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	listener, err := net.Listen("tcp", f.listen())
+	listener, err := net.Listen("tcp", f.Listen)
 	if err != nil {
 		return storeFailed(fmt.Errorf("--listen: %w", err))
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(locks)
-	server := &http.Server{Handler: exporterPages(registry), ReadHeaderTimeout: scrapeTimeout, ReadTimeout: scrapeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16}
+	server := &http.Server{
+		Handler: exporterPages(registry), ReadHeaderTimeout: scrapeTimeout,
+		ReadTimeout: scrapeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	c.say("serving http://%s/metrics", listener.Addr())
@@ -98,19 +98,15 @@ func (f *exporterCmd) Run(c *console, rest operands) error {
 // exporterPages answers scrapes, and people that look for them.
 func exporterPages(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTimeout, EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: scrapesAtOnce,
+		Timeout:             scrapeTimeout, EnableOpenMetrics: true,
+	}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprintln(w, "tenure exporter: the metrics are at /metrics")
 	})
 	return mux
-}
-
-func (f *exporterCmd) listen() string {
-	if f.Listen == nil {
-		return exporterListen
-	}
-	return *f.Listen
 }
 
 // options finds what is wrong with the command line before a store is touched.
@@ -151,8 +147,8 @@ func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
 			return nil, usage("--holder %.20q: want host, label, owner or none", *f.Holder)
 		}
 	}
-	if _, _, err := net.SplitHostPort(f.listen()); err != nil {
-		return nil, usage("--listen %.60q is no address: write HOST:PORT, such as %s", f.listen(), exporterListen)
+	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
+		return nil, usage("--listen %.60q is no address: write HOST:PORT, such as 127.0.0.1:8369", f.Listen)
 	}
 	return o, nil
 }

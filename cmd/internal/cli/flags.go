@@ -6,7 +6,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
@@ -28,7 +31,7 @@ type leaseFlags struct {
 	bellFlags
 	BellHeartbeats bool
 
-	Owner   *string
+	Owner   *string `empty:"name this holder, or leave the flag out"`
 	Label   string
 	Contain bool
 
@@ -49,18 +52,42 @@ type readerFlags struct {
 	Quiet bool `short:"q"`
 }
 
+// checkFlags returns an error if a flag that was given breaks a rule of its tags: what its number
+// "must", and what to write where it is "empty".
+func checkFlags(all []*kong.Flag) error {
+	for _, flag := range all {
+		value := flag.Target
+		if value.Kind() == reflect.Pointer {
+			if value.IsNil() {
+				continue // it was not given
+			}
+			value = value.Elem()
+		}
+		switch must := flag.Tag.Get("must"); {
+		case must == "be positive" && value.Int() <= 0, must == "not be negative" && value.Int() < 0:
+			return usage("--%s %v must %s", flag.Name, value.Interface(), must)
+		case flag.Tag.Has("empty") && value.String() == "":
+			return usage("--%s is empty: %s", flag.Name, flag.Tag.Get("empty"))
+		}
+	}
+	return nil
+}
+
+// valueOf returns what a pointer flag says, the zero value if it was not given.
+func valueOf[T any](given *T) (value T) {
+	if given != nil {
+		value = *given
+	}
+	return value
+}
+
 // options returns the client's options, for the store that a flag or the environment names.
 func (f *leaseFlags) options(on storeFlags) (tenure.Options, error) {
 	o, err := f.Options(on.Store)
 	if err != nil {
 		return o, err
 	}
-	o.Label, o.ProgressTimeout = f.Label, f.progress
-	if f.Owner != nil {
-		if o.Owner = *f.Owner; o.Owner == "" {
-			return o, usage("--owner is empty: name this holder, or leave the flag out")
-		}
-	}
+	o.Owner, o.Label, o.ProgressTimeout = valueOf(f.Owner), f.Label, f.progress
 	return o, nil
 }
 

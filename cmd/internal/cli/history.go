@@ -15,7 +15,7 @@ import (
 type historyCmd struct {
 	Name  string  `arg:""`
 	At    *string `placeholder:"TIME"`
-	Limit int     `default:"100"`
+	Limit int     `default:"100" must:"be positive"`
 	readerFlags
 }
 
@@ -30,9 +30,6 @@ func (h *historyCmd) Run(c *console) error {
 		if at.from.After(time.Now()) {
 			return usage("--at %s is in the future", at.text)
 		}
-	}
-	if h.Limit <= 0 {
-		return usage("--limit %d must be positive", h.Limit)
 	}
 	options := tenure.Options{HistoryLimit: h.Limit}
 	if h.At != nil {
@@ -114,7 +111,8 @@ func (h *historyCmd) print(c *console, list []tenure.Tenure) error {
 // held.
 func (h *historyCmd) printReadersWriters(c *console, locks []string, tenures [][]tenure.Tenure) error {
 	if h.At != nil {
-		return usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, or one of its readers'", h.Name, len(locks), locks[0])
+		return usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, or one of its readers'",
+			h.Name, len(locks), locks[0])
 	}
 	for i, list := range tenures {
 		if len(list) == 0 {
@@ -143,7 +141,10 @@ func (h *historyCmd) printReadersWriters(c *console, locks []string, tenures [][
 // tenureCells are the columns of a tenure. It was over at an instant, if that is not zero.
 func tenureCells(t tenure.Tenure, over time.Time) []string {
 	if t.Unknown {
-		return []string{formatToken(t.Token), "unknown", "-", "-", "-", "-", "-", "unknown", "its holder and the next one crashed before it was written"}
+		return []string{
+			formatToken(t.Token), "unknown", "-", "-", "-", "-", "-", "unknown",
+			"its holder and the next one crashed before it was written",
+		}
 	}
 	until, held, why := clockText(t.Until), "-", "-"
 	switch {
@@ -159,7 +160,10 @@ func tenureCells(t tenure.Tenure, over time.Time) []string {
 	if q := t.Request; q != nil {
 		why = fmt.Sprintf("%s (%s)", q.Reason, q.By)
 	}
-	return dashed([]string{formatToken(t.Token), t.Owner, t.Host, t.Label, clockText(t.Since), until, held, endText(t), why})
+	return dashed([]string{
+		formatToken(t.Token), t.Owner, t.Host, t.Label, clockText(t.Since), until, held, endText(t),
+		why,
+	})
 }
 
 // endText says how a tenure ended.

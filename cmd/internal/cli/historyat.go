@@ -112,7 +112,8 @@ func parseTime(text string, now time.Time) (span, error) {
 		t := now.Add(-ago)
 		return span{from: t, to: t, text: clockText(t)}, nil
 	}
-	return span{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04 or 15:04:05 of today, a date, now, today or yesterday, or how long ago, such as 10m or 2d", text)
+	return span{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04 or 15:04:05 "+
+		"of today, a date, now, today or yesterday, or how long ago, such as 10m or 2d", text)
 }
 
 var daysAgo = regexp.MustCompile(`^(\d{1,5})d`)
@@ -218,15 +219,18 @@ func (h *historyCmd) printAt(c *console, list []tenure.Tenure, at span) error {
 	}
 	var lines []string
 	for _, t := range found {
-		lines = append(lines, fmt.Sprintf("%s %q was held by %s, %s", at.when(), h.Name, holderText(t.Owner, t.Token), t.how(at)))
+		holder := holderText(t.Owner, t.Token)
+		lines = append(lines, fmt.Sprintf("%s %q was held by %s, %s", at.when(), h.Name, holder, t.how(at)))
 	}
 	switch {
 	case len(found) == 0 && all:
 		lines = append(lines, fmt.Sprintf("%s nobody held %q", at.when(), h.Name))
 	case len(found) == 0:
-		lines = append(lines, fmt.Sprintf("%s it is not known who held %q: the history has a hole there, or begins later", at.when(), h.Name))
+		lines = append(lines, fmt.Sprintf("%s it is not known who held %q: the history has a hole there, or begins later",
+			at.when(), h.Name))
 	case !all:
-		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a hole there, or begins later", at.when()))
+		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a hole there, or begins later",
+			at.when()))
 	}
 	var text strings.Builder
 	for _, line := range lines {

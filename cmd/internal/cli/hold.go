@@ -123,7 +123,8 @@ func (r *running) stop() {
 	// boot clock with it: nothing is left.
 	// Without progress the lease ends before its deadline, and nobody else has it until then.
 	cause := context.Cause(r.lease.Context())
-	if errors.Is(cause, tenure.ErrSuperseded) || !errors.Is(cause, tenure.ErrStalled) && now < r.latest.Term.Add(-r.grace/4) {
+	if errors.Is(cause, tenure.ErrSuperseded) ||
+		!errors.Is(cause, tenure.ErrStalled) && now < r.latest.Term.Add(-r.grace/4) {
 		r.guard.Stop(now)
 		return
 	}
@@ -178,7 +179,10 @@ func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 		return outcome{}, err
 	}
 	t.console.emit(record{Event: eventStarted, Lock: t.lock, Token: lease.Token(), Command: command.Args})
-	r := &running{ctx: ctx, lease: lease, guard: g, grace: grace, stopTimeout: t.client.Options().StopTimeout, latest: first}
+	r := &running{
+		ctx: ctx, lease: lease, guard: g, grace: grace, latest: first,
+		stopTimeout: t.client.Options().StopTimeout,
+	}
 	t.running.Store(r)
 	r.extend() // a heartbeat may have been confirmed meanwhile
 	unhook := context.AfterFunc(ctx, r.stop)
@@ -240,7 +244,8 @@ func (t *command) reportTrouble(o outcome) {
 	c := t.console
 	switch {
 	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
-		c.warn("the command did not stop within %v after the lock was asked back: it was killed", t.client.Options().StopTimeout)
+		c.warn("the command did not stop within %v after the lock was asked back: it was killed",
+			t.client.Options().StopTimeout)
 	case o.timedOut && o.exit.Killed:
 		c.warn("the command did not stop within %v after its time was up: it was killed", t.client.Options().StopTimeout)
 	case o.lost == nil && o.swept && o.exit.Killed:
@@ -283,7 +288,8 @@ func (t *command) notified(n guard.Notice) {
 		if t.what != "" {
 			what = t.what
 		}
-		text := fmt.Sprintf("%s has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop", what, t.lock, joinSome(processes))
+		text := fmt.Sprintf("%s has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop",
+			what, t.lock, joinSome(processes))
 		c.say("%s", text)
 		if r == nil || r.left.Swap(true) {
 			return

@@ -15,29 +15,16 @@ import (
 
 // hookFlags are what is run beside the command of a leader.
 type hookFlags struct {
-	OnElected *string
-	OnLost    *string
+	OnElected *string `empty:"give it a command for the shell"`
+	OnLost    *string `empty:"give it a command for the shell"`
 
 	begun bool // something was started in this tenure
 }
 
 // linger is the command of a leader that has none: it ends when it is told to.
-var linger = []string{"sh", "-c", `trap 'kill $! 2>/dev/null; exit 0' TERM INT QUIT; trap '' HUP USR1 USR2; while :; do sleep 3600 & wait $!; done`}
-
-// check checks the flags, and gives the leader a command if it has none of its own.
-func (f *hookFlags) check(rest *operands) error {
-	for _, hook := range []struct {
-		flag string
-		text *string
-	}{{"--on-elected", f.OnElected}, {"--on-lost", f.OnLost}} {
-		if hook.text != nil && *hook.text == "" {
-			return usage("%s is empty: give it a command for the shell", hook.flag)
-		}
-	}
-	if f.OnElected != nil && len(rest.words) == 0 {
-		rest.words = linger
-	}
-	return nil
+var linger = []string{
+	"sh", "-c",
+	`trap 'kill $! 2>/dev/null; exit 0' TERM INT QUIT; trap '' HUP USR1 USR2; while :; do sleep 3600 & wait $!; done`,
 }
 
 // lead runs the command of a leader, after what is to be run at its election: under the

@@ -23,9 +23,9 @@ type leadCmd struct {
 	hookFlags
 	Once          bool
 	Priority      int
-	PriorityPause *time.Duration
-	CoolDown      *time.Duration
-	Pause         time.Duration `default:"1s"`
+	PriorityPause *time.Duration `must:"be positive"`
+	CoolDown      *time.Duration `must:"be positive"`
+	Pause         time.Duration  `default:"1s" must:"not be negative"`
 }
 
 // maxPause bounds the pause after a command that fails again and again. A
@@ -35,23 +35,15 @@ const maxPause = time.Minute
 // Run campaigns for the lock until a signal ends it, and runs the command at
 // every election won.
 func (l *leadCmd) Run(c *console, rest operands) error {
-	if l.Pause < 0 {
-		return usage("--pause %v must not be negative", l.Pause)
-	}
-	p := patience{store: -1, priority: l.Priority}
-	if l.PriorityPause != nil {
-		if p.priorityPause = *l.PriorityPause; p.priorityPause <= 0 {
-			return usage("--priority-pause %v must be positive", *l.PriorityPause)
-		}
-	}
-	if err := l.coolDown(&p); err != nil {
+	p := patience{store: -1, priority: l.Priority, priorityPause: valueOf(l.PriorityPause), coolDown: valueOf(l.CoolDown)}
+	if err := l.checkCoolDown(); err != nil {
 		return err
 	}
 	if err := l.progressFlags.check(&l.job); err != nil {
 		return err
 	}
-	if err := l.hookFlags.check(&rest); err != nil {
-		return err
+	if l.OnElected != nil && len(rest.words) == 0 {
+		rest.words = linger
 	}
 	t, err := l.open(c, rest)
 	if err != nil {
@@ -71,79 +63,62 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		}
 		t.console.say("elected for %q under token %d", t.lock, lease.Token())
 		o, err := l.lead(t, lease)
-		switch {
-		case errors.Is(err, guard.ErrTooLate), errors.Is(err, guard.ErrOverdue) && !l.Once:
-			_ = t.release(lease, nil) // stopped until the lease was over; nothing is left of what had begun
-			l.lost(t, lease)
-			if t.meanwhile != nil {
-				return *t.meanwhile
-			}
-			if err := t.idle(ctx, latePause); err != nil {
-				return err
-			}
-			continue
-		case err != nil:
+		// This process was stopped until the lease was over; nothing is left of what had begun.
+		late := errors.Is(err, guard.ErrTooLate) || errors.Is(err, guard.ErrOverdue) && !l.Once
+		if err == nil {
+			started = true
+			t.conclude(lease, &o)
+		} else {
 			_ = t.release(lease, unstarted(err))
-			l.lost(t, lease)
-			if !started && !mayPass(err) || errors.Is(err, guard.ErrOverdue) { // it may have begun, once
-				return cannotRun(err)
-			}
-			if t.meanwhile != nil {
-				return *t.meanwhile
-			}
-			failures++
-			if err := t.restUnstarted(ctx, err, l.pause(failures), failures); err != nil {
-				return err
-			}
-			continue
 		}
-		started = true
-		t.conclude(lease, &o)
 		l.lost(t, lease)
-		if o.asked || o.lost == nil && (l.Once || o.interrupted()) {
+		switch {
+		case err == nil && (o.asked || o.lost == nil && (l.Once || o.interrupted())):
 			return ended(o.status())
-		}
-		if t.meanwhile != nil {
+		case err != nil && !late && (!started && !mayPass(err) || errors.Is(err, guard.ErrOverdue)):
+			return cannotRun(err) // if it is overdue it may have begun, once
+		case t.meanwhile != nil:
 			return *t.meanwhile
 		}
-		if o.lost != nil {
-			continue // somebody else leads now, or the store is away
-		}
-		if o.steppedDown != nil {
-			if err := t.standBack(ctx); err != nil {
-				return err
-			}
-			continue
-		}
-		if o.status() == 0 || o.elapsed > maxPause {
-			failures = 0
-		}
-		if o.status() != 0 {
+		switch {
+		case late:
+			err = t.idle(ctx, latePause)
+		case err != nil:
 			failures++
+			err = t.restUnstarted(ctx, err, l.pause(failures), failures)
+		case o.lost != nil: // somebody else leads now, or the store is away
+		case o.steppedDown != nil:
+			err = t.standBack(ctx)
+		default:
+			if o.status() == 0 || o.elapsed > maxPause {
+				failures = 0
+			}
+			if o.status() != 0 {
+				failures++
+			}
+			err = t.rest(ctx, o, l.pause(failures), failures)
 		}
-		if err := t.rest(ctx, o, l.pause(failures), failures); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// coolDown takes the cool-down, and returns an error if a client would refuse it.
-func (l *leadCmd) coolDown(p *patience) error {
+// checkCoolDown returns an error if a client would refuse the cool-down.
+func (l *leadCmd) checkCoolDown() error {
 	if l.CoolDown == nil {
 		return nil
 	}
-	if p.coolDown = *l.CoolDown; p.coolDown <= 0 {
-		return usage("--cool-down %v must be positive", *l.CoolDown)
-	}
 	if l.Label == "" {
-		return usage("--cool-down %v without --label: name the version of COMMAND there, by which its failures are counted", *l.CoolDown)
+		return usage("--cool-down %v without --label: name the version of COMMAND there, by which its failures are counted",
+			*l.CoolDown)
 	}
 	o, err := l.options(l.storeFlags)
 	if err != nil {
 		return err
 	}
 	return refused(o, func(ctx context.Context, client *tenure.Client) error {
-		_, err := client.Acquire(ctx, l.Name, &tenure.AcquireOptions{CoolDown: p.coolDown})
+		_, err := client.Acquire(ctx, l.Name, &tenure.AcquireOptions{CoolDown: *l.CoolDown})
 		return err
 	})
 }
@@ -195,36 +170,38 @@ func mayPass(err error) bool {
 // unstarted returns what the history is to say of a command that could not be
 // started.
 func unstarted(err error) error {
-	if errors.Is(err, guard.ErrOverdue) {
-		return nil // the lease was over, and not by the command's fault
+	if errors.Is(err, guard.ErrOverdue) || errors.Is(err, guard.ErrTooLate) || errors.As(err, new(signaled)) {
+		return nil // the lease was over, or was not wanted any more, and not by the command's fault
 	}
 	return err
 }
 
 // restUnstarted is rest after a command that could not be started.
 func (t *command) restUnstarted(parent context.Context, cause error, pause time.Duration, failures int) error {
-	status := flags.StatusOf(cannotRun(cause))
-	t.console.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Error: flags.OneLine(cause), Pause: seconds(pause)})
-	how := flags.OneLine(cause)
+	status, how := flags.StatusOf(cannotRun(cause)), flags.OneLine(cause)
+	r := record{Status: &status, Error: how}
 	if failures > 1 {
 		how += fmt.Sprintf(" (%d failures in a row)", failures)
 	}
-	t.console.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
-	return t.idle(parent, pause)
+	return t.campaignAgain(parent, r, how, pause)
 }
 
 // rest lets others lead for a while, and says how the command has ended.
 func (t *command) rest(parent context.Context, o outcome, pause time.Duration, failures int) error {
-	c := t.console
-	status := o.status()
-	c.emit(record{Event: eventPausing, Lock: t.lock, Status: &status, Pause: seconds(pause)})
-	how := "the command has ended"
+	status, how := o.status(), "the command has ended"
 	if failures > 0 {
 		how = fmt.Sprintf("the command failed with status %d", status)
 		if failures > 1 {
 			how += fmt.Sprintf(", %d times in a row", failures)
 		}
 	}
-	c.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
+	return t.campaignAgain(parent, record{Status: &status}, how, pause)
+}
+
+// campaignAgain does so after a pause, and tells how the last campaign has ended.
+func (t *command) campaignAgain(parent context.Context, r record, how string, pause time.Duration) error {
+	r.Event, r.Lock, r.Pause = eventPausing, t.lock, seconds(pause)
+	t.console.emit(r)
+	t.console.say("%s; campaigning for %q again in %v", how, t.lock, round(pause))
 	return t.idle(parent, pause)
 }

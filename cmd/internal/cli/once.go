@@ -21,14 +21,14 @@ import (
 type onceCmd struct {
 	job
 	workFlags
-	Cron     *string `placeholder:"EXPR"`
-	TZ       *string `name:"tz" placeholder:"ZONE"`
-	At       *string `placeholder:"TIME"`
-	Slot     *string `placeholder:"N"`
-	Now      *string `placeholder:"TIME"`
-	Early    *time.Duration
+	Cron     *string        `placeholder:"EXPR"`
+	TZ       *string        `name:"tz" placeholder:"ZONE"`
+	At       *string        `placeholder:"TIME"`
+	Slot     *string        `placeholder:"N"`
+	Now      *string        `placeholder:"TIME"`
+	Early    *time.Duration `must:"not be negative"`
 	Redo     bool
-	CatchUp  int
+	CatchUp  int `must:"not be negative"`
 	MaxAhead *int
 	Changed  bool
 
@@ -133,14 +133,13 @@ func checkLedgerName(name string) error {
 
 func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 	options := once.Options{
-		Redo: o.Redo, CatchUp: o.CatchUp, Timeout: o.Timeout, Retries: o.Retry, RetryDelay: o.retryDelay(), History: true,
+		Redo: o.Redo, CatchUp: o.CatchUp, History: true,
+		Timeout: o.Timeout, Retries: o.Retry, RetryDelay: valueOf(o.RetryDelay),
 	}
 	if err := o.check(); err != nil {
 		return options, err
 	}
 	switch {
-	case o.CatchUp < 0:
-		return options, usage("--catch-up %d must not be negative", o.CatchUp)
 	case o.CatchUp > 0 && at.schedule == nil:
 		return options, usage("--catch-up needs --cron, which says what was missed")
 	case o.CatchUp > mostMissed:
@@ -171,16 +170,19 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 func (o *onceCmd) ran(w *runs, at occurrence, result once.Result, err error) error {
 	c := w.console
 	if u := result.Unfinished; u != nil {
-		c.warn("%q: the run of %s by %s has no end in the ledger: its host or its lease was lost", o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
+		c.warn("%q: the run of %s by %s has no end in the ledger: its host or its lease was lost",
+			o.Name, slotText(u.Slot, at.minutes), holderText(u.Owner, u.Token))
 	}
 	if l := result.Later; l != nil {
-		c.warn("%q: %s was run before %s, by %s: the clock of that host is ahead of this one's", o.Name, slotText(l.Slot, at.minutes), slotText(at.slot, at.minutes), holderText(l.Owner, l.Token))
+		c.warn("%q: %s was run before %s, by %s: the clock of that host is ahead of this one's",
+			o.Name, slotText(l.Slot, at.minutes), slotText(at.slot, at.minutes), holderText(l.Owner, l.Token))
 	}
 	if n := result.MissedCount; n > 0 {
 		c.warn("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), wasOrWere(n), o.missedText(result))
 	}
 	if result.Closed != nil {
-		c.warn("%q: the ledger has no room for more gaps: what was not run up to %s is given up", o.Name, slotText(*result.Closed, at.minutes))
+		c.warn("%q: the ledger has no room for more gaps: what was not run up to %s is given up",
+			o.Name, slotText(*result.Closed, at.minutes))
 	}
 	status := 0
 	for _, r := range append(result.Caught, result.Run) {
@@ -230,29 +232,34 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 		who := w.outer.holder(w.lock, running.Held.Owner, running.Held.Token)
 		switch {
 		case running.Run.Left != "":
-			return failed(statusHeld, fmt.Errorf("%q: %s is not run: %s has ended, and %s waits for what it left behind: %s (--timeout bounds that)",
-				o.Name, slot, slotText(running.Run.Slot, at.minutes), who, running.Run.Left))
+			return tempFail("%q: %s is not run: %s has ended, and %s waits for what it left behind: %s (--timeout bounds that)",
+				o.Name, slot, slotText(running.Run.Slot, at.minutes), who, running.Run.Left)
 		case running.Same():
 			return o.elsewhere(w.console, "%s is being run by %s", slot, who)
 		case running.Run.Token != 0:
-			return o.elsewhere(w.console, "%s is not run: %s is still being run by %s", slot, slotText(running.Run.Slot, at.minutes), who)
+			return o.elsewhere(w.console, "%s is not run: %s is still being run by %s",
+				slot, slotText(running.Run.Slot, at.minutes), who)
 		}
 		return o.elsewhere(w.console, "%s is not run here: %s has the lock, and has shown that it lives", slot, who)
 	case errors.As(err, &passed) && passed.Run.State == once.StateChanged:
 		return o.elsewhere(w.console, "%s is not run: it was before the change of the schedule%s", slot, byText(passed.Run))
 	case errors.As(err, &passed):
-		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it counts as begun, since %s was%s, and is not among the last %d runs: is the clock of this host late? (--reset opens it again)",
-			o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept))
+		return tempFail("%q: %s is not run: it counts as begun, since %s was%s, and is not among the last %d runs: "+
+			"is the clock of this host late? (--reset opens it again)", o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept)
 	case errors.As(err, &ahead):
-		return failed(statusHeld, fmt.Errorf("%q: %s is not run: it is more than %d ahead of %s, the last one: is the clock of this host right? (--max-ahead allows more)",
-			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes)))
+		return tempFail("%q: %s is not run: it is more than %d ahead of %s, the last one: "+
+			"is the clock of this host right? (--max-ahead allows more)", o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes))
 	case errors.As(err, &schedules):
-		return failed(statusHeld, fmt.Errorf("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times are others: give both the same --tz, or, if the schedule was changed, write once: tenure once --cron '%s' --changed %s",
-			o.Name, slot, schedules.Text, slotText(schedules.Run.Slot, true), byText(schedules.Run), schedules.Ledger, *o.Cron, o.Name))
+		return tempFail("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times are "+
+			"others: give both the same --tz, or, if the schedule was changed, write once: tenure once --cron '%s' --changed %s",
+			o.Name, slot, schedules.Text, slotText(schedules.Run.Slot, true), byText(schedules.Run),
+			schedules.Ledger, *o.Cron, o.Name)
 	case errors.As(err, &notRun):
-		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)", o.Name, slot, flags.OneLine(notRun.Err)))
+		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)",
+			o.Name, slot, flags.OneLine(notRun.Err)))
 	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
-		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s", o.Name, slot, flags.OneLine(err)))
+		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s",
+			o.Name, slot, flags.OneLine(err)))
 	}
 	return storeFailed(err)
 }
@@ -266,7 +273,8 @@ func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 	switch r.State {
 	case once.StateDone:
 		if ahead := time.Until(r.Begun); ahead > clockTolerance {
-			c.warn("%q: %s was run by %s at %s by the clock of its host, which is %v ahead of this one: one of the two is wrong", o.Name, slot, who, clockText(r.Begun), round(ahead))
+			c.warn("%q: %s was run by %s at %s by the clock of its host, which is %v ahead of this one: "+
+				"one of the two is wrong", o.Name, slot, who, clockText(r.Begun), round(ahead))
 		}
 		return o.elsewhere(c, "%s is done: by %s, in %v", slot, who, round(r.Took))
 	case once.StateFailed:
@@ -274,7 +282,8 @@ func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 	case once.StateRunning:
 		return o.elsewhere(c, "%s is being run by %s", slot, w.outer.holder(w.lock, r.Owner, r.Token))
 	}
-	return failed(statusHeld, fmt.Errorf("%q: %s was begun by %s at %s, and nobody knows how it ended: --redo runs it again", o.Name, slot, who, clockText(r.Begun)))
+	return tempFail("%q: %s was begun by %s at %s, and nobody knows how it ended: --redo runs it again",
+		o.Name, slot, who, clockText(r.Begun))
 }
 
 // administer shows the ledger, or resets it.

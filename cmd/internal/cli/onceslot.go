@@ -39,7 +39,8 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 	}
 	switch {
 	case len(given) == 0:
-		return occurrence{}, usage("no occurrence named: write --cron with the five fields of the crontab's line, or --at TIME, or --slot N")
+		return occurrence{}, usage("no occurrence named: write --cron with the five fields of the crontab's line, or " +
+			"--at TIME, or --slot N")
 	case len(given) > 1:
 		return occurrence{}, usage("%s exclude each other: one of them names the occurrence", strings.Join(given, " and "))
 	case o.TZ != nil && o.Cron == nil:
@@ -48,8 +49,6 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 		return occurrence{}, usage("--now needs --cron: the slot is the last time of the schedule before it")
 	case o.Early != nil && o.Cron == nil:
 		return occurrence{}, usage("--early needs --cron: it is how far ahead of its time a slot may be run")
-	case o.Early != nil && *o.Early < 0:
-		return occurrence{}, usage("--early %v must not be negative", *o.Early)
 	}
 	switch {
 	case o.Slot != nil:
@@ -174,7 +173,8 @@ func (o occurrence) off() string {
 func parseSlot(flag, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, usage("%s %.40q is no whole number, or too large: want a number that rises from one occurrence to the next", flag, text)
+		return 0, usage("%s %.40q is no whole number, or too large: want a number that rises from one occurrence to the "+
+			"next", flag, text)
 	}
 	return n, nil
 }
@@ -187,11 +187,14 @@ func parseInstant(flag, text string) (time.Time, error) {
 	unknown := schedule.SetLocal()
 	switch {
 	case err == nil && unknown != nil && !absolute.MatchString(text):
-		return time.Time{}, usage("%s %.40q is by the clock of this host, whose %w; or write 2006-01-02T15:04Z", flag, text, unknown)
+		return time.Time{}, usage("%s %.40q is by the clock of this host, whose %w; or write 2006-01-02T15:04Z",
+			flag, text, unknown)
 	case err != nil:
-		return time.Time{}, usage("%s %.40q is no time: write 2006-01-02T15:04Z, or 2006-01-02 15:04 by the clock of this host", flag, text)
+		return time.Time{}, usage("%s %.40q is no time: write 2006-01-02T15:04Z, or 2006-01-02 15:04 by the clock of "+
+			"this host", flag, text)
 	case s.again != 0:
-		return time.Time{}, usage("%s %.40q comes twice, because the clocks are set back: write the offset, as in 2006-01-02T15:04+02:00", flag, text)
+		return time.Time{}, usage("%s %.40q comes twice, because the clocks are set back: write the offset, as in "+
+			"2006-01-02T15:04+02:00", flag, text)
 	}
 	return s.from, nil
 }

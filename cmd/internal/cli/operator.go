@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 // something of a holder.
 type operatorFlags struct {
 	Reason *string
-	By     *string `placeholder:"NAME"`
+	byFlag
 	readerFlags
 }
 
@@ -39,12 +40,8 @@ func (f *operatorFlags) open(c *console, lock string, to heir, rings bellFlags) 
 	if f.Reason == nil || *f.Reason == "" {
 		return nil, usage("no --reason given: say why; the history shows it")
 	}
-	owner, err := operatorOf(f.By)
-	if err != nil {
-		return nil, err
-	}
 	// The caller is there for a moment, and wants to see what comes of it.
-	options := tenure.Options{Owner: owner, RefreshPeriod: 100 * time.Millisecond}
+	options := tenure.Options{Owner: f.operator(), RefreshPeriod: 100 * time.Millisecond}
 	o := &operator{console: c, lock: lock, to: to, reason: *f.Reason}
 	if err := o.check(options); err != nil {
 		return nil, err
@@ -110,19 +107,16 @@ func mustExist(at storeurl.Location) error {
 	if _, err := os.Stat(at.File()); !errors.Is(err, fs.ErrNotExist) {
 		return nil // Open says what else is wrong
 	}
-	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run, lead, once or every", at.Shown()))
+	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run, lead, once or every",
+		at.Shown()))
 }
 
-// operatorOf returns the name of who asks, by the flag --by.
-func operatorOf(by *string) (string, error) {
-	switch {
-	case by == nil:
-		return operatorName(), nil
-	case *by == "":
-		return "", usage("--by is empty: name the person or program that asks")
-	}
-	return *by, nil
+// byFlag names who asks.
+type byFlag struct {
+	By *string `placeholder:"NAME" empty:"name the person or program that asks"`
 }
+
+func (f byFlag) operator() string { return cmp.Or(valueOf(f.By), operatorName()) }
 
 // operatorName is the name of the caller, without --by.
 func operatorName() string {

@@ -14,8 +14,8 @@ import (
 
 // progressFlags tie the heartbeats to what the command shows of its work.
 type progressFlags struct {
-	ProgressFile    *string
-	ProgressTimeout *time.Duration
+	ProgressFile    *string        `empty:"name a file that COMMAND touches"`
+	ProgressTimeout *time.Duration `must:"be positive"`
 }
 
 // check takes the time over into the options of the client.
@@ -27,10 +27,6 @@ func (f *progressFlags) check(j *job) error {
 		return usage("--progress-file needs --progress-timeout: how long the file may stay as it is")
 	case f.ProgressFile == nil:
 		return usage("--progress-timeout needs --progress-file: what COMMAND touches to show that it gets on")
-	case *f.ProgressFile == "":
-		return usage("--progress-file is empty: name a file that COMMAND touches")
-	case *f.ProgressTimeout <= 0:
-		return usage("--progress-timeout %v must be positive", *f.ProgressTimeout)
 	}
 	// COMMAND may change its folder before it touches the file.
 	file, err := filepath.Abs(*f.ProgressFile)
@@ -70,7 +66,8 @@ func (t *command) watchProgress(lease *tenure.Lease) (stop func()) {
 			if err != nil {
 				now = nil // it is being replaced, or is not there yet
 			}
-			if now != nil && (last == nil || !os.SameFile(now, last) || !now.ModTime().Equal(last.ModTime()) || now.Size() != last.Size()) {
+			if now != nil && (last == nil || !os.SameFile(now,
+				last) || !now.ModTime().Equal(last.ModTime()) || now.Size() != last.Size()) {
 				lease.Progress()
 			}
 			if now != nil {

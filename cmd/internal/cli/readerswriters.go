@@ -30,7 +30,8 @@ func (f *readWriteFlags) check(r *runCmd) error {
 	case r.UnlessAlive:
 		return usage("--unless-alive goes with neither --shared nor --exclusive: it is one holder that shows a sign of life")
 	case len(r.Name) > rwlock.MaxNameLen:
-		return usage("name %.20q... has %d bytes: with --shared and --exclusive at most %d are allowed", r.Name, len(r.Name), rwlock.MaxNameLen)
+		return usage("name %.20q... has %d bytes: with --shared and --exclusive at most %d are allowed",
+			r.Name, len(r.Name), rwlock.MaxNameLen)
 	}
 	return nil
 }
@@ -57,7 +58,9 @@ func (t *command) choose(f readWriteFlags) error {
 }
 
 // take acquires the lock, to read or to write.
-func (s *readersWriters) take(ctx context.Context, _ *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
+func (s *readersWriters) take(
+	ctx context.Context, _ *console, p patience, o *tenure.AcquireOptions,
+) (*tenure.Lease, error) {
 	var err error
 	w := &rwlock.WriteOptions{AcquireOptions: *o}
 	switch {
@@ -95,7 +98,7 @@ func (s *readersWriters) whose(ctx context.Context, o outer) (who string, own bo
 	switch {
 	case err != nil:
 		return "", false
-	case st.Writer != nil && (!s.write || st.Writer.Owner != s.owner): // else it has the gate itself, and waits for readers
+	case st.Writer != nil && (!s.write || st.Writer.Owner != s.owner): // else it has the gate itself
 		busy.Writer = &rwlock.Holder{Owner: st.Writer.Owner}
 	case !s.write || len(st.Readers) == 0:
 		return "", false
@@ -148,7 +151,9 @@ func readersWritersStatus(ctx context.Context, client *tenure.Client, name strin
 
 // readersWritersHistory returns the tenures of the gate and of all slots, each with the name of
 // its lock: of writers first, and of each reader's slot after that.
-func readersWritersHistory(ctx context.Context, client *tenure.Client, name string) (locks []string, tenures [][]tenure.Tenure, err error) {
+func readersWritersHistory(
+	ctx context.Context, client *tenure.Client, name string,
+) (locks []string, tenures [][]tenure.Tenure, err error) {
 	st, err := readersWritersStatus(ctx, client, name)
 	if err != nil || st.Slots == 0 {
 		return nil, nil, err

@@ -14,12 +14,12 @@ import (
 
 // reapCmd is tenure reap.
 type reapCmd struct {
-	Prefixes  []string `arg:"" optional:"" name:"prefix"`
-	Name      []string `sep:"none" placeholder:"NAME"`
-	ListEvery *time.Duration
+	Prefixes  []string       `arg:"" optional:"" name:"prefix"`
+	Name      []string       `sep:"none" placeholder:"NAME"`
+	ListEvery *time.Duration `must:"be positive"`
 	Once      bool
 	Reason    string
-	By        *string `placeholder:"NAME"`
+	byFlag
 	readerFlags
 }
 
@@ -37,13 +37,15 @@ type reaped struct {
 // Run frees the locks of dead holders until a signal comes, or once.
 func (f *reapCmd) Run(c *console, rest operands) error {
 	f.Prefixes = append(f.Prefixes, rest.words...)
-	owner, err := operatorOf(f.By)
-	if err != nil {
-		return err
+	if len(f.Prefixes)+len(f.Name) == 0 {
+		return usage("no locks named: give a PREFIX of their names, or --name NAME; '' is all locks")
 	}
-	options := tenure.Options{Owner: owner}
-	o := tenure.ReapOptions{Prefixes: f.Prefixes, Names: f.Name, Once: f.Once, Reason: f.Reason}
-	if err := f.check(&o, options); err != nil {
+	options := tenure.Options{Owner: f.operator()}
+	o := tenure.ReapOptions{
+		Prefixes: f.Prefixes, Names: f.Name, ListEvery: valueOf(f.ListEvery), Once: f.Once, Reason: f.Reason,
+	}
+	err := refused(options, func(ctx context.Context, client *tenure.Client) error { return client.Reap(ctx, o) })
+	if err != nil {
 		return err
 	}
 	v, err := f.client(c, &options, nil)
@@ -85,28 +87,15 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	return nil
 }
 
-// check finds what is wrong with the command line before a store is touched.
-func (f *reapCmd) check(o *tenure.ReapOptions, options tenure.Options) error {
-	if len(f.Prefixes)+len(f.Name) == 0 {
-		return usage("no locks named: give a PREFIX of their names, or --name NAME; '' is all locks")
-	}
-	if f.ListEvery != nil {
-		if o.ListEvery = *f.ListEvery; o.ListEvery <= 0 {
-			return usage("--list-every %v must be positive", o.ListEvery)
-		}
-	}
-	return refused(options, func(ctx context.Context, client *tenure.Client) error {
-		return client.Reap(ctx, *o)
-	})
-}
-
 func (f *reapCmd) tell(c *console, r tenure.Reaped) error {
 	line := reaped{
-		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session, Owner: r.Owner, Token: r.Token, Host: r.Host,
+		Time: instant(time.Now()), Result: "reaped", Lock: r.Name, Session: r.Session,
+		Owner: r.Owner, Token: r.Token, Host: r.Host,
 	}
 	if r.Name == "" {
 		line.Result = "closed"
-		return c.result(line, "closed session %s of %q, and freed all locks under it: it has shown no sign of life for its lease", r.Session, r.Owner)
+		return c.result(line, "closed session %s of %q, and freed all locks under it: "+
+			"it has shown no sign of life for its lease", r.Session, r.Owner)
 	}
 	return c.result(line, "freed %q: %s has shown no sign of life for its lease", r.Name, holderText(r.Owner, r.Token))
 }

@@ -36,13 +36,16 @@ func (f *releaseCmd) Run(c *console) error {
 	force := f.Force && st.Session == "" // one under a session cannot be cut off alone
 	switch {
 	case st.Session != "":
-		o.console.show("watching the session under which %s holds %q: it is closed when no sign of life has come for %v", holder, o.lock, round(st.Lease))
+		o.console.show("watching the session under which %s holds %q: it is closed when no sign of life has come for %v",
+			holder, o.lock, round(st.Lease))
 	case force:
 		r.Result = "revoked"
-		o.console.show("%s cannot renew %q from now on; it may be at work until its lease has run out, so the lock is free in %v, and not before",
+		o.console.show("%s cannot renew %q from now on; it may be at work until its lease has run out, so the lock is "+
+			"free in %v, and not before",
 			holder, o.lock, round(st.Lease))
 	default:
-		o.console.show("watching %q, held by %s: it is released when no sign of life has come for %v; --force does not wait for that",
+		o.console.show("watching %q, held by %s: it is released when no sign of life has come for %v; --force does not "+
+			"wait for that",
 			o.lock, holder, round(st.Lease))
 	}
 	if force {

@@ -21,29 +21,20 @@ type runCmd struct {
 	slotFlags
 	readWriteFlags
 	progressFlags
-	Wait               *time.Duration
-	Timeout            time.Duration
+	Wait               *time.Duration `must:"not be negative"`
+	Timeout            time.Duration  `must:"not be negative"`
 	UnlessAlive        bool
-	AtLeastFor         time.Duration
-	ConflictExitStatus int `name:"conflict-exit-code" short:"E" default:"75"`
+	AtLeastFor         time.Duration `must:"not be negative"`
+	ConflictExitStatus int           `name:"conflict-exit-code" short:"E" default:"75"`
 }
 
 // Run holds the lock while the command runs.
 func (r *runCmd) Run(c *console, rest operands) error {
-	if r.Wait != nil && *r.Wait < 0 {
-		return usage("--wait %v must not be negative", *r.Wait)
-	}
 	if r.UnlessAlive && r.Wait != nil && *r.Wait == 0 {
 		return usage("--unless-alive waits for a sign of life, which --wait %v does not allow", *r.Wait)
 	}
-	if r.AtLeastFor < 0 {
-		return usage("--at-least-for %v must not be negative", r.AtLeastFor)
-	}
 	if r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255 {
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
-	}
-	if r.Timeout < 0 {
-		return usage("--timeout %v must not be negative", r.Timeout)
 	}
 	if err := r.slotFlags.check(r); err != nil {
 		return err
@@ -72,7 +63,10 @@ func (r *runCmd) Run(c *console, rest operands) error {
 		waitUntil = time.Now().Add(*r.Wait)
 	}
 	for {
-		lease, err := t.acquire(context.Background(), patience{wait: r.Wait, unlessAlive: r.UnlessAlive, held: r.ConflictExitStatus})
+		lease, err := t.acquire(context.Background(), patience{
+			wait: r.Wait, unlessAlive: r.UnlessAlive,
+			held: r.ConflictExitStatus,
+		})
 		if err != nil {
 			return err
 		}
@@ -84,21 +78,15 @@ func (r *runCmd) Run(c *console, rest operands) error {
 			}
 			return ended(o.status())
 		}
-		if errors.As(err, new(signaled)) || errors.Is(err, guard.ErrTooLate) {
-			_ = t.release(lease, nil)
-		} else {
-			_ = t.release(lease, unstarted(err))
-		}
-		if sig := (signaled{}); errors.As(err, &sig) {
+		_ = t.release(lease, unstarted(err))
+		switch sig := (signaled{}); {
+		case errors.As(err, &sig):
 			return sig
-		}
-		if errors.Is(err, guard.ErrOverdue) { // it may have begun: a second time would be one too many
+		case errors.Is(err, guard.ErrOverdue): // it may have begun: a second time would be one too many
 			return failed(statusLost, fmt.Errorf("the lease of %q was lost: %w", t.lock, err))
-		}
-		if !errors.Is(err, guard.ErrTooLate) {
+		case !errors.Is(err, guard.ErrTooLate):
 			return cannotRun(err)
-		}
-		if t.meanwhile != nil {
+		case t.meanwhile != nil:
 			return *t.meanwhile
 		}
 		// This process was stopped until the lease was over, before anything had
@@ -141,7 +129,8 @@ func (t *command) keep(lease *tenure.Lease, o outcome, left time.Duration) bool 
 		lost = superseded
 	}
 	if lost != nil && !errors.Is(lost, tenure.ErrSteppedDown) {
-		t.console.warn("the lease of %q was lost after the command had ended (%s): it was free too early", t.lock, reasonText(lost))
+		t.console.warn("the lease of %q was lost after the command had ended (%s): it was free too early",
+			t.lock, reasonText(lost))
 	}
 	t.reportTrouble(o)
 	return true
@@ -166,7 +155,10 @@ func (t *command) insist(ctx context.Context, lease *tenure.Lease) (outcome, err
 		if !guard.Transient(err) || time.Until(end) < pause {
 			return o, err
 		}
-		t.console.emit(record{Event: eventNotStarted, Lock: t.lock, Token: lease.Token(), Error: flags.OneLine(err), Pause: seconds(pause)})
+		t.console.emit(record{
+			Event: eventNotStarted, Lock: t.lock, Token: lease.Token(), Error: flags.OneLine(err),
+			Pause: seconds(pause),
+		})
 		t.console.say("%s; trying again in %v", flags.OneLine(err), pause)
 		switch waited := t.idle(ctx, pause); {
 		case errors.As(waited, new(signaled)):

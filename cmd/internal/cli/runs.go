@@ -20,30 +20,16 @@ import (
 
 // workFlags are what once and every have in common about the command.
 type workFlags struct {
-	Timeout    time.Duration
-	Retry      int
-	RetryDelay *time.Duration
+	Timeout    time.Duration  `must:"not be negative"`
+	Retry      int            `must:"not be negative"`
+	RetryDelay *time.Duration `must:"be positive"`
 }
 
 func (f *workFlags) check() error {
-	switch {
-	case f.Timeout < 0:
-		return usage("--timeout %v must not be negative", f.Timeout)
-	case f.Retry < 0:
-		return usage("--retry %d must not be negative", f.Retry)
-	case f.RetryDelay != nil && *f.RetryDelay <= 0:
-		return usage("--retry-delay %v must be positive", *f.RetryDelay)
-	case f.RetryDelay != nil && f.Retry == 0:
+	if f.RetryDelay != nil && f.Retry == 0 {
 		return usage("--retry-delay needs --retry: how often to run a failed command again")
 	}
 	return nil
-}
-
-func (f *workFlags) retryDelay() time.Duration {
-	if f.RetryDelay == nil {
-		return 0
-	}
-	return *f.RetryDelay
 }
 
 // runs runs the command for package once, each time that it is its turn.
@@ -97,7 +83,10 @@ func (w *runs) work(ctx context.Context, turn *once.Turn) error {
 	if !ok {
 		return errors.New("there is no lease in the context")
 	}
-	w.extra = []string{"TENURE_SLOT=" + strconv.FormatInt(turn.Slot(), 10), "TENURE_ATTEMPT=" + strconv.Itoa(turn.Attempt())}
+	w.extra = []string{
+		"TENURE_SLOT=" + strconv.FormatInt(turn.Slot(), 10),
+		"TENURE_ATTEMPT=" + strconv.Itoa(turn.Attempt()),
+	}
 	if w.scheduled != nil {
 		w.extra = append(w.extra, "TENURE_SCHEDULED="+w.scheduled(turn.Slot()))
 	}
@@ -162,7 +151,9 @@ func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name st
 }
 
 // ledger opens the store for reading the ledger of a name, or changing it.
-func (f *leaseFlags) ledger(c *console, on storeFlags, name string, use func(context.Context, *tenure.Client) error) error {
+func (f *leaseFlags) ledger(
+	c *console, on storeFlags, name string, use func(context.Context, *tenure.Client) error,
+) error {
 	if err := checkLedgerName(name); err != nil {
 		return err
 	}

@@ -19,16 +19,15 @@ import (
 type shardCmd struct {
 	Group string `arg:""`
 	readerFlags
-	Partitions bool `short:"p"`
-	Watch      bool `short:"w"`
-	Refresh    *time.Duration
+	Partitions bool          `short:"p"`
+	Watch      bool          `short:"w"`
+	Refresh    time.Duration `default:"1s"`
 	Resize     *int
 }
 
 // Run shows who has which partitions of a group, or sets how many there are.
 func (f *shardCmd) Run(c *console) error {
-	refresh, err := f.check()
-	if err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	at, err := f.location(c, os.Getenv)
@@ -56,7 +55,7 @@ func (f *shardCmd) Run(c *console) error {
 	case f.Resize != nil:
 		return f.resize(ctx, c, client)
 	case f.Watch:
-		return f.watch(ctx, c, refresh, look)
+		return f.watch(ctx, c, look)
 	}
 	seen, err := look()
 	if err != nil {
@@ -66,20 +65,20 @@ func (f *shardCmd) Run(c *console) error {
 }
 
 // check finds what is wrong with the command line before a store is touched.
-func (f *shardCmd) check() (refresh time.Duration, err error) {
+func (f *shardCmd) check() error {
 	switch {
 	case f.Resize != nil && (f.Watch || f.Partitions):
-		return 0, usage("--resize shows nothing: leave out --watch and --partitions")
+		return usage("--resize shows nothing: leave out --watch and --partitions")
 	case f.Resize != nil && (*f.Resize < 1 || *f.Resize > shard.MaxPartitions):
-		return 0, usage("--resize %d must be from 1 to %d", *f.Resize, shard.MaxPartitions)
+		return usage("--resize %d must be from 1 to %d", *f.Resize, shard.MaxPartitions)
 	}
-	if refresh, err = refreshPeriod(f.Refresh); err != nil {
-		return 0, err
+	if err := checkPeriod("--refresh", f.Refresh); err != nil {
+		return err
 	}
 	if err := check(tenure.Options{}, f.Group); err != nil {
-		return 0, err
+		return err
 	}
-	return refresh, checkGroup(f.Group)
+	return checkGroup(f.Group)
 }
 
 // resize sets the number of partitions. A group that nobody has run is not made
@@ -95,7 +94,8 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 		return lookFailed(ctx, err)
 	}
 	if !numbered(st.Partitions) {
-		return usage("the partitions of %q have names of their own, such as %q: its program changes them, not --resize", f.Group, st.Partitions[0].ID)
+		return usage("the partitions of %q have names of their own, such as %q: its program changes them, not --resize",
+			f.Group, st.Partitions[0].ID)
 	}
 	g, err := shard.New(client, f.Group, &shard.Options{Partitions: *f.Resize})
 	if err != nil {
@@ -125,7 +125,8 @@ type resized struct {
 }
 
 func (f *shardCmd) nobody() error {
-	return usage("no worker has been in a group %q: a group is made by its workers, with their number of partitions", f.Group)
+	return usage("no worker has been in a group %q: a group is made by its workers, with their number of partitions",
+		f.Group)
 }
 
 // numbered says that the partitions have the names "0", "1" and so on.

@@ -7,11 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"reflect"
 	"time"
-
-	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
 // print writes the group once.
@@ -37,47 +33,31 @@ func (f *shardCmd) print(c *console, v groupView) error {
 }
 
 // watch looks at the group again and again.
-func (f *shardCmd) watch(ctx context.Context, c *console, refresh time.Duration, look func() (groupView, error)) error {
-	lines := &groupChanges{to: c.stdout, json: c.json, partitions: f.Partitions, outages: outages{console: c}, lines: map[string]string{}}
+func (f *shardCmd) watch(ctx context.Context, c *console, look func() (groupView, error)) error {
 	return watch(ctx, c, watched[groupView]{
-		command: "tenure shard", refresh: refresh, look: look, changes: lines.draw,
-		text: func(v groupView, st style) string { return v.text(st, f.Partitions) },
+		command: "tenure shard", refresh: f.Refresh, look: look,
+		text:  func(v groupView, st style) string { return v.text(st, f.Partitions) },
+		items: func(v groupView) []item { return v.items(c.json, f.Partitions) },
 	})
 }
 
-// groupChanges writes what changes, for pipes, logs and programs.
-type groupChanges struct {
-	to               io.Writer
-	json, partitions bool
-	outages
-	object groupJSON
-	lines  map[string]string // of partitions
-	last   string
-}
-
-func (g *groupChanges) draw(v groupView, trouble error) error {
-	if g.tell(trouble) {
-		return nil
+// items are the group as it is watched: one object, or lines for it and for each partition.
+func (v *groupView) items(object, partitions bool) []item {
+	if object {
+		o := v.object(partitions)
+		return []item{{state: fmt.Sprintf("%+v", o), object: func(seen time.Time) any {
+			o.Time = instant(seen)
+			return o
+		}}}
 	}
-	now := time.Now()
-	if g.json {
-		o := v.object(g.partitions)
-		if reflect.DeepEqual(o, g.object) {
-			return nil
-		}
-		g.object = o
-		o.Time = instant(now)
-		return writeJSON(g.to, o)
-	}
-	text := fmt.Sprintf("%s: %s, %s, epoch %d, %s; %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch, v.coordinator(), v.summary())
+	text := v.heading() + "; " + v.summary()
 	if len(v.Partitions) == 0 {
 		text = fmt.Sprintf("%s: no worker has been there yet", v.Group)
 	}
-	if err := g.line(now, &g.last, text); err != nil || !g.partitions {
-		return err
+	all := []item{{state: text, text: text}}
+	if !partitions {
+		return all
 	}
-	before := g.lines
-	g.lines = make(map[string]string, len(v.Partitions))
 	for _, p := range v.Partitions {
 		text := fmt.Sprintf("%s/%s: ", v.Group, p.ID)
 		if to, moving := v.movesTo(p); p.Owner == "" {
@@ -85,23 +65,9 @@ func (g *groupChanges) draw(v groupView, trouble error) error {
 		} else if text += fmt.Sprintf("%s has it under token %d", p.Owner, p.Token); moving {
 			text += ", " + to + " is to have it"
 		}
-		last := before[p.ID]
-		if err := g.line(now, &last, text); err != nil {
-			return err
-		}
-		g.lines[p.ID] = last
+		all = append(all, item{key: p.ID, state: text, text: text})
 	}
-	return nil
-}
-
-// line writes a line that is not what was written last.
-func (g *groupChanges) line(now time.Time, last *string, text string) error {
-	if text == *last {
-		return nil
-	}
-	*last = text
-	_, err := fmt.Fprintln(g.to, now.Format(time.TimeOnly), printable.Text(text))
-	return err
+	return all
 }
 
 // groupJSON is a group as an object of --json.
@@ -155,8 +121,9 @@ type partitionJSON struct {
 func (v *groupView) object(partitions bool) groupJSON {
 	o := groupJSON{
 		Group: v.Group, Epoch: v.Epoch, Coordinator: v.Coordinator,
-		Partitions: len(v.Partitions), Workers: v.Workers, Owned: v.Owned, Moving: v.Moving, Unowned: v.Unowned, Unassigned: v.Unassigned,
-		Imbalance: v.Imbalance, Members: []memberJSON{}, Moves: append([]move{}, v.moves...), Reasons: append([]unowned{}, v.unowned...),
+		Workers: v.Workers, Partitions: len(v.Partitions),
+		Owned: v.Owned, Moving: v.Moving, Unowned: v.Unowned, Unassigned: v.Unassigned, Imbalance: v.Imbalance,
+		Members: []memberJSON{}, Moves: append([]move{}, v.moves...), Reasons: append([]unowned{}, v.unowned...),
 	}
 	for _, w := range v.Members {
 		o.Members = append(o.Members, memberJSON{

@@ -93,7 +93,8 @@ func (v *groupView) reason(p shard.PartitionStatus) string {
 		return "reserved for " + p.ReservedFor
 	case v.Workers == 0:
 		return "no worker is there"
-	case !planned && !slices.ContainsFunc(v.Members, func(w shard.MemberStatus) bool { return w.State == shard.MemberAlive }):
+	case !planned && !slices.ContainsFunc(v.Members,
+		func(w shard.MemberStatus) bool { return w.State == shard.MemberAlive }):
 		return "all workers leave"
 	case !planned:
 		return "all workers are full"
@@ -119,8 +120,7 @@ func (v *groupView) text(st style, partitions bool) string {
 	if len(v.Partitions) == 0 {
 		return fmt.Sprintf("no worker has been in %q yet\n", v.Group)
 	}
-	out := st.line("", fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch, v.coordinator()))
-	out += st.line("", v.summary())
+	out := st.line("", v.heading()) + st.line("", v.summary())
 	var cells [][]string
 	var colours []string
 	add := func(colour string, line ...string) { cells, colours = append(cells, line), append(colours, colour) }
@@ -167,11 +167,13 @@ func (v *groupView) workers() string {
 	return text
 }
 
-func (v *groupView) coordinator() string {
-	if v.Coordinator == "" {
-		return "no coordinator"
+func (v *groupView) heading() string {
+	coordinator := "no coordinator"
+	if v.Coordinator != "" {
+		coordinator = "coordinator " + v.Coordinator
 	}
-	return "coordinator " + v.Coordinator
+	return fmt.Sprintf("%s: %s, %s, epoch %d, %s", v.Group, partitionCount(len(v.Partitions)), v.workers(), v.Epoch,
+		coordinator)
 }
 
 // summary says how many partitions have owners, and how evenly.

@@ -112,19 +112,20 @@ PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 func TestGroupChangesAreWritten(t *testing.T) {
 	var b, said bytes.Buffer
 	told := &console{json: true, stderr: lines.New(&said)}
-	c := &groupChanges{to: &b, json: true, partitions: true, outages: outages{console: told}}
+	c := &changes{to: &b, outages: outages{console: told}}
 	lines := func() int { return strings.Count(b.String(), "\n") }
 	for range 3 {
-		if err := c.draw(aGroup(), nil); err != nil {
+		v := aGroup()
+		if err := c.draw(v.items(true, true)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.draw(groupView{}, errors.New("no answer")); err != nil || lines() != 1 {
-		t.Fatalf("%d lines, want 1, after what has not changed (%v):\n%s", lines(), err, &b)
+	if !c.tell(errors.New("no answer")) || lines() != 1 {
+		t.Fatalf("%d lines, want 1, after what has not changed:\n%s", lines(), &b)
 	}
 	v := aGroup()
 	v.Partitions[4].Token++
-	if err := c.draw(v, nil); err != nil || lines() != 2 {
+	if err := c.draw(v.items(true, true)); err != nil || lines() != 2 {
 		t.Fatalf("%d lines, want 2 (%v):\n%s", lines(), err, &b)
 	}
 	var o groupJSON
@@ -143,13 +144,13 @@ func TestGroupChangesAreWritten(t *testing.T) {
 		t.Errorf("of the store it was said: %s", text)
 	}
 	b.Reset()
-	c = &groupChanges{to: &b, partitions: true, outages: c.outages, lines: map[string]string{}}
+	c = &changes{to: &b, outages: outages{console: &console{}}}
 	for _, want := range []int{10, 10, 11} {
 		v := aGroup()
 		if want == 11 {
 			v.Partitions[0].Token++
 		}
-		if err := c.draw(v, nil); err != nil || lines() != want {
+		if err := c.draw(v.items(false, true)); err != nil || lines() != want {
 			t.Errorf("%d lines, want %d (%v):\n%s", lines(), want, err, &b)
 		}
 	}

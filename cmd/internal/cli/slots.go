@@ -33,7 +33,8 @@ func (f *slotFlags) check(r *runCmd) error {
 	case r.UnlessAlive:
 		return usage("--slots and --unless-alive exclude each other: it is one holder that shows a sign of life")
 	case len(r.Name) > semaphore.MaxNameLen:
-		return usage("name %.20q... has %d bytes: with --slots at most %d are allowed", r.Name, len(r.Name), semaphore.MaxNameLen)
+		return usage("name %.20q... has %d bytes: with --slots at most %d are allowed",
+			r.Name, len(r.Name), semaphore.MaxNameLen)
 	}
 	return nil
 }
@@ -78,7 +79,10 @@ type multiHolder interface {
 func (s *slots) take(ctx context.Context, c *console, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error) {
 	n, stored, err := s.Slots(ctx)
 	// As for a lock, a waiter for a slot waits for the store too.
-	for begun := time.Now(); err != nil && p.waits() && !permanent(err) && ctx.Err() == nil && time.Since(begun) < s.patience; {
+	for begun := time.Now(); err != nil && p.waits() && !permanent(err) && time.Since(begun) < s.patience; {
+		if ctx.Err() != nil {
+			break
+		}
 		n, stored, err = s.Slots(ctx)
 	}
 	switch {
@@ -171,7 +175,7 @@ func (t *command) announceMulti(ctx context.Context) {
 		}
 		if has != "" {
 			t.answers()
-		} else if !c.terminal && t.inTrouble.Load() {
+		} else if _, err := t.away.last(); err != nil && !c.terminal {
 			continue // that has been said
 		}
 		if told && !c.terminal {

@@ -18,7 +18,7 @@ import (
 type statusCmd struct {
 	Names []string `arg:"" optional:""`
 	readerFlags
-	Refresh  *time.Duration
+	Refresh  time.Duration  `default:"1s"`
 	Watch    bool           `short:"w"`
 	ExitCode bool           `name:"exit-code"`
 	MaxAge   *time.Duration `name:"max-age"`
@@ -29,8 +29,7 @@ type statusCmd struct {
 // Run shows who holds what.
 func (f *statusCmd) Run(c *console, rest operands) error {
 	f.Names = append(f.Names, rest.words...)
-	refresh, err := refreshPeriod(f.Refresh)
-	if err != nil {
+	if err := checkPeriod("--refresh", f.Refresh); err != nil {
 		return err
 	}
 	if err := check(tenure.Options{}, f.Names...); err != nil {
@@ -57,11 +56,11 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	defer v.close()
 	ctx, client := v.ctx, v.client
 	if f.Watch {
-		return f.watch(ctx, c, client, refresh)
+		return f.watch(ctx, c, client)
 	}
 	rows, err := look(ctx, client, f.Names)
 	if err == nil && f.MaxAge != nil {
-		rows, err = age(ctx, client, rows, *f.MaxAge, refresh)
+		rows, err = age(ctx, client, rows, *f.MaxAge, f.Refresh)
 	}
 	if err == nil && c.json {
 		f.shown = at.Shown()
@@ -82,7 +81,8 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 // for.
 func (f *statusCmd) finish(c *console, rows []row) error {
 	if f.ExitCode && len(rows) != 1 {
-		return usage("--exit-code is for one lock, and %q is %d of them: name one of their locks, such as %q", f.Names[0], len(rows), rows[0].Name)
+		return usage("--exit-code is for one lock, and %q is %d of them: name one of their locks, such as %q",
+			f.Names[0], len(rows), rows[0].Name)
 	}
 	if f.ExitCode && f.Quiet {
 		return f.exit(rows[0])
@@ -94,14 +94,6 @@ func (f *statusCmd) finish(c *console, rows []row) error {
 		return f.exit(rows[0])
 	}
 	return nil
-}
-
-// refreshPeriod is how often --watch looks.
-func refreshPeriod(given *time.Duration) (time.Duration, error) {
-	if given == nil {
-		return time.Second, nil
-	}
-	return *given, checkPeriod("--refresh", *given)
 }
 
 // checkPeriod checks the time between two requests to the store.
@@ -330,13 +322,13 @@ type object struct {
 
 func (r row) object(seen time.Time) object {
 	o := object{
-		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token, Host: r.Host, Label: r.Label, Session: r.Session,
-		Since: instant(r.Since), Until: instant(r.Until), Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
+		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token,
+		Host: r.Host, Label: r.Label, Session: r.Session, Since: instant(r.Since), Until: instant(r.Until),
+		Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
+		ReservedFor: r.ReservedFor, ForLabel: r.ReservedForLabel, Request: requestObject(r.Request),
+		End: r.End, EndedBy: requestObject(r.EndedBy), Priority: r.Priority,
+		Semaphore: r.semaphore, Slot: r.slot, Slots: r.slots, ReadersOf: r.readersOf, Side: r.side,
 	}
-	o.ForLabel = r.ReservedForLabel
-	o.ReservedFor, o.Request, o.End, o.EndedBy, o.Priority = r.ReservedFor, requestObject(r.Request), r.End, requestObject(r.EndedBy), r.Priority
-	o.Semaphore, o.Slot, o.Slots = r.semaphore, r.slot, r.slots
-	o.ReadersOf, o.Side = r.readersOf, r.side
 	switch r.state {
 	case stateHeld, stateAsked, stateInDoubt, stateExpired:
 		o.Unchanged, o.FreeIn = seconds(r.Unchanged), seconds(r.FreeIn)

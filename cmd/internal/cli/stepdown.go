@@ -15,10 +15,10 @@ import (
 
 // stepDownCmd is tenure step-down.
 type stepDownCmd struct {
-	Name    string  `arg:""`
-	To      *string `placeholder:"OWNER"`
-	ToLabel *string `placeholder:"LABEL"`
-	Wait    *time.Duration
+	Name    string         `arg:""`
+	To      *string        `placeholder:"OWNER" empty:"name the next owner of the lock, or leave it out"`
+	ToLabel *string        `placeholder:"LABEL" empty:"name the label of the next owner of the lock, or leave it out"`
+	Wait    *time.Duration `must:"be positive"`
 	operatorFlags
 	bellFlags
 }
@@ -28,19 +28,17 @@ const nextPatience = 2 * time.Second
 
 // Run asks the holder to stop, and waits until it has.
 func (s *stepDownCmd) Run(c *console) error {
-	to, err := s.heir()
-	if err != nil {
-		return err
+	if s.To != nil && s.ToLabel != nil {
+		return usage("--to and --to-label: name one of the two")
 	}
-	if s.Wait != nil && *s.Wait <= 0 {
-		return usage("--wait %v must be positive", *s.Wait)
-	}
+	to := heir{valueOf(s.To), valueOf(s.ToLabel)}
 	o, err := s.open(c, s.Name, to, s.bellFlags)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	st, err := o.status()
+	holder := holderText(st.Owner, st.Token)
 	switch {
 	case err != nil:
 		return err
@@ -49,7 +47,7 @@ func (s *stepDownCmd) Run(c *console) error {
 	case !st.Held:
 		return o.notHeld(st)
 	case to.is(st.Owner, st.Label):
-		return o.done(result{Result: "already_held", Holder: holderOf(st)}, "%s has %q already", holderText(st.Owner, st.Token), o.lock)
+		return o.done(result{Result: "already_held", Holder: holderOf(st)}, "%s has %q already", holder, o.lock)
 	}
 	what := "step down"
 	if !to.anybody() {
@@ -59,7 +57,7 @@ func (s *stepDownCmd) Run(c *console) error {
 	if heartbeat := o.heartbeat(st); heartbeat > 0 {
 		within = fmt.Sprintf("within %v", round(heartbeat))
 	}
-	o.console.show("asking %s to %s; it learns of this %s, and then ends its work", holderText(st.Owner, st.Token), what, within)
+	o.console.show("asking %s to %s; it learns of this %s, and then ends its work", holder, what, within)
 	ctx := o.ctx
 	if s.Wait != nil {
 		var cancel context.CancelFunc
@@ -80,28 +78,12 @@ func (s *stepDownCmd) Run(c *console) error {
 	r := result{Result: "stepped_down", Holder: holderOf(st), Took: seconds(took)}
 	l, ok := o.next(st.Token, nextPatience)
 	if !ok {
-		return o.done(r, "%s has stepped down, %v after the request; nobody has taken the lock yet", holderText(st.Owner, st.Token), round(took))
+		return o.done(r, "%s has stepped down, %v after the request; nobody has taken the lock yet", holder, round(took))
 	}
 	after := time.Since(begun)
 	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
-	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request", holderText(st.Owner, st.Token), holderText(l.Owner, l.Token), round(after))
-}
-
-// heir is who is to have the lock next, by the flags.
-func (s *stepDownCmd) heir() (to heir, err error) {
-	switch {
-	case s.To != nil && s.ToLabel != nil:
-		return to, usage("--to and --to-label: name one of the two")
-	case s.To != nil && *s.To == "":
-		return to, usage("--to is empty: name the next owner of the lock, or leave it out")
-	case s.ToLabel != nil && *s.ToLabel == "":
-		return to, usage("--to-label is empty: name the label of the next owner of the lock, or leave it out")
-	case s.To != nil:
-		to.owner = *s.To
-	case s.ToLabel != nil:
-		to.label = *s.ToLabel
-	}
-	return to, nil
+	return o.done(r, "%s has stepped down; %s has the lock now, %v after the request",
+		holder, holderText(l.Owner, l.Token), round(after))
 }
 
 // heirPause is how often the heir of a hand-over is looked for.
@@ -122,7 +104,8 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 		stopped = fmt.Sprintf("%s has stepped down", holderText(holder.Owner, holder.Token))
 	}
 	failed := func(format string, args ...any) error {
-		return o.incomplete(r, fmt.Sprintf("%q: not handed over to %s: %s; ", o.lock, o.to.text(), stopped)+fmt.Sprintf(format, args...))
+		text := fmt.Sprintf("%q: not handed over to %s: %s; ", o.lock, o.to.text(), stopped)
+		return o.incomplete(r, text+fmt.Sprintf(format, args...))
 	}
 	kept := time.Duration(0)
 	for {
@@ -141,12 +124,14 @@ func (o *operator) heir(ctx context.Context, holder tenure.Status, begun time.Ti
 		case err != nil: // it is asked again
 		case next != "":
 			r.Result, r.Next, r.After = "handed_over", &party{Owner: next, Token: holder.Token + 1}, seconds(after)
-			return o.done(r, "%s; %s has the lock now, %v after the request", stopped, holderText(next, holder.Token+1), round(after))
+			return o.done(r, "%s; %s has the lock now, %v after the request",
+				stopped, holderText(next, holder.Token+1), round(after))
 		case st.Token > holder.Token:
 			r.Next, r.After = holderOf(st), seconds(after)
 			return failed("%s came first", holderText(st.Owner, st.Token))
 		case o.to.label != "" && st.State == tenure.StateReserved && keptFor(st).anybody() && st.FreeIn > 0:
-			return failed("it has kept the lock for nobody, as an older version does that knows no labels; whoever comes first has it in %v", round(st.FreeIn))
+			return failed("it has kept the lock for nobody, as an older version does that knows no labels; "+
+				"whoever comes first has it in %v", round(st.FreeIn))
 		case o.to != keptFor(st) && kept == 0:
 			return failed("nobody has the lock, and it is not reserved for %s", o.to.text())
 		case o.to != keptFor(st) || st.FreeIn <= 0:
@@ -208,9 +193,11 @@ func (o *operator) notHeld(st tenure.Status) error {
 		return o.done(r, "%q was never held", o.lock)
 	case st.ReservedFor != "":
 		r.Next = &party{Owner: st.ReservedFor}
-		return o.done(r, "%q is not held: it is reserved for %q, and free in %v at the latest", o.lock, st.ReservedFor, round(st.FreeIn))
+		return o.done(r, "%q is not held: it is reserved for %q, and free in %v at the latest",
+			o.lock, st.ReservedFor, round(st.FreeIn))
 	case st.ReservedForLabel != "":
-		return o.done(r, "%q is not held: it is reserved for label %q, and free in %v at the latest", o.lock, st.ReservedForLabel, round(st.FreeIn))
+		return o.done(r, "%q is not held: it is reserved for label %q, and free in %v at the latest",
+			o.lock, st.ReservedForLabel, round(st.FreeIn))
 	}
 	return o.done(r, "%q is not held: last by %s", o.lock, holderText(st.Owner, st.Token))
 }
@@ -225,19 +212,20 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 	case errors.Is(err, tenure.ErrNotHeld):
 		return o.notHeld(st)
 	case errors.As(err, &first):
-		return failed(statusHeld, fmt.Errorf("%q: %s has been asked already: by %s at %s, %s: %s; it can be asked again when that is done",
-			o.lock, holder, first.Request.By, clockText(first.Request.At), requestText(first.Request), first.Request.Reason))
+		return tempFail("%q: %s has been asked already: by %s at %s, %s: %s; it can be asked again when that is done",
+			o.lock, holder, first.Request.By, clockText(first.Request.At), requestText(first.Request), first.Request.Reason)
 	case errors.Is(err, tenure.ErrUnanswered) && errors.Is(err, errWaited):
-		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder))
+		return tempFail("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder)
 	case errors.Is(err, tenure.ErrUnanswered):
-		return failed(statusHeld, fmt.Errorf("%q: %s has been asked, but shows no sign of life: a waiting process takes over; see tenure release", o.lock, holder))
+		return tempFail("%q: %s has been asked, but shows no sign of life: a waiting process takes over; see tenure release",
+			o.lock, holder)
 	case errors.Is(err, tenure.ErrAlive) && st.Session != "":
-		return failed(statusHeld, fmt.Errorf("%q: %s holds it under a session that is alive, so it cannot be taken away alone: ask it with tenure step-down, or end its process",
-			o.lock, holder))
+		return tempFail("%q: %s holds it under a session that is alive, so it cannot be taken away alone: "+
+			"ask it with tenure step-down, or end its process", o.lock, holder)
 	case errors.Is(err, tenure.ErrAlive):
-		return failed(statusHeld, fmt.Errorf("%q: %s is alive: ask it with tenure step-down, or take the lock away with --force", o.lock, holder))
+		return tempFail("%q: %s is alive: ask it with tenure step-down, or take the lock away with --force", o.lock, holder)
 	case errors.Is(err, tenure.ErrForeign):
-		return failed(statusHeld, fmt.Errorf("%q: %s does not understand requests: it is another client's", o.lock, holder))
+		return tempFail("%q: %s does not understand requests: it is another client's", o.lock, holder)
 	case errors.Is(err, errWaited):
 		return storeFailed(fmt.Errorf("%q: no answer of the store in time: %w", o.lock, err))
 	}

@@ -76,7 +76,8 @@ func (f *sweepCmd) check() (long time.Duration, err error) {
 	}
 	long, ok := parseAgo(*f.ReleasedBefore)
 	if !ok {
-		return 0, usage("--released-before %.40q is no duration: write a number with its unit, such as 30d or 12h", *f.ReleasedBefore)
+		return 0, usage("--released-before %.40q is no duration: write a number with its unit, such as 30d or 12h",
+			*f.ReleasedBefore)
 	}
 	if long < time.Minute {
 		return 0, usage("--released-before %v must be at least 1m", long)
@@ -87,16 +88,23 @@ func (f *sweepCmd) check() (long time.Duration, err error) {
 // locks deletes the locks that were released long ago.
 func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	begun := time.Now()
-	n, err := v.client.SweepReleased(v.ctx, f.Prefix, &tenure.SweepOptions{ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun})
-	r := sweptLocks{Result: "swept", Locks: n.Locks, History: n.History, WithData: n.WithData, Taken: n.Taken, Took: seconds(time.Since(begun))}
-	text := fmt.Sprintf("deleted %s that had been released for more than %s, and %s of history", counted(n.Locks, "lock"), *f.ReleasedBefore, counted(n.History, "record"))
+	n, err := v.client.SweepReleased(v.ctx, f.Prefix, &tenure.SweepOptions{
+		ReleasedFor: long, RestartTokens: f.RestartTokens, DryRun: f.DryRun,
+	})
+	r := sweptLocks{
+		Result: "swept", Locks: n.Locks, History: n.History, WithData: n.WithData, Taken: n.Taken,
+		Took: seconds(time.Since(begun)),
+	}
+	text := fmt.Sprintf("deleted %s that had been released for more than %s, and %s of history",
+		counted(n.Locks, "lock"), *f.ReleasedBefore, counted(n.History, "record"))
 	switch {
 	case err != nil:
 		r.Result = "incomplete"
 		text += ", until then"
 	case f.DryRun:
 		r.Result = "dry_run"
-		text = fmt.Sprintf("would delete %s that have been released for more than %s, and their history", counted(n.Locks, "lock"), *f.ReleasedBefore)
+		text = fmt.Sprintf("would delete %s that have been released for more than %s, and their history",
+			counted(n.Locks, "lock"), *f.ReleasedBefore)
 	}
 	var left []string
 	if n.WithData > 0 {

@@ -26,7 +26,7 @@ type raiseTokensCmd struct {
 	By     *string `placeholder:"N"`
 	Yes    bool
 	Lease  *time.Duration
-	Reason *string
+	Reason *string `empty:"say why, or leave the flag out"`
 	readerFlags
 }
 
@@ -48,7 +48,8 @@ func (f *raiseTokensCmd) Run(c *console) error {
 		}
 		last = time.Now()
 		if p.Remaining > 0 {
-			c.show("%s: watching that nothing changes for %v more; stop all programs that use the store, if any is left", counted(p.Locks, "lock"), round(p.Remaining))
+			c.show("%s: watching that nothing changes for %v more; stop all programs that use the store, if any is left",
+				counted(p.Locks, "lock"), round(p.Remaining))
 			return
 		}
 		c.show("raising tokens: %d of %s done", p.Done.Locks, counted(p.Locks, "lock"))
@@ -62,7 +63,8 @@ func (f *raiseTokensCmd) Run(c *console) error {
 // check finds what is wrong with the command line before a store is touched.
 func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.RaiseOptions, err error) {
 	if f.By == nil {
-		return 0, options, how, usage("no --by given: write --by N, more than the number of tokens that any lock was given since the backup, such as --by 1000000")
+		return 0, options, how, usage("no --by given: write --by N, more than the number of tokens that any lock was " +
+			"given since the backup, such as --by 1000000")
 	}
 	by, err = strconv.ParseUint(*f.By, 10, 64)
 	switch {
@@ -71,9 +73,11 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 	case err != nil:
 		return 0, options, how, usage("--by %.40q is no whole number of 1 or more", *f.By)
 	case by == 0:
-		return 0, options, how, usage("--by 0 raises nothing: write more than the number of tokens that any lock was given since the backup, such as --by 1000000")
+		return 0, options, how, usage("--by 0 raises nothing: write more than the number of tokens that any lock was " +
+			"given since the backup, such as --by 1000000")
 	case strings.HasPrefix(f.Prefix, driver.OwnPrefix):
-		return 0, options, how, usage("no lock has a name that begins with %q: such names are for records of Tenure itself", driver.OwnPrefix)
+		return 0, options, how, usage("no lock has a name that begins with %q: such names are for records of Tenure itself",
+			driver.OwnPrefix)
 	}
 	if options, err = (&timingFlags{Lease: f.Lease}).Options(f.Store); err != nil {
 		return 0, options, how, err
@@ -83,9 +87,7 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 		return 0, options, how, err
 	}
 	if f.Reason != nil {
-		if how.Reason = *f.Reason; how.Reason == "" {
-			return 0, options, how, usage("--reason is empty: say why, or leave the flag out")
-		}
+		how.Reason = *f.Reason
 		err := refused(options, func(ctx context.Context, client *tenure.Client) error {
 			return client.StepDown(ctx, "x", how.Reason)
 		})
@@ -94,7 +96,8 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 		}
 	}
 	if !f.Yes {
-		return 0, options, how, usage("this is for the time after a restored backup, or a failover with loss, when all programs that use the store are stopped: " +
+		return 0, options, how, usage("this is for the time after a restored backup, or a failover with loss, " +
+			"when all programs that use the store are stopped: " +
 			"it frees their locks and closes their sessions; write --yes to say that they are")
 	}
 	return by, options, how, nil
@@ -102,16 +105,21 @@ func (f *raiseTokensCmd) check() (by uint64, options tenure.Options, how tenure.
 
 // tell tells what was done.
 func (f *raiseTokensCmd) tell(v *storeClient, c *console, n tenure.RaisedTokens, took time.Duration, err error) error {
-	r := raisedTokens{Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable, Foreign: n.Foreign, Took: seconds(took)}
+	r := raisedTokens{
+		Result: "raised", Locks: n.Locks, Sessions: n.Sessions, Unreadable: n.Unreadable,
+		Foreign: n.Foreign, Took: seconds(took),
+	}
 	switch {
 	case errors.Is(err, tenure.ErrAlive):
 		r.Result = "alive"
 	case err != nil:
 		r.Result = "incomplete"
 	}
-	text := fmt.Sprintf("raised the tokens of %s by %s, and closed %s, in %v", counted(n.Locks, "lock"), *f.By, counted(n.Sessions, "session"), round(took))
+	text := fmt.Sprintf("raised the tokens of %s by %s, and closed %s, in %v",
+		counted(n.Locks, "lock"), *f.By, counted(n.Sessions, "session"), round(took))
 	if n.Foreign > 0 {
-		text += fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token", counted(n.Foreign, "lock"))
+		text += fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token",
+			counted(n.Foreign, "lock"))
 	}
 	switch {
 	case err == nil && n.Locks == 0 && n.Sessions == 0:

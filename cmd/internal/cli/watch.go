@@ -26,14 +26,29 @@ type watched[T any] struct {
 	command string // that shows it
 	refresh time.Duration
 	look    func() (T, error)
-	text    func(T, style) string             // of all of it, for a terminal
-	changes func(seen T, trouble error) error // writes what has changed, elsewhere
+	text    func(T, style) string // of all of it, for a terminal
+	items   func(T) []item        // whose changes are written elsewhere
+	gone    func(key string) item // what to write of one that there is no more; nil: nothing
+}
+
+// item is a part of what is watched.
+type item struct {
+	key    string
+	state  string                   // it has changed when this has
+	text   string                   // for people, a line
+	object func(seen time.Time) any // for programs
 }
 
 // watch looks again and again: on a terminal it redraws all of it, elsewhere,
 // and for programs, it writes what changes.
 func watch[T any](ctx context.Context, c *console, w watched[T]) error {
-	draw := w.changes
+	lines := &changes{to: c.stdout, gone: w.gone, outages: outages{console: c}}
+	draw := func(seen T, trouble error) error {
+		if lines.tell(trouble) {
+			return nil
+		}
+		return lines.draw(w.items(seen))
+	}
 	if c.screen >= 0 && !c.json {
 		s := &screen{to: c.stdout, fd: c.screen, colour: os.Getenv("NO_COLOR") == "", command: w.command, refresh: w.refresh}
 		s.begin()
@@ -66,18 +81,23 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 }
 
 // watch looks at locks again and again.
-func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client, refresh time.Duration) error {
-	lines := &changes{to: c.stdout, json: c.json, outages: outages{console: c}, seen: map[string]string{}}
+func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client) error {
 	return watch(ctx, c, watched[[]row]{
-		command: "tenure status", refresh: refresh,
-		look:    func() ([]row, error) { return look(ctx, client, f.Names) },
-		changes: lines.draw,
+		command: "tenure status", refresh: f.Refresh,
+		look: func() ([]row, error) { return look(ctx, client, f.Names) },
 		text: func(rows []row, st style) string {
 			if len(rows) == 0 {
 				return "no locks yet\n"
 			}
 			return table(rows, st)
 		},
+		items: func(rows []row) (all []item) {
+			for _, r := range rows {
+				all = append(all, r.item())
+			}
+			return all
+		},
+		gone: func(name string) item { return rowOf(tenure.Status{Name: name}).item() }, // it was deleted
 	})
 }
 
@@ -101,47 +121,51 @@ func (o *outages) tell(trouble error) bool {
 	return o.out
 }
 
-// changes writes what changes, for pipes and logs.
+// changes writes what changes, for pipes, logs and programs.
 type changes struct {
 	to   io.Writer
-	json bool
+	gone func(key string) item
 	outages
-	seen map[string]string
+	seen map[string]string // the state of each item
 }
 
-func (v *changes) draw(rows []row, trouble error) error {
-	if v.tell(trouble) {
-		return nil
-	}
-	now := time.Now()
-	present := map[string]bool{}
-	for _, r := range rows {
-		present[r.Name] = true
-		state := fmt.Sprint(r.state, r.Owner, r.Token, r.Since, r.Until, r.err)
-		if v.seen[r.Name] == state {
+func (v *changes) draw(items []item) error {
+	now, before := time.Now(), v.seen
+	v.seen = make(map[string]string, len(items))
+	for _, one := range items {
+		if _, twice := v.seen[one.key]; twice {
 			continue
 		}
-		v.seen[r.Name] = state
-		if err := v.line(r, now); err != nil {
+		v.seen[one.key] = one.state
+		if before[one.key] == one.state {
+			continue
+		}
+		if err := v.write(one, now); err != nil {
 			return err
 		}
 	}
-	for name := range v.seen {
-		if !present[name] { // deleted
-			delete(v.seen, name)
-			if err := v.line(rowOf(tenure.Status{Name: name}), now); err != nil {
-				return err
-			}
+	for key := range before {
+		if _, there := v.seen[key]; there || v.gone == nil {
+			continue
+		}
+		if err := v.write(v.gone(key), now); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (v *changes) line(r row, now time.Time) error {
-	if v.json {
-		return writeJSON(v.to, r.object(now))
+func (v *changes) write(one item, now time.Time) error {
+	if v.console.json {
+		return writeJSON(v.to, one.object(now))
 	}
-	words := []string{now.Format(time.TimeOnly), r.Name + ":", r.state}
+	_, err := fmt.Fprintln(v.to, now.Format(time.TimeOnly), printable.Text(one.text))
+	return err
+}
+
+// item is the lock as it is watched.
+func (r row) item() item {
+	words := []string{r.Name + ":", r.state}
 	if r.Token > 0 {
 		if r.state == stateHeld || r.state == stateExpired {
 			words = append(words, "by", r.Owner)
@@ -158,8 +182,10 @@ func (v *changes) line(r row, now time.Time) error {
 	if r.err != nil {
 		words = append(words, "("+reasonText(r.err)+")")
 	}
-	_, err := fmt.Fprintln(v.to, printable.Text(strings.Join(words, " ")))
-	return err
+	return item{
+		key: r.Name, state: fmt.Sprint(r.state, r.Owner, r.Token, r.Since, r.Until, r.err),
+		text: strings.Join(words, " "), object: func(seen time.Time) any { return r.object(seen) },
+	}
 }
 
 // screen redraws what there is to see on a terminal of its own (the alternate screen), so
