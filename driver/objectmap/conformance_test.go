@@ -68,6 +68,7 @@ func harness(t *testing.T, b *bucket) drivertest.Harness {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for name, make := range map[string]func() *bucket{
 		"Conditional": func() *bucket { return newBucket("") },
 		"PlainDelete": func() *bucket {
@@ -84,6 +85,7 @@ func TestConformance(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, make()) })
 		})
 	}

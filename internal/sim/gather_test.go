@@ -9,7 +9,11 @@ import "testing"
 // without faults, requests, and others that take single ones.
 func TestTogether(t *testing.T) {
 	var sum Tally
-	for seed := range uint64(600) {
+	seeds := 600
+	if testing.Short() {
+		seeds = 150
+	}
+	for seed := range uint64(seeds) {
 		shape := func(c *Config) {
 			c.Gathers()
 			c.Faults, c.Requests = seed%3 > 0, seed%3 < 2
@@ -28,7 +32,7 @@ func TestTogether(t *testing.T) {
 		sum.Asked += tally.Asked
 	}
 	t.Logf("%d times all locks at once, %d times given back, %d crashes, %d requests", sum.Gathered, sum.GivenBack, sum.Crashes, sum.Asked)
-	if sum.Gathered < 600 || sum.GivenBack < 600 {
+	if sum.Gathered < seeds || sum.GivenBack < seeds {
 		t.Errorf("the schedules have hardly a set any more: %d, given back %d", sum.Gathered, sum.GivenBack)
 	}
 }

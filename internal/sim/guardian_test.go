@@ -58,6 +58,9 @@ func TestGuardians(t *testing.T) {
 // TestMistakesOfGuardians makes one deliberate mistake around the undertaker at a time:
 // schedules fail with it, by the rule that it breaks, and pass without it.
 func TestMistakesOfGuardians(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make nightly-mutants has it")
+	}
 	for _, tt := range []wrongTest{
 		{FreedByOwner, guardedAnew, 500, "frees the lock of"},
 		{FreedByProcess, guardedLong, 50, "frees the lock of"},
