@@ -20,6 +20,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -41,7 +42,7 @@ func main() {
 		all, err = load(".")
 		all = slices.DeleteFunc(all, func(m *mutant) bool { return !m.named(flag.Args()) })
 	} else {
-		fmt.Printf("seed %d\n", *seed)
+		fmt.Fprintf(os.Stdout, "seed %d\n", *seed)
 		folders := flag.Args()
 		if len(folders) == 0 {
 			folders = slices.Sorted(maps.Keys(randomly))
@@ -58,13 +59,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
-	if found, tried := runAll(all); *n == 0 && (found < tried || tried == 0) {
+	if found, tried := runAll(os.Stdout, all); *n == 0 && (found < tried || tried == 0) {
 		os.Exit(1)
 	}
 }
 
 // runAll runs mutants, one on each processor, and says what has become of each.
-func runAll(all []*mutant) (found, tried int) {
+func runAll(out io.Writer, all []*mutant) (found, tried int) {
 	begun := time.Now()
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -80,16 +81,16 @@ func runAll(all []*mutant) (found, tried int) {
 			case errors.Is(err, errBuild) && m.finds[0].says == "":
 				return // a random one that does not compile
 			case err != nil:
-				fmt.Printf("NOT FOUND %s: %s\n%v\n", m.name, m.rule, err)
+				fmt.Fprintf(out, "NOT FOUND %s: %s\n%v\n", m.name, m.rule, err)
 			default:
 				found++
-				fmt.Printf("found     %s: %s\n", m.name, m.rule)
+				fmt.Fprintf(out, "found     %s: %s\n", m.name, m.rule)
 			}
 			tried++
 		})
 	}
 	running.Wait()
-	fmt.Printf("%d of %d mutants found in %v\n", found, tried, time.Since(begun).Round(time.Second))
+	fmt.Fprintf(out, "%d of %d mutants found in %v\n", found, tried, time.Since(begun).Round(time.Second))
 	return found, tried
 }
 
@@ -105,12 +106,12 @@ func (m *mutant) named(parts []string) bool {
 }
 
 // run runs the commands that must find the mutant.
-func (m *mutant) run() error {
+func (m *mutant) run() (err error) {
 	folder, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	root, flags := ".", os.Getenv("GOFLAGS")
 	if m.ofClients() {
 		root = folder

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func parse(text string) (*mutant, error) {
 		}
 	}
 	if m.rule == "" || len(m.finds) == 0 {
-		return nil, fmt.Errorf("want a sentence that names the rule, and a line fails:")
+		return nil, errors.New("want a sentence that names the rule, and the command that must fail")
 	}
 	return m, nil
 }
