@@ -7,10 +7,9 @@
 (* that asks it for something tells it that a request is in the record      *)
 (* (Asked). README.md explains it to those who do not read TLA+.            *)
 (*                                                                          *)
-(* There is no clock: a time is an age, in ticks. A tick is the least time  *)
-(* between two hints: a quarter of R, or of H, in the code. All clocks run  *)
-(* right: module Tenure has those that do not. A look and a claim take no   *)
-(* time. Heartbeats that are told of (Here) are in module Heard.            *)
+(* A time is an age, in ticks. A tick is a quarter of R, or of H, in the    *)
+(* code. A look and a claim take no time. Heartbeats that are told of       *)
+(* (Here) are in module Heard.                                              *)
 EXTENDS Integers
 
 CONSTANTS
@@ -21,10 +20,10 @@ CONSTANTS
     H,        \* the heartbeat period, where one asks for something
     W,        \* how often one that waits says so: L/3 in the code
     Uses,     \* what happens: "beat", "release", "hand over", "die", "late", "ask", "lose", "double", "forge"
-    Wrong     \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
-    store,    \* the record
+    store,
     net,      \* messages under way
     hold,     \* the holder
     wait,     \* those that wait

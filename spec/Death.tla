@@ -12,11 +12,11 @@ CONSTANTS
     Leases,     \* acquires, all in one owner's name, by numbers from 1
     MaxVersion, \* how many writes there are
     MaxDeletes, \* how often an operator deletes the record
-    Wrong       \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
     store,      \* the lock's record
-    net,        \* writes that may be carried out, now or later, once or often
+    net,
     lease,      \* what there is of each
     guard,      \* the guardian of each
     count       \* of versions and of deletes

@@ -15,16 +15,16 @@ CONSTANTS
     Fast,       \* what the fastest clock shows for it,
     Slow,       \* and the slowest
     CatchUp,    \* k
-    MaxToken,   \* the last tenure that is looked at
+    MaxToken,
     MaxN,       \* the last period of a ledger
     MaxLedgers, \* how many ledgers there may be, one after the other
     Uses,       \* what else happens: "crash", "delete", ...
-    Wrong       \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
     store,      \* the lock's record, with the ledger
-    net,        \* writes that may be carried out, now or later, once or often
-    mach,       \* the machines
+    net,
+    mach,
     past        \* what has happened; nobody reads it
 
 vars == <<store, net, mach, past>>

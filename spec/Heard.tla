@@ -18,7 +18,7 @@ CONSTANTS
     MaxTime,
     Forged,   \* whether anybody forges messages
     Most,     \* how long after the last beat the lock is taken, at most
-    Wrong     \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
     now,

@@ -10,15 +10,15 @@ EXTENDS Integers, Sequences, FiniteSets, TLC
 CONSTANTS
     Machines,   \* hosts, and the call that each has under way
     Slots,      \* numbers above 0
-    MaxToken,   \* the last tenure that is looked at
+    MaxToken,
     Room,       \* how many spans of slots the ledger keeps above its floor
     Uses,       \* what else happens: "crash", "redo", "catch up", ...
-    Wrong       \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
     store,      \* the lock's record, with the ledger
-    net,        \* writes that may be carried out, now or later, once or often
-    mach,       \* the machines
+    net,
+    mach,
     past        \* what has happened; nobody reads it
 
 vars == <<store, net, mach, past>>

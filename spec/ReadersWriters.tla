@@ -17,7 +17,7 @@ CONSTANTS
     Fenced,     \* TRUE: there is a resource, which is accessed
     Downs,      \* TRUE: writers may become readers
     Ends,       \* TRUE: rights may end before their time, claims come late
-    Wrong       \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
     gate,       \* the record of the gate
@@ -32,11 +32,8 @@ vars == <<gate, old, slot, number, proc, net, res>>
 Procs == Readers \cup Writers
 
 -----------------------------------------------------------------------------
-(* Of a lock only this is used: it has one holder at a time; the right of a  *)
-(* holder ends at any time, and for good; and nobody takes a lock from a     *)
-(* holder that has the right to it. So there is no time here. by is 0 where  *)
-(* nobody has it. eff is the epoch of whoever wrote last, before the tenure  *)
-(* that the record shows.                                                    *)
+(* A lock: by is 0 where nobody has it. eff is the epoch of whoever wrote    *)
+(* last, before the tenure that the record shows.                            *)
 
 (* A process.                                                                *)
 (*   idle, early (it looked too soon), claimed, slot (granted), reads        *)

@@ -11,20 +11,20 @@ EXTENDS Integers, TLC
 CONSTANTS
     Clients,     \* programs that want the lock
     None,        \* nobody
-    Lease,       \* L, by a local clock
-    DriftNum,    \* rho, the bound of the clocks' rate error,
-    DriftDen,    \* as a fraction
-    Tick,        \* how much real time passes at once
-    MaxToken,    \* the last tenure that is looked at
+    Lease,
+    DriftNum,
+    DriftDen,
+    Tick,
+    MaxToken,
     MaxAcquires, \* how often acquires of a client are carried out
     MaxBeats,    \* heartbeats of a tenure
     Prompt,      \* TRUE: replicas and the store do all that they can before time passes
     Uses,        \* what else happens: "replay", "ask", "revoke", ...
-    Wrong        \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
-    store,       \* the record
-    net,         \* writes that may be carried out, now or later, once or often
+    store,
+    net,
     acq,         \* acquires: what replicas do for them, and what was called under them
     cli,         \* the clients
     mem,         \* what a replica or a proxy remembers; only mistakes read it

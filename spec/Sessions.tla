@@ -14,19 +14,19 @@ CONSTANTS
     None,       \* no session: the lock is its own lease
     Tied,       \* the processes that take the lock under sessions
     Alone,      \* the processes that take it as a lease of its own
-    Lease,      \* L, by a local clock
-    DriftNum,   \* rho, the bound of the clocks' rate error,
-    DriftDen,   \* as a fraction
-    Tick,       \* how much real time passes at once
-    MaxToken,   \* the last tenure that is looked at
+    Lease,
+    DriftNum,
+    DriftDen,
+    Tick,
+    MaxToken,
     MaxOpens,   \* sessions that a process opens
     Uses,       \* what else happens: "crash", "give up", "ask", ...
-    Wrong       \* mistakes: a set of names, empty for the protocol
+    Wrong
 
 VARIABLES
     lock,       \* the locks' records, by name
     ses,        \* the sessions' records, by id
-    net,        \* writes that may be carried out, now or later, once or often
+    net,
     proc,       \* the processes
     last        \* the tokens of the latest grants; nobody reads them
 
