@@ -5,13 +5,15 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -21,112 +23,80 @@ import (
 const (
 	// actPatience is how long a visitor waits for what comes of an act; it goes on.
 	actPatience = 5 * time.Second
-	// actLeases bounds an act in leases, and leastAct from below: to watch a holder takes
-	// one lease, and the work of a holder may take another one to end.
+	// actLeases bounds an act in leases, and leastAct from below: to watch a holder takes one lease, and the
+	// work of a holder may take another one to end.
 	actLeases = 4
 	leastAct  = time.Minute
 )
 
-// actForm is the form of one act.
-type actForm struct {
-	Kind, Title, Hint string
-	Name, Token       string
-	Danger            bool
-	Heir              bool     // it asks for whom
-	Owners, Labels    []string // that have had the lock, as suggestions
-	Not               string   // why it cannot be done now
-	Command           []string // as far as it stands without what is typed; empty if there is none
-	Sample            []string // what may follow
-	MaxReason         int
-	Confirm           bool // it asks for the token of the visitor
+// act is what a visitor can ask of a holder.
+type act struct {
+	Kind    string // in forms and audit lines
+	request tenure.RequestKind
+	right   access.Right
+	command []string // of the command that does the same, the name in the place of "NAME"
+	Title   string
+	Hint    string // ends before the lease if it waits for that
+	waits   bool
+	Heir    bool // it asks for whom
+	Danger  bool
 }
 
-// acts adds the forms that a visitor may use. One that is of no use now stays, and says why:
-// the state may change while somebody types.
-func (m *lockModel) acts(l *lock, who visitor) {
-	if !who.form {
-		m.NoActs = "Sign in with a browser, or use /v1/requests, to ask the holder."
-		return
-	}
-	for _, a := range []actForm{
-		{Kind: "step-down", Title: "Step down", Hint: "The holder ends its work in order, and releases the lock."},
-		{Kind: "hand-over", Title: "Hand over", Hint: "The holder ends its work, and the lock is kept for one who waits for it: an owner, or a label.", Heir: true},
-		{
-			Kind: "release-dead", Title: "Release",
-			Hint: fmt.Sprintf("For a dead holder that nobody waits to follow: the lock is released when there has been no sign of life for its lease, %s.", term(l.Lease)),
-		},
-		{
-			Kind: "revoke", Title: "Revoke", Danger: true,
-			Hint: fmt.Sprintf("For a holder that lives and does not answer: it cannot renew from now on, and the lock is free when its lease has run out, after %s.", term(l.Lease)),
-		},
-	} {
-		kind := kinds[a.Kind]
-		if !mayOperate(who, kind, m.Name) {
-			continue
-		}
-		a.Name, a.Token, a.MaxReason = m.Name, strconv.FormatUint(l.Token, 10), driver.MaxReasonLen
-		a.Confirm = who.shares
-		a.Command = commandOf(kind, m.Name)
-		if a.Heir {
-			a.Sample = []string{"--to=OWNER"}
-			a.Owners, a.Labels = m.heirs(l)
-		}
-		a.Sample = append(a.Sample, "--reason='why'")
-		a.Not = l.refuses(kind)
-		m.Acts = append(m.Acts, a)
-	}
-	if len(m.Acts) == 0 {
-		m.NoActs = who.Name() + " may not ask the holder for anything. " + rightsOf(who)
-	}
+var acts = []act{
+	{
+		Kind: "step-down", request: tenure.RequestStepDown, right: access.Ask,
+		command: []string{"step-down", "NAME"},
+		Title:   "Step down", Hint: "The holder ends its work in order, and releases the lock.",
+	},
+	{
+		Kind: "hand-over", request: tenure.RequestHandOver, right: access.Ask, Heir: true,
+		command: []string{"step-down", "NAME"},
+		Title:   "Hand over",
+		Hint:    "The holder ends its work, and the lock is kept for one who waits for it: an owner, or a label.",
+	},
+	{
+		Kind: "release-dead", request: tenure.RequestReleaseDead, right: access.Ask, waits: true,
+		command: []string{"release", "NAME"},
+		Title:   "Release",
+		Hint: "For a dead holder that nobody waits to follow: the lock is released when there has been no sign of " +
+			"life for its lease,",
+	},
+	{
+		Kind: "revoke", request: tenure.RequestRevoke, right: access.Revoke, waits: true, Danger: true,
+		command: []string{"release", "NAME", "--force"},
+		Title:   "Revoke",
+		Hint: "For a holder that lives and does not answer: it cannot renew from now on, and the lock is free when " +
+			"its lease has run out, after",
+	},
 }
 
-// heirs are the owners and labels that have had the lock before.
-func (m *lockModel) heirs(l *lock) (owners, labels []string) {
-	seenOwner, seenLabel := map[string]bool{l.Owner: true, "": true, "unknown": true}, map[string]bool{l.Label: true, "": true}
-	for _, t := range m.Tenures {
-		if !seenOwner[t.Owner] {
-			seenOwner[t.Owner], owners = true, append(owners, t.Owner)
-		}
-		if !seenLabel[t.Label] {
-			seenLabel[t.Label], labels = true, append(labels, t.Label)
-		}
+// commandFor returns the words of the command that does the same, as a person would type them into a shell;
+// none if there is no such command, because it takes no name that begins with a dash.
+func (a act) commandFor(name string) []string {
+	if strings.HasPrefix(name, "-") || !utf8.ValidString(name) {
+		return nil
 	}
-	return owners, labels
+	words := append([]string{"tenure"}, a.command...)
+	words[2] = quoted(name)
+	return words
 }
 
-// kinds are the requests that a visitor can make, by their names in forms and audit lines.
-var kinds = map[string]tenure.RequestKind{
-	"step-down": tenure.RequestStepDown, "hand-over": tenure.RequestHandOver,
-	"release-dead": tenure.RequestReleaseDead, "revoke": tenure.RequestRevoke,
-}
-
-// kindName returns the name of a kind of request.
-func kindName(kind tenure.RequestKind) string {
-	for name, k := range kinds {
-		if k == kind {
-			return name
-		}
-	}
-	return string(kind)
-}
-
-// refuses says why a request of that kind is of no use now; "" if it may be.
-func (l *lock) refuses(kind tenure.RequestKind) string {
-	alive := l.state == held || l.state == asked || l.state == inDoubt
+// refused says why the act is of no use now; "" if it may be.
+func (a act) refused(l *lock) string {
 	switch {
-	case l.state == unreadable:
+	case l.State == unreadable:
 		return "The record cannot be read."
-	case l.state == free:
+	case l.State == free:
 		return "Nobody holds the lock."
-	case kind == tenure.RequestReleaseDead:
+	case a.request == tenure.RequestReleaseDead:
 		return ""
-	case l.state == reserved:
+	case l.State == reserved:
 		return "Nobody holds the lock: it is reserved."
-	case kind == tenure.RequestRevoke && l.Session != "":
+	case a.request == tenure.RequestRevoke && l.Session != "":
 		return "It is held under a session, with others: ask it to step down, or end its process."
-	case kind == tenure.RequestRevoke:
+	case a.request == tenure.RequestRevoke:
 		return ""
-	case !alive:
+	case !l.alive():
 		return "The holder shows no sign of life: it would not answer."
 	case l.Request != nil:
 		return "It was asked already, and carries one request at a time."
@@ -134,196 +104,175 @@ func (l *lock) refuses(kind tenure.RequestKind) string {
 	return ""
 }
 
-// actFrom reads the form of an act. The name is in the address, where it comes through as it
-// is: in a form, a browser writes line ends its own way.
-func actFrom(query, form url.Values) (name string, token uint64, q tenure.Request, p *problem) {
+// actForm is the form of one act.
+type actForm struct {
+	act
+	Name           string
+	Token          uint64
+	Owners, Labels []string // that have had the lock, as suggestions
+	Not            string   // why it cannot be done now
+	Command        []string // as far as it stands without what is typed; empty if there is none
+	MaxReason      int
+	Confirm        bool // it asks for the token of the visitor
+}
+
+// acts adds the forms that a visitor may use. One that is of no use now stays, and says why: the state may
+// change while somebody types.
+func (v *lockView) acts(who visitor) {
+	l := v.Lock
+	if !who.form {
+		v.NoActs = "Sign in with a browser, or use /v1/requests, to ask the holder."
+		return
+	}
+	for _, a := range acts {
+		if !who.May(a.right, v.Name) {
+			continue
+		}
+		if a.waits {
+			a.Hint += " " + chosen(l.Lease) + "."
+		}
+		f := actForm{
+			act: a, Name: v.Name, Token: l.Token, Not: a.refused(l), Command: a.commandFor(v.Name),
+			MaxReason: driver.MaxReasonLen, Confirm: who.shares,
+		}
+		for _, t := range v.Terms {
+			f.Owners = suggested(f.Owners, t.Owner, l.Owner, "unknown")
+			f.Labels = suggested(f.Labels, t.Label, l.Label)
+		}
+		v.Acts = append(v.Acts, f)
+	}
+	if len(v.Acts) == 0 {
+		v.NoActs = who.Name() + " may not ask the holder for anything. " + who.rights()
+	}
+}
+
+// suggested adds a text once, unless it is empty or one of some others.
+func suggested(all []string, text string, but ...string) []string {
+	if text == "" || slices.Contains(but, text) || slices.Contains(all, text) {
+		return all
+	}
+	return append(all, text)
+}
+
+// actFrom reads the form of an act. The name is in the address, where it comes through as it is: in a form, a
+// browser writes line ends its own way.
+func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteRequest, p *problem) {
 	bad := func(format string, args ...any) *problem {
 		return &problem{http.StatusBadRequest, "This cannot be asked", fmt.Sprintf(format, args...)}
 	}
-	name, q.Kind = query.Get("name"), kinds[form.Get("kind")]
-	q.Reason, q.To, q.ToLabel = strings.TrimSpace(form.Get("reason")), form.Get("to"), form.Get("to-label")
+	kind := form.Get("kind")
+	i := slices.IndexFunc(acts, func(a act) bool { return a.Kind == kind })
+	if i < 0 {
+		return a, 0, q, bad("kind %.40q: %v", kind, errNoKind)
+	}
+	a = acts[i]
+	q = tenure.RemoteRequest{Name: query.Get("name"), Kind: a.request, Reason: strings.TrimSpace(form.Get("reason"))}
+	if a.Heir {
+		q.To, q.ToLabel = form.Get("to"), form.Get("to-label")
+	}
 	token, err := strconv.ParseUint(form.Get("token"), 10, 64)
 	switch {
-	case q.Kind == "":
-		p = bad("kind %.40q: %v", form.Get("kind"), errNoKind)
-	case name == "":
+	case q.Name == "":
 		p = bad("no name of a lock was sent: begin at the page of the lock")
 	case err != nil:
-		p = bad("token %.40q is no number: begin at the page of the lock, which sends the token that it shows", form.Get("token"))
+		p = bad("token %.40q is no number: begin at the page of the lock, which sends the token that it shows",
+			form.Get("token"))
 	case q.Reason == "":
 		p = bad("the reason is empty: say why, for those who read the history")
-	case q.Kind != tenure.RequestHandOver:
-		q.To, q.ToLabel = "", ""
-	case q.To == "" && q.ToLabel == "":
+	case a.Heir && q.To == "" && q.ToLabel == "":
 		p = bad("a hand-over needs to whom: name an owner, or a label")
-	case q.To != "" && q.ToLabel != "":
+	case a.Heir && q.To != "" && q.ToLabel != "":
 		p = bad("a hand-over is to an owner or to a label, not to both: leave one of them empty")
 	}
-	return name, token, q, p
+	return a, token, q, p
 }
 
-// acting reads the form of a visitor who changes something. If it returns false, the request
-// has had its answer.
-func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, bool) {
-	who, ok := d.admitted(w, r)
-	if !ok {
-		return who, false
-	}
-	if !who.form {
-		d.unknown(w, r)
-		return who, false
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		d.failed(w, r, badForm(err))
-		return who, false
-	}
-	if who.shares {
-		if p := d.confirm(r, who); p != nil {
-			if p.status == http.StatusTooManyRequests {
-				w.Header().Set("Retry-After", retryAfter)
-			}
-			d.failed(w, r, p)
-			return who, false
-		}
-	}
-	return who, true
-}
-
-// confirm returns a problem unless the form has a secret of the visitor. No page knows it, so
-// whoever has the cookie from another port of this host does not have it.
-func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
-	secret := strings.TrimSpace(r.PostForm.Get("secret"))
-	refused := func(format string, args ...any) *problem {
-		return &problem{http.StatusForbidden, "Not confirmed", fmt.Sprintf(format, args...)}
-	}
-	if secret == "" {
-		return refused("a browser sends the cookie of a page without TLS to every port of this host, so a form sends the token of %s besides, and there was none: go back, and type it", who.Name())
-	}
-	p, ok := d.options.Access.ByToken(secret)
-	switch {
-	case ok && p.Name() == who.Name():
-		if d.options.Admit(r, p, secret) == 0 {
-			return nil
-		}
-	case d.failures.allow(r.RemoteAddr):
-		d.failures.add(r.RemoteAddr)
-		d.options.Wrong(r, secret)
-		d.audit(r.Context(), access.Act{Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr)})
-		return refused("this is no token of %s: go back, and type it again", who.Name())
-	}
-	return &problem{http.StatusTooManyRequests, "Too many", tooMany}
-}
-
-// act lays a request to the holder of a lock.
+// act writes a request to the holder of a lock.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	who, ok := d.acting(w, r)
 	if !ok {
 		return
 	}
-	name, token, q, problem := actFrom(r.URL.Query(), r.PostForm)
+	a, token, q, problem := actFrom(r.URL.Query(), r.PostForm)
 	if problem != nil {
 		d.failed(w, r, problem)
 		return
 	}
-	q.By, q.At = who.Name(), time.Now()
+	q.By = who.Name()
 	line := access.Act{
-		Principal: who.Name(), Action: kindName(q.Kind), Lock: name,
-		To: q.To, ToLabel: q.ToLabel, Reason: q.Reason,
+		Principal: q.By, Action: a.Kind, Lock: q.Name, To: q.To, ToLabel: q.ToLabel, Reason: q.Reason,
 	}
-	if !mayOperate(who, q.Kind, name) {
+	if !who.May(a.right, q.Name) {
 		line.Outcome = "forbidden"
 		d.audit(r.Context(), line)
-		d.failed(w, r, notAllowed(who, askedText(&q)+" the holder of this lock"))
+		asked := askedText(&tenure.Request{Kind: q.Kind, To: q.To, ToLabel: q.ToLabel})
+		d.failed(w, r, notAllowed(who, asked+" the holder of this lock"))
 		return
 	}
-	said, err := d.carryOut(r.Context(), name, token, q, line)
-	if said.failed() {
-		d.refused(w, r, who, name, said, err)
+	came, err := d.carryOut(r.Context(), token, q, line)
+	if came.status != 0 {
+		d.refused(w, r, who, q.Name, came, err)
 		return
 	}
-	seeOther(w, lockLink(name)+"&said="+url.QueryEscape(string(said)))
+	seeOther(w, lockLink(q.Name)+"&said="+came.word)
 }
 
-// badForm says why a form cannot be read.
-func badForm(err error) *problem {
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return &problem{http.StatusRequestEntityTooLarge, "Too large", fmt.Sprintf("the form has more than %d bytes", maxForm)}
-	}
-	return &problem{http.StatusBadRequest, "Not understood", "the form cannot be read: " + err.Error()}
-}
-
-// carryOut does what was asked. It goes on when the visitor has waited for long enough, and
-// so does the audit line, which tells what has come of it.
-func (d *Dashboard) carryOut(ctx context.Context, name string, token uint64, q tenure.Request, line access.Act) (saying, error) {
-	st, err := d.client.Status(ctx, name)
-	if err == nil && st.Token != token {
-		line.Outcome, line.Detail = string(changed), "another tenure had begun"
-		d.audit(ctx, line)
-		return changed, nil
-	}
-	if err != nil {
-		line.Outcome, line.Detail = string(outcomeOf(err)), err.Error()
-		d.audit(ctx, line)
-		return outcomeOf(err), err
-	}
-	if q.Kind == tenure.RequestHandOver && (q.To != "" && q.To == st.Owner || q.ToLabel != "" && q.ToLabel == st.Label) && st.Held {
-		line.Outcome = string(itself)
-		d.audit(ctx, line)
-		return itself, nil
-	}
-	type result struct {
-		said saying
-		err  error
-	}
-	results := make(chan result, 1)
-	started := d.work.start(func(ctx context.Context) {
-		ctx, cancel := bounded(ctx, max(leastAct, actLeases*st.Lease))
-		defer cancel()
-		err := d.ask(ctx, name, q)
-		said := outcomeOf(err)
-		line.Outcome = string(said)
+// carryOut does what was asked. It goes on when the visitor has waited for long enough, and so does the audit
+// line, which tells what has come of it.
+func (d *Dashboard) carryOut(
+	ctx context.Context, token uint64, q tenure.RemoteRequest, line access.Act,
+) (flash, error) {
+	audited := func(ctx context.Context, f flash, err error) flash {
+		line.Outcome = f.word
 		if err != nil {
 			line.Detail = err.Error()
 		}
 		d.audit(ctx, line)
-		d.locks.stale()
-		d.censuses.stale()
-		d.histories.stale()
-		results <- result{said, err}
+		return f
+	}
+	st, err := d.client.Status(ctx, q.Name)
+	switch {
+	case err != nil:
+		return audited(ctx, flashOf(err), err), err
+	case st.Token != token:
+		return audited(ctx, changed, nil), nil
+	case st.Held && (q.To != "" && q.To == st.Owner || q.ToLabel != "" && q.ToLabel == st.Label):
+		return audited(ctx, itself, nil), nil
+	}
+	type result struct {
+		came flash
+		err  error
+	}
+	results := make(chan result, 1)
+	started := d.work.start(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, max(leastAct, actLeases*st.Lease))
+		defer cancel()
+		err := d.client.Remote().Ask(ctx, q)
+		came := audited(ctx, flashOf(err), err)
+		d.cache.stale()
+		results <- result{came, err}
 	})
 	if !started {
-		line.Outcome = string(busy)
-		d.audit(ctx, line)
-		return busy, nil
+		return audited(ctx, busy, nil), nil
 	}
-	timer := time.NewTimer(actPatience)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, actPatience)
+	defer cancel()
 	select {
-	case res := <-results:
-		return res.said, res.err
-	case <-timer.C:
+	case r := <-results:
+		return r.came, r.err
 	case <-ctx.Done():
 	}
-	d.locks.stale()
+	d.cache.stale()
 	if q.Kind == tenure.RequestReleaseDead {
 		return watching, nil
 	}
 	return underWay, nil
 }
 
-// errNoKind says that there is no such request.
-var errNoKind = errors.New("no such request: it is one of step-down, hand-over, release-dead, revoke")
-
-// ask lays a request, and waits until it is done.
-func (d *Dashboard) ask(ctx context.Context, name string, q tenure.Request) error {
-	return d.client.Remote().Ask(ctx, tenure.RemoteRequest{Name: name, Kind: q.Kind, By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel})
-}
-
 // refused shows the page of the lock again, with what was wrong above it.
-func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor, name string, said saying, err error) {
+func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor, name string, came flash, err error) {
 	if !who.May(access.Read, name) {
-		d.failed(w, r, &problem{said.status(), "Not done", sayings[string(said)].Text})
+		d.failed(w, r, &problem{came.status, "Not done", came.Text})
 		return
 	}
 	query := url.Values{"name": {name}}
@@ -332,14 +281,48 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor,
 		d.failed(w, r, problem)
 		return
 	}
-	told := sayings[string(said)]
-	if err != nil {
-		if said == invalid || said == already || said == unanswered {
-			told.Text += " " + err.Error() // which is about the request
-		} else {
-			told.Text += " " + d.storeError(who, err)
+	switch came.cause {
+	case tenure.ErrInvalid, tenure.ErrRequested, tenure.ErrUnanswered: // the text is about the request
+		came.Text += " " + err.Error()
+	default:
+		if err != nil {
+			came.Text += " " + d.storeError(who, err)
 		}
 	}
-	p.Said, p.Status = &told, said.status()
-	d.show(w, r, who, d.views()["lock"], p, query)
+	p.Flash, p.Status = &came, came.status
+	d.show(w, r, who, p, query)
+}
+
+// quoted returns s as one word of a POSIX shell. What cannot be seen is spelled, in the form that bash, zsh,
+// ksh and the shells of POSIX 2024 know. The script does the same with what is typed.
+func quoted(s string) string {
+	plain, visible := s != "", true
+	for _, r := range s {
+		letter := '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		plain = plain && (letter || strings.ContainsRune("_-./:@%+,", r))
+		visible = visible && r != utf8.RuneError && unicode.IsPrint(r)
+	}
+	switch {
+	case plain:
+		return s
+	case visible:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case unicode.IsPrint(r) && (r != utf8.RuneError || size > 1):
+			b.WriteString(s[i : i+size])
+		default:
+			for _, c := range []byte(s[i : i+size]) {
+				fmt.Fprintf(&b, `\%03o`, c) // of three digits: what follows is no part of it
+			}
+		}
+		i += size
+	}
+	return b.String() + "'"
 }

@@ -5,13 +5,15 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	texttemplate "text/template"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/shard"
 )
 
 // Dashboard is the handler of the pages. All methods may be called concurrently.
@@ -19,25 +21,25 @@ type Dashboard struct {
 	options   Options
 	client    *tenure.Client
 	handler   http.Handler
+	views     map[string]view
 	pages     *template.Template
+	texts     *texttemplate.Template
 	sealer    *sealer
-	failures  *failures
-	signedOut *signedOut
+	guesses   *deadlines // when the wrong tokens of an address are forgotten
+	signedOut *deadlines // when a cookie that was signed out is over
 	streams   *streams
-	clock     *clockWatch
 	work      *work
+	cache     *cache
 
-	censuses  *memo[census]
-	rows      *memo[[]lock]
-	locks     *memo[lockSeen]
-	histories *memo[[]tenure.Tenure]
-	sessions  *memo[[]tenure.SessionStatus]
-	groups    *memo[shard.Status]
-	findings  *memo[[]Finding]
+	mu     sync.Mutex
+	writes *Finding // how long writes took when that was measured last
 }
 
-// New returns the pages. Close them before the client. The error says which of the options
-// is missing or wrong.
+// view makes one page. Its name is the page's path, but for the first one, and that of its templates.
+type view func(context.Context, visitor, url.Values) (*page, *problem)
+
+// New returns the pages. Close them before the client. The error says which of the options is missing or
+// wrong.
 func New(options Options) (*Dashboard, error) {
 	if err := options.check(); err != nil {
 		return nil, err
@@ -46,17 +48,15 @@ func New(options Options) (*Dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
+	work := newWork()
 	d := &Dashboard{
-		options: options, client: options.Client, sealer: sealer, pages: parsePages(),
-		failures: newFailures(), signedOut: newSignedOut(), streams: newStreams(), clock: newClockWatch(options.Client), work: newWork(),
+		options: options, client: options.Client, sealer: sealer, guesses: newDeadlines(), signedOut: newDeadlines(),
+		streams: newStreams(), work: work, cache: newCache(work),
 	}
-	d.censuses = newMemo(d.work, lookPace, d.readCensus)
-	d.rows = newMemo(d.work, lookPace, d.readRows)
-	d.locks = newMemo(d.work, lookPace, d.readLock)
-	d.histories = newMemo(d.work, historyPace, d.readHistory)
-	d.sessions = newMemo(d.work, lookPace, d.readSessions)
-	d.groups = newMemo(d.work, lookPace, d.readGroup)
-	d.findings = newMemo(d.work, doctorPace, d.examine)
+	d.pages, d.texts = parsePages()
+	d.views = map[string]view{
+		"now": d.now, "lock": d.lock, "sessions": d.sessions, "shards": d.shards, "doctor": d.doctor,
+	}
 	d.handler = d.route()
 	return d, nil
 }
@@ -64,41 +64,23 @@ func New(options Options) (*Dashboard, error) {
 // ServeHTTP answers one request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Shutdown ends the streams by which open pages stay up to date. The pages connect again,
-// to another replica. Call it when the server begins to shut down: a server waits for
-// streams that are open.
+// Shutdown ends the streams by which open pages stay up to date. The pages connect again, to another replica.
+// Call it when the server begins to shut down: a server waits for streams that are open.
 func (d *Dashboard) Shutdown() { d.streams.close() }
 
-// Close ends the streams, and the questions to the store and the acts that are under way,
-// and waits for them. An act that has been laid into a record stays there.
+// Close ends the streams, and the questions to the store and the acts that are under way, and waits for them.
+// An act that has been written into a record stays there.
 func (d *Dashboard) Close() {
 	d.Shutdown()
 	d.work.close()
 }
 
-// view is one page: its name is its path, but for the first one, and that of its template.
-type view struct {
-	name string
-	look func(context.Context, visitor, url.Values) (*page, *problem)
-}
-
-// views are all pages, by their names.
-func (d *Dashboard) views() map[string]view {
-	all := map[string]view{}
-	for _, v := range []view{
-		{"now", d.now}, {"lock", d.lock}, {"sessions", d.sessionsPage}, {"shards", d.shards}, {"doctor", d.doctor},
-	} {
-		all[v.name] = v
-	}
-	return all
-}
-
-// path is where the view is, relative to all others.
-func (v view) path() string {
-	if v.name == "now" {
+// pathOf is where a view is, relative to all others.
+func pathOf(name string) string {
+	if name == "now" {
 		return "./"
 	}
-	return v.name
+	return name
 }
 
 func (d *Dashboard) route() http.Handler {
@@ -110,12 +92,12 @@ func (d *Dashboard) route() http.Handler {
 		mux.HandleFunc(path, d.noMethod(allow))
 	}
 	const read = "GET, HEAD"
-	for name, v := range d.views() {
+	for name := range d.views {
 		path := "/" + name
 		if name == "now" {
 			path = "/{$}"
 		}
-		handle(path, read, d.page(v))
+		handle(path, read, d.page(name))
 	}
 	handle("/live", "GET", d.live)
 	handle("/login", read+", POST", d.loginPage, d.login)
@@ -125,16 +107,31 @@ func (d *Dashboard) route() http.Handler {
 	for name := range staticTypes {
 		handle("/"+name, read, d.static)
 	}
-	mux.HandleFunc("/", d.noPage)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		d.failed(w, r, &problem{http.StatusNotFound, "No such page", "there is no page here: begin at the first one"})
+	})
 
 	// A page of another site must not act with the cookie of a visitor.
 	cross := http.NewCrossOriginProtection()
-	cross.SetDenyHandler(http.HandlerFunc(d.crossSite))
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.write(w, r, http.StatusForbidden, textType,
+			[]byte("tenure: refused: this request comes from a page of another site\n"))
+	}))
 	guarded := cross.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protect(w.Header())
 		guarded.ServeHTTP(w, r)
 	})
+}
+
+// noMethod answers for a method that a page has not.
+func (d *Dashboard) noMethod(allow string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allow)
+		d.failed(w, r, &problem{
+			http.StatusMethodNotAllowed, "Not allowed", fmt.Sprintf("this page takes %s, not %.20q", allow, r.Method),
+		})
+	}
 }
 
 // protect sets what all answers have.

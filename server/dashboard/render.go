@@ -6,19 +6,23 @@ package dashboard
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"html/template"
-	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	texttemplate "text/template"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/access"
 )
 
 const (
@@ -28,72 +32,95 @@ const (
 	worthPacking = 1400
 )
 
-// page is what one view shows.
+//go:embed pages
+var pageFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+// staticTypes are the types of what is in the folder static.
+var staticTypes = map[string]string{
+	"style.css": "text/css; charset=utf-8",
+	"script.js": "text/javascript; charset=utf-8",
+	"icon.svg":  "image/svg+xml",
+}
+
+// parsePages reads the templates, of HTML and of text. What those of HTML are given is escaped by its place;
+// text of the store goes through p or row besides.
+func parsePages() (*template.Template, *texttemplate.Template) {
+	functions := map[string]any{
+		"age": ageOf, "asset": asset, "clock": clockText, "id": idOf, "lockLink": lockLink, "p": printable, "row": row,
+	}
+	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html")),
+		texttemplate.Must(texttemplate.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.txt"))
+}
+
+// page is what a visitor is shown: what one view knows, and what stands around it.
 type page struct {
-	View, Title string
+	View, Title string // View is the name of the templates
 	Status      int
-	Alerts      []alert // what is wrong with all of it
-	Said        *alert  // what came of an act
-	Model       model
-	// StandStill says that the page has forms, so that it is not loaded anew by itself
-	// while somebody writes.
-	StandStill bool
-}
+	Alerts      []flash // what is wrong with all of it
+	Flash       *flash  // what came of an act
+	Model       any     // the content, for the templates
+	Stands      bool    // it has forms, so that it is not loaded anew while somebody writes
 
-// model is the content of a page.
-type model interface {
-	// text writes it for those without a browser. Cells of a table end with a tab.
-	text(w io.Writer)
+	Site, Who    string
+	Forms        bool // signed in by a cookie, or known by the connection
+	Scripts      bool
+	Here, Stream string
+	Live, Body   template.HTML // Live is the part that is kept up to date; they are rendered
 }
-
-// alert is a line above the content.
-type alert struct{ Class, Text string }
 
 // problem is why a page cannot be shown.
 type problem struct {
 	status        int
-	title, detail string
+	title, Detail string
 }
 
 func notAllowed(v visitor, what string) *problem {
-	return &problem{http.StatusForbidden, "Not allowed", fmt.Sprintf("%s may not %s: no right that it has covers the name. %s", v.Name(), what, rightsOf(v))}
+	return &problem{
+		http.StatusForbidden, "Not allowed",
+		fmt.Sprintf("%s may not %s: no right that it has covers the name. %s", v.Name(), what, v.rights()),
+	}
 }
 
-// rightsOf says what a visitor may do.
-func rightsOf(v visitor) string {
-	var all []string
-	for _, g := range v.Grants() {
-		if g.Prefix == "" {
-			all = append(all, string(g.Right)+" all")
-		} else {
-			all = append(all, fmt.Sprintf("%s %s…", g.Right, g.Prefix))
-		}
+// invalid says why the store cannot be asked for a name.
+func invalid(err error) *problem {
+	if errors.Is(err, tenure.ErrInvalid) {
+		return &problem{http.StatusBadRequest, "No such name", err.Error()}
 	}
-	if len(all) == 0 {
-		return "It has no rights at all."
-	}
-	return "Its rights: " + strings.Join(all, ", ") + "."
+	return nil
 }
 
-// storeAlert says that what is shown is old, or that there is nothing to show, because the
-// store gives no answer.
-func (d *Dashboard) storeAlert(who visitor, err error, good bool, at time.Time) alert {
-	text := "The store gives no answer, so who holds what is not known here: " + d.storeError(who, err)
-	if good {
-		text = fmt.Sprintf("The store gives no answer. What stands here was read %s ago: %s", short(time.Since(at)), d.storeError(who, err))
+// note says on the page that what it shows is old, or that there is nothing to show, because the store gives
+// no answer.
+func (d *Dashboard) note(p *page, who visitor, r reading) {
+	p.Status = max(p.Status, http.StatusOK)
+	if r.err == nil {
+		return
 	}
-	if errors.Is(err, errSlow) && good {
-		text = fmt.Sprintf("The store is slow. What stands here was read %s ago.", short(time.Since(at)))
+	read := "What stands here was read " + short(time.Since(r.at)) + " ago"
+	text := "The store gives no answer. " + read + ": " + d.storeError(who, r.err)
+	slow := r.good && errors.Is(r.err, errSlow)
+	switch {
+	case slow:
+		text = "The store is slow. " + read + "."
+	case !r.good:
+		text = "The store gives no answer, so who holds what is not known here: " + d.storeError(who, r.err)
 	}
-	return alert{"bad", text}
+	if !slow {
+		p.Status = http.StatusServiceUnavailable
+	}
+	if len(p.Alerts) == 0 { // one is enough
+		p.Alerts = append(p.Alerts, flash{Class: "bad", Text: text})
+	}
 }
 
-// storeError is what a visitor sees of an error of the store, which may name its address and
-// its user.
+// storeError is what a visitor sees of an error of the store, which may name its address and its user.
 func (d *Dashboard) storeError(who visitor, err error) string {
 	id := d.options.ErrorID(err)
 	switch {
-	case who.admin():
+	case who.all(access.Admin):
 		return err.Error()
 	case id == "":
 		return "an operator sees the error."
@@ -101,157 +128,104 @@ func (d *Dashboard) storeError(who visitor, err error) string {
 	return "the log of this server has the error, under " + id + "."
 }
 
-// storeStatus is the status of a page whose store has given an error.
-func storeStatus(err error, good bool) int {
-	if err == nil || good && errors.Is(err, errSlow) {
-		return http.StatusOK
-	}
-	return http.StatusServiceUnavailable
-}
-
 // page serves a view.
-func (d *Dashboard) page(v view) http.HandlerFunc {
+func (d *Dashboard) page(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, ok := d.admitted(w, r)
 		if !ok {
 			return
 		}
-		p, problem := v.look(r.Context(), who, r.URL.Query())
+		query := r.URL.Query()
+		p, problem := d.views[name](r.Context(), who, query)
 		if problem != nil {
 			d.failed(w, r, problem)
 			return
 		}
-		if said, ok := sayings[r.URL.Query().Get("said")]; ok {
-			p.Said = &said
-		}
-		d.show(w, r, who, v, p, r.URL.Query())
+		p.Flash = flashNamed(query.Get("said"))
+		d.show(w, r, who, p, query)
 	}
 }
 
-// show answers with a page, as HTML or as text.
-func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, who visitor, v view, p *page, query url.Values) {
-	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "5")
-	}
+// show answers with the page of a view, as HTML or as text.
+func (d *Dashboard) show(w http.ResponseWriter, r *http.Request, who visitor, p *page, query url.Values) {
 	if wantsText(r) {
-		d.write(w, r, p.Status, textType, p.plain())
-		return
-	}
-	live, err := d.fragment(p)
-	if err != nil {
-		d.failed(w, r, &problem{http.StatusInternalServerError, "This page cannot be shown", err.Error()})
+		d.write(w, r, p.Status, textType, d.plain(p))
 		return
 	}
 	query.Del("said")
-	chrome := chrome{page: p, Live: live, Who: who.Name(), Forms: who.form, Here: v.path() + tail(query), Stands: p.StandStill}
-	if query.Get("refresh") != "" {
-		chrome.Stands = false
-	}
-	query.Set("view", v.name)
-	chrome.Stream = "live" + tail(query)
-	d.render(w, r, p.Status, "page", chrome)
-}
-
-// tail is the query of an address.
-func tail(query url.Values) string {
-	if len(query) == 0 {
-		return ""
-	}
-	return "?" + query.Encode()
-}
-
-// chrome is what stands around each page.
-type chrome struct {
-	*page
-	Live         template.HTML // the part that is kept up to date, rendered
-	Who          string
-	Forms        bool // signed in by a cookie, or known by the connection
-	Stands       bool // it is not loaded anew by itself without JavaScript
-	Here, Stream string
-}
-
-// fragment renders the part of a page that is kept up to date.
-func (d *Dashboard) fragment(p *page) (template.HTML, error) {
-	var b bytes.Buffer
-	if err := d.pages.ExecuteTemplate(&b, "alerts", p.Alerts); err != nil {
-		return "", fmt.Errorf("dashboard: %w", err)
-	}
-	if err := d.pages.ExecuteTemplate(&b, p.View+".live", p.Model); err != nil {
-		return "", fmt.Errorf("dashboard: %w", err)
-	}
-	return template.HTML(b.String()), nil //nolint:gosec // it was escaped by its template
-}
-
-// render answers with a template.
-func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
-	var b bytes.Buffer
-	err := d.pages.ExecuteTemplate(&b, name, struct {
-		Title string
-		Data  any
-	}{d.options.Title, data})
-	if err != nil {
-		d.write(w, r, http.StatusInternalServerError, textType, []byte("tenure: this page cannot be shown: "+err.Error()+"\n"))
-		return
-	}
-	d.write(w, r, status, htmlType, b.Bytes())
-}
-
-// plain is the page as text.
-func (p *page) plain() []byte {
-	var b bytes.Buffer
-	for _, a := range p.Alerts {
-		fmt.Fprintln(&b, strings.ToUpper(a.Class)+": "+a.Text)
-	}
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	p.Model.text(tw)
-	tw.Flush() //nolint:errcheck // into memory
-	var lines bytes.Buffer
-	for line := range bytes.Lines(b.Bytes()) {
-		lines.Write(bytes.TrimRight(line, " \n"))
-		lines.WriteByte('\n')
-	}
-	return lines.Bytes()
-}
-
-// cells writes one line of a table of text.
-func cells(w io.Writer, of ...string) {
-	for i, c := range of {
-		if of[i] = printable(c); c == "" {
-			of[i] = "-"
-		}
-	}
-	fmt.Fprintln(w, strings.Join(of, "\t"))
+	p.Who, p.Forms, p.Scripts, p.Here = who.Name(), who.form, true, pathOf(p.View)+tail(query)
+	p.Stands = p.Stands && query.Get("refresh") == ""
+	query.Set("view", p.View)
+	p.Stream = "live" + tail(query)
+	p.Live = d.fragment(p)
+	d.showPage(w, r, p)
 }
 
 // failed answers with a problem.
-func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, p *problem) {
+func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, problem *problem) {
 	if wantsText(r) {
-		d.write(w, r, p.status, textType, []byte("tenure: "+printable(p.detail)+"\n"))
+		d.write(w, r, problem.status, textType, []byte("tenure: "+printable(problem.Detail)+"\n"))
 		return
 	}
-	who, signedIn := d.visitor(r)
-	d.render(w, r, p.status, "problem", struct {
-		Title, Detail, Who string
-		Forms              bool
-	}{p.title, p.detail, who.Name(), signedIn && who.form})
-}
-
-// noMethod answers for a method that a page has not.
-func (d *Dashboard) noMethod(allow string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", allow)
-		d.failed(w, r, &problem{http.StatusMethodNotAllowed, "Not allowed", fmt.Sprintf("this page takes %s, not %.20q", allow, r.Method)})
+	p := &page{View: "problem", Title: problem.title, Status: problem.status, Model: problem}
+	if who, ok := d.visitor(r); ok {
+		p.Who, p.Forms = who.Name(), who.form
 	}
+	d.showPage(w, r, p)
 }
 
-// noPage answers for a path that there is not.
-func (d *Dashboard) noPage(w http.ResponseWriter, r *http.Request) {
-	d.failed(w, r, &problem{http.StatusNotFound, "No such page", "there is no page here: begin at the first one"})
+// showPage answers with a page as HTML.
+func (d *Dashboard) showPage(w http.ResponseWriter, r *http.Request, p *page) {
+	p.Site = d.options.Title
+	p.Body = d.html(p.View, p)
+	d.render(w, r, p.Status, "page", p)
 }
 
-// crossSite answers a request that a page of another site has made.
-func (d *Dashboard) crossSite(w http.ResponseWriter, r *http.Request) {
-	d.write(w, r, http.StatusForbidden, textType, []byte("tenure: refused: this request comes from a page of another site\n"))
+// fragment renders the part of a page that is kept up to date.
+func (d *Dashboard) fragment(p *page) template.HTML {
+	return d.html("alerts", p.Alerts) + d.html(p.View+".live", p.Model)
+}
+
+// html renders a template of these files, which are tested to render whatever the store has.
+func (d *Dashboard) html(name string, data any) template.HTML {
+	var b bytes.Buffer
+	if err := d.pages.ExecuteTemplate(&b, name, data); err != nil {
+		return template.HTML(template.HTMLEscapeString("this page cannot be shown: " + err.Error())) //nolint:gosec // escaped
+	}
+	return template.HTML(b.String()) //nolint:gosec // it was escaped by its template
+}
+
+func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+	d.write(w, r, status, htmlType, []byte(d.html(name, data)))
+}
+
+// plain is the page as text.
+func (d *Dashboard) plain(p *page) []byte {
+	var b, trimmed bytes.Buffer
+	for _, a := range p.Alerts {
+		fmt.Fprintln(&b, strings.ToUpper(a.Class)+": "+printable(a.Text))
+	}
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if err := d.texts.ExecuteTemplate(tw, p.View, p.Model); err != nil {
+		fmt.Fprintln(tw, "this page cannot be shown:", err)
+	}
+	tw.Flush() //nolint:errcheck // into memory
+	for line := range bytes.Lines(b.Bytes()) {
+		trimmed.Write(bytes.TrimRight(line, " \n"))
+		trimmed.WriteByte('\n')
+	}
+	return trimmed.Bytes()
+}
+
+// row is one line of a table of text.
+func row(of ...any) string {
+	words := make([]string, len(of))
+	for i, c := range of {
+		if words[i] = printable(fmt.Sprint(c)); words[i] == "" {
+			words[i] = "-"
+		}
+	}
+	return strings.Join(words, "\t")
 }
 
 // wantsText says that the client is no browser.
@@ -272,6 +246,10 @@ func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, co
 		body = b.Bytes()
 		h.Set("Content-Encoding", "gzip")
 	}
+	again := map[int]string{http.StatusTooManyRequests: "60", http.StatusServiceUnavailable: "5"}[status]
+	if again != "" && h.Get("Retry-After") == "" {
+		h.Set("Retry-After", again)
+	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
@@ -283,15 +261,23 @@ func packs(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
-// lookProblem says why the record of a lock cannot be asked for.
-func lookProblem(err error) *problem {
-	if errors.Is(err, tenure.ErrInvalid) {
-		return &problem{http.StatusBadRequest, "No such name", err.Error()}
+// static serves the style, the script and the icon: for ever under an address that names their content.
+func (d *Dashboard) static(w http.ResponseWriter, r *http.Request) {
+	name := path.Base(r.URL.Path)
+	w.Header().Set("Cache-Control", "no-cache")
+	if name+"?v="+r.URL.Query().Get("v") == asset(name) {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	return nil
+	d.write(w, r, http.StatusOK, staticTypes[name], staticFile(name))
 }
 
-// bounded is a context for what must not take long.
-func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, d)
+// asset is the address of a file of the folder static.
+func asset(name string) string {
+	sum := sha256.Sum256(staticFile(name))
+	return name + "?v=" + hex.EncodeToString(sum[:6])
+}
+
+func staticFile(name string) []byte {
+	content, _ := staticFiles.ReadFile("static/" + name) // one of staticTypes
+	return content
 }

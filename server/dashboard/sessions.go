@@ -7,54 +7,77 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/shard"
 )
 
 const (
-	// lookPace is how often what a page shows is read again at most.
-	lookPace = time.Second
 	// maxSessions bounds how many sessions are read.
 	maxSessions = 10_000
 	// shownLocks is how many of the locks under a session are named.
 	shownLocks = 20
 )
 
-// sessionsModel is the sessions that keep locks alive.
-type sessionsModel struct {
-	Rows    []sessionRow
+// sessionsView is the sessions that keep locks alive.
+type sessionsView struct {
+	Rows    []session
+	At      time.Time
 	Summary string
 	More    int // that are not shown
 	Closed  int
 	Nothing string
-	Known   bool
 }
 
-// sessionRow is one session.
-type sessionRow struct {
-	ID, Name           string
-	State              state
-	Owner, Host, Label string
-	Ago, Since         string
-	Left               string
-	LeftShare          int
-	Silent             string // since the last sign of life
-	Locks              []link
-	Count              int
-	More               int // locks that are not named
-	Requests           int
+// session is one session, and what it keeps alive.
+type session struct {
+	tenure.SessionStatus
+	State state // in the place of what the record says
+	Locks []link
+	Count int // of its locks
+	More  int // locks that are not named
 }
 
-// link is a name and where it leads.
-type link struct{ Text, Link string }
+// Word is the state of a session in words: it is no lock.
+func (s session) Word() string {
+	if s.State == held {
+		return "alive"
+	}
+	return string(s.State)
+}
 
-func (d *Dashboard) readSessions(ctx context.Context, _ string) ([]tenure.SessionStatus, error) {
+// Left is what remained of the lease when the record was read.
+func (s session) Left() string { return left(s.State, s.FreeIn) }
+
+// Share is what remained of the lease when the record was read, in per cent.
+func (s session) Share() int { return share(s.State, s.FreeIn, s.Lease) }
+
+// sessions shows the sessions.
+func (d *Dashboard) sessions(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
+	v := &sessionsView{}
+	p := &page{View: "sessions", Title: "Sessions", Model: v}
+	all, r := ask(ctx, d.cache, "sessions", d.readSessions)
+	locks, ofLocks := d.list(ctx, "")
+	r.err = cmp.Or(r.err, ofLocks.err)
+	r.good = r.good && ofLocks.good
+	v.At, r.at = r.at, earlier(r.at, ofLocks.at)
+	d.note(p, who, r)
+	v.fill(all, locks.visible(who, ""), who.all(access.Read))
+	if len(v.Rows) == 0 && r.good {
+		v.Nothing = "There is no session. A process that holds many locks opens one, so that one heartbeat keeps all " +
+			"of them alive."
+		if !who.all(access.Read) {
+			v.Nothing = "There is no session that keeps a lock alive which " + who.Name() + " may read."
+		}
+	}
+	return p, nil
+}
+
+func (d *Dashboard) readSessions(ctx context.Context) ([]tenure.SessionStatus, error) {
 	var all []tenure.SessionStatus
 	for s, err := range d.client.Sessions(ctx) {
 		switch {
@@ -70,92 +93,48 @@ func (d *Dashboard) readSessions(ctx context.Context, _ string) ([]tenure.Sessio
 	return all, nil
 }
 
-// sessionsPage shows the sessions.
-func (d *Dashboard) sessionsPage(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
-	m := &sessionsModel{}
-	p := &page{View: "sessions", Title: "Sessions", Model: m}
-	seen := d.sessions.ask(ctx, "")
-	locks := d.census(ctx, "")
-	err := cmp.Or(seen.err, locks.err)
-	m.Known = seen.good && locks.good
-	p.Status = storeStatus(err, m.Known)
-	if err != nil {
-		p.Alerts = append(p.Alerts, d.storeAlert(who, err, m.Known, earlier(seen.at, locks.at)))
-	}
-	m.fill(seen.value, visible(locks.value.locks, who, ""), who, seen.at)
-	return p, nil
-}
-
-func (m *sessionsModel) fill(all []tenure.SessionStatus, locks []*lock, who visitor, at time.Time) {
+// fill adds the sessions that keep some of the locks alive; idle ones too, to a visitor who may read all.
+func (v *sessionsView) fill(all []tenure.SessionStatus, locks []*lock, idle bool) {
 	under := map[string][]*lock{}
 	for _, l := range locks {
-		if l.Session != "" && l.State == tenure.StateHeld {
+		if l.Session != "" && l.Status.State == tenure.StateHeld {
 			under[l.Session] = append(under[l.Session], l)
 		}
 	}
 	counts := map[state]int{}
-	for _, s := range all {
-		mine := under[s.ID]
-		if len(mine) == 0 && !who.all() {
+	for _, st := range all {
+		mine := under[st.ID]
+		switch {
+		case len(mine) == 0 && !idle:
+			continue
+		case st.State != tenure.StateAlive:
+			v.Closed++
 			continue
 		}
-		r := sessionRowOf(s, mine, at)
-		if r.State == free {
-			m.Closed++
-			continue
+		s := session{SessionStatus: st, State: held, Count: len(mine)}
+		switch {
+		case !st.Alive:
+			s.State = expired
+		case late(st.Unchanged, st.Heartbeat, st.Lease):
+			s.State = inDoubt
 		}
-		counts[r.State]++
-		m.Rows = append(m.Rows, r)
+		s.Locks, s.More = linksOf(mine)
+		counts[s.State]++
+		v.Rows = append(v.Rows, s)
 	}
-	slices.SortFunc(m.Rows, func(a, b sessionRow) int {
-		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Name, b.Name))
+	first := []state{inDoubt, expired, held} // what an operator should look at
+	slices.SortFunc(v.Rows, func(a, b session) int {
+		return cmp.Or(cmp.Compare(slices.Index(first, a.State), slices.Index(first, b.State)),
+			cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
 	})
-	m.Summary = counted(len(m.Rows), "session")
+	v.Summary = counted(len(v.Rows), "session")
 	for _, s := range []state{inDoubt, expired} {
 		if counts[s] > 0 {
-			m.Summary += fmt.Sprintf(", %s %s", grouped(counts[s]), s)
+			v.Summary += ", " + grouped(counts[s]) + " " + string(s)
 		}
 	}
-	if more := len(m.Rows) - pageSize; more > 0 {
-		m.Rows, m.More = m.Rows[:pageSize], more
-	}
-	if len(m.Rows) == 0 && m.Known {
-		m.Nothing = "There is no session. A process that holds many locks opens one, so that one heartbeat keeps all of them alive."
-		if !who.all() {
-			m.Nothing = "There is no session that keeps a lock alive which " + who.Name() + " may read."
-		}
-	}
-}
-
-// rank puts first what an operator should look at.
-func (r sessionRow) rank() int {
-	switch r.State {
-	case inDoubt:
-		return 2
-	case expired:
-		return 1
-	}
-	return 0
-}
-
-func sessionRowOf(s tenure.SessionStatus, under []*lock, at time.Time) sessionRow {
-	r := sessionRow{ID: idOf(s.ID), Name: s.ID, Owner: s.Owner, Host: s.Host, Label: s.Label, Count: len(under), Requests: s.Requests}
-	r.Ago, r.Since = ago(s.Since, at)
-	switch {
-	case s.State != tenure.StateAlive:
-		r.State = free
-	case !s.Alive:
-		r.State, r.Left = expired, "ran out"
-	default:
-		r.State = held
-		if late(s.Unchanged, s.Heartbeat, s.Lease) {
-			r.State = inDoubt
-		}
-		r.Left, r.LeftShare = left(s.FreeIn, s.Lease)
-	}
-	r.Silent = short(s.Unchanged.Truncate(time.Second))
-	r.Locks, r.More = linksOf(under)
-	return r
+	v.More = max(0, len(v.Rows)-pageSize)
+	v.Rows = v.Rows[:len(v.Rows)-v.More]
 }
 
 // linksOf names the locks under a session, the partitions of a group of shards together.
@@ -165,11 +144,10 @@ func linksOf(under []*lock) (links []link, more int) {
 	for _, l := range under {
 		group, _, ok := shard.ParseLockName(l.Name)
 		switch {
-		case ok && parts[group] == 0:
-			groups = append(groups, group)
-			parts[group]++
 		case ok:
-			parts[group]++
+			if parts[group]++; parts[group] == 1 {
+				groups = append(groups, group)
+			}
 		case len(links) < shownLocks:
 			links = append(links, link{l.Name, lockLink(l.Name)})
 		default:
@@ -180,31 +158,4 @@ func linksOf(under []*lock) (links []link, more int) {
 		links = append(links, link{counted(parts[group], "partition") + " of " + group, groupLink(group)})
 	}
 	return links, more
-}
-
-// Word is the state of a session in words: it is no lock.
-func (r sessionRow) Word() string {
-	if r.State == held {
-		return "alive"
-	}
-	return string(r.State)
-}
-
-func (m *sessionsModel) text(w io.Writer) {
-	if m.Nothing != "" {
-		fmt.Fprintln(w, m.Nothing)
-	}
-	if len(m.Rows) == 0 {
-		return
-	}
-	cells(w, "SESSION", "STATE", "OWNER", "LOCKS", "FOR", "FREE IN", "HOST", "LABEL")
-	for _, r := range m.Rows {
-		cells(w, r.Name, r.Word(), r.Owner, grouped(r.Count), r.Ago, r.Left, r.Host, r.Label)
-	}
-	if m.More > 0 {
-		fmt.Fprintf(w, "and %s more\n", grouped(m.More))
-	}
-	if m.Closed > 0 {
-		fmt.Fprintf(w, "%s closed, not swept yet\n", grouped(m.Closed))
-	}
 }

@@ -181,7 +181,7 @@ func TestLock(t *testing.T) {
 			`<svg x="33.333%" y="12" width="33.333%" height="30" class="piece gap">`, "<span>tenure</span> <span>step-down</span> <span>team/x</span>", "<span>release</span> <span>team/x</span> <span>--force</span>",
 			`<noscript>stands still: <a href="lock?name=team%2Fx">refresh</a>`)
 		// What happened comes before what can be done.
-		if text := string(a.body); !(strings.Index(text, `id="band-h"`) < strings.Index(text, `id="tenures-h"`) && strings.Index(text, `id="tenures-h"`) < strings.Index(text, `id="acts-h"`)) {
+		if text := string(a.body); !(strings.Index(text, `id="timeline-h"`) < strings.Index(text, `id="tenures-h"`) && strings.Index(text, `id="tenures-h"`) < strings.Index(text, `id="acts-h"`)) {
 			s.Error("the forms stand before the tenures")
 		}
 		s.has(s.get("lock?name=team/x&span=6h"), `aria-current="true">6h</a>`)
@@ -475,7 +475,7 @@ func TestDoctor(t *testing.T) {
 		cookie := s.signIn(aliceToken)
 		a := s.send(request{method: "GET", path: "doctor", cookie: cookie})
 		s.status(a, http.StatusOK)
-		s.has(a, "Lease 15s", "Reads take", "has kept in step with elapsed time", "Released more than 30 days ago, and may be swept if tokens may begin at 1 again: 1 lock.", "tenure sweep --released-before=30d --dry-run",
+		s.has(a, "Reads take", "Released more than 30 days ago, and may be swept if tokens may begin at 1 again: 1 lock.", "tenure sweep --released-before=30d --dry-run",
 			"1 holder began in the future", "Measure writes", "1 finding should be looked at.")
 		s.status(s.send(request{method: "POST", path: "measure", cookie: cookie, form: url.Values{"secret": {aliceToken}}}), http.StatusSeeOther)
 		s.has(s.send(request{method: "GET", path: "doctor?said=measured", cookie: cookie}), "Measured.", "Two writes took")

@@ -5,11 +5,14 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,64 +21,102 @@ import (
 	"github.com/tenurelock/tenure/server/access"
 )
 
-// cookieLife is for how long a visitor is signed in.
-const cookieLife = time.Hour
+const (
+	// Wrong tokens of one address: so many at once, and one more each refill.
+	wrongAtOnce = 10
+	wrongRefill = 6 * time.Second
+	// maxForm bounds the body of a form in bytes.
+	maxForm = 64 << 10
+	// tooMany does not tell a guesser whether a token is right.
+	tooMany = "too many tokens from your address were wrong, or you ask for more pages a second than one may: " +
+		"try again in a minute"
+)
 
 // visitor is who looks.
 type visitor struct {
 	access.Principal
-	until time.Time // when the cookie is over; zero if it was none
-	form  bool      // may send forms: a program that sends a token has /v1
-
+	form   bool   // may send forms: a program that sends a token has /v1
 	secret string // that it came with; "" if it was none
 	shares bool   // the browser sends its cookie to every port of this host, too
 }
 
-// all says that the visitor may read all locks there are.
-func (v visitor) all() bool {
-	prefixes := v.Prefixes(access.Read, "")
+// all says that the visitor has a right to all locks there are.
+func (v visitor) all(right access.Right) bool {
+	prefixes := v.Prefixes(right, "")
 	return len(prefixes) == 1 && prefixes[0] == ""
 }
 
 // anything says that there may be a lock that the visitor may read.
 func (v visitor) anything() bool { return len(v.Prefixes(access.Read, "")) > 0 }
 
-// visitor returns who sends a request. A token that is sent and wrong is not made good by a
-// cookie.
+// rights says what the visitor may do.
+func (v visitor) rights() string {
+	var all []string
+	for _, g := range v.Grants() {
+		if g.Prefix == "" {
+			all = append(all, string(g.Right)+" all")
+		} else {
+			all = append(all, fmt.Sprintf("%s %s…", g.Right, g.Prefix))
+		}
+	}
+	if len(all) == 0 {
+		return "It has no rights at all."
+	}
+	return "Its rights: " + strings.Join(all, ", ") + "."
+}
+
+// visitor returns who sends a request. A token that is sent and wrong is not made good by a cookie.
 func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
 	if header := r.Header.Get("Authorization"); header != "" {
-		if p, ok := d.byHeader(r, header); ok {
-			return visitor{Principal: p, secret: secretOf(header)}, true
+		scheme, secret, found := strings.Cut(header, " ")
+		if !found || !strings.EqualFold(scheme, "Bearer") {
+			return visitor{}, false
 		}
-		return visitor{}, false
+		secret = strings.TrimSpace(secret)
+		p, ok := d.options.Access.ByToken(secret)
+		if !ok {
+			d.wrong(r, secret)
+		}
+		return visitor{Principal: p, secret: secret}, ok
 	}
 	if p, ok := d.options.Authenticate(r); ok {
 		return visitor{Principal: p, form: true}, true
 	}
-	return d.byCookie(r)
-}
-
-func (d *Dashboard) byHeader(r *http.Request, header string) (access.Principal, bool) {
-	scheme, _, ok := strings.Cut(header, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
-		return access.Principal{}, false
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		sum, _, ok := d.cookieOf(c)
+		if !ok {
+			continue
+		}
+		if p, ok := d.options.Access.BySum(sum); ok {
+			return visitor{Principal: p, form: true, shares: c.Name == plainCookie}, true
+		}
 	}
-	p, ok := d.options.Access.ByToken(secretOf(header))
-	if !ok {
-		d.failures.add(r.RemoteAddr)
-		d.options.Wrong(r, secretOf(header))
+	return visitor{}, false
+}
+
+// cookieOf returns what a cookie stands for: a secret, by its sum, so that a secret that is replaced ends its
+// cookies.
+func (d *Dashboard) cookieOf(c *http.Cookie) (sum [sha256.Size]byte, until time.Time, ok bool) {
+	text, until, err := d.sealer.open(c.Name, c.Value, time.Now())
+	if err != nil || len(text) != len(sum) || d.signedOut.left(c.Value) > 0 {
+		return sum, until, false
 	}
-	return p, ok
+	return [sha256.Size]byte([]byte(text)), until, true
 }
 
-// secretOf returns the secret in an Authorization header.
-func secretOf(header string) string {
-	_, secret, _ := strings.Cut(header, " ")
-	return strings.TrimSpace(secret)
+// wrong notes a token that is not known.
+func (d *Dashboard) wrong(r *http.Request, secret string) {
+	d.guesses.push(access.Network(r.RemoteAddr), wrongRefill)
+	d.options.Wrong(r, secret)
 }
 
-// admitted returns who sends a request, and counts it. If it returns false, the request has
-// had its answer.
+// guessed says that the address has sent too many wrong tokens, so that it is not told whether another one is
+// right. A right one is always let in: others may have the same address.
+func (d *Dashboard) guessed(r *http.Request) bool {
+	return d.guesses.left(access.Network(r.RemoteAddr)) > (wrongAtOnce-1)*wrongRefill
+}
+
+// admitted returns who sends a request, and counts it. If it returns false, the request has had its answer.
 func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, bool) {
 	who, ok := d.visitor(r)
 	if !ok {
@@ -90,150 +131,182 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, b
 	return who, true
 }
 
-func (d *Dashboard) byCookie(r *http.Request) (visitor, bool) {
+// acting reads the form of a visitor who changes something. If it returns false, the request has had its
+// answer.
+func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, bool) {
+	who, ok := d.admitted(w, r)
+	if !ok {
+		return who, false
+	}
+	if !who.form {
+		d.unknown(w, r)
+		return who, false
+	}
+	p := readForm(w, r)
+	if p == nil && who.shares {
+		p = d.confirm(r, who)
+	}
+	if p != nil {
+		d.failed(w, r, p)
+	}
+	return who, p == nil
+}
+
+// readForm reads the form of a request.
+func readForm(w http.ResponseWriter, r *http.Request) *problem {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	err := r.ParseForm()
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return &problem{
+			http.StatusRequestEntityTooLarge, "Too large", fmt.Sprintf("the form has more than %d bytes", maxForm),
+		}
+	}
+	if err != nil {
+		return &problem{http.StatusBadRequest, "Not understood", "the form cannot be read: " + err.Error()}
+	}
+	return nil
+}
+
+// confirm returns a problem unless the form has a secret of the visitor. No page knows it, so whoever has the
+// cookie from another port of this host does not have it.
+func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
+	secret := strings.TrimSpace(r.PostForm.Get("secret"))
+	if secret == "" {
+		return &problem{http.StatusForbidden, "Not confirmed", fmt.Sprintf("a browser sends the cookie of a page "+
+			"without TLS to every port of this host, so a form sends the token of %s besides, and there was none: "+
+			"go back, and type it", who.Name())}
+	}
+	p, known := d.options.Access.ByToken(secret)
+	own := known && p.Name() == who.Name()
+	switch {
+	case own && d.options.Admit(r, p, secret) == 0:
+		return nil
+	case own || d.guessed(r):
+		return &problem{http.StatusTooManyRequests, "Too many", tooMany}
+	}
+	d.wrong(r, secret)
+	d.audit(r.Context(), access.Act{
+		Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr),
+	})
+	return &problem{
+		http.StatusForbidden, "Not confirmed",
+		fmt.Sprintf("this is no token of %s: go back, and type it again", who.Name()),
+	}
+}
+
+// loginView is what the form to sign in shows.
+type loginView struct {
+	Next     string // where to go then
+	Refused  string // why the last try was refused
+	Insecure bool   // a browser does not keep the cookie here
+	Keeps    bool   // the forms want the token again, and a script keeps it for them
+}
+
+// unknown answers a visitor that is not signed in: by the form, at the address that it asked for, or by a line
+// of text.
+func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
+	guessed := d.guessed(r)
+	if !guessed {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
+	}
+	if wantsText(r) {
+		p := &problem{
+			http.StatusUnauthorized, "", "no token, or one that is not known; send one: " +
+				"curl -H 'Authorization: Bearer TOKEN' ...",
+		}
+		if guessed {
+			p = &problem{http.StatusTooManyRequests, "", tooMany}
+		}
+		d.failed(w, r, p)
+		return
+	}
+	next := ""
+	if r.Method == http.MethodGet {
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			// A link on another page: the browser has left out a strict cookie, and sends it when this very
+			// page asks again.
+			d.render(w, r, http.StatusOK, "again", nil)
+			return
+		}
+		next = strings.TrimPrefix(r.URL.Path, "/") + tail(r.URL.Query())
+	}
+	d.signIn(w, r, http.StatusUnauthorized, next, "")
+}
+
+// loginPage shows the form.
+func (d *Dashboard) loginPage(w http.ResponseWriter, r *http.Request) {
+	d.signIn(w, r, http.StatusOK, r.URL.Query().Get("next"), "")
+}
+
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, status int, next, refused string) {
+	keeps := onLoopback(r)
+	p := &page{View: "login", Title: "Sign in", Status: status, Scripts: keeps}
+	p.Model = loginView{Next: d.local(next), Refused: refused, Insecure: !overTLS(r) && !keeps, Keeps: keeps}
+	d.showPage(w, r, p)
+}
+
+// local returns the address of one of these pages, relative to all of them; that of the first one for any
+// other address.
+func (d *Dashboard) local(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" {
+		return "./"
+	}
+	name := cmp.Or(strings.TrimPrefix(u.Path, "./"), "now")
+	if _, ok := d.views[name]; !ok || u.Path == "now" {
+		return "./"
+	}
+	return pathOf(name) + tail(u.Query())
+}
+
+// login takes a token, and answers with a cookie.
+func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
+	if p := readForm(w, r); p != nil {
+		d.failed(w, r, p)
+		return
+	}
+	next, secret := r.PostForm.Get("next"), strings.TrimSpace(r.PostForm.Get("token"))
+	p, known := d.options.Access.ByToken(secret)
+	act := access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: "from " + host(r.RemoteAddr)}
+	switch {
+	case known && d.options.Admit(r, p, secret) > 0, !known && d.guessed(r):
+		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany)
+	case !known:
+		d.wrong(r, secret)
+		act.Principal, act.Outcome = "", "unauthenticated"
+		d.audit(r.Context(), act)
+		d.signIn(w, r, http.StatusUnauthorized, next, "This token is not known.")
+	default:
+		d.audit(r.Context(), act)
+		sum := sha256.Sum256([]byte(secret))
+		value := d.sealer.seal(cookieName(r), string(sum[:]), time.Now().Add(cookieLife))
+		http.SetCookie(w, cookie(r, value))
+		seeOther(w, d.local(next))
+	}
+}
+
+// logout takes the cookie back: the browser forgets it, and whoever has a copy finds it over.
+func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request) {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		until, sum, ok := d.cookieOf(c)
-		if !ok {
-			continue
-		}
-		if p, ok := d.options.Access.BySum(sum); ok {
-			return visitor{Principal: p, until: until, form: true, shares: c.Name == plainCookie}, true
+		if _, until, ok := d.cookieOf(c); ok {
+			d.signedOut.push(c.Value, time.Until(until))
 		}
 	}
-	return visitor{}, false
+	http.SetCookie(w, cookie(r, ""))
+	seeOther(w, "login")
 }
 
-// cookieOf returns what a cookie stands for: a secret, by its sum, so that a secret that is
-// replaced ends its cookies.
-func (d *Dashboard) cookieOf(c *http.Cookie) (until time.Time, sum [sha256.Size]byte, ok bool) {
-	text, until, err := d.sealer.open(c.Name, c.Value, time.Now())
-	if err != nil || len(text) != len(sum) || d.signedOut.has(c.Value) {
-		return time.Time{}, sum, false
-	}
-	copy(sum[:], text)
-	return until, sum, true
+// seeOther sends the browser to an address relative to this one: where these pages are mounted is not known
+// here.
+func seeOther(w http.ResponseWriter, address string) {
+	w.Header().Set("Location", address)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusSeeOther)
 }
 
-// signedOut are the cookies of those who have signed out here, until they are over. Other
-// replicas do not know them.
-type signedOut struct {
-	mu sync.Mutex
-	by map[string]time.Time // when it is over
-}
-
-// signedOutKept bounds how many cookies are remembered.
-const signedOutKept = 4096
-
-func newSignedOut() *signedOut { return &signedOut{by: map[string]time.Time{}} }
-
-func (s *signedOut) has(cookie string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, found := s.by[cookie]
-	return found
-}
-
-func (s *signedOut) add(cookie string, until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for old, over := range s.by {
-		if !now.Before(over) || len(s.by) >= signedOutKept { // any, rather than no bound
-			delete(s.by, old)
-		}
-	}
-	s.by[cookie] = until
-}
-
-// plainCookie is the name of the cookie where there is no TLS. A browser sends it to every port
-// of the host, so that by itself it changes nothing.
-const plainCookie = "tenure"
-
-// cookieName binds the cookie to TLS and to this host where there is TLS.
-func cookieName(r *http.Request) string {
-	if onLoopback(r) {
-		return plainCookie
-	}
-	return "__Host-tenure"
-}
-
-// cookie returns the cookie that signs a visitor in; out, with an empty value.
-func (d *Dashboard) cookie(r *http.Request, value string, life time.Duration) *http.Cookie {
-	c := &http.Cookie{
-		Name: cookieName(r), Value: value, Path: "/", MaxAge: int(life.Seconds()),
-		HttpOnly: true, Secure: !onLoopback(r), SameSite: http.SameSiteStrictMode,
-	}
-	if value == "" {
-		c.MaxAge = -1
-	}
-	return c
-}
-
-// onLoopback says that the browser has come without TLS to an address of its own machine:
-// there it may refuse a cookie that is for TLS alone.
-func onLoopback(r *http.Request) bool {
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
-		return false
-	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
-}
-
-// Failed tokens of one address: so many at once, and one more each refill.
-const (
-	failuresAtOnce = 10
-	failuresRefill = 6 * time.Second
-	failuresKept   = 4096 // addresses; of IPv6, networks
-)
-
-// failures bounds how often somebody is told that a token is wrong, and how many lines that
-// leaves. A right one is always let in: others may have the same address.
-type failures struct {
-	mu sync.Mutex
-	by map[string]time.Time // when all is forgotten
-}
-
-func newFailures() *failures { return &failures{by: map[string]time.Time{}} }
-
-// allow says whether the address has not sent too many yet.
-func (f *failures) allow(address string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Until(f.by[access.Network(address)]) <= (failuresAtOnce-1)*failuresRefill
-}
-
-// add notes a wrong token.
-func (f *failures) add(address string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if len(f.by) >= failuresKept {
-		for a, forgotten := range f.by {
-			if now.After(forgotten) {
-				delete(f.by, a)
-			}
-		}
-		for a := range f.by { // any, rather than no bound
-			if len(f.by) < failuresKept {
-				break
-			}
-			delete(f.by, a)
-		}
-	}
-	network := access.Network(address)
-	from := f.by[network]
-	if from.Before(now) {
-		from = now
-	}
-	f.by[network] = from.Add(failuresRefill)
+func (d *Dashboard) audit(ctx context.Context, act access.Act) {
+	act.Via = via
+	d.options.Audit(context.WithoutCancel(ctx), act)
 }
 
 // host returns the address without its port.
@@ -243,4 +316,38 @@ func host(address string) string {
 		return cmp.Or(address, "unknown")
 	}
 	return h
+}
+
+// maxDeadlines bounds how many deadlines are kept.
+const maxDeadlines = 4096
+
+// deadlines are instants by a text, each until it has passed: when a cookie that was signed out is over
+// anyway, when the wrong tokens of an address are forgotten. Other replicas do not know them. All methods may
+// be called concurrently.
+type deadlines struct {
+	mu sync.Mutex
+	by map[string]time.Time
+}
+
+func newDeadlines() *deadlines { return &deadlines{by: map[string]time.Time{}} }
+
+// left returns how long it is until the deadline; 0 or less if there is none.
+func (d *deadlines) left(key string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Until(d.by[key])
+}
+
+// push moves the deadline on from now, or from where it is.
+func (d *deadlines) push(key string, by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	until := later(now, d.by[key]).Add(by)
+	for old, passed := range d.by {
+		if !now.Before(passed) || len(d.by) >= maxDeadlines { // any, rather than no bound
+			delete(d.by, old)
+		}
+	}
+	d.by[key] = until
 }

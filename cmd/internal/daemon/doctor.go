@@ -25,7 +25,7 @@ const (
 	examinePatience = 10 * time.Second
 )
 
-// engineDoctor makes the checks of the engine for the page, which are those of tenure
+// engineDoctor makes the checks of the options and the engine for the page, which are those of tenure
 // doctor that need no store of their own.
 type engineDoctor struct {
 	patient doctor.Patient
@@ -46,7 +46,7 @@ func (d *engineDoctor) look(ctx context.Context) []dashboard.Finding {
 	if d.at.IsZero() || time.Since(d.at) >= examineEach {
 		ctx, cancel := context.WithTimeout(ctx, examinePatience)
 		defer cancel()
-		found := doctor.Look(ctx, d.patient)
+		found := append(doctor.Numbers(d.patient.Options), doctor.Look(ctx, d.patient)...)
 		if ctx.Err() != nil && len(d.found) > 0 {
 			return d.found // nobody waits for it any more
 		}

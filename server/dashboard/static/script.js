@@ -112,7 +112,7 @@ window.addEventListener("pagehide", shut);
 window.addEventListener("pageshow", () => { if (!document.hidden) open(); });
 open();
 
-// quoted is one word of a POSIX shell, as commandOf in command.go has it.
+// quoted is one word of a POSIX shell, as quoted in acts.go has it.
 function quoted(text) {
   if (/^[0-9A-Za-z_\-./:@%+,]+$/.test(text)) return text;
   if (/^[\p{L}\p{M}\p{N}\p{P}\p{S} ]*$/u.test(text)) return "'" + text.replaceAll("'", "'\\''") + "'";

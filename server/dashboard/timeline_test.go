@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure"
 )
 
-var bandNow = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+var timelineNow = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // tenures makes a history, newest first, from the oldest; times are minutes before now, and
 // an end of -1 is not known.
@@ -26,9 +26,9 @@ func tenures(of ...struct {
 ) []tenure.Tenure {
 	var list []tenure.Tenure
 	for i, o := range of {
-		t := tenure.Tenure{Owner: o.owner, Token: uint64(i + 1), Since: bandNow.Add(-time.Duration(o.from) * time.Minute), End: o.end} //nolint:gosec // small
+		t := tenure.Tenure{Owner: o.owner, Token: uint64(i + 1), Since: timelineNow.Add(-time.Duration(o.from) * time.Minute), End: o.end} //nolint:gosec // small
 		if o.to >= 0 {
-			t.Until = bandNow.Add(-time.Duration(o.to) * time.Minute)
+			t.Until = timelineNow.Add(-time.Duration(o.to) * time.Minute)
 		}
 		if o.asked != "" {
 			t.Request = &tenure.Request{Kind: tenure.RequestStepDown, By: "ops", Reason: o.asked}
@@ -44,8 +44,8 @@ type of = struct {
 	end, asked string
 }
 
-// drawn writes the pieces of a band as one line each.
-func drawn(b *band) string {
+// drawn writes the pieces of a timeline as one line each.
+func drawn(b *timeline) string {
 	var lines []string
 	for _, p := range b.Pieces {
 		line := fmt.Sprintf("%s+%s", p.X, p.W)
@@ -66,9 +66,9 @@ func drawn(b *band) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestBand(t *testing.T) {
-	holding := &lock{Status: tenure.Status{Token: 3, State: tenure.StateHeld, Lease: time.Minute}, state: held}
-	freed := &lock{Status: tenure.Status{Token: 2, State: tenure.StateReleased, Lease: time.Minute}, state: free}
+func TestTimeline(t *testing.T) {
+	holding := &lock{Status: tenure.Status{Token: 3, State: tenure.StateHeld, Lease: time.Minute}, State: held}
+	freed := &lock{Status: tenure.Status{Token: 2, State: tenure.StateReleased, Lease: time.Minute}, State: free}
 	for _, c := range []struct {
 		name string
 		list []tenure.Tenure
@@ -119,37 +119,37 @@ func TestBand(t *testing.T) {
 			"0%+50% gap\n50%+50% c",
 		},
 	} {
-		if got := drawn(drawBand(c.list, c.lock, bandNow, c.back)); got != c.want {
+		if got := drawn(draw(c.list, c.lock, timelineNow, c.back)); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestBandExpired(t *testing.T) {
-	l := &lock{Status: tenure.Status{Token: 1, State: tenure.StateHeld, Lease: time.Minute, Unchanged: 10 * time.Minute}, state: expired}
-	b := drawBand(tenures(of{"a", 100, -1, "", ""}), l, bandNow, 0)
+func TestTimelineExpired(t *testing.T) {
+	l := &lock{Status: tenure.Status{Token: 1, State: tenure.StateHeld, Lease: time.Minute, Unchanged: 10 * time.Minute}, State: expired}
+	b := draw(tenures(of{"a", 100, -1, "", ""}), l, timelineNow, 0)
 	if got, want := drawn(b), "0%+100% a silent 10%"; got != want {
 		t.Errorf("a holder that shows no life: %s, want %s", got, want)
 	}
 }
 
-func TestBandOfNothing(t *testing.T) {
+func TestTimelineOfNothing(t *testing.T) {
 	l := &lock{Status: tenure.Status{Token: 3}}
-	if b := drawBand([]tenure.Tenure{{Token: 3, Unknown: true}}, l, bandNow, 0); b != nil {
+	if b := draw([]tenure.Tenure{{Token: 3, Unknown: true}}, l, timelineNow, 0); b != nil {
 		t.Errorf("%+v", b)
 	}
-	b := drawBand([]tenure.Tenure{{Token: 3, Owner: "a", Since: bandNow}}, &lock{Status: tenure.Status{Token: 3, State: tenure.StateHeld}, state: held}, bandNow, 0)
+	b := draw([]tenure.Tenure{{Token: 3, Owner: "a", Since: timelineNow}}, &lock{Status: tenure.Status{Token: 3, State: tenure.StateHeld}, State: held}, timelineNow, 0)
 	if b == nil || len(b.Pieces) != 1 {
 		t.Errorf("just taken: %+v", b)
 	}
 }
 
-// TestBandTicks has few ticks, in the band, at round times, whatever is shown.
-func TestBandTicks(t *testing.T) {
+// TestTimelineTicks has few ticks, in it, at round times, whatever is shown.
+func TestTimelineTicks(t *testing.T) {
 	for _, back := range []time.Duration{
 		time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 400 * 24 * time.Hour, 20_000 * time.Hour, 300_000 * time.Hour,
 	} {
-		b := drawBand(tenures(of{"a", int(back.Minutes()) - 1, -1, "", ""}), &lock{Status: tenure.Status{Token: 1, State: tenure.StateHeld}, state: held}, bandNow, back)
+		b := draw(tenures(of{"a", int(back.Minutes()) - 1, -1, "", ""}), &lock{Status: tenure.Status{Token: 1, State: tenure.StateHeld}, State: held}, timelineNow, back)
 		if n := len(b.Ticks); n < 1 && back < 10_000*time.Hour || n > 4*mostTicks {
 			t.Errorf("%v: %d ticks: %v", back, n, b.Ticks)
 		}
@@ -171,11 +171,11 @@ func TestSpanOf(t *testing.T) {
 	many := tenures(of{"a", 9000, 8000, "released", ""}, of{"a", 300, 290, "released", ""}, of{"a", 250, 240, "released", ""}, of{"a", 200, 190, "released", ""},
 		of{"a", 150, 140, "released", ""}, of{"a", 100, 90, "released", ""}, of{"a", 50, -1, "", ""})
 	for _, c := range []struct{ name, want string }{{"", "6h"}, {"24h", "24h"}, {"all", "all"}, {"nonsense", "6h"}} {
-		if _, got := spanOf(c.name, many, bandNow); got != c.want {
+		if _, got := spanOf(c.name, many, timelineNow); got != c.want {
 			t.Errorf("span %q is %s, want %s", c.name, got, c.want)
 		}
 	}
-	if _, got := spanOf("", many[:2], bandNow); got != "all" {
+	if _, got := spanOf("", many[:2], timelineNow); got != "all" {
 		t.Errorf("of two tenures: %s", got)
 	}
 }
@@ -186,7 +186,7 @@ func TestOwnerColours(t *testing.T) {
 	for i := range 2 * ownerColours {
 		list = append(list, stretch{Tenure: tenure.Tenure{Owner: "web-" + strconv.Itoa(i)}})
 	}
-	few := colourOwners(list[:3])
+	few := coloursOf(list[:3])
 	taken := map[int]bool{}
 	for owner, c := range few {
 		if taken[c] || c < 0 || c >= ownerColours {
@@ -194,23 +194,23 @@ func TestOwnerColours(t *testing.T) {
 		}
 		taken[c] = true
 	}
-	if all := colourOwners(list); len(all) != len(list) {
+	if all := coloursOf(list); len(all) != len(list) {
 		t.Errorf("%d owners have a colour, of %d", len(all), len(list))
 	}
 }
 
 // A crash leaves no time of the end, but the tenure was over when the next one began.
 func TestUntilHasTheKnownBound(t *testing.T) {
-	begun := bandNow.Add(-time.Hour)
-	m := new(lockModel)
-	m.history(&lock{}, []tenure.Tenure{
-		{Token: 4, Owner: "d", Since: begun, Until: bandNow, End: tenure.EndReleased},
+	begun := timelineNow.Add(-time.Hour)
+	v := &lockView{Lock: &lock{}}
+	v.history([]tenure.Tenure{
+		{Token: 4, Owner: "d", Since: begun, Until: timelineNow, End: tenure.EndReleased},
 		{Token: 3, Unknown: true},
 		{Token: 2, Owner: "b", Since: begun.Add(-time.Hour), End: tenure.EndExpired},
 		{Token: 1, Owner: "a", Since: begun.Add(-2 * time.Hour), End: tenure.EndExpired},
-	}, bandNow, nil)
-	want := []string{clockText(bandNow), "unknown", "before " + clockText(begun), "before " + clockText(begun.Add(-time.Hour))}
-	for i, r := range m.Tenures {
+	}, timelineNow, "")
+	want := []string{clockText(timelineNow), "unknown", "before " + clockText(begun), "before " + clockText(begun.Add(-time.Hour))}
+	for i, r := range v.Terms {
 		if i != 1 && r.Until != want[i] {
 			t.Errorf("token %s: until %q, want %q", r.Token, r.Until, want[i])
 		}

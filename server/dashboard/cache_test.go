@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// source is a store that takes its time, or is out of reach.
+type source struct {
+	*cache
+	asked int
+	takes time.Duration
+	err   error
+}
+
+func (s *source) ask(t *testing.T, key string) (string, reading) {
+	return ask(t.Context(), s.cache, key, func(ctx context.Context) (string, error) {
+		s.asked++
+		select {
+		case <-time.After(s.takes):
+			return key + "!", s.err
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	})
+}
+
+func inCache(t *testing.T, f func(*testing.T, *source)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{cache: newCache(newWork())}
+		defer s.work.close()
+		f(t, s)
+	})
+}
+
+func TestCacheAsksOnceForAll(t *testing.T) {
+	inCache(t, func(t *testing.T, s *source) {
+		s.takes = 300 * time.Millisecond
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if value, r := s.ask(t, "x"); r.err != nil || value != "x!" {
+					t.Errorf("%q, %+v", value, r)
+				}
+			})
+		}
+		all.Wait()
+		// It is fresh for five times as long as it took, unless something was done.
+		for i, want := range []int{1, 1, 2, 3} {
+			if i == 3 {
+				s.stale()
+			}
+			if s.ask(t, "x"); s.asked != want {
+				t.Errorf("question %d: asked %d times, want %d", i, s.asked, want)
+			}
+			time.Sleep(1400 * time.Millisecond)
+		}
+	})
+}
+
+func TestCacheKeepsWhatItCan(t *testing.T) {
+	inCache(t, func(t *testing.T, s *source) {
+		s.ask(t, "x")
+		s.err = errors.New("down")
+		time.Sleep(2 * time.Second)
+		if value, r := s.ask(t, "x"); !errors.Is(r.err, s.err) || !r.good || value != "x!" || time.Since(r.at) != 2*time.Second {
+			t.Errorf("%q, %+v", value, r)
+		}
+		s.err = nil
+		time.Sleep(2 * time.Second)
+		if _, r := s.ask(t, "x"); r.err != nil {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestCacheOfASlowStore(t *testing.T) {
+	inCache(t, func(t *testing.T, s *source) {
+		s.takes = time.Hour
+		begun := time.Now()
+		if _, r := s.ask(t, "x"); !errors.Is(r.err, errSlow) || r.good || time.Since(begun) != patience {
+			t.Errorf("after %v: %+v", time.Since(begun), r)
+		}
+		time.Sleep(loadTimeout)
+		if _, r := s.ask(t, "x"); !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("%+v", r)
+		}
+		s.work.close()
+		s.stale()
+		if _, r := s.ask(t, "x"); !errors.Is(r.err, errClosed) {
+			t.Errorf("after the end: %+v", r)
+		}
+	})
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	inCache(t, func(t *testing.T, s *source) {
+		for i := range 3 * maxEntries {
+			if value, r := s.ask(t, fmt.Sprint(i)); r.err != nil || value != fmt.Sprint(i, "!") {
+				t.Fatalf("%q, %v", value, r.err)
+			}
+		}
+		if n := len(s.entries); n > maxEntries {
+			t.Errorf("%d entries, more than %d", n, maxEntries)
+		}
+	})
+}
