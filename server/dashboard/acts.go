@@ -158,7 +158,7 @@ func suggested(all []string, text string, but ...string) []string {
 // browser writes line ends its own way.
 func actFrom(query, form url.Values) (a act, token uint64, q tenure.RemoteRequest, p *problem) {
 	bad := func(format string, args ...any) *problem {
-		return &problem{http.StatusBadRequest, "This cannot be asked", fmt.Sprintf(format, args...)}
+		return refuse(http.StatusBadRequest, "This cannot be asked", format, args...)
 	}
 	kind := form.Get("kind")
 	i := slices.IndexFunc(acts, func(a act) bool { return a.Kind == kind })
@@ -272,7 +272,7 @@ func (d *Dashboard) carryOut(
 // refused shows the page of the lock again, with what was wrong above it.
 func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor, name string, came flash, err error) {
 	if !who.May(access.Read, name) {
-		d.failed(w, r, &problem{came.status, "Not done", came.Text})
+		d.failed(w, r, refuse(came.status, "Not done", "%s", came.Text))
 		return
 	}
 	query := url.Values{"name": {name}}
@@ -281,13 +281,12 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, who visitor,
 		d.failed(w, r, problem)
 		return
 	}
-	switch came.cause {
-	case tenure.ErrInvalid, tenure.ErrRequested, tenure.ErrUnanswered: // the text is about the request
-		came.Text += " " + err.Error()
+	switch {
+	case err == nil:
+	case slices.Contains([]string{"bad-request", "already-asked", "unanswered"}, came.word):
+		came.Text += " " + err.Error() // it is about the request
 	default:
-		if err != nil {
-			came.Text += " " + d.storeError(who, err)
-		}
+		came.Text += " " + d.storeError(who, err)
 	}
 	p.Flash, p.Status = &came, came.status
 	d.show(w, r, who, p, query)

@@ -11,84 +11,79 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/faultstore"
 )
+
+// ends says whether an act has led back to the page of a lock with a word, and what its audit line is.
+func (s *site) ends(a answer, name, word, line string) {
+	s.Helper()
+	if got, want := a.Header().Get("Location"), "lock?name="+url.QueryEscape(name)+"&said="+word; got != want {
+		s.Errorf("sent to %q, want %q\n%s", got, want, a.body)
+	}
+	if got := s.audited(); !strings.HasSuffix(got, line) {
+		s.Errorf("audited %q, want %q", got, line)
+	}
+}
 
 func TestStepDown(t *testing.T) {
 	inSite(t, func(s *site) {
 		l := s.holds("team/x", "web-1")
-		a := s.act(s.signIn(aliceToken), "step-down", "team/x", "1", "reason", "it's slow")
-		s.status(a, http.StatusSeeOther)
-		if got := a.Header().Get("Location"); got != "lock?name=team%2Fx&said=done" {
-			s.Errorf("sent to %s", got)
-		}
+		a := s.act(alice, "step-down", "team/x", "1", "reason", "it's slow")
+		s.ends(a, "team/x", "done", "dashboard alice step-down team/x it's slow done")
 		if l.Check() == nil {
 			s.Error("the holder goes on")
 		}
-		s.has(s.get("lock?name=team/x&said=done"), "Done.", "Nobody holds it.", "<bdi>alice</bdi>: it&#39;s slow", "stepped down")
-		if got, want := s.audited(), "dashboard alice step-down team/x  it's slow done"; got != want {
-			s.Errorf("audited %q, want %q", got, want)
-		}
+		s.shows(shown{alice, "lock?name=team/x&said=done", 200, []string{
+			"Done.", "Nobody holds it.", "<bdi>alice</bdi>: it&#39;s slow", "stepped down",
+		}})
 	})
 }
 
 func TestHandOver(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.holds("team/x", "web-1")
-		c := s.client(s.memory, tenure.Options{Owner: "web-2", Label: "v8"})
+		next := s.world.Client("web-2", func(o *tenure.Options) { o.Label = "v8" })
 		got := make(chan error, 1)
 		go func() {
-			_, err := c.Acquire(s.Context(), "team/x", nil)
+			_, err := next.Acquire(s.Context(), "team/x", nil)
 			got <- err
 		}()
 		time.Sleep(time.Second)
-		cookie := s.signIn(aliceToken)
-		for what, form := range map[string][]string{
-			"needs to whom": {"reason", "r"},
-			"not to both":   {"reason", "r", "to", "web-2", "to-label", "v8"},
-		} {
-			a := s.act(cookie, "hand-over", "team/x", "1", form...)
-			s.status(a, http.StatusBadRequest)
-			s.has(a, what)
+		hand := func(form ...string) answer {
+			return s.act(alice, "hand-over", "team/x", "1", append(form, "reason", "new version")...)
 		}
-		for _, form := range [][]string{{"reason", "r", "to", "web-1"}, {"reason", "r", "to-label", "v7"}} {
-			a := s.act(cookie, "hand-over", "team/x", "1", form...)
-			s.status(a, http.StatusConflict)
-			s.has(a, "the holder is the one to hand over to")
-		}
-		s.status(s.act(cookie, "hand-over", "team/x", "1", "reason", "new version", "to-label", "v8"), http.StatusSeeOther)
+		s.want(hand(), 400, "needs to whom")
+		s.want(hand("to", "web-2", "to-label", "v8"), 400, "not to both")
+		s.want(hand("to", "web-1"), 409, "the holder is the one to hand over to")
+		s.want(hand("to-label", "v7"), 409, "the holder is the one to hand over to")
+		s.ends(hand("to-label", "v8"), "team/x", "done", "hand-over team/x v8 new version done")
 		if err := <-got; err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		s.has(s.get("lock?name=team/x"), "web-2 holds it under token 2.", "handed over to label v8")
-		if got := s.audited(); !strings.HasSuffix(got, "hand-over team/x v8 new version done") {
-			s.Errorf("audited %q", got)
-		}
+		s.shows(shown{alice, "lock?name=team/x", 200, []string{"web-2 holds it under token 2.", "handed over to label v8"}})
 	})
 }
 
-// TestReleaseDead watches a holder for longer than a visitor waits.
+// A holder is watched for longer than a visitor waits.
 func TestReleaseDead(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.dies("team/x", "web-1")
-		cookie := s.signIn(aliceToken)
 		begun := time.Now()
-		a := s.act(cookie, "release-dead", "team/x", "1", "reason", "web-1 burnt")
-		if a.Header().Get("Location") != "lock?name=team%2Fx&said=watching" || time.Since(begun) > 6*time.Second {
-			s.Errorf("after %v: %s", time.Since(begun), a.Header().Get("Location"))
+		a := s.act(alice, "release-dead", "team/x", "1", "reason", "web-1 burnt")
+		s.ends(a, "team/x", "watching", "")
+		if took := time.Since(begun); took > 6*time.Second {
+			s.Errorf("it took %v", took)
 		}
 		time.Sleep(20 * time.Second)
-		s.has(s.get("lock?name=team/x"), "Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt", "released as dead")
-		if got := s.audited(); !strings.HasSuffix(got, "release-dead team/x  web-1 burnt done") {
-			s.Errorf("audited %q", got)
-		}
-		// Of a holder that lives it is refused.
+		s.ends(a, "team/x", "watching", "release-dead team/x web-1 burnt done")
+		s.shows(shown{alice, "lock?name=team/x", 200, []string{
+			"Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt", "released as dead",
+		}})
 		s.holds("team/y", "web-2")
-		s.act(cookie, "release-dead", "team/y", "1", "reason", "r")
+		s.act(alice, "release-dead", "team/y", "1", "reason", "r")
 		time.Sleep(20 * time.Second)
-		if got := s.audited(); !strings.HasSuffix(got, "release-dead team/y  r alive") {
-			s.Errorf("audited %q", got)
+		if got := s.audited(); !strings.HasSuffix(got, "release-dead team/y r alive") {
+			s.Errorf("of a holder that lives: audited %q", got)
 		}
 	})
 }
@@ -96,88 +91,90 @@ func TestReleaseDead(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.dies("team/x", "web-1")
-		a := s.act(s.signIn(aliceToken), "revoke", "team/x", "1", "reason", "hangs")
-		if got := a.Header().Get("Location"); got != "lock?name=team%2Fx&said=under-way" {
-			s.Errorf("sent to %s", got)
-		}
-		s.has(s.get("lock?name=team/x&said=under-way"), "It was revoked from web-1, and is free in", "What comes of it shows here.", `s-reserved`)
-		s.has(s.get("./"), "revoked, until it has stopped for certain")
+		a := s.act(alice, "revoke", "team/x", "1", "reason", "hangs")
+		s.shows(
+			shown{alice, "lock?name=team/x&said=under-way", 200, []string{
+				"It was revoked from web-1, and is free in", "What comes of it shows here.", `s-reserved`,
+			}},
+			shown{alice, "./", 200, []string{"revoked, until it has stopped for certain"}},
+		)
 		time.Sleep(20 * time.Second)
-		s.has(s.get("lock?name=team/x"), "Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs")
-		if got := s.audited(); !strings.HasSuffix(got, "revoke team/x  hangs done") {
-			s.Errorf("audited %q", got)
-		}
+		s.ends(a, "team/x", "under-way", "revoke team/x hangs done")
+		s.shows(shown{alice, "lock?name=team/x", 200, []string{"Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs"}})
 	})
 }
 
-// TestActsThatAreRefused do nothing, and each leaves a line.
+// Acts that are refused do nothing, and those that were understood leave a line.
 func TestActsThatAreRefused(t *testing.T) {
 	inSite(t, func(s *site) {
-		l := s.holds("team/x", "web-1")
-		secret := s.holds("secret/y", "web-1")
-		alice, asker, reader := s.signIn(aliceToken), s.signIn(askerToken), s.signIn(readerToken)
+		holders := []*tenure.Lease{s.holds("team/x", "web-1"), s.holds("secret/y", "web-1")}
 		for _, c := range []struct {
-			what string
-			a    answer
-			code int
-			text string
+			visitor, kind, name, token, reason string
+			code                               int
+			text                               string
 		}{
-			{"a lock that may not be asked", s.act(asker, "step-down", "secret/y", "1", "reason", "r"), http.StatusForbidden, "asker may not step down the holder"},
-			{"a right that is missing", s.act(asker, "revoke", "team/x", "1", "reason", "r"), http.StatusForbidden, "asker may not revoke"},
-			{"a reader", s.act(reader, "step-down", "team/x", "1", "reason", "r"), http.StatusForbidden, "reader may not"},
-			{"nobody", s.act("", "step-down", "team/x", "1", "reason", "r"), http.StatusUnauthorized, "Sign in"},
-			{"no reason", s.act(alice, "step-down", "team/x", "1", "reason", " "), http.StatusBadRequest, "the reason is empty"},
-			{"a reason that is too long", s.act(alice, "step-down", "team/x", "1", "reason", strings.Repeat("x", 1025)), http.StatusBadRequest, "1024"},
-			{"a reason with a line end", s.act(alice, "step-down", "team/x", "1", "reason", "a\nb"), http.StatusBadRequest, "printable"},
-			{"another kind", s.act(alice, "raise", "team/x", "1", "reason", "r"), http.StatusBadRequest, "no such request"},
-			{"no token", s.act(alice, "step-down", "team/x", "", "reason", "r"), http.StatusBadRequest, "no number"},
-			{"no name", s.act(alice, "step-down", "", "1", "reason", "r"), http.StatusBadRequest, "no name"},
-			{"another tenure", s.act(alice, "step-down", "team/x", "7", "reason", "r"), http.StatusConflict, "another tenure has begun"},
-			{"a record of Tenure itself", s.act(alice, "step-down", "tenure/session/x", "1", "reason", "r"), http.StatusForbidden, "may not"},
-			{"a form that is too large", s.act(alice, "step-down", "team/x", "1", "reason", strings.Repeat("x", 70_000)), http.StatusRequestEntityTooLarge, "65536"},
-			{"a token in place of a cookie", s.send(request{
-				method: "POST", path: "act?name=team/x", form: map[string][]string{"kind": {"revoke"}, "token": {"1"}, "reason": {"r"}},
-				header: map[string]string{"Authorization": "Bearer " + aliceToken},
-			}), http.StatusUnauthorized, ""},
-			{"a GET", s.send(request{method: "GET", path: "act?name=team/x&kind=revoke&token=1&reason=r", cookie: alice}), http.StatusMethodNotAllowed, ""},
+			{asker, "step-down", "secret/y", "1", "r", 403, "asker may not step down the holder"},
+			{asker, "revoke", "team/x", "1", "r", 403, "asker may not revoke"},
+			{reader, "step-down", "team/x", "1", "r", 403, "reader may not"},
+			{"", "step-down", "team/x", "1", "r", 401, "Sign in"},
+			{alice, "step-down", "team/x", "1", " ", 400, "the reason is empty"},
+			{alice, "step-down", "team/x", "1", strings.Repeat("x", 1025), 400, "1024"},
+			{alice, "step-down", "team/x", "1", "a\nb", 400, "printable"},
+			{alice, "raise", "team/x", "1", "r", 400, "no such request"},
+			{alice, "step-down", "team/x", "", "r", 400, "no number"},
+			{alice, "step-down", "", "1", "r", 400, "no name"},
+			{alice, "step-down", "team/x", "7", "r", 409, "another tenure has begun"},
+			{alice, "step-down", "tenure/session/x", "1", "r", 403, "may not"},
+			{alice, "step-down", "team/x", "1", strings.Repeat("x", 70_000), 413, "65536"},
 		} {
-			if c.a.Code != c.code || !strings.Contains(c.a.body, c.text) {
-				s.Errorf("%s: %d, want %d with %q\n%s", c.what, c.a.Code, c.code, c.text, c.a.main())
+			s.want(s.act(c.visitor, c.kind, c.name, c.token, "reason", c.reason), c.code, c.text)
+		}
+		s.want(s.send(request{
+			method: "POST", path: "act?name=team/x", form: url.Values{"kind": {"revoke"}, "token": {"1"}, "reason": {"r"}},
+			header: map[string]string{"Authorization": "Bearer " + alice}, // in the place of a cookie
+		}), 401)
+		for _, l := range holders {
+			if l.Check() != nil {
+				s.Error("a holder was asked")
 			}
 		}
-		if l.Check() != nil || secret.Check() != nil {
-			s.Error("a holder was asked")
-		}
 		for _, line := range []string{
-			"dashboard asker step-down secret/y  r forbidden", "dashboard asker revoke team/x  r forbidden", "dashboard reader step-down team/x  r forbidden",
-			"dashboard alice step-down team/x  r changed",
+			"asker step-down secret/y r forbidden", "asker revoke team/x r forbidden",
+			"reader step-down team/x r forbidden", "alice step-down team/x r changed",
 		} {
-			if !strings.Contains(s.audited(), line) {
+			if !strings.Contains(s.audited(), "dashboard "+line) {
 				s.Errorf("no audit line %q in\n%s", line, s.audited())
 			}
 		}
+		// Nothing claims to be done while the store is away.
+		s.client.Partition()
+		s.want(s.act(alice, "step-down", "team/x", "1", "reason", "r"), 503, "!Done.")
+		if holders[0].Check() != nil {
+			s.Error("the holder was asked")
+		}
 	})
 }
 
-// On plain loopback a browser sends the cookie to every port of the host. Whoever has it there,
-// and all that a page shows to it, changes nothing, whatever it says about how it came.
+// On plain loopback a browser sends the cookie to every port of the host. Whoever has it there, and all that a
+// page shows to it, changes nothing, whatever it says about how it came.
 func TestACookieAloneDoesNothing(t *testing.T) {
 	inSite(t, func(s *site) {
 		l := s.holds("team/x", "web-1")
-		cookie := s.signIn(aliceToken)
+		cookie := s.signIn(alice)
 		stolen := strings.TrimPrefix(cookie, "tenure=")
-		shown := url.Values{"kind": {"revoke"}, "reason": {"stolen"}}
-		for _, input := range strings.Split(s.send(request{method: "GET", path: "lock?name=team/x", cookie: cookie}).body, "<input")[1:] {
+		form := url.Values{"kind": {"revoke"}, "reason": {"stolen"}}
+		page := s.send(request{method: "GET", path: "lock?name=team/x", cookie: cookie}).body
+		for _, input := range strings.Split(page, "<input")[1:] {
 			tag, _, _ := strings.Cut(input, ">")
 			_, name, _ := strings.Cut(tag, `name="`)
 			name, _, _ = strings.Cut(name, `"`)
-			if _, value, ok := strings.Cut(tag, `value="`); ok && shown.Get(name) == "" {
+			if _, value, ok := strings.Cut(tag, `value="`); ok && form.Get(name) == "" {
 				value, _, _ = strings.Cut(value, `"`)
-				shown.Set(name, value)
+				form.Set(name, value)
 			}
 		}
-		if shown.Get("token") != "1" {
-			s.Fatalf("the page shows %v", shown)
+		if form.Get("token") != "1" {
+			s.Fatalf("the page shows %v", form)
 		}
 		for what, header := range map[string]map[string]string{
 			"as it is":               {"Cookie": cookie},
@@ -185,11 +182,8 @@ func TestACookieAloneDoesNothing(t *testing.T) {
 			"as if of another host":  {"Cookie": "__Host-tenure=" + stolen, "Host": "locks.example"},
 			"in both names":          {"Cookie": cookie + "; __Host-tenure=" + stolen, "X-Forwarded-Proto": "https"},
 		} {
-			for _, secret := range []string{"", "guess", readerToken} {
-				form := url.Values{"secret": {secret}}
-				for name := range shown {
-					form.Set(name, shown.Get(name))
-				}
+			for _, secret := range []string{"", "guess", reader} {
+				form.Set("secret", secret)
 				for _, path := range []string{"act?name=team/x", "measure"} {
 					a := s.send(request{method: "POST", path: path, form: form, header: header})
 					if a.Code != http.StatusForbidden && a.Code != http.StatusUnauthorized && a.Code != http.StatusTooManyRequests {
@@ -204,10 +198,10 @@ func TestACookieAloneDoesNothing(t *testing.T) {
 		for range 10 {
 			s.send(request{method: "POST", path: "measure", cookie: cookie, form: url.Values{"secret": {"guess"}}})
 		}
-		if guesses := strings.Count(s.audited(), "alice confirm    unauthenticated"); guesses != 10 {
+		if guesses := strings.Count(s.audited(), "alice confirm unauthenticated"); guesses != 10 {
 			s.Errorf("%d of 14 guesses were told that they are wrong, not 10", guesses)
 		}
-		s.status(s.send(request{method: "POST", path: "login", form: url.Values{"token": {"guess"}}}), http.StatusTooManyRequests)
+		s.want(s.login("guess", "", nil), 429)
 	})
 }
 
@@ -216,63 +210,43 @@ func TestNothingIsConfirmedOverTLS(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.holds("team/x", "web-1")
 		header := map[string]string{"X-Forwarded-Proto": "https"}
-		a := s.send(request{method: "POST", path: "login", form: url.Values{"token": {aliceToken}}, header: header})
-		cookie := a.Result().Cookies()[0]
+		cookie := s.login(alice, "", header).Result().Cookies()[0]
 		q := request{method: "GET", path: "lock?name=team/x", cookie: cookie.Name + "=" + cookie.Value, header: header}
-		s.lacks(s.send(q), `name="secret"`)
+		s.want(s.send(q), 200, `!name="secret"`)
 		q.method, q.path, q.form = "POST", "act?name=team/x", url.Values{"kind": {"step-down"}, "token": {"1"}, "reason": {"r"}}
-		s.status(s.send(q), http.StatusSeeOther)
+		s.want(s.send(q), 303)
 	})
 }
 
-// TestAskedTwice tells who was first.
+// Whoever asks a holder that was asked is told who was first.
 func TestAskedTwice(t *testing.T) {
 	inSite(t, func(s *site) {
-		c := s.client(s.memory, tenure.Options{Owner: "web-1"})
-		l, err := c.Acquire(s.Context(), "team/x", nil)
-		if err != nil {
+		if _, err := s.process("web-1").Acquire(s.Context(), "team/x", nil); err != nil {
 			s.Fatal(err)
 		}
-		defer l.Release(s.Context()) //nolint:errcheck // it was asked to
-		s.holds("team/other", "web-2")
-		first := s.act(s.signIn(aliceToken), "step-down", "team/x", "1", "reason", "first")
-		if got := first.Header().Get("Location"); got != "lock?name=team%2Fx&said=under-way" {
-			s.Errorf("a holder that takes its time: sent to %s", got)
-		}
+		first := s.act(alice, "step-down", "team/x", "1", "reason", "first")
+		s.ends(first, "team/x", "under-way", "") // the holder takes its time
 		time.Sleep(2 * time.Second)
-		s.has(s.get("lock?name=team/x"), "was asked to step down", "<bdi>alice</bdi>: first", "It was asked already", `s-asked`)
-		second := s.act(s.signIn(askerToken), "step-down", "team/x", "1", "reason", "second")
-		s.status(second, http.StatusConflict)
-		s.has(second, "the holder was asked already", "<bdi>alice</bdi>: first")
-		s.has(s.get("./"), "asked to step down by")
+		s.shows(
+			shown{alice, "lock?name=team/x", 200, []string{
+				"was asked to step down", "<bdi>alice</bdi>: first", "It was asked already", `s-asked`,
+			}},
+			shown{alice, "./", 200, []string{"asked to step down by"}},
+		)
+		s.want(s.act(asker, "step-down", "team/x", "1", "reason", "second"), 409,
+			"the holder was asked already", "<bdi>alice</bdi>: first")
 	})
 }
 
-// TestActsWhileTheStoreIsAway do not claim to be done.
-func TestActsWhileTheStoreIsAway(t *testing.T) {
-	inSite(t, func(s *site) {
-		l := s.holds("team/x", "web-1")
-		cookie := s.signIn(aliceToken)
-		s.away.Inject(faultstore.Rule{Fault: faultstore.Refuse()})
-		a := s.act(cookie, "step-down", "team/x", "1", "reason", "r")
-		s.status(a, http.StatusServiceUnavailable)
-		s.has(a, "the store cannot be used")
-		if l.Check() != nil {
-			s.Error("the holder was asked")
-		}
-	})
-}
-
-// TestClose ends acts that are under way, and waits for them.
+// Close ends acts that are under way, and waits for them.
 func TestClose(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.dies("team/x", "web-1")
-		cookie := s.signIn(aliceToken)
-		s.act(cookie, "release-dead", "team/x", "1", "reason", "r")
+		s.act(alice, "release-dead", "team/x", "1", "reason", "r")
 		s.pages.Close()
-		if got := s.audited(); !strings.Contains(got, "release-dead team/x  r") {
+		if got := s.audited(); !strings.Contains(got, "release-dead team/x r") {
 			s.Errorf("audited %q", got)
 		}
-		s.status(s.act(cookie, "release-dead", "team/x", "1", "reason", "r"), http.StatusTooManyRequests)
+		s.want(s.act(alice, "release-dead", "team/x", "1", "reason", "r"), 429)
 	})
 }

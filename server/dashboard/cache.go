@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -48,8 +49,8 @@ func newCache(w *work) *cache { return &cache{work: w, entries: map[string]*entr
 // entry is what is known of one question.
 type entry struct {
 	answer
-	fresh, used time.Time
-	done        chan struct{} // closed when the question under way is answered; nil if there is none
+	fresh time.Time
+	done  chan struct{} // closed when the question under way is answered; nil if there is none
 }
 
 // answer is the last good answer to a question.
@@ -69,7 +70,7 @@ type reading struct {
 // ask returns the answer to the question that key stands for: one that is fresh, if the store gives it in
 // time. load asks the store.
 func ask[T any](ctx context.Context, c *cache, key string, load func(context.Context) (T, error)) (T, reading) {
-	a, done := c.begin(key, func(ctx context.Context) (any, error) { return load(ctx) })
+	e, a, done := c.begin(key, func(ctx context.Context) (any, error) { return load(ctx) })
 	if done != nil {
 		wait := patience
 		if a.good {
@@ -79,11 +80,11 @@ func ask[T any](ctx context.Context, c *cache, key string, load func(context.Con
 		defer cancel()
 		select {
 		case <-done:
-			a = c.peek(key)
+			c.mu.Lock()
+			a = e.answer
+			c.mu.Unlock()
 		case <-ctx.Done():
-			if a.err == nil {
-				a.err = errSlow
-			}
+			a.err = cmp.Or(a.err, errSlow)
 		}
 	}
 	value, _ := a.value.(T)
@@ -91,19 +92,19 @@ func ask[T any](ctx context.Context, c *cache, key string, load func(context.Con
 }
 
 // begin has the store asked if there is no fresh answer. The channel is closed when there is one.
-func (c *cache) begin(key string, load func(context.Context) (any, error)) (answer, <-chan struct{}) {
+func (c *cache) begin(key string, load func(context.Context) (any, error)) (*entry, answer, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
 	e := c.entries[key]
 	if e == nil {
-		c.thin()
+		if len(c.entries) >= maxEntries {
+			clear(c.entries) // all, rather than no bound
+		}
 		e = &entry{}
 		c.entries[key] = e
 	}
-	e.used = now
-	if e.done != nil || now.Before(e.fresh) {
-		return e.answer, e.done
+	if e.done != nil || time.Now().Before(e.fresh) {
+		return e, e.answer, e.done
 	}
 	done := make(chan struct{})
 	started := c.work.start(func(ctx context.Context) {
@@ -116,10 +117,10 @@ func (c *cache) begin(key string, load func(context.Context) (any, error)) (answ
 	})
 	if !started {
 		e.err = errClosed
-		return e.answer, nil
+		return e, e.answer, nil
 	}
 	e.done = done
-	return e.answer, done
+	return e, e.answer, done
 }
 
 func (c *cache) end(e *entry, value any, err error, asked time.Time) {
@@ -133,35 +134,12 @@ func (c *cache) end(e *entry, value any, err error, asked time.Time) {
 	e.fresh, e.done = now.Add(min(max(pace, paceOverTook*took), mostPace)), nil
 }
 
-// peek returns what is known, without a question.
-func (c *cache) peek(key string) answer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.entries[key]; e != nil {
-		return e.answer
-	}
-	return answer{reading: reading{err: errSlow}} // many other questions have come in between
-}
-
 // stale has the store asked again by the next visitor: something was done.
 func (c *cache) stale() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
 		e.fresh = time.Time{}
-	}
-}
-
-// thin makes room for one more entry. The caller holds the mutex.
-func (c *cache) thin() {
-	for len(c.entries) >= maxEntries {
-		oldest := ""
-		for key, e := range c.entries {
-			if o := c.entries[oldest]; o == nil || e.used.Before(o.used) {
-				oldest = key
-			}
-		}
-		delete(c.entries, oldest)
 	}
 }
 

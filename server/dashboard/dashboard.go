@@ -5,7 +5,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -108,7 +107,7 @@ func (d *Dashboard) route() http.Handler {
 		handle("/"+name, read, d.static)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		d.failed(w, r, &problem{http.StatusNotFound, "No such page", "there is no page here: begin at the first one"})
+		d.failed(w, r, refuse(http.StatusNotFound, "No such page", "there is no page here: begin at the first one"))
 	})
 
 	// A page of another site must not act with the cookie of a visitor.
@@ -128,9 +127,7 @@ func (d *Dashboard) route() http.Handler {
 func (d *Dashboard) noMethod(allow string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
-		d.failed(w, r, &problem{
-			http.StatusMethodNotAllowed, "Not allowed", fmt.Sprintf("this page takes %s, not %.20q", allow, r.Method),
-		})
+		d.failed(w, r, refuse(http.StatusMethodNotAllowed, "Not allowed", "this page takes %s, not %.20q", allow, r.Method))
 	}
 }
 

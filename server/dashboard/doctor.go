@@ -141,7 +141,6 @@ func records(locks []*lock, cut bool, r reading) (found []Finding) {
 	}
 	var unread, ahead []string
 	sweepable := 0
-	leases := map[time.Duration]int{}
 	for _, l := range locks {
 		switch {
 		case l.State == unreadable:
@@ -150,9 +149,6 @@ func records(locks []*lock, cut bool, r reading) (found []Finding) {
 			ahead = append(ahead, l.Name)
 		case l.State == free && l.Bytes == 0 && l.Session == "" && !l.Until.IsZero() && r.at.Sub(l.Until) > sweepAge:
 			sweepable++
-		}
-		if l.holds() {
-			leases[l.Lease]++
 		}
 	}
 	add("records", Good, "", "%s, listed in %s.", counted(len(locks), "lock"), exact(r.took))
@@ -168,14 +164,6 @@ func records(locks []*lock, cut bool, r reading) (found []Finding) {
 	if len(ahead) > 0 {
 		add("clock", Warn, "Leases are not affected; the times shown are wrong. Run chrony or systemd-timesyncd on both "+
 			"machines.", "%s began in the future, by the clock of this machine: %s", counted(len(ahead), "holder"), named(ahead))
-	}
-	if len(leases) > 1 {
-		var all []string
-		for lease, n := range leases {
-			all = append(all, fmt.Sprintf("%s (%s)", chosen(lease), counted(n, "lock")))
-		}
-		slices.Sort(all)
-		add("lease", Good, "", "Holders keep different leases: %s.", strings.Join(all, ", "))
 	}
 	if sweepable > 0 {
 		add("sweep", Good, "tenure sweep --released-before=30d --dry-run", "Released more than 30 days ago, and may be "+

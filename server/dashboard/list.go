@@ -294,10 +294,8 @@ func (d *Dashboard) now(ctx context.Context, who visitor, query url.Values) (*pa
 	v := &nowView{Prefix: query.Get("prefix"), Only: query.Get("state"), Parts: query.Get("parts") != ""}
 	p := &page{View: "now", Title: "Now", Model: v}
 	if v.Only != "" && !slices.Contains(states, state(v.Only)) {
-		return nil, &problem{
-			http.StatusBadRequest, "No such state", fmt.Sprintf("%.40q is no state of a lock: it is one of held, asked, "+
-				"in doubt, expired, reserved, free, unreadable", v.Only),
-		}
+		return nil, refuse(http.StatusBadRequest, "No such state", "%.40q is no state of a lock: it is one of held, asked, "+
+			"in doubt, expired, reserved, free, unreadable", v.Only)
 	}
 	all, r := d.list(ctx, v.Prefix)
 	v.Known, v.Cut = r.good, all.cut

@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -84,17 +83,13 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.URL.Query().Get("view")
 	if d.views[name] == nil {
-		d.failed(w, r, &problem{
-			http.StatusBadRequest, "No such view",
-			fmt.Sprintf("view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name),
-		})
+		d.failed(w, r, refuse(http.StatusBadRequest, "No such view",
+			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name))
 		return
 	}
 	if !d.streams.enter(who.Name()) {
-		d.failed(w, r, &problem{
-			http.StatusServiceUnavailable, "Too many pages", fmt.Sprintf("%s has %d pages open that are kept up to "+
-				"date, or this server is shutting down: close some, or ask another replica", who.Name(), maxStreamsOf),
-		})
+		d.failed(w, r, refuse(http.StatusServiceUnavailable, "Too many pages", "%s has %d pages open that are kept up to "+
+			"date, or this server is shutting down: close some, or ask another replica", who.Name(), maxStreamsOf))
 		return
 	}
 	defer d.streams.leave(who.Name())
@@ -147,7 +142,7 @@ func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *ht
 	}
 	p, problem := d.views[name](ctx, who, r.URL.Query())
 	if problem != nil {
-		return string(d.html("alerts", []flash{{Class: "bad", Text: problem.title + ": " + problem.Detail}}))
+		return string(d.html("alerts", []flash{{status: problem.status, Text: problem.title + ": " + problem.Detail}}))
 	}
 	return string(d.fragment(p))
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tenurelock/tenure/server/access"
 )
 
 // listening serves the pages on a listener of the loopback interface.
@@ -28,7 +26,7 @@ func listening(t *testing.T) (*site, *httptest.Server) {
 	return s, server
 }
 
-// open opens a stream.
+// open opens a stream, which the client unpacks by itself.
 func (s *site) open(server *httptest.Server, query, cookie string) *http.Response {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
@@ -47,9 +45,8 @@ func (s *site) open(server *httptest.Server, query, cookie string) *http.Respons
 	return answer
 }
 
-// events reads a stream until one has the text; its name is returned, or "" at the end of the
-// stream.
-func events(r io.Reader, text string) string {
+// event reads a stream until one has the text; its name is returned, or "" at the end of the stream.
+func event(r io.Reader, text string) string {
 	name, data := "", ""
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -67,80 +64,62 @@ func events(r io.Reader, text string) string {
 	return ""
 }
 
+// A page that is open shows what its visitor may see, until that is none any more.
 func TestLive(t *testing.T) {
 	s, server := listening(t)
-	stream := s.open(server, "view=now", s.signIn(aliceToken))
-	if got := stream.Header.Get("Content-Type"); stream.StatusCode != http.StatusOK || got != "text/event-stream" {
-		t.Fatalf("%s, %s", stream.Status, got)
+	stream := s.open(server, "view=now", s.signIn(asker))
+	if got := stream.Header.Get("Content-Type"); stream.StatusCode != 200 || got != "text/event-stream" || !stream.Uncompressed {
+		t.Fatalf("%s, %s, compressed: %v", stream.Status, got, stream.Uncompressed)
 	}
 	body := bufio.NewReader(stream.Body)
-	if got := events(body, "There are no locks yet."); got != "live" {
-		t.Fatalf("first event %q", got)
+	follows := func(name, text string) {
+		t.Helper()
+		if got := event(body, text); got != name {
+			t.Fatalf("event %q, not %q, with %q", got, name, text)
+		}
 	}
+	follows("live", "There is no lock that asker may read.")
 	s.holds("team/x", "web-1")
-	if got := events(body, "<bdi>team/x</bdi>"); got != "live" {
-		t.Errorf("event %q", got)
-	}
+	s.holds("secret/y", "web-2")
+	follows("live", "<bdi>team/x</bdi>")
+	s.set("asker " + asker + " read:secret/\n")
+	follows("live", "<bdi>secret/y</bdi>")
+	s.set("alice " + alice + " admin:\n")
+	follows("out", "out")
+
+	body = bufio.NewReader(s.open(server, "view=doctor", s.signIn(alice)).Body)
+	follows("live", "Reads take")
 	s.pages.Shutdown()
 	if rest, err := io.ReadAll(body); err != nil {
 		t.Errorf("the end: %v after %d bytes", err, len(rest))
 	}
 }
 
-// TestLiveOfAVisitor ends when the visitor is none any more, and shows what it may see.
-func TestLiveOfAVisitor(t *testing.T) {
-	s, server := listening(t)
-	s.holds("team/x", "web-1")
-	s.holds("secret/y", "web-2")
-	body := bufio.NewReader(s.open(server, "view=now", s.signIn(askerToken)).Body)
-	if events(body, "1 lock") != "live" {
-		t.Fatal("no list")
-	}
-	if err := s.users.set(askerToken, access.Grant{Right: access.Read, Prefix: "secret/"}); err != nil {
-		t.Fatal(err)
-	}
-	if events(body, "<bdi>secret/y</bdi>") != "live" {
-		t.Error("a right that was given does not show")
-	}
-	if err := s.users.set(askerToken); err != nil {
-		t.Fatal(err)
-	}
-	if events(body, "out") != "out" {
-		t.Error("the stream of a principal that is gone goes on")
-	}
-}
-
 func TestLiveRefuses(t *testing.T) {
 	s, server := listening(t)
-	cookie := s.signIn(aliceToken)
-	for query, want := range map[string]int{"view=nothing": http.StatusBadRequest, "": http.StatusBadRequest} {
+	cookie := s.signIn(alice)
+	opens := func(query, cookie string, want int) {
+		t.Helper()
 		if got := s.open(server, query, cookie); got.StatusCode != want {
-			t.Errorf("%q: %s", query, got.Status)
+			t.Errorf("%q: %s, want %d", query, got.Status, want)
 		}
 	}
-	if got := s.open(server, "view=now", ""); got.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a cookie: %s", got.Status)
+	opens("view=nothing", cookie, 400)
+	opens("", cookie, 400)
+	opens("view=now", "", 401)
+	for i := range 32 { // One principal cannot have all streams.
+		opens(fmt.Sprint("view=now&n=", i), cookie, 200)
 	}
-	// One principal cannot have all streams.
-	for i := range 32 {
-		if got := s.open(server, fmt.Sprint("view=now&n=", i), cookie); got.StatusCode != http.StatusOK {
-			t.Fatalf("stream %d: %s", i, got.Status)
-		}
-	}
-	if got := s.open(server, "view=now", cookie); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
-		t.Errorf("one more: %s", got.Status)
-	}
-	if got := s.open(server, "view=now", s.signIn(readerToken)); got.StatusCode != http.StatusOK {
-		t.Errorf("another principal: %s", got.Status)
-	}
+	opens("view=now", cookie, 503)
+	opens("view=now", s.signIn(reader), 200)
 }
 
-// TestLiveNeverRead leaves a stream that nobody reads, and is served all the same.
+// A stream that nobody reads holds up no other one.
 func TestLiveNeverRead(t *testing.T) {
 	s, server := listening(t)
-	cookie := s.signIn(aliceToken)
+	cookie := s.signIn(alice)
 	for i := range 30 {
-		s.holds(fmt.Sprintf("team/%02d", i), strings.Repeat("o", 500))
+		s.holds(fmt.Sprintf("team/%02d", i), strings.Repeat("o", 500)+fmt.Sprint(i))
 	}
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -150,29 +129,8 @@ func TestLiveNeverRead(t *testing.T) {
 	fmt.Fprintf(conn, "GET /live?view=now HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nCookie: %s\r\n\r\n", cookie)
 	body := bufio.NewReader(s.open(server, "view=now", cookie).Body)
 	for range 3 { // as the ages of the locks go on
-		if events(body, "30 locks") != "live" {
+		if event(body, "30 locks") != "live" {
 			t.Fatal("another stream is held up")
 		}
-	}
-}
-
-// TestLivePacked compresses a stream, and sends each event at once.
-func TestLivePacked(t *testing.T) {
-	s, server := listening(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/live?view=doctor", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Cookie", s.signIn(aliceToken))
-	a, err := server.Client().Do(r) // it unpacks by itself
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	if !a.Uncompressed {
-		t.Error("the stream is not compressed")
-	}
-	if events(a.Body, "Reads take") != "live" {
-		t.Error("no event")
 	}
 }

@@ -92,7 +92,7 @@ func (f fact) Line() string {
 func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*page, *problem) {
 	name := query.Get("name")
 	if name == "" {
-		return nil, &problem{http.StatusBadRequest, "No name", "name the lock: lock?name=NAME"}
+		return nil, refuse(http.StatusBadRequest, "No name", "name the lock: lock?name=NAME")
 	}
 	if !who.May(access.Read, name) {
 		return nil, notAllowed(who, "read this lock")
@@ -111,9 +111,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 		return p, nil
 	}
 	if read.State == neverHeld {
-		return nil, &problem{
-			http.StatusNotFound, "No such lock", fmt.Sprintf("no program has ever taken the lock %q", printable(name)),
-		}
+		return nil, refuse(http.StatusNotFound, "No such lock", "no program has ever taken the lock %q", printable(name))
 	}
 	v.Lock = &read.lock
 	if who.May(access.Hold, name) {

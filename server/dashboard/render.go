@@ -77,17 +77,19 @@ type problem struct {
 	title, Detail string
 }
 
+func refuse(status int, title, format string, args ...any) *problem {
+	return &problem{status, title, fmt.Sprintf(format, args...)}
+}
+
 func notAllowed(v visitor, what string) *problem {
-	return &problem{
-		http.StatusForbidden, "Not allowed",
-		fmt.Sprintf("%s may not %s: no right that it has covers the name. %s", v.Name(), what, v.rights()),
-	}
+	return refuse(http.StatusForbidden, "Not allowed", "%s may not %s: no right that it has covers the name. %s",
+		v.Name(), what, v.rights())
 }
 
 // invalid says why the store cannot be asked for a name.
 func invalid(err error) *problem {
 	if errors.Is(err, tenure.ErrInvalid) {
-		return &problem{http.StatusBadRequest, "No such name", err.Error()}
+		return refuse(http.StatusBadRequest, "No such name", "%v", err)
 	}
 	return nil
 }
@@ -112,7 +114,7 @@ func (d *Dashboard) note(p *page, who visitor, r reading) {
 		p.Status = http.StatusServiceUnavailable
 	}
 	if len(p.Alerts) == 0 { // one is enough
-		p.Alerts = append(p.Alerts, flash{Class: "bad", Text: text})
+		p.Alerts = append(p.Alerts, flash{status: http.StatusServiceUnavailable, Text: text})
 	}
 }
 
@@ -203,7 +205,7 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, n
 func (d *Dashboard) plain(p *page) []byte {
 	var b, trimmed bytes.Buffer
 	for _, a := range p.Alerts {
-		fmt.Fprintln(&b, strings.ToUpper(a.Class)+": "+printable(a.Text))
+		fmt.Fprintln(&b, strings.ToUpper(a.Class())+": "+printable(a.Text))
 	}
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if err := d.texts.ExecuteTemplate(tw, p.View, p.Model); err != nil {

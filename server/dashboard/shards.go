@@ -107,9 +107,7 @@ func (d *Dashboard) group(
 		return shard.Read(ctx, d.client, name)
 	})
 	if errors.Is(r.err, tenure.ErrNotHeld) {
-		return &problem{
-			http.StatusNotFound, "No such group", fmt.Sprintf("no worker has ever been in the group %q", printable(name)),
-		}
+		return refuse(http.StatusNotFound, "No such group", "no worker has ever been in the group %q", printable(name))
 	}
 	if problem := invalid(r.err); problem != nil {
 		return problem

@@ -6,36 +6,43 @@ package dashboard_test
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/server/dashboard"
+	"github.com/tenurelock/tenure/tenuretest"
 )
 
-// site is the pages over a store, and what is needed to look at them.
+// The secrets of the principals, and their rights.
+const (
+	alice      = "secret-of-alice-0123456789"
+	reader     = "secret-of-reader-0123456789"
+	asker      = "secret-of-asker-0123456789"
+	nobody     = "secret-of-nobody-0123456789"
+	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nasker " + asker + " read,ask:team/\n"
+)
+
+// site is the pages over the store of a world, and what is needed to look at them.
 type site struct {
 	*testing.T
-	memory *memstore.Store
-	away   *faultstore.Store // in front of the pages alone
+	world  *tenuretest.World
+	client *tenuretest.Client // of the pages
 	pages  *dashboard.Dashboard
-	users  *users
+	users  users
+	made   map[string]*tenuretest.Client // by the names of processes
 
 	mu   sync.Mutex
 	acts []access.Act
-
-	secrets map[string]string // with which cookies were given
 }
 
 // inSite runs a test in a bubble, where time passes at once.
@@ -46,16 +53,17 @@ func inSite(t *testing.T, f func(*site)) {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, memory: memstore.New(), users: newUsers(t), secrets: map[string]string{}}
-	s.away = faultstore.New(s.memory, nil)
-	t.Cleanup(func() { _ = s.away.Close() })
-	c := s.client(s.away.Driver(), tenure.Options{Owner: "tenured-1"})
-	s.pages = s.dashboard(dashboard.Options{Client: c, Access: s.users, Key: []byte(strings.Repeat("k", 32)), Audit: s.audit})
+	s := &site{T: t, made: map[string]*tenuretest.Client{}, world: tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration = 15 * time.Second })}
+	s.client = s.world.Client("tenured-1")
+	s.set(principals)
+	s.pages = s.dashboard(dashboard.Options{Key: []byte(strings.Repeat("k", 32)), Audit: s.audit})
 	return s
 }
 
+// dashboard returns pages with the client and the principals of the site, unless there are others.
 func (s *site) dashboard(o dashboard.Options) *dashboard.Dashboard {
 	s.Helper()
+	o.Client, o.Access = s.client.Client, &s.users
 	d, err := dashboard.New(o)
 	if err != nil {
 		s.Fatal(err)
@@ -70,39 +78,60 @@ func (s *site) audit(_ context.Context, act access.Act) {
 	s.acts = append(s.acts, act)
 }
 
-// audited are the audit lines of acts on locks so far, each in a few words.
+// audited are the audit lines of acts so far, but for sign-ins, each in a few words.
 func (s *site) audited() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var lines []string
 	for _, a := range s.acts {
 		if a.Action != "sign-in" {
-			lines = append(lines, strings.TrimSpace(strings.Join([]string{a.Via, a.Principal, a.Action, a.Lock, a.To + a.ToLabel, a.Reason, a.Outcome}, " ")))
+			words := []string{a.Via, a.Principal, a.Action, a.Lock, a.To + a.ToLabel, a.Reason, a.Outcome}
+			lines = append(lines, strings.Join(strings.Fields(strings.Join(words, " ")), " "))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// client returns a client that ends with the test.
-func (s *site) client(store driver.Store, o tenure.Options) *tenure.Client {
-	s.Helper()
-	if o.Clock == nil {
-		o.Clock = tenure.MonotonicClock()
+// users are the principals, who can change, and one without rights, whom no file has.
+type users struct {
+	now atomic.Pointer[server.Principals]
+}
+
+func (u *users) ByToken(secret string) (access.Principal, bool) {
+	return u.BySum(sha256.Sum256([]byte(secret)))
+}
+
+func (u *users) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
+	if sum == sha256.Sum256([]byte(nobody)) {
+		p, err := access.NewPrincipal("nobody")
+		return p, err == nil
 	}
-	c, err := tenure.New(store, &o)
+	return u.now.Load().BySum(sum)
+}
+
+// set replaces the principals.
+func (s *site) set(text string) {
+	s.Helper()
+	now, err := server.ParsePrincipals(text)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	s.users.now.Store(now)
 }
 
-// holds has a process of that name hold a lock until the test ends, or it is asked to make
-// way, which it does at once.
+// process returns the client of the process of that name.
+func (s *site) process(owner string) *tenuretest.Client {
+	if s.made[owner] == nil {
+		s.made[owner] = s.world.Client(owner, func(o *tenure.Options) { o.Host, o.Label = owner+".example", "v7" })
+	}
+	return s.made[owner]
+}
+
+// holds has a process of that name hold a lock until the test ends, or it is asked to make way, which it does
+// at once.
 func (s *site) holds(name, owner string) *tenure.Lease {
 	s.Helper()
-	c := s.client(s.memory, tenure.Options{Owner: owner, Host: owner + ".example", Label: "v7"})
-	l, err := c.Acquire(s.Context(), name, &tenure.AcquireOptions{History: true, WatchRequests: true})
+	l, err := s.process(owner).Acquire(s.Context(), name, &tenure.AcquireOptions{History: true, WatchRequests: true})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -121,13 +150,19 @@ func (s *site) holds(name, owner string) *tenure.Lease {
 // dies has a process of that name take a lock, and show no life after it.
 func (s *site) dies(name, owner string) {
 	s.Helper()
-	faults := faultstore.New(s.memory, nil)
-	s.Cleanup(func() { _ = faults.Close() })
-	c := s.client(faults.Driver(), tenure.Options{Owner: owner})
+	c := s.process(owner)
 	if _, err := c.Acquire(s.Context(), name, nil); err != nil {
 		s.Fatal(err)
 	}
-	faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+	c.Kill()
+}
+
+// request is what a visitor sends, as a browser unless the header says otherwise.
+type request struct {
+	method, path string
+	form         url.Values
+	header       map[string]string
+	cookie       string
 }
 
 // answer is what a request got.
@@ -136,19 +171,12 @@ type answer struct {
 	body string
 }
 
-// request is what a visitor sends.
-type request struct {
-	method, path string
-	form         url.Values
-	header       map[string]string
-	cookie       string
-}
-
 func (s *site) send(q request) answer { return s.sendTo(s.pages, q) }
 
 func (s *site) sendTo(pages http.Handler, q request) answer {
 	s.Helper()
-	r := httptest.NewRequestWithContext(s.Context(), q.method, "http://127.0.0.1:8080/"+strings.TrimPrefix(q.path, "./"), strings.NewReader(q.form.Encode()))
+	address := "http://127.0.0.1:8080/" + strings.TrimPrefix(q.path, "./")
+	r := httptest.NewRequestWithContext(s.Context(), q.method, address, strings.NewReader(q.form.Encode()))
 	r.Header.Set("Accept", "text/html,application/xhtml+xml")
 	if q.form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -157,9 +185,13 @@ func (s *site) sendTo(pages http.Handler, q request) answer {
 		r.Header.Set("Cookie", q.cookie)
 	}
 	for name, value := range q.header {
-		r.Header.Set(name, value)
-		if name == "Host" {
+		switch name {
+		case "Host":
 			r.Host = value
+		case "From": // the address of the visitor
+			r.RemoteAddr = value
+		default:
+			r.Header.Set(name, value)
 		}
 	}
 	w := httptest.NewRecorder()
@@ -170,152 +202,57 @@ func (s *site) sendTo(pages http.Handler, q request) answer {
 // signIn returns the cookie that a token gets.
 func (s *site) signIn(token string) string {
 	s.Helper()
-	a := s.send(request{method: "POST", path: "login", form: url.Values{"token": {token}}})
+	a := s.login(token, "", nil)
 	cookies := a.Result().Cookies()
 	if a.Code != http.StatusSeeOther || len(cookies) != 1 {
 		s.Fatalf("sign-in: %d, %v\n%s", a.Code, cookies, a.body)
 	}
-	cookie := cookies[0].Name + "=" + cookies[0].Value
-	s.secrets[cookie] = token
-	return cookie
+	return cookies[0].Name + "=" + cookies[0].Value
 }
 
-// get returns a page as alice sees it.
-func (s *site) get(path string) answer {
+func (s *site) login(token, next string, header map[string]string) answer {
 	s.Helper()
-	return s.send(request{method: "GET", path: path, cookie: s.signIn(aliceToken)})
+	form := url.Values{"token": {token}, "next": {next}}
+	return s.send(request{method: "POST", path: "login", form: form, header: header})
+}
+
+// as returns a page as the one who has the token sees it.
+func (s *site) as(token, path string) answer {
+	s.Helper()
+	return s.send(request{method: "GET", path: path, cookie: s.signIn(token)})
 }
 
 // plain returns a page as curl gets it.
-func (s *site) plain(path, token string) answer {
+func (s *site) plain(token, path string) answer {
 	s.Helper()
 	return s.send(request{method: "GET", path: path, header: map[string]string{"Accept": "*/*", "Authorization": "Bearer " + token}})
 }
 
-// act sends the form of an act with the token that the lock has now, and the secret of the visitor.
-func (s *site) act(cookie, kind, name, token string, more ...string) answer {
+// act sends the form of an act, with the secret of the visitor.
+func (s *site) act(visitor, kind, name, token string, more ...string) answer {
 	s.Helper()
-	form := url.Values{"kind": {kind}, "token": {token}, "secret": {s.secrets[cookie]}}
+	form := url.Values{"kind": {kind}, "token": {token}, "secret": {visitor}}
 	for i := 0; i < len(more); i += 2 {
 		form.Set(more[i], more[i+1])
 	}
-	return s.send(request{method: "POST", path: "act?name=" + url.QueryEscape(name), form: form, cookie: cookie})
-}
-
-// main is the part of a page that a test is about.
-func (a answer) main() string {
-	if _, main, found := strings.Cut(a.body, "<main"); found {
-		return "<main" + main
+	q := request{method: "POST", path: "act?name=" + url.QueryEscape(name), form: form}
+	if visitor != "" {
+		q.cookie = s.signIn(visitor)
 	}
-	return a.body
+	return s.send(q)
 }
 
-// has says whether a page has each of some texts.
-func (s *site) has(a answer, texts ...string) {
+// want says whether an answer has a status, and each of some texts; none of those that begin with "!".
+func (s *site) want(a answer, code int, texts ...string) {
 	s.Helper()
+	if a.Code != code {
+		s.Errorf("status %d, want %d\n%s", a.Code, code, a.body)
+	}
 	for _, text := range texts {
-		if !strings.Contains(a.body, text) {
-			s.Errorf("no %q in\n%s", text, a.main())
+		text, not := strings.CutPrefix(text, "!")
+		if strings.Contains(a.body, text) == not {
+			_, main, _ := strings.Cut(a.body, "<main")
+			s.Errorf("%q: there is %v, in\n%s", text, not, main)
 		}
 	}
 }
-
-// lacks says whether a page has none of some texts.
-func (s *site) lacks(a answer, texts ...string) {
-	s.Helper()
-	for _, text := range texts {
-		if strings.Contains(a.body, text) {
-			s.Errorf("%q in\n%s", text, a.main())
-		}
-	}
-}
-
-// status says whether an answer has a status.
-func (s *site) status(a answer, want int) {
-	s.Helper()
-	if a.Code != want {
-		s.Errorf("status %d, want %d\n%s", a.Code, want, a.body)
-	}
-}
-
-const (
-	aliceToken  = "alice-secret"  // all rights to all locks
-	readerToken = "reader-secret" // may read team/
-	askerToken  = "asker-secret"  // may read and ask team/
-	nobodyToken = "nobody-secret" // no rights
-)
-
-// users are the principals, who can change.
-type users struct {
-	mu sync.Mutex
-	by map[string]access.Principal // by their secrets
-}
-
-func newUsers(t *testing.T) *users {
-	u := &users{by: map[string]access.Principal{}}
-	for secret, p := range map[string]struct {
-		name   string
-		grants []access.Grant
-	}{
-		aliceToken:  {"alice", []access.Grant{{Right: access.Admin}}},
-		readerToken: {"reader", []access.Grant{{Right: access.Read, Prefix: "team/"}}},
-		askerToken:  {"asker", []access.Grant{{Right: access.Read, Prefix: "team/"}, {Right: access.Ask, Prefix: "team/"}}},
-		nobodyToken: {"nobody", nil},
-	} {
-		principal, err := access.NewPrincipal(p.name, p.grants...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.by[secret] = principal
-	}
-	return u
-}
-
-// set gives a principal other rights; without any it is removed.
-func (u *users) set(secret string, grants ...access.Grant) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p, ok := u.by[secret]
-	if !ok {
-		return errors.New("no such principal")
-	}
-	if len(grants) == 0 {
-		delete(u.by, secret)
-		return nil
-	}
-	p, err := access.NewPrincipal(p.Name(), grants...)
-	u.by[secret] = p
-	return err
-}
-
-// replace gives a principal another secret.
-func (u *users) replace(before, after string, p access.Principal) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.by, before)
-	u.by[after] = p
-}
-
-func (u *users) ByToken(secret string) (access.Principal, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p, ok := u.by[secret]
-	return p, ok
-}
-
-func (u *users) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for secret, p := range u.by {
-		if sha256.Sum256([]byte(secret)) == sum {
-			return p, true
-		}
-	}
-	return access.Principal{}, false
-}
-
-// afterLooks is long enough for what was read to be read again.
-const afterLooks = 6 * time.Second
-
-// tenureOptions are those of a client that only looks.
-var tenureOptions = tenure.Options{Owner: "tenured-2"}

@@ -125,7 +125,7 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, b
 	}
 	if wait := d.options.Admit(r, who.Principal, who.secret); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(wait.Seconds())))))
-		d.failed(w, r, &problem{http.StatusTooManyRequests, "Too many", tooMany})
+		d.failed(w, r, refuse(http.StatusTooManyRequests, "Too many", tooMany))
 		return who, false
 	}
 	return who, true
@@ -157,12 +157,10 @@ func readForm(w http.ResponseWriter, r *http.Request) *problem {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	err := r.ParseForm()
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return &problem{
-			http.StatusRequestEntityTooLarge, "Too large", fmt.Sprintf("the form has more than %d bytes", maxForm),
-		}
+		return refuse(http.StatusRequestEntityTooLarge, "Too large", "the form has more than %d bytes", maxForm)
 	}
 	if err != nil {
-		return &problem{http.StatusBadRequest, "Not understood", "the form cannot be read: " + err.Error()}
+		return refuse(http.StatusBadRequest, "Not understood", "the form cannot be read: %v", err)
 	}
 	return nil
 }
@@ -172,9 +170,8 @@ func readForm(w http.ResponseWriter, r *http.Request) *problem {
 func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	secret := strings.TrimSpace(r.PostForm.Get("secret"))
 	if secret == "" {
-		return &problem{http.StatusForbidden, "Not confirmed", fmt.Sprintf("a browser sends the cookie of a page "+
-			"without TLS to every port of this host, so a form sends the token of %s besides, and there was none: "+
-			"go back, and type it", who.Name())}
+		return refuse(http.StatusForbidden, "Not confirmed", "a browser sends the cookie of a page without TLS to every "+
+			"port of this host, so a form sends the token of %s besides, and there was none: go back, and type it", who.Name())
 	}
 	p, known := d.options.Access.ByToken(secret)
 	own := known && p.Name() == who.Name()
@@ -182,16 +179,13 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	case own && d.options.Admit(r, p, secret) == 0:
 		return nil
 	case own || d.guessed(r):
-		return &problem{http.StatusTooManyRequests, "Too many", tooMany}
+		return refuse(http.StatusTooManyRequests, "Too many", tooMany)
 	}
 	d.wrong(r, secret)
 	d.audit(r.Context(), access.Act{
 		Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr),
 	})
-	return &problem{
-		http.StatusForbidden, "Not confirmed",
-		fmt.Sprintf("this is no token of %s: go back, and type it again", who.Name()),
-	}
+	return refuse(http.StatusForbidden, "Not confirmed", "this is no token of %s: go back, and type it again", who.Name())
 }
 
 // loginView is what the form to sign in shows.
@@ -210,12 +204,10 @@ func (d *Dashboard) unknown(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
 	}
 	if wantsText(r) {
-		p := &problem{
-			http.StatusUnauthorized, "", "no token, or one that is not known; send one: " +
-				"curl -H 'Authorization: Bearer TOKEN' ...",
-		}
+		p := refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
+			"curl -H 'Authorization: Bearer TOKEN' ...")
 		if guessed {
-			p = &problem{http.StatusTooManyRequests, "", tooMany}
+			p = refuse(http.StatusTooManyRequests, "", tooMany)
 		}
 		d.failed(w, r, p)
 		return

@@ -151,7 +151,7 @@ func TestPhone(t *testing.T) {
 
 // TestKeyboard comes to all that can be used by the tab key, and sees where it is.
 func TestKeyboard(t *testing.T) {
-	w, b := signedIn(t, rootToken)
+	w, b := signedIn(t)
 	w.holder("m", tenure.Options{Owner: "web-1"})
 	b.open("lock?name=m")
 	b.until("document.getElementById('act-revoke')")

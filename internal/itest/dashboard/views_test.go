@@ -12,7 +12,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tenurelock/tenure"
-	"github.com/tenurelock/tenure/faultstore"
 )
 
 // TestViews signs in by the form, and sees each page.
@@ -27,7 +26,7 @@ func TestViews(t *testing.T) {
 	b.click("main button")
 	b.until("document.querySelector('h1').innerText == 'scheduler'") // where it wanted to go
 	if got := value[int](b, "document.querySelectorAll('svg.piece:not(.gap)').length"); got != 6 {
-		t.Errorf("the band has %d tenures, not 6", got)
+		t.Errorf("the timeline has %d tenures, not 6", got)
 	}
 	if got := value[float64](b, "document.querySelector('svg.piece').getBoundingClientRect().width"); got < 50 {
 		t.Errorf("the first tenure is %v pixels wide", got)
@@ -62,19 +61,19 @@ func TestViews(t *testing.T) {
 func newBrowserOf(t *testing.T) *browser { return newBrowser(t, "", 1180, 800) }
 
 // signedIn is a world, and a browser that is signed in to it.
-func signedIn(t *testing.T, token string) (*world, *browser) {
+func signedIn(t *testing.T) (*world, *browser) {
 	t.Helper()
 	b := newBrowserOf(t)
 	w := newWorld(t)
 	b.url = w.url
-	b.signIn(token)
+	b.signIn(rootToken)
 	return w, b
 }
 
 // TestLiveUpdate changes a page that is open, and leaves the focus and what was typed where
 // it is.
 func TestLiveUpdate(t *testing.T) {
-	w, b := signedIn(t, rootToken)
+	w, b := signedIn(t)
 	w.holder("m", tenure.Options{Owner: "web-1"})
 	b.until("document.querySelector('table.locks').innerText.includes('web-1')")
 	value[any](b, "document.querySelector('table.locks a').focus(), window.mark = document.querySelector('table.locks a')")
@@ -104,24 +103,9 @@ func TestLiveUpdate(t *testing.T) {
 	b.clean()
 }
 
-// TestStoreAwayLive tells of a store that goes away while a page is open, and of its return.
-func TestStoreAwayLive(t *testing.T) {
-	w, b := signedIn(t, rootToken)
-	w.holder("m", tenure.Options{Owner: "web-1"})
-	b.until("document.querySelector('table.locks').innerText.includes('web-1')")
-	restore := w.away.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
-	b.until("document.querySelector('#live [role=alert]').innerText.includes('The store gives no answer')")
-	if !value[bool](b, "document.querySelector('table.locks').innerText.includes('web-1')") {
-		t.Error("what was known is gone")
-	}
-	restore()
-	b.until("!document.querySelector('#live [role=alert]')")
-	b.clean()
-}
-
 // TestServerAway says that a page is not up to date, and connects again.
 func TestServerAway(t *testing.T) {
-	w, b := signedIn(t, rootToken)
+	w, b := signedIn(t)
 	b.until(`document.getElementById("link").innerText == "live"`)
 	w.gone.Store(true)
 	w.server.CloseClientConnections()

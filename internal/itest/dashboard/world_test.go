@@ -5,7 +5,6 @@ package dashboard_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,18 +17,13 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
-	"github.com/tenurelock/tenure/server/access"
+	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/server/dashboard"
 	"github.com/tenurelock/tenure/shard"
 )
 
-// The principals of a world, and their secrets.
-const (
-	rootToken  = "root-secret"
-	readerName = "reader"
-	readToken  = "reader-secret"
-	nobody     = "nobody-secret"
-)
+// rootToken is the secret of alice, who has all rights.
+const rootToken = "secret-of-alice-0123456789"
 
 // world is a store, processes that hold locks in it, and the pages over it.
 type world struct {
@@ -41,9 +35,6 @@ type world struct {
 	server *httptest.Server
 	url    string
 	gone   atomic.Bool // the server answers nothing
-
-	mu    sync.Mutex
-	audit []access.Act
 }
 
 // newWorld makes the pages over an empty store.
@@ -54,14 +45,11 @@ func newWorld(t *testing.T) *world {
 	w.away = faultstore.New(w.memory, nil)
 	t.Cleanup(func() { _ = w.away.Close() })
 	client := w.client(w.away.Driver(), tenure.Options{Owner: "tenured-1", LeaseDuration: 15 * time.Second})
-	pages, err := dashboard.New(dashboard.Options{
-		Client: client, Access: principals(t), Title: "production",
-		Audit: func(_ context.Context, act access.Act) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.audit = append(w.audit, act)
-		},
-	})
+	principals, err := server.ParsePrincipals("alice " + rootToken + " admin:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := dashboard.New(dashboard.Options{Client: client, Access: principals, Title: "production"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,51 +233,6 @@ func (w *world) owned(c *tenure.Client, group string) {
 			w.t.Fatalf("%s: %+v, %v", group, st, err)
 		}
 	}
-}
-
-// acts are the audit lines so far.
-func (w *world) acts() []access.Act {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]access.Act(nil), w.audit...)
-}
-
-// principals are those of a world.
-func principals(t *testing.T) access.Access {
-	t.Helper()
-	known := book{}
-	for secret, p := range map[string]struct {
-		name   string
-		grants []access.Grant
-	}{
-		rootToken: {"alice", []access.Grant{{Right: access.Admin}}},
-		readToken: {readerName, []access.Grant{{Right: access.Read, Prefix: "team/"}}},
-		nobody:    {"nobody", nil},
-	} {
-		principal, err := access.NewPrincipal(p.name, p.grants...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		known[secret] = principal
-	}
-	return known
-}
-
-// book knows principals by their secrets.
-type book map[string]access.Principal
-
-func (b book) ByToken(secret string) (access.Principal, bool) {
-	p, ok := b[secret]
-	return p, ok
-}
-
-func (b book) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
-	for secret, p := range b {
-		if sha256.Sum256([]byte(secret)) == sum {
-			return p, true
-		}
-	}
-	return access.Principal{}, false
 }
 
 // shifted is a store whose users have a wall clock that is wrong, by an amount that can be

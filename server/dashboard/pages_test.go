@@ -1,0 +1,475 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// shown is what a page has for a visitor.
+type shown struct {
+	visitor, path string
+	code          int
+	texts         []string
+}
+
+func (s *site) shows(all ...shown) {
+	s.Helper()
+	for _, c := range all {
+		s.want(s.as(c.visitor, c.path), c.code, c.texts...)
+	}
+}
+
+func TestNow(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.shows(shown{alice, "./", 200, []string{"There are no locks yet."}})
+		s.holds("team/held", "web-1")
+		s.dies("team/dead", "web-2")
+		if err := s.holds("team/free", "web-3").Release(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		s.shows(shown{alice, "./", 200, []string{
+			"web-1.example", "3 locks", `<a href="lock?name=team%2Fheld"><bdi>team/held</bdi></a>`, "had it last",
+			`aria-current="page">Locks`, "!>in doubt<",
+		}})
+		time.Sleep(6 * time.Second) // two heartbeats and more
+		s.shows(shown{alice, "./", 200, []string{"3 locks, 1 in doubt", `class="s-in-doubt"`}})
+		time.Sleep(10 * time.Second)
+		s.shows(
+			shown{alice, "./", 200, []string{"3 locks, 1 expired", `class="s-expired"`, "ran out", "!in doubt"}},
+			shown{alice, "./?state=held", 200, []string{"team/held", "!<bdi>team/dead", "!<bdi>team/free"}},
+			shown{alice, "./?state=reserved", 200, []string{"No lock is reserved."}},
+			shown{alice, "./?prefix=team/h", 200, []string{"<bdi>team/held", "1 lock", "!<bdi>team/dead"}},
+			shown{alice, "./?prefix=other", 200, []string{"There is no lock whose name begins with “other”"}},
+			shown{alice, "./?state=nonsense", 400, nil},
+		)
+	})
+}
+
+// record writes the record of a lock as a holder of any kind would.
+func (s *site) record(r driver.Record) driver.Record {
+	s.Helper()
+	r.Version, r.Beat, r.State = "v"+r.Key, "v"+r.Key, driver.Held
+	now, _, err := s.world.Store().Claim(s.Context(), r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return now
+}
+
+// change writes a record again.
+func (s *site) change(r driver.Record, f func(*driver.Record)) {
+	s.Helper()
+	next := r
+	next.Version += "w"
+	f(&next)
+	if _, err := s.world.Store().Swap(s.Context(), r, next); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestManyLocks has 10,000: the page stays small, and each lock is on one page.
+func TestManyLocks(t *testing.T) {
+	inSite(t, func(s *site) {
+		const many = 10_000
+		for i := range many {
+			s.record(driver.Record{Key: fmt.Sprintf("jobs/%05d", i), Owner: "runner", Lease: time.Hour, Since: time.Now()})
+		}
+		seen, pages, cookie := map[string]bool{}, 0, s.signIn(alice)
+		for path := "./"; path != ""; pages++ {
+			a := s.send(request{method: "GET", path: path, cookie: cookie})
+			if len(a.body) > 60_000 || pages > 250 {
+				s.Fatalf("page %d at %s has %d bytes", pages, path, len(a.body))
+			}
+			s.want(a, 200, "10,000 locks")
+			for _, row := range strings.Split(a.body, `<a href="lock?name=`)[1:] {
+				name, _, _ := strings.Cut(row, `"`)
+				if seen[name] {
+					s.Fatalf("%s twice", name)
+				}
+				seen[name] = true
+			}
+			before, _, found := strings.Cut(a.body, `" rel="next">`)
+			path = ""
+			if found {
+				path = html.UnescapeString(before[strings.LastIndex(before, `"`)+1:])
+			}
+		}
+		if len(seen) != many {
+			s.Errorf("%d locks on %d pages", len(seen), pages)
+		}
+		a := s.send(request{method: "GET", cookie: cookie, header: map[string]string{"Accept-Encoding": "gzip"}})
+		if n := len(a.body); n > 8000 || a.Header().Get("Content-Encoding") != "gzip" {
+			s.Errorf("%d bytes compressed", n)
+		}
+		s.shows(shown{
+			alice, "?after=jobs/00099", 200, []string{"101 to 150 of 10,000", `href="./?after=jobs%2F00049" rel="prev"`},
+		})
+	})
+}
+
+// TestEscaping has texts that want to be markup, or to turn a page around.
+func TestEscaping(t *testing.T) {
+	nasty := []string{
+		`<script>alert(1)</script>`, `"onmouseover="x`, `'><img src=x onerror=y>`, "{{.}}", "&lt;", "javascript:alert(1)",
+		"a\u202eb", "line\nbreak", "\x1b[31m", "אבג", "</title>", "`${x}`", strings.Repeat("long/", 200),
+	}
+	inSite(t, func(s *site) {
+		paths := []string{"./", "sessions", "doctor"}
+		for _, text := range nasty {
+			r := s.record(driver.Record{
+				Key: text, Owner: text, Host: text, Label: text, Lease: time.Hour, Since: time.Now(), Data: []byte(text),
+			})
+			s.change(r, func(r *driver.Record) {
+				r.Requests = []driver.Request{{Kind: driver.HandOver, By: text, Reason: text, To: text, At: time.Now()}}
+			})
+			name := url.QueryEscape(text)
+			paths = append(paths, "lock?name="+name, "./?prefix="+name, "shards?group="+name)
+		}
+		for _, path := range paths {
+			a := s.as(alice, path)
+			typed, _ := url.Parse(path)
+			a.body = strings.ReplaceAll(a.body, `value="`+html.EscapeString(typed.Query().Get("prefix"))+`"`, "")
+			s.want(a, a.Code, "!<script>", "!<img src=x", `! "onmouseover`, `!="x"`, "!\u202e", "!\x1b",
+				`!href="javascript`, "!line\nbreak", "!cannot be shown")
+			if strings.Count(a.body, "</title>") > strings.Count(a.body, "<title>") {
+				s.Errorf("%s: a title was ended", path)
+			}
+			s.want(s.plain(alice, path), a.Code, "!\u202e", "!\x1b", "!line\nbreak")
+		}
+		s.shows(shown{alice, "./", 200, []string{
+			"&lt;script&gt;alert(1)&lt;/script&gt;", `a\u202eb`, `line\nbreak`, "<bdi>אבג</bdi>", strings.Repeat("long/", 200),
+		}})
+	})
+}
+
+func TestLock(t *testing.T) {
+	inSite(t, func(s *site) {
+		first := s.holds("team/x", "web-1")
+		time.Sleep(time.Hour)
+		if err := first.ReleaseWith(s.Context(), &tenure.ReleaseOptions{Failed: errors.New("no such queue")}); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		s.shows(shown{alice, "lock?name=team/x", 200, []string{
+			"Nobody holds it. web-1 had it last, under token 1.", `disabled aria-describedby="not-step-down"`,
+			"Nobody holds the lock.",
+		}})
+		time.Sleep(50 * time.Minute)
+		s.holds("team/x", "web-2")
+		time.Sleep(time.Hour)
+		page := s.as(alice, "lock?name=team/x")
+		s.want(page, 200, "web-2 holds it under token 2.", "no such queue", "failed", "web-1, token 1, 1 h 00 min, failed",
+			"nobody, for 1 h 00 min", `<svg x="33.333%" y="12" width="33.333%" height="30" class="piece gap">`,
+			"<span>tenure</span> <span>step-down</span> <span>team/x</span>",
+			"<span>release</span> <span>team/x</span> <span>--force</span>",
+			`<noscript>stands still: <a href="lock?name=team%2Fx">refresh</a>`)
+		// What happened comes before what can be done.
+		at := func(id string) int { return strings.Index(page.body, `id="`+id+`-h"`) }
+		if at("timeline") > at("tenures") || at("tenures") > at("acts") {
+			s.Error("the forms stand before the tenures")
+		}
+		// Without forms the page is loaded anew by itself.
+		again := `<noscript><meta http-equiv="refresh" content="10">`
+		s.shows(
+			shown{reader, "lock?name=team/x", 200, []string{again}},
+			shown{alice, "lock?name=team/x&span=6h", 200, []string{`aria-current="true">6h</a>`, "!" + again}},
+			shown{alice, "lock?name=team/none", 404, nil},
+			shown{alice, "lock", 400, nil},
+			shown{alice, "lock?name=tenure/session/x", 403, nil},
+			shown{alice, "lock?name=" + strings.Repeat("x", 2000), 400, nil},
+			shown{alice, "lock?name=%ff", 400, nil},
+		)
+	})
+}
+
+// A record that nobody understands is shown as what it is.
+func TestUnreadable(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.change(s.record(driver.Record{Key: "team/odd", Owner: "x", Lease: time.Minute}), func(r *driver.Record) { r.State = "paused" })
+		s.shows(
+			shown{alice, "./", 200, []string{"1 lock, 1 unreadable"}},
+			shown{alice, "lock?name=team/odd", 200, []string{"Its record cannot be read", "The record cannot be read."}},
+			shown{alice, "doctor", 200, []string{"1 record cannot be read: “team/odd”"}},
+		)
+	})
+}
+
+// The pages say that the store is away, and show what they can.
+func TestStoreAway(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.holds("team/x", "web-1")
+		paths := []string{"./", "lock?name=team/x", "sessions", "doctor"}
+		for _, path := range paths {
+			s.shows(shown{alice, path, 200, nil})
+		}
+		restore := s.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Fault{
+			Effect: faultstore.Refused, Err: errors.New("<b>no route</b>"),
+		}})
+		time.Sleep(6 * time.Second)
+		for _, path := range paths {
+			a := s.as(alice, path)
+			s.want(a, 503, "The store gives no answer", "&lt;b&gt;no route&lt;/b&gt;", `role="alert"`)
+			if a.Header().Get("Retry-After") == "" {
+				s.Errorf("%s: 503 without Retry-After", path)
+			}
+			// What a store says names its address: it is for those who have all rights.
+			s.shows(shown{reader, path, 503, []string{"The store gives no answer", "an operator sees the error", "!no route"}})
+		}
+		s.shows(
+			shown{alice, "./", 503, []string{"What stands here was read 6 s ago", "<bdi>team/x</bdi>"}},
+			shown{alice, "lock?name=team/x", 503, []string{"web-1 holds it"}},
+			shown{alice, "lock?name=team/y", 503, []string{"who holds what is not known here"}}, // it was never read
+		)
+		s.want(s.plain(alice, "./"), 503, "BAD: The store gives no answer")
+		restore()
+		time.Sleep(6 * time.Second)
+		for _, path := range paths {
+			s.shows(shown{alice, path, 200, nil})
+		}
+		s.client.Partition() // it does not answer, and is not waited for for ever
+		time.Sleep(2 * time.Second)
+		begun := time.Now()
+		s.shows(shown{alice, "lock?name=team/z", 503, []string{"The store gives no answer"}})
+		if took := time.Since(begun); took > 15*time.Second {
+			s.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Each visitor sees what it may read, and no more, and a right that changes is another one at once.
+func TestRights(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.holds("team/x", "web-1")
+		s.holds("secret/y", "web-2")
+		s.holds("secret/z", "web-3")
+		s.shows(
+			shown{reader, "./", 200, []string{"<bdi>team/x</bdi>", "1 lock", "!secret", "!3 locks", "!web-2"}},
+			shown{reader, "sessions", 200, []string{"!secret"}},
+			shown{reader, "doctor", 200, []string{"!3 locks", "!Measure writes"}},
+			shown{reader, "lock?name=team/x", 200, []string{"reader may not ask the holder for anything.", `!action="act`}},
+			shown{asker, "lock?name=team/x", 200, []string{
+				`value="step-down"`, `value="hand-over"`, `value="release-dead"`, `!value="revoke"`,
+			}},
+			shown{nobody, "./", 200, []string{"nobody may not read any lock. It has no rights at all.", "!team/x"}},
+			shown{nobody, "doctor", 403, nil},
+		)
+		there, missing := s.as(reader, "lock?name=secret/y"), s.as(reader, "lock?name=secret/none")
+		s.want(there, 403, "reader may not read this lock", "read team/")
+		if missing.Code != there.Code || missing.body != there.body {
+			s.Error("a lock that is there, and may not be read, can be told from one that is not")
+		}
+		cookie := s.signIn(alice)
+		s.set("alice " + alice + " read:other/\n")
+		s.want(s.send(request{method: "GET", cookie: cookie}), 200, "!team/x")
+		s.want(s.act(alice, "revoke", "team/x", "1", "reason", "r"), 403)
+		s.set("reader " + reader + " read:team/\n")
+		s.want(s.send(request{method: "GET", cookie: cookie}), 401)
+	})
+}
+
+// What holders keep is shown to those who may hold the lock. No version and no beat of a record is: to know a
+// beat is to be able to renew.
+func TestData(t *testing.T) {
+	inSite(t, func(s *site) {
+		for name, data := range map[string]string{
+			"team/text": "offset <4711>", "team/bytes": "\xff\x00\x01", "team/much": strings.Repeat("x", 5000),
+		} {
+			if _, err := s.process("web-1").Acquire(s.Context(), name, &tenure.AcquireOptions{Data: []byte(data)}); err != nil {
+				s.Fatal(err)
+			}
+		}
+		s.shows(
+			shown{alice, "lock?name=team/text", 200, []string{"offset &lt;4711&gt;", "13 bytes"}},
+			shown{alice, "lock?name=team/bytes", 200, []string{"ff 00 01"}},
+			shown{alice, "lock?name=team/much", 200, []string{strings.Repeat("x", 2048) + " …"}},
+			shown{reader, "lock?name=team/text", 200, []string{"13 bytes", "!4711"}},
+		)
+		r, err := s.world.Store().Get(s.Context(), "team/text", driver.Strong)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, path := range []string{"./", "lock?name=team/text", "sessions", "shards", "doctor"} {
+			s.want(s.as(alice, path), 200, "!"+r.Version, "!"+r.Beat)
+			s.want(s.plain(alice, path), 200, "!"+r.Version, "!"+r.Beat)
+		}
+	})
+}
+
+// A ledger has its runs, and how long ago the last one succeeded.
+func TestLedger(t *testing.T) {
+	inSite(t, func(s *site) {
+		c := s.process("web-1").Client
+		slot := once.Minute(time.Now())
+		run := func(i int64, work func(context.Context, *once.Turn) error) {
+			_, _ = once.Once(s.Context(), c, "team/nightly", slot+i, nil, work)
+		}
+		for i, failure := range []error{nil, errors.New("the disk is full")} {
+			run(int64(i), func(context.Context, *once.Turn) error {
+				time.Sleep(90 * time.Second)
+				return failure
+			})
+		}
+		go run(2, func(ctx context.Context, _ *once.Turn) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		time.Sleep(30 * time.Second)
+		s.shows(shown{alice, "lock?name=team/nightly:once", 200, []string{
+			"<dt>Last success</dt><dd><bdi>2000-01-01 00:01:30Z</bdi><small>2 min 00 s ago</small>",
+			"<dt>Running since</dt>", "30 s so far",
+			`<th scope="row" role="rowheader" class="time">2000-01-01 00:01:00Z</th>`, "</svg>done",
+			"</svg>failed<small>the disk is full</small>",
+			"!once/2", // the ledger as it is stored
+		}})
+	})
+}
+
+func TestSessions(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.shows(shown{alice, "sessions", 200, []string{"There is no session."}})
+		session, err := s.process("web-1").OpenSession(s.Context(), nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, name := range []string{"team/a", "secret/b", "orders:part/1", "orders:part/2"} {
+			if _, err := session.Acquire(s.Context(), name, nil); err != nil {
+				s.Fatal(err)
+			}
+		}
+		dying := s.process("web-2")
+		if _, err := dying.OpenSession(s.Context(), nil); err != nil {
+			s.Fatal(err)
+		}
+		dying.Kill()
+		time.Sleep(2 * time.Second)
+		s.as(alice, "sessions")
+		time.Sleep(8 * time.Second)
+		a := s.as(alice, "sessions")
+		s.want(a, 200, "2 sessions, 1 in doubt", "<b>4</b>", "<bdi>team/a</bdi>", "2 partitions of orders", "web-1.example")
+		if strings.Index(a.body, "web-2") > strings.Index(a.body, "web-1") {
+			s.Error("the session in doubt does not stand first")
+		}
+		s.shows(
+			shown{alice, "lock?name=team/a", 200, []string{"keeps it alive", "sessions#r"}},
+			shown{reader, "sessions", 200, []string{
+				"<bdi>team/a</bdi>", "1 session", "<b>1</b>", "!secret/b", "!web-2", "!orders",
+			}},
+		)
+		time.Sleep(8 * time.Second)
+		s.shows(shown{alice, "sessions", 200, []string{"2 sessions, 1 expired"}})
+	})
+}
+
+func TestShards(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.shows(
+			shown{alice, "shards", 200, []string{"There is no group of workers."}},
+			shown{alice, "shards?group=none", 404, nil},
+		)
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan error, 2)
+		for _, name := range []string{"worker-a", "worker-b"} {
+			g, err := shard.New(s.process(name).Client, "team/orders", &shard.Options{Partitions: 60, LeaveTimeout: -1})
+			if err != nil {
+				s.Fatal(err)
+			}
+			go func() {
+				ended <- g.Run(ctx, func(ctx context.Context, _ *shard.Partition) error {
+					<-ctx.Done()
+					return nil
+				})
+			}()
+		}
+		time.Sleep(time.Minute)
+		s.shows(
+			shown{alice, "shards", 200, []string{
+				"60 partitions, 2 workers: 60 owned, 0 moving, 0 without an owner", "worker-a", "worker-b", `class="r-has"`,
+				"1 to 50 of 60", "lock?name=team%2Forders%3Apart%2F0",
+			}},
+			shown{alice, "shards?group=team/orders&from=50", 200, []string{"51 to 60 of 60"}},
+			shown{alice, "shards?group=team/orders&only=moving", 200, []string{"!team%2Forders%3Apart%2F0"}},
+			shown{alice, "lock?name=team/orders:part/7", 200, []string{"of the group team/orders"}},
+			shown{alice, "./", 200, []string{
+				"partitions and workers of shards are well, and not listed here", "!<bdi>team/orders:part/10</bdi>",
+			}},
+			shown{alice, "./?parts=all", 200, []string{"<bdi>team/orders:part/10</bdi>"}},
+			shown{reader, "shards", 200, []string{"60 partitions"}},
+			shown{nobody, "shards", 200, []string{"!orders"}},
+			shown{nobody, "shards?group=team/orders", 403, nil},
+		)
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				s.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		s.shows(shown{alice, "shards", 200, []string{"60 without an owner", `class="r-nobody"`}})
+	})
+}
+
+func TestDoctor(t *testing.T) {
+	inSite(t, func(s *site) {
+		if err := s.holds("team/old", "web-1").Release(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(31 * 24 * time.Hour)
+		s.record(driver.Record{Key: "team/ahead", Owner: "x", Lease: time.Minute, Since: time.Now().Add(time.Hour)})
+		s.shows(shown{alice, "doctor", 200, []string{
+			"Reads take", "Released more than 30 days ago, and may be swept if tokens may begin at 1 again: 1 lock.",
+			"tenure sweep --released-before=30d --dry-run", "1 holder began in the future", "Measure writes",
+			"1 finding should be looked at.",
+		}})
+		measure := func(visitor string) answer {
+			return s.send(request{
+				method: "POST", path: "measure", cookie: s.signIn(visitor), form: url.Values{"secret": {visitor}},
+			})
+		}
+		s.want(measure(alice), 303)
+		s.shows(shown{alice, "doctor?said=measured", 200, []string{"Measured.", "Two writes took"}})
+		s.want(measure(reader), 403)
+		if got, want := s.audited(), "dashboard alice measure done\ndashboard reader measure forbidden"; got != want {
+			s.Errorf("audited %q", got)
+		}
+	})
+}
+
+// Those without a browser get the same as text.
+func TestText(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.holds("team/x", "web-1")
+		a := s.plain(alice, "./")
+		if got := a.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
+			s.Errorf("type %s", got)
+		}
+		if want := "LOCK    STATE  OWNER  TOKEN  FOR  FREE IN  HOST           LABEL\n" +
+			"team/x  held   web-1  1      0 s  15 s     web-1.example  v7\n"; a.body != want {
+			s.Errorf("got\n%swant\n%s", a.body, want)
+		}
+		s.want(s.plain(reader, "lock?name=team/x"), 200,
+			"team/x: held\nweb-1 holds it under token 1.\n", "Host               web-1.example", "TOKEN  OWNER  HOST")
+		s.want(s.plain(alice, "sessions"), 200, "There is no session.")
+		s.want(s.plain(alice, "shards"), 200, "There is no group of workers.")
+		s.want(s.plain(alice, "doctor"), 200, "CHECK", "Nothing is wrong that can be seen from here.")
+		s.want(s.plain(reader, "lock?name=secret/y"), 403)
+		s.want(s.plain("guess", "./"), 401)
+		no := s.send(request{method: "GET", header: map[string]string{"Accept": "*/*"}})
+		s.want(no, 401, "curl -H 'Authorization: Bearer TOKEN'", "!<")
+	})
+}
