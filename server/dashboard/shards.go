@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,55 +128,52 @@ func (d *Dashboard) group(
 	return nil
 }
 
+// The places of what no worker of the membership has.
+const (
+	placeGone   = -1 // a worker has it that has left the membership
+	placeNobody = -2
+)
+
+// stripClasses are the classes of workers that are not as they should be.
+var stripClasses = map[string]string{
+	shard.MemberLeaving: "asked", shard.MemberLeft: "free", shard.MemberDead: "expired", shard.MemberUnreadable: "expired",
+	"has left": "asked", "no owner": "expired",
+}
+
 // stripsOf returns a strip for each worker, and for what none of them has.
 func stripsOf(st shard.Status) (all []strip) {
-	classes := map[string]string{
-		shard.MemberLeaving: "asked", shard.MemberLeft: "free", shard.MemberDead: "expired", shard.MemberUnreadable: "expired",
+	rest := []shard.MemberStatus{
+		{Place: placeGone, Owner: "not in the membership", State: "has left"},
+		{Place: placeNobody, Owner: "nobody", State: "no owner"},
 	}
-	for _, w := range st.Members {
-		s := strip{
-			MemberStatus: w, Place: strconv.Itoa(w.Place), Class: "held",
-			Counts: fmt.Sprintf("%s of %s", grouped(w.Owned), grouped(w.Planned)),
+	for _, w := range slices.Concat(st.Members, rest) {
+		s := strip{MemberStatus: w, Class: cmp.Or(stripClasses[w.State], "held"), Runs: stripRuns(st.Partitions, w.Place)}
+		switch {
+		case w.Place >= 0:
+			s.Place, s.Counts = strconv.Itoa(w.Place), grouped(w.Owned)+" of "+grouped(w.Planned)
+		case len(s.Runs) == 0:
+			continue
+		case w.Place == placeNobody:
+			s.Counts = grouped(st.Unowned)
 		}
-		if class := classes[w.State]; class != "" {
-			s.Class = class
-		}
-		s.Runs = stripRuns(st.Partitions, func(p shard.PartitionStatus) string {
-			switch has := p.Owner != "" && p.Place == w.Place; {
-			case has && p.Planned != w.Place:
-				return "leaves"
-			case has:
-				return "has"
-			case p.Planned == w.Place:
-				return "comes"
-			}
-			return ""
-		})
 		all = append(all, s)
 	}
-	gone := strip{MemberStatus: shard.MemberStatus{Owner: "not in the membership", State: "has left"}, Class: "asked"}
-	gone.Runs = stripRuns(st.Partitions, func(p shard.PartitionStatus) string {
-		if p.Owner != "" && p.Place < 0 {
-			return "leaves"
-		}
-		return ""
-	})
-	nobody := strip{MemberStatus: shard.MemberStatus{Owner: "nobody", State: "no owner"}, Class: "expired"}
-	without := 0
-	nobody.Runs = stripRuns(st.Partitions, func(p shard.PartitionStatus) string {
-		if p.Owner == "" {
-			without++
-			return "nobody"
-		}
-		return ""
-	})
-	nobody.Counts = grouped(without)
-	for _, s := range []strip{gone, nobody} {
-		if len(s.Runs) > 0 {
-			all = append(all, s)
-		}
-	}
 	return all
+}
+
+// stripClass says what a worker has to do with a partition; "" if nothing.
+func stripClass(p shard.PartitionStatus, place int) string {
+	switch has := p.Owner != "" && p.Place == place; {
+	case has && p.Planned != place || has && place == placeGone:
+		return "leaves"
+	case has:
+		return "has"
+	case place >= 0 && p.Planned == place:
+		return "comes"
+	case place == placeNobody && p.Owner == "":
+		return "nobody"
+	}
+	return ""
 }
 
 // stripTexts say what a class of a strip means.
@@ -184,11 +182,11 @@ var stripTexts = map[string]string{
 }
 
 // stripRuns joins neighbours of one class.
-func stripRuns(partitions []shard.PartitionStatus, class func(shard.PartitionStatus) string) (runs []stripRun) {
+func stripRuns(partitions []shard.PartitionStatus, place int) (runs []stripRun) {
 	width := 100 / float64(max(1, len(partitions)))
 	for begin := 0; begin < len(partitions); {
-		c, end := class(partitions[begin]), begin+1
-		for end < len(partitions) && class(partitions[end]) == c {
+		c, end := stripClass(partitions[begin], place), begin+1
+		for end < len(partitions) && stripClass(partitions[end], place) == c {
 			end++
 		}
 		if c != "" {
@@ -196,9 +194,8 @@ func stripRuns(partitions []shard.PartitionStatus, class func(shard.PartitionSta
 			if end-begin > 1 {
 				title += " to " + partitions[end-1].ID
 			}
-			runs = append(runs, stripRun{
-				percent(float64(begin) * width), percent(float64(end-begin) * width), c, printable(title) + ": " + stripTexts[c],
-			})
+			x, w := percent(float64(begin)*width), percent(float64(end-begin)*width)
+			runs = append(runs, stripRun{x, w, c, printable(title) + ": " + stripTexts[c]})
 		}
 		begin = end
 	}
@@ -212,17 +209,16 @@ func (g *groupView) table(query url.Values) {
 		owners[w.Place] = w.Owner
 	}
 	only, here := query.Get("only"), groupLink(g.Group)
-	g.Only = []chip{{"all", "all", here, len(g.Partitions), true}}
-	for _, c := range []chip{{Text: "moving", Class: "asked", Count: g.Moving}, {Text: "unowned", Class: "expired", Count: g.Unowned}} {
-		c.Link, c.Here = here+"&only="+c.Text, only == c.Text
-		if c.Here {
-			g.Only[0].Here = false
-		}
-		if c.Here || c.Count > 0 {
+	all := only != "moving" && only != "unowned"
+	for _, c := range []chip{
+		{"all", "all", here, len(g.Partitions), all},
+		{"moving", "asked", here + "&only=moving", g.Moving, only == "moving"},
+		{"unowned", "expired", here + "&only=unowned", g.Unowned, only == "unowned"},
+	} {
+		if c.Here || c.Count > 0 || c.Text == "all" {
 			g.Only = append(g.Only, c)
 		}
 	}
-	all := g.Only[0].Here
 	if !all {
 		here += "&only=" + only
 	}

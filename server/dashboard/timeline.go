@@ -68,22 +68,16 @@ func spanOf(name string, history []tenure.Tenure, at time.Time) (back time.Durat
 			begun = append(begun, t.Since)
 		}
 	}
-	for _, s := range spans {
-		enough := s.back == 0 || len(begun) >= enoughTerms && begun[enoughTerms-1].After(at.Add(-s.back))
-		if s.name == name || enough && !isSpan(name) {
+	found := spans[len(spans)-1]
+	for _, s := range slices.Backward(spans) {
+		if s.name == name {
 			return s.back, s.name
 		}
-	}
-	return 0, "all"
-}
-
-func isSpan(name string) bool {
-	for _, s := range spans {
-		if s.name == name {
-			return true
+		if s.back > 0 && len(begun) >= enoughTerms && begun[enoughTerms-1].After(at.Add(-s.back)) {
+			found = s
 		}
 	}
-	return false
+	return found.back, found.name
 }
 
 // stretch is a tenure as the timeline takes it: in the order of tokens, whatever the clocks of the holders say.

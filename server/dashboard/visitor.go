@@ -183,7 +183,7 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	}
 	d.wrong(r, secret)
 	d.audit(r.Context(), access.Act{
-		Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: "from " + host(r.RemoteAddr),
+		Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: from(r),
 	})
 	return refuse(http.StatusForbidden, "Not confirmed", "this is no token of %s: go back, and type it again", who.Name())
 }
@@ -259,7 +259,7 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	next, secret := r.PostForm.Get("next"), strings.TrimSpace(r.PostForm.Get("token"))
 	p, known := d.options.Access.ByToken(secret)
-	act := access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: "from " + host(r.RemoteAddr)}
+	act := access.Act{Principal: p.Name(), Action: "sign-in", Outcome: "done", Detail: from(r)}
 	switch {
 	case known && d.options.Admit(r, p, secret) > 0, !known && d.guessed(r):
 		d.signIn(w, r, http.StatusTooManyRequests, next, tooMany)
@@ -301,13 +301,10 @@ func (d *Dashboard) audit(ctx context.Context, act access.Act) {
 	d.options.Audit(context.WithoutCancel(ctx), act)
 }
 
-// host returns the address without its port.
-func host(address string) string {
-	h, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return cmp.Or(address, "unknown")
-	}
-	return h
+// from is the address of a visitor, for audit lines.
+func from(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return "from " + cmp.Or(host, r.RemoteAddr, "unknown")
 }
 
 // maxDeadlines bounds how many deadlines are kept.
