@@ -32,7 +32,7 @@ func TestStepDown(t *testing.T) {
 		if l.Check() == nil {
 			s.Error("the holder goes on")
 		}
-		s.shows(shown{alice, "lock?name=team/x&said=done", 200, []string{
+		s.shows(row{alice, "lock?name=team/x&said=done", 200, []string{
 			"Done.", "Nobody holds it.", "<bdi>alice</bdi>: it&#39;s slow", "stepped down",
 		}})
 	})
@@ -60,7 +60,7 @@ func TestHandOver(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		s.shows(shown{alice, "lock?name=team/x", 200, []string{"web-2 holds it under token 2.", "handed over to label v8"}})
+		s.shows(row{alice, "lock?name=team/x", 200, []string{"web-2 holds it under token 2.", "handed over to label v8"}})
 	})
 }
 
@@ -76,7 +76,7 @@ func TestReleaseDead(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "watching", "release-dead team/x web-1 burnt done")
-		s.shows(shown{alice, "lock?name=team/x", 200, []string{
+		s.shows(row{alice, "lock?name=team/x", 200, []string{
 			"Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt", "released as dead",
 		}})
 		s.holds("team/y", "web-2")
@@ -93,14 +93,14 @@ func TestRevoke(t *testing.T) {
 		s.dies("team/x", "web-1")
 		a := s.act(alice, "revoke", "team/x", "1", "reason", "hangs")
 		s.shows(
-			shown{alice, "lock?name=team/x&said=under-way", 200, []string{
+			row{alice, "lock?name=team/x&said=under-way", 200, []string{
 				"It was revoked from web-1, and is free in", "What comes of it shows here.", `s-reserved`,
 			}},
-			shown{alice, "./", 200, []string{"revoked, until it has stopped for certain"}},
+			row{alice, "./", 200, []string{"revoked, until it has stopped for certain"}},
 		)
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "under-way", "revoke team/x hangs done")
-		s.shows(shown{alice, "lock?name=team/x", 200, []string{"Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs"}})
+		s.shows(row{alice, "lock?name=team/x", 200, []string{"Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs"}})
 	})
 }
 
@@ -155,8 +155,8 @@ func TestActsThatAreRefused(t *testing.T) {
 	})
 }
 
-// On plain loopback a browser sends the cookie to every port of the host. Whoever has it there, and all that a
-// page shows to it, changes nothing, whatever it says about how it came.
+// On plain loopback a browser sends the cookie to every port of the host. A program that has it there,
+// and all that a page shows to it, changes nothing, whatever it says about how it came.
 func TestACookieAloneDoesNothing(t *testing.T) {
 	inSite(t, func(s *site) {
 		l := s.holds("team/x", "web-1")
@@ -213,12 +213,13 @@ func TestNothingIsConfirmedOverTLS(t *testing.T) {
 		cookie := s.login(alice, "", header).Result().Cookies()[0]
 		q := request{method: "GET", path: "lock?name=team/x", cookie: cookie.Name + "=" + cookie.Value, header: header}
 		s.want(s.send(q), 200, `!name="secret"`)
-		q.method, q.path, q.form = "POST", "act?name=team/x", url.Values{"kind": {"step-down"}, "token": {"1"}, "reason": {"r"}}
+		q.method, q.path = "POST", "act?name=team/x"
+		q.form = url.Values{"kind": {"step-down"}, "token": {"1"}, "reason": {"r"}}
 		s.want(s.send(q), 303)
 	})
 }
 
-// Whoever asks a holder that was asked is told who was first.
+// A second visitor who asks a holder sees who was first.
 func TestAskedTwice(t *testing.T) {
 	inSite(t, func(s *site) {
 		if _, err := s.process("web-1").Acquire(s.Context(), "team/x", nil); err != nil {
@@ -228,10 +229,10 @@ func TestAskedTwice(t *testing.T) {
 		s.ends(first, "team/x", "under-way", "") // the holder takes its time
 		time.Sleep(2 * time.Second)
 		s.shows(
-			shown{alice, "lock?name=team/x", 200, []string{
+			row{alice, "lock?name=team/x", 200, []string{
 				"was asked to step down", "<bdi>alice</bdi>: first", "It was asked already", `s-asked`,
 			}},
-			shown{alice, "./", 200, []string{"asked to step down by"}},
+			row{alice, "./", 200, []string{"asked to step down by"}},
 		)
 		s.want(s.act(asker, "step-down", "team/x", "1", "reason", "second"), 409,
 			"the holder was asked already", "<bdi>alice</bdi>: first")

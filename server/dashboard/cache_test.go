@@ -72,7 +72,8 @@ func TestCacheKeepsWhatItCan(t *testing.T) {
 		s.ask(t, "x")
 		s.err = errors.New("down")
 		time.Sleep(2 * time.Second)
-		if value, r := s.ask(t, "x"); !errors.Is(r.err, s.err) || !r.good || value != "x!" || time.Since(r.at) != 2*time.Second {
+		value, r := s.ask(t, "x")
+		if !errors.Is(r.err, s.err) || !r.good || value != "x!" || time.Since(r.at) != 2*time.Second {
 			t.Errorf("%q, %+v", value, r)
 		}
 		s.err = nil

@@ -36,9 +36,10 @@ func TestQuoted(t *testing.T) {
 		t.Skip("there is no bash")
 	}
 	for _, word := range []string{
-		"", " ", "a", "a b", "'", "''", `"`, "\\", `\'`, "$HOME", "`id`", "$(id)", "!!", "*", "?", "~", "#x", "a=b", "=ls", "{a,b}",
-		"a;b", "a&b", "a|b", "<a>", "(a)", "[a]", "-x", "--", "a\tb", "a\nb", "\r", "\x1b[31m", "x\x017", "grüße", "東京", "\u202e",
-		"\ufffd", "é'\n'", `\n`, "%s", "a,b",
+		"", " ", "a", "a b", "'", "''", `"`, "\\", `\'`, "$HOME", "`id`", "$(id)", "!!", "*", "?", "~", "#x", "a=b",
+		"=ls", "{a,b}",
+		"a;b", "a&b", "a|b", "<a>", "(a)", "[a]", "-x", "--", "a\tb", "a\nb", "\r", "\x1b[31m", "x\x017",
+		"grüße", "東京", "\u202e", "\ufffd", "é'\n'", `\n`, "%s", "a,b",
 	} {
 		got := quoted(word)
 		out, err := exec.CommandContext(t.Context(), shell, "-c", "printf '%s|' "+got).Output()

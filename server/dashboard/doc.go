@@ -12,8 +12,8 @@
 //
 // The pages are: all locks now; one lock, with its tenures as a timeline; the
 // sessions; the groups of package shard as grids; and what a doctor would look at. Each
-// works without JavaScript. With it, a page stays up to date by itself. Whoever asks without
-// a browser, as curl does, gets the same as plain text.
+// works without JavaScript. With it, a page stays up to date by itself. A client without
+// a browser, such as curl, gets the same as plain text.
 //
 // All links are relative. Below a prefix, mount it with [http.StripPrefix] and a slash at
 // the end of the prefix.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -95,8 +94,8 @@ func (l *lock) alive() bool { return l.State == held || l.State == asked || l.St
 // holds says whether the record shows a holder, alive or not.
 func (l *lock) holds() bool { return l.Status.State == tenure.StateHeld && l.State != free }
 
-// reason returns why a record cannot be read, without the name of the lock, which stands beside it.
-func (l *lock) reason() string {
+// Reason returns why a record cannot be read, without the name of the lock, which stands beside it.
+func (l *lock) Reason() string {
 	var e *tenure.Error
 	if errors.As(l.Err, &e) {
 		return e.Err.Error()
@@ -116,7 +115,7 @@ func (l *lock) Holder() string {
 func (l *lock) Note() string {
 	switch {
 	case l.State == unreadable:
-		return l.reason()
+		return l.Reason()
 	case l.State == free:
 		return "had it last"
 	case l.State != reserved:
@@ -137,46 +136,27 @@ func (l *lock) From() time.Time {
 	return l.Since
 }
 
-// Left is what remained of the lease when the record was read, and Share that in per cent.
-func (l *lock) Left() string { return left(l.State, l.FreeIn) }
+// remains is what remained of a lease when its record was read; Share is in per cent.
+type remains struct {
+	Text  string
+	Share int
+}
 
-// Share is what remained of the lease when the record was read, in per cent.
-func (l *lock) Share() int { return share(l.State, l.FreeIn, l.Lease) }
-
-func left(s state, freeIn time.Duration) string {
+func remainsOf(s state, freeIn, lease time.Duration) (r remains) {
 	switch s {
 	case held, asked, inDoubt, reserved:
-		return short(freeIn.Round(time.Second))
+		r.Text = short(freeIn.Round(time.Second))
+		if lease > 0 {
+			r.Share = int(min(100, max(0, 100*freeIn/lease)))
+		}
 	case expired:
-		return "ran out"
+		r.Text = "ran out"
 	}
-	return ""
+	return r
 }
 
-func share(s state, freeIn, lease time.Duration) int {
-	if s == expired || s == free || lease <= 0 {
-		return 0
-	}
-	return int(min(100, max(0, 100*freeIn/lease)))
-}
-
-// Asked says what the holder was asked.
-func (l *lock) Asked() string {
-	if l.Request == nil {
-		return ""
-	}
-	return fmt.Sprintf("asked to %s by %s: %s", askedText(l.Request), l.Request.By, l.Request.Reason)
-}
-
-// TokenText is the token of the holder, or of the last one, if there was one.
-func (l *lock) TokenText() string { return tokenText(l.Token) }
-
-func tokenText(token uint64) string {
-	if token == 0 {
-		return ""
-	}
-	return strconv.FormatUint(token, 10)
-}
+// Remains is what remained of the lease.
+func (l *lock) Remains() remains { return remainsOf(l.State, l.FreeIn, l.Lease) }
 
 // list is all locks whose names begin with a prefix, in the order of their names.
 type list struct {

@@ -68,8 +68,9 @@ func event(r io.Reader, text string) string {
 func TestLive(t *testing.T) {
 	s, server := listening(t)
 	stream := s.open(server, "view=now", s.signIn(asker))
-	if got := stream.Header.Get("Content-Type"); stream.StatusCode != 200 || got != "text/event-stream" || !stream.Uncompressed {
-		t.Fatalf("%s, %s, compressed: %v", stream.Status, got, stream.Uncompressed)
+	kind := stream.Header.Get("Content-Type")
+	if stream.StatusCode != 200 || kind != "text/event-stream" || !stream.Uncompressed {
+		t.Fatalf("%s, %s, compressed: %v", stream.Status, kind, stream.Uncompressed)
 	}
 	body := bufio.NewReader(stream.Body)
 	follows := func(name, text string) {
@@ -126,7 +127,7 @@ func TestLiveNeverRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET /live?view=now HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nCookie: %s\r\n\r\n", cookie)
+	fmt.Fprintf(conn, "GET /live?view=now HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: %s\r\n\r\n", cookie)
 	body := bufio.NewReader(s.open(server, "view=now", cookie).Body)
 	for range 3 { // as the ages of the locks go on
 		if event(body, "30 locks") != "live" {

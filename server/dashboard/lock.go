@@ -31,6 +31,7 @@ type lockRead struct {
 	data    string
 	ledger  once.Ledger // of once or every; without runs if it has none
 	history []tenure.Tenure
+	err     error // of the history
 }
 
 func (d *Dashboard) readLock(ctx context.Context, name string) (lockRead, error) {
@@ -47,8 +48,8 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (lockRead, error)
 	if read.ledger, isLedger = once.Read(st); !isLedger {
 		read.data = dataText(st.Data)
 	}
-	read.history, err = d.client.History(ctx, name)
-	return read, err
+	read.history, read.err = d.client.History(ctx, name)
+	return read, nil // a history that cannot be read hides no holder
 }
 
 // dataText shows the data of a record, which may be anything.
@@ -79,14 +80,6 @@ type lockView struct {
 
 // fact is something about a lock.
 type fact struct{ Term, Text, Note, Link string }
-
-// Line is the fact as text.
-func (f fact) Line() string {
-	if f.Note == "" {
-		return f.Text
-	}
-	return f.Text + " (" + f.Note + ")"
-}
 
 // lock shows one lock.
 func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*page, *problem) {
@@ -120,6 +113,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	v.describe(r.at)
 	v.runs(read.ledger, r.at)
 	if read.State != unreadable {
+		d.note(p, who, reading{good: true, at: r.at, err: cmp.Or(r.err, read.err)})
 		v.history(read.history, r.at, query.Get("span"))
 	}
 	v.acts(who)
@@ -133,7 +127,9 @@ func (v *lockView) describe(at time.Time) {
 	v.fact("Owner", l.Owner, "", "")
 	v.fact("Host", l.Host, "", "")
 	v.fact("Label", l.Label, "", "")
-	v.fact("Token", l.TokenText(), "", "")
+	if l.Token > 0 {
+		v.fact("Token", strconv.FormatUint(l.Token, 10), "", "")
+	}
 	if l.State != free {
 		v.fact("Held since", clockText(l.Since), ageOf(l.Since, at).Text(), "")
 	}
@@ -173,48 +169,6 @@ func (v *lockView) fact(name, text, note, link string) {
 	if text != "" {
 		v.Facts = append(v.Facts, fact{name, text, note, link})
 	}
-}
-
-// Sentence says in one line what an operator wants to know first.
-func (l *lock) Sentence() string {
-	holds := fmt.Sprintf("%s holds it under token %d", l.Owner, l.Token)
-	silent := seconds(l.Unchanged)
-	switch l.State {
-	case held:
-		return holds + "."
-	case asked:
-		return holds + ", and was asked to " + askedText(l.Request) + "."
-	case inDoubt:
-		return fmt.Sprintf("%s, but its heartbeat is late: no sign of life for %s. Another can take it over in %s.",
-			holds, silent, l.Left())
-	case expired:
-		return fmt.Sprintf("Nobody holds it for certain: %s has shown no sign of life for %s, longer than its lease. "+
-			"The next one that comes takes it.", l.Owner, silent)
-	case reserved:
-		switch {
-		case l.ReservedFor != "":
-			return fmt.Sprintf("Nobody holds it: it is kept for %s for %s.", l.ReservedFor, l.Left())
-		case l.ReservedForLabel != "":
-			return fmt.Sprintf("Nobody holds it: it is kept for label %s for %s.", l.ReservedForLabel, l.Left())
-		}
-		return fmt.Sprintf("It was revoked from %s, and is free in %s, when that has stopped for certain.",
-			l.Owner, l.Left())
-	case free:
-		if l.Owner == "" {
-			return "Nobody holds it."
-		}
-		return fmt.Sprintf("Nobody holds it. %s had it last, under token %d.", l.Owner, l.Token)
-	}
-	return "Its record cannot be read: " + l.reason()
-}
-
-// AskedBy says what the holder was asked, and when.
-func (l *lock) AskedBy() string {
-	q := l.Request
-	if q == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s asked it to %s at %s: %s", q.By, askedText(q), clockText(q.At), q.Reason)
 }
 
 // askedText says what a holder was asked.

@@ -39,8 +39,8 @@ type Options struct {
 	Admit func(r *http.Request, p access.Principal, secret string) (wait time.Duration)
 	Wrong func(r *http.Request, secret string) (wait time.Duration)
 
-	// Audit is told of each act of a visitor, the refused ones included, and of each
-	// sign-in. If nil, nobody is. See [access.Audit].
+	// Audit is called with each act of a visitor, the refused ones included, and with each
+	// sign-in. It may be nil. See [access.Audit].
 	Audit func(context.Context, access.Act)
 
 	// ErrorID notes an error of the store, and returns an id by which it is found: visitors
@@ -48,8 +48,9 @@ type Options struct {
 	// neither. It may be called each second with the same error.
 	ErrorID func(error) string
 
-	// Doctor makes further checks for the doctor's page, such as those of the engine. It is
-	// called while somebody looks at that page, once a few seconds at most. It may be nil.
+	// Doctor makes the checks of the program for the doctor's page, such as those of its options
+	// and of the engine; the page has its own of reads and of what the records show. It is called
+	// while somebody looks at that page, once a second at most. It may be nil.
 	Doctor func(context.Context) []Finding
 }
 

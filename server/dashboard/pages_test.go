@@ -20,14 +20,14 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// shown is what a page has for a visitor.
-type shown struct {
+// row is what a page has for a visitor.
+type row struct {
 	visitor, path string
 	code          int
 	texts         []string
 }
 
-func (s *site) shows(all ...shown) {
+func (s *site) shows(all ...row) {
 	s.Helper()
 	for _, c := range all {
 		s.want(s.as(c.visitor, c.path), c.code, c.texts...)
@@ -36,27 +36,27 @@ func (s *site) shows(all ...shown) {
 
 func TestNow(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(shown{alice, "./", 200, []string{"There are no locks yet."}})
+		s.shows(row{alice, "./", 200, []string{"There are no locks yet."}})
 		s.holds("team/held", "web-1")
 		s.dies("team/dead", "web-2")
 		if err := s.holds("team/free", "web-3").Release(s.Context()); err != nil {
 			s.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		s.shows(shown{alice, "./", 200, []string{
+		s.shows(row{alice, "./", 200, []string{
 			"web-1.example", "3 locks", `<a href="lock?name=team%2Fheld"><bdi>team/held</bdi></a>`, "had it last",
 			`aria-current="page">Locks`, "!>in doubt<",
 		}})
 		time.Sleep(6 * time.Second) // two heartbeats and more
-		s.shows(shown{alice, "./", 200, []string{"3 locks, 1 in doubt", `class="s-in-doubt"`}})
+		s.shows(row{alice, "./", 200, []string{"3 locks, 1 in doubt", `class="s-in-doubt"`}})
 		time.Sleep(10 * time.Second)
 		s.shows(
-			shown{alice, "./", 200, []string{"3 locks, 1 expired", `class="s-expired"`, "ran out", "!in doubt"}},
-			shown{alice, "./?state=held", 200, []string{"team/held", "!<bdi>team/dead", "!<bdi>team/free"}},
-			shown{alice, "./?state=reserved", 200, []string{"No lock is reserved."}},
-			shown{alice, "./?prefix=team/h", 200, []string{"<bdi>team/held", "1 lock", "!<bdi>team/dead"}},
-			shown{alice, "./?prefix=other", 200, []string{"There is no lock whose name begins with “other”"}},
-			shown{alice, "./?state=nonsense", 400, nil},
+			row{alice, "./", 200, []string{"3 locks, 1 expired", `class="s-expired"`, "ran out", "!in doubt"}},
+			row{alice, "./?state=held", 200, []string{"team/held", "!<bdi>team/dead", "!<bdi>team/free"}},
+			row{alice, "./?state=reserved", 200, []string{"No lock is reserved."}},
+			row{alice, "./?prefix=team/h", 200, []string{"<bdi>team/held", "1 lock", "!<bdi>team/dead"}},
+			row{alice, "./?prefix=other", 200, []string{"There is no lock whose name begins with “other”"}},
+			row{alice, "./?state=nonsense", 400, nil},
 		)
 	})
 }
@@ -117,7 +117,7 @@ func TestManyLocks(t *testing.T) {
 		if n := len(a.body); n > 8000 || a.Header().Get("Content-Encoding") != "gzip" {
 			s.Errorf("%d bytes compressed", n)
 		}
-		s.shows(shown{
+		s.shows(row{
 			alice, "?after=jobs/00099", 200, []string{"101 to 150 of 10,000", `href="./?after=jobs%2F00049" rel="prev"`},
 		})
 	})
@@ -152,8 +152,9 @@ func TestEscaping(t *testing.T) {
 			}
 			s.want(s.plain(alice, path), a.Code, "!\u202e", "!\x1b", "!line\nbreak")
 		}
-		s.shows(shown{alice, "./", 200, []string{
-			"&lt;script&gt;alert(1)&lt;/script&gt;", `a\u202eb`, `line\nbreak`, "<bdi>אבג</bdi>", strings.Repeat("long/", 200),
+		s.shows(row{alice, "./", 200, []string{
+			"&lt;script&gt;alert(1)&lt;/script&gt;", `a\u202eb`, `line\nbreak`, "<bdi>אבג</bdi>",
+			strings.Repeat("long/", 200),
 		}})
 	})
 }
@@ -166,7 +167,7 @@ func TestLock(t *testing.T) {
 			s.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		s.shows(shown{alice, "lock?name=team/x", 200, []string{
+		s.shows(row{alice, "lock?name=team/x", 200, []string{
 			"Nobody holds it. web-1 had it last, under token 1.", `disabled aria-describedby="not-step-down"`,
 			"Nobody holds the lock.",
 		}})
@@ -184,16 +185,16 @@ func TestLock(t *testing.T) {
 		if at("timeline") > at("tenures") || at("tenures") > at("acts") {
 			s.Error("the forms stand before the tenures")
 		}
-		// Without forms the page is loaded anew by itself.
+		// Without forms the page is loaded again by itself.
 		again := `<noscript><meta http-equiv="refresh" content="10">`
 		s.shows(
-			shown{reader, "lock?name=team/x", 200, []string{again}},
-			shown{alice, "lock?name=team/x&span=6h", 200, []string{`aria-current="true">6h</a>`, "!" + again}},
-			shown{alice, "lock?name=team/none", 404, nil},
-			shown{alice, "lock", 400, nil},
-			shown{alice, "lock?name=tenure/session/x", 403, nil},
-			shown{alice, "lock?name=" + strings.Repeat("x", 2000), 400, nil},
-			shown{alice, "lock?name=%ff", 400, nil},
+			row{reader, "lock?name=team/x", 200, []string{again}},
+			row{alice, "lock?name=team/x&span=6h", 200, []string{`aria-current="true">6h</a>`, "!" + again}},
+			row{alice, "lock?name=team/none", 404, nil},
+			row{alice, "lock", 400, nil},
+			row{alice, "lock?name=tenure/session/x", 403, nil},
+			row{alice, "lock?name=" + strings.Repeat("x", 2000), 400, nil},
+			row{alice, "lock?name=%ff", 400, nil},
 		)
 	})
 }
@@ -201,11 +202,12 @@ func TestLock(t *testing.T) {
 // A record that nobody understands is shown as what it is.
 func TestUnreadable(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.change(s.record(driver.Record{Key: "team/odd", Owner: "x", Lease: time.Minute}), func(r *driver.Record) { r.State = "paused" })
+		r := s.record(driver.Record{Key: "team/odd", Owner: "x", Lease: time.Minute})
+		s.change(r, func(r *driver.Record) { r.State = "paused" })
 		s.shows(
-			shown{alice, "./", 200, []string{"1 lock, 1 unreadable"}},
-			shown{alice, "lock?name=team/odd", 200, []string{"Its record cannot be read", "The record cannot be read."}},
-			shown{alice, "doctor", 200, []string{"1 record cannot be read: “team/odd”"}},
+			row{alice, "./", 200, []string{"1 lock, 1 unreadable"}},
+			row{alice, "lock?name=team/odd", 200, []string{"Its record cannot be read", "The record cannot be read."}},
+			row{alice, "doctor", 200, []string{"1 record cannot be read: “team/odd”"}},
 		)
 	})
 }
@@ -216,7 +218,7 @@ func TestStoreAway(t *testing.T) {
 		s.holds("team/x", "web-1")
 		paths := []string{"./", "lock?name=team/x", "sessions", "doctor"}
 		for _, path := range paths {
-			s.shows(shown{alice, path, 200, nil})
+			s.shows(row{alice, path, 200, nil})
 		}
 		restore := s.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Fault{
 			Effect: faultstore.Refused, Err: errors.New("<b>no route</b>"),
@@ -229,23 +231,23 @@ func TestStoreAway(t *testing.T) {
 				s.Errorf("%s: 503 without Retry-After", path)
 			}
 			// What a store says names its address: it is for those who have all rights.
-			s.shows(shown{reader, path, 503, []string{"The store gives no answer", "an operator sees the error", "!no route"}})
+			s.shows(row{reader, path, 503, []string{"The store gives no answer", "an operator sees the error", "!no route"}})
 		}
 		s.shows(
-			shown{alice, "./", 503, []string{"What stands here was read 6 s ago", "<bdi>team/x</bdi>"}},
-			shown{alice, "lock?name=team/x", 503, []string{"web-1 holds it"}},
-			shown{alice, "lock?name=team/y", 503, []string{"who holds what is not known here"}}, // it was never read
+			row{alice, "./", 503, []string{"What stands here was read 6 s ago", "<bdi>team/x</bdi>"}},
+			row{alice, "lock?name=team/x", 503, []string{"web-1 holds it"}},
+			row{alice, "lock?name=team/y", 503, []string{"who holds what is not known here"}}, // it was never read
 		)
 		s.want(s.plain(alice, "./"), 503, "BAD: The store gives no answer")
 		restore()
 		time.Sleep(6 * time.Second)
 		for _, path := range paths {
-			s.shows(shown{alice, path, 200, nil})
+			s.shows(row{alice, path, 200, nil})
 		}
 		s.client.Partition() // it does not answer, and is not waited for for ever
 		time.Sleep(2 * time.Second)
 		begun := time.Now()
-		s.shows(shown{alice, "lock?name=team/z", 503, []string{"The store gives no answer"}})
+		s.shows(row{alice, "lock?name=team/z", 503, []string{"The store gives no answer"}})
 		if took := time.Since(begun); took > 15*time.Second {
 			s.Errorf("it took %v", took)
 		}
@@ -259,15 +261,15 @@ func TestRights(t *testing.T) {
 		s.holds("secret/y", "web-2")
 		s.holds("secret/z", "web-3")
 		s.shows(
-			shown{reader, "./", 200, []string{"<bdi>team/x</bdi>", "1 lock", "!secret", "!3 locks", "!web-2"}},
-			shown{reader, "sessions", 200, []string{"!secret"}},
-			shown{reader, "doctor", 200, []string{"!3 locks", "!Measure writes"}},
-			shown{reader, "lock?name=team/x", 200, []string{"reader may not ask the holder for anything.", `!action="act`}},
-			shown{asker, "lock?name=team/x", 200, []string{
+			row{reader, "./", 200, []string{"<bdi>team/x</bdi>", "1 lock", "!secret", "!3 locks", "!web-2"}},
+			row{reader, "sessions", 200, []string{"!secret"}},
+			row{reader, "doctor", 200, []string{"!3 locks", "!Measure writes"}},
+			row{reader, "lock?name=team/x", 200, []string{"reader may not ask the holder for anything.", `!action="act`}},
+			row{asker, "lock?name=team/x", 200, []string{
 				`value="step-down"`, `value="hand-over"`, `value="release-dead"`, `!value="revoke"`,
 			}},
-			shown{nobody, "./", 200, []string{"nobody may not read any lock. It has no rights at all.", "!team/x"}},
-			shown{nobody, "doctor", 403, nil},
+			row{nobody, "./", 200, []string{"nobody may not read any lock. It has no rights at all.", "!team/x"}},
+			row{nobody, "doctor", 403, nil},
 		)
 		there, missing := s.as(reader, "lock?name=secret/y"), s.as(reader, "lock?name=secret/none")
 		s.want(there, 403, "reader may not read this lock", "read team/")
@@ -295,10 +297,10 @@ func TestData(t *testing.T) {
 			}
 		}
 		s.shows(
-			shown{alice, "lock?name=team/text", 200, []string{"offset &lt;4711&gt;", "13 bytes"}},
-			shown{alice, "lock?name=team/bytes", 200, []string{"ff 00 01"}},
-			shown{alice, "lock?name=team/much", 200, []string{strings.Repeat("x", 2048) + " …"}},
-			shown{reader, "lock?name=team/text", 200, []string{"13 bytes", "!4711"}},
+			row{alice, "lock?name=team/text", 200, []string{"offset &lt;4711&gt;", "13 bytes"}},
+			row{alice, "lock?name=team/bytes", 200, []string{"ff 00 01"}},
+			row{alice, "lock?name=team/much", 200, []string{strings.Repeat("x", 2048) + " …"}},
+			row{reader, "lock?name=team/text", 200, []string{"13 bytes", "!4711"}},
 		)
 		r, err := s.world.Store().Get(s.Context(), "team/text", driver.Strong)
 		if err != nil {
@@ -330,7 +332,7 @@ func TestLedger(t *testing.T) {
 			return ctx.Err()
 		})
 		time.Sleep(30 * time.Second)
-		s.shows(shown{alice, "lock?name=team/nightly:once", 200, []string{
+		s.shows(row{alice, "lock?name=team/nightly:once", 200, []string{
 			"<dt>Last success</dt><dd><bdi>2000-01-01 00:01:30Z</bdi><small>2 min 00 s ago</small>",
 			"<dt>Running since</dt>", "30 s so far",
 			`<th scope="row" role="rowheader" class="time">2000-01-01 00:01:00Z</th>`, "</svg>done",
@@ -342,7 +344,7 @@ func TestLedger(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	inSite(t, func(s *site) {
-		s.shows(shown{alice, "sessions", 200, []string{"There is no session."}})
+		s.shows(row{alice, "sessions", 200, []string{"There is no session."}})
 		session, err := s.process("web-1").OpenSession(s.Context(), nil)
 		if err != nil {
 			s.Fatal(err)
@@ -366,21 +368,21 @@ func TestSessions(t *testing.T) {
 			s.Error("the session in doubt does not stand first")
 		}
 		s.shows(
-			shown{alice, "lock?name=team/a", 200, []string{"keeps it alive", "sessions#r"}},
-			shown{reader, "sessions", 200, []string{
+			row{alice, "lock?name=team/a", 200, []string{"keeps it alive", "sessions#r"}},
+			row{reader, "sessions", 200, []string{
 				"<bdi>team/a</bdi>", "1 session", "<b>1</b>", "!secret/b", "!web-2", "!orders",
 			}},
 		)
 		time.Sleep(8 * time.Second)
-		s.shows(shown{alice, "sessions", 200, []string{"2 sessions, 1 expired"}})
+		s.shows(row{alice, "sessions", 200, []string{"2 sessions, 1 expired"}})
 	})
 }
 
 func TestShards(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.shows(
-			shown{alice, "shards", 200, []string{"There is no group of workers."}},
-			shown{alice, "shards?group=none", 404, nil},
+			row{alice, "shards", 200, []string{"There is no group of workers."}},
+			row{alice, "shards?group=none", 404, nil},
 		)
 		ctx, cancel := context.WithCancel(s.Context())
 		ended := make(chan error, 2)
@@ -398,20 +400,20 @@ func TestShards(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		s.shows(
-			shown{alice, "shards", 200, []string{
+			row{alice, "shards", 200, []string{
 				"60 partitions, 2 workers: 60 owned, 0 moving, 0 without an owner", "worker-a", "worker-b", `class="r-has"`,
 				"1 to 50 of 60", "lock?name=team%2Forders%3Apart%2F0",
 			}},
-			shown{alice, "shards?group=team/orders&from=50", 200, []string{"51 to 60 of 60"}},
-			shown{alice, "shards?group=team/orders&only=moving", 200, []string{"!team%2Forders%3Apart%2F0"}},
-			shown{alice, "lock?name=team/orders:part/7", 200, []string{"of the group team/orders"}},
-			shown{alice, "./", 200, []string{
+			row{alice, "shards?group=team/orders&from=50", 200, []string{"51 to 60 of 60"}},
+			row{alice, "shards?group=team/orders&only=moving", 200, []string{"!team%2Forders%3Apart%2F0"}},
+			row{alice, "lock?name=team/orders:part/7", 200, []string{"of the group team/orders"}},
+			row{alice, "./", 200, []string{
 				"partitions and workers of shards are well, and not listed here", "!<bdi>team/orders:part/10</bdi>",
 			}},
-			shown{alice, "./?parts=all", 200, []string{"<bdi>team/orders:part/10</bdi>"}},
-			shown{reader, "shards", 200, []string{"60 partitions"}},
-			shown{nobody, "shards", 200, []string{"!orders"}},
-			shown{nobody, "shards?group=team/orders", 403, nil},
+			row{alice, "./?parts=all", 200, []string{"<bdi>team/orders:part/10</bdi>"}},
+			row{reader, "shards", 200, []string{"60 partitions"}},
+			row{nobody, "shards", 200, []string{"!orders"}},
+			row{nobody, "shards?group=team/orders", 403, nil},
 		)
 		cancel()
 		for range 2 {
@@ -420,7 +422,7 @@ func TestShards(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		s.shows(shown{alice, "shards", 200, []string{"60 without an owner", `class="r-nobody"`}})
+		s.shows(row{alice, "shards", 200, []string{"60 without an owner", `class="r-nobody"`}})
 	})
 }
 
@@ -431,7 +433,7 @@ func TestDoctor(t *testing.T) {
 		}
 		time.Sleep(31 * 24 * time.Hour)
 		s.record(driver.Record{Key: "team/ahead", Owner: "x", Lease: time.Minute, Since: time.Now().Add(time.Hour)})
-		s.shows(shown{alice, "doctor", 200, []string{
+		s.shows(row{alice, "doctor", 200, []string{
 			"Reads take", "Released more than 30 days ago, and may be swept if tokens may begin at 1 again: 1 lock.",
 			"tenure sweep --released-before=30d --dry-run", "1 holder began in the future", "Measure writes",
 			"1 finding should be looked at.",
@@ -442,7 +444,7 @@ func TestDoctor(t *testing.T) {
 			})
 		}
 		s.want(measure(alice), 303)
-		s.shows(shown{alice, "doctor?said=measured", 200, []string{"Measured.", "Two writes took"}})
+		s.shows(row{alice, "doctor?said=measured", 200, []string{"Measured.", "Two writes took"}})
 		s.want(measure(reader), 403)
 		if got, want := s.audited(), "dashboard alice measure done\ndashboard reader measure forbidden"; got != want {
 			s.Errorf("audited %q", got)

@@ -49,10 +49,16 @@ var staticTypes = map[string]string{
 // text of the store goes through p or row besides.
 func parsePages() (*template.Template, *texttemplate.Template) {
 	functions := map[string]any{
-		"age": ageOf, "asset": asset, "clock": clockText, "id": idOf, "lockLink": lockLink, "p": printable, "row": row,
+		"age": ageOf, "asked": askedText, "asset": asset, "clock": clockText, "counted": counted, "id": idOf,
+		"lockLink": lockLink, "p": printable, "row": row, "seconds": seconds,
 	}
-	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html")),
-		texttemplate.Must(texttemplate.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.txt"))
+	texts := texttemplate.Must(texttemplate.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.txt"))
+	functions["sentence"] = func(l *lock) (string, error) {
+		var b strings.Builder
+		err := texts.ExecuteTemplate(&b, "sentence", l)
+		return b.String(), err
+	}
+	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html")), texts
 }
 
 // page is what a visitor is shown: what one view knows, and what stands around it.
@@ -62,7 +68,7 @@ type page struct {
 	Alerts      []flash // what is wrong with all of it
 	Flash       *flash  // what came of an act
 	Model       any     // the content, for the templates
-	Stands      bool    // it has forms, so that it is not loaded anew while somebody writes
+	Stands      bool    // it has forms, so that it is not loaded again while somebody writes
 
 	Site, Who    string
 	Forms        bool // signed in by a cookie, or known by the connection

@@ -50,11 +50,8 @@ func (s session) Word() string {
 	return string(s.State)
 }
 
-// Left is what remained of the lease when the record was read.
-func (s session) Left() string { return left(s.State, s.FreeIn) }
-
-// Share is what remained of the lease when the record was read, in per cent.
-func (s session) Share() int { return share(s.State, s.FreeIn, s.Lease) }
+// Remains is what remained of the lease.
+func (s session) Remains() remains { return remainsOf(s.State, s.FreeIn, s.Lease) }
 
 // sessions shows the sessions.
 func (d *Dashboard) sessions(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {

@@ -256,14 +256,3 @@ func partitionOf(st shard.PartitionStatus, owners map[int]string) partition {
 
 // Link is the address of the page of its lock.
 func (p partition) Link(group string) string { return lockLink(shard.LockName(group, p.ID)) }
-
-// TokenText is the token of the owner, or of the last one, if there was one.
-func (p partition) TokenText() string { return tokenText(p.Token) }
-
-// Checkpoint is how long the checkpoint is, if there is one.
-func (p partition) Checkpoint() string {
-	if p.CheckpointBytes == 0 {
-		return ""
-	}
-	return counted(p.CheckpointBytes, "byte")
-}

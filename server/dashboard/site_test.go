@@ -53,7 +53,8 @@ func inSite(t *testing.T, f func(*site)) {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, made: map[string]*tenuretest.Client{}, world: tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration = 15 * time.Second })}
+	s := &site{T: t, made: map[string]*tenuretest.Client{}}
+	s.world = tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration = 15 * time.Second })
 	s.client = s.world.Client("tenured-1")
 	s.set(principals)
 	s.pages = s.dashboard(dashboard.Options{Key: []byte(strings.Repeat("k", 32)), Audit: s.audit})
@@ -225,7 +226,8 @@ func (s *site) as(token, path string) answer {
 // plain returns a page as curl gets it.
 func (s *site) plain(token, path string) answer {
 	s.Helper()
-	return s.send(request{method: "GET", path: path, header: map[string]string{"Accept": "*/*", "Authorization": "Bearer " + token}})
+	header := map[string]string{"Accept": "*/*", "Authorization": "Bearer " + token}
+	return s.send(request{method: "GET", path: path, header: header})
 }
 
 // act sends the form of an act, with the secret of the visitor.

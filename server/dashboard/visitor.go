@@ -165,8 +165,8 @@ func readForm(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// confirm returns a problem unless the form has a secret of the visitor. No page knows it, so whoever has the
-// cookie from another port of this host does not have it.
+// confirm returns a problem unless the form has a secret of the visitor. No page knows it, so a program
+// that has the cookie from another port of this host does not have it.
 func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	secret := strings.TrimSpace(r.PostForm.Get("secret"))
 	if secret == "" {
@@ -277,7 +277,7 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logout takes the cookie back: the browser forgets it, and whoever has a copy finds it over.
+// logout takes the cookie back: the browser forgets it, and a copy of it is over.
 func (d *Dashboard) logout(w http.ResponseWriter, r *http.Request) {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
 		if _, until, ok := d.cookieOf(c); ok {

@@ -83,7 +83,7 @@ func TestCookie(t *testing.T) {
 }
 
 // A cookie ends with the secret that it was made with, although the principal has another one, and when its
-// visitor signs out, also for whoever has a copy.
+// visitor signs out, also for a copy.
 func TestCookieEndsWithItsSecret(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.holds("team/x", "web-1")
@@ -102,7 +102,7 @@ func TestCookieEndsWithItsSecret(t *testing.T) {
 			s.Errorf("sign-out: %v", c)
 		}
 		over(left)
-		s.shows(shown{alice, "./", 200, nil})
+		s.shows(row{alice, "./", 200, nil})
 	})
 }
 
@@ -280,10 +280,17 @@ func TestPolicy(t *testing.T) {
 		} {
 			a := s.send(q)
 			h := a.Header()
-			csp := h.Get("Content-Security-Policy")
-			if !strings.HasPrefix(csp, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(csp, "unsafe") ||
-				h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
-				s.Errorf("%s /%s: %v", q.method, q.path, h)
+			policy := h.Get("Content-Security-Policy")
+			for name, want := range map[string]string{
+				"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			} {
+				if h.Get(name) != want {
+					s.Errorf("%s /%s: %s is %q", q.method, q.path, name, h.Get(name))
+				}
+			}
+			if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") ||
+				strings.Contains(policy, "unsafe") {
+				s.Errorf("%s /%s: %s", q.method, q.path, policy)
 			}
 			for name := range h {
 				if strings.HasPrefix(name, "Access-Control-") {

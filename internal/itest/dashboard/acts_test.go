@@ -4,9 +4,9 @@
 package dashboard_test
 
 import (
-	"fmt"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +25,7 @@ func TestStepDown(t *testing.T) {
 	b.fill("#reason-step-down", reason)
 	shown := value[string](b, "document.querySelector('#act-step-down code').innerText")
 	words := shellWords(t, shown)
-	if want := []string{"tenure", "step-down", "team/it's", "--reason=" + reason}; fmt.Sprint(words) != fmt.Sprint(want) {
+	if want := []string{"tenure", "step-down", "team/it's", "--reason=" + reason}; !slices.Equal(words, want) {
 		t.Errorf("the command is %q: a shell has %q, want %q", shown, words, want)
 	}
 	b.click("#act-step-down button")
@@ -48,12 +48,15 @@ func TestHandOverCommand(t *testing.T) {
 	b.open("lock?name=m")
 	b.fill("#label-hand-over", "v8 beta")
 	// As by a paste: no key makes the mark.
-	value[any](b, `(f => { f.value = "new\u202eversion"; f.dispatchEvent(new Event("input", {bubbles: true})) })(document.getElementById("reason-hand-over"))`)
-	got := shellWords(t, value[string](b, "document.querySelector('#act-hand-over code').innerText"))
-	if want := []string{"tenure", "step-down", "m", "--to-label=v8 beta", "--reason=new\u202eversion"}; fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+	value[any](b, `(f => { f.value = "new\u202eversion"; f.dispatchEvent(new Event("input", {bubbles: true})) })(`+
+		`document.getElementById("reason-hand-over"))`)
+	shown := value[string](b, "document.querySelector('#act-hand-over code').innerText")
+	got := shellWords(t, shown)
+	want := []string{"tenure", "step-down", "m", "--to-label=v8 beta", "--reason=new\u202eversion"}
+	if !slices.Equal(got, want) {
 		t.Errorf("a shell has %q, want %q", got, want)
 	}
-	if shown := value[string](b, "document.querySelector('#act-hand-over code').innerText"); strings.Contains(shown, "\u202e") {
+	if strings.Contains(shown, "\u202e") {
 		t.Errorf("what cannot be seen is in %q", shown)
 	}
 }
@@ -61,7 +64,8 @@ func TestHandOverCommand(t *testing.T) {
 // shellWords are the words that a shell makes of a command.
 func shellWords(t *testing.T, command string) []string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "bash", "-c", `tenure() { printf '%s\0' tenure "$@"; }; `+command).Output()
+	script := `tenure() { printf '%s\0' tenure "$@"; }; ` + command
+	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", command, err)
 	}

@@ -120,7 +120,8 @@ func (w *world) silent(name string, o tenure.Options) {
 	w.t.Helper()
 	faults := faultstore.New(w.now, nil)
 	w.t.Cleanup(func() { _ = faults.Close() })
-	if _, err := w.client(faults.Driver(), o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true}); err != nil {
+	_, err := w.client(faults.Driver(), o).Acquire(w.t.Context(), name, &tenure.AcquireOptions{History: true})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	faults.Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
@@ -140,7 +141,10 @@ func (w *world) held(name string, all ...past) {
 	for _, p := range all {
 		w.now.set(-p.ago)
 		faults := faultstore.New(w.now, nil)
-		c, err := tenure.New(faults.Driver(), &tenure.Options{Owner: p.owner, Host: p.owner + ".example", Label: p.label, LeaseDuration: time.Second, RefreshPeriod: 20 * time.Millisecond})
+		c, err := tenure.New(faults.Driver(), &tenure.Options{
+			Owner: p.owner, Host: p.owner + ".example", Label: p.label, LeaseDuration: time.Second,
+			RefreshPeriod: 20 * time.Millisecond,
+		})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -195,7 +199,10 @@ func (w *world) workers(group string, partitions int, names ...string) {
 		running.Wait()
 	})
 	for i, name := range names {
-		c := w.client(w.now, tenure.Options{Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, StopTimeout: time.Minute, RefreshPeriod: 100 * time.Millisecond})
+		c := w.client(w.now, tenure.Options{
+			Owner: name, Host: name + ".example", Label: "v7", LeaseDuration: 3 * time.Second, StopTimeout: time.Minute,
+			RefreshPeriod: 100 * time.Millisecond,
+		})
 		g, err := shard.New(c, group, &shard.Options{Partitions: partitions, LeaveTimeout: -1})
 		if err != nil {
 			w.t.Fatal(err)
