@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// pace is for how long what the store has said is shown before it is asked again, and paceOverTook
-	// for how many times as long as that took: a store is asked for a fifth of the time at most.
-	pace         = time.Second
+	// lookPace is for how long an answer is shown before the store is asked again, farPace the same where that
+	// takes many reads, and paceOverTook for how many times as long as it took: a store is asked for a fifth of
+	// the time at most.
+	lookPace     = time.Second
+	farPace      = 5 * time.Second
 	paceOverTook = 5
 	mostPace     = time.Minute
 	// loadTimeout bounds a question to the store. A visitor waits for its answer for patience, and for
@@ -69,8 +71,10 @@ type reading struct {
 
 // ask returns the answer to the question that key stands for: one that is fresh, if the store gives it in
 // time. load asks the store.
-func ask[T any](ctx context.Context, c *cache, key string, load func(context.Context) (T, error)) (T, reading) {
-	e, a, done := c.begin(key, func(ctx context.Context) (any, error) { return load(ctx) })
+func ask[T any](
+	ctx context.Context, c *cache, pace time.Duration, key string, load func(context.Context) (T, error),
+) (T, reading) {
+	e, a, done := c.begin(key, pace, func(ctx context.Context) (any, error) { return load(ctx) })
 	if done != nil {
 		wait := patience
 		if a.good {
@@ -92,7 +96,9 @@ func ask[T any](ctx context.Context, c *cache, key string, load func(context.Con
 }
 
 // begin has the store asked if there is no fresh answer. The channel is closed when there is one.
-func (c *cache) begin(key string, load func(context.Context) (any, error)) (*entry, answer, <-chan struct{}) {
+func (c *cache) begin(
+	key string, pace time.Duration, load func(context.Context) (any, error),
+) (*entry, answer, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[key]
@@ -112,7 +118,7 @@ func (c *cache) begin(key string, load func(context.Context) (any, error)) (*ent
 		defer cancel()
 		asked := time.Now()
 		value, err := load(ctx)
-		c.end(e, value, err, asked)
+		c.end(e, pace, value, err, asked)
 		close(done)
 	})
 	if !started {
@@ -123,7 +129,7 @@ func (c *cache) begin(key string, load func(context.Context) (any, error)) (*ent
 	return e, e.answer, done
 }
 
-func (c *cache) end(e *entry, value any, err error, asked time.Time) {
+func (c *cache) end(e *entry, pace time.Duration, value any, err error, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()

@@ -22,7 +22,7 @@ type source struct {
 }
 
 func (s *source) ask(t *testing.T, key string) (string, reading) {
-	return ask(t.Context(), s.cache, key, func(ctx context.Context) (string, error) {
+	return ask(t.Context(), s.cache, lookPace, key, func(ctx context.Context) (string, error) {
 		s.asked++
 		select {
 		case <-time.After(s.takes):

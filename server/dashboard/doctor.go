@@ -62,7 +62,7 @@ func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*pag
 	}
 	v := &doctorView{Measures: who.form && who.all(access.Admin), Confirm: who.shares}
 	p := &page{View: "doctor", Title: "Doctor", Model: v}
-	found, r := ask(ctx, d.cache, "findings", d.examine)
+	found, r := ask(ctx, d.cache, farPace, "findings", d.examine)
 	d.note(p, who, r)
 	locks, r := d.list(ctx, "")
 	d.note(p, who, r)

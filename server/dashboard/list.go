@@ -166,9 +166,9 @@ type list struct {
 
 // list returns all locks, or at least those with the prefix.
 func (d *Dashboard) list(ctx context.Context, prefix string) (list, reading) {
-	all, r := ask(ctx, d.cache, "list", func(ctx context.Context) (list, error) { return d.readList(ctx, "") })
+	all, r := ask(ctx, d.cache, lookPace, "list", func(ctx context.Context) (list, error) { return d.readList(ctx, "") })
 	if prefix != "" && all.cut {
-		return ask(ctx, d.cache, "list "+prefix, func(ctx context.Context) (list, error) {
+		return ask(ctx, d.cache, lookPace, "list "+prefix, func(ctx context.Context) (list, error) {
 			return d.readList(ctx, prefix)
 		})
 	}
@@ -223,7 +223,7 @@ func (d *Dashboard) renewed(ctx context.Context, locks []*lock, at time.Time) ([
 	for i, l := range locks {
 		names[i] = l.Name
 	}
-	now, r := ask(ctx, d.cache, fmt.Sprintf("rows %q", names), func(ctx context.Context) ([]lock, error) {
+	now, r := ask(ctx, d.cache, lookPace, fmt.Sprintf("rows %q", names), func(ctx context.Context) ([]lock, error) {
 		all, errs := d.client.Statuses(ctx, names)
 		locks := make([]lock, len(all))
 		for i, st := range all {

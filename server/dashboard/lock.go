@@ -25,13 +25,11 @@ import (
 // maxShownData is how many bytes of the data of a lock a page shows.
 const maxShownData = 2048
 
-// lockRead is all that the store has of one lock.
+// lockRead is what the record of one lock has.
 type lockRead struct {
 	lock
-	data    string
-	ledger  once.Ledger // of once or every; without runs if it has none
-	history []tenure.Tenure
-	err     error // of the history
+	data   string
+	ledger once.Ledger // of once or every; without runs if it has none
 }
 
 func (d *Dashboard) readLock(ctx context.Context, name string) (lockRead, error) {
@@ -40,16 +38,23 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (lockRead, error)
 		return lockRead{}, err
 	}
 	one := []lock{lockOf(name, st, err)}
-	if err := d.freed(ctx, one); err != nil || one[0].State == unreadable || one[0].State == neverHeld {
-		return lockRead{lock: one[0]}, err
+	err = d.freed(ctx, one)
+	if ledger, ok := once.Read(st); ok {
+		return lockRead{lock: one[0], ledger: ledger}, err
 	}
-	read := lockRead{lock: one[0]}
-	isLedger := false
-	if read.ledger, isLedger = once.Read(st); !isLedger {
-		read.data = dataText(st.Data)
+	return lockRead{lock: one[0], data: dataText(st.Data)}, err
+}
+
+// past returns who held a lock. It is read again when the record has changed in what it shows, and now and then:
+// a holder may write late who was there before.
+func (d *Dashboard) past(ctx context.Context, l *lock) ([]tenure.Tenure, reading) {
+	key := fmt.Sprintf("history %q %d %s %s", l.Name, l.Token, l.Status.State, l.End)
+	if l.Request != nil {
+		key += l.Request.At.String()
 	}
-	read.history, read.err = d.client.History(ctx, name)
-	return read, nil // a history that cannot be read hides no holder
+	return ask(ctx, d.cache, farPace, key, func(ctx context.Context) ([]tenure.Tenure, error) {
+		return d.client.History(ctx, l.Name)
+	})
 }
 
 // dataText shows the data of a record, which may be anything.
@@ -90,7 +95,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	if !who.May(access.Read, name) {
 		return nil, notAllowed(who, "read this lock")
 	}
-	read, r := ask(ctx, d.cache, "lock "+name, func(ctx context.Context) (lockRead, error) {
+	read, r := ask(ctx, d.cache, lookPace, "lock "+name, func(ctx context.Context) (lockRead, error) {
 		return d.readLock(ctx, name)
 	})
 	if problem := invalid(r.err); problem != nil {
@@ -113,8 +118,9 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	v.describe(r.at)
 	v.runs(read.ledger, r.at)
 	if read.State != unreadable {
-		d.note(p, who, reading{good: true, at: r.at, err: cmp.Or(r.err, read.err)})
-		v.history(read.history, r.at, query.Get("span"))
+		history, ofHistory := d.past(ctx, v.Lock)
+		d.note(p, who, ofHistory)
+		v.history(history, r.at, query.Get("span"))
 	}
 	v.acts(who)
 	p.Stands = who.form && len(v.Acts) > 0

@@ -50,7 +50,7 @@ type Options struct {
 
 	// Doctor makes the checks of the program for the doctor's page, such as those of its options
 	// and of the engine; the page has its own of reads and of what the records show. It is called
-	// while somebody looks at that page, once a second at most. It may be nil.
+	// while somebody looks at that page, once a few seconds at most. It may be nil.
 	Doctor func(context.Context) []Finding
 }
 

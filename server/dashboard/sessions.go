@@ -57,7 +57,7 @@ func (s session) Remains() remains { return remainsOf(s.State, s.FreeIn, s.Lease
 func (d *Dashboard) sessions(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
 	v := &sessionsView{}
 	p := &page{View: "sessions", Title: "Sessions", Model: v}
-	all, r := ask(ctx, d.cache, "sessions", d.readSessions)
+	all, r := ask(ctx, d.cache, lookPace, "sessions", d.readSessions)
 	locks, ofLocks := d.list(ctx, "")
 	r.err = cmp.Or(r.err, ofLocks.err)
 	r.good = r.good && ofLocks.good

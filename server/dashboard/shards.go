@@ -104,7 +104,7 @@ func (d *Dashboard) group(
 	if !who.May(access.Read, shard.SpecName(name)) {
 		return notAllowed(who, "read this group")
 	}
-	st, r := ask(ctx, d.cache, "group "+name, func(ctx context.Context) (shard.Status, error) {
+	st, r := ask(ctx, d.cache, lookPace, "group "+name, func(ctx context.Context) (shard.Status, error) {
 		return shard.Read(ctx, d.client, name)
 	})
 	if errors.Is(r.err, tenure.ErrNotHeld) {
