@@ -19,7 +19,8 @@ import (
 
 // Store keeps records in a table. It implements [driver.Store],
 // [driver.BatchGetter], [driver.Raiser], [driver.TokenKeeper], [driver.TokenLister] and
-// [driver.RefusalCharger]. All methods may be called concurrently.
+// [driver.RefusalCharger]; for people [driver.Diagnoser],
+// [driver.Provisioner] and [driver.Granter]. All methods may be called concurrently.
 type Store struct {
 	client   *dynamodb.Client
 	table    string
@@ -85,7 +86,7 @@ func (s *Store) check(ctx context.Context) error {
 		return err
 	}
 	if s.options.SharedTable {
-		if err := s.describeTTL(ctx, &d); err != nil {
+		if err := s.describeTTL(ctx, d); err != nil {
 			return err
 		}
 	}

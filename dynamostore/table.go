@@ -126,55 +126,60 @@ func (s *Store) awaitActive(ctx context.Context) error {
 	}).Wait(ctx, &dynamodb.DescribeTableInput{TableName: &s.table}, 10*time.Minute)
 }
 
-// Description is what [Describe] finds out about a table.
+// Description is what [Store.Inspect] finds out about a table.
 type Description struct {
-	Name, Region, ARN string
+	Name   string `json:"table"`
+	Region string `json:"region"`
+	ARN    string `json:"arn"`
 	// Status is "ACTIVE" when the table can be used.
-	Status string
+	Status string `json:"status"`
 	// PartitionKey and SortKey are the names of its keys, and KeyTypes their
 	// types in that order, "S" where they are right for locks.
-	PartitionKey, SortKey string
-	KeyTypes              []string
+	PartitionKey string   `json:"partition_key"`
+	SortKey      string   `json:"sort_key,omitempty"`
+	KeyTypes     []string `json:"key_types"`
 	// Billing is "PAY_PER_REQUEST" or "PROVISIONED", with the capacity units a
 	// second.
-	Billing                           string
-	ReadCapacity, WriteCapacity       int64
-	Class                             string // "STANDARD" or "STANDARD_INFREQUENT_ACCESS"
-	DeletionProtection                bool
-	Items, Bytes                      int64 // as of some hours ago
-	Replicas                          []string
-	EventualReplicas                  bool   // the replicas are not strongly consistent
-	TTLAttribute                      string // "" if items do not expire
-	TTLUnknown, RecoveryUnknown       bool   // could not be asked for
-	PointInTimeRecovery, StreamActive bool
+	Billing       string `json:"billing"`
+	ReadCapacity  int64  `json:"read_units_per_second,omitempty"`
+	WriteCapacity int64  `json:"write_units_per_second,omitempty"`
+	// Class is "STANDARD" or "STANDARD_INFREQUENT_ACCESS".
+	Class            string   `json:"class"`
+	Replicas         []string `json:"replicas"`
+	EventualReplicas bool     `json:"eventual_replicas"` // they are not strongly consistent
+	// TTLAttribute is that by which items expire, "" if none does, and nil if that could not be
+	// asked for. So it is with PointInTimeRecovery.
+	TTLAttribute        *string `json:"ttl_attribute"`
+	DeletionProtection  bool    `json:"deletion_protection"`
+	PointInTimeRecovery *bool   `json:"point_in_time_recovery"`
+	StreamActive        bool    `json:"stream"`
+	// Items and Bytes are as of some hours ago.
+	Items int64 `json:"items"`
+	Bytes int64 `json:"size_bytes"`
+	// Findings are what is to be thought of it, if that was asked for.
+	Findings []driver.Finding `json:"findings"`
 }
 
-// Describe asks DynamoDB about a table: three requests of its control plane. It
-// needs the permission dynamodb:DescribeTable; without
-// dynamodb:DescribeTimeToLive and dynamodb:DescribeContinuousBackups what they
-// tell stays unknown.
-func Describe(ctx context.Context, client *dynamodb.Client, table string) (Description, error) {
-	s, err := New(client, table, nil)
-	if err != nil {
-		return Description{}, err
-	}
-	defer func() { _ = s.Close() }() // it returns nil
+// Inspect asks DynamoDB about the table: three requests of its control plane. It needs the
+// permission dynamodb:DescribeTable; without dynamodb:DescribeTimeToLive and
+// dynamodb:DescribeContinuousBackups what they tell stays unknown.
+func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 	d, err := s.describe(ctx)
 	if err != nil {
-		return Description{}, err
+		return nil, err
 	}
-	if err := s.describeTTL(ctx, &d); err != nil {
-		return d, err
+	if err := s.describeTTL(ctx, d); err != nil {
+		return nil, err
 	}
-	backups, err := call(ctx, s, client.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
+	backups, err := call(ctx, s, s.client.DescribeContinuousBackups, &dynamodb.DescribeContinuousBackupsInput{TableName: &s.table})
 	switch {
 	case err != nil && !unanswered(err):
-		return d, s.fault(ctx, err)
-	case err != nil:
-		d.RecoveryUnknown = true
-	case backups.ContinuousBackupsDescription != nil && backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription != nil:
-		status := backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus
-		d.PointInTimeRecovery = status == types.PointInTimeRecoveryStatusEnabled
+		return nil, s.fault(ctx, err)
+	case err == nil:
+		d.PointInTimeRecovery = new(bool)
+		if b := backups.ContinuousBackupsDescription; b != nil && b.PointInTimeRecoveryDescription != nil {
+			*d.PointInTimeRecovery = b.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus == types.PointInTimeRecoveryStatusEnabled
+		}
 	}
 	return d, nil
 }
@@ -184,30 +189,32 @@ func (s *Store) describeTTL(ctx context.Context, d *Description) error {
 	switch {
 	case err != nil && !unanswered(err):
 		return s.fault(ctx, err)
-	case err != nil:
-		d.TTLUnknown = true
-	case ttl.TimeToLiveDescription != nil && (ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabled ||
-		ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusEnabling):
-		d.TTLAttribute = aws.ToString(ttl.TimeToLiveDescription.AttributeName)
+	case err == nil:
+		d.TTLAttribute = new(string)
+		if is := ttl.TimeToLiveDescription; is != nil &&
+			(is.TimeToLiveStatus == types.TimeToLiveStatusEnabled || is.TimeToLiveStatus == types.TimeToLiveStatusEnabling) {
+			*d.TTLAttribute = aws.ToString(is.AttributeName)
+		}
 	}
 	return nil
 }
 
 // describe makes the one request that must succeed.
-func (s *Store) describe(ctx context.Context) (Description, error) {
+func (s *Store) describe(ctx context.Context) (*Description, error) {
 	out, err := call(ctx, s, s.client.DescribeTable, &dynamodb.DescribeTableInput{TableName: &s.table})
 	if err != nil {
-		return Description{}, s.fault(ctx, err)
+		return nil, s.fault(ctx, err)
 	}
 	t := out.Table
 	if t == nil {
-		return Description{}, fmt.Errorf("dynamodb table %q: the answer has no description", s.table)
+		return nil, fmt.Errorf("dynamodb table %q: the answer has no description", s.table)
 	}
-	d := Description{
+	d := &Description{
 		Name: s.table, Region: s.client.Options().Region, ARN: aws.ToString(t.TableArn), Status: string(t.TableStatus),
 		Billing: string(types.BillingModeProvisioned), Class: string(types.TableClassStandard),
 		DeletionProtection: aws.ToBool(t.DeletionProtectionEnabled),
 		Items:              aws.ToInt64(t.ItemCount), Bytes: aws.ToInt64(t.TableSizeBytes),
+		Replicas:     []string{},
 		StreamActive: t.StreamSpecification != nil && aws.ToBool(t.StreamSpecification.StreamEnabled),
 	}
 	if t.BillingModeSummary != nil && t.BillingModeSummary.BillingMode != "" {
@@ -250,6 +257,11 @@ func (d *Description) keys(t *types.TableDescription) {
 	}
 }
 
+// oddKeys reports whether a key has another type than locks need.
+func (d *Description) oddKeys() bool {
+	return slices.ContainsFunc(d.KeyTypes, func(kind string) bool { return kind != string(types.ScalarAttributeTypeS) })
+}
+
 // unanswered reports whether a question that is not vital was refused: the
 // caller may not ask it, or the engine does not know it.
 func unanswered(err error) bool {
@@ -278,15 +290,15 @@ func (d *Description) fit(o *Options) error {
 		return problem("it has no sort key; leave SortKey and SortValue away")
 	case d.SortKey != o.SortKey:
 		return problem("its sort key is %q, not %q; set SortKey and SortValue (sort-key= and sort-value= in a URL)", d.SortKey, o.SortKey)
-	case slices.ContainsFunc(d.KeyTypes, func(kind string) bool { return kind != "S" }):
+	case d.oddKeys():
 		return problem("its keys have the types %s; they must be S", strings.Join(d.KeyTypes, " and "))
 	case d.EventualReplicas && !o.EventualReplicas:
 		return problem("its replicas in %s are only eventually consistent: processes in two regions could hold one lock; "+
 			"use a table without replicas, or one with strong multi-region consistency, or set EventualReplicas (eventual-replicas=true in a URL) if all processes use one region",
 			strings.Join(d.Replicas, ", "))
-	case d.TTLAttribute != "" && o.SharedTable && !o.TimeToLive:
+	case d.TTLAttribute != nil && *d.TTLAttribute != "" && o.SharedTable && !o.TimeToLive:
 		return problem("its items expire by attribute %q: an item of the other client that has it would go while Tenure holds the lock; "+
-			"switch that off, or set TimeToLive (ttl=true in a URL) if no lock has the attribute", d.TTLAttribute)
+			"switch that off, or set TimeToLive (ttl=true in a URL) if no lock has the attribute", *d.TTLAttribute)
 	case len(d.Replicas) > 0 && !d.EventualReplicas && o.SharedTable:
 		return problem("it is a global table with strong multi-region consistency, which has no transactions; SharedTable needs them")
 	}

@@ -70,6 +70,7 @@ var (
 	_ driver.Watcher     = (*Store)(nil)
 	_ driver.BatchGetter = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Diagnoser   = (*Store)(nil)
 )
 
 // New returns a store on a client of the program's own, which must outlive it. It sends
@@ -107,14 +108,13 @@ const (
 	keepAliveTimeout = 3 * time.Second
 )
 
-// Open returns a store on a client that it makes by the config, and that [Store.Close]
+// Connect returns a store on a client that it makes by the config, and that [Store.Close]
 // closes. Where the config says nothing it tests silent connections after 10 s, and logs
 // nothing. A member that let a request run out of time gets none for 13 s, while others
 // answer; that is in gRPC's service config, which the config's DialOptions may replace. It
 // takes no proxy from the environment: a program that needs one sets grpc.WithContextDialer
-// there. Open reads once, so that a wrong address, a wrong password and a missing permission are told
-// here. Options may be nil.
-func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store, error) {
+// there. It sends nothing, unless the config has a password. Options may be nil.
+func Connect(config clientv3.Config, options *Options) (*Store, error) {
 	if config.Logger == nil && config.LogConfig == nil {
 		config.Logger = zap.NewNop()
 	}
@@ -135,12 +135,22 @@ func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store
 		return nil, fmt.Errorf("etcd: %w", driver.NotApplied(h.behind(sorted(err))))
 	}
 	s, err := New(client, options)
-	if err == nil {
-		s.own, s.heard = true, h
-		_, err = s.Get(ctx, driver.OwnPrefix+"open", driver.Strong)
-	}
-	if err != nil && !errors.Is(err, driver.ErrNotFound) {
+	if err != nil {
 		return nil, errors.Join(err, client.Close())
+	}
+	s.own, s.heard = true, h
+	return s, nil
+}
+
+// Open is [Connect] for a program that wants to know at once whether that works. It reads once,
+// so that a wrong address, a wrong password and a missing permission are told here.
+func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store, error) {
+	s, err := Connect(config, options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Get(ctx, driver.OwnPrefix+"open", driver.Strong); err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 
 	"k8s.io/client-go/rest"
@@ -67,6 +68,8 @@ func (o *Options) resolve() (Options, error) {
 type Store struct {
 	calls     *client // by HTTP/1.1, each on a connection that no other waits for
 	watches   *client
+	server    *url.URL
+	unchecked bool // nobody looks at the server's certificate
 	namespace string
 	options   Options
 	writer    versioned.Writer[state]
@@ -79,6 +82,9 @@ var (
 	_ driver.Store   = (*Store)(nil)
 	_ driver.Watcher = (*Store)(nil)
 	_ driver.Raiser  = (*Store)(nil)
+
+	_ driver.Diagnoser = (*Store)(nil)
+	_ driver.Granter   = (*Store)(nil)
 )
 
 // New returns a store in a namespace, and sends nothing. Options may be nil.
@@ -107,7 +113,11 @@ func New(config *rest.Config, namespace string, options *Options) (*Store, error
 		calls.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	}
 	s := &Store{namespace: namespace, options: o, life: versioned.NewLife(), page: pageSize}
-	if s.calls, err = newClient(calls); err == nil {
+	s.unchecked = config.Insecure
+	if s.server, _, err = rest.DefaultServerUrlFor(config); err == nil {
+		s.calls, err = newClient(calls)
+	}
+	if err == nil {
 		s.watches, err = newClient(watches)
 	}
 	if err != nil {

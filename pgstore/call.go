@@ -57,7 +57,7 @@ func (s *Store) ask(ctx context.Context, st *statement, args []any, changed stri
 		return answer{err: driver.NotApplied(fmt.Errorf("postgres: %w", s.unconnected(ctx.Err(), noContext(err))))}
 	case err != nil:
 		return answer{err: driver.NotApplied(s.failed(err))}
-	case conn.Conn().PgConn().ParameterStatus("crdb_version") != "": // a pooler may keep it to itself: see Describe
+	case conn.Conn().PgConn().ParameterStatus("crdb_version") != "": // a pooler may keep it to itself: see Inspect
 		conn.Release()
 		return answer{err: errCockroachDB}
 	}

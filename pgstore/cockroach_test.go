@@ -107,8 +107,8 @@ func TestCockroachDB(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			_, err = s.Describe(t.Context())
-			check("Describe", err)
+			_, err = s.Inspect(t.Context())
+			check("Inspect", err)
 			if !pooled {
 				_, _, err = s.Claim(t.Context(), held("k"))
 				check("Claim", err)

@@ -131,7 +131,7 @@ func TestTwoTablesAreRefused(t *testing.T) {
 	}
 	named := mustOpenWith(t, as[0], &Options{Table: tables[0]})
 	enginetest.Claim(t, named, held("lock"))
-	if d, err := named.Describe(t.Context()); err != nil || d.Table != tables[0] || len(d.Problems()) > 0 || len(d.Elsewhere) != 1 || d.Elsewhere[0] != tables[1] {
+	if d, err := named.Inspect(t.Context()); err != nil || d.Table != tables[0] || len(d.Problems()) > 0 || len(d.Elsewhere) != 1 || d.Elsewhere[0] != tables[1] {
 		t.Errorf("described as %+v, %v", d, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestTableStays(t *testing.T) {
 	if err := guard(store); err != nil {
 		t.Error(err)
 	}
-	if d, err := store.Describe(t.Context()); err != nil || len(d.Elsewhere) != 1 {
+	if d, err := store.Inspect(t.Context()); err != nil || len(d.Elsewhere) != 1 {
 		t.Errorf("described as %+v, %v", d, err)
 	}
 }

@@ -128,7 +128,7 @@ func (s *Store) read(ctx context.Context, which func(*statements) *statement, ar
 
 // examine reads the table once. What is wrong with it is permanent.
 func (s *Store) examine(ctx context.Context) error {
-	d, err := s.Describe(ctx)
+	d, err := s.Inspect(ctx)
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,9 @@ var (
 	_ driver.Watcher     = (*Store)(nil)
 	_ driver.BatchGetter = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Diagnoser   = (*Store)(nil)
+	_ driver.Provisioner = (*Store)(nil)
+	_ driver.Granter     = (*Store)(nil)
 )
 
 // New returns a store on a pool that the program has made, which should serve nothing else:
@@ -122,13 +125,12 @@ func (o *Options) filled() (Options, error) {
 	return filled, errors.Join(checkTable(filled.Table), filled.Commit.check())
 }
 
-// Open returns a store on a pool that it makes, and that [Store.Close] closes. The URL is
+// Connect returns a store on a pool that it makes, and that [Store.Close] closes. The URL is
 // one of pgx: postgres://USER:PASSWORD@HOST,HOST/DATABASE?sslmode=verify-full, or empty;
-// what it does not say comes from the environment, PGHOST and so on. Open looks once at
-// the table, so that a wrong address, a wrong password, a missing table and a missing
-// right are told here. Each further connection reads the files again that the URL or the
-// environment names: see [Refresh]. Options may be nil.
-func Open(ctx context.Context, url string, options *Options) (*Store, error) {
+// what it does not say comes from the environment, PGHOST and so on. It sends nothing. Each
+// connection but the first reads the files again that the URL or the environment names: see
+// [Refresh]. Options may be nil.
+func Connect(url string, options *Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", driver.NotApplied(driver.Permanent(err)))
@@ -142,7 +144,7 @@ func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 	}
 	config.BeforeConnect = o.refresh(config.ConnConfig)
 	Configure(config)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", driver.NotApplied(err))
 	}
@@ -152,6 +154,16 @@ func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 		return nil, err
 	}
 	s.own = true
+	return s, nil
+}
+
+// Open is [Connect], and looks once at the table, so that a wrong address, a wrong password, a
+// missing table and a missing right are told here. Options may be nil.
+func Open(ctx context.Context, url string, options *Options) (*Store, error) {
+	s, err := Connect(url, options)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.examine(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // leastVersion is the oldest server that has all that the statements use.
@@ -88,44 +90,50 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 	return nil
 }
 
-// Description is what [Store.Describe] has found. Numbers are those of the moment.
+// Description is what [Store.Inspect] has found. Numbers are those of the moment.
 type Description struct {
 	// Table has its schema, unless there is none of the name, or are several.
-	Table string
+	Table string `json:"table"`
 	// Elsewhere are other tables of the same name in the database, with their schemas. If
 	// Table has no schema, they are all there are.
-	Elsewhere []string
-	// Version is that of the server, such as 150018 for 15.18.
-	Version int
-	// Encoding is that of the database.
-	Encoding string
-	// Standby says that the server is one, or is recovering.
-	Standby bool
+	Elsewhere []string `json:"-"`
 	// Exists says that the table is there, and MayRead, MayWrite what the role may do.
-	Exists            bool
-	MayRead, MayWrite bool
+	Exists   bool `json:"-"`
+	MayRead  bool `json:"may_read"`
+	MayWrite bool `json:"may_write"`
 	// Unlogged says that the table is empty after a crash.
-	Unlogged bool
+	Unlogged bool `json:"unlogged"`
 	// Missing are columns that the table lacks.
-	Missing []string
+	Missing []string `json:"missing_columns"`
+	// Version is that of the server, such as 150018 for 15.18.
+	Version int `json:"server_version_num"`
+	// Encoding is that of the database.
+	Encoding string `json:"encoding"`
+	// Standby says that the server is one, or is recovering.
+	Standby bool `json:"standby"`
 	// Fsync and FullPageWrites are settings of the server without which a crash loses what
 	// was answered.
-	Fsync, FullPageWrites bool
+	Fsync          bool `json:"fsync"`
+	FullPageWrites bool `json:"full_page_writes"`
 	// Standbys are how many are connected, and Synchronous how many of them a commit may
 	// wait for. These, and the transactions and connections below, are as many as the role
 	// may see: all of them if it is a member of pg_read_all_stats.
-	Standbys, Synchronous int
+	Standbys    int `json:"standbys"`
+	Synchronous int `json:"synchronous_standbys"`
 	// SynchronousNames is the setting synchronous_standby_names.
-	SynchronousNames string
+	SynchronousNames string `json:"synchronous_standby_names"`
 	// CheckInterval is the setting client_connection_check_interval, 0 if it is off.
-	CheckInterval time.Duration
+	CheckInterval time.Duration `json:"-"`
 	// OldestTransaction is the age of the oldest one in the database. Until it ends, no
 	// vacuum takes away what heartbeats leave behind.
-	OldestTransaction time.Duration
+	OldestTransaction time.Duration `json:"-"`
 	// Autovacuum says that it is on.
-	Autovacuum bool
+	Autovacuum bool `json:"autovacuum"`
 	// Connections are how many there are, and MaxConnections how many there may be.
-	Connections, MaxConnections int
+	Connections    int `json:"connections"`
+	MaxConnections int `json:"max_connections"`
+	// Findings are what is to be thought of it, if that was asked for.
+	Findings []driver.Finding `json:"findings"`
 }
 
 // One statement, at any isolation level. What a role may not see is left out.
@@ -146,8 +154,8 @@ FROM (VALUES (1)) AS one LEFT JOIN (SELECT c.oid, c.relnamespace AS schema FROM 
 	JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 	WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS t ON true`
 
-// Describe returns what the table and its server are like.
-func (s *Store) Describe(ctx context.Context) (*Description, error) {
+// Inspect returns what the table and its server are like.
+func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -164,7 +172,7 @@ func (s *Store) Describe(ctx context.Context) (*Description, error) {
 			return nil, err
 		}
 	}
-	d := &Description{Table: s.Table()}
+	d := &Description{Table: s.Table(), Missing: []string{}}
 	var schema string
 	if p != nil {
 		schema = p.schema
@@ -201,7 +209,7 @@ func (d *Description) Problems() []error {
 			out = append(out, fmt.Errorf("postgres: "+text, args...))
 		}
 	}
-	problem(d.Version < leastVersion, "the server's version is %d.%d: the store needs 12 or later", d.Version/10000, d.Version%10000)
+	problem(d.Version < leastVersion, "the server's version is %s: the store needs 12 or later", d.version())
 	problem(d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
 	problem(d.Standby, "%w", errStandby)
 	switch {

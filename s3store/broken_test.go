@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/objectmap"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/enginetest/buckets"
 )
@@ -26,19 +27,28 @@ func TestBrokenServers(t *testing.T) {
 func TestRace(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	s := siteAt(b.URL)
-	clients := []*s3.Client{s.client(t), s.client(t)}
 	s.open(t, "")
-	buckets.Race(t, b, func() error { return Race(t.Context(), clients, b.Name, nil) })
-	if err := Race(t.Context(), []*s3.Client{newSite(t).client(t)}, "locks", nil); err != nil {
+	buckets.Race(t, b, func() error { return race(t, b.Name, s.client(t), s.client(t)) })
+	if err := race(t, "locks", newSite(t).client(t)); err != nil {
 		t.Errorf("gofakes3: %v", err)
 	}
+}
+
+// race has 16 writers write through the clients in turn, as Diagnose does.
+func race(t *testing.T, bucket string, clients ...*s3.Client) error {
+	t.Helper()
+	var ways []objectmap.Objects
+	for _, client := range clients {
+		ways = append(ways, newObjects(client, bucket))
+	}
+	return objectmap.Race(t.Context(), ways, DefaultPrefix, raceWriters, raceRounds)
 }
 
 func TestVersitygwRace(t *testing.T) {
 	gateways := enginetest.StartVersitygw(t, 2, "locks")
 	one, other := siteAt(gateways[0].URL).client(t), siteAt(gateways[1].URL).client(t)
 	for _, ways := range [][]*s3.Client{{one}, {one, other}} {
-		if err := Race(t.Context(), ways, "locks", nil); err != nil {
+		if err := race(t, "locks", ways...); err != nil {
 			t.Errorf("%d gateways: %v", len(ways), err)
 		}
 	}

@@ -40,13 +40,17 @@ type Options struct {
 // [driver.TokenLister]. All methods may be called concurrently.
 type Store struct {
 	*objectmap.Store
-	bucket string
+	objects *objects
+	bucket  string
+	trusts  bool // no process tries the server
 }
 
 var (
 	_ driver.Store       = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
 	_ driver.TokenLister = (*Store)(nil)
+	_ driver.Diagnoser   = (*Store)(nil)
+	_ driver.Granter     = (*Store)(nil)
 )
 
 // New returns a store in a bucket, on a client of the program's own, which must outlive it.
@@ -67,11 +71,12 @@ func New(client *s3.Client, bucket string, options *Options) (*Store, error) {
 	if options != nil {
 		o = *options
 	}
-	inner, err := objectmap.New(newObjects(client, bucket), &objectmap.Options{Prefix: o.Prefix, Trust: o.TrustServer, PageSize: o.PageSize})
+	own := newObjects(client, bucket)
+	inner, err := objectmap.New(own, &objectmap.Options{Prefix: o.Prefix, Trust: o.TrustServer, PageSize: o.PageSize})
 	if err != nil {
 		return nil, fmt.Errorf("s3store: %w", err)
 	}
-	return &Store{Store: inner, bucket: bucket}, nil
+	return &Store{Store: inner, objects: own, bucket: bucket, trusts: o.TrustServer}, nil
 }
 
 // Open is [New] for a bucket that must be there, on a server that must be sound: it tries the

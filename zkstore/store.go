@@ -87,6 +87,9 @@ func (o *Options) resolve() (Options, error) {
 // Store keeps records in ZooKeeper. All methods may be called concurrently.
 type Store struct {
 	client *wire.Client
+	hosts  []string
+	user   string // "": nobody in particular
+	secure bool   // connections are encrypted
 	root   string
 	acl    wire.ACL
 	writer versioned.Writer[state]
@@ -103,6 +106,7 @@ var (
 	_ driver.Watcher     = (*Store)(nil)
 	_ driver.BatchGetter = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Diagnoser   = (*Store)(nil)
 )
 
 // New returns a store on the servers, "HOST:PORT" each, which connects by itself, now and
@@ -120,7 +124,11 @@ func New(hosts []string, options *Options) (*Store, error) {
 			return nil, fmt.Errorf("zkstore: server %.60q: write HOST:PORT", host)
 		}
 	}
-	s := &Store{root: o.Root, acl: wire.ACL{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}, life: versioned.NewLife(), page: pageSize, watches: map[string]*watch{}}
+	s := &Store{
+		hosts: hosts, user: o.User, secure: o.TLS != nil || o.Dial != nil, root: o.Root,
+		acl:  wire.ACL{Perms: wire.PermAll, Scheme: "world", ID: "anyone"},
+		life: versioned.NewLife(), page: pageSize, watches: map[string]*watch{},
+	}
 	digest := ""
 	if o.User != "" {
 		digest = o.User + ":" + o.Password

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/bell"
-	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
 )
 
 // bellFlags say where this process takes hints of others.
@@ -143,19 +143,16 @@ func (r *report) examineBell(ctx context.Context, p *bellPlan, at storeurl.Locat
 	const check = "bell"
 	udp, err := p.open(ctx, at)
 	if err != nil {
-		r.tell(doctor.Finding{Check: check, Level: doctor.Bad, Finding: err.Error(), Advice: "see --bell in tenure help tuning"})
+		r.tell(driver.Bad(check, "%v", err).Advise("see --bell in tenure help tuning"))
 		return true
 	}
 	defer func() { _ = udp.Close() }()
 	if err := echo(ctx, udp); err != nil {
-		r.tell(doctor.Finding{
-			Check: check, Level: doctor.Warn, Finding: fmt.Sprintf("others are told to ring at %s, and a datagram that was sent there did not come back (%v)", udp.Address(), err),
-			Advice: "if that is the address of another machine in front of this one, it may do; else open the port, or advertise another address",
-		})
+		r.tell(driver.Warn(check, "others are told to ring at %s, and a datagram that was sent there did not come back (%v)", udp.Address(), err).
+			Advise("if that is the address of another machine in front of this one, it may do; else open the port, or advertise another address"))
 		return false
 	}
-	found := fmt.Sprintf("others are told to ring at %s; a datagram that was sent there came back", udp.Address())
-	r.tell(doctor.Finding{Check: check, Level: doctor.OK, Finding: found})
+	r.tell(driver.OK(check, "others are told to ring at %s; a datagram that was sent there came back", udp.Address()))
 	return false
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
+	"github.com/tenurelock/tenure/driver"
 )
 
 // doctorCmd is tenure doctor.
@@ -68,7 +69,7 @@ func (f *doctorCmd) Run(c *console, rest operands) error {
 	defer stop()
 	r := report{c: c, json: f.JSON, quiet: f.Quiet}
 	bad, err := doctor.Examine(ctx, doctor.Patient{
-		File: at.File(), Engine: doctor.EngineOf(at), Open: at.Open, Store: at.Shown, Options: whole, Tell: r.tell,
+		Diagnose: at.Diagnose, Open: at.Open, Store: at.Shown, Options: whole, Tell: r.tell,
 	})
 	bad = r.examineBell(ctx, plan, at) || bad
 	return r.end(ctx, bad, err)
@@ -82,22 +83,22 @@ type report struct {
 	failed      error  // of standard output
 }
 
-func (r *report) tell(finding doctor.Finding) {
+func (r *report) tell(finding driver.Finding) {
 	switch finding.Level {
-	case doctor.OK:
+	case driver.LevelOK:
 		r.count[0]++
 		if r.quiet {
 			return
 		}
-	case doctor.Warn:
+	case driver.LevelWarn:
 		r.count[1]++
-	case doctor.Bad:
+	case driver.LevelBad:
 		r.count[2]++
 	}
 	r.failed = errors.Join(r.failed, r.write(finding))
 }
 
-func (r *report) write(finding doctor.Finding) error {
+func (r *report) write(finding driver.Finding) error {
 	if r.json {
 		return writeJSON(r.c.stdout, finding)
 	}

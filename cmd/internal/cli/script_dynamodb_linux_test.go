@@ -19,11 +19,11 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
@@ -61,15 +61,9 @@ func TestDynamoDBScripts(t *testing.T) {
 // connect returns a client of an engine.
 func connect(t *testing.T, e enginetest.DynamoDB) *dynamodb.Client {
 	t.Helper()
-	at, err := storeurl.Parse("dynamodb://any?region=local&endpoint=" + e.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := at.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &e.URL, Region: "local", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
 }
 
 // dropTables deletes the tables whose names begin in the same way.

@@ -11,14 +11,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/cmd/internal/flags"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
 )
 
 // tableCmd is tenure table: the table of a store on DynamoDB or in PostgreSQL, and what its
-// users must be granted, in Kubernetes and in a bucket, too. What each command does on an engine stands in
-// a file of its own.
+// users must be granted, in Kubernetes and in a bucket, too. What is done on an engine its
+// store knows: see [driver.Provisioner] and [driver.Granter].
 type tableCmd struct {
 	Create   createTableCmd   `cmd:""`
 	Describe describeTableCmd `cmd:""`
@@ -45,15 +47,71 @@ type createTableCmd struct {
 
 // Run makes the table, or sees that there is one as it is asked for.
 func (f *createTableCmd) Run(c *console, rest operands) error {
-	return f.on(c, rest, false,
-		[]given{{"--print", f.Print}},
-		[]given{
-			{"--partition-key", f.PartitionKey != nil},
-			{"--sort-key", f.SortKey != nil},
-			{"--deletion-protection", f.DeletionProtection},
-			{"--recovery", f.Recovery},
-			{"--tag", len(f.Tag) > 0},
-		}, f.onDynamoDB, f.onPostgres, noTable, noTableInBucket)
+	ctx, at, stop, err := f.begin(c, rest, false)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := noTable(at); err != nil {
+		return err
+	}
+	switch scheme := at.Scheme(); {
+	case f.Print && scheme == "dynamodb":
+		return usage("--print is for a table of PostgreSQL: leave it out")
+	case scheme == "postgres":
+		for _, g := range []struct {
+			flag  string
+			given bool
+		}{
+			{"--partition-key", f.PartitionKey != nil}, {"--sort-key", f.SortKey != nil},
+			{"--deletion-protection", f.DeletionProtection}, {"--recovery", f.Recovery}, {"--tag", len(f.Tag) > 0},
+		} {
+			if g.given {
+				return usage("%s is for a table of DynamoDB: leave it out", g.flag)
+			}
+		}
+	}
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	var did string
+	err = onTable(ctx, at, func(p driver.Provisioner) (err error) {
+		did, err = p.Create(ctx, o)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case f.Print:
+		return output(c, did+"\n")
+	}
+	c.say("%s", did)
+	return nil
+}
+
+func (f *createTableCmd) options() (driver.CreateOptions, error) {
+	o := driver.CreateOptions{Print: f.Print, DeletionProtection: f.DeletionProtection, Recovery: f.Recovery, Tags: map[string]string{}}
+	for _, key := range []struct {
+		flag  string
+		given *string
+		to    *string
+	}{{"--partition-key", f.PartitionKey, &o.PartitionKey}, {"--sort-key", f.SortKey, &o.SortKey}} {
+		if key.given == nil {
+			continue
+		}
+		if *key.to = *key.given; *key.given == "" {
+			return o, usage("%s is empty: name the key, or leave the flag out", key.flag)
+		}
+	}
+	for _, tag := range f.Tag {
+		name, value, found := strings.Cut(tag, "=")
+		if _, twice := o.Tags[name]; !found || name == "" || twice {
+			return o, usage("--tag %.40q: write NAME=VALUE, each name once", tag)
+		}
+		o.Tags[name] = value
+	}
+	return o, nil
 }
 
 // describeTableCmd is tenure table describe.
@@ -62,9 +120,64 @@ type describeTableCmd struct {
 	JSON bool `name:"json"`
 }
 
-// Run shows the table.
+// Run shows the table, and ends with a status of its own if something is bad.
 func (f *describeTableCmd) Run(c *console, rest operands) error {
-	return f.on(c, rest, f.JSON, nil, nil, f.onDynamoDB, f.onPostgres, noTable, noTableInBucket)
+	ctx, at, stop, err := f.begin(c, rest, f.JSON)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := noTable(at); err != nil {
+		return err
+	}
+	options, err := flags.WithDefaults(tenure.Options{})
+	if err != nil {
+		return err
+	}
+	var d driver.Description
+	err = onTable(ctx, at, func(p driver.Provisioner) (err error) {
+		d, err = p.Describe(ctx, driver.Timing{Heartbeat: options.HeartbeatPeriod})
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case f.JSON:
+		if err := writeJSON(c.stdout, d.Object); err != nil {
+			return fmt.Errorf("standard output: %w", err)
+		}
+	default:
+		if err := output(c, describedText(d)); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(d.Findings, func(f driver.Finding) bool { return f.Level == driver.LevelBad }) {
+		return ended(statusBad)
+	}
+	return nil
+}
+
+// describedText lays a description out, a property on each line, and behind it what is wrong
+// with it.
+func describedText(d driver.Description) string {
+	var b strings.Builder
+	for _, p := range d.Properties {
+		if p.Value == "" {
+			p.Value = "none"
+		}
+		fmt.Fprintf(&b, "%-24s%s\n", p.Name, printable.Text(p.Value))
+		for _, f := range d.Findings {
+			if f.Check != p.Check || f.Level == driver.LevelOK {
+				continue
+			}
+			text := fmt.Sprintf("%s: %s", f.Level, f.Finding)
+			if f.Advice != "" {
+				text += "; " + f.Advice
+			}
+			fmt.Fprintf(&b, "  %s\n", printable.Text(text))
+		}
+	}
+	return b.String()
 }
 
 // policyCmd is tenure table policy.
@@ -75,127 +188,115 @@ type policyCmd struct {
 	Role     *string `placeholder:"NAME"`
 }
 
-// Run prints the least policy.
+// Run prints the least policy. Only DynamoDB is asked for something, and need not answer.
 func (f *policyCmd) Run(c *console, rest operands) error {
-	return f.on(c, rest, false, []given{{"--role", f.Role != nil}}, nil, f.onDynamoDB, f.onPostgres, f.onKubernetes, f.onBucket)
-}
-
-// given says whether a flag was given that only one engine has.
-type given struct {
-	flag string
-	is   bool
-}
-
-// refuse returns an error if a flag of another engine was given.
-func refuse(flags []given, engine string) error {
-	if i := slices.IndexFunc(flags, func(g given) bool { return g.is }); i >= 0 {
-		return usage("%s is for a table of %s: leave it out", flags[i].flag, engine)
-	}
-	return nil
-}
-
-// on does what the command does on the engine of the store.
-func (f *tableFlags) on(c *console, rest operands, json bool, ofPostgres, ofDynamoDB []given,
-	onDynamoDB func(atTable) error, onPostgres func(atDatabase) error, onKubernetes func(atCluster) error, onBucket func(atBucket) error,
-) error {
-	c.set(outputFlags{JSON: json, Quiet: f.Quiet})
-	if rest.given {
-		return usage(`this command runs nothing: leave out "--" and what follows`)
-	}
-	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
-		return usage("no table is named: write --store 'dynamodb://TABLE?region=REGION' or --store 'postgres://USER@HOST/DATABASE', or set TENURE_STORE")
-	}
-	at, err := f.location(c, os.Getenv)
+	ctx, at, stop, err := f.begin(c, rest, false)
 	if err != nil {
 		return err
 	}
-	ctx, stop := catchSignals().cancel(context.Background())
 	defer stop()
-	run := &tableRun{console: c, at: at, ctx: ctx}
-	if url, ok := at.DynamoDB(); ok {
-		if err := refuse(ofPostgres, "PostgreSQL"); err != nil {
-			return err
-		}
-		return onDynamoDB(atTable{run, url})
+	o := driver.PolicyOptions{Role: at.User(), ReadOnly: f.ReadOnly}
+	switch scheme := at.Scheme(); {
+	case scheme != "kubernetes" && scheme != "s3" && noTable(at) != nil:
+		return noTable(at)
+	case f.Role == nil:
+	case scheme == "dynamodb":
+		return usage("--role is for a table of PostgreSQL: leave it out")
+	case *f.Role == "":
+		return usage("--role is empty: name the role, or leave the flag out")
+	default:
+		o.Role = *f.Role
 	}
-	if url, ok := at.Postgres(); ok {
-		if err := refuse(ofDynamoDB, "DynamoDB"); err != nil {
-			return err
-		}
-		return onPostgres(atDatabase{run, url})
-	}
-	if url, ok := at.Kubernetes(); ok {
-		return onKubernetes(atCluster{run, url})
-	}
-	if url, ok := at.S3(); ok {
-		return onBucket(atBucket{run, url})
-	}
-	return usage("%s is no table of DynamoDB or PostgreSQL: write --store 'dynamodb://TABLE?region=REGION' or --store 'postgres://USER@HOST/DATABASE'", at.Shown())
-}
-
-// tableRun is a command on a table under way.
-type tableRun struct {
-	console *console
-	at      storeurl.Location
-	ctx     context.Context //nolint:containedctx // it is one command, which a signal ends
-}
-
-// failed returns what to end with when the engine has failed, or a signal came.
-func (a *tableRun) failed(err error) error {
-	if sig := (signaled{}); errors.As(context.Cause(a.ctx), &sig) {
-		return sig
-	}
-	return storeFailed(err)
-}
-
-// print writes to standard output what was asked for.
-func (a *tableRun) print(text []byte) error {
-	if _, err := a.console.stdout.Write(text); err != nil {
-		return fmt.Errorf("standard output: %w", err)
-	}
-	return nil
-}
-
-// show prints a description, as an object or as text, and ends with a status of its own if
-// something is bad.
-func (f *describeTableCmd) show(c *console, object any, text string, findings []doctor.Finding) (err error) {
-	if f.JSON {
-		err = writeJSON(c.stdout, object)
-	} else {
-		_, err = fmt.Fprint(c.stdout, text)
-	}
+	store, err := f.store(ctx, at, &o)
 	if err != nil {
+		return tableFailed(ctx, at, err)
+	}
+	defer store.Close() //nolint:errcheck // nothing was kept in it
+	text, note, err := store.(driver.Granter).Policy(ctx, o)
+	if err != nil {
+		return tableFailed(ctx, at, err)
+	}
+	if note != "" {
+		c.say("%s", note)
+	}
+	return output(c, text)
+}
+
+// store returns one that asks its engine nothing, or else one of DynamoDB.
+func (f *policyCmd) store(ctx context.Context, at storeurl.Location, o *driver.PolicyOptions) (driver.Store, error) {
+	o.Unasked = "nobody was asked"
+	if at.Scheme() == "dynamodb" && !f.Offline {
+		store, err := at.Connect(ctx)
+		if err == nil {
+			o.Unasked = ""
+			return store, nil
+		}
+		o.Unasked = flags.OneLine(err)
+	}
+	return at.Unasked(ctx)
+}
+
+// begin returns the location of the store, and a context that a signal ends.
+func (f *tableFlags) begin(c *console, rest operands, json bool) (ctx context.Context, at storeurl.Location, stop func(), err error) {
+	c.set(outputFlags{JSON: json, Quiet: f.Quiet})
+	if rest.given {
+		return nil, at, nil, usage(`this command runs nothing: leave out "--" and what follows`)
+	}
+	if f.Store == nil && os.Getenv("TENURE_STORE") == "" {
+		return nil, at, nil, usage("no table is named: %s, or set TENURE_STORE", writeTable)
+	}
+	if at, err = f.location(c, os.Getenv); err != nil {
+		return nil, at, nil, err
+	}
+	ctx, end := catchSignals().cancel(context.Background())
+	return ctx, at, func() { end() }, nil
+}
+
+const writeTable = "write --store 'dynamodb://TABLE?region=REGION' or --store 'postgres://USER@HOST/DATABASE'"
+
+// noTable returns an error for a store whose engine has no tables.
+func noTable(at storeurl.Location) error {
+	switch at.Scheme() {
+	case "dynamodb", "postgres":
+		return nil
+	case "kubernetes":
+		return usage("Kubernetes needs no table: tenure table policy prints the Role that a store there needs, and tenure doctor examines it")
+	case "s3":
+		return usage("a bucket needs no table: tenure table policy prints the rights that a store there needs, and tenure doctor examines it")
+	}
+	return usage("%s is no table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
+}
+
+// onTable calls do with the store, whose table need not be there.
+func onTable(ctx context.Context, at storeurl.Location, do func(driver.Provisioner) error) error {
+	store, err := at.Connect(ctx)
+	if err != nil {
+		return tableFailed(ctx, at, err)
+	}
+	defer store.Close() //nolint:errcheck // nothing was kept in it
+	return tableFailed(ctx, at, do(store.(driver.Provisioner)))
+}
+
+// tableFailed returns what to end with.
+func tableFailed(ctx context.Context, at storeurl.Location, err error) error {
+	sig := signaled{}
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(context.Cause(ctx), &sig):
+		return sig
+	case errors.Is(err, driver.ErrUnfit):
+		return failed(statusBad, err)
+	case errors.Is(err, errors.ErrUnsupported):
+		return usage("%w", err)
+	}
+	return storeFailed(at.Brief(err))
+}
+
+// output writes to standard output what was asked for.
+func output(c *console, text string) error {
+	if _, err := fmt.Fprint(c.stdout, text); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
-	if slices.ContainsFunc(findings, isBad) {
-		return ended(statusBad)
-	}
 	return nil
-}
-
-func isBad(f doctor.Finding) bool { return f.Level == doctor.Bad }
-
-// tableLines lays a description out, a value on each line, and behind it what is wrong with
-// it.
-type tableLines struct {
-	strings.Builder
-	findings []doctor.Finding
-}
-
-// line adds a value, and the findings of a check.
-func (t *tableLines) line(name, value, check string) {
-	if value == "" {
-		value = "none"
-	}
-	fmt.Fprintf(t, "%-24s%s\n", name, printable.Text(value))
-	for _, f := range t.findings {
-		if f.Check != check || f.Level == doctor.OK {
-			continue
-		}
-		text := fmt.Sprintf("%s: %s", f.Level, f.Finding)
-		if f.Advice != "" {
-			text += "; " + f.Advice
-		}
-		fmt.Fprintf(t, "  %s\n", printable.Text(text))
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/server/dashboard"
 )
 
@@ -36,7 +37,7 @@ type engineDoctor struct {
 }
 
 func newEngineDoctor(at storeurl.Location, options tenure.Options) *engineDoctor {
-	return &engineDoctor{patient: doctor.Patient{File: at.File(), Engine: doctor.EngineOf(at), Options: options}}
+	return &engineDoctor{patient: doctor.Patient{Diagnose: at.Diagnose, Options: options}}
 }
 
 // look returns what was found within the last minute.
@@ -59,10 +60,10 @@ func (d *engineDoctor) look(ctx context.Context) []dashboard.Finding {
 }
 
 // shown returns a finding as the page has it: in sentences.
-func shown(f doctor.Finding) dashboard.Finding {
-	levels := map[doctor.Level]string{doctor.OK: dashboard.Good, doctor.Warn: dashboard.Warn, doctor.Bad: dashboard.Bad}
+func shown(f driver.Finding) dashboard.Finding {
+	levels := map[driver.Level]string{driver.LevelOK: dashboard.Good, driver.LevelWarn: dashboard.Warn, driver.LevelBad: dashboard.Bad}
 	d := dashboard.Finding{Check: f.Check, Level: levels[f.Level], Text: sentence(f.Finding), Advice: sentence(f.Advice)}
-	if f.Level == doctor.Bad { // it may have the words of the engine, with its address
+	if f.Level == driver.LevelBad { // it may have the words of the engine, with its address
 		d.Text, d.Err = "The engine is not as it should be: ", errors.New(d.Text)
 	}
 	return d

@@ -11,22 +11,25 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // clocks says what this machine's clocks are good for. drift is what clients
 // allow them to be wrong by.
-func clocks(drift float64) []Finding {
-	var f []Finding
+func clocks(drift float64) []driver.Finding {
+	var f []driver.Finding
 	var boot, mono unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
-		f = append(f, Finding{"clock", Warn, "there is no boot clock: " + err.Error(), "suspends are noticed by the wall clock alone"})
+		f = append(f, driver.Warn("clock", "there is no boot clock: %v", err).
+			Advise("suspends are noticed by the wall clock alone"))
 	} else if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err == nil {
 		suspended := time.Duration(boot.Nano() - mono.Nano())
 		text := "the boot clock counts suspends; there was none since the machine started"
 		if suspended > 10*time.Millisecond {
 			text = fmt.Sprintf("the boot clock counts suspends: %v since the machine started", shown(suspended))
 		}
-		f = append(f, Finding{"clock", OK, text, ""})
+		f = append(f, driver.OK("clock", "%s", text))
 	}
 	if source, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource"); err == nil {
 		f = append(f, judgeSource(strings.TrimSpace(string(source))))
@@ -34,7 +37,7 @@ func clocks(drift float64) []Finding {
 	var tx unix.Timex
 	state, err := unix.Adjtimex(&tx)
 	if err != nil {
-		return append(f, Finding{"clock", OK, "the kernel does not tell how the clock is disciplined: " + err.Error(), ""})
+		return append(f, driver.OK("clock", "the kernel does not tell how the clock is disciplined: %v", err))
 	}
 	return append(f, judgeDiscipline(state == timeError || tx.Status&unix.STA_UNSYNC != 0, tx.Freq, tx.Tick, drift))
 }
@@ -42,11 +45,11 @@ func clocks(drift float64) []Finding {
 // timeError is TIME_ERROR of adjtimex(2): the clock is not synchronised.
 const timeError = 5
 
-func judgeSource(source string) Finding {
-	f := Finding{"clock", OK, "the clock source is " + source, ""}
+func judgeSource(source string) driver.Finding {
+	f := driver.OK("clock", "the clock source is %s", source)
 	switch source {
 	case "jiffies", "refined-jiffies", "pit", "acpi_pm", "hpet":
-		f.Level, f.Advice = Warn, "it is coarse, or slow to read: the kernel may have found the better one unstable, see its log"
+		f.Level, f.Advice = driver.LevelWarn, "it is coarse, or slow to read: the kernel may have found the better one unstable, see its log"
 	}
 	return f
 }
@@ -54,16 +57,16 @@ func judgeSource(source string) Finding {
 // judgeDiscipline says how much faster or slower than its hardware the clock is
 // made to run, which leases count by. freq is in parts of 2^-16 of a millionth,
 // tick in microseconds for each hundredth of a second.
-func judgeDiscipline(unsynced bool, freq, tick int64, drift float64) Finding {
+func judgeDiscipline(unsynced bool, freq, tick int64, drift float64) driver.Finding {
 	rate := math.Abs(float64(freq)/65536/1e6 + float64(tick-10_000)/10_000)
-	f := Finding{"clock", OK, fmt.Sprintf("its rate is corrected by %.4f %%; leases allow %.2f %%", 100*rate, 100*drift), ""}
+	f := driver.OK("clock", "its rate is corrected by %.4f %%; leases allow %.2f %%", 100*rate, 100*drift)
 	switch {
 	case rate > drift:
-		f.Level, f.Advice = Bad, "no lease is safe with such a clock: bound the slew of the time service, or raise MaxClockDrift"
+		f.Level, f.Advice = driver.LevelBad, "no lease is safe with such a clock: bound the slew of the time service, or raise MaxClockDrift"
 	case rate > drift/2:
-		f.Level, f.Advice = Warn, "bound the slew of the time service"
+		f.Level, f.Advice = driver.LevelWarn, "bound the slew of the time service"
 	case unsynced:
-		f.Level, f.Finding = Warn, f.Finding+"; no time service keeps the wall clock right"
+		f.Level, f.Finding = driver.LevelWarn, f.Finding+"; no time service keeps the wall clock right"
 		f.Advice = "leases are not affected; the times in status and history may be wrong: run chrony or systemd-timesyncd"
 	}
 	return f

@@ -5,7 +5,9 @@
 
 package doctor
 
+import "github.com/tenurelock/tenure/driver"
+
 // clocks says what this machine's clocks are good for.
-func clocks(float64) []Finding {
-	return []Finding{{"clock", OK, "suspends are noticed by the wall clock, which is what there is on this system", ""}}
+func clocks(float64) []driver.Finding {
+	return []driver.Finding{driver.OK("clock", "suspends are noticed by the wall clock, which is what there is on this system")}
 }

@@ -2,52 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package doctor examines a store, and the machine, for what would make leases
-// fail: `tenure doctor`. It tells what it finds, and what to do.
+// fail: `tenure doctor`. What is of an engine the store itself tells, see [driver.Diagnoser];
+// here is what is the same for all of them. A lock service is examined as its clients see it.
 package doctor
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Level says how bad a finding is.
-type Level string
-
-// The levels.
-const (
-	OK   Level = "ok"
-	Warn Level = "warn" // works, and may not one day
-	Bad  Level = "bad"  // does not work, or not safely
-)
-
-// Finding is one thing that was found.
-type Finding struct {
-	Check   string `json:"check"`
-	Level   Level  `json:"level"`
-	Finding string `json:"finding"`
-	Advice  string `json:"advice,omitempty"`
-}
-
-// String returns it as a line.
-func (f Finding) String() string {
-	text := fmt.Sprintf("%-4s  %s: %s", f.Level, f.Check, f.Finding)
-	if f.Advice != "" {
-		text += "; " + f.Advice
-	}
-	return text
-}
-
 // Patient is what is examined.
 type Patient struct {
-	// File is the database file, if the store is one.
-	File string
-	// Engine is what the store is kept in, if it is no file.
-	Engine Engine
+	// Diagnose examines the engine past the store, which may not even open. It may be nil.
+	Diagnose func(context.Context, driver.Timing) []driver.Finding
 	// Open opens the store; it is called twice.
 	Open func() (driver.Store, error)
 	// Store returns the URL of the store for people, once it was opened; nil if none is to
@@ -56,15 +27,7 @@ type Patient struct {
 	// Options are a client's, with their defaults.
 	Options tenure.Options
 	// Tell is called with each finding.
-	Tell func(Finding)
-}
-
-// Engine is a database elsewhere, which is examined past the store: that may not
-// even open. What the store says of itself is not told twice.
-type Engine interface {
-	examine(ctx context.Context, p *Patient)
-	// eventualReads says that driver.Eventual is another read than driver.Strong.
-	eventualReads() bool
+	Tell func(driver.Finding)
 }
 
 // errNoStore says that the store could not be reached at all.
@@ -73,36 +36,40 @@ var errNoStore = errors.New("the store is out of reach")
 // openPatience is longer than a store waits for a file that is locked.
 const openPatience = 8 * time.Second
 
+// Look makes the checks that are not made through the store: those of the clocks and of the
+// engine. It opens no store, and writes no record.
+func Look(ctx context.Context, p Patient) []driver.Finding {
+	o := p.Options
+	found := clocks(o.MaxClockDrift)
+	if p.Diagnose == nil {
+		return found
+	}
+	return append(found, p.Diagnose(ctx, driver.Timing{
+		Lease: o.LeaseDuration, Heartbeat: o.HeartbeatPeriod, Grace: o.Grace, Refresh: o.RefreshPeriod,
+	})...)
+}
+
 // Examine makes all checks, and returns whether something is bad. It takes a
 // few seconds.
 func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 	tell := p.Tell
-	p.Tell = func(f Finding) {
-		bad = bad || f.Level == Bad
+	p.Tell = func(f driver.Finding) {
+		bad = bad || f.Level == driver.LevelBad
 		tell(f)
 	}
 	for _, f := range Numbers(p.Options) {
 		p.Tell(f)
 	}
-	for _, f := range clocks(p.Options.MaxClockDrift) {
+	for _, f := range Look(ctx, p) {
 		p.Tell(f)
-	}
-	if p.File != "" {
-		p.file()
-	}
-	if p.Engine != nil {
-		p.Engine.examine(ctx, &p)
 	}
 	store, err := p.open(ctx)
 	if err != nil {
-		p.Tell(Finding{"store", Bad, "cannot be opened: " + err.Error(), "fix that first"})
-		p.blockers(ctx, true)
+		p.Tell(driver.Bad("store", "cannot be opened: %v", err).Advise("fix that first"))
 		return true, errors.Join(errNoStore, err)
 	}
 	defer func() { _ = store.Close() }()
-	busy, err := p.try(ctx, store)
-	p.blockers(ctx, busy)
-	if err != nil {
+	if err := p.try(ctx, store); err != nil {
 		return true, errors.Join(errNoStore, err)
 	}
 	p.identity(ctx, store)

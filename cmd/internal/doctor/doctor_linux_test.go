@@ -70,7 +70,7 @@ func options(t *testing.T, o tenure.Options) tenure.Options {
 func examine(t *testing.T, p Patient) (lines string, bad bool, err error) {
 	t.Helper()
 	var b strings.Builder
-	p.Tell = func(f Finding) { fmt.Fprintf(&b, "%s %s: %s; %s\n", f.Level, f.Check, f.Finding, f.Advice) }
+	p.Tell = func(f driver.Finding) { fmt.Fprintf(&b, "%s %s: %s; %s\n", f.Level, f.Check, f.Finding, f.Advice) }
 	bad, err = Examine(t.Context(), p)
 	return b.String(), bad, err
 }
@@ -84,6 +84,10 @@ func wantLines(t *testing.T, lines string, want ...string) {
 	}
 }
 
+func diagnose(file string) func(context.Context, driver.Timing) []driver.Finding {
+	return func(ctx context.Context, _ driver.Timing) []driver.Finding { return sqlitestore.Diagnose(ctx, file) }
+}
+
 func TestHealthySQLite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
@@ -92,7 +96,7 @@ func TestHealthySQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	lines, bad, err := examine(t, Patient{File: file, Open: open, Options: options(t, tenure.Options{LeaseDuration: time.Minute})})
+	lines, bad, err := examine(t, Patient{Diagnose: diagnose(file), Open: open, Options: options(t, tenure.Options{LeaseDuration: time.Minute})})
 	if bad || err != nil {
 		t.Errorf("bad %v, %v:\n%s", bad, err, lines)
 	}
@@ -124,16 +128,11 @@ func TestBlockerIsNamed(t *testing.T) {
 		t.Fatalf("the blocker says %q, %v", line, err)
 	}
 	open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
-	lines, bad, err := examine(t, Patient{File: file, Open: open, Options: options(t, tenure.Options{})})
+	lines, bad, err := examine(t, Patient{Diagnose: diagnose(file), Open: open, Options: options(t, tenure.Options{})})
 	if !bad || err == nil {
 		t.Errorf("bad %v, %v", bad, err)
 	}
-	wantLines(t, lines, fmt.Sprintf("bad users: process %d (", cmd.Process.Pid), "has kept all others from writing", "bad store: cannot be written")
-
-	users, err := Users(file)
-	if err != nil || len(users) != 1 || users[0].PID != cmd.Process.Pid || !users[0].Writing {
-		t.Errorf("users %+v, %v", users, err)
-	}
+	wantLines(t, lines, fmt.Sprintf("warn users: process %d (", cmd.Process.Pid), "has kept all others from writing", "bad store: cannot be written")
 }
 
 // A store that cannot be written, one that loses writes, one that nobody can
@@ -180,19 +179,19 @@ func TestJudgements(t *testing.T) {
 		return latency{time.Duration(least) * time.Millisecond, time.Duration(median) * time.Millisecond, time.Duration(most) * time.Millisecond}
 	}
 	for _, tc := range []struct {
-		got  Finding
-		want Level
+		got  driver.Finding
+		want driver.Level
 		text string
 	}{
-		{judge(ms(1, 2, 30), o), OK, "median 2ms"},
-		{judge(ms(1, 2, 600), o), Warn, "--lease 25s or more"},
-		{judge(ms(900, 1600, 2000), o), Bad, "--lease 1m21s or more"},
-		{judgeSource("tsc"), OK, "tsc"},
-		{judgeSource("jiffies"), Warn, "jiffies"},
-		{judgeDiscipline(false, 0, 10_000, 0.09), OK, "0.0000 %"},
-		{judgeDiscipline(true, 65536*20, 10_000, 0.09), Warn, "no time service keeps"},
-		{judgeDiscipline(false, 0, 10_800, 0.09), Warn, "8.0000 %"},
-		{judgeDiscipline(false, 0, 9_000, 0.09), Bad, "no lease is safe"},
+		{judgeWrites(ms(1, 2, 30), o), driver.LevelOK, "median 2ms"},
+		{judgeWrites(ms(1, 2, 600), o), driver.LevelWarn, "--lease 25s or more"},
+		{judgeWrites(ms(900, 1600, 2000), o), driver.LevelBad, "--lease 1m21s or more"},
+		{judgeSource("tsc"), driver.LevelOK, "tsc"},
+		{judgeSource("jiffies"), driver.LevelWarn, "jiffies"},
+		{judgeDiscipline(false, 0, 10_000, 0.09), driver.LevelOK, "0.0000 %"},
+		{judgeDiscipline(true, 65536*20, 10_000, 0.09), driver.LevelWarn, "no time service keeps"},
+		{judgeDiscipline(false, 0, 10_800, 0.09), driver.LevelWarn, "8.0000 %"},
+		{judgeDiscipline(false, 0, 9_000, 0.09), driver.LevelBad, "no lease is safe"},
 	} {
 		text := tc.got.Finding + "; " + tc.got.Advice
 		if tc.got.Level != tc.want || !strings.Contains(text, tc.text) {
@@ -200,7 +199,7 @@ func TestJudgements(t *testing.T) {
 		}
 	}
 	for _, f := range Numbers(options(t, tenure.Options{HeartbeatPeriod: 7 * time.Second})) {
-		if f.Level == Warn {
+		if f.Level == driver.LevelWarn {
 			return
 		}
 	}

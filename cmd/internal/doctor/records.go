@@ -40,9 +40,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	for cursor := ""; seen < mostRecords; {
 		page, err := store.List(ctx, "", cursor)
 		if err != nil {
-			if p.Engine == nil { // an engine's permissions have told it
-				p.Tell(Finding{"records", Warn, "cannot be listed: " + err.Error(), "tenure status without a name does not work"})
-			}
+			p.Tell(driver.Warn("records", "cannot be listed: %v", err).Advise("tenure status without a name does not work"))
 			return
 		}
 		for key, err := range page.Unreadable {
@@ -69,16 +67,14 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 		}
 	}
 	if len(unreadable) == 0 {
-		p.Tell(Finding{"records", OK, fmt.Sprintf("all of %d records can be read", seen), ""})
+		p.Tell(driver.OK("records", "all of %d records can be read", seen))
 	} else {
 		var all []string
 		for _, key := range slices.Sorted(maps.Keys(unreadable)) {
 			all = append(all, fmt.Sprintf("%q: %s", key, unreadable[key]))
 		}
-		p.Tell(Finding{
-			"records", Warn, fmt.Sprintf("%d of %d records cannot be read: %s", len(unreadable), seen, some(all)),
-			"such a lock can neither be taken nor released: another version of Tenure, or another program, has written it; delete it when nobody uses it",
-		})
+		p.Tell(driver.Warn("records", "%d of %d records cannot be read: %s", len(unreadable), seen, some(all)).
+			Advise("such a lock can neither be taken nor released: another version of Tenure, or another program, has written it; delete it when nobody uses it"))
 	}
 	p.sides(sides)
 	p.drift(holders)
@@ -126,13 +122,11 @@ func (p *Patient) sides(all map[string]*sides) {
 		}
 	}
 	if locks > 0 {
-		p.Tell(Finding{"readers and writers", OK, fmt.Sprintf("%d of these locks, %d processes read", locks, readers), ""})
+		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes read", locks, readers))
 	}
 	if len(lost) > 0 {
-		p.Tell(Finding{
-			"readers and writers", Warn, "the number of slots is not stored: " + some(lost),
-			"nobody can write there: somebody has deleted the record NAME:readers; stop all that uses the lock, and delete NAME:gate and all of NAME:read/* too",
-		})
+		p.Tell(driver.Warn("readers and writers", "the number of slots is not stored: %s", some(lost)).
+			Advise("nobody can write there: somebody has deleted the record NAME:readers; stop all that uses the lock, and delete NAME:gate and all of NAME:read/* too"))
 	}
 }
 
@@ -169,17 +163,15 @@ func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Tim
 		}
 	}
 	if len(silent) > 0 {
-		p.Tell(Finding{
-			"holders", Warn, "no heartbeat for two periods: " + some(silent),
-			"they are dead, paused or cut off. Whoever waits gets the lock when the lease has run out; jobs that look just once (--wait 0) find it held until somebody has waited: run tenure reap for those",
-		})
+		p.Tell(driver.Warn("holders", "no heartbeat for two periods: %s", some(silent)).
+			Advise("they are dead, paused or cut off. Whoever waits gets the lock when the lease has run out; jobs that look just once (--wait 0) find it held until somebody has waited: run tenure reap for those"))
 	}
 }
 
 // some names the first of those that are wrong, and counts the rest.
 func some(wrong []string) string {
 	if n := len(wrong); n > mostNamed {
-		wrong = append(wrong[:mostNamed:mostNamed], "and "+counted(n-mostNamed, "other"))
+		wrong = append(wrong[:mostNamed:mostNamed], "and "+driver.Counted(n-mostNamed, "other"))
 	}
 	return strings.Join(wrong, "; ")
 }
@@ -194,8 +186,6 @@ func (p *Patient) drift(holders map[float64][]string) {
 	for _, bound := range slices.Sorted(maps.Keys(holders)) {
 		all = append(all, fmt.Sprintf("%g %% (%q)", 100*bound, holders[bound][0]))
 	}
-	p.Tell(Finding{
-		"drift", Warn, "holders use different bounds on the drift of clocks: " + strings.Join(all, ", "),
-		"a holder with a low bound is safe only if all clocks keep it: give all processes one MaxClockDrift",
-	})
+	p.Tell(driver.Warn("drift", "holders use different bounds on the drift of clocks: %s", strings.Join(all, ", ")).
+		Advise("a holder with a low bound is safe only if all clocks keep it: give all processes one MaxClockDrift"))
 }

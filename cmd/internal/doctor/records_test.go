@@ -53,7 +53,7 @@ func TestRecords(t *testing.T) {
 		},
 	} {
 		var b strings.Builder
-		p := Patient{Tell: func(f Finding) { fmt.Fprintf(&b, "%s %s: %s\n", f.Level, f.Check, f.Finding) }}
+		p := Patient{Tell: func(f driver.Finding) { fmt.Fprintf(&b, "%s %s: %s\n", f.Level, f.Check, f.Finding) }}
 		p.records(t.Context(), listed{memstore.New(), tc.page})
 		if b.String() != tc.want {
 			t.Errorf("told\n%swant\n%s", b.String(), tc.want)
@@ -94,7 +94,7 @@ func TestSilentHolders(t *testing.T) {
 		}
 		told := func() string {
 			var b strings.Builder
-			p := Patient{Tell: func(f Finding) { fmt.Fprintf(&b, "%s %s: %s\n", f.Level, f.Check, f.Finding) }}
+			p := Patient{Tell: func(f driver.Finding) { fmt.Fprintf(&b, "%s %s: %s\n", f.Level, f.Check, f.Finding) }}
 			p.records(t.Context(), records)
 			return b.String()
 		}

@@ -17,6 +17,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // Service is a lock service that is examined: tenured, as its clients see it.
@@ -31,7 +33,7 @@ type Service struct {
 	// which is taken, renewed and released, and of which the service keeps nothing.
 	Lock string
 	// Tell is called with each finding.
-	Tell func(Finding)
+	Tell func(driver.Finding)
 
 	base   string // of the calls
 	client *http.Client
@@ -51,8 +53,8 @@ const callPatience = 5 * time.Second
 // error that matches neither a context's nor [ErrNoService] is about the URL.
 func ExamineService(ctx context.Context, s Service) (bad bool, err error) {
 	tell := s.Tell
-	s.Tell = func(f Finding) {
-		s.bad = s.bad || f.Level == Bad
+	s.Tell = func(f driver.Finding) {
+		s.bad = s.bad || f.Level == driver.LevelBad
 		tell(f)
 	}
 	if err := s.dial(); err != nil {
@@ -190,27 +192,21 @@ func newName() string { return rand.Text()[:13] }
 
 // numbers says what follows from the lease of the service.
 func (s *Service) numbers(lease, heartbeat, usable time.Duration) {
-	s.Tell(Finding{"lease", OK, fmt.Sprintf("lease %v, heartbeat every %v: a client may act for %v after it sent a heartbeat that was confirmed", lease, heartbeat, shown(usable)), ""})
+	s.Tell(driver.OK("lease", "lease %v, heartbeat every %v: a client may act for %v after it sent a heartbeat that was confirmed", lease, heartbeat, shown(usable)))
 	spare := usable - heartbeat
-	f := Finding{"lease", OK, fmt.Sprintf("the service may be away for %v before a lock is lost", shown(spare)), ""}
+	f := driver.OK("lease", "the service may be away for %v before a lock is lost", shown(spare))
 	if spare < 2*heartbeat {
-		f.Level, f.Advice = Warn, "start tenured with a longer --lease, or a shorter --heartbeat"
+		f.Level, f.Advice = driver.LevelWarn, "start tenured with a longer --lease, or a shorter --heartbeat"
 	}
 	s.Tell(f)
 }
 
 // judgeHeartbeats compares the latency of heartbeats with what a client allows for one.
-func judgeHeartbeats(l latency, lease time.Duration) Finding {
+func judgeHeartbeats(l latency, lease time.Duration) driver.Finding {
 	limit := max(lease/10, leastPatience)
-	f := Finding{"latency", OK, fmt.Sprintf("heartbeats take %v; a client tries again after %v", l, shown(limit)), ""}
-	fits := max(time.Second, (40*l.most).Round(time.Second)+time.Second)
-	switch {
-	case l.median > limit:
-		f.Level, f.Advice = Bad, fmt.Sprintf("most would be tried again: see tenure doctor at the server, whose store may be slow, or start tenured with --lease %v", fits)
-	case l.most > limit/4:
-		f.Level, f.Advice = Warn, fmt.Sprintf("a slow day would cost locks: see tenure doctor at the server, whose store may be slow, or start tenured with --lease %v", fits)
-	}
-	return f
+	f := driver.OK("latency", "heartbeats take %v; a client tries again after %v", l, shown(limit))
+	return l.judge(f, limit, "most would be tried again", "a slow day would cost locks",
+		"see tenure doctor at the server, whose store may be slow, or start tenured with")
 }
 
 // leastPatience is the least that a client allows for a heartbeat.

@@ -7,28 +7,31 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // reach asks whether the service is there at all, and how the way to it is.
 func (s *Service) reach(ctx context.Context) error {
 	a, err := s.get(ctx, "/healthz", nil)
 	if err != nil {
-		s.Tell(Finding{"server", Bad, "cannot be reached: " + err.Error(), s.unreachable(err)})
+		s.Tell(driver.Bad("server", "cannot be reached: %v", err).Advise("%s", s.unreachable(err)))
 		return err
 	}
 	switch {
 	case a.status == http.StatusMisdirectedRequest:
-		s.Tell(Finding{"server", Bad, "refuses this name: " + a.String(), "start tenured with --allow-host and the host of this URL"})
+		s.Tell(driver.Bad("server", "refuses this name: %v", a).
+			Advise("start tenured with --allow-host and the host of this URL"))
 	case a.status != http.StatusOK:
-		s.Tell(Finding{"server", Bad, "is not healthy: " + a.String(), "see its log, and whether this is the address of tenured"})
+		s.Tell(driver.Bad("server", "is not healthy: %v", a).
+			Advise("see its log, and whether this is the address of tenured"))
 	default:
-		s.Tell(Finding{"server", OK, fmt.Sprintf("answers in %v", shown(a.took)), ""})
+		s.Tell(driver.OK("server", "answers in %v", shown(a.took)))
 	}
 	s.encrypted(a.tls)
 	s.dated(a)
@@ -54,9 +57,9 @@ const soon = 14 * 24 * time.Hour
 func (s *Service) encrypted(state *tls.ConnectionState) {
 	if state != nil && len(state.PeerCertificates) > 0 {
 		left := time.Until(state.PeerCertificates[0].NotAfter)
-		f := Finding{"tls", OK, fmt.Sprintf("%s, with a certificate that is good for %d days", tls.VersionName(state.Version), int(left.Hours()/24)), ""}
+		f := driver.OK("tls", "%s, with a certificate that is good for %d days", tls.VersionName(state.Version), int(left.Hours()/24))
 		if left < soon {
-			f.Level, f.Advice = Warn, "renew it; tenured reads the file again by itself"
+			f.Level, f.Advice = driver.LevelWarn, "renew it; tenured reads the file again by itself"
 		}
 		s.Tell(f)
 		return
@@ -68,7 +71,8 @@ func (s *Service) encrypted(state *tls.ConnectionState) {
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() || u.Hostname() == "localhost" {
 		return
 	}
-	s.Tell(Finding{"tls", Warn, "there is none: whoever is on the way can read the token, and take locks with it", "use https: --tls-cert and --tls-key of tenured, or a proxy beside it"})
+	s.Tell(driver.Warn("tls", "there is none: whoever is on the way can read the token, and take locks with it").
+		Advise("use https: --tls-cert and --tls-key of tenured, or a proxy beside it"))
 }
 
 // skewed is how far apart two wall clocks may be before it is told.
@@ -82,18 +86,20 @@ func (s *Service) dated(a answer) {
 	}
 	apart := time.Since(there).Abs()
 	if apart > skewed {
-		s.Tell(Finding{"clock", Warn, fmt.Sprintf("the clock of the server is %v away from the one here", apart.Round(time.Second)), "no lease depends on it; times in status and history do: run a time service on both"})
+		s.Tell(driver.Warn("clock", "the clock of the server is %v away from the one here", apart.Round(time.Second)).
+			Advise("no lease depends on it; times in status and history do: run a time service on both"))
 	}
 }
 
 func (s *Service) ready(ctx context.Context) {
 	switch a, err := s.get(ctx, "/readyz", nil); {
 	case err != nil:
-		s.Tell(Finding{"ready", Bad, "no answer: " + err.Error(), "ask again"})
+		s.Tell(driver.Bad("ready", "no answer: %v", err).Advise("ask again"))
 	case a.status == http.StatusOK:
-		s.Tell(Finding{"ready", OK, "its store answers", ""})
+		s.Tell(driver.OK("ready", "its store answers"))
 	default:
-		s.Tell(Finding{"ready", Bad, "it is not: " + a.String(), "see its log: its store cannot be used, or it is shutting down"})
+		s.Tell(driver.Bad("ready", "it is not: %v", a).
+			Advise("see its log: its store cannot be used, or it is shutting down"))
 	}
 }
 
@@ -105,11 +111,12 @@ func (s *Service) version(ctx context.Context) {
 	}
 	switch version := document.Info.Version; {
 	case err != nil || version == "":
-		s.Tell(Finding{"version", Bad, "the document of its protocol cannot be read", "see whether this is the address of tenured"})
+		s.Tell(driver.Bad("version", "the document of its protocol cannot be read").
+			Advise("see whether this is the address of tenured"))
 	case version != protocolVersion:
-		s.Tell(Finding{"version", Warn, fmt.Sprintf("it has version %.20s of the protocol, this program %s", version, protocolVersion), "update the older one"})
+		s.Tell(driver.Warn("version", "it has version %.20s of the protocol, this program %s", version, protocolVersion).Advise("update the older one"))
 	default:
-		s.Tell(Finding{"version", OK, fmt.Sprintf("version %s of the protocol", version), ""})
+		s.Tell(driver.OK("version", "version %s of the protocol", version))
 	}
 }
 
@@ -122,11 +129,12 @@ func (s *Service) host(ctx context.Context) {
 	a, err := s.get(ctx, "/v1/locks?limit=1", map[string]string{"Host": "tenure-doctor.invalid"})
 	switch {
 	case err != nil:
-		s.Tell(Finding{"host", Warn, "a call with another Host got no answer: " + err.Error(), "ask again"})
+		s.Tell(driver.Warn("host", "a call with another Host got no answer: %v", err).Advise("ask again"))
 	case a.problem().Type == "misdirected" || a.problem().Type == "" && a.status/100 == 4: // the latter: a proxy's
-		s.Tell(Finding{"host", OK, "a call with another Host is refused", ""})
+		s.Tell(driver.OK("host", "a call with another Host is refused"))
 	default:
-		s.Tell(Finding{"host", Warn, "a call with another Host is not refused for that", "leave out --allow-host '*'; if a proxy is between, have it refuse hosts that it does not know, and pass the Host on"})
+		s.Tell(driver.Warn("host", "a call with another Host is not refused for that").
+			Advise("leave out --allow-host '*'; if a proxy is between, have it refuse hosts that it does not know, and pass the Host on"))
 	}
 }
 
@@ -135,32 +143,34 @@ func (s *Service) open(ctx context.Context) {
 	a, err := s.get(ctx, "/v1/locks?limit=1", nil)
 	switch {
 	case err != nil:
-		s.Tell(Finding{"token", Bad, "a call without one got no answer: " + err.Error(), "ask again"})
+		s.Tell(driver.Bad("token", "a call without one got no answer: %v", err).Advise("ask again"))
 	case a.status == http.StatusUnauthorized:
-		s.Tell(Finding{"token", OK, "a call without one is refused", ""})
+		s.Tell(driver.OK("token", "a call without one is refused"))
 	default:
-		s.Tell(Finding{"token", Bad, "a call without one is not refused as such: " + a.String(), "see whether a proxy adds one: then whoever reaches the proxy may take locks"})
+		s.Tell(driver.Bad("token", "a call without one is not refused as such: %v", a).
+			Advise("see whether a proxy adds one: then whoever reaches the proxy may take locks"))
 	}
 }
 
 // known asks whether the token is known.
 func (s *Service) known(ctx context.Context) bool {
 	if s.Token == "" && s.TLS == nil {
-		s.Tell(Finding{"token", Warn, "none was given, so that no lock is tried", "write --token-file FILE"})
+		s.Tell(driver.Warn("token", "none was given, so that no lock is tried").Advise("write --token-file FILE"))
 		return false
 	}
 	a, err := s.get(ctx, "/v1/locks?limit=1", s.credentials())
 	switch {
 	case err != nil:
-		s.Tell(Finding{"token", Bad, "a call with it got no answer: " + err.Error(), "ask again"})
+		s.Tell(driver.Bad("token", "a call with it got no answer: %v", err).Advise("ask again"))
 		return false
 	case a.status == http.StatusUnauthorized:
-		s.Tell(Finding{"token", Bad, "it is not known: " + a.String(), "add a line for it to the file of --tokens; tenured token makes one"})
+		s.Tell(driver.Bad("token", "it is not known: %v", a).
+			Advise("add a line for it to the file of --tokens; tenured token makes one"))
 		return false
 	case a.status == http.StatusForbidden || a.status == http.StatusOK:
-		s.Tell(Finding{"token", OK, "it is known", ""})
+		s.Tell(driver.OK("token", "it is known"))
 		return true
 	}
-	s.Tell(Finding{"token", Bad, "a call with it failed: " + a.String(), "see the log of tenured"})
+	s.Tell(driver.Bad("token", "a call with it failed: %v", a).Advise("see the log of tenured"))
 	return false
 }

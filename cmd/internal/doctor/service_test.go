@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/cmd/internal/doctor"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/server"
 )
@@ -49,9 +50,9 @@ func examine(t *testing.T, h http.Handler, token string) (lines []string, bad bo
 	t.Helper()
 	l := httptest.NewServer(h)
 	defer l.Close()
-	bad, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Token: token, Lock: "doctor", Tell: func(f doctor.Finding) {
+	bad, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Token: token, Lock: "doctor", Tell: func(f driver.Finding) {
 		lines = append(lines, string(f.Level)+" "+f.Check+": "+f.Finding+"; "+f.Advice)
-		if f.Level != doctor.OK && f.Advice == "" {
+		if f.Level != driver.LevelOK && f.Advice == "" {
 			t.Errorf("%q does not say what to do", f)
 		}
 	}})
@@ -186,12 +187,12 @@ func TestServiceOutOfReach(t *testing.T) {
 	l := httptest.NewServer(http.NotFoundHandler())
 	l.Close()
 	var told []string
-	_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Lock: "doctor", Tell: func(f doctor.Finding) { told = append(told, string(f.Level)+" "+f.Check) }})
+	_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: l.URL, Lock: "doctor", Tell: func(f driver.Finding) { told = append(told, string(f.Level)+" "+f.Check) }})
 	if !errors.Is(err, doctor.ErrNoService) || !slices.Contains(told, "bad server") {
 		t.Errorf("%v, %q", err, told)
 	}
 	for _, url := range []string{"", "127.0.0.1:8368", "ftp://host", "https://", "https://user:secret@host", "http://host/path", "http://host?x=y"} {
-		_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: url, Lock: "doctor", Tell: func(doctor.Finding) {}})
+		_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: url, Lock: "doctor", Tell: func(driver.Finding) {}})
 		if err == nil || errors.Is(err, doctor.ErrNoService) || !strings.Contains(err.Error(), "no address of a lock service") {
 			t.Errorf("%q: %v", url, err)
 		}

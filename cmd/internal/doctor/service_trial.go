@@ -6,13 +6,14 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/internal/text"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 // stepDown is the request that is tried.
@@ -58,7 +59,7 @@ func (s *Service) trial(ctx context.Context) {
 	for range trialHeartbeats {
 		next, a, err := s.heartbeat(ctx, g, last)
 		if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil {
-			s.Tell(Finding{"heartbeat", Bad, "it failed: " + told(a, err), "see the log of tenured"})
+			s.Tell(driver.Bad("heartbeat", "it failed: %s", told(a, err)).Advise("see the log of tenured"))
 			return
 		}
 		last = next
@@ -75,15 +76,18 @@ func (s *Service) acquire(ctx context.Context) (g grant, ok bool) {
 	a, err := s.post(ctx, "/v1/acquire", map[string]any{"name": g.name, "owner": "tenure doctor " + newName()})
 	switch {
 	case err != nil:
-		s.Tell(Finding{"hold", Bad, "an acquire got no answer: " + err.Error(), "ask again"})
+		s.Tell(driver.Bad("hold", "an acquire got no answer: %v", err).Advise("ask again"))
 	case a.status == http.StatusForbidden:
-		s.Tell(Finding{"hold", Warn, fmt.Sprintf("the token may not hold %q, so that no heartbeat is measured", s.Lock), "name a lock with --lock that it may hold"})
+		s.Tell(driver.Warn("hold", "the token may not hold %q, so that no heartbeat is measured", s.Lock).
+			Advise("name a lock with --lock that it may hold"))
 	case a.status == http.StatusConflict:
-		s.Tell(Finding{"hold", Warn, fmt.Sprintf("%q is held, so that no heartbeat is measured: %s", g.name, a.String()), "another doctor is at work: try again, or name another lock with --lock"})
+		s.Tell(driver.Warn("hold", "%q is held, so that no heartbeat is measured: %s", g.name, a.String()).
+			Advise("another doctor is at work: try again, or name another lock with --lock"))
 	case a.status != http.StatusOK || json.Unmarshal(a.body, &g) != nil:
-		s.Tell(Finding{"hold", Bad, "an acquire failed: " + a.String(), "see the log of tenured, and tenure doctor on its store"})
+		s.Tell(driver.Bad("hold", "an acquire failed: %v", a).
+			Advise("see the log of tenured, and tenure doctor on its store"))
 	default:
-		s.Tell(Finding{"hold", OK, fmt.Sprintf("the token may hold %q: %q was granted within %v", s.Lock, g.name, shown(a.took)), ""})
+		s.Tell(driver.OK("hold", "the token may hold %q: %q was granted within %v", s.Lock, g.name, shown(a.took)))
 		return g, true
 	}
 	return g, false
@@ -117,12 +121,13 @@ func (s *Service) ask(ctx context.Context, g grant, last string) string {
 		next, a, err := s.heartbeat(ctx, g, last)
 		var got renewal
 		if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil {
-			s.Tell(Finding{"ask", Bad, "a heartbeat after a request failed: " + told(a, err), "see the log of tenured, and whether all replicas use one store"})
+			s.Tell(driver.Bad("ask", "a heartbeat after a request failed: %s", told(a, err)).
+				Advise("see the log of tenured, and whether all replicas use one store"))
 			return last
 		}
 		last = next
 		if got.Asked != nil && got.Asked.Kind == stepDown {
-			s.Tell(Finding{"ask", OK, "a holder is told of a request with its next heartbeat", ""})
+			s.Tell(driver.OK("ask", "a holder is told of a request with its next heartbeat"))
 			return last
 		}
 	}
@@ -132,21 +137,23 @@ func (s *Service) ask(ctx context.Context, g grant, last string) string {
 func (s *Service) unasked(a answer, err error) {
 	switch {
 	case err == nil && a.status == http.StatusForbidden:
-		s.Tell(Finding{"ask", OK, fmt.Sprintf("the token may not ask the holder of %q to step down", s.Lock), ""})
+		s.Tell(driver.OK("ask", "the token may not ask the holder of %q to step down", s.Lock))
 	case err == nil && a.status == http.StatusGatewayTimeout:
-		s.Tell(Finding{"ask", Bad, "a holder was not told of a request by its heartbeats", "see whether all replicas use one store"})
+		s.Tell(driver.Bad("ask", "a holder was not told of a request by its heartbeats").
+			Advise("see whether all replicas use one store"))
 	default:
-		s.Tell(Finding{"ask", Bad, "a request failed: " + told(a, err), "see the log of tenured"})
+		s.Tell(driver.Bad("ask", "a request failed: %s", told(a, err)).Advise("see the log of tenured"))
 	}
 }
 
 func (s *Service) release(ctx context.Context, g grant, after string) {
 	a, err := s.post(ctx, "/v1/release", map[string]any{"name": g.name, "token": g.Token, "after": after})
 	if err != nil || a.status != http.StatusOK {
-		s.Tell(Finding{"release", Warn, fmt.Sprintf("%q was not released: %s", g.name, told(a, err)), fmt.Sprintf("it is free within %v", millis(g.Lease))})
+		s.Tell(driver.Warn("release", "%q was not released: %s", g.name, told(a, err)).
+			Advise("it is free within %v", millis(g.Lease)))
 		return
 	}
-	f := Finding{"release", OK, fmt.Sprintf("%q was released again", g.name), ""}
+	f := driver.OK("release", "%q was released again", g.name)
 	switch a, err := s.get(ctx, "/v1/status?name="+url.QueryEscape(g.name), s.credentials()); {
 	case err == nil && a.status == http.StatusNotFound:
 		f.Finding += ", and nothing is left of it"

@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
@@ -24,9 +22,8 @@ const (
 	hintPatience = 2 * time.Second
 )
 
-// try takes, renews, releases and deletes a record of its own. It returns
-// whether the store was busy for all of its patience.
-func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err error) {
+// try takes, renews, releases and deletes a record of its own.
+func (p *Patient) try(ctx context.Context, store driver.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*tryPatience)
 	defer cancel()
 	version := rand.Text()
@@ -45,12 +42,12 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 			<-time.After(busyPause) // a store may say so at once
 			continue
 		}
-		p.Tell(Finding{"store", Bad, "cannot be written: " + err.Error(), p.writeAdvice()})
-		return errors.Is(err, driver.ErrNotApplied), err
+		p.Tell(driver.Bad("store", "cannot be written: %v", err).Advise("fix that first"))
+		return err
 	}
 	defer func() {
 		if left := store.Delete(context.WithoutCancel(ctx), rec); left != nil {
-			p.Tell(Finding{"store", Warn, fmt.Sprintf("the record %q could not be deleted again: %v", rec.Key, left), "it does no harm"})
+			p.Tell(driver.Warn("store", "the record %q could not be deleted again: %v", rec.Key, left).Advise("it does no harm"))
 		}
 	}()
 	var writes, reads []time.Duration
@@ -66,29 +63,29 @@ func (p *Patient) try(ctx context.Context, store driver.Store) (busy bool, err e
 				refused = err
 				continue // somebody else was writing
 			}
-			p.Tell(Finding{"store", Bad, "a record cannot be renewed: " + err.Error(), "a heartbeat is such a write"})
-			return false, err
+			p.Tell(driver.Bad("store", "a record cannot be renewed: %v", err).Advise("a heartbeat is such a write"))
+			return err
 		}
 		writes = append(writes, time.Since(sent))
 		rec = now
 		sent = time.Now()
 		seen, err := store.Get(ctx, rec.Key, driver.Strong)
 		if err != nil || seen.Version != rec.Version {
-			p.Tell(Finding{"store", Bad, fmt.Sprintf("a record that was written is not read back: version %q, %v", seen.Version, err), "do not use this store"})
-			return false, errors.Join(errors.New("not read back"), err)
+			p.Tell(driver.Bad("store", "a record that was written is not read back: version %q, %v", seen.Version, err).Advise("do not use this store"))
+			return errors.Join(errors.New("not read back"), err)
 		}
 		reads = append(reads, time.Since(sent))
 	}
 	if len(writes) == 0 {
-		p.Tell(Finding{"store", Bad, "no heartbeat came through: " + refused.Error(), p.writeAdvice()})
-		return true, nil
+		p.Tell(driver.Bad("store", "no heartbeat came through: %v", refused).Advise("fix that first"))
+		return nil
 	}
-	p.Tell(Finding{"store", OK, "can be read and written", ""})
-	p.Tell(judge(measure(writes), p.Options))
-	p.Tell(Finding{"latency", OK, fmt.Sprintf("reads take %v", measure(reads)), ""})
+	p.Tell(driver.OK("store", "can be read and written"))
+	p.Tell(judgeWrites(measure(writes), p.Options))
+	p.Tell(driver.OK("latency", "reads take %v", measure(reads)))
 	p.looks(ctx, store, rec.Key)
 	rec = p.hint(ctx, store, rec)
-	return false, nil
+	return nil
 }
 
 // identity says which store this is.
@@ -102,42 +99,28 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	}
 	switch {
 	case err != nil:
-		p.Tell(Finding{"identity", Warn, fmt.Sprintf("that of %s cannot be read: %v", shown, err), "hosts cannot compare whether they use one store"})
+		p.Tell(driver.Warn("identity", "that of %s cannot be read: %v", shown, err).
+			Advise("hosts cannot compare whether they use one store"))
 	case id == storeurl.NoIdentity:
-		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s has %s: the first command that takes a lock writes it", shown, id), ""})
+		p.Tell(driver.OK("identity", "%s has %s: the first command that takes a lock writes it", shown, id))
 	default:
-		p.Tell(Finding{"identity", OK, fmt.Sprintf("%s of %s: hosts that exclude each other show the same", id, shown), ""})
+		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same", id, shown))
 	}
 }
 
-func (p *Patient) writeAdvice() string {
-	if p.Engine != nil {
-		return "fix that first"
-	}
-	return "see who blocks it below, and its permissions"
-}
-
-// looks measures the reads that may be a little behind, where they are not as
-// the others.
+// looks measures the reads of waiters, which may be a little behind.
 func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
-	if p.Engine == nil || !p.Engine.eventualReads() {
-		return
-	}
 	var looks []time.Duration
 	for range samples {
 		sent := time.Now()
 		if _, err := store.Get(ctx, key, driver.Eventual); err != nil && !errors.Is(err, driver.ErrNotFound) {
-			p.Tell(Finding{"latency", Warn, "an eventually consistent read failed: " + err.Error(), "waiters poll in this way: try again"})
+			p.Tell(driver.Warn("latency", "a read that may be behind failed: %v", err).
+				Advise("waiters poll in this way: try again"))
 			return
 		}
 		looks = append(looks, time.Since(sent))
 	}
-	p.Tell(Finding{"latency", OK, fmt.Sprintf("eventually consistent reads take %v; a waiter makes one every %v", measure(looks), p.Options.RefreshPeriod), ""})
-}
-
-func measure(all []time.Duration) latency {
-	slices.Sort(all)
-	return latency{all[0], all[len(all)/2], all[len(all)-1]}
+	p.Tell(driver.OK("latency", "a waiter's reads take %v; it makes one every %v", measure(looks), p.Options.RefreshPeriod))
 }
 
 // hint releases the record, and sees whether a waiter is told of it. It
@@ -145,13 +128,13 @@ func measure(all []time.Duration) latency {
 func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Record) driver.Record {
 	other, err := p.open(ctx)
 	if err != nil {
-		p.Tell(Finding{"watch", Warn, "a second handle cannot be opened: " + err.Error(), ""})
+		p.Tell(driver.Warn("watch", "a second handle cannot be opened: %v", err))
 		return rec
 	}
 	defer func() { _ = other.Close() }()
 	watcher, ok := other.(driver.Watcher)
 	if !ok {
-		p.Tell(Finding{"watch", OK, fmt.Sprintf("this store has no watch: a waiter sees a release within %v", p.Options.RefreshPeriod), ""})
+		p.Tell(driver.OK("watch", "this store has no watch: a waiter sees a release within %v", p.Options.RefreshPeriod))
 		return rec
 	}
 	hinted := make(chan struct{}, 1)
@@ -162,11 +145,11 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 		}
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
-		p.Tell(Finding{"watch", OK, fmt.Sprintf("this store has none: a waiter sees a release within %v", p.Options.RefreshPeriod), ""})
+		p.Tell(driver.OK("watch", "this store has none: a waiter sees a release within %v", p.Options.RefreshPeriod))
 		return rec
 	}
 	if err != nil {
-		p.Tell(Finding{"watch", Warn, "a release cannot be watched for: " + err.Error(), "waiters poll instead"})
+		p.Tell(driver.Warn("watch", "a release cannot be watched for: %v", err).Advise("waiters poll instead"))
 		return rec
 	}
 	defer stop()
@@ -175,17 +158,15 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 	sent := time.Now()
 	now, err := store.Swap(ctx, rec, next)
 	if err != nil {
-		p.Tell(Finding{"watch", Warn, "the trial release failed: " + err.Error(), "try again"})
+		p.Tell(driver.Warn("watch", "the trial release failed: %v", err).Advise("try again"))
 		return rec
 	}
 	select {
 	case <-hinted:
-		p.Tell(Finding{"watch", OK, fmt.Sprintf("a waiter hears of a release after %v", shown(time.Since(sent))), ""})
+		p.Tell(driver.OK("watch", "a waiter hears of a release after %v", shown(time.Since(sent))))
 	case <-time.After(hintPatience):
-		p.Tell(Finding{
-			"watch", Warn, fmt.Sprintf("a waiter did not hear of a release within %v", hintPatience),
-			fmt.Sprintf("looks find it, every %v; see whether the -notify file beside the database can be written", p.Options.RefreshPeriod),
-		})
+		p.Tell(driver.Warn("watch", "a waiter did not hear of a release within %v", hintPatience).
+			Advise("looks find it, every %v; see whether the -notify file beside the database can be written", p.Options.RefreshPeriod))
 	}
 	return now
 }

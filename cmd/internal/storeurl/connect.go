@@ -43,18 +43,21 @@ type opener struct {
 }
 
 // open connects, and sees that the table is there and fit for locks.
-func (o *opener) open() (*dynamostore.Store, error) {
+func (o *opener) open() (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	client, err := o.connect(ctx)
+	client, err := o.client(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
 		store, err := dynamostore.Open(ctx, client, o.d.Table, &o.d.Options)
 		answered := smithy.APIError(nil)
-		if err == nil || attempt == openAttempts || !errors.As(err, &answered) || errors.Is(err, driver.ErrPermanent) {
-			return store, err
+		if err == nil {
+			return store, nil
+		}
+		if attempt == openAttempts || !errors.As(err, &answered) || errors.Is(err, driver.ErrPermanent) {
+			return nil, err
 		}
 		select {
 		case <-time.After(openPause):
@@ -64,9 +67,23 @@ func (o *opener) open() (*dynamostore.Store, error) {
 	}
 }
 
-// connect returns a client that has credentials and a region. It sends
-// requests only for the credentials.
-func (o *opener) connect(ctx context.Context) (*dynamodb.Client, error) {
+func (o *opener) connect(ctx context.Context) (driver.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	client, err := o.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return dynamostore.New(client, o.d.Table, &o.d.Options)
+}
+
+func (o *opener) unasked() (driver.Store, error) {
+	return dynamostore.New(dynamodb.New(dynamodb.Options{Region: o.d.Region}), o.d.Table, &o.d.Options)
+}
+
+// client returns one that has credentials and a region. It sends requests only for the
+// credentials.
+func (o *opener) client(ctx context.Context) (*dynamodb.Client, error) {
 	client, err := o.d.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("dynamodb table %q: %w", o.d.Table, err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
@@ -50,13 +49,7 @@ func parseDynamoDB(rest string) (Location, error) {
 		return Location{}, err
 	}
 	at := &opener{d: d}
-	return Location{dynamo: at, current: at.url, open: func() (driver.Store, error) {
-		store, err := at.open()
-		if err != nil {
-			return nil, err // not the nil *Store in an interface
-		}
-		return store, nil
-	}}, nil
+	return Location{engine: at, current: at.url, open: at.open}, nil
 }
 
 // readDynamoDB reads what follows the colon. It does not leave that to net/url,
@@ -187,12 +180,4 @@ func (d DynamoDB) URL() string {
 // escape is url.QueryEscape, and leaves an endpoint legible.
 func escape(value string) string {
 	return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(url.QueryEscape(value))
-}
-
-// PartitionKey returns the name of the partition key.
-func (d DynamoDB) PartitionKey() string {
-	if d.Options.PartitionKey == "" {
-		return dynamostore.DefaultPartitionKey
-	}
-	return d.Options.PartitionKey
 }

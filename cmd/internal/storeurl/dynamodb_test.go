@@ -41,8 +41,8 @@ func TestParseDynamoDB(t *testing.T) {
 			continue
 		}
 		again, err := storeurl.Parse(l.URL())
-		d, ok := l.DynamoDB()
-		if e, _ := again.DynamoDB(); err != nil || !ok || !reflect.DeepEqual(d, e) {
+		d, ok := storeurl.DynamoDBOf(l)
+		if e, _ := storeurl.DynamoDBOf(again); err != nil || !ok || !reflect.DeepEqual(d, e) {
 			t.Errorf("Parse(%q) = %+v, %v; want %+v", l.URL(), e, err, d)
 		}
 		if l.File() != "" || l.Private() {
@@ -56,7 +56,7 @@ func TestParseDynamoDB(t *testing.T) {
 			PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock, SharedTable: true, EventualReplicas: true, TimeToLive: true,
 		},
 	}
-	if got, _ := l.DynamoDB(); err != nil || !reflect.DeepEqual(got, want) {
+	if got, _ := storeurl.DynamoDBOf(l); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("it is %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -148,7 +148,7 @@ func roles(t *testing.T) *atomic.Int64 {
 func connected(t *testing.T, url string) (id string, region string, err error) {
 	t.Helper()
 	l := mustParse(t, url)
-	client, err := l.Connect(t.Context())
+	client, err := storeurl.Client(t.Context(), l)
 	if err != nil {
 		return "", "", err
 	}

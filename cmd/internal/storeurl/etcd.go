@@ -36,34 +36,45 @@ func etcdAt(rest, scheme string) (Location, error) {
 		return Location{}, err
 	}
 	e.Secure = scheme == "etcds"
-	at := Location{url: e.text(scheme, e.Options.Prefix, e.password), shown: func() string { return e.text(scheme, e.Options.Prefix, "") }, engine: e}
-	at.open = func() (driver.Store, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-		defer cancel()
-		config, err := e.Config()
-		if err != nil {
-			return nil, err
-		}
-		if err := dialed(ctx, e.Hosts, config.TLS); err != nil {
-			return nil, err
-		}
-		options := e.Options
-		if e.PasswordFile != "" {
-			options.Password = func(context.Context) (string, error) { return passwordIn(e.PasswordFile) }
-		}
-		store, err := etcdstore.Open(ctx, config, &options)
-		if err != nil {
-			return nil, fmt.Errorf("etcd at %s: %w", strings.Join(e.Hosts, ","), err)
-		}
-		return store, nil
-	}
-	return at, nil
+	return Location{
+		url: e.text(scheme, e.Options.Prefix, e.password), shown: func() string { return e.text(scheme, e.Options.Prefix, "") },
+		engine: e, open: e.open,
+	}, nil
 }
 
-// Etcd returns what the URL says of a store in etcd, and whether it is one.
-func (l Location) Etcd() (Etcd, bool) {
-	e, ok := l.engine.(Etcd)
-	return e, ok
+// open opens the store, once a host is there: the client would try on and on.
+func (e Etcd) open() (driver.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	config, options, err := e.settings()
+	if err != nil {
+		return nil, err
+	}
+	if err := dialed(ctx, e.Hosts, config.TLS); err != nil {
+		return nil, err
+	}
+	store, err := etcdstore.Open(ctx, config, options)
+	if err != nil {
+		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(e.Hosts, ","), err)
+	}
+	return store, nil
+}
+
+func (e Etcd) connect(context.Context) (driver.Store, error) {
+	config, options, err := e.settings()
+	if err != nil {
+		return nil, err
+	}
+	return etcdstore.Connect(config, options)
+}
+
+func (e Etcd) settings() (clientv3.Config, *etcdstore.Options, error) {
+	options := e.Options
+	if e.PasswordFile != "" {
+		options.Password = func(context.Context) (string, error) { return passwordIn(e.PasswordFile) }
+	}
+	config, err := e.Config()
+	return config, &options, err
 }
 
 func readEtcd(rest string) (e Etcd, err error) {

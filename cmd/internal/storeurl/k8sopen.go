@@ -37,9 +37,29 @@ func (k Kubernetes) open() (driver.Store, error) {
 	}
 	store, err := k8sstore.Open(ctx, config, namespace, &k.Options)
 	if err != nil {
-		return nil, BriefKubernetes(err, config)
+		return nil, briefKubernetes(err, config)
 	}
 	return store, nil
+}
+
+func (k Kubernetes) connect(context.Context) (driver.Store, error) {
+	config, namespace, err := k.Config()
+	if err != nil {
+		return nil, err
+	}
+	return k8sstore.New(config, namespace, &k.Options)
+}
+
+// unasked needs a cluster only to know the namespace.
+func (k Kubernetes) unasked() (driver.Store, error) {
+	namespace := k.Namespace
+	if namespace == "" {
+		var err error
+		if _, namespace, err = k.Config(); err != nil {
+			return nil, errors.Join(errors.New("no namespace is named: write kubernetes://NAMESPACE"), err)
+		}
+	}
+	return k8sstore.New(&rest.Config{Host: "https://localhost"}, namespace, &k.Options)
 }
 
 // Config returns how the cluster is reached, and the namespace. It reads files, and sends
@@ -100,14 +120,17 @@ func (k Kubernetes) pinned() Kubernetes {
 	return k
 }
 
-// BriefKubernetes returns an error of the engine that says what to do if nobody has
+// briefKubernetes returns an error of the engine that says what to do if nobody has
 // answered, without the address of the request.
-func BriefKubernetes(err error, config *rest.Config) error {
+func briefKubernetes(err error, config *rest.Config) error {
 	status, sent := apierrors.APIStatus(nil), (*url.Error)(nil)
 	if err == nil || errors.As(err, &status) || !errors.As(err, &sent) {
 		return err
 	}
-	text := "kubernetes: " + ServerOf(config)
+	text := "kubernetes: the API server"
+	if at, _, err := rest.DefaultServerUrlFor(config); err == nil && at.Host != "" {
+		text = "kubernetes: " + at.Host // without what may be a password
+	}
 	certificate := (*tls.CertificateVerificationError)(nil)
 	switch why := sent.Err.Error(); {
 	case errors.As(err, &certificate):
@@ -121,13 +144,4 @@ func BriefKubernetes(err error, config *rest.Config) error {
 		text += " cannot be reached: see that it runs, and that the address in the kubeconfig is right: " + why
 	}
 	return &briefError{text, err}
-}
-
-// ServerOf returns the address of the API server, without what may be a password.
-func ServerOf(config *rest.Config) string {
-	at, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil || at.Host == "" {
-		return "the API server"
-	}
-	return at.Host
 }

@@ -54,13 +54,6 @@ func parseKubernetes(rest string) (Location, error) {
 	return Location{current: k.current, engine: k, open: k.open}, nil
 }
 
-// Kubernetes returns what the URL says of a store in a Kubernetes cluster, and whether it
-// is one.
-func (l Location) Kubernetes() (Kubernetes, bool) {
-	k, ok := l.engine.(Kubernetes)
-	return k, ok
-}
-
 func readKubernetes(text string) (Kubernetes, error) {
 	k := Kubernetes{found: new(atomic.Pointer[Kubernetes])}
 	text, slashes := strings.CutPrefix(text, "//")

@@ -115,7 +115,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 	} {
 		t.Setenv("KUBECONFIG", tc.env)
 		l := mustParse(t, tc.url)
-		if k, ok := l.Kubernetes(); !ok {
+		if k, ok := storeurl.EngineOf[storeurl.Kubernetes](l); !ok {
 			t.Fatal("it is none")
 		} else if c, namespace, err := k.Config(); err != nil || c.Host != tc.host || !strings.HasPrefix(tc.want, "kubernetes://"+namespace+"?") {
 			t.Errorf("%s with %s: %v, %q, %v", tc.url, tc.env, c, namespace, err)
@@ -126,7 +126,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 		// Kubectl is told to use another context.
 		write("config", strings.Replace(kubeconfig, "current-context: one", "current-context: two", 1))
 		again := mustParse(t, l.URL())
-		k, _ := again.Kubernetes()
+		k, _ := storeurl.EngineOf[storeurl.Kubernetes](again)
 		if c, _, err := k.Config(); err != nil || c.Host != tc.host {
 			t.Errorf("%s: %v, %v", l.URL(), c, err)
 		}
@@ -187,7 +187,7 @@ func TestKubernetesPluginHasNoInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := mustParse(t, "kubernetes:?kubeconfig="+file)
-	k, _ := l.Kubernetes()
+	k, _ := storeurl.EngineOf[storeurl.Kubernetes](l)
 	if config, _, err := k.Config(); err != nil || config.ExecProvider == nil || !config.ExecProvider.StdinUnavailable {
 		t.Errorf("%+v, %v", config, err)
 	}

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/pgstore"
@@ -21,93 +19,37 @@ import (
 func (p Postgres) open() (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	text, err := p.whole()
+	store, err := p.store()
 	if err != nil {
 		return nil, err
 	}
-	options, err := p.Options()
-	if err != nil {
-		return nil, err
-	}
-	store, err := pgstore.Open(ctx, text, &options)
+	d, err := store.Inspect(ctx)
 	if err == nil {
-		p.keep(store)
-		return store, nil
+		d.MayWrite = d.MayWrite || d.MayRead
+		err = driver.NotApplied(driver.Permanent(errors.Join(d.Problems()...)))
 	}
-	var connect *pgconn.ConnectError // a second attempt with a wrong password would be one too many
-	if !errors.As(err, &connect) {
-		if reader := p.reader(ctx); reader != nil {
-			return reader, nil
-		}
+	if err != nil {
+		return nil, BriefPostgres(errors.Join(err, store.Close()))
 	}
-	return nil, BriefPostgres(err)
-}
-
-// keep has the URL name the table that a store has found, so that a command which gets that
-// URL has the same one.
-func (p Postgres) keep(store *pgstore.Store) {
+	// A command that gets the URL of this store has the same table.
 	table := store.Table()
 	p.found.Store(&table)
+	return store, nil
 }
 
-// Pool returns a pool of so many connections at most for the database, which its store need
-// not be in. It sends nothing.
-func (p Postgres) Pool(ctx context.Context, conns int32) (*pgxpool.Pool, error) {
+func (p Postgres) connect(context.Context) (driver.Store, error) { return p.store() }
+
+func (p Postgres) store() (*pgstore.Store, error) {
 	text, err := p.whole()
 	if err != nil {
 		return nil, err
 	}
-	config, err := pgxpool.ParseConfig(text)
-	if err != nil {
-		return nil, BriefPostgres(driver.Permanent(err))
-	}
-	refresh, password := pgstore.Refresh(config.ConnConfig), p.beforeConnect("")
-	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
-		return errors.Join(refresh(ctx, c), password(ctx, c))
-	}
-	pgstore.Configure(config)
-	config.MaxConns = conns
-	return pgxpool.NewWithConfig(ctx, config)
-}
-
-// readerConns are enough for a command that looks.
-const readerConns = 4
-
-// readOnly is a store whose role may read the table, and not write it.
-type readOnly struct {
-	*pgstore.Store
-	pool *pgxpool.Pool
-}
-
-func (r readOnly) Close() error {
-	err := r.Store.Close()
-	r.pool.Close()
-	return err
-}
-
-// reader returns nil if there is more in the way of a store than the right to write.
-func (p Postgres) reader(ctx context.Context) driver.Store {
-	pool, err := p.Pool(ctx, readerConns)
-	if err != nil {
-		return nil
-	}
 	options, err := p.Options()
-	if err == nil {
-		var store *pgstore.Store
-		if store, err = pgstore.New(pool, &options); err == nil {
-			d, err := store.Describe(ctx)
-			if err == nil && d.MayRead && !d.MayWrite {
-				d.MayWrite = true
-				if len(d.Problems()) == 0 {
-					p.keep(store)
-					return readOnly{store, pool}
-				}
-			}
-			_ = store.Close() // it has done nothing
-		}
+	if err != nil {
+		return nil, err
 	}
-	pool.Close()
-	return nil
+	store, err := pgstore.Connect(text, &options)
+	return store, BriefPostgres(err)
 }
 
 // BriefPostgres returns an error of the engine in one line, without what pgx repeats for

@@ -81,12 +81,6 @@ func parsePostgres(rest string) (Location, error) {
 	}, nil
 }
 
-// Postgres returns what the URL says of a store in PostgreSQL, and whether it is one.
-func (l Location) Postgres() (Postgres, bool) {
-	p, ok := l.engine.(Postgres)
-	return p, ok
-}
-
 // readPostgres reads what follows the colon. Own are the parameters that pgx does not know.
 // Pgx itself would look at the environment and at files, and it takes a password with a
 // "/" for a database. Errors quote nothing that may be a password.

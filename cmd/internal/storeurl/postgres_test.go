@@ -160,7 +160,7 @@ func TestPostgresListen(t *testing.T) {
 		{"postgres://h/db?listen=postgres://g/db", "postgres://g/db"},
 	} {
 		l := mustParse(t, tc.url)
-		p, _ := l.Postgres()
+		p, _ := storeurl.EngineOf[storeurl.Postgres](l)
 		if o, err := p.Options(); err != nil || o.Listen != tc.want {
 			t.Errorf("%s: listens at %q, %v; want %q", tc.url, o.Listen, err, tc.want)
 		}
@@ -184,7 +184,7 @@ func TestPostgresPasswordIsReadAgain(t *testing.T) {
 			}
 		}
 		write("first")
-		p, _ := mustParse(t, "postgres://u@h/db?password_file="+file+"&listen="+tc.listen).Postgres()
+		p, _ := storeurl.EngineOf[storeurl.Postgres](mustParse(t, "postgres://u@h/db?password_file="+file+"&listen="+tc.listen))
 		o, err := p.Options()
 		if err != nil {
 			t.Fatal(err)
@@ -241,7 +241,7 @@ func FuzzPostgres(f *testing.F) {
 		if _, err := storeurl.Parse(l.Shown()); err != nil {
 			t.Errorf("%q is shown as %q: %v", text, l.Shown(), err)
 		}
-		p, _ := l.Postgres()
+		p, _ := storeurl.EngineOf[storeurl.Postgres](l)
 		if password, err := p.Password(); err == nil && strings.Contains(password, "s3cr3tpw") && strings.Contains(strings.Replace(l.Shown(), p.User, "", 1), "s3cr3tpw") &&
 			strings.Count(text, "s3cr3tpw") == 1 {
 			t.Errorf("%q is shown as %q", text, l.Shown())
@@ -252,11 +252,14 @@ func FuzzPostgres(f *testing.F) {
 func poolConfig(t *testing.T, url string) *pgxpool.Config {
 	t.Helper()
 	l := mustParse(t, url)
-	p, _ := l.Postgres()
-	pool, err := p.Pool(t.Context(), 1)
+	p, _ := storeurl.EngineOf[storeurl.Postgres](l)
+	text, err := storeurl.Whole(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	return pool.Config()
+	config, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }

@@ -385,7 +385,7 @@ func TestDialChecksTheServer(t *testing.T) {
 		}
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	z, _ := mustParse(t, "zookeeper://127.0.0.1:"+port+"/p?ca="+dir+"/ca.pem").ZooKeeper()
+	z, _ := storeurl.EngineOf[storeurl.ZooKeeper](mustParse(t, "zookeeper://127.0.0.1:"+port+"/p?ca="+dir+"/ca.pem"))
 	o, err := z.Options()
 	if err != nil {
 		t.Fatal(err)

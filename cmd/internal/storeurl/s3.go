@@ -52,12 +52,6 @@ func parseS3(rest string) (Location, error) {
 	return Location{current: b.current, engine: b, open: b.open}, nil
 }
 
-// S3 returns what the URL says of a store in a bucket, and whether it is one.
-func (l Location) S3() (S3, bool) {
-	b, ok := l.engine.(S3)
-	return b, ok
-}
-
 // IsBucket reports whether a URL names a store that is paid for by the request, and that
 // answers in tens of milliseconds. Such stores have longer leases by default.
 func IsBucket(url string) bool { return strings.HasPrefix(url, "s3:") }
@@ -146,24 +140,12 @@ func (b S3) current() string {
 	return b.URL()
 }
 
-// Prefix returns with what the names of all objects of the store begin.
-func (b S3) Prefix() string {
-	if b.Options.Prefix == "" {
-		return s3store.DefaultPrefix
-	}
-	return b.Options.Prefix
-}
-
 // open returns a store whose bucket is there, and can be read. The first write tries the
 // server: a command that looks need not.
 func (b S3) open() (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	client, err := b.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	store, err := s3store.New(client, b.Bucket, &b.Options)
+	store, err := b.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -173,16 +155,28 @@ func (b S3) open() (driver.Store, error) {
 	return store, nil
 }
 
-// Connect returns a client that has credentials and a region. It sends requests only for the
-// credentials. More options are set at last.
-func (b S3) Connect(ctx context.Context, more ...func(*s3.Options)) (*s3.Client, error) {
+func (b S3) connect(ctx context.Context) (driver.Store, error) {
+	client, err := b.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s3store.New(client, b.Bucket, &b.Options)
+}
+
+func (b S3) unasked() (driver.Store, error) {
+	return s3store.New(s3.New(s3.Options{Region: b.Region}), b.Bucket, &b.Options)
+}
+
+// client returns one that has credentials and a region. It sends requests only for the
+// credentials.
+func (b S3) client(ctx context.Context) (*s3.Client, error) {
 	make := func(cfg aws.Config) *s3.Client {
-		return s3.NewFromConfig(cfg, append([]func(*s3.Options){func(o *s3.Options) {
+		return s3.NewFromConfig(cfg, func(o *s3.Options) {
 			if b.Endpoint != "" {
 				o.BaseEndpoint = &b.Endpoint
 			}
 			o.UsePathStyle = b.PathStyle
-		}}, more...)...)
+		})
 	}
 	cfg, err := account{b.Region, b.Profile, b.Endpoint}.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
 	if err != nil {

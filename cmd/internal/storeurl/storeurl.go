@@ -7,14 +7,11 @@
 package storeurl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
@@ -26,8 +23,7 @@ type Location struct {
 	file    string // of an SQLite store
 	private bool
 	preset  bool          // the file is that of who names none
-	dynamo  *opener       // of a store on DynamoDB
-	engine  any           // what the URL says of a store on another engine: its own type
+	engine  engine        // of a store that is neither in a file nor in memory
 	shown   func() string // the URL for people, if it may have a password
 	current func() string // the URL, if opening the store adds to it
 	open    func() (driver.Store, error)
@@ -207,22 +203,10 @@ func (l Location) Preset() bool { return l.preset }
 // File returns the file that the store is kept in, "" if it is in none.
 func (l Location) File() string { return l.file }
 
-// DynamoDB returns what the URL says of a store on DynamoDB, and whether it is
-// one.
-func (l Location) DynamoDB() (DynamoDB, bool) {
-	if l.dynamo == nil {
-		return DynamoDB{}, false
-	}
-	return l.dynamo.d, true
-}
-
-// Connect returns a client for the store, which must be on DynamoDB. It says
-// what credentials or a region are missing, and sends DynamoDB nothing.
-func (l Location) Connect(ctx context.Context) (*dynamodb.Client, error) {
-	if l.dynamo == nil {
-		return nil, errors.New("not a store on DynamoDB")
-	}
-	return l.dynamo.connect(ctx)
+// Scheme returns what the URL begins with, up to the colon.
+func (l Location) Scheme() string {
+	scheme, _, _ := strings.Cut(l.URL(), ":")
+	return scheme
 }
 
 // Open opens the store. An error of Open is about the store, not the URL.

@@ -69,7 +69,7 @@ func TestParseRefusesOtherSpellings(t *testing.T) {
 	}
 	// A slash that is asked for begins the keys in etcd, as other programs there have it.
 	wantParsed(t, "etcd://h/%2Fteam/locks/", "etcd://h:2379/%2Fteam/locks", "")
-	e, _ := mustParse(t, "etcd://h/%2Fteam/locks").Etcd()
+	e, _ := storeurl.EngineOf[storeurl.Etcd](mustParse(t, "etcd://h/%2Fteam/locks"))
 	if e.Options.Prefix != "/team/locks/" {
 		t.Errorf("the prefix is %q", e.Options.Prefix)
 	}
@@ -96,7 +96,7 @@ func TestZonesOfIPv6(t *testing.T) {
 			t.Errorf("%s: %q at %q, want %q at %q; read again: %q, %v", tc.url, l.URL(), l.Host(), tc.want, tc.host, again.URL(), err)
 		}
 	}
-	e, _ := mustParse(t, "etcd://[fe80::1%25eth0]:1/p").Etcd()
+	e, _ := storeurl.EngineOf[storeurl.Etcd](mustParse(t, "etcd://[fe80::1%25eth0]:1/p"))
 	config, err := e.Config()
 	if err != nil || len(config.Endpoints) != 1 || config.Endpoints[0] != "http://[fe80::1%25eth0]:1" {
 		t.Errorf("endpoints %q, %v", config.Endpoints, err)
@@ -127,11 +127,11 @@ func TestZoneIsDialled(t *testing.T) {
 func TestPasswordVariableEndsWithNewline(t *testing.T) {
 	for _, ours := range []string{"first\n", "first\r\n"} {
 		t.Setenv("TENURE_STORE_PASSWORD", ours)
-		e, _ := mustParse(t, "etcd://u@h/p").Etcd()
+		e, _ := storeurl.EngineOf[storeurl.Etcd](mustParse(t, "etcd://u@h/p"))
 		if got, err := e.Password(); got != "first" || err != nil {
 			t.Errorf("etcd, %q: %q, %v", ours, got, err)
 		}
-		p, _ := mustParse(t, "postgres://u@h/d").Postgres()
+		p, _ := storeurl.EngineOf[storeurl.Postgres](mustParse(t, "postgres://u@h/d"))
 		if got, err := p.Password(); got != "first" || err != nil {
 			t.Errorf("postgres, %q: %q, %v", ours, got, err)
 		}

@@ -50,30 +50,36 @@ func parseZooKeeper(rest string) (Location, error) {
 	if err := store.Close(); err != nil {
 		return Location{}, err
 	}
-	at := Location{url: z.text("zookeeper", path, z.password, more...), shown: func() string { return z.text("zookeeper", path, "", more...) }, engine: z}
-	at.open = func() (driver.Store, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-		defer cancel()
-		options, err := z.Options()
-		if err != nil {
-			return nil, err
-		}
-		if err := dialed(ctx, z.Hosts, nil); err != nil {
-			return nil, err
-		}
-		store, err := zkstore.Open(ctx, z.Hosts, &options)
-		if err != nil {
-			return nil, fmt.Errorf("zookeeper at %s: %w", strings.Join(z.Hosts, ","), err)
-		}
-		return store, nil
-	}
-	return at, nil
+	return Location{
+		url: z.text("zookeeper", path, z.password, more...), shown: func() string { return z.text("zookeeper", path, "", more...) },
+		engine: z, open: z.open,
+	}, nil
 }
 
-// ZooKeeper returns what the URL says of a store in ZooKeeper, and whether it is one.
-func (l Location) ZooKeeper() (ZooKeeper, bool) {
-	z, ok := l.engine.(ZooKeeper)
-	return z, ok
+// open opens the store, once a host is there: the client would try on and on.
+func (z ZooKeeper) open() (driver.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	options, err := z.Options()
+	if err != nil {
+		return nil, err
+	}
+	if err := dialed(ctx, z.Hosts, nil); err != nil {
+		return nil, err
+	}
+	store, err := zkstore.Open(ctx, z.Hosts, &options)
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper at %s: %w", strings.Join(z.Hosts, ","), err)
+	}
+	return store, nil
+}
+
+func (z ZooKeeper) connect(context.Context) (driver.Store, error) {
+	options, err := z.Options()
+	if err != nil {
+		return nil, err
+	}
+	return zkstore.New(z.Hosts, &options)
 }
 
 // Options returns those of the store. It reads the files that the URL names, and each

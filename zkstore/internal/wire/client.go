@@ -244,10 +244,9 @@ func (c *Client) Session() time.Duration {
 	return c.granted
 }
 
-// connect dials, and begins a session.
-func (c *Client) connect(host string) (*link, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
-	defer cancel()
+// Dial makes a connection to a server, encrypted if the options say so, on which there is no
+// session.
+func (c *Client) Dial(ctx context.Context, host string) (net.Conn, error) {
 	dial := c.options.Dial
 	if dial == nil {
 		dial = func(ctx context.Context, host string) (net.Conn, error) {
@@ -255,20 +254,28 @@ func (c *Client) connect(host string) (*link, error) {
 		}
 	}
 	conn, err := dial(ctx, host)
+	if err != nil || c.options.TLS == nil {
+		return conn, err
+	}
+	config := c.options.TLS.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(host)
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS handshake: %w", err)
+	}
+	return secure, nil
+}
+
+// connect dials, and begins a session.
+func (c *Client) connect(host string) (*link, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
+	defer cancel()
+	conn, err := c.Dial(ctx, host)
 	if err != nil {
 		return nil, err
-	}
-	if c.options.TLS != nil {
-		config := c.options.TLS.Clone()
-		if config.ServerName == "" {
-			config.ServerName, _, _ = net.SplitHostPort(host)
-		}
-		secure := tls.Client(conn, config)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = conn.Close()
-			return nil, fmt.Errorf("TLS handshake: %w", err)
-		}
-		conn = secure
 	}
 	l := &link{c: c, conn: conn, session: c.options.Session}
 	stop := context.AfterFunc(c.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })

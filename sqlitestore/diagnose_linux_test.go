@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+package sqlitestore
 
 import (
 	"errors"
@@ -11,13 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/sqlitestore"
 )
 
-// TestFile changes what others may do with a database, and its names.
-func TestFile(t *testing.T) {
+// TestDiagnose changes what others may do with a database, and its names.
+func TestDiagnose(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(file string) error
 		want string // the only line that is no "ok", but for the disk's; or one that is
@@ -34,8 +32,7 @@ func TestFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "locks.db")
-			open := func() (driver.Store, error) { return sqlitestore.Open(file, nil) }
-			first, err := open()
+			first, err := Open(file, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,16 +40,14 @@ func TestFile(t *testing.T) {
 			if err := c.do(file); err != nil {
 				t.Skip(err)
 			}
-			p := Patient{File: file, Open: open, Options: options(t, tenure.Options{})}
 			var lines strings.Builder
 			bad := false
-			p.Tell = func(f Finding) {
-				bad = bad || f.Level == Bad
-				if f.Level != OK && !strings.Contains(f.Finding, "MB are free") || strings.Contains(f.Finding, "group") {
+			for _, f := range Diagnose(t.Context(), file) {
+				bad = bad || f.Level == driver.LevelBad
+				if f.Level != driver.LevelOK && !strings.Contains(f.Finding, "MB are free") || strings.Contains(f.Finding, "group") {
 					lines.WriteString(string(f.Level) + " " + f.Check + ": " + f.Finding + "\n")
 				}
 			}
-			p.file()
 			text := strings.TrimSuffix(lines.String(), "\n")
 			if strings.Contains(text, "overlay") {
 				t.Skip("the machine's temporary folder is on an overlay")
@@ -70,18 +65,17 @@ func chmodAll(file string, mode os.FileMode) error {
 
 // TestOverlay looks at a file on a container's own file system.
 func TestOverlay(t *testing.T) {
-	const inside = "DOCTOR_TEST_OVERLAY"
+	const inside = "SQLITESTORE_TEST_OVERLAY"
 	if folder := os.Getenv(inside); folder != "" {
 		file := filepath.Join(folder, "locks.db")
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := Patient{File: file, Tell: func(f Finding) {
-			if f.Level == Warn && strings.Contains(f.Finding, "is on an overlay") {
+		for _, f := range Diagnose(t.Context(), file) {
+			if f.Level == driver.LevelWarn && strings.Contains(f.Finding, "is on an overlay") {
 				t.Log("seen: ", f.Advice)
 			}
-		}}
-		p.file()
+		}
 		return
 	}
 	folder := t.TempDir()

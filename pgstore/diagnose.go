@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+const (
+	// diagnosisPatience bounds the questions about a server, all of them together.
+	diagnosisPatience = 10 * time.Second
+	// longTransaction is the age above which a transaction is warned of, and connectionsLevel
+	// the part of max_connections above which they are.
+	longTransaction  = 10 * time.Minute
+	connectionsLevel = 0.8
+)
+
+// Diagnose examines the server, and what the role may do. What makes the table unusable is left
+// to [Store.Inspect], whose problems keep a store from opening. It implements
+// [driver.Diagnoser].
+func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding {
+	_, all, err := s.diagnose(ctx)
+	if err != nil {
+		return nil // each call says so
+	}
+	return all
+}
+
+// role is what is asked of the role, beside what [Store.Inspect] asks.
+type role struct {
+	name        string
+	super, sees bool
+}
+
+// diagnose returns what the table and its server are like, and what is to be thought of that.
+func (s *Store) diagnose(ctx context.Context) (*Description, []driver.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, diagnosisPatience)
+	defer cancel()
+	d, err := s.Inspect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, nil, s.failed(err)
+	}
+	defer conn.Release()
+	encryption := encryption(conn.Conn().PgConn().Conn(), s.pool.Config().ConnConfig.TLSConfig)
+	var r role
+	// By the protocol that every pooler passes on.
+	err = conn.QueryRow(ctx, "SELECT current_user::text, rolsuper, pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"+
+		" FROM pg_roles WHERE rolname = current_user", pgx.QueryExecModeExec).Scan(&r.name, &r.super, &r.sees)
+	if err != nil {
+		return nil, nil, s.failed(err)
+	}
+	return d, append([]driver.Finding{encryption}, d.findings(r)...), nil
+}
+
+// encryption looks at the connection itself: sslmode=prefer may have either.
+func encryption(conn net.Conn, config *tls.Config) driver.Finding {
+	host := "" // a socket's
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		host = tcp.IP.String()
+	}
+	_, is := conn.(*tls.Conn)
+	f := driver.Encrypted(is, "write sslmode=verify-full in the URL", host)
+	if is && !driver.Near(host) && config != nil && config.InsecureSkipVerify && config.VerifyPeerCertificate == nil {
+		return driver.OK(f.Check, "%s, and the server's certificate is not checked", f.Finding).
+			Advise("another server could stand in for it: write sslmode=verify-full in the URL, and sslrootcert= if need be")
+	}
+	return f
+}
+
+// findings says what is to be thought of a server.
+func (d *Description) findings(r role) []driver.Finding {
+	all := []driver.Finding{driver.OK("server", "PostgreSQL %s", d.version())}
+	switch {
+	case d.Exists && len(d.Elsewhere) > 0:
+		all = append(all, driver.Warn("table", "%s is used, and the database has %s, too: a program whose URL names no schema is refused",
+			d.Table, strings.Join(d.Elsewhere, " and ")).
+			Advise("see that no program uses another one, and drop it: see docs/guides/postgres.md"))
+	case d.Exists:
+		all = append(all, driver.OK("table", "%s is the only table of that name in the database", d.Table))
+	}
+	all = append(all, d.role(r)...)
+	all = append(all, d.durability(), d.replication(r.sees))
+	if d.CheckInterval > 0 && d.SynchronousNames != "" {
+		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a connection that breaks ends the wait of its commit "+
+			"for the standby, and the lock is seen to be held although a fail-over would lose it", d.CheckInterval).
+			Advise("ALTER ROLE %s SET client_connection_check_interval = 0", pgx.Identifier{r.name}.Sanitize()))
+	}
+	return append(all, d.vacuum()...)
+}
+
+func (d *Description) version() string {
+	const major = 10000
+	return fmt.Sprintf("%d.%d", d.Version/major, d.Version%major)
+}
+
+func (d *Description) role(r role) []driver.Finding {
+	name := pgx.Identifier{r.name}.Sanitize()
+	f := driver.OK("role", "%s can read and write table %s", name, d.Table)
+	switch {
+	case !d.Exists || !d.MayRead:
+		f = driver.OK("role", "%s may connect", name)
+	case !d.MayWrite:
+		f = driver.Bad("role", "%s can read table %s, and not write it: no lock can be taken, renewed or released", name, d.Table).
+			Advise("grant it what tenure table policy prints")
+	case r.super:
+		f = driver.Warn("role", "%s is a superuser: the server refuses it no mistake", name).
+			Advise("name another role in the URL, and grant it what tenure table policy prints")
+	}
+	if r.sees {
+		return []driver.Finding{f}
+	}
+	return []driver.Finding{f, driver.OK("role", "%s does not see what other roles do: their transactions and connections are not counted below, "+
+		"and not which standbys are synchronous", name).
+		Advise("for an examination of the server GRANT pg_read_all_stats TO %s", name)}
+}
+
+// durability tells whether a crash loses what was answered.
+func (d *Description) durability() driver.Finding {
+	switch {
+	case !d.Fsync:
+		return driver.Bad("durability", "fsync is off: a crash of the machine loses or spoils what was answered, and tokens are given twice").
+			Advise("switch it on, and see that the data are whole")
+	case !d.FullPageWrites:
+		return driver.Bad("durability", "full_page_writes is off: a crash of the machine may spoil the table").Advise("switch it on")
+	}
+	return driver.OK("durability", "what is answered is on the disk")
+}
+
+// replication tells what a fail-over would lose.
+func (d *Description) replication(sees bool) driver.Finding {
+	const check = "replication"
+	standbys := driver.Counted(d.Standbys, "standby")
+	switch {
+	case d.SynchronousNames == "" && d.Standbys == 0:
+		return driver.OK(check, "no standby is connected").
+			Advise("if the disk of this server is lost so are the locks; before it is restored from a backup, see docs/guides/postgres.md")
+	case d.SynchronousNames == "":
+		return driver.Warn(check, "%s, and none is synchronous: a fail-over loses what was answered last, and gives tokens twice", standbys).
+			Advise("set synchronous_standby_names, or have no automatic fail-over: see docs/guides/postgres.md")
+	case !sees:
+		return driver.OK(check, "synchronous_standby_names is %q", d.SynchronousNames)
+	case d.Synchronous == 0:
+		return driver.Bad(check, "synchronous_standby_names is %q, and none of them is connected: every write waits", d.SynchronousNames).
+			Advise("start the standby; leases end meanwhile")
+	}
+	return driver.OK(check, "%s, a write waits for %q, %d connected", standbys, d.SynchronousNames, d.Synchronous)
+}
+
+// vacuum tells what keeps the table from staying small, and the server from taking
+// connections.
+func (d *Description) vacuum() (all []driver.Finding) {
+	if !d.Autovacuum {
+		all = append(all, driver.Warn("vacuum", "autovacuum is off: each heartbeat leaves a dead row behind, and the table grows without end").
+			Advise("switch it on"))
+	}
+	old := driver.OK("vacuum", "no transaction keeps dead rows for long")
+	if d.OldestTransaction > longTransaction {
+		old = driver.Warn("vacuum", "a transaction has run for %v: until it ends no vacuum takes away what heartbeats leave, and they become slow",
+			d.OldestTransaction.Round(time.Second)).
+			Advise("find it in pg_stat_activity by xact_start; set idle_in_transaction_session_timeout")
+	}
+	full := driver.OK("connections", "%d of %d are in use", d.Connections, d.MaxConnections)
+	if float64(d.Connections) > connectionsLevel*float64(d.MaxConnections) {
+		full.Level, full.Advice = driver.LevelWarn, "a process that gets none cannot take or renew a lock: "+
+			"raise max_connections, lower pool_max_conns= in the URLs, or use a pooler"
+	}
+	return append(all, old, full)
+}
