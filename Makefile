@@ -151,6 +151,5 @@ release-check:
 	TENURE_RELEASE_CHECK=1 $(GOTEST) -count=1 -run '^TestRunsInAnEmptyRoot$$' $(TESTFLAGS) ./cmd/internal/daemon
 
 clean: ## Delete the installed tools and the cached test results
-	scripts/engines down
 	rm -rf $(BIN)
 	$(GO) clean -testcache

@@ -6,8 +6,7 @@
 // Command bench measures Tenure beside two other lock clients, cirello.io/dynamolock
 // and com.amazonaws:dynamodb-lock-client, on one DynamoDB engine in one run.
 //
-//	eval "$(scripts/engines up dynoxide)"
-//	go run ./evidence/bench -json evidence/bench/results.json -markdown docs/evidence/performance.md
+//	scripts/engines run dynoxide -- go run ./evidence/bench -json evidence/bench/results.json -markdown docs/evidence/performance.md
 //
 // The clients run as processes, each kind behind a gate of its own that counts
 // its requests; from these follow units and prices. Throughput alone is measured

@@ -43,7 +43,7 @@ func newCluster(kubeconfig string) (*cluster, error) {
 		return nil, err
 	}
 	if config.BearerToken == "" {
-		return nil, fmt.Errorf("faults: the user of %s has no token: use the kubeconfig of scripts/engines up kubernetes", kubeconfig)
+		return nil, fmt.Errorf("faults: the user of %s has no token: use the kubeconfig of scripts/engines run kubernetes", kubeconfig)
 	}
 	target, err := url.Parse(config.Host)
 	if err != nil {

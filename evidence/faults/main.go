@@ -32,6 +32,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 func main() {
@@ -82,14 +83,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(r.dir) }() // it is the system's to clean, then
 	if using(chosen, zooKeeper) && *zookeeper == "" {
-		return fmt.Errorf("faults: no ZooKeeper for Tenure: start it with scripts/engines up zookeeper, or name one in %s", zooKeeperEnv)
+		return fmt.Errorf("faults: no ZooKeeper for Tenure: start it with scripts/engines run zookeeper, or name one in %s", zooKeeperEnv)
 	}
 	if using(chosen, bucket) && *gateway == "" {
-		return fmt.Errorf("faults: no server of S3's protocol for Tenure: start one with scripts/engines up versitygw, or name it in %s", gatewayEnv)
+		return fmt.Errorf("faults: no server of S3's protocol for Tenure: start one with scripts/engines run versitygw, or name it in %s", gatewayEnv)
 	}
 	if slices.ContainsFunc(chosen, subject.isOnKubernetes) {
 		if *kube == "" {
-			return fmt.Errorf("faults: no Kubernetes for Tenure: start it with scripts/engines up kubernetes, or name a kubeconfig in %s", kubernetesEnv)
+			return fmt.Errorf("faults: no Kubernetes for Tenure: start it with scripts/engines run kubernetes, or name a kubeconfig in %s", kubernetesEnv)
 		}
 		if r.cluster, err = newCluster(*kube); err != nil {
 			return err
@@ -98,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if using(chosen, postgreSQL) {
 		if *postgres == "" {
-			return fmt.Errorf("faults: no PostgreSQL for River and Tenure: start it with scripts/engines up postgres, or name one in %s", postgresEnv)
+			return fmt.Errorf("faults: no PostgreSQL for River and Tenure: start it with scripts/engines run postgres, or name one in %s", postgresEnv)
 		}
 		if r.database, err = newDatabase(ctx, *postgres); err != nil {
 			return err
@@ -145,9 +146,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return found.write(ctx)
 }
 
-// gatewayVersion is that of scripts/engines.d/versitygw.sh: the gateway does not tell.
-const gatewayVersion = "versitygw 1.8.0"
-
 // using says whether one of the subjects is on an engine.
 func using(chosen []subject, on engine) bool {
 	return slices.ContainsFunc(chosen, func(s subject) bool { return s.on == on })
@@ -175,7 +173,11 @@ func (r *rig) engines(ctx context.Context, chosen []subject) (map[engine]string,
 		all[zooKeeper] = version + ", one server, on loopback"
 	}
 	if using(chosen, bucket) {
-		all[bucket] = gatewayVersion + ", one gateway to files, on loopback"
+		gateway, err := launcher.Find("versitygw")
+		if err != nil {
+			return nil, err
+		}
+		all[bucket] = gateway.Name + " " + gateway.Version + ", one gateway to files, on loopback"
 	}
 	if slices.ContainsFunc(chosen, subject.isOnKubernetes) {
 		version, err := r.cluster.version()
