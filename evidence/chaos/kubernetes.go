@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // kubernetesEngine has tests of its own: its program takes more than 5 minutes to build.
@@ -30,7 +31,7 @@ const (
 // newKubernetes is an API server with an etcd of its own. The faults of the engine are for
 // the two of them in turn.
 func newKubernetes(dir string) (server, error) {
-	program, err := installed(kubernetesEngine, "kubernetes-*/kube-apiserver")
+	program, err := launcher.Program(kubernetesEngine, "kube-apiserver")
 	if err != nil {
 		return server{name: kubernetesEngine}, err
 	}

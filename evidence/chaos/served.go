@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
-	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // served is an engine that is a server, or several that act as one, whose data outlive
@@ -82,7 +82,7 @@ func openServed(ctx context.Context, kind server, replicas int) (_ *served, err 
 	}()
 	for range max(1, kind.members) {
 		m := &member{}
-		if m.port, err = enginetest.Port(); err != nil {
+		if m.port, err = launcher.Port(); err != nil {
 			return nil, err
 		}
 		s.members = append(s.members, m)

@@ -23,7 +23,7 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
-	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // servers are the engines that are servers, by the names that -engines takes. Each
@@ -66,28 +66,6 @@ func checkEngine(name string) error {
 	return err
 }
 
-// installed returns a file that scripts/engines has installed, by a pattern below its
-// folder.
-func installed(engine, pattern string) (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("this is no checkout: the engines are below one")
-		}
-	}
-	found, err := filepath.Glob(filepath.Join(dir, ".bin/engines", pattern))
-	if err != nil || len(found) == 0 {
-		return "", errors.Join(err, fmt.Errorf("%s is not installed: scripts/engines install %[1]s", engine))
-	}
-	return found[len(found)-1], nil
-}
-
 // connects says that the address takes connections.
 func connects(_ context.Context, _ int, address string) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -99,7 +77,7 @@ func connects(_ context.Context, _ int, address string) error {
 
 // newDynoxide is a server with DynamoDB's protocol.
 func newDynoxide(dir string) (server, error) {
-	program, err := installed("dynoxide", "dynoxide-*/node_modules/@dynoxide/*/dynoxide")
+	program, err := launcher.Program("dynoxide", launcher.DynoxideProgram)
 	return server{
 		name: "dynoxide", program: program, versionFlag: "--version",
 		command: func(_ int, ports []int) []string {
@@ -117,7 +95,7 @@ func newDynoxide(dir string) (server, error) {
 func morePorts(n int) (ports []int, err error) {
 	for len(ports) < n && err == nil {
 		var port int
-		port, err = enginetest.Port()
+		port, err = launcher.Port()
 		ports = append(ports, port)
 	}
 	return ports, err
@@ -125,7 +103,7 @@ func morePorts(n int) (ports []int, err error) {
 
 // newEtcd is a cluster of so many members.
 func newEtcd(dir string, members int) (server, error) {
-	program, err := installed("etcd", "etcd-*/etcd")
+	program, err := launcher.Program("etcd", "etcd")
 	if err != nil {
 		return server{name: "etcd"}, err
 	}
@@ -198,7 +176,7 @@ func answers(client *http.Client, request *http.Request, judge func(body []byte)
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
 func newZooKeeper(dir string, members int) (server, error) {
-	jar, err := installed("zookeeper", "zookeeper-*/zookeeper-3*.jar")
+	jar, err := launcher.Program("zookeeper", launcher.ZooKeeperProgram)
 	if err != nil {
 		return server{name: "zookeeper"}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // versitygwEngine has tests of its own: its program takes long to build.
@@ -22,7 +23,7 @@ const versitygwEngine = "versitygw"
 // newVersitygw is a bucket, behind two gateways over one folder: half of the replicas ask each.
 // The faults of the engine are for the two of them in turn.
 func newVersitygw(dir string) (server, error) {
-	program, err := installed(versitygwEngine, "versitygw-*/versitygw")
+	program, err := launcher.Program(versitygwEngine, "versitygw")
 	if err != nil {
 		return server{name: versitygwEngine}, err
 	}

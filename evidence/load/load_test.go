@@ -20,7 +20,7 @@ import (
 
 // TestQuick takes each step with each peer for a moment.
 func TestQuick(t *testing.T) {
-	program := enginetest.Program(t, "etcd", "etcd-*/etcd")
+	program := enginetest.Program(t, "etcd", "etcd")
 	var out strings.Builder
 	if err := run(t.Context(), []string{"-quick", "-etcd", program}, &out, t.Output()); err != nil {
 		t.Fatalf("%v\n%s", err, &out)

@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/service"
-	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // The peers, as the page names them.
@@ -51,7 +51,7 @@ func (p *peer) close() {
 // open starts all peers. What it returns is to be closed, beside an error too.
 func open(ctx context.Context, dir, etcdProgram, consulProgram string, lease time.Duration, r *report) (all []*peer, err error) {
 	if etcdProgram == "" {
-		if etcdProgram, err = installed(ctx); err != nil {
+		if etcdProgram, err = launcher.Program("etcd", "etcd"); err != nil {
 			return nil, err
 		}
 	}
@@ -111,22 +111,6 @@ func versions(ctx context.Context, etcd, consul string) (string, error) {
 		all += ", " + line
 	}
 	return all, nil
-}
-
-// installed is where scripts/engines has put etcd.
-func installed(ctx context.Context) (string, error) {
-	root, err := proc.ModuleDir(ctx, "github.com/tenurelock/tenure")
-	if err != nil {
-		return "", err
-	}
-	found, err := filepath.Glob(filepath.Join(root, ".bin", "engines", "etcd-*", "etcd"))
-	if err == nil && len(found) == 0 {
-		err = errors.New("there is no etcd: install it with scripts/engines install etcd, or name a program with -etcd")
-	}
-	if err != nil {
-		return "", err
-	}
-	return found[len(found)-1], nil
 }
 
 // process starts a process of a peer, and waits until it serves.
@@ -235,7 +219,7 @@ func startConsul(ctx context.Context, dir, program string, lease time.Duration) 
 func freePorts(n int) ([]string, error) {
 	var ports []string
 	for range n {
-		port, err := enginetest.Port()
+		port, err := launcher.Port()
 		if err != nil {
 			return nil, err
 		}

@@ -5,9 +5,9 @@ package enginetest
 
 import (
 	"fmt"
-	"net"
 	"testing"
-	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // Azurite is an emulator of Azure Blob Storage, which keeps blobs in memory.
@@ -20,20 +20,10 @@ type Azurite struct {
 // StartAzurite starts one, without a container, and waits until it answers.
 func StartAzurite(t testing.TB) *Azurite {
 	t.Helper()
-	program := Program(t, "azurite", "azurite-*/node_modules/azurite/dist/src/blob/main.js")
 	port := FreePort(t)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	a := &Azurite{URL: "http://" + address + "/" + AzureAccount}
-	a.Engine = NewEngine(t, []string{
-		"node", program, "--blobHost", "127.0.0.1", "--blobPort", fmt.Sprint(port),
-		"--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent",
-	}, nil, func() error {
-		conn, err := net.DialTimeout("tcp", address, 2*time.Second)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	server, err := launcher.Azurite(port)
+	need(t, err)
+	a := &Azurite{Engine: newEngine(t, server), URL: fmt.Sprintf("http://127.0.0.1:%d/%s", port, AzureAccount)}
 	a.Start()
 	a.Await()
 	return a

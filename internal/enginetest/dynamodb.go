@@ -70,7 +70,7 @@ func engines() []DynamoDB {
 func (e DynamoDB) need(t *testing.T) {
 	t.Helper()
 	if e.URL == "" {
-		Missing(t, e.Name, `eval "$(scripts/engines up `+e.Name+`)" starts it`)
+		Missing(t, e.Name, "scripts/engines run "+e.Name+" starts it")
 	}
 }
 

@@ -4,23 +4,25 @@
 package enginetest
 
 import (
-	"math/rand/v2"
-	"net"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
-// enginePatience bounds how long an engine may take to answer after its start, and to
-// end.
-const enginePatience = time.Minute
+// enginePatience bounds how long an engine may take for what a test asks of it.
+const enginePatience = launcher.Patience
 
 // Required names the variable of the environment under which a test fails for want of an
 // engine or a tool, where it is skipped without: `make verify` sets it to 1. What takes long
@@ -50,76 +52,60 @@ func Shared(t testing.TB, variable, name string) string {
 	t.Helper()
 	address := os.Getenv(variable)
 	if address == "" {
-		Missing(t, name, `eval "$(scripts/engines up `+name+`)" starts it`)
+		Missing(t, name, "scripts/engines run "+name+" starts it")
 	}
 	return address
 }
 
-// Program returns a file that scripts/engines has installed below .bin/engines, by a
-// pattern, and skips the test if it is not there.
-func Program(t testing.TB, name, pattern string) string {
+// need skips the test if the error is that a program is not installed, and ends it if it is
+// another one.
+func need(t testing.TB, err error) {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	found, err := filepath.Glob(filepath.Join(dir, ".bin", "engines", pattern))
+	var missing *launcher.MissingError
 	switch {
+	case errors.As(err, &missing):
+		Missing(t, missing.Name, missing.How)
 	case err != nil:
 		t.Fatal(err)
-	case len(found) == 0:
-		Missing(t, name, "scripts/engines install "+name+" installs it")
 	}
-	return found[len(found)-1]
 }
 
-// FreePort returns a port of the loopback interface that nobody listens on.
+// Program returns a file of an engine that scripts/engines has installed, and skips the
+// test if it is not there.
+func Program(t testing.TB, name, file string) string {
+	t.Helper()
+	path, err := launcher.Program(name, file)
+	need(t, err)
+	return path
+}
+
+// FreePort is [launcher.Port] for a test.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	port, err := Port()
+	port, err := launcher.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return port
 }
 
-// Port is [FreePort] for a program. A server that is not up yet, or that is started again,
-// has to find the port free: it is none of those that the system gives to connections,
-// which begin at 32768 on Linux.
-func Port() (int, error) {
-	const first, last, tries = 12000, 32000, 100
-	var err error
-	for range tries {
-		port := first + rand.IntN(last-first)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
-}
-
 // Engine is a server that a test has for itself. It ends with the test.
 type Engine struct {
-	t     testing.TB
-	args  []string
-	env   []string
-	ready func() error
+	t      testing.TB
+	server launcher.Server
+	log    string
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	log string
+	mu      sync.Mutex
+	process *launcher.Process // nil if it does not run
 }
 
 // NewEngine returns an engine that does not run yet. Ready says whether it answers.
 func NewEngine(t testing.TB, args, env []string, ready func() error) *Engine {
-	e := &Engine{t: t, args: args, env: env, ready: ready, log: filepath.Join(t.TempDir(), "log")}
+	return newEngine(t, launcher.Server{Args: args, Env: env, Ready: ready})
+}
+
+func newEngine(t testing.TB, server launcher.Server) *Engine {
+	e := &Engine{t: t, server: server, log: filepath.Join(t.TempDir(), "log")}
 	t.Cleanup(e.Kill)
 	return e
 }
@@ -127,41 +113,40 @@ func NewEngine(t testing.TB, args, env []string, ready func() error) *Engine {
 // Start starts it, and does not wait until it answers: see [Engine.Await].
 func (e *Engine) Start() {
 	e.t.Helper()
-	out, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := e.server.Start(e.log)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	defer out.Close() //nolint:errcheck // the process has it
-	cmd := exec.Command(e.args[0], e.args[1:]...)
-	cmd.Env = append(os.Environ(), e.env...)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		e.t.Fatal(err)
-	}
 	e.mu.Lock()
-	e.cmd = cmd
+	e.process = p
 	e.mu.Unlock()
 }
+
+func (e *Engine) running() *launcher.Process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.process
+}
+
+// Running says whether it was started and not ended since, by this process.
+func (e *Engine) Running() bool { return e.running() != nil }
 
 // Await waits until it answers.
 func (e *Engine) Await() {
 	e.t.Helper()
-	var err error
-	for end := time.Now().Add(enginePatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // a process of its own
-		if err = e.ready(); err == nil {
-			return
-		}
+	p := e.running()
+	if p == nil {
+		e.t.Fatalf("%s was not started", e.server.Args[0])
 	}
-	log, _ := os.ReadFile(e.log)
-	e.t.Fatalf("%s does not answer: %v\n%s", e.args[0], err, log[max(0, len(log)-2000):])
+	if err := p.Await(context.WithoutCancel(e.t.Context())); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // Signal sends the process a signal: SIGSTOP has it hang.
 func (e *Engine) Signal(s syscall.Signal) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cmd != nil {
-		if err := e.cmd.Process.Signal(s); err != nil {
+	if p := e.running(); p != nil {
+		if err := p.Signal(s); err != nil {
 			e.t.Errorf("signal %v: %v", s, err)
 		}
 	}
@@ -171,37 +156,63 @@ func (e *Engine) Signal(s syscall.Signal) {
 // test fails if that takes too long.
 func (e *Engine) End(s syscall.Signal) {
 	e.t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cmd == nil {
+	p := e.running()
+	if p == nil {
 		return
 	}
-	if err := e.cmd.Process.Signal(s); err != nil {
-		e.t.Errorf("signal %v: %v", s, err)
+	e.Signal(s)
+	select {
+	case <-p.Ended:
+	case <-time.After(enginePatience):
+		e.t.Errorf("%s did not end within %v of %v", e.server.Args[0], enginePatience, s)
 	}
-	slow := time.AfterFunc(enginePatience, func() { _ = e.cmd.Process.Kill() })
-	_ = e.cmd.Wait() // its status says nothing that matters
-	if !slow.Stop() {
-		e.t.Errorf("%s did not end within %v of %v", e.args[0], enginePatience, s)
-	}
-	e.cmd = nil
+	e.Kill()
 }
 
-// Running says whether it was started and not ended since, by this process.
-func (e *Engine) Running() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cmd != nil
+// Stop has the process hang, and returns when it does: the kernel stops its threads one after
+// the other, a little after the signal was sent.
+func (e *Engine) Stop() {
+	e.t.Helper()
+	if runtime.GOOS != "linux" {
+		e.t.Skip("processes are made to hang on Linux alone")
+	}
+	e.Signal(launcher.Hang)
+	for end := time.Now().Add(enginePatience); !e.stopped(); time.Sleep(time.Millisecond) { //nolint:forbidigo // a process of its own
+		if time.Now().After(end) {
+			e.t.Fatalf("%s does not stop", e.server.Args[0])
+		}
+	}
 }
+
+// stopped says whether all threads of the process are stopped.
+func (e *Engine) stopped() bool {
+	p := e.running()
+	if p == nil {
+		return true
+	}
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID())) // the pattern is a good one
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// The state follows the name, which is in brackets and may hold others.
+		if i := bytes.LastIndexByte(stat, ')'); i < 0 || !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
+			return false
+		}
+	}
+	return true
+}
+
+// Continue ends a Stop.
+func (e *Engine) Continue() { e.Signal(launcher.Continue) }
 
 // Kill ends it by SIGKILL, and returns when it has ended.
 func (e *Engine) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cmd == nil {
-		return
+	if e.process != nil {
+		e.process.Kill()
+		e.process = nil
 	}
-	_ = e.cmd.Process.Kill() // it may have ended
-	_ = e.cmd.Wait()
-	e.cmd = nil
 }

@@ -40,11 +40,11 @@ func TestMissing(t *testing.T) {
 		return s.why
 	}
 	for _, c := range []struct{ required, name, want string }{
-		{"", "etcd", `skip: etcd is not there: make verify has it, or eval "$(scripts/engines up etcd)" starts it`},
-		{"", "kubernetes", `skip: kubernetes is not there: make nightly-kubernetes has it, or eval "$(scripts/engines up kubernetes)" starts it`},
-		{"1", "etcd", `fail: etcd is not there, and TENURE_REQUIRE_ENGINES=1 requires it: eval "$(scripts/engines up etcd)" starts it`},
-		{"1", "kubernetes", `skip: kubernetes is not there: make nightly-kubernetes has it, or eval "$(scripts/engines up kubernetes)" starts it`},
-		{"1 kubernetes", "kubernetes", `fail: kubernetes is not there, and TENURE_REQUIRE_ENGINES=1 kubernetes requires it: eval "$(scripts/engines up kubernetes)" starts it`},
+		{"", "etcd", `skip: etcd is not there: make verify has it, or scripts/engines run etcd starts it`},
+		{"", "kubernetes", `skip: kubernetes is not there: make nightly-kubernetes has it, or scripts/engines run kubernetes starts it`},
+		{"1", "etcd", `fail: etcd is not there, and TENURE_REQUIRE_ENGINES=1 requires it: scripts/engines run etcd starts it`},
+		{"1", "kubernetes", `skip: kubernetes is not there: make nightly-kubernetes has it, or scripts/engines run kubernetes starts it`},
+		{"1 kubernetes", "kubernetes", `fail: kubernetes is not there, and TENURE_REQUIRE_ENGINES=1 kubernetes requires it: scripts/engines run kubernetes starts it`},
 	} {
 		t.Setenv(Required, c.required)
 		if got := why(c.name); got != c.want {

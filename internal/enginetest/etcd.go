@@ -5,13 +5,11 @@ package enginetest
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // Etcd is the variable that names the URL of an etcd.
@@ -29,7 +27,6 @@ type EtcdMember struct {
 // find it by https.
 func StartEtcd(t testing.TB, members int, more ...string) []*EtcdMember {
 	t.Helper()
-	program := Program(t, "etcd", "etcd-*/etcd")
 	type place struct{ name, client, peer string }
 	var places []place
 	var cluster []string
@@ -39,22 +36,19 @@ func StartEtcd(t testing.TB, members int, more ...string) []*EtcdMember {
 		}
 		places, cluster = append(places, p), append(cluster, p.name+"="+p.peer)
 	}
+	more = append([]string{"--heartbeat-interval", "50", "--election-timeout", "500"}, more...)
 	var all []*EtcdMember
 	for _, p := range places {
-		args := append([]string{
-			program, "--name", p.name, "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error",
-			"--listen-client-urls", p.client, "--advertise-client-urls", p.client,
-			"--listen-peer-urls", p.peer, "--initial-advertise-peer-urls", p.peer,
-			"--initial-cluster", strings.Join(cluster, ","),
-			"--heartbeat-interval", "50", "--election-timeout", "500",
-		}, more...)
-		health := p.client
-		if slices.Contains(more, "--cert-file") { // this one stays as it is
-			health = fmt.Sprintf("http://127.0.0.1:%d", FreePort(t))
-			p.client = strings.Replace(p.client, "http:", "https:", 1)
-			args = append(args, "--listen-client-urls", p.client, "--advertise-client-urls", p.client, "--listen-metrics-urls", health)
+		m := &EtcdMember{URL: p.client}
+		server, err := launcher.Etcd(t.TempDir(), p.name, p.client, p.peer, strings.Join(cluster, ","), more...)
+		need(t, err)
+		if slices.Contains(more, "--cert-file") { // that of its health stays as it is
+			health := fmt.Sprintf("http://127.0.0.1:%d", FreePort(t))
+			m.URL = strings.Replace(p.client, "http:", "https:", 1)
+			server.Args = append(server.Args, "--listen-client-urls", m.URL, "--advertise-client-urls", m.URL, "--listen-metrics-urls", health)
+			server.Ready = func() error { return launcher.EtcdReady(health) }
 		}
-		m := &EtcdMember{URL: p.client, Engine: NewEngine(t, args, nil, func() error { return healthy(health) })}
+		m.Engine = newEngine(t, server)
 		m.Start()
 		all = append(all, m)
 	}
@@ -62,28 +56,4 @@ func StartEtcd(t testing.TB, members int, more ...string) []*EtcdMember {
 		m.Await()
 	}
 	return all
-}
-
-// healthy says that a member of etcd has a leader, and can write.
-func healthy(url string) error {
-	body, err := answerOf(url + "/health")
-	if err == nil && !strings.Contains(body, `"true"`) {
-		err = fmt.Errorf("it is not healthy: %s", body)
-	}
-	return err
-}
-
-// answerOf returns what a server answers with status 200.
-func answerOf(url string) (string, error) {
-	client := http.Client{Timeout: 2 * time.Second}
-	answer, err := client.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it answers %s: %s", answer.Status, body)
-	}
-	return string(body), err
 }

@@ -14,13 +14,13 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // FakeGCS is a server of Google Cloud Storage's protocol that keeps objects in memory. It
@@ -34,23 +34,10 @@ type FakeGCS struct {
 // StartFakeGCS starts one with the buckets of these names, and waits until it answers.
 func StartFakeGCS(t testing.TB, buckets ...string) *FakeGCS {
 	t.Helper()
-	program := Program(t, "fakegcs", "fakegcs-*/fake-gcs-server")
-	folder := t.TempDir()
-	for _, bucket := range buckets {
-		if err := os.Mkdir(filepath.Join(folder, bucket), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	port := strconv.Itoa(FreePort(t))
-	address := "127.0.0.1:" + port
-	g := &FakeGCS{URL: "http://" + address}
-	g.Engine = NewEngine(t, []string{
-		program, "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-public-host", "127.0.0.1", // at any port, so that there can be a relay
-		"-backend", "memory", "-data", folder, "-log-level", "error",
-	}, nil, func() error {
-		_, err := answerOf(g.URL + "/_internal/healthcheck")
-		return err
-	})
+	port := FreePort(t)
+	server, err := launcher.FakeGCS(bucketFolders(t, buckets), port)
+	need(t, err)
+	g := &FakeGCS{Engine: newEngine(t, server), URL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 	g.Start()
 	g.Await()
 	return g

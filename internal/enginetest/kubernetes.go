@@ -4,19 +4,16 @@
 package enginetest
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // Kubernetes is the variable that names the kubeconfig of an API server. Its contexts are
@@ -35,58 +32,23 @@ type KubernetesServer struct {
 // StartKubernetes starts an API server with an etcd, and waits until it is ready.
 func StartKubernetes(t testing.TB) *KubernetesServer {
 	t.Helper()
-	Program(t, "kubernetes", kubernetesProgram) // or there is no use for an etcd
+	Program(t, "kubernetes", "kube-apiserver") // or there is no use for an etcd
 	k := &KubernetesServer{Etcd: StartEtcd(t, 1, "--unsafe-no-fsync")[0]}
 	return k.Beside(t)
 }
 
-const kubernetesProgram = "kubernetes-*/kube-apiserver"
-
 // Beside starts another API server on the same etcd, and waits until it is ready.
 func (k *KubernetesServer) Beside(t testing.TB) *KubernetesServer {
 	t.Helper()
-	dir, port := t.TempDir(), strconv.Itoa(FreePort(t))
-	other := &KubernetesServer{Etcd: k.Etcd, Kubeconfig: filepath.Join(dir, "kubeconfig"), Addr: "127.0.0.1:" + port}
-	args := []string{Program(t, "kubernetes", kubernetesProgram), dir, port, k.Etcd.URL}
-	other.Engine = NewEngine(t, args, nil, func() error { return kubernetesReady(other.Addr) })
+	dir, port := t.TempDir(), FreePort(t)
+	server, err := launcher.Kubernetes(dir, port, k.Etcd.URL)
+	need(t, err)
+	other := &KubernetesServer{
+		Engine: newEngine(t, server), Etcd: k.Etcd, Kubeconfig: filepath.Join(dir, "kubeconfig"), Addr: fmt.Sprintf("127.0.0.1:%d", port),
+	}
 	other.Start()
 	other.Await()
 	return other
-}
-
-// kubernetesReady says that an API server serves.
-func kubernetesReady(addr string) error {
-	_, err := askKubernetes(addr, "admin", "/readyz", "")
-	return err
-}
-
-// askKubernetes makes a request as a user, a POST if there is something to send, and
-// returns the answer.
-func askKubernetes(addr, user, path, body string) (string, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is a server of this machine, and of the tests
-	defer transport.CloseIdleConnections()
-	client := http.Client{Timeout: 5 * time.Second, Transport: transport}
-	method := http.MethodGet
-	if body != "" {
-		method = http.MethodPost
-	}
-	request, err := http.NewRequest(method, "https://"+addr+path, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Authorization", "Bearer "+user)
-	request.Header.Set("Content-Type", "application/yaml") // JSON is some
-	request.Header.Set("Accept", "application/json, */*")
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode >= http.StatusMultipleChoices {
-		err = fmt.Errorf("%s: %s: %s", path, answer.Status, text)
-	}
-	return string(text), err
 }
 
 var serverInKubeconfig = regexp.MustCompile(`https://([^"/]+)`)
@@ -109,7 +71,7 @@ func addrInKubeconfig(t testing.TB, kubeconfig string) string {
 // is as that of [Kubernetes], and returns it as the server has it, in JSON.
 func TryInKubernetes(t testing.TB, kubeconfig, path, object string) (string, error) {
 	t.Helper()
-	return askKubernetes(addrInKubeconfig(t, kubeconfig), "admin", path, object)
+	return launcher.AskKubernetes(addrInKubeconfig(t, kubeconfig), "admin", path, object)
 }
 
 // CreateInKubernetes makes an object as TryInKubernetes does, and must.
@@ -152,7 +114,7 @@ func AwaitInKubernetes(t testing.TB, kubeconfig, token, namespace string) {
 	var is struct{ Status struct{ Allowed bool } }
 	addr := addrInKubeconfig(t, kubeconfig)
 	for end := time.Now().Add(enginePatience); !is.Status.Allowed && time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		text, err := askKubernetes(addr, token, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
+		text, err := launcher.AskKubernetes(addr, token, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 			"spec": {"resourceAttributes": {"namespace": "`+namespace+`", "verb": "get", "group": "coordination.k8s.io", "resource": "leases"}}}`)
 		if err == nil {

@@ -5,16 +5,14 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // Postgres is the variable that names the URL of a PostgreSQL.
@@ -60,39 +58,19 @@ func psql(t testing.TB, database, statements string) string {
 // psqlTry is psql that returns what goes wrong, also that ctx has ended.
 func psqlTry(ctx context.Context, t testing.TB, database, statements string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, postgresProgram(t, "psql"), "-qAtX", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statements)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", statements, err, out)
+	out, err := launcher.PSQL(ctx, database, statements)
+	var missing *launcher.MissingError
+	if errors.As(err, &missing) {
+		need(t, err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return out, err
 }
 
 // postgresProgram returns one of PostgreSQL's programs, of the newest release that is
 // installed, and skips the test if there is none.
 func postgresProgram(t testing.TB, name string) string {
 	t.Helper()
-	release := func(path string) int {
-		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 9.6 and the like are too old
-		return n
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.SortFunc(found, func(a, b string) int { return release(b) - release(a) })
-	return systemProgram(t, name, found...)
-}
-
-// systemProgram returns a program that scripts/setup installs: the first of the files
-// that is there, or the one in PATH. It skips the test if there is none.
-func systemProgram(t testing.TB, name string, files ...string) string {
-	t.Helper()
-	for _, file := range append(files, name) {
-		if path, err := exec.LookPath(file); err == nil {
-			return path
-		}
-	}
-	Missing(t, name, "scripts/setup installs it")
-	return ""
+	program, err := launcher.PostgresProgram(name)
+	need(t, err)
+	return program
 }

@@ -6,17 +6,19 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // PostgreSQLServer is a server that a test has for itself, on Linux. Its user tenure may do
@@ -42,7 +44,7 @@ type PostgreSQLServer struct {
 func StartPostgreSQL(t testing.TB, settings ...string) *PostgreSQLServer {
 	t.Helper()
 	s := newPostgreSQL(t, settings)
-	s.as("initdb", "-D", s.Data, "-A", "trust", "-U", "tenure", "--no-locale", "-E", "UTF8", "--no-sync")
+	need(t, launcher.InitPostgreSQL(s.Data))
 	s.Start()
 	s.Await()
 	return s
@@ -53,28 +55,16 @@ func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
 	if runtime.GOOS != "linux" {
 		t.Skip("the processes of a PostgreSQL are found on Linux alone")
 	}
-	port := strconv.Itoa(FreePort(t))
+	port := FreePort(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	s := &PostgreSQLServer{
-		URL:  "postgres://tenure@127.0.0.1:" + port + "/postgres?sslmode=disable",
-		Addr: "127.0.0.1:" + port, Data: postgresFolder(t), t: t, settings: settings,
+		URL: "postgres://tenure@" + addr + "/postgres?sslmode=disable", Addr: addr, Data: postgresFolder(t), t: t, settings: settings,
 	}
-	args := asPostgres(s.Data, postgresProgram(t, "postgres"), "-D", s.Data, "-p", port)
-	for _, setting := range append([]string{
-		"listen_addresses=127.0.0.1", "unix_socket_directories=", "shared_buffers=32MB", "wal_keep_size=256MB",
-		"fsync=off", "full_page_writes=off",
-	}, settings...) {
-		args = append(args, "-c", setting) // the last one of a name is the one
-	}
-	s.Engine = NewEngine(t, args, nil, s.answers)
-	t.Cleanup(s.Kill) // before that of the engine, which knows one process
+	server, err := launcher.PostgreSQL(s.Data, port, append([]string{"shared_buffers=32MB", "wal_keep_size=256MB"}, settings...)...)
+	need(t, err)
+	s.Engine = newEngine(t, server)
+	t.Cleanup(s.Kill) // at one instant, before that of the engine
 	return s
-}
-
-func (s *PostgreSQLServer) answers() error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(s.t.Context()), time.Minute)
-	defer stop()
-	_, err := psqlTry(ctx, s.t, s.URL, "SELECT 1")
-	return err
 }
 
 // postgresFolder returns a folder that goes with the test, which belongs to the user of
@@ -90,36 +80,10 @@ func postgresFolder(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	if os.Geteuid() == 0 {
-		own, err := user.Lookup("postgres")
-		if err != nil {
-			t.Fatal(err)
-		}
-		uid, _ := strconv.Atoi(own.Uid)
-		gid, _ := strconv.Atoi(own.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+	if err := launcher.Own(dir); err != nil {
+		t.Fatal(err)
 	}
 	return dir
-}
-
-// asPostgres returns the command that runs a program in a folder. PostgreSQL and PgBouncer
-// refuse to be root.
-func asPostgres(dir string, args ...string) []string {
-	if os.Geteuid() != 0 {
-		return args
-	}
-	return append([]string{"env", "--chdir=" + dir, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
-}
-
-// as runs one of PostgreSQL's programs on the data.
-func (s *PostgreSQLServer) as(name string, more ...string) {
-	s.t.Helper()
-	args := asPostgres(s.Data, append([]string{postgresProgram(s.t, name)}, more...)...)
-	if out, err := exec.CommandContext(s.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-		s.t.Fatalf("%s: %v\n%s", name, err, out)
-	}
 }
 
 // Configure has the server take a setting from now on, unless it was started with it.
@@ -153,8 +117,13 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	f := newPostgreSQL(s.t, settings)
 	s.standbys++
 	f.Name = fmt.Sprint("standby", s.standbys)
-	f.as("pg_basebackup", "-d", s.URL+"&application_name="+f.Name, "-D", f.Data,
-		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	backup := launcher.Server{Dir: f.Data, User: launcher.PostgresUser, Args: []string{
+		postgresProgram(s.t, "pg_basebackup"), "-d", s.URL + "&application_name=" + f.Name, "-D", f.Data,
+		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+	}}
+	if err := backup.Run(); err != nil {
+		s.t.Fatal(err)
+	}
 	f.Start()
 	f.Await()
 	s.until(f.Name+" follows", func() bool {
@@ -176,19 +145,21 @@ func (s *PostgreSQLServer) Stop() {
 	s.t.Helper()
 
 	s.until("all processes are stopped", func() bool {
-		var going []string
-		for pid, state := range s.processes() {
+		var going []int
+		for pid, state := range launcher.Processes(s.Data) {
 			if state != "T" {
 				going = append(going, pid)
 			}
 		}
-		send("STOP", going)
+		launcher.Signal(going, launcher.Hang)
 		return len(going) == 0
 	})
 }
 
 // Continue ends a Stop.
-func (s *PostgreSQLServer) Continue() { send("CONT", s.pids()) }
+func (s *PostgreSQLServer) Continue() {
+	launcher.Signal(slices.Collect(maps.Keys(launcher.Processes(s.Data))), launcher.Continue)
+}
 
 // Kill ends all processes of the server by SIGKILL at one instant, and returns when all
 // have ended.
@@ -197,9 +168,7 @@ func (s *PostgreSQLServer) Kill() {
 	if s.Running() {
 		s.Stop() // so that none does anything once another has ended
 	}
-	send("KILL", s.pids())
 	s.Engine.Kill()
-	s.until("all processes have ended", func() bool { return len(s.pids()) == 0 })
 }
 
 // Restart starts it again, and waits until it answers. If it runs, it ends politely
@@ -209,40 +178,6 @@ func (s *PostgreSQLServer) Restart() {
 	s.End(syscall.SIGINT)
 	s.Start()
 	s.Await()
-}
-
-// processes returns the server's processes, and the state of each: T if it is stopped.
-// Its first one alone has no other's number; the others have sessions of their own. All
-// are in the folder of the data, and nobody else is.
-func (s *PostgreSQLServer) processes() map[string]string {
-	found := map[string]string{}
-	all, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is a good one
-	for _, cwd := range all {
-		if dir, err := os.Readlink(cwd); err != nil || dir != s.Data {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join(filepath.Dir(cwd), "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		found[filepath.Base(filepath.Dir(cwd))], _, _ = strings.Cut(rest, " ")
-	}
-	return found
-}
-
-func (s *PostgreSQLServer) pids() (pids []string) {
-	for pid := range s.processes() {
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-// send sends a signal to processes. Those that have ended meanwhile do not matter.
-func send(signal string, pids []string) {
-	if len(pids) > 0 {
-		_ = exec.Command("kill", append([]string{"-s", signal}, pids...)...).Run()
-	}
 }
 
 // until waits for something that the server does.
@@ -267,7 +202,8 @@ type PgBouncer struct {
 // of its configuration, such as "default_pool_size=1".
 func StartPgBouncer(t testing.TB, server string, settings ...string) *PgBouncer {
 	t.Helper()
-	program := systemProgram(t, "pgbouncer", "/usr/sbin/pgbouncer")
+	program, err := launcher.SystemProgram("pgbouncer", "/usr/sbin/pgbouncer")
+	need(t, err)
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
@@ -285,12 +221,12 @@ func StartPgBouncer(t testing.TB, server string, settings ...string) *PgBouncer 
 	}
 	u.Host = "127.0.0.1:" + port
 	p := &PgBouncer{URL: u.String()}
-	p.Engine = NewEngine(t, asPostgres(dir, program, config), nil, func() error {
+	p.Engine = newEngine(t, launcher.Server{Args: []string{program, config}, Dir: dir, User: launcher.PostgresUser, Ready: func() error {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 		defer stop()
-		_, err := psqlTry(ctx, t, p.URL, "SELECT 1")
+		_, err := launcher.PSQL(ctx, p.URL, "SELECT 1")
 		return err
-	})
+	}})
 	p.Start()
 	p.Await()
 	return p

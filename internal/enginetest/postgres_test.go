@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // within runs a statement that may hang, for so long at most.
@@ -65,11 +67,11 @@ func TestPostgreSQLServer(t *testing.T) {
 	if line, err := answers.ReadString('\n'); line != "open\n" {
 		t.Fatalf("the open transaction says %q, %v", line, err)
 	}
-	if n := len(s.processes()); n < 5 {
+	if n := len(launcher.Processes(s.Data)); n < 5 {
 		t.Errorf("%d processes are known", n)
 	}
 	s.Kill()
-	if left := s.processes(); len(left) > 0 {
+	if left := launcher.Processes(s.Data); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 	_ = stdin.Close()

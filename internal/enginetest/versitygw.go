@@ -8,13 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // What a client needs of a server of S3's protocol that a test has for itself.
 const (
-	S3Key    = "test" // as the command takes it for an endpoint on this machine
-	S3Secret = "test"
-	S3Region = "us-east-1"
+	S3Key    = launcher.S3Key
+	S3Secret = launcher.S3Secret
+	S3Region = launcher.S3Region
 )
 
 // Versitygw is a gateway that keeps objects as files.
@@ -28,25 +30,13 @@ type Versitygw struct {
 // waits until they answer.
 func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Versitygw {
 	t.Helper()
-	program := Program(t, "versitygw", "versitygw-*/versitygw")
-	folder := t.TempDir()
-	for _, bucket := range buckets {
-		if err := os.Mkdir(filepath.Join(folder, bucket), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder := bucketFolders(t, buckets)
 	var all []*Versitygw
 	for range gateways {
-		address := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-		args := []string{
-			program, "--port", address, "--access", S3Key, "--secret", S3Secret, "--region", S3Region,
-			"--health", "/health", "--keep-alive", "--quiet", "posix", folder,
-		}
-		g := &Versitygw{URL: "http://" + address}
-		g.Engine = NewEngine(t, args, nil, func() error {
-			_, err := answerOf(g.URL + "/health")
-			return err
-		})
+		port := FreePort(t)
+		server, err := launcher.Versitygw(folder, port)
+		need(t, err)
+		g := &Versitygw{Engine: newEngine(t, server), URL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 		g.Start()
 		all = append(all, g)
 	}
@@ -54,4 +44,16 @@ func StartVersitygw(t testing.TB, gateways int, buckets ...string) []*Versitygw 
 		g.Await()
 	}
 	return all
+}
+
+// bucketFolders returns a folder with one for each bucket.
+func bucketFolders(t testing.TB, buckets []string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, bucket := range buckets {
+		if err := os.Mkdir(filepath.Join(folder, bucket), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
 }

@@ -5,13 +5,11 @@ package enginetest
 
 import (
 	"fmt"
-	"io"
-	"net"
-	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
-	"time"
+
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // ZooKeeper is the variable that names the host and port of a ZooKeeper.
@@ -29,16 +27,7 @@ type ZooKeeperServer struct {
 // Mode returns what the server is: leader, follower or standalone; empty if it does not
 // say.
 func (z *ZooKeeperServer) Mode() string {
-	conn, err := net.DialTimeout("tcp", z.Addr, time.Second)
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-	_, _ = io.WriteString(conn, "srvr")
-	text, _ := io.ReadAll(conn)
-	_, mode, _ := strings.Cut(string(text), "Mode: ")
-	mode, _, _ = strings.Cut(mode, "\n")
+	mode, _ := launcher.ZooKeeperMode(z.Addr) // it does not say
 	return mode
 }
 
@@ -46,40 +35,22 @@ func (z *ZooKeeperServer) Mode() string {
 // More lines are those of each server's configuration.
 func StartZooKeeper(t testing.TB, servers int, more ...string) []*ZooKeeperServer {
 	t.Helper()
-	programs := filepath.Join(filepath.Dir(Program(t, "zookeeper", "zookeeper-*/zookeeper-3*.jar")), "*")
-	var all []*ZooKeeperServer
-	var members []string
-	for i := range servers {
-		z := &ZooKeeperServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), Data: t.TempDir()}
-		members = append(members, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
-		all = append(all, z)
-	}
-	if servers == 1 {
-		members = nil
-	}
-	for i, z := range all {
-		_, port, _ := net.SplitHostPort(z.Addr)
-		lines := append([]string{
-			"tickTime=500", "initLimit=20", "syncLimit=4", "dataDir=" + z.Data, "clientPort=" + port, "clientPortAddress=127.0.0.1",
-			"admin.enableServer=false", "maxClientCnxns=0", "4lw.commands.whitelist=srvr",
-		}, append(members, more...)...)
-		config := filepath.Join(t.TempDir(), "zoo.cfg")
-		for file, text := range map[string]string{config: strings.Join(lines, "\n") + "\n", filepath.Join(z.Data, "myid"): fmt.Sprintln(i + 1)} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	if servers > 1 {
+		for i := range servers {
+			more = append(more, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
 		}
-		z.Engine = NewEngine(t, []string{
-			"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
-			"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", programs,
-			"org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
-		}, nil, func() error {
-			if z.Mode() == "" {
-				return fmt.Errorf("%s has no mode yet", z.Addr)
-			}
-			return nil
-		})
+	}
+	var all []*ZooKeeperServer
+	for i := range servers {
+		dir, port := t.TempDir(), FreePort(t)
+		server, err := launcher.ZooKeeper(dir, port, i+1, more...)
+		need(t, err)
+		server.Args = slices.Insert(server.Args, 1, "-XX:TieredStopAtLevel=1") // it does not run for long
+		z := &ZooKeeperServer{
+			Engine: newEngine(t, server), Addr: fmt.Sprintf("127.0.0.1:%d", port), Data: filepath.Join(dir, "data"),
+		}
 		z.Start()
+		all = append(all, z)
 	}
 	for _, z := range all {
 		z.Await()

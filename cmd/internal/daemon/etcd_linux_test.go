@@ -64,7 +64,7 @@ func newEtcdGuide(t *testing.T, names ...string) *etcdGuide {
 			t.Skipf("there is no %s: apt-get install %[1]s", program)
 		}
 	}
-	bin := filepath.Dir(enginetest.Program(t, "etcd", "etcd-*/etcd"))
+	bin := filepath.Dir(enginetest.Program(t, "etcd", "etcd"))
 	g := &etcdGuide{t: t, dir: t.TempDir(), bin: bin, members: map[string]*guidedMember{}}
 	if err := os.CopyFS(g.dir, os.DirFS(etcdFiles)); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
-	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // tenured is the package of the command.
@@ -77,7 +77,7 @@ func Start(ctx context.Context, c Config) (*Replicas, error) {
 		return nil, err
 	}
 	for _, store := range c.Stores {
-		port, err := enginetest.Port()
+		port, err := launcher.Port()
 		if err != nil {
 			return nil, err
 		}
