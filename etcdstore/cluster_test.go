@@ -120,9 +120,9 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 }
 
 // leader returns the member that leads.
-func leader(t *testing.T, s *Store, members []*enginetest.EtcdMember) *enginetest.EtcdMember {
+func leader(t *testing.T, s *Store, members []*enginetest.Server) *enginetest.Server {
 	t.Helper()
-	var found *enginetest.EtcdMember
+	var found *enginetest.Server
 	eventually(t, "a leader", func(ctx context.Context) error {
 		for _, m := range members {
 			status, err := s.client.Status(ctx, m.URL)

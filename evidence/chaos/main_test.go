@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenurelock/tenure/evidence/bed/proc"
 	"github.com/tenurelock/tenure/evidence/chaos/replica"
 	"github.com/tenurelock/tenure/internal/enginetest"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
 
 // The replicas of these tests are the test binary itself.
@@ -57,7 +59,9 @@ func TestRoundThatCannotBegin(t *testing.T) {
 	if r, err := (plan{Engine: "paper"}).play(t.Context()); r != nil || err == nil {
 		t.Errorf("round %v, error %v", r, err)
 	}
-	broken := server{name: "true", command: func(int, []int) []string { return []string{"true"} }, ready: connects}
+	broken := server{name: "true", launch: func(int, []int) (launcher.Server, error) {
+		return launcher.Server{Args: []string{"true"}, Ready: func() error { return errors.ErrUnsupported }}, nil
+	}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if s, err := openServed(ctx, broken, 1); s != nil || err == nil {

@@ -10,36 +10,31 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tenurelock/tenure/evidence/bed/wait"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/pgstore"
 )
 
 // postgres are servers of the system's package of PostgreSQL. They refuse to be root, and
 // their data are where their user can come.
 type postgres struct {
-	programs string // their folder
-	data     string
-	primary  int
+	data    string
+	primary int
 }
 
 // openPostgres makes a place for the data, unless dir is empty.
 func openPostgres(dir string) (*postgres, server, error) {
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if err != nil || len(found) == 0 {
-		return nil, server{name: "postgres"}, errors.Join(err, errors.New("postgres is not installed: run scripts/setup"))
+	p, s := &postgres{}, server{name: "postgres", url: postgresURL}
+	program, err := launcher.PostgresProgram("postgres")
+	if err != nil {
+		return nil, s, err
 	}
-	program := found[len(found)-1]
-	p := &postgres{programs: filepath.Dir(program)}
-	s := server{name: "postgres", program: program, versionFlag: "--version", ready: p.ready, url: postgresURL}
+	s.program = program
 	if dir == "" {
 		return p, s, nil
 	}
@@ -50,20 +45,12 @@ func openPostgres(dir string) (*postgres, server, error) {
 	s.begin = func(ctx context.Context, addresses []string) error {
 		return p.do(ctx, addresses[p.primary], func(conn *pgx.Conn) error { return pgstore.CreateTable(ctx, conn, "") })
 	}
-	s.command = func(member int, ports []int) []string {
-		return p.as("postgres", "-D", p.folder(member), "-p", fmt.Sprint(ports[member]),
-			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "log_min_messages=panic")
+	s.launch = func(member int, ports []int) (launcher.Server, error) {
+		of, err := launcher.PostgreSQL(p.folder(member), ports[member], "fsync=on", "full_page_writes=on", "log_min_messages=panic")
+		of.Args = p.as(of.Args)
+		return of, err
 	}
-	if os.Geteuid() != 0 {
-		return p, s, nil
-	}
-	own, err := user.Lookup("postgres")
-	if err != nil {
-		return nil, s, errors.Join(err, s.remove())
-	}
-	uid, uidErr := strconv.Atoi(own.Uid)
-	gid, gidErr := strconv.Atoi(own.Gid)
-	if err := errors.Join(uidErr, gidErr, os.Chown(p.data, uid, gid)); err != nil {
+	if err := launcher.Own(p.data); err != nil {
 		return nil, s, errors.Join(err, s.remove())
 	}
 	return p, s, nil
@@ -73,7 +60,7 @@ func openPostgres(dir string) (*postgres, server, error) {
 func newPostgres(dir string) (server, error) {
 	p, s, err := openPostgres(dir)
 	if err == nil {
-		s.prepare = func(ctx context.Context, member int, _ []int) error { return p.initialize(ctx, member) }
+		s.prepare = func(ctx context.Context, member int, _ []int) error { return p.initialize(member) }
 	}
 	return s, err
 }
@@ -88,7 +75,7 @@ func newPostgresStandby(dir string) (server, error) {
 	s.members = 2
 	s.prepare = func(ctx context.Context, member int, ports []int) error {
 		if member == p.primary {
-			return p.initialize(ctx, member)
+			return p.initialize(member)
 		}
 		return p.follow(ctx, member, ports[p.primary])
 	}
@@ -119,25 +106,20 @@ func (p *postgres) folder(member int) string { return filepath.Join(p.data, memb
 
 func memberName(member int) string { return fmt.Sprint("m", member) }
 
-// as returns the command that runs a program as the user of the data.
-func (p *postgres) as(program string, args ...string) []string {
-	args = append([]string{filepath.Join(p.programs, program)}, args...)
+// as returns the command that is run as the user of the data.
+func (p *postgres) as(args []string) []string {
 	if os.Geteuid() != 0 {
 		return args
 	}
 	return append([]string{"env", "--chdir=" + p.data, "setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
 }
 
-func (p *postgres) run(ctx context.Context, program string, args ...string) error {
-	args = p.as(program, args...)
-	if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", program, err, out)
+func (p *postgres) initialize(member int) error {
+	folder := p.folder(member)
+	if err := errors.Join(os.Mkdir(folder, 0o700), launcher.Own(folder)); err != nil {
+		return err
 	}
-	return nil
-}
-
-func (p *postgres) initialize(ctx context.Context, member int) error {
-	return p.run(ctx, "initdb", "-D", p.folder(member), "-A", "trust", "-U", "tenure", "--no-locale", "-E", "UTF8", "--no-sync")
+	return launcher.InitPostgreSQL(folder)
 }
 
 // follow makes the data of a standby of the server at a port. What that one waits for is
@@ -147,9 +129,14 @@ func (p *postgres) follow(ctx context.Context, member, port int) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
-	err := p.run(ctx, "pg_basebackup", "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=tenure application_name=%s", port, memberName(member)),
-		"-D", folder, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	program, err := launcher.PostgresProgram("pg_basebackup")
 	if err != nil {
+		return err
+	}
+	if err := (launcher.Server{Dir: p.data, User: launcher.PostgresUser, Args: []string{
+		program, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=tenure application_name=%s", port, memberName(member)),
+		"-D", folder, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+	}}).Run(); err != nil {
 		return err
 	}
 	file := filepath.Join(folder, "postgresql.auto.conf")
@@ -184,12 +171,6 @@ func (p *postgres) waitFor(ctx context.Context, standby int, primary string) err
 		}
 		return nil
 	})
-}
-
-func (p *postgres) ready(ctx context.Context, _ int, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	return p.do(ctx, address, func(*pgx.Conn) error { return nil })
 }
 
 // do does something on a connection of its own.

@@ -32,6 +32,7 @@ type served struct {
 // member is one of the servers.
 type member struct {
 	port    int
+	ready   func() error // says that it answers: it may take connections long before
 	process *proc.Process
 	gates   []*gate.TCP // of each replica
 }
@@ -42,19 +43,17 @@ func (m *member) address() string { return fmt.Sprintf("127.0.0.1:%d", m.port) }
 // in their order.
 type server struct {
 	name string
-	// program is the file that is run, or that what is run needs. It names its version by
-	// versionFlag, unless version does.
-	program, versionFlag, version string
+	// version is the engine's. If it is empty, program prints it.
+	version, program string
 	// members are how many servers there are; 0 means 1.
 	members int
 	// prepare makes, before its first start, what a member needs. It may be nil.
 	prepare func(ctx context.Context, member int, ports []int) error
-	// command runs a member in the foreground, on its port of the loopback interface.
-	command func(member int, ports []int) []string
+	// launch returns what starts a member in the foreground, on its port of the loopback
+	// interface.
+	launch func(member int, ports []int) (launcher.Server, error)
 	// begin makes, after the first start of all, what the locks need. It may be nil.
 	begin func(ctx context.Context, addresses []string) error
-	// ready says that a server answers: it may take connections long before.
-	ready func(ctx context.Context, member int, address string) error
 	// leads says that a member is the one that decides. One that is alone does.
 	leads func(ctx context.Context, member int, address string) bool
 	// strikes names the member that the nth fault of a kind is for, counted from 0, where the
@@ -140,14 +139,13 @@ func (s *served) start(ctx context.Context, members ...*member) error {
 	answers := wait.Within(ctx, startPatience, func() bool {
 		for _, m := range members {
 			if m.process == nil || !m.process.Alive() {
-				if m.process, last = proc.Start(proc.Command{Args: s.command(slices.Index(s.members, m), s.ports())}); last != nil {
-					m.process = nil
+				if last = s.launchMember(m); last != nil {
 					return false
 				}
 			}
 		}
 		for _, m := range members {
-			if last = s.ready(ctx, slices.Index(s.members, m), m.address()); last != nil {
+			if last = m.ready(); last != nil {
 				return false
 			}
 		}
@@ -164,6 +162,20 @@ func (s *served) start(ctx context.Context, members ...*member) error {
 		}
 	}
 	return fmt.Errorf("%s does not answer: %w: %s", s.name, last, strings.Join(said, "\n"))
+}
+
+func (s *served) launchMember(m *member) error {
+	m.process = nil
+	of, err := s.launch(slices.Index(s.members, m), s.ports())
+	if err != nil {
+		return err
+	}
+	m.ready = of.Ready
+	process, err := proc.Start(proc.Command{Args: of.Args})
+	if err == nil {
+		m.process = process
+	}
+	return err
 }
 
 // leader returns the member that decides: the first one if none says that it does.

@@ -10,11 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,36 +56,30 @@ func checkEngine(name string) error {
 	case !ok:
 		return fmt.Errorf("engine %q is not known: there are %s", name, strings.Join(engineNames(), ", "))
 	}
-	s, err := kind("")
-	if err == nil {
-		_, err = os.Stat(s.program)
-	}
+	_, err := kind("")
 	return err
 }
 
-// connects says that the address takes connections.
-func connects(_ context.Context, _ int, address string) error {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
-	if err != nil {
-		return err
+// installed returns the server of an engine that scripts/engines has installed.
+func installed(engine string) (server, error) {
+	kind, err := launcher.Find(engine)
+	if err == nil {
+		_, err = launcher.Program(engine, "")
 	}
-	return conn.Close()
+	return server{name: engine, version: kind.Version}, err
 }
 
 // newDynoxide is a server with DynamoDB's protocol.
 func newDynoxide(dir string) (server, error) {
-	program, err := launcher.Program("dynoxide", launcher.DynoxideProgram)
-	return server{
-		name: "dynoxide", program: program, versionFlag: "--version",
-		command: func(_ int, ports []int) []string {
-			return []string{program, "serve", "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0]), "--db-path", filepath.Join(dir, "dynoxide.db")}
-		},
-		ready: connects,
-		begin: func(ctx context.Context, addresses []string) error {
-			return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+addresses[0]), replica.Table, nil)
-		},
-		url: func(addresses []string) string { return "dynamodb:http://" + addresses[0] },
-	}, err
+	s, err := installed("dynoxide")
+	s.launch = func(_ int, ports []int) (launcher.Server, error) {
+		return launcher.Dynoxide(ports[0], "--db-path", filepath.Join(dir, "dynoxide.db"))
+	}
+	s.begin = func(ctx context.Context, addresses []string) error {
+		return dynamostore.CreateTable(ctx, dynamo.Connect("http://"+addresses[0]), replica.Table, nil)
+	}
+	s.url = func(addresses []string) string { return "dynamodb:http://" + addresses[0] }
+	return s, err
 }
 
 // morePorts are ports by which members talk to each other.
@@ -103,9 +94,9 @@ func morePorts(n int) (ports []int, err error) {
 
 // newEtcd is a cluster of so many members.
 func newEtcd(dir string, members int) (server, error) {
-	program, err := launcher.Program("etcd", "etcd")
+	s, err := installed("etcd")
 	if err != nil {
-		return server{name: "etcd"}, err
+		return s, err
 	}
 	peers, err := morePorts(members)
 	peer := func(member int) string { return fmt.Sprintf("http://127.0.0.1:%d", peers[member]) }
@@ -113,129 +104,68 @@ func newEtcd(dir string, members int) (server, error) {
 	for i := range peers {
 		cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peer(i)))
 	}
-	return server{
-		name: "etcd", program: program, versionFlag: "--version", members: members,
-		command: func(member int, ports []int) []string {
-			here, name := fmt.Sprintf("http://127.0.0.1:%d", ports[member]), fmt.Sprint("m", member)
-			return []string{
-				program, "--name", name, "--data-dir", filepath.Join(dir, "etcd-"+name), "--log-level", "error",
-				"--listen-client-urls", here, "--advertise-client-urls", here,
-				"--listen-peer-urls", peer(member), "--initial-advertise-peer-urls", peer(member), "--initial-cluster", strings.Join(cluster, ","),
-				"--heartbeat-interval", "50", "--election-timeout", "500",
-			}
-		},
-		ready: func(ctx context.Context, _ int, address string) error {
-			return answersHTTP(ctx, http.MethodGet, "http://"+address+"/health", func(body []byte) error {
-				return says(body, `"true"`)
-			})
-		},
-		leads: func(ctx context.Context, _ int, address string) bool {
-			return nil == answersHTTP(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status", func(body []byte) error {
-				var status struct {
-					Header struct {
-						Member string `json:"member_id"`
-					} `json:"header"`
-					Leader string `json:"leader"`
-				}
-				if err := json.Unmarshal(body, &status); err != nil {
-					return err
-				}
-				if status.Leader != status.Header.Member {
-					return errors.New("another one leads")
-				}
-				return nil
-			})
-		},
-		url: func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") },
-	}, err
+	s.members = members
+	s.launch = func(member int, ports []int) (launcher.Server, error) {
+		here, name := fmt.Sprintf("http://127.0.0.1:%d", ports[member]), fmt.Sprint("m", member)
+		return launcher.Etcd(filepath.Join(dir, "etcd-"+name), name, here, peer(member), strings.Join(cluster, ","),
+			"--heartbeat-interval", "50", "--election-timeout", "500")
+	}
+	s.leads = func(ctx context.Context, _ int, address string) bool { return etcdLeads(ctx, address) == nil }
+	s.url = func(addresses []string) string { return "etcd:" + strings.Join(addresses, ",") }
+	return s, err
 }
 
-// answersHTTP asks a server something, and has the answer judged.
-func answersHTTP(ctx context.Context, method, url string, judge func(body []byte) error) error {
+// etcdLeads returns an error unless the member at an address leads.
+func etcdLeads(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v3/maintenance/status", strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}
-	return answers(http.DefaultClient, request, judge)
-}
-
-func answers(client *http.Client, request *http.Request, judge func(body []byte) error) error {
-	answer, err := client.Do(request)
+	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
+	var status struct {
+		Header struct {
+			Member string `json:"member_id"`
+		} `json:"header"`
+		Leader string `json:"leader"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
 		return err
 	}
-	return judge(body)
+	if status.Leader != status.Header.Member {
+		return errors.New("another one leads")
+	}
+	return nil
 }
 
 // newZooKeeper is an ensemble of so many servers. One stands alone.
 func newZooKeeper(dir string, members int) (server, error) {
-	jar, err := launcher.Program("zookeeper", launcher.ZooKeeperProgram)
+	s, err := installed("zookeeper")
 	if err != nil {
-		return server{name: "zookeeper"}, err
+		return s, err
 	}
 	peers, err := morePorts(2 * members)
-	ensemble, program := "", "server.ZooKeeperServerMain"
-	if members > 1 {
-		program = "server.quorum.QuorumPeerMain"
-		for i := range members {
-			ensemble += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, peers[2*i], peers[2*i+1])
+	var ensemble []string
+	for i := range members {
+		if members > 1 {
+			ensemble = append(ensemble, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, peers[2*i], peers[2*i+1]))
 		}
 	}
-	return server{
-		name: "zookeeper", program: jar, members: members,
-		version: strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar"),
-		command: func(member int, ports []int) []string {
-			data := filepath.Join(dir, fmt.Sprint("zookeeper-", member))
-			config := data + ".cfg"
-			// Without these files the server says so, and ends.
-			_ = os.MkdirAll(data, 0o700)
-			_ = os.WriteFile(filepath.Join(data, "myid"), fmt.Append(nil, member+1), 0o600)
-			_ = os.WriteFile(config, fmt.Appendf(nil,
-				"tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n%s",
-				data, ports[member], ensemble), 0o600)
-			return []string{
-				"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
-				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", filepath.Join(filepath.Dir(jar), "*"),
-				"org.apache.zookeeper." + program, config,
-			}
-		},
-		ready: func(ctx context.Context, _ int, address string) error { return zooKeeperSays(ctx, address, "Mode: ") },
-		leads: func(ctx context.Context, _ int, address string) bool {
-			return zooKeeperSays(ctx, address, "Mode: leader") == nil
-		},
-		url: func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") },
-	}, err
-}
-
-// zooKeeperSays asks a server what it is.
-func zooKeeperSays(ctx context.Context, address, text string) error {
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
+	s.members = members
+	s.launch = func(member int, ports []int) (launcher.Server, error) {
+		of, err := launcher.ZooKeeper(filepath.Join(dir, fmt.Sprint("zookeeper-", member)), ports[member], member+1, ensemble...)
+		of.Args = slices.Insert(of.Args, 1, "-XX:TieredStopAtLevel=1") // it does not run for long
+		return of, err
 	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return err
+	s.leads = func(_ context.Context, _ int, address string) bool {
+		mode, _ := launcher.ZooKeeperMode(address) // it does not say
+		return mode == "leader"
 	}
-	answer, err := io.ReadAll(conn)
-	if err != nil {
-		return err
-	}
-	return says(answer, text)
-}
-
-// says returns an error unless the answer has the text.
-func says(answer []byte, text string) error {
-	if !strings.Contains(string(answer), text) {
-		return fmt.Errorf("it says %.200q", answer)
-	}
-	return nil
+	s.url = func(addresses []string) string { return "zookeeper:" + strings.Join(addresses, ",") }
+	return s, err
 }

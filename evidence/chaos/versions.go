@@ -32,7 +32,7 @@ func versions(ctx context.Context, engines []string) []version {
 		s, err := kind("")
 		text := s.version
 		if err == nil && text == "" {
-			text, err = proc.Run(ctx, "", s.program, s.versionFlag)
+			text, err = proc.Run(ctx, "", s.program, "--version")
 		}
 		if err != nil {
 			text = err.Error()

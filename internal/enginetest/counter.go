@@ -6,10 +6,13 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -40,6 +43,34 @@ func Main(m *testing.M, variable string, work func(ctx context.Context, value st
 	}
 	DefaultSignals()
 	os.Exit(m.Run())
+}
+
+// DefaultSignals has the processes that a test starts begin with the default actions
+// of SIGHUP and SIGINT, also where the test itself came to ignore them: under nohup,
+// or in the background of a shell. TestMain calls it. A child process inherits the
+// signals that are ignored, but not those that are caught.
+func DefaultSignals() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+}
+
+// Start starts a command, with pipes to its standard input and from its standard output.
+func Start(tb testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	tb.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return in, out
 }
 
 // CountUnderKills runs the test's program twenty times, with more variables in its

@@ -19,29 +19,7 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 )
-
-// FakeGCS is a server of Google Cloud Storage's protocol that keeps objects in memory. It
-// deletes without a condition.
-type FakeGCS struct {
-	*Engine
-	// URL is where clients find it.
-	URL string
-}
-
-// StartFakeGCS starts one with the buckets of these names, and waits until it answers.
-func StartFakeGCS(t testing.TB, buckets ...string) *FakeGCS {
-	t.Helper()
-	port := FreePort(t)
-	server, err := launcher.FakeGCS(bucketFolders(t, buckets), port)
-	need(t, err)
-	g := &FakeGCS{Engine: newEngine(t, server), URL: fmt.Sprintf("http://127.0.0.1:%d", port)}
-	g.Start()
-	g.Await()
-	return g
-}
 
 // gcsCode has the code of an answer on its way to the translation.
 const gcsCode = "X-Test-Code"

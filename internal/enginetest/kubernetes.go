@@ -23,7 +23,7 @@ const Kubernetes = "TENURE_TEST_KUBERNETES"
 // KubernetesServer is an API server, with its etcd, that a test has for itself.
 type KubernetesServer struct {
 	*Engine
-	Etcd *EtcdMember
+	Etcd *Server
 	// Kubeconfig is a file as that of [Kubernetes], and Addr where the server listens:
 	// host and port.
 	Kubeconfig, Addr string

@@ -23,6 +23,7 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/evidence/bed/dynamo"
+	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/s3store"
@@ -58,17 +59,11 @@ func OpenStore(url string) (driver.Store, error) {
 // zooKeeperSession is the shortest that there is.
 const zooKeeperSession = time.Second
 
-// What gateways are told of those that ask them.
-const (
-	BucketKey    = "chaoschaos"
-	BucketRegion = "us-east-1"
-)
-
 // openBucket takes one of several gateways, another one in the next process.
 func openBucket(addresses []string) (driver.Store, error) {
 	url := "http://" + addresses[os.Getpid()%len(addresses)]
 	return s3store.New(s3.New(s3.Options{
-		BaseEndpoint: &url, Region: BucketRegion, UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider(BucketKey, BucketKey, ""),
+		BaseEndpoint: &url, Region: launcher.S3Region, UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider(launcher.S3Key, launcher.S3Secret, ""),
 	}), Table, nil)
 }
 

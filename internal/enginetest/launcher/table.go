@@ -36,10 +36,8 @@ const (
 
 // Files of the engines that more than one place names.
 const (
-	// DynoxideProgram is in the only package of this version that the registry has.
-	DynoxideProgram  = "node_modules/@dynoxide/linux-x64/dynoxide"
-	ZooKeeperProgram = "zookeeper-3.9.5.jar"
-
+	// It is in the only package of this version that the registry has.
+	dynoxideProgram = "node_modules/@dynoxide/linux-x64/dynoxide"
 	dynaliteProgram = "node_modules/dynalite/cli.js"
 	azuriteProgram  = "node_modules/azurite/dist/src/blob/main.js"
 	takesMinutes    = ", which takes minutes"
@@ -50,7 +48,7 @@ func Kinds() []Kind {
 	return []Kind{
 		{ // DynamoDB's whole API
 			Name: "dynoxide", Version: "1.2.1", Variable: "TENURE_TEST_DYNOXIDE", Servers: alone(dynoxide, "http://127.0.0.1:%d"),
-			install: installDynoxide, files: []string{DynoxideProgram},
+			install: installDynoxide, files: []string{dynoxideProgram},
 		},
 		{ // an independent engine, without transactions
 			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE", Servers: alone(dynalite, "http://127.0.0.1:%d"),
@@ -62,7 +60,7 @@ func Kinds() []Kind {
 		},
 		{ // an older checkout has not installed that file
 			Name: "zookeeper", Version: "3.9.5", Variable: "TENURE_TEST_ZOOKEEPER", Servers: alone(oneZooKeeper, "127.0.0.1:%d"),
-			install: installZooKeeper, files: []string{ZooKeeperProgram, "netty-transport-classes-epoll-4.1.119.Final.jar"},
+			install: installZooKeeper, files: []string{"netty-transport-classes-epoll-4.1.119.Final.jar"},
 		},
 		{ // the system's; 400 connections are for packages that are tested in parallel
 			Name: "postgres", Variable: "TENURE_TEST_POSTGRES", install: systemPostgreSQL,
@@ -117,12 +115,16 @@ func installDynoxide(ctx context.Context, k Kind, folder string) error {
 	return npm("@dynoxide/linux-x64")(ctx, k, folder)
 }
 
-func dynoxide(_ string, port int) (Server, error) {
-	program, err := Program("dynoxide", DynoxideProgram)
+// Dynoxide returns an emulator of DynamoDB, in memory unless more arguments say otherwise.
+func Dynoxide(port int, more ...string) (Server, error) {
+	program, err := Program("dynoxide", dynoxideProgram)
 	return Server{
-		Args: []string{program, "serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, Ready: func() error { return listsTables(port) },
+		Args:  append([]string{program, "serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, more...),
+		Ready: func() error { return listsTables(port) },
 	}, err
 }
+
+func dynoxide(_ string, port int) (Server, error) { return Dynoxide(port) }
 
 func dynalite(_ string, port int) (Server, error) {
 	program, err := Program("dynalite", dynaliteProgram)
@@ -233,9 +235,9 @@ const (
 	S3Region = "us-east-1"
 )
 
-// Versitygw returns a gateway to the buckets that are folders of a folder.
-func Versitygw(folder string, port int) (Server, error) {
-	program, err := Program("versitygw", "versitygw")
+// Versitygw returns a gateway to the buckets that are folders of a folder. It makes these.
+func Versitygw(folder string, port int, buckets ...string) (Server, error) {
+	program, err := bucketProgram("versitygw", "versitygw", folder, buckets)
 	at := fmt.Sprintf("127.0.0.1:%d", port)
 	return Server{
 		Args: []string{
@@ -246,11 +248,13 @@ func Versitygw(folder string, port int) (Server, error) {
 	}, err
 }
 
-func oneVersitygw(dir string, port int) (Server, error) { return oneBucket(dir, port, Versitygw) }
+func oneVersitygw(dir string, port int) (Server, error) {
+	return Versitygw(filepath.Join(dir, "buckets"), port, "locks")
+}
 
-// FakeGCS returns a server with the buckets that are folders of a folder.
-func FakeGCS(folder string, port int) (Server, error) {
-	program, err := Program("fakegcs", "fake-gcs-server")
+// FakeGCS returns a server with these buckets, which begin as folders of a folder.
+func FakeGCS(folder string, port int, buckets ...string) (Server, error) {
+	program, err := bucketProgram("fakegcs", "fake-gcs-server", folder, buckets)
 	return Server{
 		// Its public host is one without a port, so that there can be a relay.
 		Args: []string{
@@ -261,14 +265,18 @@ func FakeGCS(folder string, port int) (Server, error) {
 	}, err
 }
 
-func oneFakeGCS(dir string, port int) (Server, error) { return oneBucket(dir, port, FakeGCS) }
+func oneFakeGCS(dir string, port int) (Server, error) {
+	return FakeGCS(filepath.Join(dir, "buckets"), port, "locks")
+}
 
-func oneBucket(dir string, port int, server func(string, int) (Server, error)) (Server, error) {
-	folder := filepath.Join(dir, "buckets")
-	if err := os.MkdirAll(filepath.Join(folder, "locks"), 0o700); err != nil {
-		return Server{}, err
+// bucketProgram makes a folder for each bucket, and returns the program.
+func bucketProgram(engine, file, folder string, buckets []string) (string, error) {
+	for _, bucket := range buckets {
+		if err := os.MkdirAll(filepath.Join(folder, bucket), 0o700); err != nil {
+			return "", err
+		}
 	}
-	return server(folder, port)
+	return Program(engine, file)
 }
 
 // Azurite returns an emulator of Azure Blob Storage, without a container.
