@@ -159,8 +159,11 @@ func newZooKeeper(dir string, members int) (server, error) {
 	s.members = members
 	s.launch = func(member int, ports []int) (launcher.Server, error) {
 		of, err := launcher.ZooKeeper(filepath.Join(dir, fmt.Sprint("zookeeper-", member)), ports[member], member+1, ensemble...)
+		if err != nil {
+			return of, err
+		}
 		of.Args = slices.Insert(of.Args, 1, "-XX:TieredStopAtLevel=1") // it does not run for long
-		return of, err
+		return of, nil
 	}
 	s.leads = func(_ context.Context, _ int, address string) bool {
 		mode, _ := launcher.ZooKeeperMode(address) // it does not say

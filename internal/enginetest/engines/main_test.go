@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -31,7 +30,6 @@ const (
 	asLauncher = "TEST_LAUNCHER"
 	asEngine   = "TEST_ENGINE" // where it listens, or what it does
 	takenPort  = "TEST_TAKEN"
-	stubborn   = "TEST_STUBBORN" // the engine heeds no signal that would end it politely
 	address    = "TEST_ADDRESS"
 )
 
@@ -54,9 +52,6 @@ func TestMain(m *testing.M) {
 
 // listen is the engine.
 func listen(at string) int {
-	if os.Getenv(stubborn) != "" {
-		signal.Ignore(syscall.SIGTERM)
-	}
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		fmt.Println("no luck:", err)
@@ -129,17 +124,11 @@ func TestRun(t *testing.T) {
 // it is SIGKILL, the engines end all the same.
 func TestSignals(t *testing.T) {
 	t.Parallel()
+	const command = `sleep 300 >/dev/null 2>&1 & trap "kill $!; echo heard; exit" TERM HUP; echo $` + address + ` $$; wait`
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGHUP: 129, syscall.SIGKILL: -1} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			cmd, tmp, stderr := launched(t, "run", "good", "--", "sh", "-c", "echo $"+address+"; exec cat")
-			if sig == syscall.SIGKILL {
-				cmd.Env = append(cmd.Env, stubborn+"=1")
-			}
-			stdin, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			cmd, tmp, stderr := launched(t, "run", "good", "--", "sh", "-c", command)
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -148,17 +137,24 @@ func TestSignals(t *testing.T) {
 				t.Fatal(err)
 			}
 			var at string
-			if _, err := fmt.Fscan(stdout, &at); err != nil {
+			var pid int
+			if _, err := fmt.Fscan(stdout, &at, &pid); err != nil {
 				t.Fatalf("%v\n%s", err, stderr)
 			}
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
 			if sig == syscall.SIGKILL {
-				_ = stdin.Close() // nothing else ends the command
+				for end := time.Now().Add(launcher.Patience); dial(at) == nil; time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // a process of its own
+					if time.Now().After(end) {
+						t.Error("the engine does not end")
+						break
+					}
+				}
+				_ = syscall.Kill(pid, syscall.SIGTERM) // nothing else ends the command
 			}
-			if _, err := io.ReadAll(stdout); err != nil { // until the command has ended
-				t.Fatal(err)
+			if said, err := io.ReadAll(stdout); err != nil || strings.TrimSpace(string(said)) != "heard" {
+				t.Errorf("the command says %q, %v", said, err)
 			}
 			_ = cmd.Wait() // its status says it
 			if got := cmd.ProcessState.ExitCode(); got != want {
@@ -166,9 +162,6 @@ func TestSignals(t *testing.T) {
 			}
 			if sig != syscall.SIGKILL {
 				leftNothing(t, at, tmp)
-			}
-			for dial(at) == nil { // the kernel ends it, at once
-				time.Sleep(10 * time.Millisecond) //nolint:forbidigo // a process of its own
 			}
 		})
 	}
