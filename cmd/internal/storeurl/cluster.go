@@ -56,17 +56,11 @@ func readCluster(rest, write, port string, own ...string) (c Cluster, path strin
 		return c, "", nil, errors.New(`it has a "#": write %23 in its place`)
 	}
 	authority, path, _ := strings.Cut(rest, "/")
-	hosts := authority
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		hosts = authority[at+1:]
-		user, password, has := strings.Cut(authority[:at], ":")
-		if c.User, err = url.PathUnescape(user); err == nil {
-			c.password, err = url.PathUnescape(password)
-		}
-		if err != nil || c.User == "" || has && c.password == "" {
-			return c, "", nil, errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as "/", "@" and "%" written as %2F, %40 and %25`)
-		}
+	user, password, hosts, ok := cutUser(authority)
+	if !ok {
+		return c, "", nil, errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as "/", "@" and "%" written as %2F, %40 and %25`)
 	}
+	c.User, c.password = user, password
 	for _, host := range strings.Split(hosts, ",") {
 		whole, err := hostPort(host, port)
 		if err != nil {
@@ -96,6 +90,28 @@ func readCluster(rest, write, port string, own ...string) (c Cluster, path strin
 		err = absolute(&c.CA, &c.Cert, &c.Key, &c.PasswordFile)
 	}
 	return c, path, values, err
+}
+
+// cutUser cuts USER:PASSWORD@ off, of which there may be nothing, and says whether they can be
+// read.
+func cutUser(authority string) (user, password, hosts string, ok bool) {
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 {
+		return "", "", authority, true
+	}
+	user, password, has := strings.Cut(authority[:at], ":")
+	user, err := unescape(user)
+	password, err2 := unescape(password)
+	return user, password, authority[at+1:], err == nil && err2 == nil && user != "" && (!has || password != "")
+}
+
+// unescape does what libpq does, but that a space need not be escaped. It takes no plus for one.
+func unescape(text string) (string, error) {
+	text, err := url.PathUnescape(text)
+	if err == nil && strings.ContainsRune(text, 0) {
+		err = errors.New("a zero byte")
+	}
+	return text, err
 }
 
 // hostPort returns a host with its port, as it is dialled: with the zone of an address behind
@@ -247,14 +263,16 @@ func dial(ctx context.Context, host string, config *tls.Config) (net.Conn, error
 }
 
 // Password returns that of the user: of the URL, of the file, or of the environment.
-func (c Cluster) Password() (string, error) {
+func (c Cluster) Password() (string, error) { return passwordOf(c.User, c.password, c.PasswordFile) }
+
+func passwordOf(user, inURL, file string) (string, error) {
 	switch {
-	case c.User == "" || c.password != "":
-		return c.password, nil
-	case c.PasswordFile == "":
+	case user == "" || inURL != "":
+		return inURL, nil
+	case file == "":
 		return strings.TrimRight(os.Getenv(PasswordVariable), "\r\n"), nil
 	}
-	return passwordIn(c.PasswordFile)
+	return passwordIn(file)
 }
 
 // passwordIn returns the password that a file has.

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,23 +33,16 @@ const (
 	openPause    = 300 * time.Millisecond
 )
 
-// opener opens one store on DynamoDB, as often as it is asked to.
-type opener struct {
-	d DynamoDB
-	// connected is d with the region and the endpoint that were found.
-	connected atomic.Pointer[DynamoDB]
-}
-
 // open connects, and sees that the table is there and fit for locks.
-func (o *opener) open() (driver.Store, error) {
+func (d DynamoDB) open() (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	client, err := o.client(ctx)
+	client, err := d.client(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		store, err := dynamostore.Open(ctx, client, o.d.Table, &o.d.Options)
+		store, err := dynamostore.Open(ctx, client, d.Table, &d.Options)
 		answered := smithy.APIError(nil)
 		if err == nil {
 			return store, nil
@@ -67,44 +58,23 @@ func (o *opener) open() (driver.Store, error) {
 	}
 }
 
-func (o *opener) connect(ctx context.Context) (driver.Store, error) {
+func (d DynamoDB) connect(ctx context.Context) (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	client, err := o.client(ctx)
+	client, err := d.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return dynamostore.New(client, o.d.Table, &o.d.Options)
+	return dynamostore.New(client, d.Table, &d.Options)
 }
 
-func (o *opener) unasked() (driver.Store, error) {
-	return dynamostore.New(dynamodb.New(dynamodb.Options{Region: o.d.Region}), o.d.Table, &o.d.Options)
+func (d DynamoDB) unasked() (driver.Store, error) {
+	return dynamostore.New(dynamodb.New(dynamodb.Options{Region: d.Region}), d.Table, &d.Options)
 }
 
 // client returns one that has credentials and a region. It sends requests only for the
 // credentials.
-func (o *opener) client(ctx context.Context) (*dynamodb.Client, error) {
-	client, err := o.d.connect(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("dynamodb table %q: %w", o.d.Table, err)
-	}
-	found := o.d
-	found.Region, found.Endpoint = client.Options().Region, aws.ToString(client.Options().BaseEndpoint)
-	if _, err := endpoint(found.Endpoint); err != nil {
-		found.Endpoint = "" // the environment's, with a password: no URL may hold it, and none is read that does
-	}
-	o.connected.Store(&found)
-	return client, nil
-}
-
-func (o *opener) url() string {
-	if found := o.connected.Load(); found != nil {
-		return found.URL()
-	}
-	return o.d.URL()
-}
-
-func (d DynamoDB) connect(ctx context.Context) (*dynamodb.Client, error) {
+func (d DynamoDB) client(ctx context.Context) (*dynamodb.Client, error) {
 	make := func(cfg aws.Config) *dynamodb.Client {
 		return dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 			if d.Endpoint != "" {
@@ -112,28 +82,62 @@ func (d DynamoDB) connect(ctx context.Context) (*dynamodb.Client, error) {
 			}
 		})
 	}
-	cfg, err := account{d.Region, d.Profile, d.Endpoint}.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
+	cfg, err := d.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("dynamodb table %q: %w", d.Table, err)
 	}
-	return make(cfg), nil
+	client := make(cfg)
+	at := d
+	at.Account = d.located(client.Options().Region, client.Options().BaseEndpoint)
+	d.found.note(at.URL())
+	return client, nil
 }
 
-// account is what a URL says of how a service of AWS is reached.
-type account struct{ region, profile, endpoint string }
+// Account is what a URL says of how a service of AWS is reached.
+type Account struct {
+	Region  string // "": the environment's, or the profile's
+	Profile string // "": the environment's
+	// Endpoint is the base URL of the service, "" for that of AWS in the region,
+	// or one that the environment or the profile names.
+	Endpoint string
+}
+
+// read takes the parameters.
+func (a *Account) read(values url.Values) (err error) {
+	a.Region, a.Profile = values.Get("region"), values.Get("profile")
+	if a.Region != "" && !regionName.MatchString(a.Region) {
+		return fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(a.Region))
+	}
+	a.Endpoint, err = endpoint(values.Get("endpoint"))
+	return err
+}
+
+func (a Account) values() map[string]string {
+	return map[string]string{"region": a.Region, "endpoint": a.Endpoint, "profile": a.Profile}
+}
+
+// located returns it with what a client was found to have. An endpoint of the environment with
+// a password is left out: no URL may hold it, and none is read that does.
+func (a Account) located(region string, base *string) Account {
+	a.Region, a.Endpoint = region, aws.ToString(base)
+	if _, err := endpoint(a.Endpoint); err != nil {
+		a.Endpoint = ""
+	}
+	return a
+}
 
 // config returns what a client is made of: it has a region and credentials. Endpoint returns
 // that of a client, "" for that of AWS.
-func (a account) config(ctx context.Context, endpoint func(aws.Config) *string) (aws.Config, error) {
+func (a Account) config(ctx context.Context, endpoint func(aws.Config) *string) (aws.Config, error) {
 	// What goes wrong is told once, by the error of whoever it stops.
 	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
-	if a.region != "" {
-		options = append(options, config.WithRegion(a.region))
+	if a.Region != "" {
+		options = append(options, config.WithRegion(a.Region))
 	}
-	if a.profile != "" {
-		options = append(options, config.WithSharedConfigProfile(a.profile))
+	if a.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(a.Profile))
 	}
-	if loopback(a.endpoint) {
+	if loopback(a.Endpoint) {
 		// Not for the sake of AWS_DEFAULTS_MODE=auto, either.
 		options = append(options, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
 	}
@@ -180,8 +184,7 @@ func loopback(endpoint string) bool {
 	if err != nil {
 		return false
 	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return u.Hostname() != "" && driver.Near(u.Hostname())
 }
 
 // atHand returns the credentials for an endpoint on this machine: the keys that
@@ -189,12 +192,12 @@ func loopback(endpoint string) bool {
 // none. An emulator wants some, and believes all. Nobody elsewhere is asked, be
 // it the machine's role or a service that hands out keys: it would take
 // seconds, and have a laptop wait for a network that it does not need.
-func (a account) atHand(cfg aws.Config) aws.CredentialsProvider {
+func (a Account) atHand(cfg aws.Config) aws.CredentialsProvider {
 	keys := aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}
 	for _, source := range slices.Backward(cfg.ConfigSources) { // the first one counts
 		switch source := source.(type) {
 		case config.EnvConfig:
-			if source.Credentials.HasKeys() && a.profile == "" { // a profile that is named comes first
+			if source.Credentials.HasKeys() && a.Profile == "" { // a profile that is named comes first
 				keys = source.Credentials
 			}
 		case config.SharedConfig:

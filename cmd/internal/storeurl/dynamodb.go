@@ -19,13 +19,11 @@ import (
 //
 //	dynamodb://TABLE?region=REGION&endpoint=URL
 type DynamoDB struct {
-	Table   string
-	Region  string // "": the environment's, or the profile's
-	Profile string // "": the environment's
-	// Endpoint is the base URL of the service, "" for that of AWS in the region,
-	// or one that the environment or the profile names.
-	Endpoint string
-	Options  dynamostore.Options
+	Table string
+	Account
+	Options dynamostore.Options
+
+	found *found
 }
 
 // parameters are those of a URL, in the order in which they are written.
@@ -48,8 +46,8 @@ func parseDynamoDB(rest string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	at := &opener{d: d}
-	return Location{engine: at, current: at.url, open: at.open}, nil
+	d.found = new(found)
+	return Location{engine: d, current: func() string { return d.found.or(d.URL()) }, open: d.open}, nil
 }
 
 // readDynamoDB reads what follows the colon. It does not leave that to net/url,
@@ -85,11 +83,7 @@ func readDynamoDB(rest string) (DynamoDB, error) {
 
 // set takes the parameters, each of which is there once at the most.
 func (d *DynamoDB) set(values url.Values) (err error) {
-	d.Region, d.Profile = values.Get("region"), values.Get("profile")
-	if d.Region != "" && !regionName.MatchString(d.Region) {
-		return fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(d.Region))
-	}
-	if d.Endpoint, err = endpoint(values.Get("endpoint")); err != nil {
+	if err = d.read(values); err != nil {
 		return err
 	}
 	o := dynamostore.Options{
@@ -103,14 +97,10 @@ func (d *DynamoDB) set(values url.Values) (err error) {
 			return errors.New("dialect= is neither java nor dynamolock: leave it out, or write that of the other lock client of this table")
 		}
 	}
-	for name, to := range map[string]*bool{"shared": &o.SharedTable, "eventual-replicas": &o.EventualReplicas, "ttl": &o.TimeToLive, "unshare": &o.Unshare} {
-		switch values.Get(name) {
-		case "", "false":
-		case "true":
-			*to = true
-		default:
-			return fmt.Errorf("%s= is neither true nor false", name)
-		}
+	if err = readSwitches(values, false, map[string]*bool{
+		"shared": &o.SharedTable, "eventual-replicas": &o.EventualReplicas, "ttl": &o.TimeToLive, "unshare": &o.Unshare,
+	}); err != nil {
+		return err
 	}
 	if o.PartitionKey == dynamostore.DefaultPartitionKey {
 		o.PartitionKey = ""
@@ -145,36 +135,47 @@ func endpoint(text string) (string, error) {
 // URL returns the URL that says the same: what is a default is left out, and
 // the rest stands in one order.
 func (d DynamoDB) URL() string {
-	values := map[string]string{
-		"region": d.Region, "endpoint": d.Endpoint, "profile": d.Profile,
-		"partition-key": d.Options.PartitionKey, "sort-key": d.Options.SortKey, "sort-value": d.Options.SortValue,
-	}
+	values := d.values()
+	values["partition-key"], values["sort-key"], values["sort-value"] = d.Options.PartitionKey, d.Options.SortKey, d.Options.SortValue
 	if d.Options.Dialect != dynamostore.Java {
 		values["dialect"] = d.Options.Dialect.String()
 	}
-	if d.Options.SharedTable {
-		values["shared"] = "true"
-	}
-	if d.Options.EventualReplicas {
-		values["eventual-replicas"] = "true"
-	}
-	if d.Options.TimeToLive {
-		values["ttl"] = "true"
-	}
-	if d.Options.Unshare {
-		values["unshare"] = "true"
-	}
-	var query []string
-	for _, name := range parameters {
-		if value := values[name]; value != "" {
-			query = append(query, name+"="+escape(value))
+	for name, is := range map[string]bool{
+		"shared": d.Options.SharedTable, "eventual-replicas": d.Options.EventualReplicas, "ttl": d.Options.TimeToLive, "unshare": d.Options.Unshare,
+	} {
+		if is {
+			values[name] = "true"
 		}
 	}
-	text := "dynamodb://" + d.Table
-	if len(query) > 0 {
-		text += "?" + strings.Join(query, "&")
+	return withParameters("dynamodb://"+d.Table, parameters, values)
+}
+
+// withParameters returns a URL with the parameters that have a value, in the order of names.
+func withParameters(text string, names []string, values map[string]string) string {
+	separator := "?"
+	for _, name := range names {
+		if value := values[name]; value != "" {
+			text += separator + name + "=" + escape(value)
+			separator = "&"
+		}
 	}
 	return text
+}
+
+// readSwitches reads parameters that are true or false, or, with digits, 1 or 0 as well.
+func readSwitches(values url.Values, digits bool, switches map[string]*bool) error {
+	for name, to := range switches {
+		switch value := values.Get(name); {
+		case value == "true" || digits && value == "1":
+			*to = true
+		case value == "" || value == "false" || digits && value == "0":
+		case digits:
+			return fmt.Errorf("%s= is neither 1 nor 0", name)
+		default:
+			return fmt.Errorf("%s= is neither true nor false", name)
+		}
+	}
+	return nil
 }
 
 // escape is url.QueryEscape, and leaves an endpoint legible.

@@ -51,7 +51,7 @@ func TestParseDynamoDB(t *testing.T) {
 	}
 	l, err := storeurl.Parse("dynamodb://locks?shared=true&dialect=dynamolock&sort-key=sk&sort-value=a%20b%26c%23&profile=p&region=r&endpoint=http://h&partition-key=id&eventual-replicas=true&ttl=true")
 	want := storeurl.DynamoDB{
-		Table: "locks", Region: "r", Profile: "p", Endpoint: "http://h",
+		Table: "locks", Account: storeurl.Account{Region: "r", Profile: "p", Endpoint: "http://h"},
 		Options: dynamostore.Options{
 			PartitionKey: "id", SortKey: "sk", SortValue: "a b&c#", Dialect: dynamostore.Dynamolock, SharedTable: true, EventualReplicas: true, TimeToLive: true,
 		},

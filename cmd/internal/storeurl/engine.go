@@ -5,6 +5,7 @@ package storeurl
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/sqlitestore"
@@ -63,4 +64,19 @@ func (l Location) Brief(err error) error {
 		return BriefPostgres(err)
 	}
 	return err
+}
+
+// found is the URL of a store with what its environment has named, or the part of it that was
+// looked for: a command that gets the URL may have another environment, and the same name
+// elsewhere has other locks.
+type found struct{ text atomic.Pointer[string] }
+
+func (f *found) note(text string) { f.text.Store(&text) }
+
+// or returns what was found, and what was written as long as nothing was.
+func (f *found) or(written string) string {
+	if text := f.text.Load(); text != nil {
+		return *text
+	}
+	return written
 }

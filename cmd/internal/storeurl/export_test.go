@@ -15,18 +15,16 @@ func EngineOf[E engine](l Location) (E, bool) {
 	return e, ok
 }
 
-// DynamoDBOf is EngineOf for DynamoDB.
+// DynamoDBOf is EngineOf for DynamoDB, to be compared.
 func DynamoDBOf(l Location) (DynamoDB, bool) {
-	o, ok := l.engine.(*opener)
-	if !ok {
-		return DynamoDB{}, false
-	}
-	return o.d, true
+	d, ok := l.engine.(DynamoDB)
+	d.found = nil
+	return d, ok
 }
 
 // Client returns a client for a store on DynamoDB.
 func Client(ctx context.Context, l Location) (*dynamodb.Client, error) {
-	return l.engine.(*opener).client(ctx)
+	return l.engine.(DynamoDB).client(ctx)
 }
 
 // Whole returns what pgx gets.

@@ -81,7 +81,7 @@ func (k Kubernetes) Config() (*rest.Config, string, error) {
 		// The terminal is the command's.
 		plugin.StdinUnavailable, plugin.StdinUnavailableMessage = true, "log in before, or use other credentials"
 	}
-	k.found.Store(&at)
+	k.found.note(at.URL())
 	return config, at.Namespace, nil
 }
 

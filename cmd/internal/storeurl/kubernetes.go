@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 
@@ -27,8 +26,7 @@ type Kubernetes struct {
 	Context    string // "": the current one
 	Options    k8sstore.Options
 
-	// found is the same with what was found, once it was looked for.
-	found *atomic.Pointer[Kubernetes]
+	found *found
 }
 
 // kubernetesParameters are those of a URL, in the order in which they are written.
@@ -51,11 +49,11 @@ func parseKubernetes(rest string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	return Location{current: k.current, engine: k, open: k.open}, nil
+	return Location{engine: k, current: func() string { return k.found.or(k.URL()) }, open: k.open}, nil
 }
 
 func readKubernetes(text string) (Kubernetes, error) {
-	k := Kubernetes{found: new(atomic.Pointer[Kubernetes])}
+	k := Kubernetes{found: new(found)}
 	text, slashes := strings.CutPrefix(text, "//")
 	namespace, query, _ := strings.Cut(text, "?")
 	switch {
@@ -94,12 +92,8 @@ func readKubernetes(text string) (Kubernetes, error) {
 	if prefix := values.Get("prefix"); prefix != "" {
 		k.Options.Prefix = strings.TrimSuffix(prefix, ".") + "."
 	}
-	switch values.Get("shared") {
-	case "", "false":
-	case "true":
-		k.Options.SharedLease = true
-	default:
-		return k, errors.New("shared= is neither true nor false")
+	if err := readSwitches(values, false, map[string]*bool{"shared": &k.Options.SharedLease}); err != nil {
+		return k, err
 	}
 	return k, checkKubernetes(k.Options)
 }
@@ -113,39 +107,19 @@ func checkKubernetes(o k8sstore.Options) error {
 	return store.Close()
 }
 
-// current returns the URL. Once the cluster was looked for it has the namespace, the file
-// and the context, too: kubectl may be told to use others at any time, and a command may
-// have another environment.
-func (k Kubernetes) current() string {
-	if found := k.found.Load(); found != nil {
-		return found.URL()
-	}
-	return k.URL()
-}
-
 // URL returns the URL that says the same: what is a default is left out, and the rest
 // stands in one order.
 func (k Kubernetes) URL() string {
-	var query []string
-	add := func(name, value string) {
-		if value != "" {
-			query = append(query, name+"="+escape(value))
-		}
-	}
-	add("kubeconfig", k.Kubeconfig)
-	add("context", k.Context)
+	values := map[string]string{"kubeconfig": k.Kubeconfig, "context": k.Context}
 	if k.Options.Prefix != k8sstore.DefaultPrefix {
-		add("prefix", strings.TrimSuffix(k.Options.Prefix, "."))
+		values["prefix"] = strings.TrimSuffix(k.Options.Prefix, ".")
 	}
 	if k.Options.SharedLease {
-		add("shared", "true")
+		values["shared"] = "true"
 	}
 	text := "kubernetes:"
 	if k.Namespace != "" {
 		text += "//" + k.Namespace
 	}
-	if len(query) > 0 {
-		text += "?" + strings.Join(query, "&")
-	}
-	return text
+	return withParameters(text, kubernetesParameters, values)
 }

@@ -32,8 +32,7 @@ func (p Postgres) open() (driver.Store, error) {
 		return nil, BriefPostgres(errors.Join(err, store.Close()))
 	}
 	// A command that gets the URL of this store has the same table.
-	table := store.Table()
-	p.found.Store(&table)
+	p.found.note(store.Table())
 	return store, nil
 }
 

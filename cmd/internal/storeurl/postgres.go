@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,8 +43,8 @@ type Postgres struct {
 	listen    *Postgres
 	listenOff bool
 
-	// found is the table with its schema, once the store was opened.
-	found *atomic.Pointer[string]
+	// found has the table with its schema, once the store was opened.
+	found *found
 }
 
 type pgHost struct{ name, port string }
@@ -73,7 +72,7 @@ func parsePostgres(rest string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	p.found = new(atomic.Pointer[string])
+	p.found = new(found)
 	return Location{
 		current: func() string { return p.located().text(true) },
 		shown:   func() string { return p.located().text(false) },
@@ -94,17 +93,11 @@ func readPostgres(rest string) (p Postgres, own map[string]string, err error) {
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
-	hosts := authority
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		hosts = authority[at+1:]
-		user, password, has := strings.Cut(authority[:at], ":")
-		if p.User, err = pgUnescape(user); err == nil {
-			p.password, err = pgUnescape(password)
-		}
-		if err != nil || p.User == "" || has && p.password == "" {
-			return p, nil, errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as "/", "?", "@" and "%" written as %2F, %3F, %40 and %25`)
-		}
+	user, password, hosts, ok := cutUser(authority)
+	if !ok {
+		return p, nil, errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as "/", "?", "@" and "%" written as %2F, %3F, %40 and %25`)
 	}
+	p.User, p.password = user, password
 	if strings.Contains(path, "@") {
 		return p, nil, errors.New(`an "@" follows the hosts: write %2F for "/" in a password, and %40 for "@" in the name of a database`)
 	}
@@ -117,21 +110,11 @@ func readPostgres(rest string) (p Postgres, own map[string]string, err error) {
 			p.hosts = append(p.hosts, h)
 		}
 	}
-	if p.Database, err = pgUnescape(path); err != nil {
+	if p.Database, err = unescape(path); err != nil {
 		return p, nil, errors.New(`the database cannot be read: write %25 for "%"`)
 	}
 	own, err = p.settings(query)
 	return p, own, err
-}
-
-// pgUnescape does what libpq does, but that a space need not be escaped. It takes no plus
-// for one.
-func pgUnescape(text string) (string, error) {
-	text, err := url.PathUnescape(text)
-	if err == nil && strings.ContainsRune(text, 0) {
-		err = errors.New("a zero byte")
-	}
-	return text, err
 }
 
 // pgHostOf reads a host, which may be a folder with a socket, and its port.
@@ -149,7 +132,7 @@ func pgHostOf(text string) (h pgHost, err error) {
 	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {
 		return h, errors.New("what stands behind a host is no port from 1 to 65535: " + writePostgres)
 	}
-	if name, err = pgUnescape(name); err != nil || strings.ContainsAny(name, " ,@\t\n") {
+	if name, err = unescape(name); err != nil || strings.ContainsAny(name, " ,@\t\n") {
 		return h, errors.New("a host cannot be read: " + writePostgres)
 	}
 	return pgHost{name, port}, nil
@@ -164,9 +147,9 @@ func (p *Postgres) settings(query string) (own map[string]string, err error) {
 	seen := map[string]bool{}
 	for _, pair := range strings.Split(query, "&") {
 		name, value, found := strings.Cut(pair, "=")
-		name, err := pgUnescape(name)
+		name, err := unescape(name)
 		if err == nil {
-			value, err = pgUnescape(value)
+			value, err = unescape(value)
 		}
 		switch {
 		case err != nil || !found || !pgSettingName.MatchString(name):
@@ -255,10 +238,9 @@ func (p *Postgres) listenAt(where string) error {
 
 // located is p with the table that was found. A name that a URL cannot have is left out of it.
 func (p Postgres) located() Postgres {
-	if found := p.found.Load(); found != nil {
-		if _, err := pgstore.Schema(*found); err == nil {
-			p.Table = *found
-		}
+	table := p.found.or(p.Table)
+	if _, err := pgstore.Schema(table); err == nil {
+		p.Table = table
 	}
 	return p
 }
@@ -350,15 +332,7 @@ func pgEscapeAll(text string) string {
 
 // Password returns that of the user, "" if it is pgx that may know it: of the URL, of the
 // file, or of the environment.
-func (p Postgres) Password() (string, error) {
-	if p.User == "" || p.password != "" {
-		return p.password, nil
-	}
-	if p.PasswordFile == "" {
-		return strings.TrimRight(os.Getenv(PasswordVariable), "\r\n"), nil
-	}
-	return passwordIn(p.PasswordFile)
-}
+func (p Postgres) Password() (string, error) { return passwordOf(p.User, p.password, p.PasswordFile) }
 
 // Options returns the store's, with the passwords that pgx does not find by itself. It
 // reads the file that the URL names.

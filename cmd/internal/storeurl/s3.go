@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -22,18 +21,13 @@ import (
 //
 //	s3://BUCKET/PREFIX?region=REGION&endpoint=URL&path_style=1&profile=NAME&trust=1
 type S3 struct {
-	Bucket  string
-	Region  string // "": the environment's, or the profile's
-	Profile string // "": the environment's
-	// Endpoint is the base URL of the server, "" for that of S3 in the region, or one
-	// that the environment or the profile names.
-	Endpoint string
+	Bucket string
+	Account
 	// PathStyle has the bucket stand in the path, and not in the name of the host.
 	PathStyle bool
 	Options   s3store.Options
 
-	// found is the same with what was found, once it was looked for.
-	found *atomic.Pointer[S3]
+	found *found
 }
 
 // s3Parameters are those of a URL, in the order in which they are written.
@@ -49,7 +43,7 @@ func parseS3(rest string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	return Location{current: b.current, engine: b, open: b.open}, nil
+	return Location{engine: b, current: func() string { return b.found.or(b.URL()) }, open: b.open}, nil
 }
 
 // IsBucket reports whether a URL names a store that is paid for by the request, and that
@@ -58,7 +52,7 @@ func IsBucket(url string) bool { return strings.HasPrefix(url, "s3:") }
 
 func readS3(text string) (S3, error) {
 	const write = "write s3://BUCKET/PREFIX?region=REGION"
-	b := S3{found: new(atomic.Pointer[S3])}
+	b := S3{found: new(found)}
 	text, slashes := strings.CutPrefix(text, "//")
 	path, query, _ := strings.Cut(text, "?")
 	bucket, prefix, _ := strings.Cut(path, "/")
@@ -81,21 +75,12 @@ func readS3(text string) (S3, error) {
 	if err := pathParts(prefix, prefix); err != nil {
 		return b, err
 	}
-	b.Bucket, b.Region, b.Profile = bucket, values.Get("region"), values.Get("profile")
-	if b.Region != "" && !regionName.MatchString(b.Region) {
-		return b, fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(b.Region))
-	}
-	if b.Endpoint, err = endpoint(values.Get("endpoint")); err != nil {
+	b.Bucket = bucket
+	if err := b.read(values); err != nil {
 		return b, err
 	}
-	for name, to := range map[string]*bool{"path_style": &b.PathStyle, "trust": &b.Options.TrustServer} {
-		switch values.Get(name) {
-		case "", "0", "false":
-		case "1", "true":
-			*to = true
-		default:
-			return b, fmt.Errorf("%s= is neither 1 nor 0", name)
-		}
+	if err := readSwitches(values, true, map[string]*bool{"path_style": &b.PathStyle, "trust": &b.Options.TrustServer}); err != nil {
+		return b, err
 	}
 	if prefix = strings.TrimSuffix(prefix, "/"); prefix != "" {
 		b.Options.Prefix = prefix + "/"
@@ -110,34 +95,18 @@ func readS3(text string) (S3, error) {
 // URL returns the URL that says the same: what is a default is left out, and the rest stands
 // in one order.
 func (b S3) URL() string {
-	values := map[string]string{"region": b.Region, "endpoint": b.Endpoint, "profile": b.Profile}
+	values := b.values()
 	if b.PathStyle {
 		values["path_style"] = "1"
 	}
 	if b.Options.TrustServer {
 		values["trust"] = "1"
 	}
-	var query []string
-	for _, name := range s3Parameters {
-		if value := values[name]; value != "" {
-			query = append(query, name+"="+escape(value))
-		}
-	}
 	text := "s3://" + b.Bucket
 	if prefix := strings.TrimSuffix(b.Options.Prefix, "/"); prefix != "" {
 		text += "/" + prefix
 	}
-	if len(query) > 0 {
-		text += "?" + strings.Join(query, "&")
-	}
-	return text
-}
-
-func (b S3) current() string {
-	if found := b.found.Load(); found != nil {
-		return found.URL()
-	}
-	return b.URL()
+	return withParameters(text, s3Parameters, values)
 }
 
 // open returns a store whose bucket is there, and can be read. The first write tries the
@@ -178,16 +147,13 @@ func (b S3) client(ctx context.Context) (*s3.Client, error) {
 			o.UsePathStyle = b.PathStyle
 		})
 	}
-	cfg, err := account{b.Region, b.Profile, b.Endpoint}.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
+	cfg, err := b.config(ctx, func(cfg aws.Config) *string { return make(cfg).Options().BaseEndpoint })
 	if err != nil {
 		return nil, fmt.Errorf("bucket %q: %w", b.Bucket, err)
 	}
 	client := make(cfg)
-	found := b
-	found.Region, found.Endpoint = client.Options().Region, aws.ToString(client.Options().BaseEndpoint)
-	if _, err := endpoint(found.Endpoint); err != nil {
-		found.Endpoint = "" // as of a table
-	}
-	b.found.Store(&found)
+	at := b
+	at.Account = b.located(client.Options().Region, client.Options().BaseEndpoint)
+	b.found.note(at.URL())
 	return client, nil
 }
