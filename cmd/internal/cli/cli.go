@@ -10,8 +10,10 @@
 package cli
 
 import (
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -210,3 +212,35 @@ func parts(command *kong.Node) string {
 	}
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
+
+// The help is written by hand, in the folder help; a test compares it with the
+// flags that there are.
+//
+//go:embed help/*.txt
+var helpTexts embed.FS
+
+// helpOf returns the help of a command, "" being the whole program.
+func helpOf(command string) (text string, known bool) {
+	switch command {
+	case "":
+		command = "tenure"
+	case "tenure":
+		return "", false
+	}
+	b, err := fs.ReadFile(helpTexts, "help/"+command+".txt")
+	return string(b), err == nil
+}
+
+// help returns the help that the command line asks for, if it does.
+func help(head []string, command string) (text string, asked bool) {
+	asks := slices.ContainsFunc(head, func(word string) bool { return word == "--help" || word == "-h" })
+	if !asks && (len(head) == 0 || head[0] != "help") {
+		return "", false
+	}
+	if !asks && len(head) > 1 && command == "" {
+		return "", false // help for a command that there is not
+	}
+	return helpOf(command)
+}
+
+func version() string { return flags.Version("tenure") }

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -150,4 +151,142 @@ func checkGroup(name string) error {
 		return usage("%w", err)
 	}
 	return nil
+}
+
+// print writes the group once.
+func (f *shardCmd) print(c *console, v groupView) error {
+	var err error
+	switch {
+	case c.json:
+		err = c.object(v.object(f.Partitions))
+	case len(v.Partitions) == 0:
+		c.say("no worker has been in %q yet", f.Group)
+	default:
+		err = c.print(v.text(style{}, f.Partitions))
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range v.Partitions {
+		if p.Error != "" {
+			return storeFailed(errors.New(p.Error))
+		}
+	}
+	return nil
+}
+
+// watch looks at the group again and again.
+func (f *shardCmd) watch(ctx context.Context, c *console, look func() (groupView, error)) error {
+	return watch(ctx, c, watched[groupView]{
+		command: "tenure shard", refresh: f.Refresh, look: look,
+		text:  func(v groupView, st style) string { return v.text(st, f.Partitions) },
+		items: func(v groupView) []item { return v.items(c.json, f.Partitions) },
+	})
+}
+
+// items are the group as it is watched: one object, or lines for it and for each partition.
+func (v *groupView) items(object, partitions bool) []item {
+	if object {
+		o := v.object(partitions)
+		return []item{{state: fmt.Sprintf("%+v", o), object: func(seen time.Time) any {
+			o.Time = instant(seen)
+			return o
+		}}}
+	}
+	text := v.heading() + "; " + v.summary()
+	if len(v.Partitions) == 0 {
+		text = fmt.Sprintf("%s: no worker has been there yet", v.Group)
+	}
+	all := []item{{state: text, text: text}}
+	if !partitions {
+		return all
+	}
+	for _, p := range v.Partitions {
+		text := fmt.Sprintf("%s/%s: ", v.Group, p.ID)
+		if to, moving := v.movesTo(p); p.Owner == "" {
+			text += "nobody has it: " + v.reason(p)
+		} else if text += fmt.Sprintf("%s has it under token %d", p.Owner, p.Token); moving {
+			text += ", " + to + " is to have it"
+		}
+		all = append(all, item{key: p.ID, state: text, text: text})
+	}
+	return all
+}
+
+// groupJSON is a group as an object of --json.
+type groupJSON struct {
+	Time        string `json:"time,omitempty"` // with --watch: when it was seen
+	Group       string `json:"group"`
+	Epoch       uint64 `json:"epoch"`
+	Coordinator string `json:"coordinator,omitempty"`
+
+	Workers    int `json:"workers"` // that are there
+	Partitions int `json:"partitions"`
+	Owned      int `json:"owned"`
+	Moving     int `json:"moving"`
+	Unowned    int `json:"unowned"`
+	Unassigned int `json:"unassigned"`
+
+	Imbalance float64      `json:"imbalance"`
+	Members   []memberJSON `json:"members"`
+	Moves     []move       `json:"moves"`
+	Reasons   []unowned    `json:"unowned_reasons"`
+
+	Assignment []partitionJSON `json:"assignment,omitempty"` // with --partitions
+}
+
+type memberJSON struct {
+	Place   int     `json:"place"`
+	Owner   string  `json:"owner"`
+	Session string  `json:"session"`
+	State   string  `json:"state"`
+	Host    string  `json:"host,omitempty"`
+	Label   string  `json:"label,omitempty"`
+	Zone    string  `json:"zone,omitempty"`
+	Weight  float64 `json:"weight"`
+	Max     int     `json:"max,omitempty"`
+	Planned int     `json:"planned"`
+	Held    int     `json:"held"`
+	Share   float64 `json:"share"`
+}
+
+type partitionJSON struct {
+	ID         string `json:"id"`
+	Owner      string `json:"owner,omitempty"`
+	Planned    string `json:"planned_owner,omitempty"`
+	Token      uint64 `json:"token"`
+	Since      string `json:"since,omitempty"`
+	Reserved   string `json:"reserved_for,omitempty"`
+	Checkpoint int    `json:"checkpoint_bytes"`
+	Reason     string `json:"reason,omitempty"` // why nobody has it
+}
+
+func (v *groupView) object(partitions bool) groupJSON {
+	o := groupJSON{
+		Group: v.Group, Epoch: v.Epoch, Coordinator: v.Coordinator,
+		Workers: v.Workers, Partitions: len(v.Partitions),
+		Owned: v.Owned, Moving: v.Moving, Unowned: v.Unowned, Unassigned: v.Unassigned, Imbalance: v.Imbalance,
+		Members: []memberJSON{}, Moves: append([]move{}, v.moves...), Reasons: append([]unowned{}, v.unowned...),
+	}
+	for _, w := range v.Members {
+		o.Members = append(o.Members, memberJSON{
+			Place: w.Place, Owner: w.Owner, Session: w.Session, State: w.State, Host: w.Host, Label: w.Label,
+			Zone: w.Zone, Weight: w.Weight, Max: w.Max, Planned: w.Planned, Held: w.Owned, Share: w.Share,
+		})
+	}
+	if !partitions {
+		return o
+	}
+	for _, p := range v.Partitions {
+		w, _ := v.at(p.Planned)
+		one := partitionJSON{
+			ID: p.ID, Owner: p.Owner, Planned: w.Owner, Token: p.Token, Since: instant(p.Since),
+			Reserved: p.ReservedFor, Checkpoint: p.CheckpointBytes,
+		}
+		if p.Owner == "" {
+			one.Reason = v.reason(p)
+		}
+		o.Assignment = append(o.Assignment, one)
+	}
+	return o
 }
