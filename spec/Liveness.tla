@@ -2,15 +2,15 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* When the faults stop, somebody leads, and goes on leading. Until then    *)
-(* anything may happen that Tenure.tla allows.                              *)
+(* Once the faults stop, some machine leads and keeps leading. Before that, *)
+(* anything in Tenure.tla may happen.                                       *)
 EXTENDS Tenure
 
 VARIABLE calm  \* the faults have stopped
 
 Unanswered(p) == \E w \in net : w.by = p /\ Fits(w, store)
 
-\* What a machine does by itself. It has one request under way at most.
+\* What a machine does by itself, one write in flight at a time.
 Sends(p) ==
     /\ ~Unanswered(p)
     /\ LET v == Fresh(p) IN 
@@ -18,12 +18,10 @@ Sends(p) ==
             \/ "never takes over" \notin Wrong /\ Takeover(p, v)
             \/ mach[p].age > 0 /\ Heartbeat(p, v)
 Learns(p) == Look(p) \/ Collide(p)
-\* Work that has lost its lease comes to its end; so does the clean-up of an
-\* acquire that was given up.
+\* Work whose lease has expired returns, and clean-ups end.
 Ends(p) == Leave(p) \/ ((mach[p].phase = "quiet" \/ Expired(mach[p])) /\ Done(p))
 
-\* Requests are answered, answers read, and heartbeats sent, before much time has
-\* passed.
+\* Replies and heartbeats keep up with time.
 Quick ==
     /\ \A w \in net : ~Fits(w, store)
     /\ \A p \in Machines :
@@ -56,6 +54,6 @@ LiveSpec ==
 Somebody == \E p \in Machines : Believes(p)
 Leads == <>calm => <>[]Somebody
 
-\* Here every state counts, so that the lowest free number serves.
+\* No view merges states here: the lowest free number keeps them few.
 LeastFresh(p) == <<p, CHOOSE n \in 1..99 : n \notin NumbersOf(p) /\ \A k \in 1..(n-1) : k \in NumbersOf(p)>>
 =============================================================================

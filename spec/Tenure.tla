@@ -2,53 +2,52 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* The protocol of package internal/protocol: one lock, some machines that  *)
-(* contend for it, hold it, and ask its holder for something, and a network *)
-(* that loses, delays and repeats what they send. README.md explains it to  *)
-(* those who do not read TLA+.                                              *)
+(* The protocol of package internal/protocol: machines that acquire one     *)
+(* lock, hold it and send requests to its holder, over a network that       *)
+(* loses, delays and repeats their writes.                                  *)
 EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS
-    Machines,   \* acquires and the leases that they become
-    Mates,      \* those of one process; each other one has its own
-    None,       \* no version, no request, no answer yet
-    Step,       \* the request to step down; one to hand over is its target
+    Machines,   \* each an acquire and the lease that it becomes
+    Mates,      \* those that share a process; every other has its own
+    None,       \* no version, no request, no reply yet
+    Step,       \* the request to step down; a hand-over names its target
     Lease,      \* L, by a local clock
-    DriftNum,   \* rho, the bound of the clocks' rate error,
+    DriftNum,   \* rho, the bound on clock drift,
     DriftDen,   \* as a fraction
-    Grace,      \* kept before the expiry for stopping, by a local clock
-    Tick,       \* how much real time passes at once
-    Reserve,    \* how long a reservation is kept, by a local clock
-    MaxToken,   \* the last tenure that is looked at
-    MaxTakes,   \* attempts that a contender remembers
+    Grace,      \* reserved for stopping before the expiry, by a local clock
+    Tick,       \* the real time that passes in one step
+    Reserve,    \* the lifetime of a reservation, by a local clock
+    MaxToken,   \* the last term explored
+    MaxTakes,   \* attempts that an acquirer remembers
     MaxBeats,   \* attempts of unknown outcome that a holder remembers
-    Uses,       \* what else happens: "crash", "give up", "step down", ...
-    Reduced,    \* TRUE: leave out what makes no difference
-    Wrong       \* mistakes: a set of names, empty for the protocol
+    Uses,       \* optional events: "crash", "give up", "step down", ...
+    Reduced,    \* TRUE: reads are instant, dead messages are dropped
+    Wrong       \* planted mistakes, by name; empty for the protocol
 
 VARIABLES
     store,      \* the record
-    net,        \* writes that may be carried out, now or later, once or often
+    net,        \* writes that may take effect: now, later, once or often
     mach,       \* the machines
-    log         \* what grants have shown; nobody reads it
+    log         \* grants and history, for the properties alone
 
 vars == <<store, net, mach, log>>
 
 -----------------------------------------------------------------------------
-(* Time: README.md. What a machine decides by its clock may fall anywhere    *)
-(* between the shortest and the longest.                                     *)
+(* Time: README.md. A step due by a local clock may happen anywhere between  *)
+(* Shortest and Longest.                                                     *)
 
 Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
 Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
 
-\* L*(1-rho)/(1+rho): how long after sending a write its sender may count on the
-\* lease. The holder stops the grace before that.
+\* L*(1-rho)/(1+rho): how long a sender may rely on its write, from the instant
+\* before sending it.
 Window == IF "no grace for drift" \in Wrong THEN Lease
           ELSE IF "one clock alone" \in Wrong THEN (Lease * (DriftDen - DriftNum)) \div DriftDen
           ELSE (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
 Usable == Window - Grace
 
-\* No age matters beyond this. It stands for everything older, too.
+\* Ages are capped here: no decision depends on a greater one.
 Max(a, b) == IF a > b THEN a ELSE b
 Old == Max(Longest(Usable), Shortest(Lease))
 Aged(a, d) == IF a + d > Old THEN Old ELSE a + d
@@ -58,18 +57,18 @@ Aged(a, d) == IF a + d > Old THEN Old ELSE a + d
 
 Absent == [ver |-> None, beat |-> None, tok |-> 0, st |-> "absent", own |-> None, req |-> None, end |-> None, prev |-> None]
 
-\* What a machine knows when it knows nothing, or nothing that is true.
+\* An unknown record, or one known to be out of date.
 Nothing == [Absent EXCEPT !.st = "unknown"]
 
-OwnerOf(p) == p       \* the name by which others know it,
-OneName(p) == "owner"  \* which all may share: owner names prove nothing
+OwnerOf(p) == p       \* the owner name; Trace.tla substitutes its own
+OneName(p) == "owner"  \* one-name.cfg: owner names prove nothing
 Heirs == {OwnerOf(p) : p \in Machines}
 
-\* How a tenure ended is told where the configuration asks for the history.
+\* History costs states, so only some configurations keep it.
 History == "history" \in Uses
 Why(how) == IF History THEN how ELSE None
 
-\* The tenure that r shows, as the one after it remembers it.
+\* The term of r, as its successor records it.
 Tenure(r, how) ==
     IF ~History THEN None
     ELSE IF r.st = "reserved" THEN r.prev
@@ -79,7 +78,7 @@ Held(p, v, t)  == [ver |-> v, beat |-> v, tok |-> t, st |-> "held", own |-> Owne
 Beaten(r, v)   == [r EXCEPT !.ver = v, !.beat = v]
 Asked(r, v, q) == [r EXCEPT !.ver = v, !.req = q]
 
-\* A reservation that nobody took leaves the tenure before it.
+\* A reservation that nobody claimed is no term: the one before it stands.
 Freed(r, v, how) ==
     LET s == [r EXCEPT !.ver = v, !.st = "released", !.req = None] IN
     IF ~History THEN [s EXCEPT !.own = None]
@@ -96,15 +95,14 @@ SameSign(r, s) == r.st = s.st /\ r.tok = s.tok /\ r.beat = s.beat
 
 -----------------------------------------------------------------------------
 (* Machines.                                                                 *)
-(*   wait   contends, watches, asks                                          *)
-(*   leave  has given up, and cleans up behind itself                        *)
-(*   hold   has been granted the lease, and beats; it is to stop if the      *)
-(*          record carries a request                                         *)
-(*   quiet  beats no more, although its work has not returned                *)
-(*   done   its work has returned; releases                                  *)
-(* Of rec, age says how long ago its sign of life was first seen, or how     *)
-(* long ago it was sent. out is the request under way, unknown are attempts  *)
-(* whose outcome was not learnt.                                             *)
+(*   wait   acquires, watches, sends requests                                *)
+(*   leave  has given up, and releases what it may have claimed              *)
+(*   hold   has the grant and sends heartbeats, even if asked to step down   *)
+(*   quiet  sends no more heartbeats; its work has not returned              *)
+(*   done   its work has returned; it releases                               *)
+(* age is how long ago rec was first seen (wait, leave), or how long ago     *)
+(* the confirmed write was sent (hold). out is the write in flight; unknown  *)
+(* holds the attempts whose reply never came.                                *)
 
 Idle == [phase |-> "wait", rec |-> Nothing, age |-> 0, out |-> None, unknown |-> {}, past |-> {}]
 
@@ -113,27 +111,27 @@ Believes(p) == mach[p].phase = "hold" /\ ~Expired(mach[p])
 
 Attempt(o) == [k |-> o.k, ver |-> o.ver, tok |-> o.tok, age |-> o.age, before |-> o.before]
 
-\* The attempts that have written r, or the beat that it shows.
+\* A request changes the version but not the beat, so either identifies an
+\* attempt.
 Wrote(as, r) ==
     {a \in as : (a.ver = r.ver \/ (a.ver = r.beat /\ r.st = "held")) /\ a.tok \in {0, r.tok}}
 
-\* Expired is final: what is sent and answered then does not bring a lease back.
+\* Expiry is final: no later write or reply renews the lease.
 Final == "expired renews" \notin Wrong
 
 Takes(k) == k \in {"claim", "takeover"}
 Counts(k) == Takes(k) \/ k = "heartbeat" \/ "waits from its request" \in Wrong
 
 -----------------------------------------------------------------------------
-(* What a reply makes of a machine m: the set of what it may become.         *)
+(* The states that a reply may lead m to.                                    *)
 
 Gone(m) == [Idle EXCEPT !.out = None]
 
-\* The same sign of life is counted on; any other is counted from now.
 Seen(m, o, r) ==
     [m EXCEPT !.rec = r,
               !.age = IF SameSign(m.rec, r) THEN @ ELSE IF "waits from its request" \in Wrong THEN o.age ELSE 0]
 
-\* A version counts only for the acquire that wrote it.
+\* A version counts only for the acquire that wrote it, not for its process.
 Known(p, m) == IF "adopts" \in Wrong /\ p \in Mates THEN m.unknown \cup UNION {mach[q].unknown : q \in {r \in Mates : mach[r].phase = "leave"}} ELSE m.unknown
 
 Contender(p, m, o, r) ==
@@ -142,14 +140,13 @@ Contender(p, m, o, r) ==
         granted == {[phase |-> "hold", rec |-> r, out |-> None, unknown |-> {},
                      past |-> ({r.prev} \cup a.before) \ {None},
                      age |-> IF "counts from the reply" \in Wrong THEN 0 ELSE a.age] : a \in {b \in own : b.age < Longest(Usable)}}
-        \* a term of its own, from so long ago that nobody believed in it
+        \* its own write took effect, but too late for the lease to be usable
         late == IF \A a \in own : a.age >= Shortest(Usable)
                 THEN {Seen(m, o, r)} ELSE {}
     IN IF m.phase = "wait" THEN granted \cup late
        ELSE {[Seen(m, o, r) EXCEPT !.unknown = IF o.k = "release" /\ r.st # "held" THEN {} ELSE @]}
 
-\* Confirmed is what its own attempt wrote, from the instant of sending that.
-\* What is expired stays so.
+\* The lease counts from the attempt that took effect, never from its reply.
 Confirmed(m, a, r) ==
     IF a.k = "release" THEN Gone(m)
     ELSE [m EXCEPT !.rec = r, !.unknown = {},
@@ -157,13 +154,12 @@ Confirmed(m, a, r) ==
                            ELSE IF "counts from the reply" \in Wrong THEN 0
                            ELSE IF a.age < @ THEN a.age ELSE @]
 
-\* Somebody else has written into this term, and the beat stands: a request. The
-\* lease goes on from the confirmed start.
+\* A third party wrote into this term and left the beat: a request. The
+\* deadline stays.
 Term(m, r) ==
     /\ r.tok = m.rec.tok /\ r.beat = m.rec.beat
     /\ r.st = "held" \/ "request on any record" \in Wrong
 
-\* The instant of the attempt that was carried out, not of the latest one.
 Counted(a, as) ==
     IF "the latest attempt" \notin Wrong \/ ~Counts(a.k) THEN a
     ELSE [a EXCEPT !.age = CHOOSE n \in {b.age : b \in as \cup {a}} : \A b \in as : n <= b.age]
@@ -178,7 +174,7 @@ Told(p, o, r) ==
     LET m == [mach[p] EXCEPT !.out = None] IN
     IF m.phase \in {"wait", "leave"} THEN Contender(p, m, o, r) ELSE Holder(m, o, r)
 
-\* A new holder writes down the tenures before its own, before it begins.
+\* A new holder writes the history of earlier terms before its work begins.
 Latest(p, m) ==
     IF mach[p].phase = "wait" /\ m.phase = "hold"
     THEN [log EXCEPT !.last = m.rec.tok,
@@ -188,7 +184,7 @@ Latest(p, m) ==
 Becomes(p, m) == mach' = [mach EXCEPT ![p] = [m EXCEPT !.past = {}]] /\ log' = Latest(p, m)
 
 -----------------------------------------------------------------------------
-(* The store carries out a write w if its condition holds.                   *)
+(* The store.                                                                *)
 
 Fits(w, s) ==
     CASE w.k = "claim" -> s.st \in {"absent", "released"}
@@ -202,7 +198,7 @@ Written(w, s) ==
     THEN [w.next EXCEPT !.tok = s.tok + 1, !.prev = IF s.st = "absent" THEN None ELSE Tenure(s, "released")]
     ELSE w.next
 
-\* Who had the lock under each token, and what ended that, by the writes alone.
+\* The true history, derived from the writes alone: HistoryTrue compares.
 Happened(w, s) ==
     LET ended(b, how) == [b EXCEPT ![s.tok].end = how]
         begun(b) == [b EXCEPT ![s.tok + 1] = [own |-> OwnerOf(w.by), end |-> None]] IN
@@ -215,8 +211,8 @@ Happened(w, s) ==
           [] w.k = "free" /\ s.st = "held" -> ended(@, IF w.next.st = "reserved" THEN "revoked" ELSE "freed")
           [] OTHER -> @]
 
-\* A swap that does not fit any more never will, and is forgotten: only a claim
-\* can bring a version back, and it raises the token.
+\* A swap that fails once can never succeed: only a claim could restore a
+\* version, and it raises the token.
 Living(ws, s) ==
     {w \in ws :
         \/ w.k = "claim"
@@ -224,9 +220,9 @@ Living(ws, s) ==
         \/ (w.k = "heartbeat" /\ "heartbeat restores" \in Wrong /\ w.prev.tok = s.tok)
         \/ ("version alone" \in Wrong /\ \E c \in ws : c.k = "claim" /\ c.ver = w.prev.ver)}
 
-\* What is out of date is of no use but to look again: a write that builds on
-\* it fails, and says what a look would. An attempt that can neither be seen
-\* nor carried out any more need not be waited for, nor be remembered.
+\* Reduced: a write based on an old record fails, and its reply shows what a
+\* read would show. So old records are forgotten, and so are attempts that
+\* nothing can confirm any more.
 Refreshed(m, s, ws) ==
     IF ~Reduced THEN m
     ELSE LET lives(v) == v \in {s.ver, s.beat} \/ \E w \in ws : w.ver = v IN
@@ -249,21 +245,20 @@ Apply(w) ==
             Refreshed(IF Waits(q, w) THEN [mach[q] EXCEPT !.out.res = store'] ELSE mach[q], store', net')]
     /\ log' = Happened(w, store)
 
-\* A look, or a write whose condition does not hold: answered with the record.
+\* A read, or a failed condition: both return the record.
 Refuse(p) ==
     /\ mach[p].out # None /\ mach[p].out.res = None
     /\ \A w \in net : Waits(p, w) => ~Fits(w, store)
     /\ mach' = [mach EXCEPT ![p].out.res = store]
     /\ UNCHANGED <<store, net, log>>
 
-\* A machine that waits learns the answer.
 Reply(p) ==
     /\ mach[p].out # None /\ mach[p].out.res # None
     /\ \E m \in Told(p, mach[p].out, mach[p].out.res) : Becomes(p, m)
     /\ UNCHANGED <<store, net>>
 
-\* No answer: the outcome is unknown. If there are too many of that kind, the
-\* others are forgotten.
+\* The outcome is unknown. A holder with too many such attempts keeps the
+\* latest alone.
 Timeout(p) ==
     LET m == mach[p]
         as == m.unknown \cup {Attempt(m.out)} IN
@@ -275,8 +270,8 @@ Timeout(p) ==
     /\ UNCHANGED <<store, net, log>>
 
 -----------------------------------------------------------------------------
-(* What machines send. A new version occurs nowhere. Numbers that nobody and *)
-(* nothing remembers are used again: nobody can tell the difference.         *)
+(* Writes. A version number that nothing refers to is reused, which keeps the*)
+(* states finite and cannot be noticed.                                      *)
 
 VersionsOf(r) == {r.ver, r.beat}
 InUse ==
@@ -288,8 +283,8 @@ InUse ==
 NumbersOf(p) == {v[2] : v \in {u \in InUse : u # None /\ u[1] = p}}
 Fresh(p) == <<p, 1 + (CHOOSE n \in NumbersOf(p) \cup {0} : \A k \in NumbersOf(p) : k <= n)>>
 
-\* When nothing is asked of the answer but what a look would show as well, it
-\* is left out, and what was sent is of unknown outcome from the beginning.
+\* Reduced: a write gets no reply of its own, since a read would show the same.
+\* It counts as unknown from the start.
 Begin(p, k, prev, next) ==
     LET m == mach[p]
         o == [k |-> k, ver |-> next.ver, tok |-> next.tok, res |-> None, prev |-> prev, next |-> next,
@@ -304,8 +299,8 @@ Begin(p, k, prev, next) ==
             ELSE IF Reduced THEN [m EXCEPT !.unknown = kept \cup {Attempt(o)}]
             ELSE [m EXCEPT !.out = o, !.unknown = IF Takes(k) THEN kept ELSE @]]
 
-\* When a machine m sends again, old messages of its own that it does not
-\* remember are lost, but for one claim.
+\* A bound on net: sending again loses older messages that the machine has
+\* forgotten, except for one claim.
 Lingers(w, m, k) == (\E a \in m.unknown : a.ver = w.ver) \/ (w.k = "claim" /\ k # "claim")
 
 Send(p, k, prev, next) ==
@@ -323,7 +318,7 @@ Look(p) ==
        ELSE Begin(p, "look", Absent, Absent) /\ UNCHANGED log
     /\ UNCHANGED <<store, net>>
 
-\* A write that builds on what is out of date, and is answered at once.
+\* Reduced: the failed write that a stale record leads to.
 Collide(p) ==
     /\ Reduced
     /\ mach[p].phase \in {"hold", "quiet", "done"} /\ mach[p].out = None
@@ -336,8 +331,8 @@ Claim(p, v) ==
     /\ Reduced => mach[p].rec.st \in {"absent", "released"}
     /\ Send(p, "claim", Absent, Held(p, v, 0))
 
-\* The holder that is seen is dead for certain; or the lock is kept for p; or it
-\* is p's own, from an attempt so old that nobody believed in it.
+\* Three reasons to take over: the holder is certainly dead; the lock is
+\* reserved for p; or the term is p's own, from an attempt too old to rely on.
 Dead(m) == Taken(m.rec) /\ m.age >= Shortest(Wait(m.rec))
 Takeover(p, v) ==
     LET m == mach[p] IN
@@ -352,13 +347,13 @@ Heartbeat(p, v) ==
     /\ mach[p].phase = "hold"
     /\ Send(p, "heartbeat", mach[p].rec, Beaten(mach[p].rec, v))
 
-\* It says why no more heartbeats come; the beat stands.
+\* Records why heartbeats end. The beat stays, so successors still wait.
 Quit(p, v) ==
     /\ mach[p].phase = "quiet"
     /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
 
-\* A release has a new version as every write, so that a heartbeat under way
-\* cannot revive the record.
+\* Like every write, a release changes the version, so that a heartbeat in
+\* flight cannot revive the record.
 Release(p, fresh) ==
     LET m == mach[p]
         v == IF "version kept" \in Wrong THEN m.rec.ver ELSE fresh IN
@@ -366,10 +361,10 @@ Release(p, fresh) ==
     /\ \/ Send(p, "release", m.rec, Freed(m.rec, v, "released"))
        \/ /\ m.phase = "done" /\ m.rec.req \notin {None, Step}
           /\ Send(p, "release", m.rec, Kept(m.rec, v, m.rec.req, "handed over"))
-       \/ /\ m.phase = "done" /\ "offer" \in Uses  \* of its own accord
+       \/ /\ m.phase = "done" /\ "offer" \in Uses  \* unasked
           /\ \E to \in Heirs : Send(p, "release", m.rec, Kept(m.rec, v, to, "handed over"))
 
-\* A request is laid into a held record. The beat stands.
+\* The beat stays: a request must not look like a sign of life.
 Ask(p, v, q) ==
     LET m == mach[p] IN
     /\ m.phase = "wait"
@@ -378,33 +373,33 @@ Ask(p, v, q) ==
     /\ m.rec.st = "held" /\ m.rec.req = None
     /\ Send(p, "ask", m.rec, Asked(m.rec, v, q))
 
-\* An operator releases a dead holder's lock, or one that is kept.
+\* An operator releases a dead holder's lock, or an expired reservation.
 Free(p, v) ==
     /\ mach[p].phase = "wait" /\ "free" \in Uses
     /\ Dead(mach[p])
     /\ Send(p, "free", mach[p].rec, Freed(mach[p].rec, v, "freed"))
 
-\* An operator takes a living holder's lock away: it is kept for nobody, until
-\* that holder's lease has run out for certain.
+\* An operator revokes a live holder's lock. It stays reserved for nobody until
+\* that holder's lease has certainly expired.
 Revoke(p, v) ==
     /\ mach[p].phase = "wait" /\ "revoke" \in Uses
     /\ mach[p].rec.st = "held"
     /\ Send(p, "free", mach[p].rec, Kept(mach[p].rec, v, None, "revoked"))
 
 -----------------------------------------------------------------------------
-(* What users, fate and time do.                                             *)
+(* Users, faults and time.                                                   *)
 
 Stale(a) == [a EXCEPT !.age = IF Counts(a.k) THEN Old ELSE @]
 Turns(p, m) == mach' = [mach EXCEPT ![p] = m] /\ UNCHANGED <<store, net, log>>
 
-\* An acquire is given up with a write of unknown outcome. One without is over.
+\* Without an attempt of unknown outcome there is nothing to clean up.
 GiveUp(p) ==
     LET m == mach[p] IN
     /\ "give up" \in Uses
     /\ m.phase = "wait" /\ (m.unknown # {} \/ (m.out # None /\ Takes(m.out.k)))
     /\ Turns(p, [m EXCEPT !.phase = "leave"])
 
-\* It has cleaned up, or has tried for a lease.
+\* The clean-up succeeded, or ran for a whole lease.
 Leave(p) ==
     /\ mach[p].phase = "leave" /\ mach[p].out = None
     /\ Turns(p, [mach[p] EXCEPT !.phase = "wait", !.unknown = {}])
@@ -417,12 +412,12 @@ Done(p) ==
     /\ mach[p].phase \in {"hold", "quiet"}
     /\ Turns(p, [mach[p] EXCEPT !.phase = "done", !.age = Old, !.unknown = {Stale(a) : a \in @}])
 
-\* A release that stays without an answer for too long is given up.
+\* No reply to the release: it stops retrying.
 Uncertain(p) ==
     /\ mach[p].phase = "done" /\ mach[p].out = None
     /\ Turns(p, Gone(mach[p]))
 
-\* The clock is fast: the lease ends sooner than by a slow one.
+\* A fast clock ends the lease sooner than a slow one.
 Expire(p) ==
     /\ mach[p].phase = "hold" /\ mach[p].age >= Shortest(Usable) /\ ~Expired(mach[p])
     /\ Turns(p, IF Final THEN [mach[p] EXCEPT !.age = Old, !.unknown = {Stale(a) : a \in @},
@@ -434,8 +429,8 @@ Crash(p) ==
     /\ Reduced => mach[p].phase # "wait"
     /\ Turns(p, Idle)
 
-\* Only what is counted from grows older. When a lease has expired it does not
-\* matter any more when its writes were sent.
+\* Only what a decision counts from ages. After the expiry, send times no
+\* longer matter.
 Later(m, d) ==
     LET old == Final /\ m.phase = "hold" /\ Aged(m.age, d) >= Longest(Usable)
         grown(a) == IF ~Counts(a.k) THEN a.age ELSE IF old THEN Old ELSE Aged(a.age, d) IN
@@ -468,7 +463,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 OneHolder == \A p, q \in Machines : Believes(p) /\ Believes(q) => p = q
 
@@ -491,16 +486,13 @@ ExpiredStays ==
     [][\A p \in Machines :
         mach[p].phase = "hold" /\ Expired(mach[p]) /\ mach'[p].phase = "hold" => Expired(mach'[p])]_vars
 
-\* Nobody is told that a lease is lost while the record is that of its tenure. (Where
-\* machines crash that looks the same.)
 NoFalseLoss ==
     [][\A p \in Machines :
         mach[p].phase \in {"hold", "quiet"} /\ mach'[p].phase = "wait" =>
             store.st # "held" \/ store.tok # mach[p].rec.tok]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: a reached-*.cfg refutes each.                       *)
 
 NeverBeside == ~\E p, q \in Machines : p # q /\ Believes(p) /\ mach[q].phase = "hold" /\ Expired(mach[q])
 
@@ -525,8 +517,7 @@ NeverTwoUnknown ==
         /\ \E a, b \in mach[p].unknown : a # b /\ a.ver = store.ver
 
 -----------------------------------------------------------------------------
-(* For TLC: states that differ by the names of machines, or by the numbers   *)
-(* of versions, are the same.                                                *)
+(* Machine names and version numbers do not distinguish states.              *)
 
 Symmetry == IF Cardinality(Machines) > 4 THEN {} ELSE Permutations(Machines)
 

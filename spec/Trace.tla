@@ -2,38 +2,37 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Whether a trace is a behaviour of Tenure.tla, with nothing left out of   *)
-(* it. Package internal/trace writes a module that extends this one and     *)
-(* names the events; each must be a step of the model with the versions,    *)
-(* tokens and times that the trace tells. It is accepted if TLC finds a way *)
-(* through all of them, which it prints. If not, the highest number that it *)
-(* prints is that of the last event that fits.                              *)
+(* Checks that a trace is a behaviour of Tenure.tla, unreduced. Package     *)
+(* internal/trace writes a module that extends this one with the events;    *)
+(* each must be a step with the recorded versions, tokens and times. TLC    *)
+(* accepts the trace if it finds a path through all events. If not, the     *)
+(* highest number printed is that of the last event that fits.              *)
 EXTENDS Tenure, Sequences
 
 CONSTANTS
     Events,   \* the trace
     Hosts,    \* the process of each machine
-    Owners,   \* the name by which each machine is known
-    Usual     \* the window, by the processes' own reckoning
+    Owners,   \* the owner name of each machine
+    Usual     \* the usable window, as the processes computed it
 
 VARIABLES
     i,        \* the next event
     now,      \* the time of the last one
-    been,     \* every record that the store has had
-    shown     \* the signs of life that each process was shown, and when first
+    been,     \* every record that the store has held
+    shown     \* when each process first saw each beat
 
 traced == <<vars, i, now, been, shown>>
 
 -----------------------------------------------------------------------------
-(* What the configuration puts in the place of operators of Tenure.tla.      *)
+(* Substitutions for operators of Tenure.tla.                                *)
 
-\* Times in a trace are rounded.
+\* Recorded times are rounded.
 Rounding == 2
 AtLeast(d) == (d * DriftDen) \div (DriftDen + DriftNum) - Rounding
 AtMost(d) == (d * DriftDen) \div (DriftDen - DriftNum) + Rounding
 KnownAs(p) == Owners[p]
 Named == {Events[i].next.own}
-\* Nothing is lost for certain as long as the trace goes on.
+\* No message is certainly lost before the trace ends.
 Forever(w, m, k) == TRUE
 
 -----------------------------------------------------------------------------
@@ -59,8 +58,8 @@ Sends(p) ==
        \/ E.k = "free" /\ (Free(p, E.ver) \/ Revoke(p, E.ver))
     /\ Sent(p)
 
-\* A release or a quit says by itself that the work has returned, or that
-\* heartbeats end.
+\* Traces do not record the end of the work or of heartbeats: a release or a
+\* quit implies it.
 Turned(p) ==
     /\ E.do = "send" /\ mach[p].phase \in {"hold", "quiet"}
     /\ \/ E.k = "release" /\ Done(p)
@@ -72,31 +71,30 @@ Applied(p) ==
         /\ Apply(w)
         /\ store' = E.rec
 
-\* A write that the store refuses, whether anybody waits for the answer or not.
+\* A machine may have stopped waiting for this reply.
 Refused(p) ==
     /\ store = E.rec
     /\ \A w \in net : w.by = p /\ w.ver = E.ver => ~Fits(w, store)
     /\ IF mach[p].out # None /\ mach[p].out.ver = E.ver /\ mach[p].out.res = None THEN Refuse(p) ELSE Same
 
-\* What is older than what was seen already has been overtaken, perhaps.
+\* The reply may have been overtaken by a newer one.
 Stage(s) == CASE s = "held" -> 1 [] s = "reserved" -> 2 [] s = "released" -> 3 [] OTHER -> 0
 Before(r, s) == r.tok < s.tok \/ (r.tok = s.tok /\ Stage(r.st) < Stage(s.st))
 
-\* A sign of life counts from the first reply that showed it, also where a read that
-\* was behind has shown an older one since. (Tenure.tla counts from the last time
-\* that it was another one, which is later: there no read is behind.)
+\* A beat counts from the first reply that showed it, even if a stale read
+\* showed an older one in between. (Tenure.tla, without stale reads, restarts
+\* the count, which is later.)
 ShownBefore(p, r) == {s \in shown : s.host = Hosts[p] /\ s.tok = r.tok /\ s.st = r.st /\ s.beat = r.beat}
 Dated(p, m) ==
     LET s == ShownBefore(p, m.rec) IN
     IF m.phase # "wait" \/ s = {} THEN m
     ELSE LET since == now - (CHOOSE t \in s : TRUE).at IN [m EXCEPT !.age = IF since > Old THEN Old ELSE IF since > @ THEN since ELSE @]
 
-\* What is of the tenure that was seen already, and was shown before, is older,
-\* perhaps, and changes nothing then.
+\* An earlier beat of the same term may be a stale read, which changes nothing.
 Behind(p, r, s) == Before(r, s) \/ (r.tok = s.tok /\ r.st = s.st /\ ShownBefore(p, r) # {})
 
-\* All that contend in a process share what it sees, but for one that cleans up: it
-\* goes by what it has seen itself.
+\* The acquirers of a process share its view of the record; one that cleans up
+\* has its own.
 Shared(p, m, o, r) ==
     \E overtaken \in BOOLEAN :
         /\ overtaken => Behind(p, r, mach[p].rec)
