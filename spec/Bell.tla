@@ -2,89 +2,83 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* The bell of package internal/ringing: processes that wait for a lock     *)
-(* tell its holder (Wait), and it rings them when it is free (Ring). One    *)
-(* that asks it for something tells it that a request is in the record      *)
-(* (Asked). README.md explains it to those who do not read TLA+.            *)
-(*                                                                          *)
-(* A time is an age, in ticks. A tick is a quarter of R, or of H, in the    *)
-(* code. A look and a claim take no time. Heartbeats that are told of       *)
-(* (Here) are in module Heard.                                              *)
+(* Notifications of package internal/ringing: waiters tell the holder that  *)
+(* they wait (Wait), and it notifies them when the lock is free (Ring). A   *)
+(* requester tells it that a request is in the record (Asked). Times are    *)
+(* ages in ticks; a tick is the least time between two hints, a quarter of  *)
+(* R or H in the code. All clocks run right, reads and claims take no time. *)
+(* Tenure.tla has clock drift, Heard.tla announced heartbeats (Here).       *)
 EXTENDS Integers
 
 CONSTANTS
-    Waiters,  \* processes that wait, by numbers from 1; the holder is 0, and has a bell
-    Belled,   \* those of them that have a bell, too
+    Waiters,  \* numbered from 1; the holder is 0 and has a bell
+    Belled,   \* those of them that have one, too
     L,        \* the lease
-    R,        \* the refresh period: looks are no further apart
-    H,        \* the heartbeat period, where one asks for something
-    W,        \* how often one that waits says so: L/3 in the code
-    Uses,     \* what happens: "beat", "release", "hand over", "die", "late", "ask", "lose", "double", "forge"
-    Wrong
+    R,        \* the most time between two reads
+    H,        \* the heartbeat period, for requests
+    W,        \* the period of a waiter's messages: L/3 in the code
+    Uses,     \* "beat", "release", "hand over", "die", "late", "ask", "lose", "double", "forge"
+    Wrong     \* planted mistakes, by name
 
 VARIABLES
-    store,
-    net,      \* messages under way
+    store,    \* the record
+    net,      \* messages in flight
     hold,     \* the holder
-    wait,     \* those that wait
-    ask,      \* one that asks the holder for something
-    past      \* what has happened; nobody reads it
+    wait,     \* the waiters
+    ask,      \* the requester
+    past      \* what has happened, for the properties
 
 vars == <<store, net, hold, wait, ask, past>>
 
 Min(a, b) == IF a < b THEN a ELSE b
 None == -1   \* no bell
-Never == -1  \* an age
-Third == 9   \* a process that has nothing to do with it
+Never == -1  \* the age of what has not happened
+Third == 9   \* a process that does not wait
 
-\* What is older is as old as this.
 Old == L + R + 1
 Aged(a) == IF a = Never THEN Never ELSE Min(a + 1, Old)
 
-(* The record: its state, its owner, the owner's bell, its beat, whether a   *)
-(* request is in it, and how old that state or beat is. A version is all of  *)
-(* that but the age.                                                         *)
+(* The record: state, owner, the owner's bell, beat, request, and the age of *)
+(* that state or beat. A version is all but the age.                         *)
 
 Version(r) == [st |-> r.st, own |-> r.own, bell |-> r.bell, beat |-> r.beat, req |-> r.req]
 Sign(r) == <<r.st, r.own, r.beat>>
 
 (* The holder.                                                               *)
-(*   work    it holds the lock                                               *)
-(*   leaves  its work has ended, and a release or a hand-over is sent        *)
+(*   work    holds the lock                                                  *)
+(*   leaves  has stopped; its release or hand-over is in flight              *)
 (*   over                                                                    *)
-(*   dead    its process has crashed                                         *)
-(* made is its latest beat; out says that a heartbeat with it is under way,  *)
-(* sent outAt ago. It counts its lease from sent. knows says that it has     *)
-(* found the request; heard how long ago each of those that wait repeated    *)
-(* its word, L at most; hurry that a message wants a heartbeat, hurried that *)
-(* there was one for that in this tick. free is the write that ends the      *)
-(* tenure and may yet be carried out, tries how often no answer came.        *)
+(*   dead                                                                    *)
+(* made: its latest beat. out: a heartbeat is in flight, sent outAt ago.     *)
+(* sent: the age of the lease. knows: it has found the request. heard: how   *)
+(* long ago each waiter repeated the word. hurry, hurried: an early          *)
+(* heartbeat is due, was sent in this tick. free: the final write. tries:    *)
+(* how often it had no reply.                                                *)
 
-(* One that waits: shown is the version that a look has shown last, since    *)
-(* is how long it has been shown, looked how long ago that look was; to is   *)
-(* whom it tells that it waits, sent how long ago it did. It is to do so now *)
-(* (fresh), repeats the holder's word (echo), and was answered (known). rung *)
-(* says that a hint to look is due, hinted that there was one in this tick;  *)
-(* free is of a mistake.                                                     *)
+(* A waiter.                                                                 *)
+(* shown: the version last read. since: how long it has been unchanged.      *)
+(* looked: the age of that read. to: the holder it tells, last sent ago.     *)
+(* fresh: it tells at once. echo: it repeats the word. known: the holder has *)
+(* answered. rung, hinted: a hinted read is due, was made in this tick. free *)
+(* serves a mistake.                                                         *)
 
 Believes == hold.at = "work" /\ hold.sent < L
 Waits(p) == store.st # "held" \/ store.own # p
 Open == Waiters = {} \/ \E p \in Waiters : Waits(p)
 
-\* Forged messages come at any time, and so those that are late, repeated or lost.
+\* Forged messages come at any time; they cover late, repeated and lost ones.
 Forged == "forge" \in Uses
 Sent(ms) == net' = IF Forged THEN net ELSE net \cup ms
 Got(m) == m \in net /\ net' = net \ {m}
 Message(k, p, word) == [k |-> k, p |-> p, word |-> word]
 
 -----------------------------------------------------------------------------
-(* The holder and the store. Where nothing is late a write is carried out    *)
-(* and answered before time passes, else now, later, or never.               *)
+(* The holder and the store. Unless "late" is in Uses, a write is applied    *)
+(* and answered before time passes.                                          *)
 
 Late == "late" \in Uses
 Held == store.st = "held" /\ store.own = 0
 
-\* A beat that nobody knows any more may come again: nobody can tell.
 FreshBeat == CHOOSE b \in 0..3 : b # store.beat /\ \A p \in Waiters : b # wait[p].shown.beat
 CanBeat == hold.at = "work" /\ ~hold.out
 Beats == [hold EXCEPT !.made = FreshBeat, !.out = TRUE, !.outAt = 0]
@@ -93,7 +87,7 @@ Send ==
     /\ hold' = Beats
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* A message has asked for it. There is one in a tick.
+\* One early heartbeat in a tick, whatever asks for it.
 CanHurry == CanBeat /\ Believes /\ hold.hurry /\ (~hold.hurried \/ "beats" \in Wrong)
 Hurry ==
     /\ CanHurry
@@ -111,7 +105,7 @@ Confirm ==
     /\ hold' = [hold EXCEPT !.out = FALSE, !.sent = hold.outAt]
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* The conflict carries the request. The lease goes on from where it was.
+\* The conflict reveals the request. The deadline stays.
 Collide ==
     /\ hold.at = "work" /\ hold.out /\ Held /\ store.req # hold.knows
     /\ hold' = [hold EXCEPT !.out = FALSE, !.knows = TRUE]
@@ -123,14 +117,13 @@ Die ==
     /\ hold' = [hold EXCEPT !.at = "dead", !.sent = 0, !.outAt = 0, !.hurry = FALSE]
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* Those are rung that were heard within the lease.
 Rings == {Message("ring", p, FALSE) : p \in {q \in DOMAIN hold.heard : hold.heard[q] # Never}}
 RingsIf(yes) == Sent(IF yes THEN Rings ELSE {})
 
-\* Those that have been told that they will be rung.
+\* The waiters that know they will be notified.
 Told == {p \in Waiters : wait[p].to = 0 /\ wait[p].echo /\ wait[p].known}
 
-\* The mistake rings here, where all that wait are known, and not when it is carried out.
+\* The mistake notifies before the release is applied.
 Leave(how) ==
     /\ how \in Uses /\ hold.at = "work" /\ ~hold.out
     /\ "early" \in Wrong => Told = Waiters
@@ -138,7 +131,7 @@ Leave(how) ==
     /\ RingsIf("early" \in Wrong)
     /\ UNCHANGED <<store, wait, ask, past>>
 
-\* A hand-over is to the first that waits. Stores refuse a bell in a record that is not held.
+\* A hand-over goes to waiter 1. Stores reject a bell without a holder.
 Keeps == "kept" \in Wrong \/ "kept unguarded" \in Wrong
 Takes(w) == w # "none" /\ Fits /\ "kept" \notin Wrong
 Free ==
@@ -150,10 +143,10 @@ Free ==
     /\ hold' = [hold EXCEPT !.free = "none"]
     /\ UNCHANGED <<net, wait, ask, past>>
 
-\* From now on they should have the lock.
+\* From now on, Prompt expects a takeover.
 Owes == IF past.owed = Never /\ ~Held /\ Told # {} /\ (store.st = "reserved" => 1 \in Told) THEN 0 ELSE past.owed
 
-\* It is over when an answer has come, or when none came twice.
+\* After a reply, or two missing ones.
 Freed ==
     /\ hold.at = "leaves" /\ (~Held \/ "kept" \in Wrong)
     /\ hold' = [hold EXCEPT !.at = "over"]
@@ -168,28 +161,27 @@ Unknown ==
     /\ UNCHANGED <<store, wait, ask>>
 
 -----------------------------------------------------------------------------
-(* What the holder hears. Once it is over it answers nothing.                *)
+(* Messages to the holder.                                                   *)
 
 Answers == hold.at \in {"work", "leaves"}
 
-\* One that waits says so, with the holder's word or without. Only those are rung that have
-\* repeated it: the word was sent to them.
+\* The word proves a waiter's address: only a process that received it can
+\* repeat it.
 HearsWait(p, word) ==
     IF ~Answers THEN UNCHANGED hold
     ELSE hold' = [hold EXCEPT
         !.heard[p] = IF word \/ "no word" \in Wrong THEN 0 ELSE @,
         !.sent = IF "wait confirms" \in Wrong THEN 0 ELSE @]
 
-\* One that comes too soon is kept.
+\* A message that comes too soon after another is deferred, not dropped.
 HearsAsked ==
     hold' = [hold EXCEPT
         !.hurry = @ \/ (Believes /\ ("dropped" \notin Wrong \/ ~hold.hurried)),
         !.sent = IF "asked confirms" \in Wrong /\ Believes THEN 0 ELSE @]
 
 -----------------------------------------------------------------------------
-(* Those that wait.                                                          *)
+(* Waiters.                                                                  *)
 
-\* The holder whose bell the record has.
 BellOf(p, r) == IF p \in Belled /\ (r.st = "held" \/ "kept unguarded" \in Wrong) THEN r.bell ELSE None
 
 Saw(p) ==
@@ -200,21 +192,21 @@ Saw(p) ==
        ELSE [v EXCEPT !.to = to, !.echo = FALSE, !.sent = 0, !.fresh = to # None, !.known = FALSE, !.rung = FALSE,
                        !.hinted = @ /\ "anew" \notin Wrong]
 
-\* How far looks are apart. The mistakes leave it to the bell.
+\* Only mistakes let messages defer reads.
 Pace(p) ==
     IF \/ "unanswered" \in Wrong /\ wait[p].to # None
        \/ "answered" \in Wrong /\ wait[p].to # None /\ wait[p].known
     THEN L ELSE R
 LookDue(p) == wait[p].looked >= Pace(p)
 
-\* Where hints come at any time, looks before they are due bring nothing new.
+\* Hints may come at any time, which covers early reads.
 Look(p) ==
     /\ Waits(p) /\ wait[p].looked > 0
     /\ LookDue(p) \/ (wait[p].looked < R /\ ~Forged /\ "double" \notin Uses)
     /\ wait' = [wait EXCEPT ![p] = Saw(p)]
     /\ UNCHANGED <<store, net, hold, ask, past>>
 
-\* The holder has rung. There is one such look in a tick.
+\* One hinted read in a tick.
 HintDue(p) == wait[p].rung /\ (~wait[p].hinted \/ "hints" \in Wrong)
 Hinted(p) ==
     /\ Waits(p) /\ HintDue(p)
@@ -222,7 +214,7 @@ Hinted(p) ==
     /\ past' = [past EXCEPT !.looks[p] = Min(2, @ + 1), !.vain = @ \/ (Held /\ hold.tries > 0 /\ ~Forged)]
     /\ UNCHANGED <<store, net, hold, ask>>
 
-\* A ring is a hint, and nothing else. One that comes too soon is kept.
+\* A notification is only a hint. One that comes too soon is deferred.
 HearsRing(p) ==
     LET w == wait[p] IN
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
@@ -231,16 +223,16 @@ HearsRing(p) ==
         !.since = IF "a look" \in Wrong THEN 0 ELSE @,
         !.free = "free" \in Wrong]]
 
-\* The answer to one that waits has the word that it is to repeat. One that it has repeated
-\* is as good as the promise to be rung.
+\* The first answer carries the word. The answer to the repeated word promises
+\* a notification.
 HearsAck(p, echo) ==
     LET w == wait[p]
         v == [w EXCEPT !.since = IF "life" \in Wrong THEN 0 ELSE @] IN
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
     ELSE wait' = [wait EXCEPT ![p] = IF w.echo THEN [v EXCEPT !.known = TRUE] ELSE [v EXCEPT !.echo = TRUE, !.fresh = TRUE]]
 
-\* Once it was answered it says so again each W, and until then as often as it looks. Where
-\* any message may come, what is sent makes no difference.
+\* Every W once answered; until then with every read. Forged messages cover all
+\* of it.
 TellDue(p) ==
     LET w == wait[p] IN
     /\ w.to # None /\ ~Forged
@@ -251,8 +243,6 @@ Tell(p) ==
     /\ Sent(IF wait[p].to = 0 THEN {Message("wait", p, wait[p].echo)} ELSE {})
     /\ UNCHANGED <<store, hold, ask, past>>
 
-\* It takes the lock by a swap from the record that a look has shown: when that is free, or
-\* reserved for it, or when its beat has stood for the lease.
 Silent(p) == "silence" \in Wrong /\ wait[p].to = 0 /\ ~wait[p].known /\ wait[p].sent > 0
 MayTake(p) ==
     LET w == wait[p] IN
@@ -269,15 +259,15 @@ Take(p) ==
     /\ wait' = [wait EXCEPT ![p].to = None]
     /\ past' = [past EXCEPT !.took = IF @ # "none" THEN @ ELSE IF wait[p].hinted THEN "rung" ELSE "looked"]
     /\ UNCHANGED <<net, hold, ask>>
-\* Another one was quicker, and the answer shows who.
+\* The reply to a lost race shows the new holder.
 Beaten(p) ==
     /\ Waits(p) /\ MayTake(p) /\ wait[p].shown # Version(store)
     /\ wait' = [wait EXCEPT ![p] = [Saw(p) EXCEPT !.free = FALSE]]
     /\ UNCHANGED <<store, net, hold, ask, past>>
 
 -----------------------------------------------------------------------------
-(* One that asks: it swaps a request into the record, and tells the holder   *)
-(* when it knows that this was carried out.                                  *)
+(* The requester notifies the holder once its request is known to be in the  *)
+(* record.                                                                   *)
 
 Called == {Message("asked", 0, FALSE)}
 Ask ==
@@ -312,7 +302,7 @@ Arrives(m) ==
 
 Lose(m) == "lose" \in Uses /\ Got(m) /\ UNCHANGED <<store, hold, wait, ask, past>>
 
-\* Rings and requests to heartbeat come that nobody has sent just now.
+\* Duplicates, or forgeries.
 Doubles(p) ==
     /\ "double" \in Uses \/ Forged
     /\ HearsRing(p)
@@ -322,12 +312,10 @@ Hurries ==
     /\ HearsAsked
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* So does one that says that another process waits. It cannot say the holder's word, which
-\* was not sent to it.
+\* A forged message lacks the word, which was sent to another address.
 Forge == Forged /\ HearsWait(Third, FALSE) /\ UNCHANGED <<store, net, wait, ask, past>>
 
 -----------------------------------------------------------------------------
-\* No time passes before what is due is done.
 Due ==
     \/ net # {}
     \/ CanHurry
@@ -337,7 +325,7 @@ Due ==
         /\ Waits(p)
         /\ LookDue(p) \/ HintDue(p) \/ TellDue(p) \/ (MayTake(p) /\ (wait[p].shown = Version(store) \/ wait[p].looked > 0))
 
-\* Ages matter while the holder works: of its heartbeats, and of one that is under way.
+\* The greatest age that matters, of a heartbeat.
 Longest == IF hold.at # "work" THEN 0 ELSE IF hold.out THEN L ELSE IF "ask" \in Uses THEN H ELSE 1
 Older(w) == [w EXCEPT !.since = Min(@ + 1, L), !.looked = Min(@ + 1, L), !.sent = Min(@ + 1, W), !.hinted = FALSE]
 Tick ==
@@ -375,7 +363,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 OneHolder == Believes => store.own = 0
 
@@ -398,8 +386,7 @@ ToHolder == \A p \in Waiters : wait[p].to # None => wait[p].shown.st = "held" /\
 NoThird == hold.heard[Third] = Never
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverRung == ~(past.took = "rung" /\ past.owed = 0)
 

@@ -2,51 +2,48 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Death that is proved: the process that holds a lease is killed, what it  *)
-(* had started works on for a while, and a guardian that sees the end of    *)
-(* all of it frees the lock. README.md explains it to those who do not read *)
-(* TLA+.                                                                    *)
+(* A proven crash: a process that holds a lease is killed, its command      *)
+(* works on, and a guardian that sees the end of both frees the lock.       *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
-    Leases,     \* acquires, all in one owner's name, by numbers from 1
-    MaxVersion, \* how many writes there are
+    Leases,     \* acquires under one owner name, numbered from 1
+    MaxVersion, \* the number of writes
     MaxDeletes, \* how often an operator deletes the record
-    Wrong
+    Wrong       \* planted mistakes, by name
 
 VARIABLES
     store,      \* the lock's record
-    net,
-    lease,      \* what there is of each
-    guard,      \* the guardian of each
-    count       \* of versions and of deletes
+    net,        \* writes in flight
+    lease,      \* the leases
+    guard,      \* their guardians
+    count       \* versions and deletions so far
 
 vars == <<store, net, lease, guard, count>>
 
 -----------------------------------------------------------------------------
-(* The record: its state, the lease of its beat (id), version, token. A      *)
-(* version occurs once. Writes are swaps from one, but for claims.           *)
+(* The record: state, the lease of its beat (id), version, token. Versions   *)
+(* are never reused. Every write but a claim is a swap.                      *)
 
 Absent == [st |-> "absent", id |-> 0, ver |-> 0, tok |-> 0]
 Held(i, v, t) == [st |-> "held", id |-> i, ver |-> v, tok |-> t]
 
 (* A lease.                                                                  *)
 (*   idle                                                                    *)
-(*   wait    its claim is sent                                               *)
-(*   holds   it is granted, and Check passes                                 *)
-(*   leaves  its work has ended, and it releases                             *)
+(*   wait    its claim is in flight                                          *)
+(*   holds   granted; Check passes                                           *)
+(*   leaves  its work has returned; it releases                              *)
 (*   dead    its process was killed                                          *)
 (*   over                                                                    *)
-(* ver is the version that it knows last, first that of its grant. told says *)
-(* that its guardian knows of it, begun that its command was started, work   *)
-(* that something of that lives, and late that a request of the dead to what *)
-(* they have worked on may still be carried out: a lease that runs out, and  *)
-(* the grace, are for exactly that.                                          *)
+(* ver is the last version it knows, first that of its grant. told: the      *)
+(* guardian knows the lease. begun, work: the command has started, still     *)
+(* runs. late: its last requests to the resource may still take effect,      *)
+(* which the lease time and the grace allow for.                             *)
 
 Idle == [at |-> "idle", ver |-> 0, first |-> 0, tok |-> 0, told |-> FALSE, begun |-> FALSE, work |-> FALSE, late |-> FALSE]
 
-(* A guardian: watch, seen (a look has shown the record of the dead), sent   *)
-(* (the write that frees it), freed (it has), done.                          *)
+(* A guardian: watch, seen (it read the record of the dead), sent (its       *)
+(* release), freed, done.                                                    *)
 
 Watch == [at |-> "watch", ver |-> 0, new |-> 0]
 
@@ -58,8 +55,8 @@ Becomes(i, l) == lease' = [lease EXCEPT ![i] = l]
 Guards(i, g) == guard' = [guard EXCEPT ![i] = g]
 
 -----------------------------------------------------------------------------
-(* The store. A swap whose version is gone is never carried out, and dropped *)
-(* from what is looked at; but where a release keeps the version it may be.  *)
+(* The store. A swap whose version is gone is dropped, unless a mistake may  *)
+(* restore the version.                                                      *)
 
 Kept == "version kept" \in Wrong
 Fits(w) == IF w.k = "claim" THEN store.st # "held" ELSE store.st # "absent" /\ store.ver = w.prev
@@ -82,7 +79,7 @@ Delete ==
 -----------------------------------------------------------------------------
 (* A lease.                                                                  *)
 
-\* Nothing of the holder in the record acts any more: what the end of a lease promises.
+\* The dead holder can do no more harm: what an expired lease promises.
 Stood == store.st = "held" /\ lease[store.id].at = "dead" /\ ~lease[store.id].work /\ ~lease[store.id].late
 
 Acquire(i) ==
@@ -92,7 +89,7 @@ Acquire(i) ==
     /\ Becomes(i, [Idle EXCEPT !.at = "wait"])
     /\ Used /\ UNCHANGED <<store, guard>>
 
-\* It waits, and its write came too late.
+\* Its claim came too late.
 Again(i) ==
     /\ lease[i].at = "wait" /\ ~(store.st = "held" /\ store.id = i)
     /\ ~\E w \in net : w.id = i
@@ -103,7 +100,7 @@ Grant(i) ==
     /\ Becomes(i, [lease[i] EXCEPT !.at = "holds", !.ver = store.ver, !.first = store.ver, !.tok = store.tok])
     /\ UNCHANGED <<store, net, guard, count>>
 
-\* The guardian is started and told of the lease, and then starts the command.
+\* The guardian must know the lease before the command can outlive it.
 Tell(i) ==
     /\ lease[i].at = "holds" /\ ~lease[i].told
     /\ "told late" \in Wrong => lease[i].begun
@@ -124,7 +121,7 @@ Beaten(i) ==
     /\ Becomes(i, [lease[i] EXCEPT !.ver = store.ver])
     /\ UNCHANGED <<store, net, guard, count>>
 
-\* Its work has ended in order, and all of its requests are answered.
+\* Nothing is late: all requests have been answered.
 Leave(i) ==
     /\ lease[i].at = "holds" /\ Room
     /\ Becomes(i, [lease[i] EXCEPT !.at = "leaves", !.work = FALSE])
@@ -135,7 +132,7 @@ Kill(i) ==
     /\ lease[i].at = "holds"
     /\ Becomes(i, [lease[i] EXCEPT !.at = "dead", !.late = lease[i].work])
     /\ UNCHANGED <<store, net, guard, count>>
-\* Nothing of its command is left. Its last requests are carried out, or never are.
+\* Its last requests may take effect until Lands.
 Dies(i) ==
     /\ lease[i].at = "dead" /\ lease[i].work
     /\ Becomes(i, [lease[i] EXCEPT !.work = FALSE])
@@ -145,7 +142,7 @@ Lands(i) ==
     /\ Becomes(i, [lease[i] EXCEPT !.late = FALSE])
     /\ UNCHANGED <<store, net, guard, count>>
 
-\* An operator frees the lock of a holder that has stood for its lease.
+\* An operator frees the lock after the lease.
 Free ==
     /\ Stood /\ Room
     /\ Sends([k |-> "free", id |-> 0, prev |-> store.ver, ver |-> Fresh])
@@ -156,7 +153,8 @@ Free ==
 
 Knows(i) == lease[i].at = "dead" /\ lease[i].told /\ (~lease[i].work \/ "early" \in Wrong)
 
-\* What it takes for the record of the dead.
+\* The record of the dead is known by its beat: heartbeats change the version,
+\* and after a deletion another lease may get the same owner and token.
 Same(i) ==
     IF "owner and token" \in Wrong THEN store.tok = lease[i].tok
     ELSE IF "version" \in Wrong THEN store.ver = lease[i].first
@@ -169,7 +167,7 @@ Look(i) ==
     /\ Guards(i, IF Is(i) THEN [Watch EXCEPT !.at = "seen", !.ver = store.ver] ELSE [Watch EXCEPT !.at = "done"])
     /\ UNCHANGED <<store, net, lease, count>>
 
-\* Nobody holds the lock, and no claim of the dead is under way any more.
+\* A claim of the dead in flight could still take the lock.
 Enough(i) ==
     /\ Knows(i) /\ guard[i].at = "watch" /\ store.st # "held" /\ ~\E w \in net : w.id = i /\ w.k \in {"claim", "take"}
     /\ Guards(i, [Watch EXCEPT !.at = "done"])
@@ -183,7 +181,7 @@ Bury(i) ==
         /\ Guards(i, [guard[i] EXCEPT !.at = "sent", !.new = v])
     /\ Used /\ UNCHANGED <<store, lease>>
 
-\* Another write came first, or its own: that is looked for.
+\* If another write came first, it reads again.
 Answer(i) ==
     /\ guard[i].at = "sent"
     /\ store.ver # guard[i].ver \/ (Kept /\ store.st # "held")
@@ -210,7 +208,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 Holds(i) == lease[i].at = "holds"
 
@@ -228,8 +226,7 @@ Freed ==
             => ~(store.st = "held" /\ store.id = i)
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverFreed ==
     ~(\E i, j \in Leases : guard[i].at = "freed" /\ lease[i].ver # lease[i].first /\ Holds(j))

@@ -2,55 +2,53 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Every of package once: machines of which one leads and begins periods, a *)
-(* ledger of how many were begun and how old the last one is at least, and  *)
-(* clocks that run wrong. README.md explains it to those who do not read    *)
-(* TLA+.                                                                    *)
+(* Every of package once: one of several machines leads and begins periods. *)
+(* A ledger counts the periods and gives the minimum age of the last;       *)
+(* clocks drift.                                                            *)
 EXTENDS Integers, TLC
 
 CONSTANTS
     Machines,   \* processes that call Every
     Period,     \* P, by a local clock
-    Tick,       \* how much real time passes at once,
+    Tick,       \* the real time of a step
     Fast,       \* what the fastest clock shows for it,
-    Slow,       \* and the slowest
+    Slow,       \* and what the slowest shows
     CatchUp,    \* k
-    MaxToken,
+    MaxToken,   \* the last term
     MaxN,       \* the last period of a ledger
-    MaxLedgers, \* how many ledgers there may be, one after the other
-    Uses,       \* what else happens: "crash", "delete", ...
-    Wrong
+    MaxLedgers, \* ledgers, one after the other
+    Uses,       \* optional events: "crash", "delete", ...
+    Wrong       \* planted mistakes, by name
 
 VARIABLES
     store,      \* the lock's record, with the ledger
-    net,
-    mach,
-    past        \* what has happened; nobody reads it
+    net,        \* writes in flight
+    mach,       \* the machines
+    past        \* what has happened, for the properties
 
 vars == <<store, net, mach, past>>
 
 -----------------------------------------------------------------------------
-(* Time. The fastest clock shows Fast for a Tick of real time: the rate error *)
-(* is rho = Fast/Tick - 1. So P/(1+rho) is:                                  *)
+(* Time. The drift rate is rho = Fast/Tick - 1, so P/(1+rho) is:             *)
 
 Least == (Period * Tick) \div Fast
 
 Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
 
-\* No age matters beyond this: what is over is carried over up to k periods.
+\* Ages are capped here: an overrun counts for at most k later periods.
 Old == (CatchUp + 1) * Period
 Aged(age, d) == Min(age + d, Old)
 
 -----------------------------------------------------------------------------
-(* The ledger: which one, how many periods were begun, and the age of the    *)
-(* last one, at least. What a machine knows has the same form, with the age  *)
-(* of now by its clock. An id of 0 is no ledger.                             *)
+(* The ledger: its id (0: none), the number of periods begun, and the        *)
+(* minimum age of the last. A machine holds the same, with the age by its    *)
+(* own clock.                                                                *)
 
 None == [id |-> 0, n |-> 0, age |-> 0]
 Same(l, s) == l.n = s.n /\ (l.id = s.id \/ "any ledger" \in Wrong)
 
-\* What says more of the period of l: since.older. And what it keeps: since.newer.
+\* since.older and since.newer.
 Older(l, s) ==
     IF (Same(l, s) \/ ("any period" \in Wrong /\ l.id = s.id)) /\ s.age > l.age
     THEN [l EXCEPT !.age = s.age] ELSE l
@@ -59,16 +57,14 @@ Newer(l, s) == IF l.id = s.id /\ s.n > l.n THEN s ELSE l
 Carried(age) == Min(age - Period, CatchUp * Period)
 
 -----------------------------------------------------------------------------
-(* The lock is that of Tenure.tla, with what was shown there taken for       *)
-(* granted, as in Once.tla.                                                  *)
-(*   wait   campaigns, and watches the ledger                                *)
-(*   lead   leads, and writes what it knows                                  *)
+(* The lock, assumed correct as in Once.tla.                                 *)
+(*   wait   acquires, and watches the ledger                                 *)
+(*   lead   leads, and writes the age                                        *)
 (*   claim  begins the next period                                           *)
 (*   leave  releases the lock                                                *)
-(* good says that Check passes, got that a write has got the lock, yes that  *)
-(* the claim was carried out. seen is what it knows, led the ledger that it  *)
-(* is to write. asked is for how long a request has been under way, for the  *)
-(* mistakes that count from there; Never without one.                        *)
+(* good: Check passes. got: a write has taken the lock. yes: the claim was   *)
+(* applied. seen: its view of the ledger; led: the ledger it writes. asked:  *)
+(* the age of a request in flight, for mistakes.                             *)
 
 Never == -1
 Idle == [at |-> "wait", tok |-> 0, good |-> FALSE, got |-> FALSE, yes |-> FALSE, led |-> None, seen |-> None, asked |-> Never]
@@ -81,7 +77,7 @@ Still == UNCHANGED <<store, past>>
 
 Takes(w) == w.k \in {"claim", "take"}
 
-\* What it knows stays.
+\* Its view outlives the term.
 Left(m) == [Idle EXCEPT !.seen = m.seen]
 Orphaned(p, ws) == {IF w.by = p /\ Takes(w) THEN [w EXCEPT !.me = FALSE, !.by = "nobody"] ELSE w : w \in ws}
 
@@ -100,8 +96,7 @@ Written(w) ==
       [] w.k \in {"age", "begin"} -> [store EXCEPT !.led = w.led]
       [] w.k = "free" -> [store EXCEPT !.st = "released", !.led = w.led]
 
-\* A write begins a period if the store had another number. The bucket fills by
-\* P/(1+rho) with each period, and runs out with time: see Spaced.
+\* Another number begins a period, and fills the bucket of Spaced by P/(1+rho).
 Begins(w) == ~Takes(w) /\ w.led.n # store.led.n /\ w.led.n > 0
 Claims == {u \in net : u.k = "claim"}
 Lands(w) ==
@@ -118,10 +113,9 @@ Apply(w) ==
        ELSE IF w.k = "begin" /\ w.tok = m.tok /\ m.at = "claim" THEN Turns(w.by, [m EXCEPT !.yes = TRUE])
        ELSE UNCHANGED mach
 
-\* An operator deletes the record, whoever holds it.
 Delete ==
     /\ "delete" \in Uses /\ store.st # "absent"
-    /\ store' = [store EXCEPT !.st = "absent", !.led = None]  \* its token goes on: it is but a name here
+    /\ store' = [store EXCEPT !.st = "absent", !.led = None]  \* the token is only a name here
     /\ net' = {w \in net : w.k = "claim"}
     /\ UNCHANGED <<mach, past>>
 
@@ -141,8 +135,7 @@ Acquire(p) ==
        \/ store.st = "held" /\ ~Standing /\ send("take", None)
     /\ UNCHANGED mach /\ Still
 
-\* A machine that waits reads the ledger, and counts from when it has the answer. A look takes
-\* no time: an answer that is late is one that is read late.
+\* The age counts from the reply. A late reply is one that is read late.
 Noted(m, l) == [m EXCEPT !.seen = Newer(Older(l, @), @)]
 Early == "before the read" \in Wrong
 Watch(p) ==
@@ -158,7 +151,6 @@ Ask(p) ==
     /\ Turns(p, [mach[p] EXCEPT !.asked = 0])
     /\ UNCHANGED net /\ Still
 
-\* The lock is granted. An empty ledger is begun.
 Grant(p) ==
     LET m == mach[p]
         l == IF store.led.id # 0 THEN store.led
@@ -169,8 +161,8 @@ Grant(p) ==
     /\ Turns(p, [m EXCEPT !.at = "lead", !.seen = s, !.asked = Never])
     /\ UNCHANGED net /\ Still
 
-\* With heartbeats the leader writes the age of now. Such a write takes no time, or is
-\* lost: one that comes late says less than it could.
+\* Heartbeats store the age. The write is instant or lost: a late one would
+\* store a lower age, which is safe.
 Beat(p) ==
     LET m == mach[p] IN
     /\ m.at = "lead" /\ m.good /\ Mine(p)
@@ -178,7 +170,7 @@ Beat(p) ==
     /\ Lands(Write("age", p, m.seen)) /\ net' = Claims
     /\ UNCHANGED mach
 
-\* A period has passed, and Check passes: one write begins the next one.
+\* One write begins a period and resets its age.
 Apart == "two writes" \in Wrong
 Begin(p) ==
     LET m == mach[p] IN
@@ -193,7 +185,7 @@ Claim(p) ==
     /\ IF "from the send" \in Wrong /\ m.asked = Never THEN Turns(p, [m EXCEPT !.asked = 0]) ELSE UNCHANGED mach
     /\ Still
 
-\* The answer has come. From here on its holder counts. Check passes: the work runs.
+\* The age counts from the reply.
 Counted(m) == [m.led EXCEPT !.age = IF Apart THEN 0 ELSE IF m.asked # Never THEN Aged(@, m.asked) ELSE @]
 Run(p) ==
     LET m == mach[p] IN
@@ -204,9 +196,8 @@ Run(p) ==
                             !.twice = @ \/ \E r \in past.ran : r[1] = m.led.id /\ r[2] = m.led.n]
     /\ UNCHANGED <<store, net>>
 
-\* No answer, or no time left. The work is not run, and the claim not taken back: the
-\* lock is released with it, and with no age more than it began with, for it may be
-\* this write that begins the period.
+\* No reply, or no time left: the work does not run. The release may be the
+\* write that begins the period, so it must not age it.
 Stop(p) ==
     LET m == mach[p]
         aged == m.yes \/ "ages what is not confirmed" \in Wrong IN
@@ -217,7 +208,7 @@ Stop(p) ==
     /\ net' = IF m.good THEN net ELSE Orphaned(p, net)
     /\ Still
 
-\* It ends in order: the release has the age of now. It takes no time, or is lost.
+\* The release stores the age; it is instant or lost.
 Leave(p) ==
     LET m == mach[p] IN
     /\ m.at = "lead" /\ m.good
@@ -231,7 +222,6 @@ End(p) ==
     /\ mach[p].at = "leave"
     /\ Turns(p, Left(mach[p])) /\ net' = Orphaned(p, net) /\ Still
 
-\* The lease is over. An acquire goes on, a leader campaigns again.
 Expire(p) ==
     LET m == mach[p] IN
     /\ m.good
@@ -243,7 +233,7 @@ Crash(p) ==
     /\ "crash" \in Uses /\ mach[p] # Idle
     /\ Turns(p, Idle) /\ net' = Orphaned(p, net) /\ Still
 
-\* The clock by which a holder counts its lease is set forward.
+\* The clock of the holder's lease is set forward.
 Jump(p) ==
     /\ "the holder's clock" \in Wrong
     /\ Turns(p, [mach[p] EXCEPT !.seen.age = IF mach[p].seen.id = 0 THEN @ ELSE Aged(@, Fast)])
@@ -275,11 +265,11 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
-\* In any real time T at most T*(1+rho)/P + k + 1 periods begin; with k = 0 any two
-\* are P/(1+rho) apart. For if the bucket is never fuller than k+1 times P/(1+rho),
-\* then of j periods since one of them, j-k at least have had their time.
+\* At most T*(1+rho)/P + k + 1 periods begin in any real time T: each fills the
+\* bucket by P/(1+rho), time empties it at rate 1, and so all but k of the
+\* periods since any given one have had their time.
 Spaced == past.fill <= (CatchUp + 1) * Least
 
 AgeTrue ==
@@ -294,8 +284,7 @@ NumberRises ==
     [][store'.led.id = store.led.id => store'.led.n \in {store.led.n, store.led.n + 1}]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverSecond == ~\E r, t \in past.ran : r[1] = t[1] /\ r[2] + 1 = t[2] /\ r[3] # t[3]
 

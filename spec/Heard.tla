@@ -2,30 +2,27 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Heartbeats that are told of: a holder says in messages that it has       *)
-(* confirmed a heartbeat, whoever reads the store says so of any beat that  *)
-(* it finds there, and one that waits puts looks off for it. README.md      *)
-(* explains it to those who do not read TLA+.                               *)
-(*                                                                          *)
-(* Time is counted in the looks of one that waits, and all clocks run       *)
-(* right: module Tenure has those that do not. A look takes no time.        *)
+(* Announced heartbeats: a holder announces that a heartbeat is confirmed,  *)
+(* and a waiter defers reads for it. Anyone who can read the store can      *)
+(* announce any beat there. Time is counted in reads of the waiter, which   *)
+(* are instant. All clocks run right: Tenure.tla models clock drift.        *)
 EXTENDS Integers
 
 CONSTANTS
     L,        \* the lease
-    H,        \* the heartbeat period: what a message is worth
-    MaxBeat,  \* how many heartbeats there are
+    H,        \* the heartbeat period: how long an announcement defers reads
+    MaxBeat,  \* the number of heartbeats
     MaxTime,
-    Forged,   \* whether anybody forges messages
-    Most,     \* how long after the last beat the lock is taken, at most
-    Wrong
+    Forged,   \* TRUE: messages are forged
+    Most,     \* the bound of Soon: the time from the last beat to the takeover
+    Wrong     \* planted mistakes, by name
 
 VARIABLES
     now,
-    store,  \* the beat in the record, and since when it is there
+    store,  \* the beat in the record, and when it was written
     hold,   \* the holder
-    wait,   \* the one that waits
-    taken   \* it has the lock
+    wait,   \* the waiter
+    taken   \* TRUE: the waiter has the lock
 
 vars == <<now, store, hold, wait, taken>>
 
@@ -34,21 +31,20 @@ Min(a, b) == IF a < b THEN a ELSE b
 Max(a, b) == IF a > b THEN a ELSE b
 Never == -1
 
-(* A holder: it lives; made is its latest beat, out says that a heartbeat    *)
-(* with it is under way, sent at outAt; it counts from sent, the instant     *)
-(* before the write that is confirmed last; told is the beat of that, if it  *)
-(* may be told of now.                                                       *)
+(* The holder: made is its latest beat; out: its heartbeat is in flight      *)
+(* since outAt. The lease counts from sent, before the confirmed write.      *)
+(* told: the confirmed beat, until announced.                                *)
 
 Believes == hold.live /\ now < hold.sent + L
 
-\* Whose beats may be named: those that are stored, or were. A process that tells of a beat
-\* which it has made and not sent names others.
+\* Only stored beats can be named, unless the holder announces one before
+\* sending it.
 Nameable == 0..(IF "told early" \in Wrong THEN hold.made ELSE store.beat)
 
 -----------------------------------------------------------------------------
 (* The holder.                                                               *)
 
-\* The clock is read, and then the beat is made; the mistake makes it before.
+\* The mistake makes the beat before it reads the clock.
 Make ==
     /\ "told early" \in Wrong /\ hold.live /\ ~hold.out /\ hold.made = store.beat /\ hold.made < MaxBeat
     /\ hold' = [hold EXCEPT !.made = @ + 1]
@@ -59,7 +55,6 @@ Send ==
     /\ hold' = [hold EXCEPT !.made = IF "told early" \in Wrong THEN @ ELSE @ + 1, !.out = TRUE, !.outAt = now, !.told = Never]
     /\ UNCHANGED <<now, store, wait, taken>>
 
-\* Now, later, or never.
 Apply ==
     /\ hold.out /\ store.beat < hold.made /\ ~taken
     /\ store' = [beat |-> hold.made, at |-> now]
@@ -70,8 +65,8 @@ Confirm ==
     /\ hold' = [hold EXCEPT !.out = FALSE, !.sent = hold.outAt, !.told = hold.made]
     /\ UNCHANGED <<now, store, wait, taken>>
 
-\* The mistake: a message of the one that waits, which names the beat, counts as an answer.
-\* It knows the beat from the holder itself, which tells of what is not confirmed.
+\* The mistake: a message of the waiter that names the beat counts as a reply.
+\* The waiter may have the beat from the holder itself.
 Circle ==
     /\ "wait confirms" \in Wrong /\ hold.live /\ hold.out
     /\ hold' = [hold EXCEPT !.sent = hold.outAt]
@@ -80,9 +75,8 @@ Circle ==
 Die == hold.live /\ hold' = [hold EXCEPT !.live = FALSE] /\ UNCHANGED <<now, store, wait, taken>>
 
 -----------------------------------------------------------------------------
-(* The one that waits: shown is the beat that a look has shown last, counted *)
-(* from since; looked is when that was. at says when a beat was told of      *)
-(* first. Until off looks are put off.                                       *)
+(* The waiter: shown is the beat last read, at looked, counted from since.   *)
+(* at: when each beat was first announced. Reads are deferred until off.     *)
 
 Dated == IF wait.at[store.beat] # Never THEN wait.at[store.beat] ELSE now
 Look ==
@@ -92,7 +86,7 @@ Look ==
         !.since = IF store.beat = wait.shown THEN @ ELSE Dated]
     /\ UNCHANGED <<now, store, hold, taken>>
 
-\* When a message has come that names a beat, or none that anybody knows.
+\* A message announces a beat, or (HearNone) one that never was.
 Noted(b) == IF "dated from the wait" \in Wrong THEN wait.looked ELSE now
 Hear(b) ==
     /\ ~taken /\ b \in Nameable
@@ -113,7 +107,6 @@ HearNone ==
 Count == IF "silence" \in Wrong THEN wait.last + L ELSE wait.since + L
 Dead == now >= Count /\ (("known" \in Wrong) => now >= wait.off)
 
-\* The swap fits what was shown; the mistake swaps from what was heard of.
 Take ==
     /\ ~taken /\ Dead
     /\ wait.shown = store.beat \/ ("swaps what it heard" \in Wrong /\ wait.at[store.beat] # Never)
@@ -121,7 +114,6 @@ Take ==
     /\ UNCHANGED <<now, store, hold, wait>>
 
 -----------------------------------------------------------------------------
-\* A look is due, or the lock is to be taken: no time passes before.
 Quiet == IF "known" \in Wrong THEN wait.off ELSE Min(wait.off, Min(wait.looked + Half, wait.since + L))
 Due ==
     \/ now >= Max(wait.looked + 1, Quiet)
@@ -147,15 +139,14 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 OneHolder == ~(taken /\ Believes)
 
 Soon == taken \/ now <= store.at + Most
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverDated == ~(taken /\ wait.since < wait.looked /\ wait.at[wait.shown] = wait.since)
 NeverPutOff == ~(~taken /\ now > wait.looked + 1)

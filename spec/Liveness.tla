@@ -54,6 +54,6 @@ LiveSpec ==
 Somebody == \E p \in Machines : Believes(p)
 Leads == <>calm => <>[]Somebody
 
-\* No view merges states here: the lowest free number keeps them few.
+\* No VIEW merges states here: the lowest free number keeps them few.
 LeastFresh(p) == <<p, CHOOSE n \in 1..99 : n \notin NumbersOf(p) /\ \A k \in 1..(n-1) : k \in NumbersOf(p)>>
 =============================================================================

@@ -2,38 +2,38 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Once of package once: hosts that are asked to run slots, a lock whose    *)
-(* data are the ledger, and a network that loses, delays and repeats what   *)
-(* they send. README.md explains it to those who do not read TLA+.          *)
+(* Once of package once: hosts are asked to run slots, the data of a lock   *)
+(* hold the ledger, and the network loses, delays and repeats writes.       *)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
 CONSTANTS
-    Machines,   \* hosts, and the call that each has under way
+    Machines,   \* hosts, each with one call in progress
     Slots,      \* numbers above 0
-    MaxToken,
-    Room,       \* how many spans of slots the ledger keeps above its floor
-    Uses,       \* what else happens: "crash", "redo", "catch up", ...
-    Wrong
+    MaxToken,   \* the last term
+    Room,       \* the spans of slots that the ledger keeps above its floor
+    Uses,       \* optional events: "crash", "redo", "catch up", ...
+    Wrong       \* planted mistakes, by name
 
 VARIABLES
     store,      \* the lock's record, with the ledger
-    net,
-    mach,
-    past        \* what has happened; nobody reads it
+    net,        \* writes in flight
+    mach,       \* the machines
+    past        \* what has happened, for the properties
 
 vars == <<store, net, mach, past>>
 
 -----------------------------------------------------------------------------
-(* The ledger: the slots that were begun, as a set above a floor; the last    *)
-(* run, by slot and tenure, and whether its end is there; and the slots of    *)
-(* earlier runs without an end. A foreign program may leave what is no ledger.*)
+(* The ledger: the begun slots, as a floor and a set above it; the last run, *)
+(* by slot and term, and its end; earlier runs without an end (open).        *)
+(* Spoilt: another program has overwritten it.                               *)
 
 Empty == [floor |-> 0, begun |-> {}, last |-> 0, tok |-> 0, end |-> "done", open |-> {}]
 Spoilt == [Empty EXCEPT !.last = -1, !.end = "spoilt"]
 Free(l, s) == s > l.floor /\ s \notin l.begun
 
-\* A span begins where the number before is not begun. With one too many the floor
-\* rises to the end of the lowest, over the gap below it.
+\* A span begins after a slot that is not begun. If there are too many, the
+\* floor rises to the end of the lowest: the gap is given up, but no begun slot
+\* is forgotten.
 Joined(l) == LET up == {f \in {l.floor} \cup l.begun : (l.floor + 1)..f \subseteq l.begun}
                  top == CHOOSE f \in up : \A g \in up : g <= f IN
              [l EXCEPT !.floor = top, !.begun = {s \in @ : s > top}]
@@ -53,7 +53,6 @@ Mark(l, s, t) ==
     ELSE Bounded(Joined([run EXCEPT !.begun = @ \cup {s}]))
 Done(l) == [l EXCEPT !.end = "done"]
 
-\* An operator opens a slot again.
 Opened(l, s) ==
     LET all == {t \in 1..l.floor : t # s} \cup (l.begun \ {s}) IN
     IF "reset opens all above" \in Wrong THEN [Joined([l EXCEPT !.floor = 0, !.begun = {t \in all : t < s}]) EXCEPT !.end = "done", !.open = {}]
@@ -61,7 +60,7 @@ Opened(l, s) ==
 
 Rank(s) == IF "as text" \in Wrong /\ s >= 10 THEN s \div 10 ELSE s
 
-\* What ledger.refuse lets through.
+\* What ledger.refuse allows.
 MayRun(l, s) ==
     /\ l.end # "spoilt" \/ "spoilt is empty" \in Wrong
     /\ \/ Rank(s) > Rank(l.floor) /\ s \notin l.begun
@@ -70,42 +69,36 @@ MayRun(l, s) ==
        \/ "redo ended" \in Wrong /\ AnyOrder /\ s \in l.begun
 
 -----------------------------------------------------------------------------
-(* The lock is that of Tenure.tla, with what was shown there taken for       *)
-(* granted: a lease may be over at any moment, and while it is not, nobody   *)
-(* else is let in. As in Sessions.tla records have no versions: a swap from  *)
-(* one that is not in the store any more is dropped, a claim stays.          *)
+(* The lock of Tenure.tla, assumed correct: until a lease ends, at any       *)
+(* moment, nobody else gets in. Records have no versions: see Sessions.tla.  *)
 
 Unused == [st |-> "absent", tok |-> 0, led |-> Empty]
 
 (* Machines.                                                                 *)
 (*   idle                                                                    *)
-(*   wait   a call acquires the lock                                         *)
-(*   held   the lock is granted, and the ledger known                        *)
-(*   mark   the slot is to be marked as begun                                *)
-(*   work   work goes on                                                     *)
-(*   ended  it has returned; its end is written with the release             *)
-(*   back   the mark is taken back with the release                          *)
-(*   leave  the lock is released, and nothing is said of the slot            *)
-(* good says that Check passes, got that a write has got the lock, yes that  *)
-(* the write under way was carried out. led is what the machine has as the   *)
-(* ledger, and was what it had before the mark.                              *)
+(*   wait   acquires the lock                                                *)
+(*   held   has the lock, knows the ledger                                   *)
+(*   mark   marks the slot as begun                                          *)
+(*   work   the work runs                                                    *)
+(*   ended  it has returned; the release records its end                     *)
+(*   back   the release takes the mark back                                  *)
+(*   leave  the release leaves the ledger alone                              *)
+(* good: Check passes. got: a write has taken the lock. yes: the write in    *)
+(* flight was applied. led: its ledger; was: the one before the mark.        *)
 
 Idle == [at |-> "idle", slot |-> 0, tok |-> 0, good |-> FALSE, got |-> FALSE, yes |-> FALSE, led |-> Empty, was |-> Empty]
 
 Mine(p) == store.st = "held" /\ store.tok = mach[p].tok
 Good(p) == mach[p].good \/ ("no check" \in Wrong /\ mach[p].at = "mark")
 
-\* Somebody has the lease of the record.
 Standing == \E p \in Machines : mach[p].good /\ mach[p].tok = store.tok
 
-\* The runs whose work has begun, of slot and token.
 Began == {past.began[i] : i \in 1..Len(past.began)}
 
 Turns(p, m) == mach' = [mach EXCEPT ![p] = m]
 Still == UNCHANGED <<store, past>>
 
-\* Nobody waits for the claims of p any more. They may still come, and it does not
-\* matter whose they are.
+\* p no longer waits for its claims; applied late, they belong to nobody.
 Orphaned(p, ws) == {IF w.by = p /\ w.me THEN [w EXCEPT !.me = FALSE, !.by = "nobody"] ELSE w : w \in ws}
 Ends(p) == Turns(p, Idle) /\ net' = Orphaned(p, net)
 
@@ -141,8 +134,6 @@ Apply(w) ==
        ELSE UNCHANGED mach
     /\ past' = IF w.k = "take" /\ \E b \in Began : b[2] = store.tok THEN [past EXCEPT !.lost = @ \cup {store.tok}] ELSE past
 
-\* A foreign program writes into the data, or an operator deletes a record that
-\* nobody holds.
 Spoil ==
     /\ "spoil" \in Uses /\ ~Standing /\ store.led.end # "spoilt"
     /\ store' = [store EXCEPT !.led = Spoilt]
@@ -150,11 +141,11 @@ Spoil ==
     /\ UNCHANGED <<mach, past>>
 Delete ==
     /\ "delete" \in Uses /\ store.st = "released" /\ store.led # Empty
-    /\ store' = [store EXCEPT !.st = "absent", !.led = Empty]  \* its token goes on: it is but a name here
+    /\ store' = [store EXCEPT !.st = "absent", !.led = Empty]  \* the token is only a name here
     /\ net' = {w \in net : w.k = "claim"}
     /\ UNCHANGED <<mach, past>>
 
-\* An operator opens a slot, under the lock, which nobody holds.
+\* The operator holds the lock: the token rises.
 Reset(s) ==
     /\ "reset" \in Uses /\ store.st = "released" /\ ~Free(store.led, s) /\ s \notin past.opened /\ store.tok < MaxToken
     /\ store' = [store EXCEPT !.tok = @ + 1, !.led = Opened(@, s)]
@@ -165,7 +156,7 @@ Reset(s) ==
 -----------------------------------------------------------------------------
 (* A call.                                                                   *)
 
-\* A host is asked for any slot at any time: clocks may be wrong by anything.
+\* Any slot at any time: no bound on clock drift.
 Call(p, s) ==
     /\ mach[p].at = "idle"
     /\ Turns(p, [Idle EXCEPT !.at = "wait", !.slot = s,
@@ -188,14 +179,13 @@ Grant(p) ==
     /\ Turns(p, IF "claim with data" \in Wrong THEN [m EXCEPT !.at = "mark", !.yes = TRUE] ELSE [m EXCEPT !.at = "held"])
     /\ UNCHANGED net /\ Still
 
-\* The slot is not to be run, or there is no time left for it.
 Refuse(p) ==
     LET m == mach[p] IN
     /\ m.at = "held" /\ (~MayRun(m.led, m.slot) \/ ~m.good)
     /\ Turns(p, [m EXCEPT !.at = "leave"])
     /\ UNCHANGED net /\ Still
 
-\* It begins to mark the slot. With catch-up it may run several, one after the other.
+\* With catch-up a term may run several slots, one after the other.
 Begin(p) ==
     LET m == mach[p] IN
     /\ m.good
@@ -205,14 +195,13 @@ Begin(p) ==
         /\ Turns(p, [m EXCEPT !.at = "mark", !.slot = s, !.yes = FALSE, !.was = m.led, !.led = Mark(m.led, s, m.tok)])
     /\ UNCHANGED net /\ Still
 
-\* The mark is sent, again and again until there is an answer.
 Set(p) ==
     LET m == mach[p] IN
     /\ m.at = "mark" /\ ~m.yes /\ Mine(p)
     /\ net' = net \cup {Write("set", p, m.led)}
     /\ UNCHANGED mach /\ Still
 
-\* The answer has come, late perhaps. Check passes: the work begins.
+\* The reply may be late, so Check must pass again.
 Work(p) ==
     LET m == mach[p] IN
     /\ m.at = "mark" /\ Good(p)
@@ -221,8 +210,8 @@ Work(p) ==
     /\ past' = [past EXCEPT !.began = Append(@, <<m.slot, m.tok>>)]
     /\ UNCHANGED <<store, net>>
 
-\* No answer comes, or the call is given up, or the lease is over. If it is not, the
-\* mark is taken back. If it is, the caller is told: ErrNotRun.
+\* No reply, no time left, or the call is cancelled. A valid lease allows
+\* taking the mark back; otherwise the caller gets ErrNotRun.
 Stop(p) ==
     LET m == mach[p]
         quiet == "silent" \in Wrong IN
@@ -248,8 +237,7 @@ Note(p) ==
     /\ net' = net \cup {Write("note", p, m.led)}
     /\ UNCHANGED mach /\ Still
 
-\* The release is answered; or no answer comes, and the lock runs out by itself. Of
-\* a mark that was to be taken back the caller is told "not begun" if it was.
+\* Only a confirmed release proves that the mark is gone: "not begun".
 End(p) ==
     LET m == mach[p]
         run == {<<m.slot, m.tok>>}
@@ -264,7 +252,6 @@ GiveUp(p) ==
     /\ mach[p].at = "wait"
     /\ Ends(p) /\ Still
 
-\* The lease is over. An acquire goes on.
 Expire(p) ==
     LET m == mach[p] IN
     /\ m.good
@@ -274,7 +261,7 @@ Expire(p) ==
 
 Crash(p) ==
     LET m == mach[p] IN
-    /\ "crash" \in Uses /\ m.at \in {"mark", "work", "back"}  \* elsewhere it is as an end, or as giving up
+    /\ "crash" \in Uses /\ m.at \in {"mark", "work", "back"}  \* a crash elsewhere is like End or GiveUp
     /\ Ends(p)
     /\ past' = IF m.at = "work" THEN past ELSE [past EXCEPT !.died = @ \cup {m.tok}]
     /\ UNCHANGED store
@@ -297,7 +284,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 Pairs == {<<i, j>> \in (1..Len(past.began)) \X (1..Len(past.began)) : i < j}
 Slot(i) == past.began[i][1]
@@ -332,8 +319,7 @@ Accounted ==
         \/ \E p \in Machines : mach[p].tok = l.tok /\ mach[p].at \in {"mark", "back"}
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverNext ==
     ~(store.led.end = "done" /\ \E q \in Pairs : Slot(q[1]) < Slot(q[2]) /\ Token(q[1]) \in past.lost)

@@ -2,52 +2,53 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Readers and writers: package rwlock, on plain locks. A writer holds the  *)
-(* gate, a process that reads holds a slot. README.md explains it to those  *)
-(* who do not read TLA+.                                                    *)
+(* Readers and writers: package rwlock, built on plain locks. A writer      *)
+(* holds the gate, a reader holds a slot.                                   *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
-    Readers, Writers, \* processes, by numbers from 1; a process is one of both
-    Slots,      \* the most slots, by numbers from 1
-    First,      \* how many there are at first
-    MaxToken,   \* of a slot, and how often it is taken therefore
-    MaxEpoch,   \* of the gate
-    Turns,      \* TRUE: tokens of slots go round, so that readers come for ever
-    Fenced,     \* TRUE: there is a resource, which is accessed
+    Readers, Writers, \* disjoint, numbered from 1
+    Slots,      \* the most slots, numbered from 1
+    First,      \* the number of slots at first
+    MaxToken,   \* of a slot: bounds how often it is taken
+    MaxEpoch,   \* the last term of the gate
+    Turns,      \* TRUE: tokens of slots wrap around: readers come for ever
+    Fenced,     \* TRUE: there is a fenced resource
     Downs,      \* TRUE: writers may become readers
-    Ends,       \* TRUE: rights may end before their time, claims come late
-    Wrong
+    Ends,       \* TRUE: leases may be lost, claims may be late
+    Wrong       \* planted mistakes, by name
 
 VARIABLES
     gate,       \* the record of the gate
-    old,        \* the gate as it was before its record changed last: what a cheap read may show
+    old,        \* the gate before its last change, for stale reads
     slot,       \* the records of the slots
     number,     \* how many slots there are, by their record
-    proc,       \* what there is of each process
-    net,        \* accesses that may arrive, now or later, once or often
-    res         \* the resource: the highest token that it has seen, and what went wrong
+    proc,       \* the processes
+    net,        \* accesses in flight; each may arrive late and repeatedly
+    res         \* the resource: the highest token seen, and failures
 
 vars == <<gate, old, slot, number, proc, net, res>>
 Procs == Readers \cup Writers
 
 -----------------------------------------------------------------------------
-(* A lock: by is 0 where nobody has it. eff is the epoch of whoever wrote    *)
-(* last, before the tenure that the record shows.                            *)
+(* All that is assumed of a lock: one holder at a time; its right ends at    *)
+(* any time, for good; nobody takes the lock before that. So there is no     *)
+(* time here. by is 0 if nobody holds it. eff is the epoch of the last term  *)
+(* that may have written, before the one shown.                              *)
 
 (* A process.                                                                *)
-(*   idle, early (it looked too soon), claimed, slot (granted), reads        *)
-(*   gate (granted), looks, waits, writes, down (its slot is claimed)        *)
-(* g and s: it has the right to the gate, to slot k. n is the number of      *)
-(* slots that it goes by, i the next one to look at, noted the tenures of    *)
-(* slots that it waits for, e the epoch that it has read.                    *)
+(*   reader  idle, early (a mistake), claimed, slot (granted), reads         *)
+(*   writer  gate (granted), looks, waits, writes, down (claims a slot)      *)
+(* g, s: its right to the gate, to slot k. n: the number of slots it relies  *)
+(* on; i: the next to read; noted: the terms of slots it waits for; e: the   *)
+(* epoch it has read.                                                        *)
 
 Idle == [at |-> "idle", g |-> FALSE, s |-> FALSE, k |-> 0, n |-> 0, i |-> 1, noted |-> {}, e |-> 0, tok |-> 0, shown |-> FALSE]
 
 Becomes(p, q) == proc' = [proc EXCEPT ![p] = q]
 GateBecomes(g) == gate' = g /\ old' = gate
 Next1(t) == IF Turns THEN (t + 1) % 3 ELSE t + 1
-\* A token that goes round is another one for those who have noted the former.
+\* A wrapped token must still differ from the noted one.
 Passed(q, k) == IF Turns THEN [proc[q] EXCEPT !.noted = {IF x[1] = k THEN <<k, 9>> ELSE x : x \in @}] ELSE proc[q]
 Room(k) == Turns \/ slot[k].tok < MaxToken
 
@@ -56,7 +57,7 @@ GateDead == gate.by # 0 /\ ~proc[gate.by].g
 Ended(g) == [g EXCEPT !.by = 0, !.eff = g.tok]
 
 -----------------------------------------------------------------------------
-(* A reader: first it takes a slot, then it looks.                           *)
+(* A reader takes a slot before it reads the gate.                           *)
 
 Early(p) ==
     /\ Wrong \cap {"gate first", "epoch before"} # {}
@@ -66,7 +67,6 @@ Early(p) ==
 
 Start(p) == IF Wrong \cap {"gate first", "epoch before"} # {} THEN "early" ELSE "idle"
 
-\* The claim is carried out.
 ClaimSlot(p, k) ==
     /\ proc[p].at = Start(p) /\ k <= number /\ Room(k)
     /\ slot[k].by = 0 \/ Dead(k)
@@ -74,7 +74,6 @@ ClaimSlot(p, k) ==
     /\ proc' = [q \in Procs |-> IF q = p THEN [proc[p] EXCEPT !.at = "claimed", !.k = k] ELSE Passed(q, k)]
     /\ UNCHANGED <<gate, old, number, net, res>>
 
-\* All are held: there is one more.
 Grow(p) ==
     /\ proc[p].at = Start(p) /\ number < Slots /\ \A k \in 1..number : slot[k].by # 0
     /\ number' = number + 1
@@ -108,14 +107,13 @@ StopReading(p) ==
     /\ Becomes(p, Idle)
     /\ UNCHANGED <<gate, old, number, net, res>>
 
-\* A gate whose holder has no right any more is freed.
 FreeGate ==
     /\ GateDead
     /\ GateBecomes(Ended(gate))
     /\ UNCHANGED <<slot, number, proc, net, res>>
 
 -----------------------------------------------------------------------------
-(* A writer: first it takes the gate, then it looks.                         *)
+(* A writer takes the gate before it reads the slots.                        *)
 
 TooEarly == Wrong \cap {"slots first", "number first"} # {}
 
@@ -137,7 +135,7 @@ ReadNumber(p) ==
     /\ Becomes(p, [proc[p] EXCEPT !.at = "looks", !.n = IF "number first" \in Wrong THEN @ ELSE number])
     /\ UNCHANGED <<gate, old, slot, number, net, res>>
 
-\* One slot at a time: a batch is not one instant.
+\* One at a time: a batch read is not atomic.
 LookAtSlot(p) ==
     /\ proc[p].at = "looks"
     /\ IF proc[p].i > proc[p].n
@@ -168,7 +166,7 @@ StopWriting(p) ==
     /\ Becomes(p, Idle)
     /\ UNCHANGED <<slot, number, net, res>>
 
-\* It gives up, and says that it has not written.
+\* It records that it has not written.
 GiveBack(p) ==
     /\ proc[p].at = "waits" /\ gate.by = p /\ proc[p].g /\ Ends
     /\ GateBecomes(IF "given back counts" \in Wrong THEN Ended(gate) ELSE [gate EXCEPT !.by = 0])
@@ -176,7 +174,7 @@ GiveBack(p) ==
     /\ UNCHANGED <<slot, number, net, res>>
 
 -----------------------------------------------------------------------------
-(* A downgrade: first it takes a slot, then it releases the gate.            *)
+(* A downgrade takes a slot before it releases the gate.                     *)
 
 Down(p, k) ==
     /\ Downs /\ proc[p].at = "writes" /\ proc[p].g
@@ -186,7 +184,7 @@ Down(p, k) ==
     /\ Becomes(p, [proc[p] EXCEPT !.at = "down", !.k = k])
     /\ UNCHANGED <<gate, old, number, net, res>>
 
-\* It goes on only if it has the gate when it has the slot.
+\* The right to the gate must outlive the claim of the slot.
 DownGranted(p) ==
     /\ proc[p].at = "down" /\ slot[proc[p].k].by = p
     /\ proc[p].g \/ Wrong \cap {"believes", "gate released first"} # {}
@@ -202,7 +200,7 @@ Open(p) ==
     /\ UNCHANGED <<slot, number, net, res>>
 
 -----------------------------------------------------------------------------
-(* What goes wrong: a right ends, for good. The record stays.                *)
+(* Faults: a right ends for good; the record stays.                          *)
 
 Lose(p) ==
     /\ Ends /\ proc[p].at \notin {"idle", "early"}
@@ -212,7 +210,7 @@ Lose(p) ==
     /\ res' = [res EXCEPT !.lost = @ \/ proc[p].at \in {"gate", "looks", "waits"}]
     /\ UNCHANGED <<gate, old, slot, number, net>>
 
-\* A claim of a slot comes late, or once more. Nobody believes in it.
+\* A late or repeated claim, which nobody relies on.
 Ghost(p, k) ==
     /\ Ends /\ proc[p].at = "idle" /\ p \in Readers
     /\ slot[k].by = 0 /\ slot[k].tok > 0 /\ Room(k)
@@ -220,7 +218,7 @@ Ghost(p, k) ==
     /\ UNCHANGED <<gate, old, number, proc, net, res>>
 
 -----------------------------------------------------------------------------
-(* The resource, behind a fence.                                             *)
+(* The resource behind a fence.                                              *)
 
 Rightly(p) ==
     \/ proc[p].at = "reads" /\ proc[p].s
@@ -273,7 +271,7 @@ Fair ==
     /\ \A p \in Readers : WF_vars(Granted(p) \/ Both(p))
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 Working(p, at) == proc[p].at = at /\ Rightly(p)
 
@@ -286,8 +284,7 @@ NoneRefused == res.refused => res.lost
 Leads == \A p \in Writers : <>(proc[p].at = "writes")
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverBoth == ~(\E p \in Writers : proc[p].at = "waits" /\ Cardinality(proc[p].noted) = 2 /\ number > First)
 

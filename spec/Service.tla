@@ -2,33 +2,32 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* The lock service: clients that have no store, replicas of a server that  *)
-(* have no memory, one store behind them, and a network on both sides that  *)
-(* loses, delays and repeats what is sent. README.md explains it to those   *)
-(* who do not read TLA+.                                                    *)
+(* The lock service: clients without a store, stateless replicas of a       *)
+(* server, one store, and networks on both sides of the replicas that lose, *)
+(* delay and repeat messages.                                               *)
 EXTENDS Integers, TLC
 
 CONSTANTS
-    Clients,     \* programs that want the lock
+    Clients,     \* processes that want the lock
     None,        \* nobody
-    Lease,
-    DriftNum,
-    DriftDen,
-    Tick,
-    MaxToken,
-    MaxAcquires, \* how often acquires of a client are carried out
-    MaxBeats,    \* heartbeats of a tenure
-    Prompt,      \* TRUE: replicas and the store do all that they can before time passes
-    Uses,        \* what else happens: "replay", "ask", "revoke", ...
-    Wrong
+    Lease,       \* L, by a local clock
+    DriftNum,    \* rho, the bound on clock drift, is
+    DriftDen,    \* DriftNum/DriftDen
+    Tick,        \* the real time of a step
+    MaxToken,    \* the last term
+    MaxAcquires, \* acquires of a client that are carried out
+    MaxBeats,    \* heartbeats of a term
+    Prompt,      \* TRUE: replicas and the store act before time passes
+    Uses,        \* optional events: "replay", "ask", "revoke", ...
+    Wrong        \* planted mistakes, by name
 
 VARIABLES
-    store,
-    net,
-    acq,         \* acquires: what replicas do for them, and what was called under them
+    store,       \* the record
+    net,         \* writes in flight
+    acq,         \* acquires: what replicas do for each, and the calls under it
     cli,         \* the clients
-    mem,         \* what a replica or a proxy remembers; only mistakes read it
-    past         \* what has happened; nobody reads it
+    mem,         \* a replica's or proxy's memory, for mistakes
+    past         \* what has happened, for the properties
 
 vars == <<store, net, acq, cli, mem, past>>
 
@@ -47,10 +46,9 @@ Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
 Over(age) == age >= Longest(Window)
 
 -----------------------------------------------------------------------------
-(* An acquire is <<client, number>>: its number is the first part of each of *)
-(* its beats, and n the second one. Heartbeat n of an acquire follows beat n *)
-(* and makes beat n+1; sent again it is the same. The record has own and n   *)
-(* as its beat, and req if its holder was asked to step down.                *)
+(* An acquire is <<client, number>>. A beat is (own, n): the acquire and a   *)
+(* count. Heartbeat n follows beat n and makes beat n+1; a retry is          *)
+(* identical. req: the holder was asked to step down.                        *)
 
 Acquires == Clients \X (1..MaxAcquires)
 
@@ -58,33 +56,30 @@ Absent == [st |-> "absent", tok |-> 0, own |-> None, n |-> 0, req |-> FALSE]
 Taken(s) == s.st \in {"held", "reserved"}
 Sign(s) == <<s.st, s.tok, s.own, s.n>>
 
-(* A replica that waits for the lock looks whenever the record changes: one  *)
-(* that looks later takes over later, and does nothing else differently.     *)
+(* A waiting replica reads every change; reading later would only delay its  *)
+(* takeover.                                                                 *)
 
-(* What a replica does for an acquire, and the calls under it.               *)
-(*   at    none; wait: it contends, for as long as the connection lives;     *)
-(*         offer: it has answered with a grant; leave: nobody is there any   *)
-(*         more to be answered, and it cleans up; over                       *)
-(*   conn  the connection to the client lives, as far as the replica knows   *)
-(*   saw   how long ago the sign of life in the record was first seen; of an *)
-(*         offer, how long ago it was answered                               *)
-(*   vain  for how long it has waited for a lock that nobody may use         *)
-(*   tok   what was granted; ans: the client may still get that answer       *)
-(*   sent  how many heartbeats were sent, and rel the beats after which a    *)
-(*         release was. A call that was sent once may be carried out at any  *)
-(*         time, by any replica, and as often as an attacker likes.          *)
+(* What replicas do for an acquire, and the calls under it.                  *)
+(*   at    none; wait: acquires while the connection lives; offer: has       *)
+(*         answered with a grant; leave: cleans up; over                     *)
+(*   conn  the connection is alive, as far as the replica knows              *)
+(*   saw   the age of the beat in view, or of an offer                       *)
+(*   vain  how long it has waited for a lock that no client may use          *)
+(*   tok   the granted token; ans: the client may still get that answer      *)
+(*   sent  heartbeats sent; rel: the beats that a release names. Any replica *)
+(*         may carry out a call at any time, again and again.                *)
 
 Unseen == -1
 Unsent == [at |-> "none", conn |-> FALSE, saw |-> Unseen, vain |-> 0, tok |-> 0, ans |-> FALSE, sent |-> 0, rel |-> {}]
 
 (* Clients.                                                                  *)
-(*   at     idle; wait: has sent an acquire; try: has a grant, and holds     *)
-(*          nothing; hold: a heartbeat was confirmed, and it works           *)
-(*   of     the acquire that was granted, and n the beat that was confirmed  *)
-(*   call   the call without an answer yet: none, a heartbeat, an acquire    *)
-(*   first  how long ago that was first sent                                 *)
-(*   since  how long ago the last confirmed one was first sent               *)
-(*   ans    the answers to the call that are on their way                    *)
+(*   at     idle; wait: acquires; try: has a grant, which is no lease yet;   *)
+(*          hold: a heartbeat was confirmed                                  *)
+(*   of, n  the granted acquire and the confirmed beat                       *)
+(*   call   the call in progress: none, a heartbeat, an acquire              *)
+(*   first  the age of its first attempt; since: the same of the last        *)
+(*          confirmed call                                                   *)
+(*   ans    the answers in flight                                            *)
 (*   told   it knows that it was asked to step down                          *)
 
 Idle == [at |-> "idle", of |-> None, n |-> 0, call |-> "none", first |-> 0, since |-> Old, ans |-> {}, told |-> FALSE]
@@ -93,8 +88,7 @@ Believes(c) == cli[c].at = "hold" /\ ~Over(cli[c].since)
 Token(c) == acq[cli[c].of].tok
 
 -----------------------------------------------------------------------------
-(* The store. Records have no versions here, as in Sessions.tla: a swap from *)
-(* a record that is not in the store any more is dropped, a claim stays.     *)
+(* The store. Records have no versions: see Sessions.tla.                    *)
 
 Write(k, t, n) == [k |-> k, of |-> t, n |-> n]
 Grows(w) == w.k \in {"claim", "take"}
@@ -108,13 +102,11 @@ Written(w) ==
       [] w.k = "beat" -> [store EXCEPT !.st = "held", !.own = w.of, !.n = w.n + 1, !.req = @ /\ "drops requests" \notin Wrong]
       [] w.k = "free" -> [store EXCEPT !.st = "released", !.req = FALSE]
 
-\* When the tenure of an acquire is over nothing can come of its calls any more, but
-\* by a mistake.
+\* After its term an acquire has no effect, except by these mistakes.
 Forgets == {"any token", "any beat", "over a released record", "over a reserved record"} \cap Wrong = {}
 Ended(a, s) == a.tok # 0 /\ (s.tok > a.tok \/ (s.tok = a.tok /\ s.st # "held"))
 
-\* What becomes of an acquire when the record is s. An offer is over when there is another
-\* beat: what it would free is not there any more. Nobody contends after the last tenure.
+\* An offer ends with the next beat: no unused grant is left to free.
 Known(t, a, s) ==
     LET offers == s.st = "held" /\ s.tok = a.tok /\ ((s.own = t /\ s.n = 0) \/ "frees any beat" \in Wrong)
         b == IF a.at = "offer" /\ ~offers THEN [a EXCEPT !.at = "over", !.saw = Unseen, !.conn = FALSE] ELSE a
@@ -124,12 +116,10 @@ Known(t, a, s) ==
     [c EXCEPT !.saw = IF c.at = "wait" /\ Sign(s) # Sign(store) THEN 0 ELSE @,
               !.vain = IF s.tok # store.tok THEN 0 ELSE @]
 
-\* Nobody waits any more for what the claims of such an acquire write. They may come yet,
-\* and it does not matter whose they are.
+\* Applied late, such claims belong to nobody.
 Gone(a, s) == Forgets /\ a.at = "over" /\ (a.tok = 0 \/ Ended(a, s))
 Left(ws, as, s) == {IF w.k = "claim" /\ w.of # None /\ Gone(as[w.of], s) THEN [w EXCEPT !.of = None] ELSE w : w \in ws}
 
-\* The answer to a heartbeat, by the record that was written or seen.
 Reply(s) == IF s.req THEN "asked" ELSE "ok"
 Answered(c, t, n, what) ==
     IF cli[c].of = t /\ cli[c].call = "beat" /\ cli[c].n = n THEN [cli EXCEPT ![c].ans = @ \cup {what}] ELSE cli
@@ -143,8 +133,7 @@ Lands(w) ==
     /\ past' = IF w.k = "beat" /\ past.laid = store.tok /\ past.due = 0 THEN [past EXCEPT !.due = w.n + 1] ELSE past
     /\ UNCHANGED mem
 
-\* A write that takes its time. A swap that lands late differs from a call that is carried
-\* out late in nothing but what its sender has done meanwhile.
+\* A late swap differs from a late call in what its sender does in between.
 Sends(w) == net' = net \cup {w} /\ UNCHANGED <<store, acq, cli, mem, past>>
 Does(w) == IF "late" \in Uses THEN Sends(w) ELSE Lands(w)
 Apply(w) == w \in net /\ Lands(w)
@@ -155,10 +144,9 @@ Apply(w) == w \in net /\ Lands(w)
 Turns(t, a) == acq' = [acq EXCEPT ![t] = a]
 Still == UNCHANGED <<store, mem, past>>
 
-\* The first beat of the acquire is in the record: it has got the lock.
 First(t) == store.st = "held" /\ store.own = t /\ store.n = 0
 
-\* A call is carried out when it was sent: at once, by two replicas, or long after.
+\* At once, by two replicas, or long after it was sent.
 Carry(t) ==
     LET c == t[1] IN
     /\ store.tok < MaxToken
@@ -178,25 +166,25 @@ Takeover(t) ==
     /\ Contends(t) /\ Taken(store) /\ acq[t].saw >= Shortest(Lease)
     /\ Does(Write("take", t, 0))
 
-\* The answer is on its way. Whether the client gets it the replica does not learn.
+\* The replica never learns whether the answer arrived.
 Grant(t) ==
     /\ Contends(t) /\ First(t)
     /\ Turns(t, [acq[t] EXCEPT !.at = "offer", !.saw = 0, !.vain = 0, !.tok = store.tok, !.ans = TRUE])
     /\ UNCHANGED <<net, cli>> /\ Still
 
-\* The connection has ended, and the replica sees that: nothing more is sent for it.
+\* The replica notices the end of the connection.
 HangUp(t) ==
     LET a == acq[t]
         wrote == First(t) \/ \E w \in net : w.of = t IN
     /\ a.at = "wait" /\ a.conn
-    /\ wrote \/ Prompt  \* else it is as one that does nothing
+    /\ wrote \/ Prompt  \* otherwise HangUp is like doing nothing
     /\ Turns(t, IF "waits on" \in Wrong THEN [a EXCEPT !.conn = FALSE]
                 ELSE IF wrote THEN [a EXCEPT !.at = "leave", !.conn = FALSE, !.saw = Unseen, !.vain = 0]
                 ELSE [Unsent EXCEPT !.at = "over"])
     /\ UNCHANGED <<net, cli>> /\ Still
 
-\* What was granted, and was never followed by a heartbeat, is freed: after L/3, or at
-\* once, if the answer could not be written; what was written for nobody, too.
+\* A grant without a heartbeat is freed after L/3, or at once if it could not
+\* be sent.
 Overdue(t, age) == Prompt => acq[t].at = "leave" \/ acq[t].saw >= age
 Free(t) ==
     LET a == acq[t]
@@ -205,7 +193,7 @@ Free(t) ==
     /\ mine /\ Overdue(t, Shortest(FreeAfter))
     /\ Does(Write("free", t, 0))
 
-\* It has cleaned up, or has tried for long enough; or the replica crashes.
+\* Cleaned up, out of time, or crashed.
 Rest(t) ==
     LET a == acq[t] IN
     /\ a.at # "over"
@@ -216,9 +204,8 @@ Rest(t) ==
     /\ UNCHANGED cli /\ Still
 
 -----------------------------------------------------------------------------
-(* Any replica carries out a heartbeat or a release, by the record alone.    *)
+(* Any replica carries out a heartbeat or a release, from the record alone.  *)
 
-\* The record is held, of that token, and has the beat that the call follows.
 Follows(t, n) ==
     /\ \/ store.st = "held" \/ (store.st = "released" /\ "over a released record" \in Wrong)
        \/ store.st = "reserved" /\ "over a reserved record" \in Wrong
@@ -231,7 +218,7 @@ Heartbeat(t, n) ==
     /\ n < acq[t].sent /\ Follows(t, n)
     /\ Does(Write("beat", t, n))
 
-\* The beat that the call makes is there already: it was carried out before.
+\* A retry finds its own beat, and succeeds.
 Repeated(t, n) ==
     /\ n < acq[t].sent
     /\ store.st = "held" /\ store.tok = acq[t].tok /\ store.own = t /\ store.n = n + 1
@@ -244,8 +231,7 @@ Release(t, n) ==
     /\ Does(Write("free", t, n))
 
 -----------------------------------------------------------------------------
-(* Operators. What they lay into the record changes its version, so that     *)
-(* swaps under way are dropped; the beat stays.                              *)
+(* Operators. Their writes change the version, which drops swaps in flight.  *)
 
 Ask ==
     /\ "ask" \in Uses /\ store.st = "held" /\ ~store.req
@@ -253,7 +239,7 @@ Ask ==
     /\ past' = [past EXCEPT !.laid = store.tok, !.due = 0]
     /\ UNCHANGED <<acq, cli, mem>>
 
-\* The lock is taken from a living holder, and kept for nobody until its lease is over.
+\* Reserved for nobody until the lease is over.
 Revoke ==
     /\ "revoke" \in Uses /\ store.st = "held"
     /\ store' = [store EXCEPT !.st = "reserved", !.own = None, !.n = 0, !.req = FALSE]
@@ -272,7 +258,7 @@ Acquire(c) ==
     /\ Becomes(c, [Idle EXCEPT !.at = "wait"])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* The grant arrives, in time or not. It is no lease.
+\* A grant may be arbitrarily late, so it is no lease.
 Accept(c, t) ==
     /\ cli[c].at = "wait" /\ t[1] = c /\ acq[t].ans
     /\ Becomes(c, IF "counts from the grant" \in Wrong THEN [Idle EXCEPT !.at = "hold", !.of = t, !.since = 0]
@@ -281,7 +267,7 @@ Accept(c, t) ==
     /\ past' = IF "counts from the grant" \in Wrong THEN [past EXCEPT !.last = acq[t].tok] ELSE past
     /\ UNCHANGED <<store, net, mem>>
 
-\* The clock is read, and then the heartbeat sent.
+\* The clock is read before the call.
 Beat(c) ==
     LET m == cli[c] IN
     /\ m.at = "try" \/ Believes(c)
@@ -290,16 +276,15 @@ Beat(c) ==
     /\ Called(m.of, [acq[m.of] EXCEPT !.sent = Max(@, m.n + 1)])
     /\ UNCHANGED net /\ Still
 
-\* Without an answer it is sent again, and nothing changes by that: any call may be
-\* carried out again.
+\* A correct retry needs no step: Heartbeat covers it.
 Again(c) ==
     LET m == cli[c] IN
     /\ "counts from the repeated call" \in Wrong /\ m.call = "beat" /\ m.first > 0
     /\ Becomes(c, [m EXCEPT !.first = 0])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* The answer is read, perhaps long after it was given. The lease counts from before the
-\* call was first sent. What is expired stays so.
+\* However late the answer is read, the lease counts from before the first
+\* attempt. Expiry is final.
 Confirm(c, a) ==
     LET m == cli[c]
         from == IF "counts from the answer" \in Wrong THEN 0 ELSE m.first
@@ -313,7 +298,7 @@ Confirm(c, a) ==
     /\ acq' = [t \in Acquires |-> [acq[t] EXCEPT !.vain = IF Over(since) THEN @ ELSE 0]]
     /\ UNCHANGED <<store, net>>
 
-\* "Lost" is the answer when neither beat is there; it is final.
+\* The answer is "lost", and final: neither beat is there.
 Lose(c) ==
     LET m == cli[c] IN
     /\ m.call = "beat"
@@ -321,15 +306,13 @@ Lose(c) ==
     /\ Becomes(c, Idle)
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* The clock is fast: the lease ends sooner than by a slow one.
 Expire(c) ==
     /\ Believes(c) /\ cli[c].since >= Shortest(Window)
     /\ Becomes(c, [cli[c] EXCEPT !.since = Old])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* Its work has returned. It releases after the newest beat that it has sent, and, if
-\* that is not there, after the one that was confirmed. It may get an answer, a 5xx,
-\* or none: it never acts on this lock again.
+\* It releases the newest beat sent, then the confirmed one. Whatever the
+\* answer, it never acts on this lock again.
 Return(c) ==
     LET m == cli[c]
         newest == IF m.call = "beat" THEN {m.n, m.n + 1} ELSE {m.n} IN
@@ -339,7 +322,7 @@ Return(c) ==
     /\ Called(m.of, [acq[m.of] EXCEPT !.rel = @ \cup newest])
     /\ UNCHANGED net /\ Still
 
-\* It crashes, or gives up; of what it has sent anything may come.
+\* A crash, or giving up.
 Stop(c) ==
     /\ cli[c].at # "idle"
     /\ Becomes(c, Idle)
@@ -348,7 +331,6 @@ Stop(c) ==
 -----------------------------------------------------------------------------
 (* Mistakes of servers and proxies.                                          *)
 
-\* A replica remembers a record, and answers heartbeats by that.
 Remember ==
     /\ "answers from memory" \in Wrong /\ mem.rec # store
     /\ mem' = [mem EXCEPT !.rec = store]
@@ -360,15 +342,13 @@ Recall(t, n) ==
     /\ mem' = [mem EXCEPT !.rec.n = n + 1]
     /\ UNCHANGED <<store, net, acq, past>>
 
-\* A heartbeat is a GET, whose address names lock and token: a proxy answers it by what
-\* it was answered before.
+\* A proxy answers a heartbeat that is a GET from its cache.
 FromCache(c) ==
     /\ "caches" \in Wrong /\ cli[c].call = "beat" /\ mem.tok = Token(c)
     /\ Becomes(c, [cli[c] EXCEPT !.ans = @ \cup {"ok"}])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* A client that has the lock sends its acquire again. The replica finds that it has it,
-\* and says so; the client counts from before it sent that.
+\* A holder repeats its acquire, and counts from before sending that.
 Reacquire(c) ==
     /\ "an acquire renews" \in Wrong /\ Believes(c) /\ cli[c].call = "none"
     /\ Becomes(c, [cli[c] EXCEPT !.call = "acquire", !.first = 0])
@@ -379,8 +359,8 @@ Regrant(c) ==
     /\ UNCHANGED <<net, acq>> /\ Still
 
 -----------------------------------------------------------------------------
-(* Time passes. Where replicas are prompt, it does when there is nothing that *)
-(* one of them or the store has to do; what is still on its way is lost then.  *)
+(* Time. With prompt replicas it passes only when they and the store have    *)
+(* nothing to do, and loses what is in flight.                               *)
 
 Quick ==
     /\ \A w \in net : ~Fits(w)
@@ -389,7 +369,6 @@ Quick ==
         /\ ENABLED Takeover(t) => acq[t].saw < Longest(Lease)
         /\ ENABLED Free(t) => ~Overdue(t, Longest(FreeAfter))
 
-\* Only what is counted from grows older.
 Later(t, d) ==
     LET a == acq[t]
         unused == Taken(store) /\ ~\E c \in Clients : Believes(c) IN
@@ -433,7 +412,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 OneHolder == \A c, d \in Clients : Believes(c) /\ Believes(d) => c = d
 
@@ -458,7 +437,7 @@ Told ==
     \A c \in Clients :
         cli[c].at = "hold" /\ Token(c) = past.laid /\ past.due # 0 /\ cli[c].n >= past.due => cli[c].told
 
-(* Where replicas are prompt:                                                *)
+(* If replicas are prompt:                                                   *)
 
 Freed == \A t \in Acquires : acq[t].vain <= 2 * Longest(Lease)
 
@@ -467,8 +446,7 @@ UnusedFreed == \A t \in Acquires : acq[t].at = "offer" => acq[t].saw <= Longest(
 Wanted == ~past.idle
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverBelieves == \A c \in Clients : ~Believes(c)
 

@@ -2,33 +2,32 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Sessions of package internal/protocol: processes that open a session,    *)
-(* keep it alive with one heartbeat, and take locks under it, beside others *)
-(* that take the same locks as leases of their own. README.md explains it to  *)
-(* those who do not read TLA+.                                              *)
+(* Sessions of package internal/protocol: processes open a session, keep it *)
+(* alive with one heartbeat and take locks under it. Others take the same   *)
+(* locks as leases of their own.                                            *)
 EXTENDS Integers, TLC
 
 CONSTANTS
     Procs,      \* processes
     Keys,       \* the names of the locks
-    None,       \* no session: the lock is its own lease
-    Tied,       \* the processes that take the lock under sessions
-    Alone,      \* the processes that take it as a lease of its own
-    Lease,
-    DriftNum,
-    DriftDen,
-    Tick,
-    MaxToken,
+    None,       \* no session: the lock is a lease of its own
+    Tied,       \* processes that take locks under sessions
+    Alone,      \* processes that take locks as leases of their own
+    Lease,      \* L, by a local clock
+    DriftNum,   \* rho, the bound on clock drift, is
+    DriftDen,   \* DriftNum/DriftDen
+    Tick,       \* the real time of a step
+    MaxToken,   \* the last term
     MaxOpens,   \* sessions that a process opens
-    Uses,       \* what else happens: "crash", "give up", "ask", ...
-    Wrong
+    Uses,       \* optional events: "crash", "give up", "ask", ...
+    Wrong       \* planted mistakes, by name
 
 VARIABLES
     lock,       \* the locks' records, by name
     ses,        \* the sessions' records, by id
-    net,
+    net,        \* writes in flight
     proc,       \* the processes
-    last        \* the tokens of the latest grants; nobody reads them
+    last        \* the latest granted tokens, for GrantsRise
 
 vars == <<lock, ses, net, proc, last>>
 
@@ -45,40 +44,37 @@ Old == Max(Longest(Window), Shortest(Lease))
 Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
 
 -----------------------------------------------------------------------------
-(* Records. They have no versions here. A swap from a version that is not in *)
-(* the store any more can never be carried out: it is dropped when another   *)
-(* write is. A machine that sends one fails, and learns what a look would    *)
-(* show, so that it is a look.                                               *)
-(* The age of a record says how long ago the write of its beat was sent.     *)
+(* Records. Without versions: a write drops all other swaps from net, since  *)
+(* their version is gone. A failed swap shows what a read would, so Look     *)
+(* covers it. age counts from before the write of the beat.                  *)
 
 Ids == Procs \X (1..MaxOpens)
 
 NoLock   == [st |-> "absent", tok |-> 0, ses |-> None, age |-> Old]
-Nothing  == [key |-> None, tok |-> 0]  \* asked, or to be released
+Nothing  == [key |-> None, tok |-> 0]  \* the lock asked about, or to release
 Unopened == [st |-> "absent", age |-> Old, req |-> Nothing]
 Absent(r) == r.st \in {"absent", "deleted"}
 
-\* What a process knows of a session: how long ago its beat was seen first, or:
+\* A view of a session: the age of its beat since first seen, or one of these.
 Unseen == -1
-Gone   == -2  \* a strong read, sent after the lock was seen, has found none
-Shut   == -3  \* it was seen closed
+Gone   == -2  \* no record, by a strong read after the lock was seen
+Shut   == -3  \* closed
 
 -----------------------------------------------------------------------------
 (* Processes.                                                                *)
-(*   up     of the session: none; opening; open; stop: told to stop, and     *)
-(*          beats on while work goes on; done: nothing goes on under it      *)
-(*   id     the session, and n how many there were                           *)
-(*   since  how long ago the write was sent from which its deadline counts   *)
-(*   no     name and token of a lock that is held in its name, not by it     *)
-(*   knows  how long ago the sign of life of each session was first seen     *)
+(*   up     its session: none; opening; open; stop: closing, with heartbeats *)
+(*          while work goes on; done: nothing runs under it                  *)
+(*   id, n  the session, and how many it has opened                          *)
+(*   since  the age of the write from which its deadline counts              *)
+(*   no     a lock (name, token) held in its name, but not by it             *)
+(*   knows  its view of each session                                         *)
 (* and of each lock, in on:                                                  *)
-(*   at     idle; wait; hold: work goes on; done: releases                   *)
-(*   under  the session of the acquire, and of the lock                      *)
-(*   tok    what was granted                                                 *)
-(*   got    the token that a write of this acquire was given. The process    *)
-(*          learns of it, now or late, or never.                             *)
-(*   age    how long ago the write was sent from which its own lease counts  *)
-(*   saw    how long ago the sign of life in its record was first seen       *)
+(*   at     idle; wait; hold; done: releases                                 *)
+(*   under  the session of the acquire and of the lock                       *)
+(*   tok    the granted token                                                *)
+(*   got    the token that its write got, of which it learns late or never   *)
+(*   age    the age of the write from which a lease of its own counts        *)
+(*   saw    the age of the beat in view                                      *)
 
 Off == [at |-> "idle", under |-> None, tok |-> 0, got |-> 0, age |-> Old, saw |-> Unseen]
 Fresh == [up |-> "none", id |-> None, n |-> 0, since |-> Old, no |-> Nothing,
@@ -86,12 +82,12 @@ Fresh == [up |-> "none", id |-> None, n |-> 0, since |-> Old, no |-> Nothing,
 
 Over(age) == age >= Longest(Window)
 
-\* What the session itself says of its locks: Holder.Open.
+\* Holder.Open.
 Open(m, s) ==
     /\ m.id = s /\ ~Over(m.since)
     /\ m.up = "open" \/ "only the deadline" \in Wrong
 
-\* Own says whether a lock goes by when it was itself claimed.
+\* Whether the deadline counts from the claim itself.
 Own(s) == s = None \/ "deadline of its own" \in Wrong
 Sent(s, age) == IF Own(s) THEN age ELSE Old
 
@@ -101,19 +97,18 @@ Believes(p, k) ==
     /\ Own(l.under) => ~Over(l.age)
     /\ l.under # None => IF Own(l.under) THEN m.up = "open" ELSE Open(m, l.under)
 
-\* Work may go on when Check does not pass any more: it stops, and until the
-\* deadline nobody begins beside it.
+\* Work that was told to stop may go on until the deadline.
 Works(p, k) ==
     LET m == proc[p]  l == m.on[k] IN
     /\ l.at = "hold"
     /\ IF Own(l.under) THEN ~Over(l.age) ELSE m.id = l.under /\ ~Over(m.since)
 
-\* Somebody holds what the record shows, or has written it: Contender.Wrote.
+\* Contender.Wrote.
 Mine(m, k) == LET l == m.on[k] IN l.got = lock[k].tok \/ (l.at \in {"hold", "done"} /\ l.tok = lock[k].tok)
 
 -----------------------------------------------------------------------------
-(* The store. Claims of the lock and of sessions may be carried out again;   *)
-(* all else swaps.                                                           *)
+(* The store. Claims and openings may be applied again; other writes are     *)
+(* swaps.                                                                    *)
 
 OfLock(w) == w.k \in {"claim", "take", "beat", "free"}
 Conditional(w) == w.k \notin {"claim", "open"}
@@ -125,7 +120,7 @@ Fits(w) ==
 
 Grows(w) == w.k \in {"claim", "take"}
 
-\* What a look tells as well is not remembered from one tenure to the next.
+\* Without "peek" no view outlives the term.
 Knows(m) == IF "peek" \in Uses THEN m.knows ELSE [s \in Ids |-> Unseen]
 Anew(m, k) == [m EXCEPT !.on[k].saw = Unseen, !.knows = Knows(m)]
 
@@ -144,9 +139,9 @@ ApplyLock(w) ==
             ELSE Anew(proc[q], k)]
     /\ UNCHANGED <<ses, last>>
 
-\* A question changes nothing of the beat, so that who counts goes on counting. Who
-\* counts by a beat that is not there any more could not close the session.
-\* An opening that comes again finds a record, and once that is deleted none comes.
+\* A request leaves the beat, so views stay; after any other write a swap on an
+\* old view fails. A repeated opening finds the record, and Delete waits until
+\* none can come: only mistakes need it in net.
 Reopens(w) == w.k = "open" /\ {"over a closed one", "deleted at once"} \cap Wrong # {}
 ApplySession(w) ==
     LET s == w.ses IN
@@ -160,7 +155,7 @@ ApplySession(w) ==
                ELSE [q \in Procs |-> [proc[q] EXCEPT !.knows[s] = IF @ >= 0 THEN Unseen ELSE @]]
     /\ UNCHANGED <<lock, last>>
 
-\* A closed record is deleted when no late write can open it again.
+\* Only when no late opening is left.
 Delete(s) ==
     /\ "delete" \in Uses
     /\ ses[s].st = "closed" \/ ("deleted alive" \in Wrong /\ ses[s].st = "alive")
@@ -169,19 +164,17 @@ Delete(s) ==
     /\ UNCHANGED <<lock, proc, last>>
 
 -----------------------------------------------------------------------------
-(* What processes do.                                                        *)
+(* Processes.                                                                *)
 
 Turns(p, m) == proc' = [proc EXCEPT ![p] = m]
 Write(what, k, p, s, age) == [k |-> what, key |-> k, by |-> p, me |-> FALSE, ses |-> s, tok |-> 0, age |-> age]
 Still == UNCHANGED <<lock, ses, last>>
 
-\* What p has written for a lock it does not know any more. It may be carried out yet.
+\* p no longer waits for its writes; they may be applied late.
 Forgotten(p, k) == {IF w.by = p /\ w.me /\ w.key = k THEN [w EXCEPT !.me = FALSE, !.age = Old] ELSE w : w \in net}
 
-\* Whether something of the session is left but the record: one of its locks.
 Left(m) == \E k \in Keys : m.on[k].under = m.id
 
-\* An acquire that is over.
 Ended(m, k, at) ==
     LET l == [m.on[k] EXCEPT !.at = at, !.got = 0, !.saw = Unseen,
                              !.under = IF at = "idle" THEN None ELSE @,
@@ -193,7 +186,7 @@ Ended(m, k, at) ==
 
 (* The session.                                                              *)
 
-\* An id is never used again: also one whose fate was not learnt.
+\* Ids are never reused, even if the outcome of opening is unknown.
 Begin(p) ==
     LET m == proc[p]
         n == IF "an id again" \in Wrong THEN 1 ELSE m.n + 1
@@ -211,8 +204,7 @@ Confirm(p) ==
     /\ Turns(p, [m EXCEPT !.up = "open", !.since = ses[m.id].age])
     /\ UNCHANGED net /\ Still
 
-\* An id whose opening stays unknown, or was too slow, is left behind; a session
-\* that was closed, by others or by itself, is over.
+\* An unknown or late opening is abandoned; a closed session is over.
 Leave(p) ==
     LET m == proc[p] IN
     /\ m.up # "none"
@@ -222,8 +214,7 @@ Leave(p) ==
                 ELSE [m EXCEPT !.up = "none", !.no = Nothing, !.id = None, !.since = Old])
     /\ UNCHANGED net /\ Still
 
-\* A heartbeat builds on the record as it is: the process has read what was asked.
-\* One of which it will not count anything makes no difference to who holds.
+\* A heartbeat is a swap, so the process has read any request.
 Renew(p) ==
     LET m == proc[p] IN
     /\ m.up \in {"open", "stop"} /\ ses[m.id].st = "alive" /\ ~Over(m.since)
@@ -231,7 +222,6 @@ Renew(p) ==
     /\ net' = net \cup {Write("renew", None, p, m.id, 0)}
     /\ Still
 
-\* What is expired stays so.
 Renewed(p) ==
     LET m == proc[p] IN
     /\ m.up \in {"open", "stop"} /\ ses[m.id].st = "alive"
@@ -239,21 +229,19 @@ Renewed(p) ==
     /\ Turns(p, [m EXCEPT !.since = ses[m.id].age])
     /\ UNCHANGED net /\ Still
 
-\* The clock is fast: the deadline comes sooner than by a slow one.
 Expire(p) ==
     LET m == proc[p] IN
     /\ m.up \in {"open", "stop"} /\ ~Over(m.since) /\ m.since >= Shortest(Window)
     /\ Turns(p, [m EXCEPT !.since = Old])
     /\ UNCHANGED net /\ Still
 
-\* Its user has had enough. Check passes no more, and work begins to stop.
+\* The user closes it: Check fails, and work begins to stop.
 Stop(p) ==
     /\ "stop" \in Uses /\ proc[p].up = "open"
     /\ Turns(p, [proc[p] EXCEPT !.up = "stop"])
     /\ UNCHANGED net /\ Still
 
-\* Nothing goes on under it any more. An acquire may; it asks whether the
-\* session is open.
+\* An acquire may go on: Take and Grant ask whether the session is open.
 Done(p) ==
     LET m == proc[p] IN
     /\ m.up = "stop"
@@ -267,7 +255,7 @@ Close(p) ==
     /\ net' = net \cup {Write("close", None, p, m.id, Old)}
     /\ UNCHANGED proc /\ Still
 
-\* It releases a lock that is held in its name, and not by it: Disclaimer.
+\* An orphan, held in its name but not by it, is released: Disclaimer.
 Disclaim(p) ==
     LET m == proc[p]
         k == m.no.key
@@ -286,7 +274,7 @@ Acquire(p, k) ==
        \/ p \in Alone /\ Turns(p, [m EXCEPT !.on[k].at = "wait"])
     /\ UNCHANGED net /\ Still
 
-\* An acquire that meets such a lock of its own session does so by itself: Contender.ghost.
+\* An acquire releases an orphan of its own session: Contender.ghost.
 Disown(p, k) ==
     LET m == proc[p]  l == m.on[k] IN
     /\ l.at = "wait" /\ l.under # None /\ l.under = m.id /\ m.up = "open"
@@ -294,7 +282,7 @@ Disown(p, k) ==
     /\ net' = net \cup {Write("free", k, p, None, Old)}
     /\ UNCHANGED proc /\ Still
 
-\* An acquire has one claim on the way that it remembers.
+\* At most one claim in flight is its own.
 Take(what, p, k) ==
     LET m == proc[p]  l == m.on[k] IN
     /\ l.at = "wait" /\ lock[k].tok < MaxToken
@@ -315,8 +303,8 @@ Look(p, k) ==
                           !.knows = [s \in Ids |-> IF @[s] = Gone /\ "absent before the lock" \notin Wrong THEN Unseen ELSE @[s]]])
     /\ UNCHANGED net /\ Still
 
-\* A read of the session, strong, so that it proves that there is none. Others may
-\* have reason to read one whose lock they have not seen.
+\* Peek is a strong read, which proves absence; it may precede the view of the
+\* lock.
 Asks(p, k, s) ==
     /\ proc[p].on[k].at = "wait" /\ lock[k].st = "held" /\ lock[k].ses = s
     /\ proc[p].on[k].saw >= 0 \/ "peek" \notin Uses
@@ -330,13 +318,13 @@ Peek(p, s) ==
     /\ Turns(p, [m EXCEPT !.knows[s] = is])
     /\ UNCHANGED net /\ Still
 
-\* One that is not may show what was before, and every session was absent once.
+\* A stale read proves nothing: every session was absent once.
 Stale(p, s) ==
     /\ "a stale read" \in Wrong /\ \E k \in Keys : Asks(p, k, s)
     /\ Turns(p, [proc[p] EXCEPT !.knows[s] = Gone])
     /\ UNCHANGED net /\ Still
 
-\* A contender closes a session whose beat has stood for its lease.
+\* An acquirer closes a session whose beat has not changed for its lease.
 CloseDead(p, s) ==
     /\ "dead sessions stay" \notin Wrong
     /\ \E k \in Keys : Asks(p, k, s)
@@ -351,7 +339,7 @@ Inquire(p, k, s) ==
     /\ net' = net \cup {[Write("ask", k, s[1], s, Old) EXCEPT !.tok = lock[k].tok]}
     /\ UNCHANGED proc /\ Still
 
-\* The holder is dead for certain.
+\* The holder is certainly dead.
 Dead(m, k) ==
     LET r == lock[k]  saw == m.on[k].saw IN
     IF r.ses = None THEN saw >= Shortest(Lease)
@@ -362,8 +350,7 @@ Takeover(p, k) ==
     /\ Take("take", p, k)
     /\ UNCHANGED proc /\ Still
 
-\* The answer to a write of the acquire has come. A lock under a session that has
-\* ended meanwhile is not held.
+\* If the session has ended meanwhile, the lock is released.
 Grant(p, k) ==
     LET m == proc[p]  l == m.on[k]
         holds == IF Own(l.under) THEN ~Over(l.age) ELSE Open(m, l.under) IN
@@ -374,7 +361,7 @@ Grant(p, k) ==
     /\ last' = IF holds THEN [last EXCEPT ![k] = l.got] ELSE last
     /\ UNCHANGED <<lock, ses>>
 
-\* An acquire is given up, whatever it has written; with its session in any case.
+\* Whatever became of its writes; always when the session ends.
 GiveUp(p, k) ==
     LET l == proc[p].on[k] IN
     /\ l.at = "wait"
@@ -411,7 +398,6 @@ Release(p, k) ==
     /\ net' = net \cup {Write("free", k, p, None, Old)}
     /\ UNCHANGED proc /\ Still
 
-\* It is released; or nobody knows, and it is left as it is.
 Rest(p, k) ==
     /\ proc[p].on[k].at = "done"
     /\ Turns(p, Ended(proc[p], k, "idle"))
@@ -424,7 +410,6 @@ Crash(p) ==
     /\ Still
 
 -----------------------------------------------------------------------------
-\* Only what is counted from grows older.
 Later(m, d) ==
     LET at(age) == IF Over(Aged(age, d)) THEN Old ELSE Aged(age, d) IN
     [m EXCEPT !.since = at(@),
@@ -467,7 +452,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-(* What must hold. README.md says each in words.                             *)
+(* What must hold: README.md.                                                *)
 
 OneHolder == \A k \in Keys, p, q \in Procs : Believes(p, k) /\ Believes(q, k) => p = q
 
@@ -491,8 +476,7 @@ TakenFromDead ==
         r.st = "held" /\ r.ses # None /\ lock'[k].tok # r.tok => ses[r.ses].st # "alive"]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached, or what holds says little: each of these must be    *)
-(* refuted, by a configuration that says it in words.                        *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverGhost ==
     ~\E k \in Keys, p \in Procs :

@@ -2,18 +2,18 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Processes with sessions do and suffer anything that Sessions.tla allows. *)
-(* Then the faults stop, they want the lock no more, and somebody else comes *)
-(* who does: it gets the lock, and keeps it. Whether they have died with the *)
-(* lock, or live and do not know that it is held in their name.             *)
+(* Processes with sessions do anything that Sessions.tla allows. Then the   *)
+(* faults stop and they no longer want the lock; another process does, gets *)
+(* it and keeps it. It gets it from a session that died, and from a live    *)
+(* one that does not know that it holds the lock.                           *)
 EXTENDS Sessions
 
 VARIABLE calm  \* the faults have stopped
 
 Want(p) == p \in Alone
 
-\* A session goes on for as long as it can; one that cannot, ends. Heartbeats
-\* and questions do not always come in each other's way.
+\* A session renews as long as it can, then ends. Heartbeats and requests do
+\* not conflict for ever.
 Keeps(p) ==
     /\ ~Want(p)
     /\ \/ /\ proc[p].up # "none" /\ ses[proc[p].id].age >= proc[p].since
@@ -23,8 +23,7 @@ Keeps(p) ==
        \/ Renewed(p) \/ Confirm(p)
        \/ (proc[p].up = "open" => Over(proc[p].since)) /\ Leave(p)
 
-\* Work and acquires of those who want the lock no more come to their end; so does
-\* work that has lost its lease.
+\* Work without a lease returns; so do all that no longer want the lock.
 Ends(p) ==
     \E k \in Keys :
         \/ (~Believes(p, k) \/ ~Want(p)) /\ Return(p, k)
@@ -41,8 +40,7 @@ Wonders(p) == (\A w \in net : OfLock(w)) /\ \E k \in Keys, s \in Ids : Inquire(p
 Locks == \E w \in net : ApplyLock(w)
 Carries == \E w \in net : ApplySession(w)
 
-\* Requests are answered, answers read, and heartbeats sent, before much time has
-\* passed.
+\* Replies and heartbeats keep up with time.
 Quick ==
     /\ \A w \in net : ~Fits(w)
     /\ \A p \in Procs :

@@ -13,21 +13,21 @@ CONSTANTS
     None,       \* no version, no request, no reply yet
     Step,       \* the request to step down; a hand-over names its target
     Lease,      \* L, by a local clock
-    DriftNum,   \* rho, the bound on clock drift,
-    DriftDen,   \* as a fraction
-    Grace,      \* reserved for stopping before the expiry, by a local clock
-    Tick,       \* the real time that passes in one step
-    Reserve,    \* the lifetime of a reservation, by a local clock
-    MaxToken,   \* the last term explored
+    DriftNum,   \* rho, the bound on clock drift, is
+    DriftDen,   \* DriftNum/DriftDen
+    Grace,      \* the time for stopping before the expiry, by a local clock
+    Tick,       \* the real time of a step
+    Reserve,    \* how long a reservation lasts, by a local clock
+    MaxToken,   \* the last term
     MaxTakes,   \* attempts that an acquirer remembers
     MaxBeats,   \* attempts of unknown outcome that a holder remembers
     Uses,       \* optional events: "crash", "give up", "step down", ...
-    Reduced,    \* TRUE: reads are instant, dead messages are dropped
-    Wrong       \* planted mistakes, by name; empty for the protocol
+    Reduced,    \* TRUE: reads are instant; README.md says what else
+    Wrong       \* planted mistakes, by name
 
 VARIABLES
     store,      \* the record
-    net,        \* writes that may take effect: now, later, once or often
+    net,        \* writes in flight; each may be applied late and repeatedly
     mach,       \* the machines
     log         \* grants and history, for the properties alone
 
@@ -40,14 +40,14 @@ vars == <<store, net, mach, log>>
 Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
 Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
 
-\* L*(1-rho)/(1+rho): how long a sender may rely on its write, from the instant
-\* before sending it.
+\* How long a sender may rely on its write: L*(1-rho)/(1+rho) from before
+\* sending it.
 Window == IF "no grace for drift" \in Wrong THEN Lease
           ELSE IF "one clock alone" \in Wrong THEN (Lease * (DriftDen - DriftNum)) \div DriftDen
           ELSE (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
 Usable == Window - Grace
 
-\* Ages are capped here: no decision depends on a greater one.
+\* No decision depends on a greater age.
 Max(a, b) == IF a > b THEN a ELSE b
 Old == Max(Longest(Usable), Shortest(Lease))
 Aged(a, d) == IF a + d > Old THEN Old ELSE a + d
@@ -60,11 +60,11 @@ Absent == [ver |-> None, beat |-> None, tok |-> 0, st |-> "absent", own |-> None
 \* An unknown record, or one known to be out of date.
 Nothing == [Absent EXCEPT !.st = "unknown"]
 
-OwnerOf(p) == p       \* the owner name; Trace.tla substitutes its own
+OwnerOf(p) == p       \* the owner name
 OneName(p) == "owner"  \* one-name.cfg: owner names prove nothing
 Heirs == {OwnerOf(p) : p \in Machines}
 
-\* History costs states, so only some configurations keep it.
+\* Kept only where it is checked: it costs states.
 History == "history" \in Uses
 Why(how) == IF History THEN how ELSE None
 
@@ -97,12 +97,12 @@ SameSign(r, s) == r.st = s.st /\ r.tok = s.tok /\ r.beat = s.beat
 (* Machines.                                                                 *)
 (*   wait   acquires, watches, sends requests                                *)
 (*   leave  has given up, and releases what it may have claimed              *)
-(*   hold   has the grant and sends heartbeats, even if asked to step down   *)
+(*   hold   has the lease and sends heartbeats, even if asked to step down   *)
 (*   quiet  sends no more heartbeats; its work has not returned              *)
 (*   done   its work has returned; it releases                               *)
-(* age is how long ago rec was first seen (wait, leave), or how long ago     *)
-(* the confirmed write was sent (hold). out is the write in flight; unknown  *)
-(* holds the attempts whose reply never came.                                *)
+(* age counts from the first view of the beat (wait, leave), or from before  *)
+(* the confirmed write (hold). out is the write in flight; unknown are the   *)
+(* attempts without a reply.                                                 *)
 
 Idle == [phase |-> "wait", rec |-> Nothing, age |-> 0, out |-> None, unknown |-> {}, past |-> {}]
 
@@ -112,7 +112,7 @@ Believes(p) == mach[p].phase = "hold" /\ ~Expired(mach[p])
 Attempt(o) == [k |-> o.k, ver |-> o.ver, tok |-> o.tok, age |-> o.age, before |-> o.before]
 
 \* A request changes the version but not the beat, so either identifies an
-\* attempt.
+\* attempt. A claim cannot know its token: 0.
 Wrote(as, r) ==
     {a \in as : (a.ver = r.ver \/ (a.ver = r.beat /\ r.st = "held")) /\ a.tok \in {0, r.tok}}
 
@@ -123,7 +123,7 @@ Takes(k) == k \in {"claim", "takeover"}
 Counts(k) == Takes(k) \/ k = "heartbeat" \/ "waits from its request" \in Wrong
 
 -----------------------------------------------------------------------------
-(* The states that a reply may lead m to.                                    *)
+(* Replies.                                                                  *)
 
 Gone(m) == [Idle EXCEPT !.out = None]
 
@@ -131,7 +131,7 @@ Seen(m, o, r) ==
     [m EXCEPT !.rec = r,
               !.age = IF SameSign(m.rec, r) THEN @ ELSE IF "waits from its request" \in Wrong THEN o.age ELSE 0]
 
-\* A version counts only for the acquire that wrote it, not for its process.
+\* A version counts only for the acquire that wrote it.
 Known(p, m) == IF "adopts" \in Wrong /\ p \in Mates THEN m.unknown \cup UNION {mach[q].unknown : q \in {r \in Mates : mach[r].phase = "leave"}} ELSE m.unknown
 
 Contender(p, m, o, r) ==
@@ -140,13 +140,13 @@ Contender(p, m, o, r) ==
         granted == {[phase |-> "hold", rec |-> r, out |-> None, unknown |-> {},
                      past |-> ({r.prev} \cup a.before) \ {None},
                      age |-> IF "counts from the reply" \in Wrong THEN 0 ELSE a.age] : a \in {b \in own : b.age < Longest(Usable)}}
-        \* its own write took effect, but too late for the lease to be usable
+        \* its own write, applied too late to be usable
         late == IF \A a \in own : a.age >= Shortest(Usable)
                 THEN {Seen(m, o, r)} ELSE {}
     IN IF m.phase = "wait" THEN granted \cup late
        ELSE {[Seen(m, o, r) EXCEPT !.unknown = IF o.k = "release" /\ r.st # "held" THEN {} ELSE @]}
 
-\* The lease counts from the attempt that took effect, never from its reply.
+\* The lease counts from before the attempt that was applied.
 Confirmed(m, a, r) ==
     IF a.k = "release" THEN Gone(m)
     ELSE [m EXCEPT !.rec = r, !.unknown = {},
@@ -154,7 +154,7 @@ Confirmed(m, a, r) ==
                            ELSE IF "counts from the reply" \in Wrong THEN 0
                            ELSE IF a.age < @ THEN a.age ELSE @]
 
-\* A third party wrote into this term and left the beat: a request. The
+\* Another process wrote into this term and left the beat: a request. The
 \* deadline stays.
 Term(m, r) ==
     /\ r.tok = m.rec.tok /\ r.beat = m.rec.beat
@@ -198,7 +198,7 @@ Written(w, s) ==
     THEN [w.next EXCEPT !.tok = s.tok + 1, !.prev = IF s.st = "absent" THEN None ELSE Tenure(s, "released")]
     ELSE w.next
 
-\* The true history, derived from the writes alone: HistoryTrue compares.
+\* The true history, from the writes alone.
 Happened(w, s) ==
     LET ended(b, how) == [b EXCEPT ![s.tok].end = how]
         begun(b) == [b EXCEPT ![s.tok + 1] = [own |-> OwnerOf(w.by), end |-> None]] IN
@@ -220,9 +220,9 @@ Living(ws, s) ==
         \/ (w.k = "heartbeat" /\ "heartbeat restores" \in Wrong /\ w.prev.tok = s.tok)
         \/ ("version alone" \in Wrong /\ \E c \in ws : c.k = "claim" /\ c.ver = w.prev.ver)}
 
-\* Reduced: a write based on an old record fails, and its reply shows what a
-\* read would show. So old records are forgotten, and so are attempts that
-\* nothing can confirm any more.
+\* Reduced: an old record leads to a failed write, whose reply shows what a
+\* read would. So old records are forgotten, and attempts that nothing can
+\* confirm.
 Refreshed(m, s, ws) ==
     IF ~Reduced THEN m
     ELSE LET lives(v) == v \in {s.ver, s.beat} \/ \E w \in ws : w.ver = v IN
@@ -245,7 +245,7 @@ Apply(w) ==
             Refreshed(IF Waits(q, w) THEN [mach[q] EXCEPT !.out.res = store'] ELSE mach[q], store', net')]
     /\ log' = Happened(w, store)
 
-\* A read, or a failed condition: both return the record.
+\* A read, or a write whose condition fails.
 Refuse(p) ==
     /\ mach[p].out # None /\ mach[p].out.res = None
     /\ \A w \in net : Waits(p, w) => ~Fits(w, store)
@@ -257,8 +257,7 @@ Reply(p) ==
     /\ \E m \in Told(p, mach[p].out, mach[p].out.res) : Becomes(p, m)
     /\ UNCHANGED <<store, net>>
 
-\* The outcome is unknown. A holder with too many such attempts keeps the
-\* latest alone.
+\* The outcome is unknown.
 Timeout(p) ==
     LET m == mach[p]
         as == m.unknown \cup {Attempt(m.out)} IN
@@ -270,8 +269,8 @@ Timeout(p) ==
     /\ UNCHANGED <<store, net, log>>
 
 -----------------------------------------------------------------------------
-(* Writes. A version number that nothing refers to is reused, which keeps the*)
-(* states finite and cannot be noticed.                                      *)
+(* Writes. Version numbers that nothing refers to are reused, to keep the    *)
+(* states finite.                                                            *)
 
 VersionsOf(r) == {r.ver, r.beat}
 InUse ==
@@ -283,8 +282,8 @@ InUse ==
 NumbersOf(p) == {v[2] : v \in {u \in InUse : u # None /\ u[1] = p}}
 Fresh(p) == <<p, 1 + (CHOOSE n \in NumbersOf(p) \cup {0} : \A k \in NumbersOf(p) : k <= n)>>
 
-\* Reduced: a write gets no reply of its own, since a read would show the same.
-\* It counts as unknown from the start.
+\* Reduced: a read would show what the reply says, so the write counts as
+\* unknown from the start.
 Begin(p, k, prev, next) ==
     LET m == mach[p]
         o == [k |-> k, ver |-> next.ver, tok |-> next.tok, res |-> None, prev |-> prev, next |-> next,
@@ -299,8 +298,8 @@ Begin(p, k, prev, next) ==
             ELSE IF Reduced THEN [m EXCEPT !.unknown = kept \cup {Attempt(o)}]
             ELSE [m EXCEPT !.out = o, !.unknown = IF Takes(k) THEN kept ELSE @]]
 
-\* A bound on net: sending again loses older messages that the machine has
-\* forgotten, except for one claim.
+\* A bound on net: sending loses older messages that the machine has forgotten,
+\* except one claim.
 Lingers(w, m, k) == (\E a \in m.unknown : a.ver = w.ver) \/ (w.k = "claim" /\ k # "claim")
 
 Send(p, k, prev, next) ==
@@ -318,7 +317,7 @@ Look(p) ==
        ELSE Begin(p, "look", Absent, Absent) /\ UNCHANGED log
     /\ UNCHANGED <<store, net>>
 
-\* Reduced: the failed write that a stale record leads to.
+\* Reduced: a write from a stale record fails.
 Collide(p) ==
     /\ Reduced
     /\ mach[p].phase \in {"hold", "quiet", "done"} /\ mach[p].out = None
@@ -331,8 +330,8 @@ Claim(p, v) ==
     /\ Reduced => mach[p].rec.st \in {"absent", "released"}
     /\ Send(p, "claim", Absent, Held(p, v, 0))
 
-\* Three reasons to take over: the holder is certainly dead; the lock is
-\* reserved for p; or the term is p's own, from an attempt too old to rely on.
+\* The holder is certainly dead; or the lock is reserved for p; or the term is
+\* p's own, from an attempt too old to rely on.
 Dead(m) == Taken(m.rec) /\ m.age >= Shortest(Wait(m.rec))
 Takeover(p, v) ==
     LET m == mach[p] IN
@@ -347,13 +346,12 @@ Heartbeat(p, v) ==
     /\ mach[p].phase = "hold"
     /\ Send(p, "heartbeat", mach[p].rec, Beaten(mach[p].rec, v))
 
-\* Records why heartbeats end. The beat stays, so successors still wait.
+\* It says why heartbeats end. The beat stays, so acquirers wait out the lease.
 Quit(p, v) ==
     /\ mach[p].phase = "quiet"
     /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
 
-\* Like every write, a release changes the version, so that a heartbeat in
-\* flight cannot revive the record.
+\* The new version stops a heartbeat in flight from reviving the record.
 Release(p, fresh) ==
     LET m == mach[p]
         v == IF "version kept" \in Wrong THEN m.rec.ver ELSE fresh IN
@@ -373,13 +371,13 @@ Ask(p, v, q) ==
     /\ m.rec.st = "held" /\ m.rec.req = None
     /\ Send(p, "ask", m.rec, Asked(m.rec, v, q))
 
-\* An operator releases a dead holder's lock, or an expired reservation.
+\* An operator's release.
 Free(p, v) ==
     /\ mach[p].phase = "wait" /\ "free" \in Uses
     /\ Dead(mach[p])
     /\ Send(p, "free", mach[p].rec, Freed(mach[p].rec, v, "freed"))
 
-\* An operator revokes a live holder's lock. It stays reserved for nobody until
+\* An operator revokes a live holder's lock: it is reserved for nobody until
 \* that holder's lease has certainly expired.
 Revoke(p, v) ==
     /\ mach[p].phase = "wait" /\ "revoke" \in Uses
@@ -392,7 +390,7 @@ Revoke(p, v) ==
 Stale(a) == [a EXCEPT !.age = IF Counts(a.k) THEN Old ELSE @]
 Turns(p, m) == mach' = [mach EXCEPT ![p] = m] /\ UNCHANGED <<store, net, log>>
 
-\* Without an attempt of unknown outcome there is nothing to clean up.
+\* Without an unknown attempt there is nothing to clean up.
 GiveUp(p) ==
     LET m == mach[p] IN
     /\ "give up" \in Uses
@@ -429,8 +427,6 @@ Crash(p) ==
     /\ Reduced => mach[p].phase # "wait"
     /\ Turns(p, Idle)
 
-\* Only what a decision counts from ages. After the expiry, send times no
-\* longer matter.
 Later(m, d) ==
     LET old == Final /\ m.phase = "hold" /\ Aged(m.age, d) >= Longest(Usable)
         grown(a) == IF ~Counts(a.k) THEN a.age ELSE IF old THEN Old ELSE Aged(a.age, d) IN
@@ -492,7 +488,7 @@ NoFalseLoss ==
             store.st # "held" \/ store.tok # mach[p].rec.tok]_vars
 
 -----------------------------------------------------------------------------
-(* What must be reached: a reached-*.cfg refutes each.                       *)
+(* What must be reached: reached-*.cfg.                                      *)
 
 NeverBeside == ~\E p, q \in Machines : p # q /\ Believes(p) /\ mach[q].phase = "hold" /\ Expired(mach[q])
 

@@ -32,7 +32,7 @@ AtLeast(d) == (d * DriftDen) \div (DriftDen + DriftNum) - Rounding
 AtMost(d) == (d * DriftDen) \div (DriftDen - DriftNum) + Rounding
 KnownAs(p) == Owners[p]
 Named == {Events[i].next.own}
-\* No message is certainly lost before the trace ends.
+\* No message is certainly lost.
 Forever(w, m, k) == TRUE
 
 -----------------------------------------------------------------------------
@@ -58,8 +58,7 @@ Sends(p) ==
        \/ E.k = "free" /\ (Free(p, E.ver) \/ Revoke(p, E.ver))
     /\ Sent(p)
 
-\* Traces do not record the end of the work or of heartbeats: a release or a
-\* quit implies it.
+\* A release or a quit implies the end of the work or of heartbeats.
 Turned(p) ==
     /\ E.do = "send" /\ mach[p].phase \in {"hold", "quiet"}
     /\ \/ E.k = "release" /\ Done(p)
@@ -82,15 +81,15 @@ Stage(s) == CASE s = "held" -> 1 [] s = "reserved" -> 2 [] s = "released" -> 3 [
 Before(r, s) == r.tok < s.tok \/ (r.tok = s.tok /\ Stage(r.st) < Stage(s.st))
 
 \* A beat counts from the first reply that showed it, even if a stale read
-\* showed an older one in between. (Tenure.tla, without stale reads, restarts
-\* the count, which is later.)
+\* showed an older one in between. (Tenure.tla has no stale reads, and counts
+\* from later.)
 ShownBefore(p, r) == {s \in shown : s.host = Hosts[p] /\ s.tok = r.tok /\ s.st = r.st /\ s.beat = r.beat}
 Dated(p, m) ==
     LET s == ShownBefore(p, m.rec) IN
     IF m.phase # "wait" \/ s = {} THEN m
     ELSE LET since == now - (CHOOSE t \in s : TRUE).at IN [m EXCEPT !.age = IF since > Old THEN Old ELSE IF since > @ THEN since ELSE @]
 
-\* An earlier beat of the same term may be a stale read, which changes nothing.
+\* An earlier beat of the same term may be from a stale read.
 Behind(p, r, s) == Before(r, s) \/ (r.tok = s.tok /\ r.st = s.st /\ ShownBefore(p, r) # {})
 
 \* The acquirers of a process share its view of the record; one that cleans up
