@@ -7,10 +7,8 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/tenurelock/tenure/driver"
-	"github.com/tenurelock/tenure/drivertest"
 )
 
 // Raise is that of a handle, in which one thing can be broken.
@@ -128,43 +126,4 @@ func (k keeper) ListTokens(_ context.Context, prefix, cursor string) (driver.Pag
 		page.Records = append(page.Records, driver.Record{Key: key, Token: max(k.db.kept[key], k.db.records[key].Token)})
 	}
 	return page, nil
-}
-
-// bugsOfRaises are what can be broken in a raise, and the check that must find it.
-var bugsOfRaises = []struct{ name, check string }{
-	{"no Raise", "Raise"},
-	{"undeclared Raise", "Raise"},
-	{"raise by one", "Raise/Raises/Held"},
-	{"raise of reserved refused", "Raise/Raises/Reserved"},
-	{"raise forgets Prev", "Raise/Raises/Held"},
-	{"raise keeps version", "Raise/Raises/Released"},
-	{"raise of the highest wraps", "Raise/ToHighest"},
-	{"raise keeps data", "Raise/Data/None"},
-	{"raise loses data", "Raise/Data/Short"},
-	{"raise ignores version", "Raise/Stale/Version"},
-	{"raise ignores token", "Raise/Stale/OldTokenSameVersion"},
-	{"raise creates", "Raise/Stale/Absent"},
-	{"raise from nothing over a record", "Raise/Stale/NoVersion"},
-	{"raise compares owner", "Raise/ComparesVersionAndTokenOnly"},
-	{"raise not atomic", "Raise/Once"},
-	{"raises unchecked", "Raise/Refused/NoLease"},
-	{"raise may stay", "Raise/Refused/SameToken"},
-	{"raise may fall", "Raise/Refused/LowerToken"},
-	{"raise to held", "Raise/Refused/Held"},
-	{"raise of a session", "Raise/Refused/Session"},
-	{"raise of what is unreadable", "Raise/Unreadable"},
-	{"no hint of a raise", "Raise/Hints/OtherHandle"},
-	{"raise ignores its context", "Raise/ContextDoneBefore"},
-	{"raise after Close", "Raise/AfterClose"},
-	{"text drops what is unknown at a raise", "Raise/LaterKept"},
-	{"keeping, not listed", "Raise/Kept"},
-	{"keeping, undeclared", "Raise/Kept"},
-	{"keeping, one page listed", "Raise/Kept"},
-	{"keeping, records listed", "Raise/Kept"},
-	{"keeping, raised from any token", "Raise/Kept"},
-	{"keeping, raised and kept", "Raise/Kept"},
-}
-
-func TestSoundStoreThatKeepsTokensPasses(t *testing.T) {
-	drivertest.Run(t, func(*testing.T) drivertest.Harness { return harness("keeping") })
 }

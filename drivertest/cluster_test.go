@@ -51,13 +51,6 @@ func (c *cluster) harness() drivertest.Harness {
 	return h
 }
 
-// one returns a harness for one server of the cluster alone.
-func (c *cluster) one() drivertest.Harness {
-	h := c.harness()
-	h.Open, h.Servers = h.Servers[0], nil
-	return h
-}
-
 // member is a client of one server.
 type member struct {
 	*memstore.Store
@@ -130,19 +123,4 @@ func (s *server) wrote(key string, now driver.Record, err error) error {
 		return &driver.ConflictError{Key: key, Current: rec, Absent: gone != nil}
 	}
 	return err
-}
-
-// TestClusterPasses: a cluster may lag where it is asked for no more.
-func TestClusterPasses(t *testing.T) {
-	drivertest.Run(t, func(*testing.T) drivertest.Harness { return newCluster("").harness() })
-}
-
-// TestOneServerIsNotEnough: through one of its servers a cluster looks sound that is not.
-func TestOneServerIsNotEnough(t *testing.T) {
-	for _, bug := range []string{"cluster with strong reads that lag", "cluster with conflicts that lag"} {
-		t.Run(bug, func(t *testing.T) {
-			t.Parallel()
-			drivertest.Run(t, func(*testing.T) drivertest.Harness { return newCluster(bug).one() })
-		})
-	}
 }

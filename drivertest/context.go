@@ -7,12 +7,97 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
+
+// method is a call of one method of a store.
+type method struct {
+	name  string
+	call  func(ctx context.Context) error
+	wrote func() bool // asked through another handle; nil if it writes nothing
+}
+
+// methods are calls of those that a store has, each on a record of its own.
+func (e *env) methods(t *testing.T, store driver.Store) []method {
+	t.Helper()
+	by := e.clients[1]
+	get := func(key string) (driver.Record, error) { return by.Get(t.Context(), key, driver.Strong) }
+	stores := func(next driver.Record) func() bool {
+		return func() bool {
+			rec, err := get(next.Key)
+			return err == nil && rec.Version == next.Version
+		}
+	}
+	rec, claim, gone := e.claim(t, by, e.held(e.key())), e.held(e.key()), e.claim(t, by, e.held(e.key()))
+	next := e.beat(rec)
+	all := []method{
+		{name: "Get", call: func(ctx context.Context) error {
+			_, err := store.Get(ctx, gone.Key, driver.Strong)
+			return err
+		}},
+		{name: "EventualGet", call: func(ctx context.Context) error {
+			_, err := store.Get(ctx, gone.Key, driver.Eventual)
+			return err
+		}},
+		{name: "List", call: func(ctx context.Context) error {
+			_, err := store.List(ctx, rec.Key, "")
+			return err
+		}},
+		{name: "Claim", wrote: stores(claim), call: func(ctx context.Context) error {
+			_, _, err := store.Claim(ctx, claim)
+			return err
+		}},
+		{name: "Swap", wrote: stores(next), call: func(ctx context.Context) error {
+			_, err := store.Swap(ctx, rec, next)
+			return err
+		}},
+		{
+			name: "Delete",
+			call: func(ctx context.Context) error { return store.Delete(ctx, gone) },
+			wrote: func() bool {
+				_, err := get(gone.Key)
+				return errors.Is(err, driver.ErrNotFound)
+			},
+		},
+	}
+	if batch, ok := store.(driver.BatchGetter); ok {
+		all = append(all, method{name: "GetBatch", call: func(ctx context.Context) error {
+			_, err := batch.GetBatch(ctx, []string{gone.Key}, driver.Strong)
+			return err
+		}})
+	}
+	if raiser, ok := store.(driver.Raiser); ok {
+		rec := e.claim(t, by, e.held(e.key()))
+		next := e.raised(rec, 1000)
+		all = append(all, method{name: "Raise", wrote: stores(next), call: func(ctx context.Context) error {
+			_, err := raiser.Raise(ctx, rec, next)
+			return err
+		}})
+	}
+	if watcher, ok := store.(driver.Watcher); ok {
+		all = append(all, method{name: "Watch", call: func(ctx context.Context) error {
+			stop, err := watcher.Watch(ctx, rec.Key, func() {})
+			if err == nil {
+				t.Cleanup(stop)
+			}
+			return err
+		}})
+	}
+	return all
+}
+
+// wantTrue fails the test if a write said that it was not applied, and was.
+func (m method) wantTrue(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, driver.ErrNotApplied) && m.wrote != nil && m.wrote() {
+		t.Errorf("%s said that it was not applied, and it was", m.name)
+	}
+}
 
 func testContext(t *testing.T, e *env) {
 	t.Run("DoneBefore", func(t *testing.T) {
@@ -21,44 +106,21 @@ func testContext(t *testing.T, e *env) {
 		late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
 		defer cancel()
 		for _, ctx := range []context.Context{cancelled, late} {
-			t.Run(ctx.Err().Error(), func(t *testing.T) { e.doneBefore(t, ctx) })
+			t.Run(ctx.Err().Error(), func(t *testing.T) {
+				for _, m := range e.methods(t, e.clients[0].Store) {
+					if m.name == "EventualGet" {
+						continue // which a copy may answer
+					}
+					err := m.call(ctx)
+					if !errors.Is(err, ctx.Err()) {
+						t.Errorf("%s: error %v does not match %v", m.name, err, ctx.Err())
+					}
+					m.wantTrue(t, err)
+				}
+			})
 		}
 	})
 	t.Run("DoneDuring", e.doneDuring)
-}
-
-func (e *env) doneBefore(t *testing.T, ctx context.Context) {
-	store := e.clients[0].Store
-	rec := e.claim(t, e.clients[0], e.held(e.key()))
-	want := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, ctx.Err()) {
-			t.Errorf("%s: error %v does not match %v", what, err, ctx.Err())
-		}
-	}
-	_, err := store.Get(ctx, rec.Key, driver.Strong)
-	want("Get", err)
-	_, err = store.List(ctx, rec.Key, "")
-	want("List", err)
-
-	claim := e.held(e.key())
-	_, _, err = store.Claim(ctx, claim)
-	want("Claim", err)
-	if errors.Is(err, driver.ErrNotApplied) {
-		e.wantAbsent(t, claim.Key)
-	}
-	_, err = store.Swap(ctx, rec, e.beat(rec))
-	want("Swap", err)
-	if errors.Is(err, driver.ErrNotApplied) {
-		e.wantStored(t, rec)
-	}
-	err = store.Delete(ctx, rec)
-	want("Delete", err)
-	if errors.Is(err, driver.ErrNotApplied) {
-		if _, err := e.clients[1].Get(t.Context(), rec.Key, driver.Strong); err != nil {
-			t.Errorf("Delete said that it was not applied; now Get says %v", err)
-		}
-	}
 }
 
 // doneDuring ends contexts while heartbeats are under way, and checks that
@@ -154,45 +216,26 @@ func testClose(t *testing.T, e *env) {
 
 // useAfterClose makes calls by a handle that is closed.
 func (e *env) useAfterClose(t *testing.T) {
-	ctx := t.Context()
 	rec := e.claim(t, e.clients[0], e.held(e.key()))
 	store := e.open(t).Store
 	e.wantEqual(t, "record through a further handle", e.get(t, store, rec.Key), rec)
-	if err := store.Close(); err != nil {
-		t.Fatalf("Close: %v", err)
-	}
-	if err := store.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
-	}
-
-	want := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("%s after Close: error %v, want ErrClosed", what, err)
+	for range 2 {
+		if err := store.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
 		}
 	}
-	_, err := store.Get(ctx, rec.Key, driver.Strong)
-	want("Get", err)
-	claim := e.held(e.key())
-	_, _, err = store.Claim(ctx, claim)
-	want("Claim", err)
-	_, err = store.Swap(ctx, rec, e.beat(rec))
-	want("Swap", err)
-	want("Delete", store.Delete(ctx, rec))
-	_, err = store.List(ctx, "", "")
-	want("List", err)
-	if w, ok := store.(driver.Watcher); ok {
-		_, err := w.Watch(ctx, rec.Key, func() {})
-		want("Watch", err)
+	for _, m := range e.methods(t, store) {
+		if err := m.call(t.Context()); !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("%s after Close: error %v, want ErrClosed", m.name, err)
+		}
+		if m.wrote != nil && m.wrote() {
+			t.Errorf("%s after Close was applied", m.name)
+		}
 	}
-
-	// Neither the records nor other handles were harmed.
-	e.wantAbsent(t, claim.Key)
-	e.wantStored(t, rec)
+	// Other handles were not harmed.
 	next := e.beat(rec)
 	e.swap(t, e.clients[0], rec, next)
-	reopened := e.open(t)
-	e.wantEqual(t, "record through a handle opened after Close", e.get(t, reopened, rec.Key), next)
+	e.wantEqual(t, "record through a handle opened after Close", e.get(t, e.open(t), rec.Key), next)
 }
 
 // closeMeanwhile closes handles that are at work. Each call returns, and what it says of
@@ -270,64 +313,19 @@ func testHang(t *testing.T, e *env) {
 	t.Run("Close", e.hangsAtClose)
 }
 
-// hung is a call that the engine does not answer.
-type hung struct {
-	name string
-	call func(ctx context.Context) error
-	next driver.Record // what it writes
-}
-
-func (e *env) hung(t *testing.T, c *client, name string) *hung {
-	t.Helper()
-	rec := e.claim(t, e.clients[1], e.held(e.key()))
-	h := &hung{name: name, next: e.beat(rec)}
-	switch name {
-	case "Get", "EventualGet":
-		how := map[bool]driver.Consistency{true: driver.Eventual}[name == "EventualGet"]
-		h.call = func(ctx context.Context) error { _, err := c.Store.Get(ctx, rec.Key, how); return err }
-	case "GetBatch":
-		batch, ok := c.Store.(driver.BatchGetter)
-		if !ok {
-			t.Skip("the store does not read in batches")
-		}
-		h.call = func(ctx context.Context) error {
-			_, err := batch.GetBatch(ctx, []string{rec.Key}, driver.Strong)
-			return err
-		}
-	case "List":
-		h.call = func(ctx context.Context) error { _, err := c.Store.List(ctx, rec.Key, ""); return err }
-	case "Claim":
-		h.next = e.held(e.key())
-		h.call = func(ctx context.Context) error { _, _, err := c.Store.Claim(ctx, h.next); return err }
-	case "Swap":
-		h.call = func(ctx context.Context) error { _, err := c.Store.Swap(ctx, rec, h.next); return err }
-	case "Delete":
-		h.next = rec
-		h.call = func(ctx context.Context) error { return c.Store.Delete(ctx, rec) }
-	case "Watch":
-		watcher, ok := c.Store.(driver.Watcher)
-		if !ok {
-			t.Skip("the store does not watch")
-		}
-		h.call = func(ctx context.Context) error {
-			stop, err := watcher.Watch(ctx, rec.Key, func() {})
-			if err == nil {
-				t.Cleanup(stop)
-			}
-			return err
-		}
-	}
-	return h
-}
-
-// hangs makes one call while the engine hangs.
+// hangs makes one call while the engine hangs, by a handle that has not been used.
 func (e *env) hangs(t *testing.T, name string) {
-	h := e.hung(t, e.open(t), name) // by a handle that has not been used
+	methods := e.methods(t, e.open(t).Store)
+	i := slices.IndexFunc(methods, func(m method) bool { return m.name == name })
+	if i < 0 {
+		t.Skip("the store does not have it")
+	}
+	m := methods[i]
 	resume := e.hang(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangFor)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { answer <- h.call(ctx) }()
+	go func() { answer <- m.call(ctx) }()
 	var err error
 	select {
 	case err = <-answer:
@@ -338,7 +336,7 @@ func (e *env) hangs(t *testing.T, name string) {
 		err = <-answer
 	}
 	resume()
-	e.wantTrue(t, h, err)
+	m.wantTrue(t, err)
 }
 
 // hang makes the engine hang until resume is called, or the test ends.
@@ -363,43 +361,26 @@ func wantHung(t *testing.T, ctx context.Context, name string, err error) {
 	}
 }
 
-// wantTrue fails the test if a write said that it was not applied, and was.
-func (e *env) wantTrue(t *testing.T, h *hung, err error) {
-	t.Helper()
-	if !errors.Is(err, driver.ErrNotApplied) {
-		return
-	}
-	got, err := e.clients[1].Get(t.Context(), h.next.Key, driver.Strong)
-	applied := err == nil && got.Version == h.next.Version
-	if h.name == "Delete" {
-		applied = errors.Is(err, driver.ErrNotFound)
-	}
-	if applied {
-		t.Errorf("%s said that it was not applied, and it was", h.name)
-	}
-}
-
 // hangsAtClose closes a handle with calls under way that the engine does not answer.
 // Close may wait for them, and their contexts end.
 func (e *env) hangsAtClose(t *testing.T) {
-	c := e.open(t)
-	var calls []*hung
-	for _, name := range []string{"Get", "Claim", "Swap", "Delete"} {
-		calls = append(calls, e.hung(t, c, name))
-	}
+	store := e.open(t).Store
+	calls := slices.DeleteFunc(e.methods(t, store), func(m method) bool {
+		return !slices.Contains([]string{"Get", "Claim", "Swap", "Delete"}, m.name)
+	})
 	resume := e.hang(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangFor)
 	defer cancel()
 	errs := make([]error, len(calls))
 	var wg sync.WaitGroup
-	for i, h := range calls {
-		wg.Go(func() { errs[i] = h.call(ctx) })
+	for i, m := range calls {
+		wg.Go(func() { errs[i] = m.call(ctx) })
 	}
 	closed := make(chan struct{})
 	var err error
 	go func() {
 		defer close(closed)
-		err = c.Store.Close()
+		err = store.Close()
 		wg.Wait()
 	}()
 	select {
@@ -412,11 +393,10 @@ func (e *env) hangsAtClose(t *testing.T) {
 	if err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	for i, h := range calls {
-		var conflict *driver.ConflictError
-		if !t.Failed() && (errs[i] == nil || errors.As(errs[i], &conflict)) {
-			t.Errorf("%s returned %v, and the engine hangs", h.name, errs[i])
+	for i, m := range calls {
+		if !t.Failed() {
+			wantHung(t, t.Context(), m.name, errs[i])
 		}
-		e.wantTrue(t, h, errs[i])
+		m.wantTrue(t, errs[i])
 	}
 }

@@ -118,6 +118,7 @@ var checks = []struct {
 	{"Get", testGet},
 	{"Claim", testClaim},
 	{"Swap", testSwap},
+	{"Condition", testCondition},
 	{"Release", testRelease},
 	{"Request", testRequest},
 	{"Reserve", testReserve},

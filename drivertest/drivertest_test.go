@@ -41,7 +41,15 @@ func harness(bug string) drivertest.Harness {
 }
 
 func TestSoundStorePasses(t *testing.T) {
-	drivertest.Run(t, func(*testing.T) drivertest.Harness { return harness("") })
+	for name, sound := range map[string]func() drivertest.Harness{
+		"Plain":       func() drivertest.Harness { return harness("") },
+		"KeepsTokens": func() drivertest.Harness { return harness("keeping") },
+		"LagsAsItMay": func() drivertest.Harness { return newCluster("").harness() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Run(t, func(*testing.T) drivertest.Harness { return sound() })
+		})
+	}
 }
 
 // bugs are what can be broken in a database, and the check that must find it.
@@ -63,16 +71,16 @@ var bugs = []struct{ name, check string }{
 	{"Prev always released", "Claim/ReleasedForAnotherReason"},
 	{"claim returns no prev", "Claim/Released/DataKept"},
 	{"claim not atomic", "Race/Claim"},
-	{"swap takes what differs in its version alone", "Swap/VersionAlone"},
-	{"swap ignores token", "Swap/OldTokenSameVersion"},
-	{"swap ignores version", "Swap/StaleVersion"},
-	{"swap compares owner", "Swap/ComparesVersionAndTokenOnly"},
-	{"swap creates", "Swap/Absent"},
+	{"swap takes what differs in its version alone", "Condition/VersionAlone/Heartbeat"},
+	{"swap ignores token", "Condition/OldTokenSameVersion/Heartbeat"},
+	{"swap ignores version", "Condition/StaleVersion/Heartbeat"},
+	{"swap compares owner", "Condition/VersionAndTokenOnly/Heartbeat"},
+	{"swap creates", "Condition/Absent/Heartbeat"},
 	{"swap merges", "Swap/ReplacesAll"},
 	{"swap not atomic", "Race/Counter"},
 	{"takeover keeps token", "Swap/Takeover"},
 	{"release deletes", "Release/KeepsRecord"},
-	{"release keeps version", "Release/Stays"},
+	{"release keeps version", "Condition/Released/Heartbeat"},
 	{"request prolongs", "Request/KeepsTheRest"},
 	{"requests ignore version", "Late/request/after_heartbeat_after_the_request"},
 	{"requests add up", "Request/Delivered"},
@@ -89,7 +97,7 @@ var bugs = []struct{ name, check string }{
 	{"claim takes closed", "Session/Closed"},
 	{"opening takes closed", "Session/Closed"},
 	{"closed by anybody", "Session/Late/closing/after_delete"},
-	{"closed not deleted", "Session/Deleted"},
+	{"closed not deleted", "Session/Late/delete/after_delete"},
 	{"closed renewed", "Session/Closed"},
 	{"claim under a session refused", "Session/Lock/Claimed"},
 	{"session stays at the release", "Session/Lock/Released"},
@@ -108,7 +116,7 @@ var bugs = []struct{ name, check string }{
 	{"no hint of a closing", "Watch/Closed/SameHandle"},
 	{"conflict without record", "Claim/Held"},
 	{"conflict a plain error", "Claim/Held"},
-	{"conflict without Absent", "Swap/Absent"},
+	{"conflict without Absent", "Condition/Absent/Heartbeat"},
 	{"reads cached", "Get/Strong"},
 	{"memory shared", "Ownership/Given"},
 	{"requests shared", "Ownership/Given"},
@@ -134,10 +142,10 @@ var bugs = []struct{ name, check string }{
 	{"long keys refused", "Keys/Distinct"},
 	{"keys in lower case", "Keys/Distinct"},
 	{"keys trimmed", "Keys/Distinct"},
-	{"delete ignores version", "Delete/StaleVersion"},
-	{"delete ignores token", "Delete/OldTokenSameVersion"},
-	{"delete compares owner", "Delete/NamedAlone"},
-	{"delete of absent fails", "Delete/Absent"},
+	{"delete ignores version", "Condition/StaleVersion/Delete"},
+	{"delete ignores token", "Condition/OldTokenSameVersion/Delete"},
+	{"delete compares owner", "Condition/VersionAndTokenOnly/Delete"},
+	{"delete of absent fails", "Condition/Absent/Delete"},
 	{"delete takes the prefix", "Delete/LeavesOthers"},
 	{"prefix ignored", "List/OrderAndPrefix"},
 	{"prefix folds case", "List/OrderAndPrefix"},
@@ -165,7 +173,7 @@ var bugs = []struct{ name, check string }{
 	{"undeclared Watch", "Watch"},
 	{"coarse times", "Get"},
 	{"finer times", "Fidelity/Times"},
-	{"node's version alone", "Delete/NextLife"},
+	{"node's version alone", "Condition/NextLife0/Heartbeat"},
 	{"text cut", "Text/Kept"},
 	{"text unescaped", "Text/Kept"},
 	{"text folded", "Text/Kept"},
@@ -193,9 +201,36 @@ var bugs = []struct{ name, check string }{
 	{"claim takes past", "Race/Everything"},
 	{"claim takes alive", "Race/Everything"},
 	{"claim sent twice", "Claim/Absent"},
-	{"text without what is unknown", "Versions/LaterKept"},
-	{"text of a session as of any", "Versions/Resting"},
-	{"text that is damaged as zero", "Unreadable"},
+	{"no Raise", "Raise"},
+	{"undeclared Raise", "Raise"},
+	{"raise by one", "Raise/Raises/Held"},
+	{"raise of reserved refused", "Raise/Raises/Reserved"},
+	{"raise forgets Prev", "Raise/Raises/Held"},
+	{"raise keeps version", "Raise/Raises/Released"},
+	{"raise of the highest wraps", "Raise/ToHighest"},
+	{"raise keeps data", "Raise/Data/None"},
+	{"raise loses data", "Raise/Data/Short"},
+	{"raise ignores version", "Condition/StaleVersion/Raise"},
+	{"raise ignores token", "Condition/OldTokenSameVersion/Raise"},
+	{"raise creates", "Condition/Absent/Raise"},
+	{"raise from nothing over a record", "Raise/NoVersion"},
+	{"raise compares owner", "Condition/VersionAndTokenOnly/Raise"},
+	{"raise not atomic", "Race/Raise"},
+	{"raises unchecked", "Raise/Refused/NoLease"},
+	{"raise may stay", "Raise/Refused/SameToken"},
+	{"raise may fall", "Raise/Refused/LowerToken"},
+	{"raise to held", "Raise/Refused/Held"},
+	{"raise of a session", "Raise/Refused/Session"},
+	{"raise of what is unreadable", "Unreadable"},
+	{"no hint of a raise", "Watch/Raise/OtherHandle"},
+	{"raise ignores its context", "Context/DoneBefore"},
+	{"raise after Close", "Close/CallsAfter"},
+	{"keeping, not listed", "Raise/Kept"},
+	{"keeping, undeclared", "Raise/Kept"},
+	{"keeping, one page listed", "Raise/Kept"},
+	{"keeping, records listed", "Raise/Kept"},
+	{"keeping, raised from any token", "Raise/Kept"},
+	{"keeping, raised and kept", "Raise/Kept"},
 }
 
 // lies are what a harness may declare wrongly.
@@ -208,9 +243,6 @@ var lies = map[string]func(*drivertest.Harness){
 	"coarse times":                func(h *drivertest.Harness) { h.TimePrecision = time.Second },
 	"finer times":                 func(h *drivertest.Harness) { h.TimePrecision = time.Microsecond },
 }
-
-// ofTexts are the bugs of the store of texts.
-var ofTexts = map[string]bool{"text without what is unknown": true, "text of a session as of any": true, "text that is damaged as zero": true, "text drops what is unknown at a raise": true}
 
 // envBug names the bug in a process that TestBugsAreFound started.
 const envBug = "DRIVERTEST_BUG"
@@ -227,10 +259,7 @@ func TestBroken(t *testing.T) {
 	}
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		h := harness(bug)
-		switch {
-		case ofTexts[bug]:
-			h = texts(bug)
-		case strings.HasPrefix(bug, "cluster "):
+		if strings.HasPrefix(bug, "cluster ") {
 			h = newCluster(bug).harness()
 		}
 		h.Patience = 300 * time.Millisecond
@@ -248,7 +277,7 @@ func TestBugsAreFound(t *testing.T) {
 	if os.Getenv(envBug) != "" {
 		t.Skip("this is a process of TestBugsAreFound")
 	}
-	for _, bug := range append(bugs, bugsOfRaises...) {
+	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			wantFailure(t, bug.name, bug.check)

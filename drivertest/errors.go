@@ -6,6 +6,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,41 +14,43 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
+// change makes of a record what may not be written in the place of another one.
+type change func(next *driver.Record, prev driver.Record)
+
 // testErrors writes what CheckClaim and CheckSwap refuse: the store must not.
 func testErrors(t *testing.T, e *env) {
 	// Past the retries: an error that is only marked as not applied would be
 	// tried again and again.
 	store := e.clients[0].Store
 
-	changes := []struct {
-		name   string
-		change func(*driver.Record)
-	}{
-		{"NoVersion", func(r *driver.Record) { r.Version = "" }},
-		{"NoOwner", func(r *driver.Record) { r.Owner = "" }},
-		{"NoLease", func(r *driver.Record) { r.Lease = 0 }},
-		{"NegativeLease", func(r *driver.Record) { r.Lease = -time.Second }},
-		{"TooManyRequests", func(r *driver.Record) { r.Requests = make([]driver.Request, driver.MaxRequests+1) }},
-		{"NoState", func(r *driver.Record) { r.State = "" }},
-		{"StateNoWord", func(r *driver.Record) { r.State = "fast asleep" }},
-		{"NoSessionID", func(r *driver.Record) { r.Session = "no/id" }},
-		{"SessionIDTooLong", func(r *driver.Record) { r.Session = strings.Repeat("a", driver.MaxSessionLen+1) }},
-		{"TokenOfRequestTooHigh", func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Token: driver.MaxToken + 1}} }},
-		{"TokenTooHigh", func(r *driver.Record) { r.Token = driver.MaxToken + 1 }},
+	always := map[string]change{
+		"NoVersion":     func(next *driver.Record, _ driver.Record) { next.Version = "" },
+		"NoOwner":       func(next *driver.Record, _ driver.Record) { next.Owner = "" },
+		"NoLease":       func(next *driver.Record, _ driver.Record) { next.Lease = 0 },
+		"NegativeLease": func(next *driver.Record, _ driver.Record) { next.Lease = -time.Second },
+		"NoState":       func(next *driver.Record, _ driver.Record) { next.State = "" },
+		"StateNoWord":   func(next *driver.Record, _ driver.Record) { next.State = "fast asleep" },
+		"NoSessionID":   func(next *driver.Record, _ driver.Record) { next.Session = "no/id" },
+		"TokenTooHigh":  func(next *driver.Record, _ driver.Record) { next.Token = driver.MaxToken + 1 },
+		"TooManyRequests": func(next *driver.Record, _ driver.Record) {
+			next.Requests = make([]driver.Request, driver.MaxRequests+1)
+		},
+		"SessionIDTooLong": func(next *driver.Record, _ driver.Record) {
+			next.Session = strings.Repeat("a", driver.MaxSessionLen+1)
+		},
+		"TokenOfRequestTooHigh": func(next *driver.Record, _ driver.Record) {
+			next.Requests = []driver.Request{{ID: "q", Token: driver.MaxToken + 1}}
+		},
 	}
 
 	t.Run("Claim", func(t *testing.T) {
-		changes := append(changes, struct {
-			name   string
-			change func(*driver.Record)
-		}{"Released", func(r *driver.Record) { r.State = driver.Released }}, struct {
-			name   string
-			change func(*driver.Record)
-		}{"Reserved", func(r *driver.Record) { r.State = driver.Reserved }})
-		for _, tc := range changes {
-			t.Run(tc.name, func(t *testing.T) {
+		changes := maps.Clone(always)
+		changes["Released"] = func(next *driver.Record, _ driver.Record) { next.State = driver.Released }
+		changes["Reserved"] = func(next *driver.Record, _ driver.Record) { next.State = driver.Reserved }
+		for name, change := range changes {
+			t.Run(name, func(t *testing.T) {
 				next := e.held(e.key())
-				tc.change(&next)
+				change(&next, driver.Record{})
 				now, _, err := store.Claim(t.Context(), next)
 				wantRefused(t, "Claim", now, err)
 				e.wantAbsent(t, next.Key)
@@ -56,32 +59,35 @@ func testErrors(t *testing.T, e *env) {
 	})
 
 	t.Run("Swap", func(t *testing.T) {
-		changes := append(changes, []struct {
-			name   string
-			change func(*driver.Record)
-		}{
-			{"OtherKey", func(r *driver.Record) { r.Key += "-other" }},
-			{"TokenFalls", func(r *driver.Record) { r.Token-- }},
-			{"TokenLeaps", func(r *driver.Record) { r.Token += 2 }},
-		}...)
-		for _, tc := range changes {
-			t.Run(tc.name, func(t *testing.T) {
-				rec := e.claim(t, e.clients[0], e.held(e.key()))
-				rec = e.swap(t, e.clients[0], rec, e.taken(rec))
-				next := e.beat(rec)
-				tc.change(&next)
-				now, err := store.Swap(t.Context(), rec, next)
-				wantRefused(t, "Swap", now, err)
-				e.wantStored(t, rec)
-			})
+		changes := maps.Clone(always)
+		changes["SameVersion"] = func(next *driver.Record, prev driver.Record) { next.Version = prev.Version }
+		changes["OtherKey"] = func(next *driver.Record, _ driver.Record) { next.Key += "-other" }
+		changes["TokenFalls"] = func(next *driver.Record, _ driver.Record) { next.Token-- }
+		changes["TokenLeaps"] = func(next *driver.Record, _ driver.Record) { next.Token += 2 }
+		swap := func(t *testing.T, prev, next driver.Record) (driver.Record, error) {
+			t.Helper()
+			return store.Swap(t.Context(), prev, next)
 		}
-		t.Run("SameVersion", func(t *testing.T) {
-			rec := e.claim(t, e.clients[0], e.held(e.key()))
-			now, err := store.Swap(t.Context(), rec, rec)
-			wantRefused(t, "Swap", now, err)
-			e.wantStored(t, rec)
-		})
+		e.refuses(t, swap, e.beat, changes)
 	})
+}
+
+// refuses makes writes in the place of a record under token 2, each with one change.
+func (e *env) refuses(t *testing.T, send func(t *testing.T, prev, next driver.Record) (driver.Record, error),
+	next func(prev driver.Record) driver.Record, changes map[string]change,
+) {
+	t.Helper()
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			prev := e.claim(t, e.clients[0], e.held(e.key()))
+			prev = e.swap(t, e.clients[0], prev, e.taken(prev))
+			next := next(prev)
+			change(&next, prev)
+			now, err := send(t, prev, next)
+			wantRefused(t, "write", now, err)
+			e.wantStored(t, prev)
+		})
+	}
 }
 
 func wantRefused(t *testing.T, what string, now driver.Record, err error) {
@@ -126,6 +132,11 @@ func testUnreadable(t *testing.T, e *env) {
 		guess.Token = 1
 		if now, err := c.Swap(ctx, guess, e.beat(guess)); err == nil {
 			t.Errorf("Swap replaced an unreadable record by %s", brief(now))
+		}
+		if e.h.Raises {
+			if now, err := c.Raise(ctx, guess, e.raised(guess, 1000)); err == nil {
+				t.Errorf("Raise replaced an unreadable record by %s", brief(now))
+			}
 		}
 		_, err = c.Get(ctx, key, driver.Strong)
 		wantUnreadable("Get after the writes", err)
@@ -189,6 +200,12 @@ func testVersions(t *testing.T, e *env) {
 		taken := e.taken(now)
 		e.wantEqual(t, "record after a takeover", e.swap(t, a, now, taken), taken)
 		e.wantStored(t, taken)
+		if e.h.Raises {
+			e.h.PlantLater(t, rec.Key)
+			now = e.get(t, b, rec.Key)
+			e.raise(t, b, now, e.raised(now, 1000))
+			want("a raise")
+		}
 	})
 
 	// The beat of what is held under a session stands still. A program that does not

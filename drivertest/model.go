@@ -28,6 +28,7 @@ type op string
 const (
 	opClaim  op = "claim"
 	opSwap   op = "swap"
+	opRaise  op = "raise"
 	opDelete op = "delete"
 )
 
@@ -47,7 +48,7 @@ func (m *model) apply(w write) bool {
 		}
 		m.rec, m.found = driver.Claimed(w.next, m.rec, m.found), true
 		m.rec.Token = max(m.rec.Token, m.deleted+1)
-	case opSwap:
+	case opSwap, opRaise:
 		if !m.found || m.rec.Version != w.prev.Version || m.rec.Token != w.prev.Token {
 			return false
 		}
@@ -66,7 +67,7 @@ func (m *model) apply(w write) bool {
 
 // send makes the write w to c and fails the test unless the store does what
 // the model does.
-func (e *env) send(t *testing.T, m *model, c driver.Store, what string, w write) {
+func (e *env) send(t *testing.T, m *model, c *client, what string, w write) {
 	t.Helper()
 	var now, prev driver.Record
 	var err error
@@ -75,6 +76,8 @@ func (e *env) send(t *testing.T, m *model, c driver.Store, what string, w write)
 		now, prev, err = c.Claim(t.Context(), w.next.Clone())
 	case opSwap:
 		now, err = c.Swap(t.Context(), w.prev.Clone(), w.next.Clone())
+	case opRaise:
+		now, err = c.Raise(t.Context(), w.prev.Clone(), w.next.Clone())
 	case opDelete:
 		err = c.Delete(t.Context(), w.prev.Clone())
 	}
@@ -90,7 +93,7 @@ func (e *env) send(t *testing.T, m *model, c driver.Store, what string, w write)
 	case ok && w.op == opClaim:
 		e.wantEqual(t, what+": record after it", now, m.rec)
 		e.wantEqual(t, what+": record that it replaced", prev, before.rec)
-	case ok && w.op == opSwap:
+	case ok && w.op != opDelete:
 		e.wantEqual(t, what+": record after it", now, m.rec)
 	case !ok && before.found:
 		e.wantConflict(t, what, err, before.rec)
@@ -140,6 +143,8 @@ var life = []step{
 func claimOf(e *env, now driver.Record) driver.Record { return e.held(now.Key) }
 
 func handOver(e *env, now driver.Record) driver.Record { return e.reserved(now, "successor") }
+
+func raisedOf(e *env, now driver.Record) driver.Record { return e.raised(now, 1000) }
 
 func dataOf(e *env, now driver.Record) driver.Record {
 	return e.withData(now, []byte(e.fresh("data")))

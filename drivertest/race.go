@@ -71,6 +71,16 @@ func testRace(t *testing.T, e *env) {
 		}
 	})
 
+	t.Run("Raise", func(t *testing.T) {
+		if !e.h.Raises {
+			t.Skip("the harness declares no raises")
+		}
+		for range max(e.h.Ops/(4*racers), 3) {
+			rec := e.claim(t, e.clients[0], e.held(e.key()))
+			e.oneWins(t, func(c *client) (driver.Record, error) { return c.Raise(t.Context(), rec, e.raised(rec, 1000)) })
+		}
+	})
+
 	t.Run("Counter", e.raceCounter)
 	t.Run("Everything", e.raceEverything)
 }

@@ -6,7 +6,6 @@ package drivertest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -24,12 +23,27 @@ func testRaise(t *testing.T, e *env) {
 	a, b := e.clients[0], e.clients[1]
 
 	t.Run("Raises", func(t *testing.T) {
-		for name, from := range e.raisable() {
+		for name, from := range map[string]func(held driver.Record) driver.Record{
+			"Held":              e.beat,
+			"Asked":             e.asked,
+			"Released":          e.released,
+			"Reserved":          func(rec driver.Record) driver.Record { return e.reserved(rec, "heir") },
+			"ReservedForNobody": func(rec driver.Record) driver.Record { return e.reserved(rec, "") },
+			"UnderASession": func(rec driver.Record) driver.Record {
+				next := e.taken(rec)
+				if !e.h.NoSessions {
+					next.Session = e.sessionID()
+				}
+				return next
+			},
+		} {
 			t.Run(name, func(t *testing.T) {
-				for _, by := range []uint64{1, 2, 1000, 1 << 53} {
-					rec := from(t, e.key())
+				rec := e.claim(t, a, e.held(e.key()))
+				rec = e.swap(t, a, rec, from(rec))
+				for _, by := range []uint64{1, 2, 1000, 1 << 53} { // from the second on what was raised
 					next := e.raised(rec, by)
-					e.wantEqual(t, "record after Raise", e.raise(t, b, rec, next), next)
+					rec = e.raise(t, b, rec, next)
+					e.wantEqual(t, "record after Raise", rec, next)
 					e.wantStored(t, next)
 					e.wantListed(t, next)
 				}
@@ -72,123 +86,18 @@ func testRaise(t *testing.T, e *env) {
 
 	t.Run("Data", e.raiseData)
 
-	t.Run("LaterKept", func(t *testing.T) {
-		if e.h.PlantLater == nil || e.h.HasLater == nil {
-			t.Skip("the harness cannot plant what a later version writes")
-		}
+	// No record matches a prev without a version: it is a lock whose token alone is kept.
+	t.Run("NoVersion", func(t *testing.T) {
 		rec := e.claim(t, a, e.held(e.key()))
-		e.h.PlantLater(t, rec.Key)
-		rec = e.get(t, b, rec.Key)
-		e.raise(t, b, rec, e.raised(rec, 1000))
-		if !e.h.HasLater(t, rec.Key) {
-			t.Error("what a later version has written is gone after a raise")
-		}
-	})
-
-	t.Run("Stale", e.raiseStale)
-
-	t.Run("ComparesVersionAndTokenOnly", func(t *testing.T) {
-		rec := e.claim(t, a, e.held(e.key()))
-		next := e.raised(rec, 1000)
-		e.raise(t, b, driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}, next)
-		e.wantStored(t, next)
-	})
-
-	// Nothing that comes late from the time before reaches it.
-	t.Run("Late", func(t *testing.T) {
-		rec := e.claim(t, a, e.held(e.key()))
-		step := e.raised(rec, 1000)
-		raised := e.raise(t, b, rec, step)
-		for what, next := range map[string]driver.Record{
-			"heartbeat": e.beat(rec), "data": e.withData(rec, []byte("late")), "release": e.released(rec),
-			"request": e.asked(rec), "takeover": e.taken(rec),
-		} {
-			_, err := a.Swap(t.Context(), rec, next)
-			e.wantConflict(t, "late "+what, err, raised)
-		}
-		_, err := b.Raise(t.Context(), rec, step)
-		e.wantConflict(t, "the same raise again", err, raised)
+		_, err := a.Raise(t.Context(), driver.Record{Key: rec.Key, Token: rec.Token}, e.raised(rec, 1000))
+		e.wantConflict(t, "Raise from no version, of a lock with a record", err, rec)
+		none := e.held(e.key())
+		_, err = a.Raise(t.Context(), driver.Record{Key: none.Key, Token: 1}, e.raised(none, 1000))
+		e.wantAbsentConflict(t, "Raise from no version, of a lock that never was", none.Key, err)
 	})
 
 	t.Run("Refused", e.raiseRefused)
-	t.Run("Unreadable", e.raiseUnreadable)
-	t.Run("Once", e.raiseOnce)
 	t.Run("Kept", e.raiseKept)
-
-	t.Run("Hints", func(t *testing.T) {
-		if !e.h.Watches {
-			t.Skip("the store does not watch")
-		}
-		e.byEach(t, func(t *testing.T, by *client) {
-			rec := e.claim(t, a, e.held(e.key()))
-			w := e.watch(t, a, rec.Key)
-			e.raise(t, by, rec, e.raised(rec, 1000))
-			w.want(t, e)
-		})
-	})
-
-	t.Run("ContextDoneBefore", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		rec := e.claim(t, a, e.held(e.key()))
-		if _, err := a.Store.(driver.Raiser).Raise(ctx, rec, e.raised(rec, 1000)); !errors.Is(err, context.Canceled) {
-			t.Errorf("Raise: error %v does not match %v", err, ctx.Err())
-		} else if errors.Is(err, driver.ErrNotApplied) {
-			e.wantStored(t, rec)
-		}
-	})
-
-	t.Run("AfterClose", func(t *testing.T) {
-		rec := e.claim(t, a, e.held(e.key()))
-		store := e.open(t).Store
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.(driver.Raiser).Raise(t.Context(), rec, e.raised(rec, 1000)); !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("Raise after Close: error %v, want ErrClosed", err)
-		}
-		e.wantStored(t, rec)
-	})
-}
-
-// raisable are the states from which a lock is raised.
-func (e *env) raisable() map[string]func(t *testing.T, key string) driver.Record {
-	a := e.clients[0]
-	held := func(t *testing.T, key string) driver.Record {
-		t.Helper()
-		return e.claim(t, a, e.held(key))
-	}
-	all := map[string]func(t *testing.T, key string) driver.Record{
-		"Held": held,
-		"Asked": func(t *testing.T, key string) driver.Record {
-			rec := held(t, key)
-			return e.swap(t, a, rec, e.asked(rec))
-		},
-		"Released": func(t *testing.T, key string) driver.Record {
-			rec := held(t, key)
-			return e.swap(t, a, rec, e.released(rec))
-		},
-		"Reserved": func(t *testing.T, key string) driver.Record {
-			rec := held(t, key)
-			return e.swap(t, a, rec, e.reserved(rec, "heir"))
-		},
-		"ReservedForNobody": func(t *testing.T, key string) driver.Record {
-			rec := held(t, key)
-			return e.swap(t, a, rec, e.reserved(rec, ""))
-		},
-		"Raised": func(t *testing.T, key string) driver.Record {
-			rec := held(t, key)
-			return e.raise(t, a, rec, e.raised(rec, 7))
-		},
-	}
-	if !e.h.NoSessions {
-		all["UnderASession"] = func(t *testing.T, key string) driver.Record {
-			next := e.held(key)
-			next.Session = e.sessionID()
-			return e.claim(t, a, next)
-		}
-	}
-	return all
 }
 
 // raiseData checks that a raise writes the data that it is given, also where the store
@@ -217,120 +126,37 @@ func (e *env) raiseData(t *testing.T) {
 	}
 }
 
-// raiseStale raises from what does not stand there.
-func (e *env) raiseStale(t *testing.T) {
-	a, b := e.clients[0], e.clients[1]
-
-	t.Run("Version", func(t *testing.T) {
-		old := e.claim(t, a, e.held(e.key()))
-		rec := e.swap(t, b, old, e.beat(old))
-		_, err := a.Raise(t.Context(), old, e.raised(old, 1000))
-		e.wantConflict(t, "Raise from a stale version", err, rec)
-	})
-
-	t.Run("OldTokenSameVersion", func(t *testing.T) {
-		claim := e.held(e.key())
-		first := e.claim(t, a, claim)
-		e.swap(t, a, first, e.released(first))
-		second := e.claim(t, b, claim)
-		_, err := a.Raise(t.Context(), first, e.raised(first, 1000))
-		e.wantConflict(t, "Raise from the same version under the former token", err, second)
-	})
-
-	t.Run("HigherTokenThanStored", func(t *testing.T) {
-		rec := e.claim(t, a, e.held(e.key()))
-		ahead := rec
-		ahead.Token++
-		_, err := a.Raise(t.Context(), ahead, e.raised(ahead, 1000))
-		e.wantConflict(t, "Raise from a token that is yet to come", err, rec)
-	})
-
-	t.Run("Absent", func(t *testing.T) {
-		rec := e.held(e.key())
-		rec.Token = 1
-		_, err := a.Raise(t.Context(), rec, e.raised(rec, 1000))
-		e.wantAbsentConflict(t, "Raise of an absent key", rec.Key, err)
-	})
-
-	// A prev without a version is a lock without a record, and no record matches it.
-	t.Run("NoVersion", func(t *testing.T) {
-		rec := e.claim(t, a, e.held(e.key()))
-		_, err := a.Raise(t.Context(), driver.Record{Key: rec.Key, Token: rec.Token}, e.raised(rec, 1000))
-		e.wantConflict(t, "Raise from no version, of a lock with a record", err, rec)
-		none := e.held(e.key())
-		_, err = a.Raise(t.Context(), driver.Record{Key: none.Key, Token: 1}, e.raised(none, 1000))
-		e.wantAbsentConflict(t, "Raise from no version, of a lock that never was", none.Key, err)
-	})
-}
-
 // raiseRefused writes what CheckRaise refuses: the store must not.
 func (e *env) raiseRefused(t *testing.T) {
 	store := e.clients[0].Store.(driver.Raiser) // past the retries
-	for name, change := range map[string]func(next *driver.Record){
-		"SameToken":    func(r *driver.Record) { r.Token -= 1000 },
-		"LowerToken":   func(r *driver.Record) { r.Token -= 1001 },
-		"TokenTooHigh": func(r *driver.Record) { r.Token = driver.MaxToken + 1 },
-		"Held":         func(r *driver.Record) { r.State = driver.Held },
-		"Reserved":     func(r *driver.Record) { r.State = driver.Reserved },
-		"Past":         func(r *driver.Record) { r.State = driver.Past },
-		"Closed":       func(r *driver.Record) { r.State = driver.Closed },
-		"UnknownState": func(r *driver.Record) { r.State = "hibernating" },
-		"NoVersion":    func(r *driver.Record) { r.Version = "" },
-		"OtherKey":     func(r *driver.Record) { r.Key += "-other" },
-		"NoLease":      func(r *driver.Record) { r.Lease = 0 },
-		"Text":         func(r *driver.Record) { r.Host = "\x00" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			rec := e.claim(t, e.clients[0], e.held(e.key()))
-			rec = e.swap(t, e.clients[0], rec, e.taken(rec))
-			next := e.raised(rec, 1000)
-			change(&next)
-			now, err := store.Raise(t.Context(), rec, next)
-			wantRefused(t, "Raise", now, err)
-			e.wantStored(t, rec)
-		})
+	raise := func(t *testing.T, prev, next driver.Record) (driver.Record, error) {
+		t.Helper()
+		return store.Raise(t.Context(), prev, next)
 	}
-	t.Run("SameVersion", func(t *testing.T) {
-		rec := e.claim(t, e.clients[0], e.held(e.key()))
-		next := e.raised(rec, 1000)
-		next.Version = rec.Version
-		now, err := store.Raise(t.Context(), rec, next)
-		wantRefused(t, "Raise", now, err)
-		e.wantStored(t, rec)
+	e.refuses(t, raise, func(prev driver.Record) driver.Record { return e.raised(prev, 1000) }, map[string]change{
+		"SameToken":    func(next *driver.Record, prev driver.Record) { next.Token = prev.Token },
+		"LowerToken":   func(next *driver.Record, prev driver.Record) { next.Token = prev.Token - 1 },
+		"TokenTooHigh": func(next *driver.Record, _ driver.Record) { next.Token = driver.MaxToken + 1 },
+		"Held":         func(next *driver.Record, _ driver.Record) { next.State = driver.Held },
+		"Reserved":     func(next *driver.Record, _ driver.Record) { next.State = driver.Reserved },
+		"Past":         func(next *driver.Record, _ driver.Record) { next.State = driver.Past },
+		"Closed":       func(next *driver.Record, _ driver.Record) { next.State = driver.Closed },
+		"UnknownState": func(next *driver.Record, _ driver.Record) { next.State = "hibernating" },
+		"NoVersion":    func(next *driver.Record, _ driver.Record) { next.Version = "" },
+		"SameVersion":  func(next *driver.Record, prev driver.Record) { next.Version = prev.Version },
+		"OtherKey":     func(next *driver.Record, _ driver.Record) { next.Key += "-other" },
+		"NoLease":      func(next *driver.Record, _ driver.Record) { next.Lease = 0 },
+		"Text":         func(next *driver.Record, _ driver.Record) { next.Host = "\x00" },
 	})
 	t.Run("Session", func(t *testing.T) {
 		if e.h.NoSessions {
 			t.Skip("the harness declares no sessions")
 		}
 		rec := e.claim(t, e.clients[0], e.opened())
-		now, err := store.Raise(t.Context(), rec, e.raised(rec, 1000))
+		now, err := raise(t, rec, e.raised(rec, 1000))
 		wantRefused(t, "Raise", now, err)
 		e.wantStored(t, rec)
 	})
-}
-
-// raiseUnreadable checks that nobody raises what they cannot understand.
-func (e *env) raiseUnreadable(t *testing.T) {
-	if e.h.PlantUnreadable == nil {
-		t.Skip("the harness cannot plant an unreadable record")
-	}
-	guess := e.held(e.key())
-	guess.Token = 1
-	e.h.PlantUnreadable(t, guess.Key)
-	if now, err := e.clients[0].Raise(t.Context(), guess, e.raised(guess, 1000)); err == nil {
-		t.Errorf("Raise replaced an unreadable record by %s", brief(now))
-	}
-	if _, err := e.clients[1].Get(t.Context(), guess.Key, driver.Strong); !errors.Is(err, driver.ErrUnreadable) {
-		t.Errorf("Get after a Raise of an unreadable record: %v, want ErrUnreadable", err)
-	}
-}
-
-// raiseOnce has several raise from one record: one of them does.
-func (e *env) raiseOnce(t *testing.T) {
-	for range max(e.h.Ops/100, 5) {
-		rec := e.claim(t, e.clients[0], e.held(e.key()))
-		e.oneWins(t, func(c *client) (driver.Record, error) { return c.Raise(t.Context(), rec, e.raised(rec, 1000)) })
-	}
 }
 
 // raiseKept raises the tokens of locks whose records were deleted.

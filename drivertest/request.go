@@ -50,26 +50,6 @@ func testRequest(t *testing.T, e *env) {
 		e.wantStored(t, free)
 	})
 
-	// A heartbeat under way when the request is laid does not wash it away, and
-	// a request does not wash away another.
-	t.Run("Second", func(t *testing.T) {
-		rec := e.claim(t, holder, e.held(e.key()))
-		first := e.swap(t, asker, rec, e.asked(rec))
-		_, err := e.clients[2].Swap(t.Context(), rec, e.asked(rec))
-		e.wantConflict(t, "a second request from the same record", err, first)
-	})
-
-	// The version of a claim can come back, by a late duplicate of it. A request
-	// to its first term must not reach the second.
-	t.Run("OldTokenSameVersion", func(t *testing.T) {
-		claim := e.held(e.key())
-		first := e.claim(t, holder, claim)
-		e.swap(t, holder, first, e.released(first))
-		second := e.claim(t, holder, claim)
-		_, err := asker.Swap(t.Context(), first, e.asked(first))
-		e.wantConflict(t, "request from the same version under the former token", err, second)
-	})
-
 	// A contender that takes over from a holder that did not answer remembers who asked.
 	t.Run("Takeover", func(t *testing.T) {
 		rec := e.claim(t, holder, e.held(e.key()))
@@ -165,19 +145,6 @@ func testReserve(t *testing.T, e *env) {
 			e.wantConflict(t, "taking it a second time", err, now)
 		})
 	}
-
-	// The former holder is out.
-	t.Run("Stays", func(t *testing.T) {
-		held, reserved := reserve(t, "successor")
-		for what, next := range map[string]driver.Record{
-			"heartbeat": e.beat(held), "data": e.withData(held, []byte("late")),
-			"release": e.released(held), "takeover": e.taken(held), "hand-over": e.reserved(held, "another"),
-			"request": e.asked(held),
-		} {
-			_, err := a.Swap(t.Context(), held, next)
-			e.wantConflict(t, "late "+what, err, reserved)
-		}
-	})
 
 	// An operator can free what was reserved for an owner that does not come.
 	t.Run("Released", func(t *testing.T) {

@@ -6,7 +6,6 @@ package drivertest
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -21,7 +20,6 @@ func testSession(t *testing.T, e *env) {
 	}
 	t.Run("Record", e.sessionRecord)
 	t.Run("Closed", e.sessionClosed)
-	t.Run("Deleted", e.sessionDeleted)
 	t.Run("Requests", e.sessionRequests)
 	t.Run("Steps", e.sessionSteps)
 	t.Run("Lock", e.sessionLock)
@@ -86,19 +84,6 @@ func (e *env) sessionRecord(t *testing.T) {
 			}
 		}
 	})
-
-	t.Run("Heartbeat", func(t *testing.T) {
-		rec := e.claim(t, a, e.opened())
-		for range 3 {
-			next := e.beat(rec)
-			next.Data = []byte(next.Version)
-			e.wantEqual(t, "record after Swap", e.swap(t, a, rec, next), next)
-			e.wantStored(t, next)
-			_, err := b.Swap(t.Context(), rec, e.beat(rec))
-			e.wantConflict(t, "heartbeat from a stale version", err, next)
-			rec = next
-		}
-	})
 }
 
 // sessionClosed writes to what is closed: it stays so, until it is deleted.
@@ -123,6 +108,10 @@ func (e *env) sessionClosed(t *testing.T) {
 	}
 	_, err := other.Swap(t.Context(), last, closing)
 	e.wantConflict(t, "the same closing again", err, rec)
+	e.wantConflict(t, "Delete of what was there before the closing", holder.Delete(t.Context(), last), rec)
+	ahead := rec
+	ahead.Token++
+	e.wantConflict(t, "Delete under another token", holder.Delete(t.Context(), ahead), rec)
 	for what, next := range map[string]driver.Record{
 		"a late duplicate of the opening": opening, "another opening": e.openedAt(rec.Key),
 		"a lock": e.held(rec.Key), "a past": e.past(rec.Key),
@@ -131,43 +120,6 @@ func (e *env) sessionClosed(t *testing.T) {
 			_, _, err := c.Claim(t.Context(), next)
 			e.wantConflict(t, "Claim of a session that is closed with "+what, err, rec)
 		}
-	}
-}
-
-func (e *env) sessionDeleted(t *testing.T) {
-	a, b := e.clients[0], e.clients[1]
-	opening := e.opened()
-	rec := e.claim(t, a, opening)
-	rec = e.swap(t, a, rec, e.beat(rec))
-	alive := rec
-	rec = e.swap(t, b, rec, e.closed(rec))
-
-	e.wantConflict(t, "Delete of what was there before the closing", a.Delete(t.Context(), alive), rec)
-	other := rec
-	other.Token++
-	e.wantConflict(t, "Delete under another token", a.Delete(t.Context(), other), rec)
-	for range 2 {
-		e.remove(t, a, rec)
-		e.wantAbsent(t, rec.Key)
-	}
-	_, err := a.Swap(t.Context(), alive, e.beat(alive))
-	e.wantAbsentConflict(t, "heartbeat of a session that is gone", rec.Key, err)
-
-	// Nobody knows any more that it was there.
-	next := e.openedAt(rec.Key)
-	next.Data = nil
-	now, prev, err := b.Claim(t.Context(), next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := driver.Claimed(next, driver.Record{}, false)
-	if e.h.TokensOutliveDelete {
-		want.Token = now.Token
-	}
-	e.wantEqual(t, "record after Claim", now, want)
-	e.wantStored(t, want)
-	if !reflect.DeepEqual(prev, driver.Record{}) {
-		t.Errorf("Claim after Delete replaced %s, want a zero record", brief(prev))
 	}
 }
 

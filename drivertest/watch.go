@@ -23,17 +23,22 @@ func testWatch(t *testing.T, e *env) {
 	}
 	a, b := e.clients[0], e.clients[1]
 
-	for name, change := range map[string]func(t *testing.T, by *client, rec driver.Record){
-		"Release": func(t *testing.T, by *client, rec driver.Record) { e.swap(t, by, rec, e.released(rec)) },
-		"Delete":  func(t *testing.T, by *client, rec driver.Record) { e.remove(t, by, rec) },
+	wakes := map[string]step{
+		"Release": {op: opSwap, next: (*env).released},
+		"Delete":  {op: opDelete, next: (*env).beat},
 		// Whoever waits may take it now, or knows that it is not for them.
-		"Reserved": func(t *testing.T, by *client, rec driver.Record) { e.swap(t, by, rec, e.reserved(rec, "successor")) },
-	} {
+		"Reserved": {op: opSwap, next: handOver},
+	}
+	if e.h.Raises {
+		wakes["Raise"] = step{op: opRaise, next: raisedOf}
+	}
+	for name, step := range wakes {
 		t.Run(name, func(t *testing.T) {
 			e.byEach(t, func(t *testing.T, by *client) {
 				rec := e.claim(t, a, e.held(e.key()))
 				w := e.watch(t, a, rec.Key)
-				change(t, by, rec)
+				m := &model{key: rec.Key, rec: rec, found: true}
+				e.send(t, m, by, name, write{op: step.op, prev: rec, next: step.next(e, rec)})
 				w.want(t, e)
 			})
 		})
@@ -159,23 +164,18 @@ func (e *env) watchAtOnce(t *testing.T) {
 
 // watchContext checks that a context is for the setting up of a watch, and for no more.
 func (e *env) watchContext(t *testing.T) {
-	watcher := e.clients[0].Store.(driver.Watcher)
-
 	t.Run("DoneBefore", func(t *testing.T) {
 		rec := e.claim(t, e.clients[1], e.held(e.key()))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		var hints atomic.Int64
-		if stop, err := watcher.Watch(ctx, rec.Key, func() { hints.Add(1) }); !errors.Is(err, context.Canceled) {
+		w, err := e.tryWatch(ctx, t, e.clients[0], rec.Key)
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Watch: error %v does not match %v", err, ctx.Err())
-			if err == nil {
-				stop()
-			}
 		}
 		other := e.watch(t, e.clients[0], rec.Key)
 		e.swap(t, e.clients[1], rec, e.released(rec))
 		other.want(t, e)
-		if n := hints.Load(); n > 0 {
+		if n := w.count.Load(); n > 0 {
 			t.Errorf("%d hints of a watch that failed", n)
 		}
 	})
@@ -199,13 +199,7 @@ func (e *env) watchContext(t *testing.T) {
 		for i := range looks {
 			rec := e.claim(t, e.clients[1], e.held(e.key()))
 			inner, cancel := context.WithCancel(t.Context())
-			hints := make(chan struct{}, 1)
-			stop, err := watcher.Watch(&countdown{Context: inner, cancel: cancel, left: i}, rec.Key, func() {
-				select {
-				case hints <- struct{}{}:
-				default:
-				}
-			})
+			w, err := e.tryWatch(&countdown{Context: inner, cancel: cancel, left: i}, t, e.clients[0], rec.Key)
 			cancel()
 			if err != nil {
 				if !errors.Is(err, context.Canceled) {
@@ -214,8 +208,8 @@ func (e *env) watchContext(t *testing.T) {
 				continue
 			}
 			e.swap(t, e.clients[1], rec, e.released(rec))
-			(&watch{key: rec.Key, hints: hints}).want(t, e)
-			stop()
+			w.want(t, e)
+			w.stop()
 		}
 	})
 }
@@ -262,6 +256,15 @@ func (e *env) watch(t *testing.T, c *client, key string) *watch {
 
 func (e *env) watchUnder(ctx context.Context, t *testing.T, c *client, key string) *watch {
 	t.Helper()
+	w, err := e.tryWatch(ctx, t, c, key)
+	if err != nil {
+		t.Fatalf("Watch(%q): %v", key, err)
+	}
+	return w
+}
+
+func (e *env) tryWatch(ctx context.Context, t *testing.T, c *client, key string) (*watch, error) {
+	t.Helper()
 	w := &watch{key: key, hints: make(chan struct{}, 1)}
 	stop, err := c.Store.(driver.Watcher).Watch(ctx, key, func() {
 		w.count.Add(1)
@@ -270,12 +273,11 @@ func (e *env) watchUnder(ctx context.Context, t *testing.T, c *client, key strin
 		default:
 		}
 	})
-	if err != nil {
-		t.Fatalf("Watch(%q): %v", key, err)
+	if err == nil {
+		w.stop = stop
+		t.Cleanup(stop)
 	}
-	w.stop = stop
-	t.Cleanup(stop)
-	return w
+	return w, err
 }
 
 func (w *watch) want(t *testing.T, e *env) {

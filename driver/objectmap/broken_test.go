@@ -46,10 +46,14 @@ func TestBroken(t *testing.T) {
 // engines that a trial would have refused.
 func TestBrokenIsFound(t *testing.T) {
 	for fault, check := range map[string]string{
-		"tag without the version": "Swap/VersionAlone",
-		"ignores conditions":      "Swap/StaleVersion",
-		"keeps the tag":           "Swap/StaleVersion",
-		"creates on If-Match":     "Session/Late",
+		"tag without the version":          "Condition/VersionAlone",
+		"ignores conditions":               "Condition/StaleVersion",
+		"keeps the tag":                    "Condition/StaleVersion",
+		"creates on If-Match":              "Session/Late",
+		"drops what is unknown":            "Versions/LaterKept",
+		"drops what is unknown at a raise": "Versions/LaterKept",
+		"rests as it holds":                "Versions/Resting",
+		"reads what is damaged as zero":    "Unreadable",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()

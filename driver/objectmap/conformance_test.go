@@ -54,9 +54,9 @@ func harness(t *testing.T, b *bucket) drivertest.Harness {
 		Plant:               func(_ *testing.T, rec driver.Record) { set(rec.Key, recordcodec.Encode(rec)) },
 		PlantUnreadable:     func(_ *testing.T, key string) { set(key, `{"key":"`+key+`","version":"v"}`) },
 		PlantLater: func(_ *testing.T, key string) {
-			set(key, strings.TrimSuffix(read(key), "}")+`,"later":"kept"}`)
+			set(key, strings.TrimSuffix(read(key), "}")+later+"}")
 		},
-		HasLater: func(_ *testing.T, key string) bool { return strings.Contains(read(key), `"later":"kept"`) },
+		HasLater: func(_ *testing.T, key string) bool { return strings.Contains(read(key), later) },
 		OlderState: func(t *testing.T, key string) driver.State {
 			var older struct{ State driver.State }
 			if err := json.Unmarshal([]byte(read(key)), &older); err != nil {
