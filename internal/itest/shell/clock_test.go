@@ -61,21 +61,6 @@ func TestSuspendEndsTheLease(t *testing.T) {
 	}
 }
 
-// A nap alone notices a suspend, also when it is the only lease.
-func TestSuspendIsNoticedWithinANap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t, memstore.New(), "a")
-		l := acquire(t, m, "x")
-		time.Sleep(time.Second)
-		m.suspend(time.Hour)
-		start := time.Now()
-		<-l.Context().Done()
-		if late := time.Since(start); late > nap {
-			t.Errorf("context cancelled after %v, want %v at most", late, nap)
-		}
-	})
-}
-
 // A suspend shorter than what remains costs just that, and the heartbeats make
 // up for it.
 func TestShortSuspendCostsItsLength(t *testing.T) {
@@ -231,26 +216,6 @@ func TestGrantFromBeforeAPauseIsNotBelievedIn(t *testing.T) {
 		if l.Token() != 5 || l.Remaining() < 10*time.Second {
 			t.Errorf("token %d, %v remain", l.Token(), l.Remaining())
 		}
-	})
-}
-
-// A suspended holder wakes after its successor began, and never acts again.
-func TestSuspendedHolderWakesToASuccessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		records := memstore.New()
-		a, b := newMachine(t, records, "a"), newMachine(t, records, "b")
-		la := acquire(t, a, "x")
-		time.Sleep(time.Second)
-		// Time does not pass for a in its sleep: no heartbeat is due.
-		a.faults.SetBlackHole(true)
-		asleep := time.Now()
-		lb := acquire(t, b, "x")
-		a.suspend(time.Since(asleep))
-		a.faults.SetBlackHole(false)
-		want(t, la.Check(), tenure.ErrExpired)
-		time.Sleep(2 * lease)
-		want(t, la.Check(), tenure.ErrExpired)
-		want(t, lb.Check(), nil)
 	})
 }
 
