@@ -48,36 +48,27 @@ var losses = map[string]func(r *driver.Record){
 	"text cut":         func(r *driver.Record) { r.Host, _, _ = strings.Cut(r.Host, "\x1a") },
 	"text unescaped":   func(r *driver.Record) { r.Label = strings.ReplaceAll(r.Label, `\n`, "\n") },
 	"text folded":      func(r *driver.Record) { r.Owner = strings.ReplaceAll(r.Owner, "\u212b", "\u00c5") },
-	"text of a request without what is no character": func(r *driver.Record) {
-		for i, request := range r.Requests {
-			r.Requests[i].Reason = strings.ReplaceAll(request.Reason, "\uffff", "\ufffd")
-		}
-	},
-	"label dropped":         func(r *driver.Record) { r.Label = "" },
-	"priority dropped":      func(r *driver.Record) { r.Priority = 0 },
-	"priority a byte":       func(r *driver.Record) { r.Priority = int(int8(r.Priority)) },
-	"requests dropped":      func(r *driver.Record) { r.Requests = nil },
-	"asked dropped":         func(r *driver.Record) { r.Asked = nil },
-	"token a float":         func(r *driver.Record) { r.Token = uint64(float64(r.Token)) },
-	"one request kept":      func(r *driver.Record) { r.Requests = r.Requests[:min(1, len(r.Requests))] },
-	"session dropped":       func(r *driver.Record) { r.Session = "" },
-	"session in lower case": func(r *driver.Record) { r.Session = strings.ToLower(r.Session) },
-	"long session cut":      func(r *driver.Record) { r.Session = r.Session[:min(len(r.Session), 36)] },
-	"lock of a request dropped": func(r *driver.Record) {
-		for i := range r.Requests {
-			r.Requests[i].Lock = ""
-		}
-	},
-	"token of a request dropped": func(r *driver.Record) {
-		for i := range r.Requests {
-			r.Requests[i].Token = 0
-		}
-	},
-	"token of a request a float": func(r *driver.Record) {
-		for i, request := range r.Requests {
-			r.Requests[i].Token = uint64(float64(request.Token))
-		}
-	},
+	"text of a request without what is no character": ofRequests(func(request *driver.Request) {
+		request.Reason = strings.ReplaceAll(request.Reason, "\uffff", "\ufffd")
+	}),
+	"label dropped":                      func(r *driver.Record) { r.Label = "" },
+	"priority dropped":                   func(r *driver.Record) { r.Priority = 0 },
+	"priority a byte":                    func(r *driver.Record) { r.Priority = int(int8(r.Priority)) },
+	"requests dropped":                   func(r *driver.Record) { r.Requests = nil },
+	"asked dropped":                      func(r *driver.Record) { r.Asked = nil },
+	"token a float":                      func(r *driver.Record) { r.Token = uint64(float64(r.Token)) },
+	"one request kept":                   func(r *driver.Record) { r.Requests = r.Requests[:min(1, len(r.Requests))] },
+	"session dropped":                    func(r *driver.Record) { r.Session = "" },
+	"session in lower case":              func(r *driver.Record) { r.Session = strings.ToLower(r.Session) },
+	"long session cut":                   func(r *driver.Record) { r.Session = r.Session[:min(len(r.Session), 36)] },
+	"lock of a request dropped":          ofRequests(func(request *driver.Request) { request.Lock = "" }),
+	"token of a request dropped":         ofRequests(func(request *driver.Request) { request.Token = 0 }),
+	"token of a request a float":         ofRequests(func(request *driver.Request) { request.Token = uint64(float64(request.Token)) }),
+	"time of a request dropped":          ofRequests(func(request *driver.Request) { request.At = time.Time{} }),
+	"reason cut":                         ofRequests(func(request *driver.Request) { request.Reason = request.Reason[:min(len(request.Reason), 255)] }),
+	"requests turned round":              func(r *driver.Record) { slices.Reverse(r.Requests) },
+	"label of the former tenure dropped": ofPrev(func(prev *driver.Tenure) { prev.Label = "" }),
+	"asked of the former tenure dropped": ofPrev(func(prev *driver.Tenure) { prev.Asked = nil }),
 	"requests bounded in bytes": func(r *driver.Record) {
 		const most = 32 << 10
 		n, size := 0, 0
@@ -86,34 +77,27 @@ var losses = map[string]func(r *driver.Record){
 		}
 		r.Requests = r.Requests[:n]
 	},
-	"requests turned round": func(r *driver.Record) {
-		slices.Reverse(r.Requests)
-	},
-	"time of a request dropped": func(r *driver.Record) {
-		for i := range r.Requests {
-			r.Requests[i].At = time.Time{}
-		}
-	},
-	"reason cut": func(r *driver.Record) {
-		for i, request := range r.Requests {
-			r.Requests[i].Reason = request.Reason[:min(len(request.Reason), 255)]
-		}
-	},
-	"label of the former tenure dropped": func(r *driver.Record) {
-		if r.Prev != nil {
-			r.Prev.Label = ""
-		}
-	},
-	"asked of the former tenure dropped": func(r *driver.Record) {
-		if r.Prev != nil {
-			r.Prev.Asked = nil
-		}
-	},
 	"request prolongs": func(r *driver.Record) {
 		if len(r.Requests) > 0 {
 			r.Beat = r.Version
 		}
 	},
+}
+
+func ofRequests(lose func(*driver.Request)) func(*driver.Record) {
+	return func(r *driver.Record) {
+		for i := range r.Requests {
+			lose(&r.Requests[i])
+		}
+	}
+}
+
+func ofPrev(lose func(*driver.Tenure)) func(*driver.Record) {
+	return func(r *driver.Record) {
+		if r.Prev != nil {
+			lose(r.Prev)
+		}
+	}
 }
 
 func (h *handle) conflict(r driver.Record, found bool, key string) error {

@@ -77,7 +77,6 @@ var bugs = []struct{ name, check string }{
 	{"swap compares owner", "Condition/VersionAndTokenOnly/Heartbeat"},
 	{"swap creates", "Condition/Absent/Heartbeat"},
 	{"swap merges", "Swap/ReplacesAll"},
-	{"swap not atomic", "Race/Counter"},
 	{"takeover keeps token", "Swap/Takeover"},
 	{"release deletes", "Release/KeepsRecord"},
 	{"release keeps version", "Condition/Released/Heartbeat"},

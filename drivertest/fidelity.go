@@ -40,8 +40,15 @@ func testFidelity(t *testing.T, e *env) {
 		rec = swapped(4, driver.Reserved)
 		rec = swapped(5, driver.Released)
 
-		next = e.filled(t, rec.Key, 6, driver.Held)
-		e.wantClaimed(t, a, next, rec)
+		if e.h.Raises {
+			next := e.filled(t, rec.Key, 6, driver.Released)
+			next.Token = rec.Token + 1<<40
+			e.wantEqual(t, "record after Raise", e.raise(t, a, rec, next), next)
+			e.wantStored(t, next)
+			e.wantListed(t, next)
+			rec = next
+		}
+		e.wantClaimed(t, a, e.filled(t, rec.Key, 7, driver.Held), rec)
 	})
 
 	t.Run("EveryFieldOfASession", func(t *testing.T) {

@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,27 +18,20 @@ import (
 const racers = 4 * handles
 
 func testRace(t *testing.T, e *env) {
+	// Of a key that is absent, and of one that is free again.
 	t.Run("Claim", func(t *testing.T) {
 		for range max(e.h.Ops/(4*racers), 3) {
 			key := e.key()
-			e.oneWins(t, func(c *client) (driver.Record, error) {
-				now, _, err := c.Claim(t.Context(), e.held(key))
-				return now, err
-			})
-		}
-	})
-
-	t.Run("ClaimReleased", func(t *testing.T) {
-		_, free := e.freed(t, e.clients[0])
-		for range max(e.h.Ops/(4*racers), 3) {
-			won := e.oneWins(t, func(c *client) (driver.Record, error) {
-				now, _, err := c.Claim(t.Context(), e.held(free.Key))
-				return now, err
-			})
-			if won.Token != free.Token+1 {
-				t.Fatalf("token %d after %d", won.Token, free.Token)
+			for token := uint64(1); token <= 2; token++ {
+				won := e.oneWins(t, func(c *client) (driver.Record, error) {
+					now, _, err := c.Claim(t.Context(), e.held(key))
+					return now, err
+				})
+				if won.Token != token {
+					t.Fatalf("token %d, want %d", won.Token, token)
+				}
+				e.swap(t, e.clients[0], won, e.released(won))
 			}
-			free = e.swap(t, e.clients[0], won, e.released(won))
 		}
 	})
 
@@ -81,7 +73,6 @@ func testRace(t *testing.T, e *env) {
 		}
 	})
 
-	t.Run("Counter", e.raceCounter)
 	t.Run("Everything", e.raceEverything)
 }
 
@@ -131,45 +122,6 @@ func (e *env) oneWins(t *testing.T, try func(c *client) (driver.Record, error)) 
 		t.FailNow()
 	}
 	return won
-}
-
-// raceCounter counts in Data by compare-and-swap: no addition may get lost.
-func (e *env) raceCounter(t *testing.T) {
-	claim := e.held(e.key())
-	claim.Data = make([]byte, 8)
-	rec := e.claim(t, e.clients[0], claim)
-	each := max(e.h.Ops/(4*racers), 3)
-	var wg sync.WaitGroup
-	for i := range racers {
-		c := e.clients[i%len(e.clients)]
-		wg.Go(func() {
-			now := rec
-			for added, tries := 0, 0; added < each; tries++ {
-				if tries > racers*each { // each conflict shows an addition that this one had not seen
-					t.Error("conflicts show again and again what they have shown before")
-					return
-				}
-				data := binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(now.Data)+1)
-				swapped, err := c.Swap(t.Context(), now, e.withData(now, data))
-				var conflict *driver.ConflictError
-				switch {
-				case err == nil:
-					now = swapped
-					added++
-				case errors.As(err, &conflict) && len(conflict.Current.Data) == 8:
-					now = conflict.Current
-				default:
-					t.Errorf("Swap: %v", err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	got := binary.BigEndian.Uint64(e.get(t, e.clients[0], rec.Key).Data)
-	if want := uint64(racers * each); got != want {
-		t.Errorf("%d additions of 1 gave %d", want, got)
-	}
 }
 
 // raceEverything has all racers make random calls on the same keys at once: on locks,

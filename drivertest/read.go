@@ -146,11 +146,6 @@ func (e *env) near(t *testing.T, c *client, key string, states map[string]driver
 func testList(t *testing.T, e *env) {
 	a := e.clients[0]
 
-	t.Run("Empty", func(t *testing.T) {
-		e.wantList(t, "", nil)
-		e.wantList(t, "nothing/", nil)
-	})
-
 	// Enough for several pages of most engines' sizes would be slow to create;
 	// a harness that can sets a small page size.
 	t.Run("OrderAndPrefix", func(t *testing.T) {

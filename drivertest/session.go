@@ -127,25 +127,6 @@ func (e *env) sessionClosed(t *testing.T) {
 func (e *env) sessionRequests(t *testing.T) {
 	holder, asker := e.clients[0], e.clients[1]
 
-	// As for a lock: the next heartbeat meets them, and nothing else has changed.
-	t.Run("Delivered", func(t *testing.T) {
-		rec := e.claim(t, holder, e.opened())
-		asked := rec
-		for range 3 {
-			asked = e.swap(t, asker, asked, e.confirmed(asked))
-		}
-		_, err := holder.Swap(t.Context(), rec, e.beat(rec))
-		e.wantConflict(t, "heartbeat after requests", err, asked)
-		var conflict *driver.ConflictError
-		if !errors.As(err, &conflict) || len(conflict.Current.Requests) != 3 || conflict.Current.Beat != rec.Beat {
-			t.Fatalf("the heartbeat's error %v does not carry the requests, or another beat", err)
-		}
-		answered := e.beat(conflict.Current)
-		answered.Requests = answered.Requests[1:]
-		e.swap(t, holder, conflict.Current, answered)
-		e.wantStored(t, answered)
-	})
-
 	// The longest that there may be, beside the longest data.
 	t.Run("Longest", func(t *testing.T) {
 		rec := e.claim(t, holder, e.opened())
