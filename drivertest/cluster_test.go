@@ -44,7 +44,10 @@ func newCluster(bug string) *cluster {
 }
 
 func (c *cluster) harness() drivertest.Harness {
-	h := drivertest.Harness{Watches: true, Raises: true, EventualReads: true, TimePrecision: time.Nanosecond, LeasePrecision: time.Nanosecond, Ops: 400}
+	h := drivertest.Harness{
+		Watches: true, Raises: true, EventualReads: true,
+		TimePrecision: time.Nanosecond, LeasePrecision: time.Nanosecond, Ops: 400,
+	}
 	for _, s := range c.servers {
 		h.Servers = append(h.Servers, func(*testing.T) driver.Store { return &member{Store: c.leader.Open(), server: s} })
 	}

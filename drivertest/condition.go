@@ -76,7 +76,7 @@ func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stor
 			e.swap(t, a, former, e.released(former))
 			stored = e.claim(t, b, claim)
 			if stored.Version != former.Version || stored.Token != former.Token+1 {
-				t.Fatalf("the same claim again stored %s, want the version of %s under the next token", brief(stored), brief(former))
+				t.Fatalf("the same claim stored %s, and again %s: want the next token", brief(former), brief(stored))
 			}
 			return former, stored
 		},

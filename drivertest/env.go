@@ -347,7 +347,8 @@ func (e *env) wantAbsentConflict(t *testing.T, what, key string, err error) {
 	t.Helper()
 	conflict := asConflict(t, what, key, err)
 	if conflict != nil && (!conflict.Absent || !reflect.DeepEqual(conflict.Current, driver.Record{})) {
-		t.Errorf("%s: the conflict has Absent %t and record %s; want true and a zero record", what, conflict.Absent, brief(conflict.Current))
+		t.Errorf("%s: the conflict has Absent %t and record %s; want true and a zero record",
+			what, conflict.Absent, brief(conflict.Current))
 	}
 	e.wantAbsent(t, key)
 }

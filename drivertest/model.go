@@ -243,7 +243,8 @@ func (e *env) checkToken(t *testing.T, w *walker, before model, deletes bool) {
 		return
 	}
 	rec := e.get(t, e.clients[0], w.key)
-	granted := !before.found || rec.State == driver.Held && (before.rec.State != driver.Held || rec.Owner != before.rec.Owner)
+	changed := before.rec.State != driver.Held || rec.Owner != before.rec.Owner
+	granted := !before.found || rec.State == driver.Held && changed
 	if granted && rec.Token != w.token+1 {
 		t.Fatalf("a change of holder led from token %d to %d", w.token, rec.Token)
 	}

@@ -145,7 +145,10 @@ func (e *env) raceEverything(t *testing.T) {
 	all := make([]*racer, racers)
 	var wg sync.WaitGroup
 	for i := range all {
-		r := &racer{e: e, c: e.clients[i%len(e.clients)], random: rand.New(rand.NewPCG(uint64(i), 5)), keys: map[string]*walker{}}
+		r := &racer{
+			e: e, c: e.clients[i%len(e.clients)],
+			random: rand.New(rand.NewPCG(uint64(i), 5)), keys: map[string]*walker{},
+		}
 		all[i] = r
 		wg.Go(func() {
 			for n := range each {
@@ -268,7 +271,8 @@ func (e *env) checkCalls(t *testing.T, key string, calls []call) {
 			from = at(c.write.prev)
 		}
 		if other, ok := writes[from]; ok {
-			t.Fatalf("two writes replaced one record: a %s by %s, a %s by %s", other.what, brief(other.now), c.what, brief(c.now))
+			t.Fatalf("two writes replaced one record: a %s by %s, a %s by %s",
+				other.what, brief(other.now), c.what, brief(c.now))
 		}
 		writes[from] = c
 	}
@@ -276,7 +280,8 @@ func (e *env) checkCalls(t *testing.T, key string, calls []call) {
 	var last call // of those before, the one that began last
 	inTime := func(c call) {
 		if c.end < last.begin {
-			t.Fatalf("a %s that shows %s had ended before a %s began that shows %s", c.what, brief(c.now), last.what, brief(last.now))
+			t.Fatalf("a %s that shows %s had ended before a %s began that shows %s",
+				c.what, brief(c.now), last.what, brief(last.now))
 		}
 	}
 	for {

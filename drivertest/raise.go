@@ -82,7 +82,9 @@ func testRaise(t *testing.T, e *env) {
 // keeps long ones apart.
 func (e *env) raiseData(t *testing.T) {
 	a, b := e.clients[0], e.clients[1]
-	for name, data := range map[string][]byte{"None": nil, "Short": []byte("checkpoint"), "Longest": bytes.Repeat([]byte{0, 1, 2, 255}, driver.MaxDataLen/4)} {
+	for name, data := range map[string][]byte{
+		"None": nil, "Short": []byte("checkpoint"), "Longest": bytes.Repeat([]byte{0, 1, 2, 255}, driver.MaxDataLen/4),
+	} {
 		t.Run(name, func(t *testing.T) {
 			claim := e.held(e.key())
 			claim.Data = data

@@ -301,7 +301,10 @@ func testKeys(t *testing.T, e *env) {
 
 	t.Run("List", func(t *testing.T) {
 		e.wantList(t, "", stored)
-		for _, prefix := range []string{"a", "a/", "A", "%", "_", "*", "?", "[", `\`, "'", "\ufeff", "e", " ", "/", driver.OwnPrefix, strings.Repeat("k", 1000)} {
+		for _, prefix := range []string{
+			"a", "a/", "A", "%", "_", "*", "?", "[", `\`, "'", "\ufeff", "e", " ", "/",
+			driver.OwnPrefix, strings.Repeat("k", 1000),
+		} {
 			e.wantList(t, prefix, stored)
 		}
 	})

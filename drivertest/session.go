@@ -76,7 +76,8 @@ func (e *env) sessionRecord(t *testing.T) {
 		next := e.opened()
 		rec := e.claim(t, a, next)
 		for what, again := range map[string]driver.Record{
-			"the same": next, "another of the same id": e.openedAt(next.Key), "a lock": e.held(next.Key), "a past": e.past(next.Key),
+			"the same": next, "another of the same id": e.openedAt(next.Key),
+			"a lock": e.held(next.Key), "a past": e.past(next.Key),
 		} {
 			for _, c := range []*client{a, b} {
 				_, _, err := c.Claim(t.Context(), again)

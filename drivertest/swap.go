@@ -47,7 +47,8 @@ func testRelease(t *testing.T, e *env) {
 	// of its heartbeats.
 	t.Run("LongReason", func(t *testing.T) {
 		for _, reason := range []string{
-			strings.Repeat("r", driver.MaxPrevReasonLen), strings.Repeat("ü", driver.MaxReasonLen/2), strings.Repeat("世", driver.MaxPrevReasonLen/3+1),
+			strings.Repeat("r", driver.MaxPrevReasonLen), strings.Repeat("ü", driver.MaxReasonLen/2),
+			strings.Repeat("世", driver.MaxPrevReasonLen/3+1),
 		} {
 			rec := e.claim(t, e.clients[0], e.held(e.key()))
 			rec = e.swap(t, e.clients[0], rec, e.asked(rec))
@@ -111,7 +112,8 @@ func testDelete(t *testing.T, e *env) {
 	t.Run("SaysWhetherTokensStay", func(t *testing.T) {
 		keeper, ok := a.Store.(driver.TokenKeeper)
 		if keeps := ok && keeper.KeepsTokens(); keeps != e.h.TokensOutliveDelete {
-			t.Errorf("as a driver.TokenKeeper the store says %t, and the harness that tokens outlive Delete: %t", keeps, e.h.TokensOutliveDelete)
+			t.Errorf("as a driver.TokenKeeper the store says %t, and the harness that tokens outlive Delete: %t",
+				keeps, e.h.TokensOutliveDelete)
 		}
 	})
 
