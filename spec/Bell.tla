@@ -26,7 +26,7 @@ VARIABLES
     hold,     \* the holder
     wait,     \* the waiters
     ask,      \* the requester
-    past      \* what has happened, for the properties
+    past      \* for the properties alone
 
 vars == <<store, net, hold, wait, ask, past>>
 
@@ -87,7 +87,6 @@ Send ==
     /\ hold' = Beats
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* One early heartbeat in a tick, whatever asks for it.
 CanHurry == CanBeat /\ Believes /\ hold.hurry /\ (~hold.hurried \/ "beats" \in Wrong)
 Hurry ==
     /\ CanHurry
@@ -206,7 +205,6 @@ Look(p) ==
     /\ wait' = [wait EXCEPT ![p] = Saw(p)]
     /\ UNCHANGED <<store, net, hold, ask, past>>
 
-\* One hinted read in a tick.
 HintDue(p) == wait[p].rung /\ (~wait[p].hinted \/ "hints" \in Wrong)
 Hinted(p) ==
     /\ Waits(p) /\ HintDue(p)
@@ -214,7 +212,7 @@ Hinted(p) ==
     /\ past' = [past EXCEPT !.looks[p] = Min(2, @ + 1), !.vain = @ \/ (Held /\ hold.tries > 0 /\ ~Forged)]
     /\ UNCHANGED <<store, net, hold, ask>>
 
-\* A notification is only a hint. One that comes too soon is deferred.
+\* A notification is only a hint, deferred likewise.
 HearsRing(p) ==
     LET w == wait[p] IN
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
@@ -231,8 +229,7 @@ HearsAck(p, echo) ==
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
     ELSE wait' = [wait EXCEPT ![p] = IF w.echo THEN [v EXCEPT !.known = TRUE] ELSE [v EXCEPT !.echo = TRUE, !.fresh = TRUE]]
 
-\* Every W once answered; until then with every read. Forged messages cover all
-\* of it.
+\* Forged messages cover all that it could tell.
 TellDue(p) ==
     LET w == wait[p] IN
     /\ w.to # None /\ ~Forged
@@ -266,8 +263,7 @@ Beaten(p) ==
     /\ UNCHANGED <<store, net, hold, ask, past>>
 
 -----------------------------------------------------------------------------
-(* The requester notifies the holder once its request is known to be in the  *)
-(* record.                                                                   *)
+(* The requester.                                                            *)
 
 Called == {Message("asked", 0, FALSE)}
 Ask ==

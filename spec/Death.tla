@@ -142,7 +142,7 @@ Lands(i) ==
     /\ Becomes(i, [lease[i] EXCEPT !.late = FALSE])
     /\ UNCHANGED <<store, net, guard, count>>
 
-\* An operator frees the lock after the lease.
+\* An operator.
 Free ==
     /\ Stood /\ Room
     /\ Sends([k |-> "free", id |-> 0, prev |-> store.ver, ver |-> Fresh])

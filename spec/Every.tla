@@ -17,14 +17,13 @@ CONSTANTS
     MaxToken,   \* the last term
     MaxN,       \* the last period of a ledger
     MaxLedgers, \* ledgers, one after the other
-    Uses,       \* optional events: "crash", "delete", ...
-    Wrong       \* planted mistakes, by name
+    Uses, Wrong \* as in Tenure.tla
 
 VARIABLES
     store,      \* the lock's record, with the ledger
     net,        \* writes in flight
     mach,       \* the machines
-    past        \* what has happened, for the properties
+    past        \* for the properties alone
 
 vars == <<store, net, mach, past>>
 
@@ -185,7 +184,6 @@ Claim(p) ==
     /\ IF "from the send" \in Wrong /\ m.asked = Never THEN Turns(p, [m EXCEPT !.asked = 0]) ELSE UNCHANGED mach
     /\ Still
 
-\* The age counts from the reply.
 Counted(m) == [m.led EXCEPT !.age = IF Apart THEN 0 ELSE IF m.asked # Never THEN Aged(@, m.asked) ELSE @]
 Run(p) ==
     LET m == mach[p] IN

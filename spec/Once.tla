@@ -11,14 +11,13 @@ CONSTANTS
     Slots,      \* numbers above 0
     MaxToken,   \* the last term
     Room,       \* the spans of slots that the ledger keeps above its floor
-    Uses,       \* optional events: "crash", "redo", "catch up", ...
-    Wrong       \* planted mistakes, by name
+    Uses, Wrong \* as in Tenure.tla
 
 VARIABLES
     store,      \* the lock's record, with the ledger
     net,        \* writes in flight
     mach,       \* the machines
-    past        \* what has happened, for the properties
+    past        \* for the properties alone
 
 vars == <<store, net, mach, past>>
 
@@ -185,7 +184,6 @@ Refuse(p) ==
     /\ Turns(p, [m EXCEPT !.at = "leave"])
     /\ UNCHANGED net /\ Still
 
-\* With catch-up a term may run several slots, one after the other.
 Begin(p) ==
     LET m == mach[p] IN
     /\ m.good

@@ -10,16 +10,11 @@ EXTENDS Integers, TLC
 CONSTANTS
     Clients,     \* processes that want the lock
     None,        \* nobody
-    Lease,       \* L, by a local clock
-    DriftNum,    \* rho, the bound on clock drift, is
-    DriftDen,    \* DriftNum/DriftDen
-    Tick,        \* the real time of a step
-    MaxToken,    \* the last term
+    Lease, DriftNum, DriftDen, Tick, MaxToken, \* as in Tenure.tla
     MaxAcquires, \* acquires of a client that are carried out
     MaxBeats,    \* heartbeats of a term
     Prompt,      \* TRUE: replicas and the store act before time passes
-    Uses,        \* optional events: "replay", "ask", "revoke", ...
-    Wrong        \* planted mistakes, by name
+    Uses, Wrong  \* as in Tenure.tla
 
 VARIABLES
     store,       \* the record
@@ -27,7 +22,7 @@ VARIABLES
     acq,         \* acquires: what replicas do for each, and the calls under it
     cli,         \* the clients
     mem,         \* a replica's or proxy's memory, for mistakes
-    past         \* what has happened, for the properties
+    past         \* for the properties alone
 
 vars == <<store, net, acq, cli, mem, past>>
 
@@ -56,8 +51,7 @@ Absent == [st |-> "absent", tok |-> 0, own |-> None, n |-> 0, req |-> FALSE]
 Taken(s) == s.st \in {"held", "reserved"}
 Sign(s) == <<s.st, s.tok, s.own, s.n>>
 
-(* A waiting replica reads every change; reading later would only delay its  *)
-(* takeover.                                                                 *)
+(* A replica reads every change: reading later would only delay it.          *)
 
 (* What replicas do for an acquire, and the calls under it.                  *)
 (*   at    none; wait: acquires while the connection lives; offer: has       *)
@@ -193,7 +187,6 @@ Free(t) ==
     /\ mine /\ Overdue(t, Shortest(FreeAfter))
     /\ Does(Write("free", t, 0))
 
-\* Cleaned up, out of time, or crashed.
 Rest(t) ==
     LET a == acq[t] IN
     /\ a.at # "over"
@@ -204,7 +197,7 @@ Rest(t) ==
     /\ UNCHANGED cli /\ Still
 
 -----------------------------------------------------------------------------
-(* Any replica carries out a heartbeat or a release, from the record alone.  *)
+(* Any replica carries out heartbeats and releases, from the record alone.   *)
 
 Follows(t, n) ==
     /\ \/ store.st = "held" \/ (store.st = "released" /\ "over a released record" \in Wrong)

@@ -13,14 +13,9 @@ CONSTANTS
     None,       \* no session: the lock is a lease of its own
     Tied,       \* processes that take locks under sessions
     Alone,      \* processes that take locks as leases of their own
-    Lease,      \* L, by a local clock
-    DriftNum,   \* rho, the bound on clock drift, is
-    DriftDen,   \* DriftNum/DriftDen
-    Tick,       \* the real time of a step
-    MaxToken,   \* the last term
+    Lease, DriftNum, DriftDen, Tick, MaxToken, \* as in Tenure.tla
     MaxOpens,   \* sessions that a process opens
-    Uses,       \* optional events: "crash", "give up", "ask", ...
-    Wrong       \* planted mistakes, by name
+    Uses, Wrong \* as in Tenure.tla
 
 VARIABLES
     lock,       \* the locks' records, by name
@@ -324,7 +319,6 @@ Stale(p, s) ==
     /\ Turns(p, [proc[p] EXCEPT !.knows[s] = Gone])
     /\ UNCHANGED net /\ Still
 
-\* An acquirer closes a session whose beat has not changed for its lease.
 CloseDead(p, s) ==
     /\ "dead sessions stay" \notin Wrong
     /\ \E k \in Keys : Asks(p, k, s)
@@ -339,7 +333,6 @@ Inquire(p, k, s) ==
     /\ net' = net \cup {[Write("ask", k, s[1], s, Old) EXCEPT !.tok = lock[k].tok]}
     /\ UNCHANGED proc /\ Still
 
-\* The holder is certainly dead.
 Dead(m, k) ==
     LET r == lock[k]  saw == m.on[k].saw IN
     IF r.ses = None THEN saw >= Shortest(Lease)

@@ -3,9 +3,9 @@
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
 (* Processes with sessions do anything that Sessions.tla allows. Then the   *)
-(* faults stop and they no longer want the lock; another process does, gets *)
-(* it and keeps it. It gets it from a session that died, and from a live    *)
-(* one that does not know that it holds the lock.                           *)
+(* faults stop and they no longer want the lock; another process gets it    *)
+(* and keeps it, whether the session that has it died or lives without      *)
+(* knowing.                                                                 *)
 EXTENDS Sessions
 
 VARIABLE calm  \* the faults have stopped

@@ -245,7 +245,6 @@ Apply(w) ==
             Refreshed(IF Waits(q, w) THEN [mach[q] EXCEPT !.out.res = store'] ELSE mach[q], store', net')]
     /\ log' = Happened(w, store)
 
-\* A read, or a write whose condition fails.
 Refuse(p) ==
     /\ mach[p].out # None /\ mach[p].out.res = None
     /\ \A w \in net : Waits(p, w) => ~Fits(w, store)
@@ -257,7 +256,6 @@ Reply(p) ==
     /\ \E m \in Told(p, mach[p].out, mach[p].out.res) : Becomes(p, m)
     /\ UNCHANGED <<store, net>>
 
-\* The outcome is unknown.
 Timeout(p) ==
     LET m == mach[p]
         as == m.unknown \cup {Attempt(m.out)} IN
@@ -346,7 +344,7 @@ Heartbeat(p, v) ==
     /\ mach[p].phase = "hold"
     /\ Send(p, "heartbeat", mach[p].rec, Beaten(mach[p].rec, v))
 
-\* It says why heartbeats end. The beat stays, so acquirers wait out the lease.
+\* The beat stays, so acquirers wait out the lease.
 Quit(p, v) ==
     /\ mach[p].phase = "quiet"
     /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
@@ -371,7 +369,6 @@ Ask(p, v, q) ==
     /\ m.rec.st = "held" /\ m.rec.req = None
     /\ Send(p, "ask", m.rec, Asked(m.rec, v, q))
 
-\* An operator's release.
 Free(p, v) ==
     /\ mach[p].phase = "wait" /\ "free" \in Uses
     /\ Dead(mach[p])

@@ -5,8 +5,8 @@
 (* Checks that a trace is a behaviour of Tenure.tla, unreduced. Package     *)
 (* internal/trace writes a module that extends this one with the events;    *)
 (* each must be a step with the recorded versions, tokens and times. TLC    *)
-(* accepts the trace if it finds a path through all events. If not, the     *)
-(* highest number printed is that of the last event that fits.              *)
+(* accepts the trace if it finds a path through all; if not, the highest    *)
+(* number printed is the last event that fits.                              *)
 EXTENDS Tenure, Sequences
 
 CONSTANTS
