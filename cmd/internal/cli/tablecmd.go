@@ -63,8 +63,11 @@ func (f *createTableCmd) Run(c *console, rest operands) error {
 			flag  string
 			given bool
 		}{
-			{"--partition-key", f.PartitionKey != nil}, {"--sort-key", f.SortKey != nil},
-			{"--deletion-protection", f.DeletionProtection}, {"--recovery", f.Recovery}, {"--tag", len(f.Tag) > 0},
+			{"--partition-key", f.PartitionKey != nil},
+			{"--sort-key", f.SortKey != nil},
+			{"--deletion-protection", f.DeletionProtection},
+			{"--recovery", f.Recovery},
+			{"--tag", len(f.Tag) > 0},
 		} {
 			if g.given {
 				return usage("%s is for a table of DynamoDB: leave it out", g.flag)

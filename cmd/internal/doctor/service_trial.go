@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/internal/text"
-
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // stepDown is the request that is tried.
