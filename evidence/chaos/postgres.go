@@ -77,7 +77,7 @@ func newPostgresStandby(dir string) (server, error) {
 		if member == p.primary {
 			return p.initialize(member)
 		}
-		return p.follow(ctx, member, ports[p.primary])
+		return p.follow(member, ports[p.primary])
 	}
 	begin := s.begin
 	s.begin = func(ctx context.Context, addresses []string) error {
@@ -97,7 +97,7 @@ func newPostgresStandby(dir string) (server, error) {
 		}); err != nil {
 			return err
 		}
-		return errors.Join(p.follow(ctx, killed, s.members[p.primary].port), s.start(ctx, s.members[killed]), p.waitFor(ctx, killed, address))
+		return errors.Join(p.follow(killed, s.members[p.primary].port), s.start(ctx, s.members[killed]), p.waitFor(ctx, killed, address))
 	}
 	return s, nil
 }
@@ -124,7 +124,7 @@ func (p *postgres) initialize(member int) error {
 
 // follow makes the data of a standby of the server at a port. What that one waits for is
 // not the standby's to wait for once it is promoted.
-func (p *postgres) follow(ctx context.Context, member, port int) error {
+func (p *postgres) follow(member, port int) error {
 	folder := p.folder(member)
 	if err := os.RemoveAll(folder); err != nil {
 		return err

@@ -177,7 +177,8 @@ func (e *Engine) Stop() {
 		e.t.Skip("processes are made to hang on Linux alone")
 	}
 	e.Signal(launcher.Hang)
-	for end := time.Now().Add(enginePatience); !e.stopped(); time.Sleep(time.Millisecond) { //nolint:forbidigo // a process of its own
+	end := time.Now().Add(enginePatience)
+	for ; !e.stopped(); time.Sleep(time.Millisecond) { //nolint:forbidigo // a process of its own
 		if time.Now().After(end) {
 			e.t.Fatalf("%s does not stop", e.server.Args[0])
 		}

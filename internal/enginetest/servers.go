@@ -91,7 +91,8 @@ func StartEtcd(t testing.TB, members int, more ...string) []*Server {
 	var cluster []string
 	for i := range members {
 		p := place{
-			fmt.Sprintf("m%d", i+1), fmt.Sprintf("http://127.0.0.1:%d", FreePort(t)), fmt.Sprintf("http://127.0.0.1:%d", FreePort(t)),
+			name: fmt.Sprintf("m%d", i+1), client: fmt.Sprintf("http://127.0.0.1:%d", FreePort(t)),
+			peer: fmt.Sprintf("http://127.0.0.1:%d", FreePort(t)),
 		}
 		places, cluster = append(places, p), append(cluster, p.name+"="+p.peer)
 	}
@@ -104,7 +105,8 @@ func StartEtcd(t testing.TB, members int, more ...string) []*Server {
 		if slices.Contains(more, "--cert-file") { // that of its health stays as it is
 			health := fmt.Sprintf("http://127.0.0.1:%d", FreePort(t))
 			m.URL = strings.Replace(p.client, "http:", "https:", 1)
-			server.Args = append(server.Args, "--listen-client-urls", m.URL, "--advertise-client-urls", m.URL, "--listen-metrics-urls", health)
+			server.Args = append(server.Args,
+				"--listen-client-urls", m.URL, "--advertise-client-urls", m.URL, "--listen-metrics-urls", health)
 			server.Ready = func() error { return launcher.EtcdReady(health) }
 		}
 		m.Engine = newEngine(t, server)

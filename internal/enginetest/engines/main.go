@@ -61,7 +61,7 @@ func (t table) main(args []string) int {
 	}
 	known := strings.Join(all, ", ")
 	if len(args) == 0 || slices.Contains([]string{"help", "-h", "--help"}, args[0]) {
-		fmt.Printf(usage, known)
+		fmt.Fprintf(os.Stdout, usage, known)
 		return 0
 	}
 	verb, names, command := args[0], args[1:], []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
@@ -156,7 +156,10 @@ func run(ctx context.Context, kinds []launcher.Kind, command []string) int {
 		cmd.Env = append(cmd.Env, k.Variable+"="+address)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(context.Cause(ctx).(signaled).Signal) } //nolint:errorlint,forcetypeassert // nothing else ends it
+	cmd.Cancel = func() error {
+		//nolint:errorlint,forcetypeassert // nothing else ends it
+		return cmd.Process.Signal(context.Cause(ctx).(signaled).Signal)
+	}
 	cmd.WaitDelay = stopAfter
 	err = cmd.Run()
 	for _, e := range engines {

@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 func listen(at string) int {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
-		fmt.Println("no luck:", err)
+		fmt.Fprintln(os.Stdout, "no luck:", err)
 		return 3
 	}
 	for {
@@ -145,11 +145,12 @@ func TestSignals(t *testing.T) {
 				t.Fatal(err)
 			}
 			if sig == syscall.SIGKILL {
-				for end := time.Now().Add(launcher.Patience); dial(at) == nil; time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // a process of its own
-					if time.Now().After(end) {
-						t.Error("the engine does not end")
-						break
-					}
+				end := time.Now().Add(launcher.Patience)
+				for dial(at) == nil && time.Now().Before(end) {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if dial(at) == nil {
+					t.Error("the engine does not end")
 				}
 				_ = syscall.Kill(pid, syscall.SIGTERM) // nothing else ends the command
 			}
@@ -198,7 +199,8 @@ func TestBadEngine(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
 		t.Errorf("it says %q, %v", out, err)
 	}
-	found := regexp.MustCompile(`scripts/engines: bad: .*: it ended: exit status 3; its log (\S+) ends:\nno luck`).FindStringSubmatch(stderr.String())
+	want := regexp.MustCompile(`scripts/engines: bad: .*: it ended: exit status 3; its log (\S+) ends:\nno luck`)
+	found := want.FindStringSubmatch(stderr.String())
 	if found == nil {
 		t.Fatalf("it says\n%s", stderr)
 	}

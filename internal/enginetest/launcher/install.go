@@ -151,7 +151,9 @@ func goInstall(name string) func(context.Context, Kind, string) error {
 // installEtcd builds etcd from the module that evidence/faults requires.
 func installEtcd(ctx context.Context, _ Kind, folder string) error {
 	for name, file := range map[string]string{"server": "etcd", "etcdctl": "etcdctl", "etcdutl": "etcdutl"} {
-		if err := tool(ctx, "evidence/faults", nil, "go", "build", "-o", filepath.Join(folder, file), "go.etcd.io/etcd/"+name+"/v3"); err != nil {
+		err := tool(ctx, "evidence/faults", nil,
+			"go", "build", "-o", filepath.Join(folder, file), "go.etcd.io/etcd/"+name+"/v3")
+		if err != nil {
 			return err
 		}
 	}
@@ -185,5 +187,6 @@ func installKubernetes(ctx context.Context, k Kind, folder string) error {
 		return fmt.Errorf("%s requires another version of Kubernetes", module)
 	}
 	return tool(ctx, module, []string{"GOWORK=off"}, "go", "build", "-trimpath",
-		"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v"+k.Version, "-o", filepath.Join(folder, "kube-apiserver"), ".")
+		"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v"+k.Version,
+		"-o", filepath.Join(folder, "kube-apiserver"), ".")
 }

@@ -136,7 +136,8 @@ func (p *Process) HasEnded() bool {
 // is, and how the log ends.
 func (p *Process) Await(ctx context.Context) error {
 	var why error
-	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // a process of its own
+	end := time.Now().Add(Patience)
+	for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // a process of its own
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -219,7 +220,8 @@ func (p *Process) Kill() {
 	if p.Dir == "" {
 		return
 	}
-	for end := time.Now().Add(politely); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // processes of their own
+	end := time.Now().Add(politely)
+	for ; time.Now().Before(end); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // processes of their own
 		// Those of PostgreSQL end by themselves when the first one has, but while they are stopped.
 		left := Processes(p.Dir)
 		if len(left) == 0 {

@@ -29,7 +29,8 @@ func bind(cmd *exec.Cmd, name string) error {
 		return nil
 	}
 	uid, gid, err := idsOf(name)
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // they are no larger
+	//nolint:gosec // they are no larger
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return err
 }
 

@@ -34,32 +34,35 @@ const (
 	dynaliteFix  = "internal/enginetest/launcher/dynalite.cjs"
 )
 
-// Files of the engines that more than one place names.
+// What more than one place names: files of the engines, and texts.
 const (
 	// It is in the only package of this version that the registry has.
 	dynoxideProgram = "node_modules/@dynoxide/linux-x64/dynoxide"
 	dynaliteProgram = "node_modules/dynalite/cli.js"
 	azuriteProgram  = "node_modules/azurite/dist/src/blob/main.js"
 	takesMinutes    = ", which takes minutes"
+	atHTTP          = "http://127.0.0.1:%d"
 )
 
 // Kinds returns the table of all engines.
 func Kinds() []Kind {
 	return []Kind{
 		{ // DynamoDB's whole API
-			Name: "dynoxide", Version: "1.2.1", Variable: "TENURE_TEST_DYNOXIDE", Servers: alone(dynoxide, "http://127.0.0.1:%d"),
+			Name: "dynoxide", Version: "1.2.1", Variable: "TENURE_TEST_DYNOXIDE", Servers: alone(dynoxide, atHTTP),
 			install: installDynoxide, files: []string{dynoxideProgram},
 		},
 		{ // an independent engine, without transactions
-			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE", Servers: alone(dynalite, "http://127.0.0.1:%d"),
+			Name: "dynalite", Version: "4.0.0", Variable: "TENURE_TEST_DYNALITE", Servers: alone(dynalite, atHTTP),
 			install: npm("dynalite"), files: []string{dynaliteProgram},
 		},
 		{ // its programs are those of the module that evidence/faults requires
-			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD", Servers: alone(oneEtcd, "http://127.0.0.1:%d"),
+			Name: "etcd", Version: "3.7.3", Variable: "TENURE_TEST_ETCD",
+			Servers: alone(oneEtcd, atHTTP),
 			install: installEtcd, files: []string{"etcd", "etcdctl", "etcdutl"},
 		},
 		{ // an older checkout has not installed that file
-			Name: "zookeeper", Version: "3.9.5", Variable: "TENURE_TEST_ZOOKEEPER", Servers: alone(oneZooKeeper, "127.0.0.1:%d"),
+			Name: "zookeeper", Version: "3.9.5", Variable: "TENURE_TEST_ZOOKEEPER",
+			Servers: alone(oneZooKeeper, "127.0.0.1:%d"),
 			install: installZooKeeper, files: []string{"netty-transport-classes-epoll-4.1.119.Final.jar"},
 		},
 		{ // the system's; 400 connections are for packages that are tested in parallel
@@ -67,19 +70,23 @@ func Kinds() []Kind {
 			Servers: alone(onePostgreSQL, "postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable"),
 		},
 		{ // an API server, and nothing else of a cluster
-			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES", Servers: oneKubernetes,
+			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES",
+			Servers: oneKubernetes,
 			install: installKubernetes, takes: takesMinutes, files: []string{"kube-apiserver"}, needs: []string{"etcd"},
 		},
 		{ // S3's protocol, on files; its bucket is "locks"
-			Name: "versitygw", Version: "1.8.0", Variable: "TENURE_TEST_VERSITYGW", Servers: alone(oneVersitygw, "http://127.0.0.1:%d"),
+			Name: "versitygw", Version: "1.8.0", Variable: "TENURE_TEST_VERSITYGW",
+			Servers: alone(oneVersitygw, atHTTP),
 			install: goInstall("github.com/versity/versitygw/cmd/versitygw"), takes: takesMinutes, files: []string{"versitygw"},
 		},
 		{ // Google Cloud Storage's protocol, in memory; its bucket is "locks"
-			Name: "fakegcs", Version: "1.56.1", Variable: "TENURE_TEST_FAKEGCS", Servers: alone(oneFakeGCS, "http://127.0.0.1:%d"),
+			Name: "fakegcs", Version: "1.56.1", Variable: "TENURE_TEST_FAKEGCS",
+			Servers: alone(oneFakeGCS, atHTTP),
 			install: goInstall("github.com/fsouza/fake-gcs-server"), takes: takesMinutes, files: []string{"fake-gcs-server"},
 		},
 		{ // Azure Blob Storage's, in memory; its account is the one that all emulators have
-			Name: "azurite", Version: "3.37.0", Variable: "TENURE_TEST_AZURITE", Servers: alone(azurite, "http://127.0.0.1:%d/devstoreaccount1"),
+			Name: "azurite", Version: "3.37.0", Variable: "TENURE_TEST_AZURITE",
+			Servers: alone(azurite, "http://127.0.0.1:%d/devstoreaccount1"),
 			install: npm("azurite"), files: []string{azuriteProgram},
 		},
 	}
@@ -162,8 +169,8 @@ func oneEtcd(dir string, port int) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	at := fmt.Sprintf("http://127.0.0.1:%d", peer)
-	return Etcd(dir, "one", fmt.Sprintf("http://127.0.0.1:%d", port), at, "one="+at, "--unsafe-no-fsync")
+	at := fmt.Sprintf(atHTTP, peer)
+	return Etcd(dir, "one", fmt.Sprintf(atHTTP, port), at, "one="+at, "--unsafe-no-fsync")
 }
 
 // ZooKeeper returns a server of ZooKeeper, with its data in the folder data of dir. More
@@ -188,8 +195,8 @@ func ZooKeeper(dir string, port, id int, more ...string) (Server, error) {
 	return Server{
 		// The address is one of IPv4, as others check it.
 		Args: []string{
-			"java", "-Xmx256m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-			"-cp", program, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
+			"java", "-Xmx256m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
+			"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", program, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
 		},
 		Ready: func() error {
 			_, err := ZooKeeperMode(fmt.Sprintf("127.0.0.1:%d", port))
@@ -215,7 +222,7 @@ func Kubernetes(dir string, port int, etcd string) (Server, error) {
 }
 
 func oneKubernetes(dir string) ([]Server, string, error) {
-	etcd, url, err := alone(oneEtcd, "http://127.0.0.1:%d")(dir)
+	etcd, url, err := alone(oneEtcd, atHTTP)(dir)
 	if err != nil {
 		return nil, "", err
 	}
