@@ -85,7 +85,8 @@ func Encrypted(is bool, advice string, hosts ...string) Finding {
 	}
 	for _, host := range hosts {
 		if !Near(host) {
-			return Warn("encryption", "the connection is not encrypted").Advise("others on the way can read and change it: %s", advice)
+			return Warn("encryption", "the connection is not encrypted").Advise("others on the way can read "+
+				"and change it: %s", advice)
 		}
 	}
 	return OK("encryption", "the connection is not encrypted, and does not leave this machine")

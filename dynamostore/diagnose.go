@@ -61,10 +61,12 @@ func (d *Description) state() driver.Finding {
 	case types.TableStatusCreating:
 		return driver.Bad(check, is, d.Status).Advise("wait until it is ACTIVE")
 	case types.TableStatusInaccessibleEncryptionCredentials:
-		return driver.Bad(check, is, d.Status).Advise("the key that encrypts it cannot be used: fix it in KMS within seven days, " +
+		return driver.Bad(check, is, d.Status).Advise("the key that encrypts it cannot be used: fix it in " +
+			"KMS within seven days, " +
 			"after which DynamoDB archives the table")
 	case types.TableStatusDeleting, types.TableStatusArchiving, types.TableStatusArchived:
-		return driver.Bad(check, is, d.Status).Advise("no lock can be taken in it: use another table, of another name, " +
+		return driver.Bad(check, is, d.Status).Advise("no lock can be taken in it: use another table, of " +
+			"another name, " +
 			"since a new one begins its tokens at 1")
 	}
 	return driver.Warn(check, is, d.Status).Advise("see its state in the console of AWS")
@@ -94,26 +96,31 @@ func (d *Description) keyFindings(o Options) (all []driver.Finding) {
 	}
 	text := fmt.Sprintf("the partition key is %q", d.PartitionKey)
 	if d.SortKey != "" {
-		text += fmt.Sprintf("; locks have %q in the sort key %q, and share nothing with those that have another value", o.SortValue, d.SortKey)
+		text += fmt.Sprintf("; locks have %q in the sort key %q, and share nothing with those that have "+
+			"another value", o.SortValue, d.SortKey)
 	}
 	return []driver.Finding{driver.OK("keys", "%s", text)}
 }
 
 func (d *Description) replicas(o Options) driver.Finding {
 	where := strings.Join(d.Replicas, ", ")
-	eventual := "the replicas in " + where + " are only eventually consistent: processes in two regions could hold one lock"
+	eventual := "the replicas in " + where + " are only eventually consistent: processes in two regions " +
+		"could hold one lock"
 	switch {
 	case len(d.Replicas) == 0:
 		return driver.OK("replicas", "no other region has a replica")
 	case !d.EventualReplicas && o.SharedTable:
-		return driver.Bad("replicas", "the replicas in %s are strongly consistent: such a table has no transactions, which shared=true needs", where).
+		return driver.Bad("replicas", "the replicas in %s are strongly consistent: such a table has no "+
+			"transactions, which shared=true needs", where).
 			Advise("use a table without replicas while another lock client is there")
 	case !d.EventualReplicas:
 		return driver.OK("replicas", "the replicas in %s are strongly consistent", where)
 	case o.EventualReplicas:
-		return driver.Warn("replicas", "%s", eventual).Advise("see that all processes use %s, after a failover, too", d.Region)
+		return driver.Warn("replicas", "%s", eventual).Advise("see that all processes use %s, after a "+
+			"failover, too", d.Region)
 	}
-	return driver.Bad("replicas", "%s", eventual).Advise("use a table without replicas, or one with strong multi-region consistency; " +
+	return driver.Bad("replicas", "%s", eventual).Advise("use a table without replicas, or one with strong " +
+		"multi-region consistency; " +
 		"or write eventual-replicas=true in the URL if all processes use one region")
 }
 
@@ -125,13 +132,16 @@ func (d *Description) expiry(o Options) driver.Finding {
 	case *d.TTLAttribute == "":
 		return driver.OK("ttl", "no item expires")
 	case ownAttributes[*d.TTLAttribute]:
-		return driver.Bad("ttl", "items expire by %q, which locks have: DynamoDB may delete them while they are held, and their tokens begin at 1 again",
+		return driver.Bad("ttl", "items expire by %q, which locks have: DynamoDB may delete them while they "+
+			"are held, and their tokens begin at 1 again",
 			*d.TTLAttribute).Advise("switch TTL off")
 	case o.SharedTable && !o.TimeToLive:
-		return driver.Bad("ttl", "items expire by %q: the other client may give it to a lock, which is deleted then, and the store does not open",
+		return driver.Bad("ttl", "items expire by %q: the other client may give it to a lock, which is "+
+			"deleted then, and the store does not open",
 			*d.TTLAttribute).Advise("switch TTL off, or write ttl=true in the URL if no lock has the attribute")
 	}
-	return driver.Warn("ttl", "items expire by %q: a lock that is given it, by another client or by hand, is deleted, and its token begins at 1 again",
+	return driver.Warn("ttl", "items expire by %q: a lock that is given it, by another client or by hand, "+
+		"is deleted, and its token begins at 1 again",
 		*d.TTLAttribute).Advise("switch TTL off, unless something else in the table needs it")
 }
 
@@ -144,14 +154,16 @@ func (d *Description) capacity(heartbeat time.Duration) driver.Finding {
 	f := driver.OK("billing", "provisioned, with %d read and %d write units a second: "+
 		"%d processes that hold locks, with a heartbeat every %v, use all of the writes", d.ReadCapacity, d.WriteCapacity, holders, heartbeat)
 	if holders < fewHolders {
-		f.Level, f.Advice = driver.LevelWarn, "an election on top is throttled, and heartbeats with it: raise the write units, or make the table on-demand"
+		f.Level, f.Advice = driver.LevelWarn, "an election on top is throttled, and heartbeats with it: "+
+			"raise the write units, or make the table on-demand"
 	}
 	return f
 }
 
 func (d *Description) class() driver.Finding {
 	if d.Class == string(types.TableClassStandardInfrequentAccess) {
-		return driver.Warn("class", "the table class is %s", d.Class).Advise("it makes requests dearer, which are what locks cost, " +
+		return driver.Warn("class", "the table class is %s", d.Class).Advise("it makes requests dearer, " +
+			"which are what locks cost, " +
 			"and storage cheaper, which they hardly need: use STANDARD")
 	}
 	return driver.OK("class", "the table class is %s", d.Class)
@@ -171,7 +183,8 @@ func (d *Description) recovery() driver.Finding {
 		return driver.OK("recovery", "whether there is point-in-time recovery could not be asked").
 			Advise(`grant dynamodb:DescribeContinuousBackups: "tenure table policy" prints it`)
 	case *d.PointInTimeRecovery:
-		return driver.OK("recovery", "point-in-time recovery is on").Advise("a restored table has the tokens of its time: " +
+		return driver.OK("recovery", "point-in-time recovery is on").Advise("a restored table has the " +
+			"tokens of its time: " +
 			"never put it in the place of this one while fences remember higher ones")
 	}
 	return driver.OK("recovery", "point-in-time recovery is off")
@@ -349,19 +362,22 @@ func (w *writers) findings(o Options) (all []driver.Finding) {
 		all = append(all, driver.OK("items", "%s, and %s", ours, theirs))
 	default:
 		all = append(all, driver.Warn("items", "%s: it is respected, and never taken, since it keeps no token", theirs).
-			Advise("write shared=true in the URL of everybody who uses the table, or stop that client and delete its items"))
+			Advise("write shared=true in the URL of everybody who uses the table, or stop that client and "+
+				"delete its items"))
 	}
 	dialect := Dynamolock
 	if strings.Trim(w.duration, "0123456789") == "" {
 		dialect = Java
 	}
 	if w.foreign > 0 && dialect != o.Dialect {
-		all = append(all, driver.Bad("items", "the other client writes leases like %q, and cannot read those of dialect %v", w.duration, o.Dialect).
+		all = append(all, driver.Bad("items", "the other client writes leases like %q, and cannot read "+
+			"those of dialect %v", w.duration, o.Dialect).
 			Advise("write dialect=%v in the URL", dialect))
 	}
 	if w.others > 0 {
 		all = append(all, driver.OK("items", "%s that no lock client has written, such as %q", driver.Counted(w.others, "item"), w.other).
-			Advise("a table of its own is better: tenure status reads all of it, and shows what is no lock as unreadable"))
+			Advise("a table of its own is better: tenure status reads all of it, and shows what is no lock "+
+				"as unreadable"))
 	}
 	return all
 }

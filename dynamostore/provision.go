@@ -43,7 +43,8 @@ func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string,
 		return "", err
 	}
 	if wrong := d.unlike(asked, s.options); len(wrong) > 0 {
-		return "", driver.Unfit(fmt.Errorf("table %q in %s exists already, and is not as was asked: %s; it was left as it is",
+		return "", driver.Unfit(fmt.Errorf("table %q in %s exists already, and is not as was asked: %s; it "+
+			"was left as it is",
 			d.Name, d.Region, strings.Join(wrong, "; ")))
 	}
 	tags := ""

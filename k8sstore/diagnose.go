@@ -39,7 +39,8 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 	if user != "" {
 		f := driver.OK("user", "the API server takes the credentials for %q", user)
 		if everything, err := s.may(ctx, "", "*", "*", "*"); err == nil && everything {
-			f = driver.Warn("user", "%s, who may do everything in the cluster: it refuses such a user no mistake", f.Finding).
+			f = driver.Warn("user", "%s, who may do everything in the cluster: it refuses such a user no "+
+				"mistake", f.Finding).
 				Advise("use the credentials of another one, and grant it what tenure table policy prints")
 		}
 		all = append(all, f)
@@ -68,7 +69,8 @@ func (s *Store) version(ctx context.Context) (f driver.Finding, ok bool) {
 	case apierrors.IsForbidden(err):
 		return driver.OK("server", "%s answers, and does not say its version", host), true
 	}
-	return driver.Warn("server", "%s answers: %v", host, err).Advise("see its log, and whether it is an API server"), true
+	return driver.Warn("server", "%s answers: %v", host, err).Advise("see its log, and whether it is an API " +
+		"server"), true
 }
 
 // encryption says besides that another server could get the credentials.
@@ -76,10 +78,12 @@ func (s *Store) encryption() driver.Finding {
 	host := s.server.Hostname()
 	if s.server.Scheme == "https" && s.unchecked && !driver.Near(host) {
 		return driver.Warn("encryption", "the connection is encrypted, and the server's certificate is not checked").
-			Advise("another server could stand in for it, and get the credentials: name its certificate-authority in the kubeconfig, " +
+			Advise("another server could stand in for it, and get the credentials: name its " +
+				"certificate-authority in the kubeconfig, " +
 				"in the place of insecure-skip-tls-verify")
 	}
-	return driver.Encrypted(s.server.Scheme == "https", "name the server with https: in the kubeconfig; credentials go this way, too", host)
+	return driver.Encrypted(s.server.Scheme == "https", "name the server with https: in the kubeconfig; "+
+		"credentials go this way, too", host)
 }
 
 // review asks the API server about the credentials themselves.
@@ -155,12 +159,14 @@ func rights(namespace, user string, missing map[string][]string) (all []driver.F
 		case "watch":
 			without, what = driver.Warn, "a waiter hears of no release, and polls for it"
 		case "delete":
-			without, what = driver.Warn, "what falls out of a full history stays in the namespace, and tenure sweep clears nothing"
+			without, what = driver.Warn, "what falls out of a full history stays in the namespace, and "+
+				"tenure sweep clears nothing"
 		}
 		all = append(all, without("rights", "%s must not %s Leases in namespace %s: %s", user, verb, namespace, what).Advise(advice))
 	}
 	if verbs := missing["configmaps"]; len(verbs) > 0 {
-		all = append(all, driver.Warn("rights", "%s must not %s ConfigMaps in namespace %s: data of more than 4 kB are refused",
+		all = append(all, driver.Warn("rights", "%s must not %s ConfigMaps in namespace %s: data of more "+
+			"than 4 kB are refused",
 			user, strings.Join(verbs, ", "), namespace).Advise(advice+", unless no lock has such data"))
 	}
 	return all
@@ -219,12 +225,15 @@ func electors(locks []driver.Record) driver.Finding {
 	count := driver.Counted(len(locks), "lock")
 	if theirs == 0 {
 		return driver.OK("electors", "%s, and none that was last written by another client", count).
-			Advise("shared=true is for a time in which electors of client-go use the same Leases: leave it out when none will come back")
+			Advise("shared=true is for a time in which electors of client-go use the same Leases: leave it " +
+				"out when none will come back")
 	}
-	f := driver.OK("electors", "%s, %d of them last written by another client, such as an elector of client-go", count, theirs)
+	f := driver.OK("electors", "%s, %d of them last written by another client, such as an elector of "+
+		"client-go", count, theirs)
 	if held > 0 {
 		f.Finding += fmt.Sprintf("; it holds %d, such as %q, which %q has", held, example.Key, example.Owner)
-		f.Advice = "an elector cannot be asked to step down; its lock is taken when it is free, or when its own duration has passed without a renewal"
+		f.Advice = "an elector cannot be asked to step down; its lock is taken when it is free, or when its " +
+			"own duration has passed without a renewal"
 	}
 	return f
 }
@@ -274,7 +283,8 @@ func (s *Store) Policy(_ context.Context, o driver.PolicyOptions) (text, note st
 		o.Role = DefaultRole
 	}
 	if len(o.Role) > maxRole || !roleForm.MatchString(o.Role) {
-		return "", "", driver.Unsupported(fmt.Errorf("--role %.60q: it must have letters, digits and signs of - _ . : alone, "+
+		return "", "", driver.Unsupported(fmt.Errorf("--role %.60q: it must have letters, digits and signs "+
+			"of - _ . : alone, "+
 			"and begin and end with a letter or digit", o.Role))
 	}
 	if o.ReadOnly {

@@ -58,7 +58,8 @@ func (s *Store) diagnose(ctx context.Context) (*Description, []driver.Finding, e
 	encryption := encryption(conn.Conn().PgConn().Conn(), s.pool.Config().ConnConfig.TLSConfig)
 	var r role
 	// By the protocol that every pooler passes on.
-	err = conn.QueryRow(ctx, "SELECT current_user::text, rolsuper, pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"+
+	err = conn.QueryRow(ctx, "SELECT current_user::text, rolsuper, pg_has_role(current_user, "+
+		"'pg_read_all_stats', 'USAGE')"+
 		" FROM pg_roles WHERE rolname = current_user", pgx.QueryExecModeExec).Scan(&r.name, &r.super, &r.sees)
 	if err != nil {
 		return nil, nil, s.failed(err)
@@ -76,7 +77,8 @@ func encryption(conn net.Conn, config *tls.Config) driver.Finding {
 	f := driver.Encrypted(is, "write sslmode=verify-full in the URL", host)
 	if is && !driver.Near(host) && config != nil && config.InsecureSkipVerify && config.VerifyPeerCertificate == nil {
 		return driver.OK(f.Check, "%s, and the server's certificate is not checked", f.Finding).
-			Advise("another server could stand in for it: write sslmode=verify-full in the URL, and sslrootcert= if need be")
+			Advise("another server could stand in for it: write sslmode=verify-full in the URL, and " +
+				"sslrootcert= if need be")
 	}
 	return f
 }
@@ -86,7 +88,8 @@ func (d *Description) findings(r role) []driver.Finding {
 	all := []driver.Finding{driver.OK("server", "PostgreSQL %s", d.version())}
 	switch {
 	case d.Exists && len(d.Elsewhere) > 0:
-		all = append(all, driver.Warn("table", "%s is used, and the database has %s, too: a program whose URL names no schema is refused",
+		all = append(all, driver.Warn("table", "%s is used, and the database has %s, too: a program whose "+
+			"URL names no schema is refused",
 			d.Table, strings.Join(d.Elsewhere, " and ")).
 			Advise("see that no program uses another one, and drop it: see docs/guides/postgres.md"))
 	case d.Exists:
@@ -95,7 +98,8 @@ func (d *Description) findings(r role) []driver.Finding {
 	all = append(all, d.role(r)...)
 	all = append(all, d.durability(), d.replication(r.sees))
 	if d.CheckInterval > 0 && d.SynchronousNames != "" {
-		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a connection that breaks ends the wait of its commit "+
+		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a connection "+
+			"that breaks ends the wait of its commit "+
 			"for the standby, and the lock is seen to be held although a fail-over would lose it", d.CheckInterval).
 			Advise("ALTER ROLE %s SET client_connection_check_interval = 0", pgx.Identifier{r.name}.Sanitize()))
 	}
@@ -114,7 +118,8 @@ func (d *Description) role(r role) []driver.Finding {
 	case !d.Exists || !d.MayRead:
 		f = driver.OK("role", "%s may connect", name)
 	case !d.MayWrite:
-		f = driver.Bad("role", "%s can read table %s, and not write it: no lock can be taken, renewed or released", name, d.Table).
+		f = driver.Bad("role", "%s can read table %s, and not write it: no lock can be taken, renewed or "+
+			"released", name, d.Table).
 			Advise("grant it what tenure table policy prints")
 	case r.super:
 		f = driver.Warn("role", "%s is a superuser: the server refuses it no mistake", name).
@@ -123,7 +128,8 @@ func (d *Description) role(r role) []driver.Finding {
 	if r.sees {
 		return []driver.Finding{f}
 	}
-	return []driver.Finding{f, driver.OK("role", "%s does not see what other roles do: their transactions and connections are not counted below, "+
+	return []driver.Finding{f, driver.OK("role", "%s does not see what other roles do: their transactions "+
+		"and connections are not counted below, "+
 		"and not which standbys are synchronous", name).
 		Advise("for an examination of the server GRANT pg_read_all_stats TO %s", name)}
 }
@@ -132,10 +138,12 @@ func (d *Description) role(r role) []driver.Finding {
 func (d *Description) durability() driver.Finding {
 	switch {
 	case !d.Fsync:
-		return driver.Bad("durability", "fsync is off: a crash of the machine loses or spoils what was answered, and tokens are given twice").
+		return driver.Bad("durability", "fsync is off: a crash of the machine loses or spoils what was "+
+			"answered, and tokens are given twice").
 			Advise("switch it on, and see that the data are whole")
 	case !d.FullPageWrites:
-		return driver.Bad("durability", "full_page_writes is off: a crash of the machine may spoil the table").Advise("switch it on")
+		return driver.Bad("durability", "full_page_writes is off: a crash of the machine may spoil the "+
+			"table").Advise("switch it on")
 	}
 	return driver.OK("durability", "what is answered is on the disk")
 }
@@ -147,14 +155,17 @@ func (d *Description) replication(sees bool) driver.Finding {
 	switch {
 	case d.SynchronousNames == "" && d.Standbys == 0:
 		return driver.OK(check, "no standby is connected").
-			Advise("if the disk of this server is lost so are the locks; before it is restored from a backup, see docs/guides/postgres.md")
+			Advise("if the disk of this server is lost so are the locks; before it is restored from a " +
+				"backup, see docs/guides/postgres.md")
 	case d.SynchronousNames == "":
-		return driver.Warn(check, "%s, and none is synchronous: a fail-over loses what was answered last, and gives tokens twice", standbys).
+		return driver.Warn(check, "%s, and none is synchronous: a fail-over loses what was answered last, "+
+			"and gives tokens twice", standbys).
 			Advise("set synchronous_standby_names, or have no automatic fail-over: see docs/guides/postgres.md")
 	case !sees:
 		return driver.OK(check, "synchronous_standby_names is %q", d.SynchronousNames)
 	case d.Synchronous == 0:
-		return driver.Bad(check, "synchronous_standby_names is %q, and none of them is connected: every write waits", d.SynchronousNames).
+		return driver.Bad(check, "synchronous_standby_names is %q, and none of them is connected: every "+
+			"write waits", d.SynchronousNames).
 			Advise("start the standby; leases end meanwhile")
 	}
 	return driver.OK(check, "%s, a write waits for %q, %d connected", standbys, d.SynchronousNames, d.Synchronous)
@@ -164,12 +175,14 @@ func (d *Description) replication(sees bool) driver.Finding {
 // connections.
 func (d *Description) vacuum() (all []driver.Finding) {
 	if !d.Autovacuum {
-		all = append(all, driver.Warn("vacuum", "autovacuum is off: each heartbeat leaves a dead row behind, and the table grows without end").
+		all = append(all, driver.Warn("vacuum", "autovacuum is off: each heartbeat leaves a dead row "+
+			"behind, and the table grows without end").
 			Advise("switch it on"))
 	}
 	old := driver.OK("vacuum", "no transaction keeps dead rows for long")
 	if d.OldestTransaction > longTransaction {
-		old = driver.Warn("vacuum", "a transaction has run for %v: until it ends no vacuum takes away what heartbeats leave, and they become slow",
+		old = driver.Warn("vacuum", "a transaction has run for %v: until it ends no vacuum takes away what "+
+			"heartbeats leave, and they become slow",
 			d.OldestTransaction.Round(time.Second)).
 			Advise("find it in pg_stat_activity by xact_start; set idle_in_transaction_session_timeout")
 	}

@@ -53,11 +53,13 @@ func (s *Store) create(ctx context.Context) error {
 	}
 	switch e.Code {
 	case "42501":
-		return fmt.Errorf("the role may not create tables there: have one who may run what tenure table create --print prints: %w", err)
+		return fmt.Errorf("the role may not create tables there: have one who may run what tenure table "+
+			"create --print prints: %w", err)
 	case "3F000":
 		return fmt.Errorf("create the schema first, or leave it out of table=: %w", err)
 	case "25006":
-		return fmt.Errorf("the server is a standby, or read-only: name the primary, or all servers of the cluster: %w", err)
+		return fmt.Errorf("the server is a standby, or read-only: name the primary, or all servers of the "+
+			"cluster: %w", err)
 	}
 	return err
 }

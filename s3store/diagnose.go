@@ -49,7 +49,8 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 		s.lifecycle(asked), s.versioning(asked, t), price(endpoint.Hostname(), s.bucket, t),
 	}
 	if s.trusts {
-		all = append(all, driver.Warn("conditions", "trust=1: no process tries whether the server keeps the conditions of writes").
+		all = append(all, driver.Warn("conditions", "trust=1: no process tries whether the server keeps the "+
+			"conditions of writes").
 			Advise("leave it out of the URL, unless the right to delete is missing"))
 	}
 	raced, stop := context.WithTimeout(ctx, racePatience)
@@ -97,10 +98,12 @@ func (s *Store) lifecycle(ctx context.Context) driver.Finding {
 		switch {
 		case rule.Status != types.ExpirationStatusEnabled || !covers(rule, s.Prefix()):
 		case rule.Expiration != nil && (rule.Expiration.Days != nil || rule.Expiration.Date != nil):
-			return driver.Bad(check, "rule %q removes objects below %q: the token of a lock that it removes starts again at 1", name, s.Prefix()).
+			return driver.Bad(check, "rule %q removes objects below %q: the token of a lock that it removes "+
+				"starts again at 1", name, s.Prefix()).
 				Advise(exclude)
 		case len(rule.Transitions) > 0:
-			return driver.Bad(check, "rule %q moves objects below %q to another class: a lock there is dear to read, or cannot be read", name, s.Prefix()).
+			return driver.Bad(check, "rule %q moves objects below %q to another class: a lock there is dear "+
+				"to read, or cannot be read", name, s.Prefix()).
 				Advise(exclude)
 		}
 	}
@@ -132,8 +135,10 @@ func (s *Store) versioning(ctx context.Context, t driver.Timing) driver.Finding 
 	case out.Status != types.BucketVersioningStatusEnabled:
 		return driver.OK(check, "the bucket keeps no old versions")
 	}
-	f := driver.Warn(check, "the bucket keeps each heartbeat: %.0f versions a month for each lock that is held", month.Seconds()/t.Heartbeat.Seconds()).
-		Advise("keep locks in a bucket without versioning, or have a rule remove versions that are not current after a day; " +
+	f := driver.Warn(check, "the bucket keeps each heartbeat: %.0f versions a month for each lock that is "+
+		"held", month.Seconds()/t.Heartbeat.Seconds()).
+		Advise("keep locks in a bucket without versioning, or have a rule remove versions that are not " +
+			"current after a day; " +
 			"under a retention of Object Lock no rule can")
 	if out.MFADelete == types.MFADeleteStatusEnabled {
 		f.Finding += ", and only a person can remove them (MFA delete)"
@@ -148,7 +153,8 @@ func price(host, bucket string, t driver.Timing) driver.Finding {
 	writes := month.Seconds() / t.Heartbeat.Seconds()
 	// A waiter looks each refresh period, and when the next heartbeat is due.
 	reads := writes * math.Ceil(t.Heartbeat.Seconds()/t.Refresh.Seconds())
-	text := fmt.Sprintf("a month takes %.0f writes for each lock that is held, or session, and about %.0f reads for each process that waits", writes, reads)
+	text := fmt.Sprintf("a month takes %.0f writes for each lock that is held, or session, and about %.0f "+
+		"reads for each process that waits", writes, reads)
 	name, write, read := "", 0.0, 0.0 // dollars for a million
 	switch {
 	case strings.HasSuffix(bucket, "--x-s3"):
@@ -161,7 +167,8 @@ func price(host, bucket string, t driver.Timing) driver.Finding {
 	if name != "" {
 		text += fmt.Sprintf(": $%.2f and $%.2f on %s", writes*write/million, reads*read/million, name)
 	}
-	return driver.OK("price", "%s", text).Advise("a longer --lease, a longer --refresh, and one session for many locks cost less")
+	return driver.OK("price", "%s", text).Advise("a longer --lease, a longer --refresh, and one session for " +
+		"many locks cost less")
 }
 
 // race has 16 processes, as it were, write at once, through each address of the endpoint.

@@ -38,14 +38,17 @@ const (
 func Diagnose(ctx context.Context, file string) []driver.Finding {
 	info, err := os.Stat(file)
 	if err != nil {
-		return []driver.Finding{driver.Bad("file", "%v", err).Advise("tenure run and tenure lead create it; see the folder's permissions")}
+		return []driver.Finding{driver.Bad("file", "%v", err).Advise("tenure run and tenure lead create it; " +
+			"see the folder's permissions")}
 	}
 	all := []driver.Finding{driver.OK("file", "%s, %d kB, %v", file, (info.Size()+1023)>>10, info.Mode())}
 	all = append(all, modes(file, info)...)
 	// Open sees the names that are there at its moment.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
-		all = append(all, driver.Bad("file", "it has %d names (hard links): a program that opens it by another one has locks of its own, beside these", st.Nlink).
-			Advise("find them (find / -xdev -samefile %s) and remove them; programs that have it open go on, others are refused", file))
+		all = append(all, driver.Bad("file", "it has %d names (hard links): a program that opens it by "+
+			"another one has locks of its own, beside these", st.Nlink).
+			Advise("find them (find / -xdev -samefile %s) and remove them; programs that have it open go "+
+				"on, others are refused", file))
 	}
 	all = append(all, room(filepath.Dir(file))...)
 	return append(all, users(ctx, file)...)
@@ -64,13 +67,15 @@ func room(folder string) (all []driver.Finding) {
 	if uint32(fs.Type) == overlay {
 		all = append(all, driver.Warn("file", "the folder %s is on an overlay, as a container's own files are: "+
 			"another container that begins with the same file has its own, and grants the same locks", folder).
-			Advise("give all containers one folder of the host (docker run -v FOLDER:FOLDER); an overlay that all of them share is as good"))
+			Advise("give all containers one folder of the host (docker run -v FOLDER:FOLDER); an overlay "+
+				"that all of them share is as good"))
 	}
 	free := fs.Bavail * uint64(fs.Bsize)
 	f := driver.OK("file", "%d MB are free", free>>20)
 	if free < leastFree {
 		f.Level = driver.LevelWarn
-		f = f.Advise("on a full disk heartbeats fail, and leases end: the log alone needs up to %d MB beside the database; keep %d MB free",
+		f = f.Advise("on a full disk heartbeats fail, and leases end: the log alone needs up to %d MB "+
+			"beside the database; keep %d MB free",
 			logRoom>>20, leastFree>>20)
 	}
 	return append(all, f)
@@ -82,7 +87,8 @@ func modes(file string, info os.FileInfo) (all []driver.Finding) {
 	case mode&0o002 != 0:
 		all = append(all, driver.Warn("file", "anybody can write it, and so take any lock").Advise("chmod 600, or 660 for a group"))
 	case mode&0o004 != 0:
-		all = append(all, driver.Warn("file", "anybody can read it: that is enough to lock the files beside it, keep everybody from writing, and so end every lease").
+		all = append(all, driver.Warn("file", "anybody can read it: that is enough to lock the files beside "+
+			"it, keep everybody from writing, and so end every lease").
 			Advise("chmod 600, or 660 for a group: the file, and those beside it"))
 	case mode&0o060 != 0:
 		all = append(all, driver.OK("file", "its group can use it: every member can take any lock, and end any lease"))
@@ -95,16 +101,19 @@ func modes(file string, info os.FileInfo) (all []driver.Finding) {
 		name := filepath.Base(file) + suffix
 		switch wider := beside.Mode().Perm() &^ info.Mode().Perm(); {
 		case suffix == "-notify" && !beside.Mode().IsRegular():
-			all = append(all, driver.Warn("file", "%s is no file (%v), and is left alone: waiters hear of no release, and poll instead", name, beside.Mode()).
+			all = append(all, driver.Warn("file", "%s is no file (%v), and is left alone: waiters hear of "+
+				"no release, and poll instead", name, beside.Mode()).
 				Advise("delete it, and check which users can write the folder"))
 		case wider != 0:
-			all = append(all, driver.Warn("file", "%s lets others do more than the database does (%v): any user that can read or write it can end every lease",
+			all = append(all, driver.Warn("file", "%s lets others do more than the database does (%v): any "+
+				"user that can read or write it can end every lease",
 				name, beside.Mode()).Advise("chmod %o", info.Mode().Perm()))
 		}
 	}
 	folder := filepath.Dir(file)
 	if about, err := os.Stat(folder); err == nil && about.Mode().Perm()&0o002 != 0 {
-		all = append(all, driver.Warn("file", "anybody can write the folder %s (%v), and put other files beside the database, or in its place", folder, about.Mode()).
+		all = append(all, driver.Warn("file", "anybody can write the folder %s (%v), and put other files "+
+			"beside the database, or in its place", folder, about.Mode()).
 			Advise("a folder that only its users can write: chmod o-w, or another folder"))
 	}
 	return all

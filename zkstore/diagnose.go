@@ -73,7 +73,8 @@ func (s *Store) server(ctx context.Context, host string) (f driver.Finding, answ
 		return driver.Warn("server", "%s does not answer: %v", host, err).
 			Advise("locks work while most servers do; mend it, or leave it out of the URL"), false
 	case strings.Contains(text, "not currently serving"):
-		return driver.Warn("server", "%s serves no requests: it is starting, or finds no majority of the servers", host).Advise("see its log"), true
+		return driver.Warn("server", "%s serves no requests: it is starting, or finds no majority of the "+
+			"servers", host).Advise("see its log"), true
 	case version == "" || mode == "":
 		return driver.OK("server", "%s answers, and does not say what it is: it passes on no srvr", host), true
 	case olderThan36(version):
@@ -189,7 +190,8 @@ func session(timeout, left time.Duration) driver.Finding {
 	f := driver.OK("session", "a server that hangs is left for another one after %v", silent.Round(10*time.Millisecond))
 	if silent > left {
 		f.Level = driver.LevelWarn
-		return f.Advise("leases end before: write session=%v in the URL, or less, and see maxSessionTimeout and minSessionTimeout of the servers",
+		return f.Advise("leases end before: write session=%v in the URL, or less, and see maxSessionTimeout "+
+			"and minSessionTimeout of the servers",
 			max(time.Second, left.Truncate(time.Second)))
 	}
 	return f

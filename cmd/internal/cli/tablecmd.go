@@ -263,9 +263,11 @@ func noTable(at storeurl.Location) error {
 	case "dynamodb", "postgres":
 		return nil
 	case "kubernetes":
-		return usage("Kubernetes needs no table: tenure table policy prints the Role that a store there needs, and tenure doctor examines it")
+		return usage("Kubernetes needs no table: tenure table policy prints the Role that a store there " +
+			"needs, and tenure doctor examines it")
 	case "s3":
-		return usage("a bucket needs no table: tenure table policy prints the rights that a store there needs, and tenure doctor examines it")
+		return usage("a bucket needs no table: tenure table policy prints the rights that a store there " +
+			"needs, and tenure doctor examines it")
 	}
 	return usage("%s is no table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
 }

@@ -49,7 +49,8 @@ func judgeSource(source string) driver.Finding {
 	f := driver.OK("clock", "the clock source is %s", source)
 	switch source {
 	case "jiffies", "refined-jiffies", "pit", "acpi_pm", "hpet":
-		f.Level, f.Advice = driver.LevelWarn, "it is coarse, or slow to read: the kernel may have found the better one unstable, see its log"
+		f.Level, f.Advice = driver.LevelWarn, "it is coarse, or slow to read: the kernel may have found the "+
+			"better one unstable, see its log"
 	}
 	return f
 }
@@ -62,12 +63,14 @@ func judgeDiscipline(unsynced bool, freq, tick int64, drift float64) driver.Find
 	f := driver.OK("clock", "its rate is corrected by %.4f %%; leases allow %.2f %%", 100*rate, 100*drift)
 	switch {
 	case rate > drift:
-		f.Level, f.Advice = driver.LevelBad, "no lease is safe with such a clock: bound the slew of the time service, or raise MaxClockDrift"
+		f.Level, f.Advice = driver.LevelBad, "no lease is safe with such a clock: bound the slew of the "+
+			"time service, or raise MaxClockDrift"
 	case rate > drift/2:
 		f.Level, f.Advice = driver.LevelWarn, "bound the slew of the time service"
 	case unsynced:
 		f.Level, f.Finding = driver.LevelWarn, f.Finding+"; no time service keeps the wall clock right"
-		f.Advice = "leases are not affected; the times in status and history may be wrong: run chrony or systemd-timesyncd"
+		f.Advice = "leases are not affected; the times in status and history may be wrong: run chrony or " +
+			"systemd-timesyncd"
 	}
 	return f
 }

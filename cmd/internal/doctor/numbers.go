@@ -23,7 +23,8 @@ func Numbers(o tenure.Options) []driver.Finding {
 		away.Level, away.Advice = driver.LevelWarn, "a longer lease, or a shorter heartbeat, leaves time for one more"
 	}
 	return []driver.Finding{
-		driver.OK("lease", "lease %v, heartbeat every %v, request timeout %v, grace %v: work is told to stop %v after the last good heartbeat was sent",
+		driver.OK("lease", "lease %v, heartbeat every %v, request timeout %v, grace %v: work is told to "+
+			"stop %v after the last good heartbeat was sent",
 			o.LeaseDuration, o.HeartbeatPeriod, o.RequestTimeout, o.Grace, shown(usable)),
 		away,
 		driver.OK("lease", "a crashed holder's lock is free %v after its last heartbeat was seen", o.LeaseDuration),

@@ -40,7 +40,8 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	for cursor := ""; seen < mostRecords; {
 		page, err := store.List(ctx, "", cursor)
 		if err != nil {
-			p.Tell(driver.Warn("records", "cannot be listed: %v", err).Advise("tenure status without a name does not work"))
+			p.Tell(driver.Warn("records", "cannot be listed: %v", err).Advise("tenure status without a name " +
+				"does not work"))
 			return
 		}
 		for key, err := range page.Unreadable {
@@ -74,7 +75,8 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 			all = append(all, fmt.Sprintf("%q: %s", key, unreadable[key]))
 		}
 		p.Tell(driver.Warn("records", "%d of %d records cannot be read: %s", len(unreadable), seen, some(all)).
-			Advise("such a lock can neither be taken nor released: another version of Tenure, or another program, has written it; delete it when nobody uses it"))
+			Advise("such a lock can neither be taken nor released: another version of Tenure, or another " +
+				"program, has written it; delete it when nobody uses it"))
 	}
 	p.sides(sides)
 	p.drift(holders)
@@ -126,7 +128,8 @@ func (p *Patient) sides(all map[string]*sides) {
 	}
 	if len(lost) > 0 {
 		p.Tell(driver.Warn("readers and writers", "the number of slots is not stored: %s", some(lost)).
-			Advise("nobody can write there: somebody has deleted the record NAME:readers; stop all that uses the lock, and delete NAME:gate and all of NAME:read/* too"))
+			Advise("nobody can write there: somebody has deleted the record NAME:readers; stop all that " +
+				"uses the lock, and delete NAME:gate and all of NAME:read/* too"))
 	}
 }
 
@@ -164,7 +167,9 @@ func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Tim
 	}
 	if len(silent) > 0 {
 		p.Tell(driver.Warn("holders", "no heartbeat for two periods: %s", some(silent)).
-			Advise("they are dead, paused or cut off. Whoever waits gets the lock when the lease has run out; jobs that look just once (--wait 0) find it held until somebody has waited: run tenure reap for those"))
+			Advise("they are dead, paused or cut off. Whoever waits gets the lock when the lease has run " +
+				"out; jobs that look just once (--wait 0) find it held until somebody has waited: run " +
+				"tenure reap for those"))
 	}
 }
 

@@ -96,7 +96,8 @@ func (s *Service) dial() error {
 			if strings.Contains(shown, "@") {
 				shown = "…" // it may have a password
 			}
-			return fmt.Errorf("server %.80q is no address of a lock service: write https://HOST, http://HOST:PORT or unix:PATH", shown)
+			return fmt.Errorf("server %.80q is no address of a lock service: write https://HOST, "+
+				"http://HOST:PORT or unix:PATH", shown)
 		}
 		s.base = u.Scheme + "://" + u.Host
 	}
@@ -192,7 +193,8 @@ func newName() string { return rand.Text()[:13] }
 
 // numbers says what follows from the lease of the service.
 func (s *Service) numbers(lease, heartbeat, usable time.Duration) {
-	s.Tell(driver.OK("lease", "lease %v, heartbeat every %v: a client may act for %v after it sent a heartbeat that was confirmed", lease, heartbeat, shown(usable)))
+	s.Tell(driver.OK("lease", "lease %v, heartbeat every %v: a client may act for %v after it sent a "+
+		"heartbeat that was confirmed", lease, heartbeat, shown(usable)))
 	spare := usable - heartbeat
 	f := driver.OK("lease", "the service may be away for %v before a lock is lost", shown(spare))
 	if spare < 2*heartbeat {

@@ -42,7 +42,8 @@ func (s *Service) reach(ctx context.Context) error {
 func (s *Service) unreachable(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "x509"):
-		return "trust the authority that signed its certificate: --ca-file; and call it by a name that is in the certificate"
+		return "trust the authority that signed its certificate: --ca-file; and call it by a name that is " +
+			"in the certificate"
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		return "it does not encrypt: write http://, or start tenured with --tls-cert and --tls-key"
 	case strings.Contains(text, "no such host"):
@@ -134,7 +135,8 @@ func (s *Service) host(ctx context.Context) {
 		s.Tell(driver.OK("host", "a call with another Host is refused"))
 	default:
 		s.Tell(driver.Warn("host", "a call with another Host is not refused for that").
-			Advise("leave out --allow-host '*'; if a proxy is between, have it refuse hosts that it does not know, and pass the Host on"))
+			Advise("leave out --allow-host '*'; if a proxy is between, have it refuse hosts that it does " +
+				"not know, and pass the Host on"))
 	}
 }
 

@@ -166,7 +166,8 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 		p.Tell(driver.OK("watch", "a waiter hears of a release after %v", shown(time.Since(sent))))
 	case <-time.After(hintPatience):
 		p.Tell(driver.Warn("watch", "a waiter did not hear of a release within %v", hintPatience).
-			Advise("looks find it, every %v; see whether the -notify file beside the database can be written", p.Options.RefreshPeriod))
+			Advise("looks find it, every %v; see whether the -notify file beside the database can be "+
+				"written", p.Options.RefreshPeriod))
 	}
 	return now
 }
