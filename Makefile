@@ -147,7 +147,8 @@ portable:
 .PHONY: release-check
 release-check:
 	scripts/setup release
-	GOWORK=off TENURE_RELEASE_CHECK=1 $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
+	rm -rf $(BIN)/trial && release/installed/testdata/trial $(BIN)/trial
+	GOWORK=off TENURE_RELEASE_CHECK=$(CURDIR)/$(BIN)/trial $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
 	TENURE_RELEASE_CHECK=1 $(GOTEST) -count=1 -run '^TestRunsInAnEmptyRoot$$' $(TESTFLAGS) ./cmd/internal/daemon
 
 clean: ## Delete the installed tools and the cached test results
