@@ -270,7 +270,8 @@ func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 			all = append(all, driver.Warn("permissions", "%s could not be tried: %s", trial.operation, api.ErrorMessage()).
 				Advise("see the keys above"))
 		default:
-			all = append(all, driver.Warn("permissions", "%s could not be tried: %v", trial.operation, brief(err)).Advise("fix that first"))
+			all = append(all, driver.Warn("permissions", "%s could not be tried: %v", trial.operation, brief(err)).
+				Advise("fix that first"))
 		}
 		break // the others would say the same
 	}

@@ -68,7 +68,8 @@ func encryption(endpoints []string) driver.Finding {
 
 func memberFinding(endpoint string, s *clientv3.StatusResponse) driver.Finding {
 	if s.IsLearner {
-		return driver.Warn("member", "%s is a learner, which answers no strong read", endpoint).Advise("leave it out of the URL until it votes")
+		return driver.Warn("member", "%s is a learner, which answers no strong read", endpoint).
+			Advise("leave it out of the URL until it votes")
 	}
 	return driver.OK("member", "%s answers, version %s", endpoint, s.Version)
 }

@@ -162,7 +162,8 @@ func rights(namespace, user string, missing map[string][]string) (all []driver.F
 			without, what = driver.Warn, "what falls out of a full history stays in the namespace, and "+
 				"tenure sweep clears nothing"
 		}
-		all = append(all, without("rights", "%s must not %s Leases in namespace %s: %s", user, verb, namespace, what).Advise(advice))
+		all = append(all, without("rights", "%s must not %s Leases in namespace %s: %s", user, verb, namespace, what).
+			Advise(advice))
 	}
 	if verbs := missing["configmaps"]; len(verbs) > 0 {
 		all = append(all, driver.Warn("rights", "%s must not %s ConfigMaps in namespace %s: data of more "+
@@ -260,9 +261,11 @@ func (s *Store) apart(other *Store, locks []driver.Record) []driver.Finding {
 	const advice = "write it in the URLs of all who use these locks, or of none"
 	switch {
 	case held > 0:
-		return []driver.Finding{driver.Warn("shared", "held %s: %s, such as %s; %s", with, driver.Counted(held, "lock"), example, excludes).Advise(advice)}
+		return []driver.Finding{driver.Warn("shared", "held %s: %s, such as %s; %s", with, driver.Counted(held, "lock"), example, excludes).
+			Advise(advice)}
 	case used > 0:
-		return []driver.Finding{driver.OK("shared", "used %s, and free: %s, such as %s", with, driver.Counted(used, "lock"), example).Advise(advice)}
+		return []driver.Finding{driver.OK("shared", "used %s, and free: %s, such as %s", with, driver.Counted(used, "lock"), example).
+			Advise(advice)}
 	}
 	return nil
 }

@@ -78,7 +78,8 @@ func (s *Store) server(ctx context.Context, host string) (f driver.Finding, answ
 	case version == "" || mode == "":
 		return driver.OK("server", "%s answers, and does not say what it is: it passes on no srvr", host), true
 	case olderThan36(version):
-		return driver.Bad("server", "%s answers, version %s, %s", host, version, mode).Advise("3.6 is the oldest that the store is for"), true
+		return driver.Bad("server", "%s answers, version %s, %s", host, version, mode).
+			Advise("3.6 is the oldest that the store is for"), true
 	case mode == "standalone":
 		return driver.Warn("server", "%s answers, version %s, %s", host, version, mode).
 			Advise("it stands alone: if its machine is lost so are the locks and their tokens: run three"), true
