@@ -23,7 +23,6 @@ require (
 	go.uber.org/goleak v1.3.0
 	k8s.io/api v0.36.2
 	modernc.org/sqlite v1.60.0
-	pgregory.net/rapid v1.3.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
