@@ -52,6 +52,8 @@ type base struct {
 	own     map[string]ownLease // the latest of each lock
 	active  int                 // leases and acquires that Close waits for
 	drained chan struct{}
+	writing int // tenures that are not in the history yet, for which Close waits a while
+	written chan struct{}
 }
 
 // kept is a lease or a session, as the end of its client sees it.
@@ -83,7 +85,8 @@ func (c *base) begin(o Options) {
 	c.events = newEvents(o.OnEvent, o.Logger)
 	c.calls = shell.NewCalls(o.MaxInFlight, o.RequestTimeout)
 	c.holder, c.contender, c.last = c.clock.Holder, c.clock.Contender, c.sendLast // made once: there are many runs
-	c.closing, c.voided, c.gone, c.drained = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c.closing, c.voided, c.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c.drained, c.written = make(chan struct{}), make(chan struct{})
 	c.kept, c.own = map[kept]struct{}{}, map[string]ownLease{}
 
 	c.recall = &recall{now: c.contender, lease: c.timing.Lease, marks: map[lifeSum]mark{}}
@@ -277,13 +280,29 @@ func (c *base) finishedLease(k kept, key string) {
 	c.finished(k)
 }
 
+// writes counts tenures that are being written into the history, and those that are.
+func (c *base) writes(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing += n
+	c.checkDrained()
+}
+
 func (c *base) checkDrained() {
 	if c.closed && c.active == 0 {
-		select {
-		case <-c.drained:
-		default:
-			close(c.drained)
-		}
+		closeOnce(c.drained)
+	}
+	if c.closed && c.writing == 0 {
+		closeOnce(c.written)
+	}
+}
+
+// closeOnce closes a channel that may be closed. The caller holds what guards it.
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
 	}
 }
 

@@ -15,11 +15,12 @@ import (
 // contexts of all leases are cancelled with it. The heartbeats of a lease that is
 // not released yet go on until it is, for [Options.StopTimeout] at most. Close
 // returns when that is done and everything of the client has ended, or when ctx
-// ends. It returns an error if leases were left behind: their records run out by
-// themselves. Closing again returns [ErrClosed]. Do not call it from OnEvent: Close
-// waits for OnEvent, and for the logger, to return. When all else has ended it waits
-// for them no longer than StopTimeout and a lease duration, and returns an error if
-// they have not returned by then.
+// ends. A tenure that the history lacks yet is written for half a lease more. Close
+// returns an error if leases were left behind: their records run out by themselves.
+// Closing again returns [ErrClosed]. Do not call it from OnEvent: Close waits for
+// OnEvent, and for the logger, to return. When all else has ended it waits for them
+// no longer than StopTimeout and a lease duration, and returns an error if they have
+// not returned by then.
 //
 // A context that is already done at the call, or that Close itself ends, is
 // ignored, so that a deferred Close works under the context of a signal. Close then
@@ -46,6 +47,7 @@ func (c *Client) Close(ctx context.Context) error {
 	w := c.closeWait(ctx, kept)
 	defer func() { w.stop() }()
 	drained := w.until(c.drained)
+	w.within(c.timing.Lease/2, c.written) // what was not written at once is tried again each tenth of a lease
 	c.end()
 	ended := make(chan struct{})
 	go func() {
@@ -112,6 +114,20 @@ func (w *closeWait) bound() {
 	ctx, stop := context.WithTimeoutCause(w.ctx, w.most, errEventTimeout)
 	outer := w.stop
 	w.ctx, w.stop = ctx, func() { stop(); outer() }
+}
+
+// within waits for what a store that gives no answer must not hold up for longer.
+func (w *closeWait) within(most time.Duration, ended <-chan struct{}) {
+	if errors.Is(context.Cause(w.ctx), ErrClosed) {
+		w.ignore()
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	case <-w.ctx.Done():
+	}
 }
 
 // until waits, and returns false if the waiting has ended before.

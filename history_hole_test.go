@@ -156,3 +156,18 @@ func TestHistoryAfterADeletion(t *testing.T) {
 		expectHistory(t, b.history("x"), "4 b released", "3 b released", "2 b released", "1 b released")
 	})
 }
+
+// A store that loses writes for a moment is no crash: a client that is closed meanwhile
+// writes the history first.
+func TestCloseWritesTheHistory(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		b.fault(faultstore.OpClaim, 1, 2, faultstore.LoseRequest())
+		b.mustRelease(b.mustAcquire("x", recorded))
+		want(t, b.Close(t.Context()), nil)
+		c := w.machine("c")
+		c.mustRelease(c.mustAcquire("x", recorded)) // its record knows of one tenure before it
+		expectHistory(t, c.history("x"), "3 c released", "2 b released", "1 a released")
+	})
+}

@@ -42,13 +42,18 @@ func (c *base) writeHistory(lock string, past []driver.Tenure, begin func(*proto
 	all := make([]*historyWrite, len(past))
 	for i, t := range past {
 		w := &historyWrite{ready: make(chan struct{}), m: protocol.NewChronicler(c.timing, c.env, lock, t, uint64(c.options.HistoryLimit))}
-		free, told := false, false
+		free, told, counted := false, false, true
+		c.writes(1)
 		w.run = shell.Run{
 			Machine: w.m, Mutex: new(sync.Mutex), Clock: c.contender, Timers: c.looks, Send: c.last,
 			Stepped: func(time.Duration, protocol.Action) {
 				if !w.m.Awaited() && !free {
 					free = true
 					close(w.ready)
+				}
+				if counted && (w.m.Written() || w.m.Over()) {
+					counted = false
+					c.writes(-1)
 				}
 				if err := w.m.Err(); err != nil && !told {
 					told = true
