@@ -19,6 +19,7 @@ type tenure struct {
 	kept    bool          // the lock was kept for it
 	since   time.Time
 	told    bool             // it was in the history, once
+	hidden  bool             // a write of a former life has replaced what the record said of it
 	end     driver.EndReason // empty while it goes on
 	asked   *driver.Request  // what ended it, or what it did not answer
 	prompt  bool             // its work returns within a lease of being told
@@ -83,6 +84,13 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	// What each write may change, beside the version.
 	same := was
 	same.Version = is.Version
+	if m.life != l.life && !reflect.DeepEqual(was.Prev, is.Prev) {
+		// Late duplicates, of its claim first, have come upon the tenures of the present life.
+		same.Prev = is.Prev
+		if was.Prev != nil && l.tenures[was.Prev.Token] != nil {
+			l.tenures[was.Prev.Token].hidden = true
+		}
+	}
 	switch r.Kind {
 	case protocol.Ask:
 		same.Requests = is.Requests

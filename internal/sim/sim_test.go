@@ -38,6 +38,15 @@ func TestSeedsReplay(t *testing.T) {
 	}
 }
 
+// TestDuplicatesAfterADeletion: an operator deletes a record, and then a claim and a heartbeat
+// of its former holder come once more. They exclude nobody, and the judge is not to say that
+// the heartbeat has changed what was before the claim.
+func TestDuplicatesAfterADeletion(t *testing.T) {
+	if _, err := RunSeed(544393, nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSchedulesAreWorthTheirCount: each has at least 200 events and 3 processes,
 // and most have what can go wrong.
 func TestSchedulesAreWorthTheirCount(t *testing.T) {
