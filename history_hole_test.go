@@ -171,3 +171,18 @@ func TestCloseWritesTheHistory(t *testing.T) {
 		expectHistory(t, c.history("x"), "3 c released", "2 b released", "1 a released")
 	})
 }
+
+// A store that loses all of it holds Close up for half a lease, and no more.
+func TestCloseWaitsHalfALeaseForTheHistory(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustRelease(a.mustAcquire("x", recorded))
+		b.fault(faultstore.OpClaim, 1, 0, faultstore.LoseRequest())
+		b.mustRelease(b.mustAcquire("x", recorded))
+		begun := time.Now()
+		want(t, b.Close(t.Context()), nil)
+		if took := time.Since(begun); took < lease/2 || took > lease/2+requestTimeout {
+			t.Errorf("it took %v, want half of %v", took, lease)
+		}
+	})
+}

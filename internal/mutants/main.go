@@ -41,6 +41,10 @@ func main() {
 	if *n == 0 {
 		all, err = load(".")
 		all = slices.DeleteFunc(all, func(m *mutant) bool { return !m.named(flag.Args()) })
+		if err == nil && len(all) == 0 {
+			err = fmt.Errorf("no file testdata/mutants/*.txt below this folder has one of %q in its name: "+
+				"run it in the root of the repository", flag.Args())
+		}
 	} else {
 		fmt.Fprintf(os.Stdout, "seed %d\n", *seed)
 		folders := flag.Args()
@@ -49,6 +53,10 @@ func main() {
 		}
 		for _, folder := range folders {
 			var some []*mutant
+			if randomly[folder] == "" {
+				err = fmt.Errorf("no tests are known for %q: want one of %q", folder, slices.Sorted(maps.Keys(randomly)))
+				break
+			}
 			if some, err = random(folder, *n, *seed); err != nil {
 				break
 			}
@@ -59,7 +67,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
-	if found, tried := runAll(os.Stdout, all); *n == 0 && (found < tried || tried == 0) {
+	if found, tried := runAll(os.Stdout, all); *n == 0 && found < tried {
 		os.Exit(1)
 	}
 }

@@ -15,18 +15,9 @@ func Tight() protocol.Timing {
 	return protocol.Timing{Grace: time.Millisecond}.WithDefaults()
 }
 
-// What a schedule has at least.
-const (
-	minEvents    = 200
-	minProcesses = 3
-	// minTogether is how many locks are taken at once, and by how many processes.
-	minTogether = 3
-)
-
-// Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
-// has clients of a lock service, another one guardians, and one of sixteen processes that
-// take several locks at once.
-func Schedule(src Source) Config {
+// drawTiming draws what differs between programs: a grace, a bound on progress or on stopping,
+// heartbeats that the program sends, and looks that are rare.
+func drawTiming(src Source) protocol.Timing {
 	t := Tight()
 	switch src.Intn(4) {
 	case 1:
@@ -42,6 +33,22 @@ func Schedule(src Source) Config {
 	if src.Intn(8) == 7 {
 		t.Refresh = time.Hour
 	}
+	return t
+}
+
+// What a schedule has at least.
+const (
+	minEvents    = 200
+	minProcesses = 3
+	// minTogether is how many locks are taken at once, and by how many processes.
+	minTogether = 3
+)
+
+// Schedule draws a world with faults, of at least 3 processes and 200 events. One of eight
+// has clients of a lock service, another one guardians, and one of sixteen processes that
+// take several locks at once.
+func Schedule(src Source) Config {
+	t := drawTiming(src)
 	c := Config{
 		Timing: t, History: [...]int{100, 5, 2, 1}[src.Intn(4)], Processes: minProcesses + src.Intn(3), Locks: 1 + src.Intn(8)/7, Length: time.Duration(1+src.Intn(6)) * t.Lease, Kept: t.Lease,
 		Mixed: src.Intn(4) == 3, Unless: src.Intn(2) == 1, Twice: src.Intn(4) == 3, Deletions: src.Intn(4) == 3, Observers: src.Intn(2) == 1, Unhurried: true,

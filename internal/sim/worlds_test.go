@@ -13,21 +13,7 @@ import (
 
 // config draws a world with faults.
 func config(src Source) Config {
-	t := Tight()
-	switch src.Intn(4) {
-	case 1:
-		t.Grace = t.Lease / 8
-	case 2:
-		t.Progress = t.Lease / 2
-	case 3:
-		t.StopTimeout = t.Lease / 4
-	}
-	if src.Intn(8) == 7 {
-		t.Manual = true
-	}
-	if src.Intn(8) == 7 {
-		t.Refresh = time.Hour
-	}
+	t := drawTiming(src)
 	return Config{
 		Timing: t, Processes: 1 + src.Intn(4), Length: time.Duration(1+src.Intn(12)) * t.Lease,
 		Faults: true, Requests: src.Intn(4) != 0, Trace: &Trace{},
