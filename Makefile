@@ -17,7 +17,6 @@ GO ?= go
 GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # What is installed and built for the tests.
 BIN := .bin
-ITEST := ./internal/itest
 
 # What `make test` builds and tests: what needs Go and nothing else. What takes longest comes first.
 QUICK := ./cmd/... ./sqlitestore/... ./examples/failover ./...
@@ -46,22 +45,17 @@ export GOFLAGS
 
 # Builds and tests collect garbage a quarter as often, for a sixth to a third less of the
 # processor's time, unless it grows large. Nothing that measures does: see scripts/nightly.
-test release lint model simulator: export GOGC ?= 400
-test release lint model simulator: export GOMEMLIMIT ?= 4GiB
-
-# -vet=off: `make lint` has all of vet's checks.
-GOTEST := $(GO) test -vet=off -timeout $(TEST_TIMEOUT)
+test lint model simulator: export GOGC ?= 400
+test lint model simulator: export GOMEMLIMIT ?= 4GiB
 
 # The pattern `work` means every module of go.work; `./...` is the root module
 # alone. golangci-lint knows directories only, so it gets what go.work uses.
 MODULES := $(addsuffix /...,$(shell sed -n 's,^[[:space:]]\(\.[^[:space:]]*\)$$,\1,p' go.work))
-# What users on other systems compile.
-PORTABLE := $(filter-out ./evidence/% ./internal/itest/%,$(MODULES))
 
 # One thing after another, in the order that is written here: tests of real time
 # must not feel each other.
 .NOTPARALLEL:
-.PHONY: help test verify nightly setup lint fmt tidy sim spec chaos bench clean
+.PHONY: help test verify nightly setup lint fmt tidy sim clean
 
 # part NAME begins a part of a target, so that the output tells what each costs.
 part = @echo "==> $(1), at $$(date +%T)"
@@ -75,7 +69,7 @@ help: ## Describe the targets (default)
 test: ## Before each commit: test what needs Go and nothing else, and vet the root module
 	$(call part,test)
 	$(GO) vet ./...
-	TENURE_REQUIRE_ENGINES= $(GOTEST) -short -p 3 -parallel 8 $(TESTFLAGS) $(QUICK)
+	TENURE_REQUIRE_ENGINES= $(GO) test -vet=off -timeout $(TEST_TIMEOUT) -short -p 3 -parallel 8 $(TESTFLAGS) $(QUICK)
 
 # What computes alone takes the processor time that the tests leave, in a group of its own, so
 # that all of it ends if this is stopped. What it prints comes at the end.
@@ -95,7 +89,7 @@ nightly: ## Each night and before a release: all else, in parts of at most 90 mi
 nightly-%:
 	@scripts/nightly $*
 
-# The steps of both are targets as well: `make race`, `make kills`.
+# The steps of both are targets as well: `make race`, `make kills`, `make chaos`.
 STEPS := $(shell sed -n 's/^\t\([a-z-][a-z-]*\)[^ a-z=-].*/\1/p' scripts/nightly)
 .PHONY: $(STEPS)
 $(STEPS): setup
@@ -121,35 +115,9 @@ tidy: ## Tidy go.mod and go.sum of all modules
 sim: ## Simulate schedules with faults until stopped: make sim SIM='-hours 8 -faults messages,pauses'
 	$(GO) run ./internal/sim/run $(SIM)
 
-spec: setup ## Check the model, its wrong variants, and traces of the code against it (TLC; needs Java)
-	scripts/spec check
-	TENURE_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 1h $(ITEST)/spec -schedules 20
-
-chaos: setup ## Kill, stop and cut off real processes that contend for a lock (Linux)
-	scripts/engines install dynoxide etcd postgres zookeeper kubernetes versitygw
-	$(GO) run ./evidence/chaos -duration $(DURATION) -report chaos.html
-
-bench: setup ## Measure beside other lock clients, on one engine in one run
-	scripts/engines run dynoxide -- $(GO) run ./evidence/bench -json evidence/bench/results.json -markdown docs/evidence/performance.md
-
-# A module apart from the workspace.
-.PHONY: release
-release:
-	$(call part,release)
-	GOWORK=off $(GO) vet -C release ./...
-	GOWORK=off $(GO) test -C release $(TESTFLAGS) ./...
-
-.PHONY: portable
-portable:
-	$(call part,portable)
-	for system in darwin windows; do GOOS=$$system CGO_ENABLED=0 $(GO) vet $(PORTABLE); done
-
-.PHONY: release-check
-release-check:
-	scripts/setup release
-	rm -rf $(BIN)/trial && release/installed/testdata/trial $(BIN)/trial
-	GOWORK=off TENURE_RELEASE_CHECK=$(CURDIR)/$(BIN)/trial $(GO) test -C release -count=1 -timeout 1h -v $(TESTFLAGS) ./installed
-	TENURE_RELEASE_CHECK=1 $(GOTEST) -count=1 -run '^TestRunsInAnEmptyRoot$$' $(TESTFLAGS) ./cmd/internal/daemon
+spec: ## Check the model, its wrong variants, and traces of the code against it (TLC; needs Java)
+chaos: ## Kill, stop and cut off real processes that contend for a lock (Linux)
+bench: ## Measure beside other lock clients, on one engine in one run
 
 clean: ## Delete the installed tools and the cached test results
 	rm -rf $(BIN)
