@@ -45,7 +45,7 @@ type Sight struct {
 	lived    time.Duration // before the call of a strong reply that showed a session alive
 	hasLived bool
 	doubt    bool          // a cheap reply showed less than was known: no record, or an older tenure
-	inquired time.Duration // when the session may be asked again whether it holds this lock
+	inquired time.Duration // when the session may be asked again whether it holds this lock in this term
 
 	// What the holder, or somebody in its name, has said of its heartbeats: see Heard.
 	heard  []heard
@@ -123,7 +123,7 @@ func (s *Sight) Saw(sent, now time.Duration, how driver.Consistency, rec driver.
 	s.looked, s.asked = now, sent
 	tenure := seen && found && rec.State == was.State && rec.Token == was.Token
 	if !tenure {
-		s.term, s.phase, s.signs, s.putOff = now, false, s.signs[:0], 0
+		s.term, s.phase, s.signs, s.putOff, s.inquired = now, false, s.signs[:0], 0, 0
 	}
 	switch i := s.shown(rec); {
 	case tenure && lifeOf(rec) == lifeOf(was) && rec.Lease == was.Lease:

@@ -83,3 +83,32 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestEachTermIsAskedFor: that the session was asked about one term of the lock puts off no
+// question about the next.
+func TestEachTermIsAskedFor(t *testing.T) {
+	timing := Timing{}.WithDefaults()
+	env, _ := seeing(timing)
+	c := NewContender(timing, env, Want{Key: "k", Owner: "other"}, NewSight(timing, env))
+	lock, session := under(timing, "s", "v", 7), alive(timing, "s", "b")
+	asked := map[uint64]int{}
+	drive(c, 4*timing.Lease, func(now time.Duration, r *Call) Result {
+		session.Version = (now / timing.Heartbeat).String()
+		session.Beat = session.Version
+		if now >= 2*timing.Lease {
+			lock.Version, lock.Beat, lock.Token = "late", "late", 8 // a late copy of a claim
+		}
+		switch r.Kind {
+		case Peek:
+			return found(session)
+		case Inquire:
+			asked[r.Next.Requests[0].Token]++
+			return found(r.Next)
+		default:
+			return found(lock)
+		}
+	})
+	if asked[7] != 1 || asked[8] != 1 {
+		t.Errorf("asked about the tokens %v, want once about 7 and once about 8", asked)
+	}
+}
