@@ -81,7 +81,7 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 	}
 	if by, used := l.written[r.Next.Version]; used && m.repeats(by, r) {
 		return
-	} else if used && r.Kind != protocol.Forget && l.cfg.Wrong != FreedVersionKept {
+	} else if used && r.Kind != protocol.Forget {
 		l.fail("%s sends version %s again", m, r.Next.Version)
 	}
 	if r.Kind == protocol.Forget {
@@ -207,9 +207,6 @@ func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
 func (m *machine) believes() bool {
 	if m.h == nil || m.h.Expired() || m.h.Quiet() || m.clock() >= m.h.Deadline() {
 		return false
-	}
-	if m.p.l.cfg.Wrong == WorkAfterRelease {
-		return true
 	}
 	return !m.done && !m.h.Over()
 }

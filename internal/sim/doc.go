@@ -32,8 +32,7 @@
 // crashes in a row may hide. The first violation ends the run, and [Shrink] makes it
 // small.
 //
-// [Explore] runs many seeds; the program in run does it until it is stopped. A
-// [Wrong] makes one deliberate mistake in the world around the machines, clients,
-// replicas and proxies among it; testdata/mutants has those inside of the machines.
-// Checks worth having must find each.
+// [Explore] runs many seeds; the program in run does it until it is stopped. Each file of
+// testdata/mutants is one mistake in the machines, or in the world around them, and names
+// the shape of schedules that must find it.
 package sim

@@ -16,7 +16,6 @@ type elsewhere struct {
 	visits []*visit        // that are not over
 	made   map[string]made // the beats of clients
 	unused []offered       // grants that show no life yet
-	proxy  map[string]cached
 }
 
 // made is a beat that a client has made.
@@ -53,7 +52,7 @@ type judgedVisit struct {
 }
 
 func newElsewhere() elsewhere {
-	return elsewhere{made: map[string]made{}, proxy: map[string]cached{}}
+	return elsewhere{made: map[string]made{}}
 }
 
 // repeats says that a write is one that was sent before, because a call of a client was

@@ -25,14 +25,6 @@ type family struct {
 	first string // the version that the lease was granted with
 }
 
-// guarded is how long after the grant its guardian knows of the lease.
-func (m *machine) guarded() time.Duration {
-	if m.p.l.cfg.Wrong == ToldLate {
-		return m.timing().Heartbeat
-	}
-	return 0
-}
-
 // orphans leaves what works under the leases of a process that crashes to guardians.
 func (h *host) orphans() {
 	if !h.w.cfg.Guarded {
@@ -70,17 +62,11 @@ func (l *lock) orphan(m *machine) {
 		dies /= 64
 	}
 	l.note("the family of %s works on for %v", m, dies)
-	knows := l.now >= m.heldSince+m.guarded()
-	if knows && l.cfg.Wrong == FreedEarly {
-		f.bury()
-	}
 	l.after(dies, func() {
 		f.ended, f.at = true, l.now
 		l.note("the family of %s is dead", m)
 		f.lasts()
-		if knows && l.cfg.Wrong != FreedEarly {
-			f.bury()
-		}
+		f.bury()
 		f.promptly()
 	})
 }
@@ -138,9 +124,6 @@ func (f *family) bury() {
 	now := g.cont.at(l.now)
 	id, _, _ := strings.Cut(of.h.Record().Beat, "-")
 	death := protocol.Death{Key: l.key, ID: id, From: now + g.t.Grace, Until: now + 2*g.t.Lease}
-	if l.cfg.Wrong == FreedAtOnce {
-		death.From = now
-	}
 	m := &machine{p: p, id: of.id + "'s guardian", life: l.life, judged: newJudged(), family: f}
 	m.u = protocol.NewUndertaker(g.t, l.env(g), death)
 	p.machines = append(p.machines, m)
@@ -197,28 +180,4 @@ func (l *lock) checkFamilies() {
 		}
 	}
 	l.families = kept
-}
-
-// misled makes the mistakes in what a guardian is told.
-func (f *family) misled(l *lock, rec *driver.Record) {
-	id, _, _ := strings.Cut(f.of.h.Record().Beat, "-")
-	grant := f.of.h.Record()
-	is := false // what it takes for the dead lease
-	switch by := l.written[rec.Beat].by; l.cfg.Wrong {
-	case FreedByOwner:
-		is = rec.State == driver.Held && rec.Owner == grant.Owner && rec.Token == grant.Token
-	case FreedByProcess:
-		is = rec.State == driver.Held && by != nil && by.p.name == f.of.p.name
-	case FreedByVersion:
-		if rec.State == driver.Held && rec.Version != f.first {
-			rec.State = driver.Released // it is nobody's that the guardian knows
-		}
-	case FreedReleased:
-		is = rec.State == driver.Released
-	case FreedReserved:
-		is = rec.State == driver.Reserved
-	}
-	if is {
-		rec.State, rec.Beat = driver.Held, id+"-taken"
-	}
 }

@@ -54,25 +54,3 @@ func TestGuardians(t *testing.T) {
 		t.Errorf("guardians have freed %d locks in %d schedules, want %d at least", buried, seeds, seeds/4)
 	}
 }
-
-// TestMistakesOfGuardians makes one deliberate mistake around the undertaker at a time:
-// schedules fail with it, by the rule that it breaks, and pass without it.
-func TestMistakesOfGuardians(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make nightly-mutants has it")
-	}
-	for _, tt := range []wrongTest{
-		{FreedByOwner, guardedAnew, 500, "frees the lock of"},
-		{FreedByProcess, guardedLong, 50, "frees the lock of"},
-		{FreedByVersion, guardedPrompt, 50, "its lock is held"},
-		{FreedEarly, guardedLong, 100, "is at work"},
-		{FreedAtOnce, guardedLong, 50, "beside the work of its successor"},
-		{FreedVersionKept, guardedLong, 500, "changes a released record"},
-		{FreedReleased, guardedLong, 500, "bury of"},
-		{FreedReserved, guardedLong, 1000, "of reserved"},
-		{FreedByOneLook, guardedPrompt, 500, "its lock is held"},
-		{ToldLate, guardedPrompt, 50, "its lock is held"},
-	} {
-		t.Run(tt.wrong.String(), tt.find)
-	}
-}

@@ -79,9 +79,6 @@ func (h *host) pause(d time.Duration) {
 		return
 	}
 	h.paused, h.stood = h.w.now+d, h.w.now+d
-	if h.w.cfg.Wrong == StoppingClock {
-		h.hold.halt(h.w.now)
-	}
 	h.w.after(d, h.wake)
 }
 

@@ -62,7 +62,6 @@ func (m *machine) claimed() *func() {
 // send carries a call to the store and brings the answer back.
 func (m *machine) send(r *protocol.Call) {
 	l, p := m.p.l, m.p
-	r = l.miswrite(m, r)
 	if r.Kind == protocol.Claim || r.Kind == protocol.Takeover {
 		r.Stamp(l.wall()) // by which the history tells two tenures under one token apart
 	}

@@ -179,16 +179,12 @@ func (p *process) acquire() {
 	if l.cfg.Cools {
 		want.CoolDown, want.CoolDownMax = coolDown(own), coolDownMax(own)
 	}
-	m := p.reused()
-	if m == nil {
-		m = &machine{p: p, own: &own, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
-		if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
-			want.Behind, m.unless.is = false, true
-			want.UnlessAlive = l.cfg.Wrong != UnlessIgnored
-			l.tally.Unless++
-		}
-		m.c = protocol.NewContender(own, l.env(p.host), want, p.sight)
+	m := &machine{p: p, own: &own, epoch: p.epoch, id: fmt.Sprintf("%s/%s%d", p.name, l.key, p.acquires)}
+	if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
+		want.Behind, m.unless.is = false, true
+		l.tally.Unless++
 	}
+	m.c = protocol.NewContender(own, l.env(p.host), want, p.sight)
 	p.contends(m, under, want.Try)
 	if !l.final && l.one(3) {
 		p.after(m, l.upTo(l.t.Lease*2), m.giveUp)
@@ -211,18 +207,6 @@ func (p *process) contends(m *machine, under *machine, try bool) {
 	m.took(m.c.Step(p.cont.at(l.now)))
 }
 
-// reused returns an acquire that was given up, where that mistake is made.
-func (p *process) reused() *machine {
-	if p.l.cfg.Wrong != SharedAttempts {
-		return nil
-	}
-	i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.k == nil && m.h == nil && m.left })
-	if i < 0 {
-		return nil
-	}
-	return p.machines[i]
-}
-
 func (m *machine) giveUp() {
 	if !m.p.l.final {
 		m.leave()
@@ -238,9 +222,7 @@ func (m *machine) leave() {
 	l.note("%s gives up", m)
 	m.traced(trace.Leave, trace.Event{})
 	m.left = true
-	if l.cfg.Wrong != SharedAttempts {
-		m.took(m.c.GiveUp(m.p.cont.at(l.now)))
-	}
+	m.took(m.c.GiveUp(m.p.cont.at(l.now)))
 }
 
 var outcomes = [...]string{"", "applied", "conflicted", "not applied", "unknown"}
@@ -254,7 +236,6 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	}
 	l.tally.Seen[m.phase()][r.Kind][res.Outcome]++
 	m.unsure = m.unsure || res.Outcome == protocol.Unknown || m.f != nil && res.Outcome == protocol.NotApplied
-	res = l.misread(m, res)
 	if by := l.written[r.Next.Version]; res.Outcome == protocol.Unknown && by.by == m {
 		by.unknown = true
 		l.written[r.Next.Version] = by
@@ -271,18 +252,12 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 	}
 	if m.o != nil || m.d != nil || m.r != nil || m.f != nil || m.u != nil {
 		m.took(is.Reply(now, res))
-		if m.u != nil && l.cfg.Wrong == FreedByOneLook && res.Outcome != protocol.Applied {
-			m.u.GiveUp(now)
-		}
 		return
 	}
 	m.peeked(r, res)
 	if m.g != nil {
 		m.took(is.Reply(now, res))
 		return
-	}
-	if l.cfg.Wrong == SeenAtRequest {
-		now = m.sentCont
 	}
 	if r.Kind == protocol.Ask && res.Outcome == protocol.Conflicted {
 		m.p.wish = 0

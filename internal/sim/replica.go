@@ -29,7 +29,7 @@ func (p *process) serving(cn *conn, what string) *machine {
 // admits carries out an acquire. The contender runs while the client waits for the answer.
 func (p *process) admits(cn *conn, wait time.Duration) {
 	l := p.l
-	if cn.ended && l.cfg.Wrong != WaitOutlives {
+	if cn.ended {
 		return // it was read too late
 	}
 	m := p.serving(cn, "acquire")
@@ -43,9 +43,7 @@ func (p *process) admits(cn *conn, wait time.Duration) {
 	}
 	m.c = protocol.NewContender(p.t, l.env(p.host), want, p.sight)
 	m.took(m.c.Step(p.cont.at(l.now)))
-	if l.cfg.Wrong != WaitOutlives {
-		cn.gone = m.leave
-	}
+	cn.gone = m.leave
 	if wait > 0 {
 		p.after(m, wait, func() {
 			if !m.left && !m.done {
@@ -65,9 +63,6 @@ func (m *machine) refuses() {
 	is := reply{status: unknown}
 	if r.Held {
 		is.status = isHeld
-	}
-	if l := m.p.l; l.cfg.Wrong == AcquireRenews && r.Held && r.Record.State == driver.Held && r.Record.Owner == m.owner() {
-		is = m.p.granting(r.Record) // it finds what it was granted before
 	}
 	m.conn.answer(is)
 }
@@ -91,7 +86,7 @@ func (m *machine) offers(g protocol.Grant) {
 	p.lately, p.offers[g.Record.Token] = g.Record, o
 	l.offered(o, g.Record)
 	cn.gone = nil
-	if !cn.open && !cn.mute && l.cfg.Wrong != WaitOutlives && (cn.ended || l.one(2)) { // the answer cannot be written
+	if !cn.open && !cn.mute && (cn.ended || l.one(2)) { // the answer cannot be written
 		o.took(o.f.GiveUp(p.cont.at(l.now)))
 		return
 	}
@@ -105,20 +100,7 @@ func (p *process) relays(cn *conn, d protocol.Dispatch) {
 	if !protocol.FollowsBeat(d.After, d.Next) {
 		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
 	}
-	if r, ok := l.fromCache(d); ok {
-		cn.answer(r)
-		return
-	}
-	switch rec := p.lately; {
-	case l.cfg.Wrong == AnsweredFromMemory && rec.Token == d.Token && (rec.Beat == d.After || rec.Beat == d.Next):
-		p.lately.Beat = d.Next
-		cn.answer(p.confirming(rec))
-	case l.cfg.Wrong == LostFromMemory && rec.Token == d.Token && rec.Beat != d.After && rec.Beat != d.Next:
-		cn.answer(reply{status: isLost})
-		l.judgeLost(cn, d)
-	default:
-		p.carries(cn, d)
-	}
+	p.carries(cn, d)
 }
 
 // frees carries out a release.
@@ -144,13 +126,9 @@ func (p *process) carries(cn *conn, d protocol.Dispatch) {
 
 // confirming is the answer to a heartbeat that led to rec.
 func (p *process) confirming(rec driver.Record) reply {
-	r := reply{
+	return reply{
 		status: okay, usable: max(0, p.t.UsableOf(rec)), period: min(p.t.Heartbeat, rec.Lease/5), asked: protocol.AskedOf(rec),
 	}
-	if p.l.cfg.Wrong == AskedUntold {
-		r.asked = nil
-	}
-	return r
 }
 
 // relayed answers what was carried out, once.
@@ -168,7 +146,6 @@ func (m *machine) relayed() {
 			is, p.lately = reply{status: okay}, driver.Record{}
 		} else {
 			p.lately = rec
-			l.cache(m.of, is)
 		}
 		if o := p.offers[m.of.Token]; o != nil {
 			delete(p.offers, m.of.Token)

@@ -33,6 +33,12 @@ func gathers(c *Config)   { c.Gathers() }
 func doubled(c *Config)   { c.Doubled = true }
 func watchers(c *Config)  { c.Observers = true }
 
+// busy has heartbeats by themselves, and many reads.
+func busy(c *Config) {
+	c.Timing.Manual, c.Timing.Refresh = false, c.Timing.Lease/15
+	c.Length, c.Requests = 12*c.Timing.Lease, false
+}
+
 // calm has no faults, and works that stand still.
 func calm(c *Config) {
 	c.Sessions, c.Faults, c.Requests = true, false, true
@@ -43,6 +49,11 @@ func calm(c *Config) {
 // shapes are kinds of schedules, each of which shows some mistakes soon.
 var shapes = map[string]func(*Config){
 	"any":            func(*Config) {},
+	"requested":      requested,
+	"busy":           busy,
+	"unless":         func(c *Config) { c.Unless, c.Sessions = true, true },
+	"twice":          func(c *Config) { c.Twice, c.Requests = true, false },
+	"deleted":        and(rough, long, func(c *Config) { c.Deletions = true }),
 	"rough":          and(rough, unasked),
 	"watched":        and(watchers, unasked, long),
 	"labels":         labelled,
@@ -51,9 +62,17 @@ var shapes = map[string]func(*Config){
 	"heard":          told,
 	"sets":           gathers,
 	"served":         served,
+	"served-long":    servedLong,
 	"served-twice":   servedTwice,
-	"mixed":          and(servedLong, mixed),
+	"served-harm":    servedHarm,
+	"mixed-served":   and(servedLong, mixed),
 	"mixed-harm":     and(servedHarm, mixed),
+	"mixed-leases":   and(mixed, unasked),
+	"mixed-tied":     and(mixed, tied, requested),
+	"guarded":        guarded,
+	"guarded-long":   guardedLong,
+	"guarded-prompt": guardedPrompt,
+	"guarded-anew":   guardedAnew,
 	"sets-requested": and(gathers, requested, long),
 
 	// Clocks that need no margin leave none that could hide a late count.

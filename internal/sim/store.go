@@ -18,7 +18,6 @@ type store struct {
 	rec   driver.Record
 	found bool
 	older []driver.Record // before rec; no record came before the first
-	wrong Wrong
 
 	deleted bool             // once
 	closed  driver.EndReason // how a session was, which its record shows for a while only
@@ -50,22 +49,10 @@ func (s *store) claim(next driver.Record) (now, prev driver.Record, err error) {
 }
 
 func (s *store) swap(prev, next driver.Record) (driver.Record, error) {
-	if err := driver.CheckSwap(prev, next); err != nil && s.wrong != FreedVersionKept {
+	if err := driver.CheckSwap(prev, next); err != nil {
 		return driver.Record{}, err
 	}
 	same := s.rec.Version == prev.Version && s.rec.Token == prev.Token
-	switch s.wrong {
-	case VersionAlone:
-		same = s.rec.Version == prev.Version
-	case RevivingHeartbeats:
-		same = same || next.State == driver.Held && next.Token == prev.Token && s.rec.Token == prev.Token && s.rec.State == driver.Released
-	case NextLife:
-		same = same || s.deleted && s.rec.Token == prev.Token
-	case UnchangedRelease:
-		if next.State == driver.Released {
-			next.Version = prev.Version
-		}
-	}
 	if !s.found || !same {
 		return driver.Record{}, s.conflict()
 	}

@@ -43,7 +43,6 @@ type Tally struct {
 	Replayed    int // calls of clients that were carried out once more, or late
 	Heeded      int // clients that were asked to stop, and told
 	Buried      int // locks that guardians have freed
-	Cached      int // heartbeats that a proxy has answered, where that mistake is made
 
 	Seen Transitions
 	// Cooled is how often a candidate with a cool-down has read the history, and Failed

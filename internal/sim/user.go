@@ -16,17 +16,11 @@ import (
 func (m *machine) hold(g protocol.Grant) {
 	l := m.p.l
 	m.counts(g)
-	if l.cfg.Wrong == SentAtReply {
-		g.Sent = m.clock()
-	}
 	l.note("%s is granted %s", m, shown(g.Record))
 	l.granted(m, g)
 	m.p.hurry()
 	l.judgeUnless(m, g)
 	t := m.timing()
-	if wrong := l.cfg.Wrong; wrong == HoldsByClient && m.under == nil || wrong == TiedByClient && m.under != nil {
-		t = m.p.t
-	}
 	if m.under != nil {
 		m.h = protocol.NewTied(t, l.env(m.p.host), g, m.under.s)
 	} else {

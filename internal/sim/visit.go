@@ -41,7 +41,6 @@ type visit struct {
 	next      string        // of the heartbeat under way, empty if there is none
 	first     time.Duration // by its clock: before the first sending of that
 	firstAt   time.Duration // the same in real time
-	last      time.Duration // before the latest sending
 	period    time.Duration
 	deadline  time.Duration
 	tries     int
@@ -124,14 +123,11 @@ func (v *visit) acquire() {
 		wait = l.upTo(2 * l.t.Lease)
 	}
 	mine := v.begin()
-	v.last = v.clock()
 	v.conn = v.calls("acquire", wait+v.limit(), func(cn *conn) { cn.p.admits(cn, wait) }, func(r reply) {
 		switch {
 		case !mine():
 		case r.status == okay:
 			v.gets(r)
-		case l.cfg.Wrong == AcquireRenews && r.status != isHeld:
-			v.acquire()
 		default:
 			v.over("not granted")
 		}
@@ -152,14 +148,6 @@ func (v *visit) gets(r reply) {
 	l := v.l
 	v.stage, v.rec, v.tok, v.confirmed, v.period = visitGranted, r.rec, r.rec.Token, r.rec.Beat, r.period
 	l.note("%s is granted token %d", v, v.tok)
-	switch {
-	case l.cfg.Wrong == CountedFromGrant:
-		v.deadline = v.clock() + r.usable
-		v.begins()
-	case l.cfg.Wrong == AcquireRenews && v.last+r.usable > v.clock():
-		v.deadline = v.last + r.usable
-		v.begins()
-	}
 	delay := time.Duration(0)
 	switch {
 	case l.final:
@@ -188,7 +176,6 @@ func (v *visit) beat() {
 // try sends the heartbeat under way, the same call as often as it takes.
 func (v *visit) try(mine func() bool) {
 	d := protocol.Dispatch{Key: v.l.key, Token: v.tok, After: v.confirmed, Next: v.next}
-	v.last = v.clock()
 	v.tries++
 	v.conn = v.calls("heartbeat", v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, func(r reply) {
 		if mine() {
@@ -230,18 +217,11 @@ func (v *visit) again(mine func() bool, try func()) {
 
 // confirms counts a heartbeat, from before its first sending.
 func (v *visit) confirms(r reply) {
-	l := v.l
-	if v.stage == visitHolds && l.cfg.Wrong != LateAnswerRevives && v.expires() {
+	if v.stage == visitHolds && v.expires() {
 		return
 	}
 	v.judgeConfirmed(r)
 	from := v.first
-	switch l.cfg.Wrong {
-	case CountedFromAnswer:
-		from = v.clock()
-	case CountedFromRepeat:
-		from = v.last
-	}
 	v.confirmed, v.next, v.period = v.next, "", r.period
 	v.deadline = max(v.deadline, from+r.usable)
 	if v.stage == visitGranted {
@@ -289,9 +269,6 @@ func (v *visit) expires() bool {
 	if v.stage < visitGranted || v.stage > visitHolds || v.clock() < v.deadline || v.deadline == 0 {
 		return false
 	}
-	if v.l.cfg.Wrong == LateAnswerRevives && v.next != "" {
-		return false
-	}
 	v.expired = true
 	v.over("expired")
 	return true
@@ -304,8 +281,7 @@ func (v *visit) loses() {
 
 // believes says whether the client may act now: whether its check passes.
 func (v *visit) believes() bool {
-	released := v.stage == visitReleases && v.l.cfg.Wrong != ReleaseTakenBack
-	return v.stage >= visitHolds && v.stage < visitOver && !released && v.clock() < v.deadline
+	return v.stage == visitHolds && v.clock() < v.deadline
 }
 
 // work writes to the resource now and then, for as long as the check passes.

@@ -57,19 +57,9 @@ func (v *visit) partsHeard(r reply, mine func() bool) {
 		v.parts(v.begin())
 	case r.status == isLost:
 		v.over("lost when it released")
-	case v.l.cfg.Wrong == ReleaseTakenBack && r.status == badGateway:
-		v.takesBack()
 	case v.clock() >= v.until:
 		v.over("perhaps released")
 	default:
 		v.again(mine, func() { v.parts(mine) })
 	}
-}
-
-// takesBack is a mistake: a release that was answered by a proxy counts as not made.
-func (v *visit) takesBack() {
-	v.stage, v.next, v.done = visitHolds, "", false
-	v.begin()
-	v.beat()
-	v.after(v.l.upTo(v.l.t.Lease), v.finish)
 }

@@ -99,7 +99,6 @@ type Config struct {
 	Latency time.Duration
 	// First is the record with which the store begins, if it has a key.
 	First driver.Record
-	Wrong Wrong
 	// Trace notes what is done, for people and for the model; nil for nothing,
 	// which is faster.
 	Trace *Trace
@@ -241,12 +240,9 @@ func newWorld(src Source, cfg Config) *World {
 	if w.cfg.History == 0 {
 		w.cfg.History = 100
 	}
-	if cfg.Wrong == DriftAboveBound {
-		w.cfg.Skew = min(0.9, 3*cfg.Timing.Drift)
-	}
 	for i := range max(1, cfg.Locks) {
 		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks(), resource: newResource(), history: newHistory(), elsewhere: newElsewhere()}
-		l.store = store{key: l.key, wrong: cfg.Wrong}
+		l.store = store{key: l.key}
 		if cfg.First.Key != "" {
 			l.store.put(cfg.First)
 		}
