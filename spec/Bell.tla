@@ -2,31 +2,30 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Notifications of package internal/ringing: waiters tell the holder that  *)
-(* they wait (Wait), and it notifies them when the lock is free (Ring). A   *)
-(* requester tells it that a request is in the record (Asked). Times are    *)
-(* ages in ticks; a tick is the least time between two hints, a quarter of  *)
-(* R or H in the code. All clocks run right, reads and claims take no time. *)
-(* Tenure.tla has clock drift, Heard.tla announced heartbeats (Here).       *)
+(* Notifications of internal/ringing: waiters tell the holder that they     *)
+(* wait (Wait), and it notifies them when the lock is free (Ring). A        *)
+(* requester tells it of a request in the record (Asked). A tick is the     *)
+(* least time between two hints. All clocks run right, reads and claims     *)
+(* take no time.                                                            *)
 EXTENDS Integers
 
 CONSTANTS
     Waiters,  \* numbered from 1; the holder is 0 and has a bell
     Belled,   \* those of them that have one, too
-    L,        \* the lease
+    L,
     R,        \* the most time between two reads
     H,        \* the heartbeat period, for requests
     W,        \* the period of a waiter's messages: L/3 in the code
     Uses,     \* "beat", "release", "hand over", "die", "late", "ask", "lose", "double", "forge"
-    Wrong     \* planted mistakes, by name
+    Wrong
 
 VARIABLES
-    store,    \* the record
-    net,      \* messages in flight
-    hold,     \* the holder
-    wait,     \* the waiters
-    ask,      \* the requester
-    past      \* for the properties alone
+    store,
+    net,
+    hold,
+    wait,
+    ask,
+    past
 
 vars == <<store, net, hold, wait, ask, past>>
 
@@ -38,8 +37,7 @@ Third == 9   \* a process that does not wait
 Old == L + R + 1
 Aged(a) == IF a = Never THEN Never ELSE Min(a + 1, Old)
 
-(* The record: state, owner, the owner's bell, beat, request, and the age of *)
-(* that state or beat. A version is all but the age.                         *)
+(* A version is all of a record but the age of its state or beat.            *)
 
 Version(r) == [st |-> r.st, own |-> r.own, bell |-> r.bell, beat |-> r.beat, req |-> r.req]
 Sign(r) == <<r.st, r.own, r.beat>>
@@ -66,7 +64,7 @@ Believes == hold.at = "work" /\ hold.sent < L
 Waits(p) == store.st # "held" \/ store.own # p
 Open == Waiters = {} \/ \E p \in Waiters : Waits(p)
 
-\* Forged messages come at any time; they cover late, repeated and lost ones.
+\* Forged messages cover late, repeated and lost ones.
 Forged == "forge" \in Uses
 Sent(ms) == net' = IF Forged THEN net ELSE net \cup ms
 Got(m) == m \in net /\ net' = net \ {m}
@@ -104,7 +102,7 @@ Confirm ==
     /\ hold' = [hold EXCEPT !.out = FALSE, !.sent = hold.outAt]
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* The conflict reveals the request. The deadline stays.
+\* The deadline stays.
 Collide ==
     /\ hold.at = "work" /\ hold.out /\ Held /\ store.req # hold.knows
     /\ hold' = [hold EXCEPT !.out = FALSE, !.knows = TRUE]
@@ -164,15 +162,14 @@ Unknown ==
 
 Answers == hold.at \in {"work", "leaves"}
 
-\* The word proves a waiter's address: only a process that received it can
-\* repeat it.
+\* The word proves a waiter's address.
 HearsWait(p, word) ==
     IF ~Answers THEN UNCHANGED hold
     ELSE hold' = [hold EXCEPT
         !.heard[p] = IF word \/ "no word" \in Wrong THEN 0 ELSE @,
         !.sent = IF "wait confirms" \in Wrong THEN 0 ELSE @]
 
-\* A message that comes too soon after another is deferred, not dropped.
+\* A message too soon after another is deferred.
 HearsAsked ==
     hold' = [hold EXCEPT
         !.hurry = @ \/ (Believes /\ ("dropped" \notin Wrong \/ ~hold.hurried)),
@@ -198,7 +195,7 @@ Pace(p) ==
     THEN L ELSE R
 LookDue(p) == wait[p].looked >= Pace(p)
 
-\* Hints may come at any time, which covers early reads.
+\* Hints cover early reads.
 Look(p) ==
     /\ Waits(p) /\ wait[p].looked > 0
     /\ LookDue(p) \/ (wait[p].looked < R /\ ~Forged /\ "double" \notin Uses)
@@ -221,15 +218,13 @@ HearsRing(p) ==
         !.since = IF "a look" \in Wrong THEN 0 ELSE @,
         !.free = "free" \in Wrong]]
 
-\* The first answer carries the word. The answer to the repeated word promises
-\* a notification.
+\* The answer to the repeated word promises a notification.
 HearsAck(p, echo) ==
     LET w == wait[p]
         v == [w EXCEPT !.since = IF "life" \in Wrong THEN 0 ELSE @] IN
     IF w.to = None \/ ~Waits(p) THEN UNCHANGED wait
     ELSE wait' = [wait EXCEPT ![p] = IF w.echo THEN [v EXCEPT !.known = TRUE] ELSE [v EXCEPT !.echo = TRUE, !.fresh = TRUE]]
 
-\* Forged messages cover all that it could tell.
 TellDue(p) ==
     LET w == wait[p] IN
     /\ w.to # None /\ ~Forged
@@ -256,7 +251,6 @@ Take(p) ==
     /\ wait' = [wait EXCEPT ![p].to = None]
     /\ past' = [past EXCEPT !.took = IF @ # "none" THEN @ ELSE IF wait[p].hinted THEN "rung" ELSE "looked"]
     /\ UNCHANGED <<net, hold, ask>>
-\* The reply to a lost race shows the new holder.
 Beaten(p) ==
     /\ Waits(p) /\ MayTake(p) /\ wait[p].shown # Version(store)
     /\ wait' = [wait EXCEPT ![p] = [Saw(p) EXCEPT !.free = FALSE]]
@@ -308,7 +302,7 @@ Hurries ==
     /\ HearsAsked
     /\ UNCHANGED <<store, net, wait, ask, past>>
 
-\* A forged message lacks the word, which was sent to another address.
+\* A forged message lacks the word.
 Forge == Forged /\ HearsWait(Third, FALSE) /\ UNCHANGED <<store, net, wait, ask, past>>
 
 -----------------------------------------------------------------------------

@@ -2,28 +2,27 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* A proven crash: a process that holds a lease is killed, its command      *)
-(* works on, and a guardian that sees the end of both frees the lock.       *)
+(* A process that holds a lease is killed, its command works on, and a      *)
+(* guardian that sees the end of both frees the lock.                       *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
     Leases,     \* acquires under one owner name, numbered from 1
     MaxVersion, \* the number of writes
     MaxDeletes, \* how often an operator deletes the record
-    Wrong       \* planted mistakes, by name
+    Wrong
 
 VARIABLES
-    store,      \* the lock's record
-    net,        \* writes in flight
-    lease,      \* the leases
-    guard,      \* their guardians
+    store,
+    net,
+    lease,
+    guard,
     count       \* versions and deletions so far
 
 vars == <<store, net, lease, guard, count>>
 
 -----------------------------------------------------------------------------
-(* The record: state, the lease of its beat (id), version, token. Versions   *)
-(* are never reused. Every write but a claim is a swap.                      *)
+(* The record: state, the lease of its beat (id), version, token.            *)
 
 Absent == [st |-> "absent", id |-> 0, ver |-> 0, tok |-> 0]
 Held(i, v, t) == [st |-> "held", id |-> i, ver |-> v, tok |-> t]
@@ -55,8 +54,7 @@ Becomes(i, l) == lease' = [lease EXCEPT ![i] = l]
 Guards(i, g) == guard' = [guard EXCEPT ![i] = g]
 
 -----------------------------------------------------------------------------
-(* The store. A swap whose version is gone is dropped, unless a mistake may  *)
-(* restore the version.                                                      *)
+(* The store. A swap whose version is gone is dropped.                       *)
 
 Kept == "version kept" \in Wrong
 Fits(w) == IF w.k = "claim" THEN store.st # "held" ELSE store.st # "absent" /\ store.ver = w.prev
@@ -121,7 +119,6 @@ Beaten(i) ==
     /\ Becomes(i, [lease[i] EXCEPT !.ver = store.ver])
     /\ UNCHANGED <<store, net, guard, count>>
 
-\* Nothing is late: all requests have been answered.
 Leave(i) ==
     /\ lease[i].at = "holds" /\ Room
     /\ Becomes(i, [lease[i] EXCEPT !.at = "leaves", !.work = FALSE])
@@ -153,8 +150,7 @@ Free ==
 
 Knows(i) == lease[i].at = "dead" /\ lease[i].told /\ (~lease[i].work \/ "early" \in Wrong)
 
-\* The record of the dead is known by its beat: heartbeats change the version,
-\* and after a deletion another lease may get the same owner and token.
+\* The record of the dead is known by its beat.
 Same(i) ==
     IF "owner and token" \in Wrong THEN store.tok = lease[i].tok
     ELSE IF "version" \in Wrong THEN store.ver = lease[i].first
@@ -181,7 +177,6 @@ Bury(i) ==
         /\ Guards(i, [guard[i] EXCEPT !.at = "sent", !.new = v])
     /\ Used /\ UNCHANGED <<store, lease>>
 
-\* If another write came first, it reads again.
 Answer(i) ==
     /\ guard[i].at = "sent"
     /\ store.ver # guard[i].ver \/ (Kept /\ store.st # "held")

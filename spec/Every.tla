@@ -2,9 +2,8 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Every of package once: one of several machines leads and begins periods. *)
-(* A ledger counts the periods and gives the minimum age of the last;       *)
-(* clocks drift.                                                            *)
+(* Every of package once: one of several machines leads and begins periods, *)
+(* which a ledger counts; clocks drift.                                     *)
 EXTENDS Integers, TLC
 
 CONSTANTS
@@ -17,13 +16,13 @@ CONSTANTS
     MaxToken,   \* the last term
     MaxN,       \* the last period of a ledger
     MaxLedgers, \* ledgers, one after the other
-    Uses, Wrong \* as in Tenure.tla
+    Uses, Wrong
 
 VARIABLES
     store,      \* the lock's record, with the ledger
-    net,        \* writes in flight
-    mach,       \* the machines
-    past        \* for the properties alone
+    net,
+    mach,
+    past
 
 vars == <<store, net, mach, past>>
 
@@ -35,14 +34,13 @@ Least == (Period * Tick) \div Fast
 Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
 
-\* Ages are capped here: an overrun counts for at most k later periods.
+\* An overrun counts for at most k later periods.
 Old == (CatchUp + 1) * Period
 Aged(age, d) == Min(age + d, Old)
 
 -----------------------------------------------------------------------------
 (* The ledger: its id (0: none), the number of periods begun, and the        *)
-(* minimum age of the last. A machine holds the same, with the age by its    *)
-(* own clock.                                                                *)
+(* minimum age of the last.                                                  *)
 
 None == [id |-> 0, n |-> 0, age |-> 0]
 Same(l, s) == l.n = s.n /\ (l.id = s.id \/ "any ledger" \in Wrong)
@@ -95,7 +93,6 @@ Written(w) ==
       [] w.k \in {"age", "begin"} -> [store EXCEPT !.led = w.led]
       [] w.k = "free" -> [store EXCEPT !.st = "released", !.led = w.led]
 
-\* Another number begins a period, and fills the bucket of Spaced by P/(1+rho).
 Begins(w) == ~Takes(w) /\ w.led.n # store.led.n /\ w.led.n > 0
 Claims == {u \in net : u.k = "claim"}
 Lands(w) ==
@@ -114,7 +111,7 @@ Apply(w) ==
 
 Delete ==
     /\ "delete" \in Uses /\ store.st # "absent"
-    /\ store' = [store EXCEPT !.st = "absent", !.led = None]  \* the token is only a name here
+    /\ store' = [store EXCEPT !.st = "absent", !.led = None]
     /\ net' = {w \in net : w.k = "claim"}
     /\ UNCHANGED <<mach, past>>
 
@@ -160,8 +157,7 @@ Grant(p) ==
     /\ Turns(p, [m EXCEPT !.at = "lead", !.seen = s, !.asked = Never])
     /\ UNCHANGED net /\ Still
 
-\* Heartbeats store the age. The write is instant or lost: a late one would
-\* store a lower age, which is safe.
+\* Heartbeats store the age; late ones would store a lower one.
 Beat(p) ==
     LET m == mach[p] IN
     /\ m.at = "lead" /\ m.good /\ Mine(p)
@@ -194,8 +190,8 @@ Run(p) ==
                             !.twice = @ \/ \E r \in past.ran : r[1] = m.led.id /\ r[2] = m.led.n]
     /\ UNCHANGED <<store, net>>
 
-\* No reply, or no time left: the work does not run. The release may be the
-\* write that begins the period, so it must not age it.
+\* The work does not run. The release may be the write that begins the period,
+\* so it must not age it.
 Stop(p) ==
     LET m == mach[p]
         aged == m.yes \/ "ages what is not confirmed" \in Wrong IN
@@ -265,9 +261,7 @@ Spec == Init /\ [][Next]_vars
 -----------------------------------------------------------------------------
 (* What must hold: README.md.                                                *)
 
-\* At most T*(1+rho)/P + k + 1 periods begin in any real time T: each fills the
-\* bucket by P/(1+rho), time empties it at rate 1, and so all but k of the
-\* periods since any given one have had their time.
+\* Each period fills the bucket by P/(1+rho), time empties it: README.md.
 Spaced == past.fill <= (CatchUp + 1) * Least
 
 AgeTrue ==

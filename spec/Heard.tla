@@ -2,26 +2,25 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Announced heartbeats: a holder announces that a heartbeat is confirmed,  *)
-(* and a waiter defers reads for it. Anyone who can read the store can      *)
-(* announce any beat there. Time is counted in reads of the waiter, which   *)
-(* are instant. All clocks run right: Tenure.tla models clock drift.        *)
+(* A holder announces that a heartbeat is confirmed, and a waiter defers    *)
+(* reads for it. Anyone who can read the store can announce any beat there. *)
+(* Time is counted in reads of the waiter. All clocks run right.            *)
 EXTENDS Integers
 
 CONSTANTS
-    L,        \* the lease
+    L,
     H,        \* the heartbeat period: how long an announcement defers reads
     MaxBeat,  \* the number of heartbeats
     MaxTime,
     Forged,   \* TRUE: messages are forged
     Most,     \* the bound of Soon: the time from the last beat to the takeover
-    Wrong     \* planted mistakes, by name
+    Wrong
 
 VARIABLES
     now,
     store,  \* the beat in the record, and when it was written
-    hold,   \* the holder
-    wait,   \* the waiter
+    hold,
+    wait,
     taken   \* TRUE: the waiter has the lock
 
 vars == <<now, store, hold, wait, taken>>
@@ -37,14 +36,11 @@ Never == -1
 
 Believes == hold.live /\ now < hold.sent + L
 
-\* Only stored beats can be named, unless the holder announces one before
-\* sending it.
 Nameable == 0..(IF "told early" \in Wrong THEN hold.made ELSE store.beat)
 
 -----------------------------------------------------------------------------
 (* The holder.                                                               *)
 
-\* The mistake makes the beat before it reads the clock.
 Make ==
     /\ "told early" \in Wrong /\ hold.live /\ ~hold.out /\ hold.made = store.beat /\ hold.made < MaxBeat
     /\ hold' = [hold EXCEPT !.made = @ + 1]
@@ -65,8 +61,7 @@ Confirm ==
     /\ hold' = [hold EXCEPT !.out = FALSE, !.sent = hold.outAt, !.told = hold.made]
     /\ UNCHANGED <<now, store, wait, taken>>
 
-\* The mistake: a message of the waiter that names the beat counts as a reply.
-\* The waiter may have the beat from the holder itself.
+\* The mistake: a message of the waiter counts as a reply.
 Circle ==
     /\ "wait confirms" \in Wrong /\ hold.live /\ hold.out
     /\ hold' = [hold EXCEPT !.sent = hold.outAt]

@@ -11,13 +11,13 @@ CONSTANTS
     Slots,      \* numbers above 0
     MaxToken,   \* the last term
     Room,       \* the spans of slots that the ledger keeps above its floor
-    Uses, Wrong \* as in Tenure.tla
+    Uses, Wrong
 
 VARIABLES
     store,      \* the lock's record, with the ledger
-    net,        \* writes in flight
-    mach,       \* the machines
-    past        \* for the properties alone
+    net,
+    mach,
+    past
 
 vars == <<store, net, mach, past>>
 
@@ -30,9 +30,8 @@ Empty == [floor |-> 0, begun |-> {}, last |-> 0, tok |-> 0, end |-> "done", open
 Spoilt == [Empty EXCEPT !.last = -1, !.end = "spoilt"]
 Free(l, s) == s > l.floor /\ s \notin l.begun
 
-\* A span begins after a slot that is not begun. If there are too many, the
-\* floor rises to the end of the lowest: the gap is given up, but no begun slot
-\* is forgotten.
+\* If there are too many spans, the floor rises to the end of the lowest: the gap
+\* is given up, but no begun slot is forgotten.
 Joined(l) == LET up == {f \in {l.floor} \cup l.begun : (l.floor + 1)..f \subseteq l.begun}
                  top == CHOOSE f \in up : \A g \in up : g <= f IN
              [l EXCEPT !.floor = top, !.begun = {s \in @ : s > top}]
@@ -69,7 +68,7 @@ MayRun(l, s) ==
 
 -----------------------------------------------------------------------------
 (* The lock of Tenure.tla, assumed correct: until a lease ends, at any       *)
-(* moment, nobody else gets in. Records have no versions: see Sessions.tla.  *)
+(* moment, nobody else gets in.                                              *)
 
 Unused == [st |-> "absent", tok |-> 0, led |-> Empty]
 
@@ -97,7 +96,7 @@ Began == {past.began[i] : i \in 1..Len(past.began)}
 Turns(p, m) == mach' = [mach EXCEPT ![p] = m]
 Still == UNCHANGED <<store, past>>
 
-\* p no longer waits for its claims; applied late, they belong to nobody.
+\* Claims applied late belong to nobody.
 Orphaned(p, ws) == {IF w.by = p /\ w.me THEN [w EXCEPT !.me = FALSE, !.by = "nobody"] ELSE w : w \in ws}
 Ends(p) == Turns(p, Idle) /\ net' = Orphaned(p, net)
 
@@ -140,11 +139,10 @@ Spoil ==
     /\ UNCHANGED <<mach, past>>
 Delete ==
     /\ "delete" \in Uses /\ store.st = "released" /\ store.led # Empty
-    /\ store' = [store EXCEPT !.st = "absent", !.led = Empty]  \* the token is only a name here
+    /\ store' = [store EXCEPT !.st = "absent", !.led = Empty]
     /\ net' = {w \in net : w.k = "claim"}
     /\ UNCHANGED <<mach, past>>
 
-\* The operator holds the lock: the token rises.
 Reset(s) ==
     /\ "reset" \in Uses /\ store.st = "released" /\ ~Free(store.led, s) /\ s \notin past.opened /\ store.tok < MaxToken
     /\ store' = [store EXCEPT !.tok = @ + 1, !.led = Opened(@, s)]
@@ -199,7 +197,7 @@ Set(p) ==
     /\ net' = net \cup {Write("set", p, m.led)}
     /\ UNCHANGED mach /\ Still
 
-\* The reply may be late, so Check must pass again.
+\* The reply may be late: Check again.
 Work(p) ==
     LET m == mach[p] IN
     /\ m.at = "mark" /\ Good(p)
@@ -208,8 +206,7 @@ Work(p) ==
     /\ past' = [past EXCEPT !.began = Append(@, <<m.slot, m.tok>>)]
     /\ UNCHANGED <<store, net>>
 
-\* No reply, no time left, or the call is cancelled. A valid lease allows
-\* taking the mark back; otherwise the caller gets ErrNotRun.
+\* A valid lease allows taking the mark back; otherwise the caller gets ErrNotRun.
 Stop(p) ==
     LET m == mach[p]
         quiet == "silent" \in Wrong IN

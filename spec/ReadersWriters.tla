@@ -2,8 +2,8 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Readers and writers: package rwlock, built on plain locks. A writer      *)
-(* holds the gate, a reader holds a slot.                                   *)
+(* Package rwlock, on plain locks: a writer holds the gate, a reader a      *)
+(* slot.                                                                    *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
@@ -16,14 +16,14 @@ CONSTANTS
     Fenced,     \* TRUE: there is a fenced resource
     Downs,      \* TRUE: writers may become readers
     Ends,       \* TRUE: leases may be lost, claims may be late
-    Wrong       \* planted mistakes, by name
+    Wrong
 
 VARIABLES
     gate,       \* the record of the gate
     old,        \* the gate before its last change, for stale reads
     slot,       \* the records of the slots
     number,     \* how many slots there are, by their record
-    proc,       \* the processes
+    proc,
     net,        \* accesses in flight; each may arrive late and repeatedly
     res         \* the resource: the highest token seen, and failures
 
@@ -31,10 +31,9 @@ vars == <<gate, old, slot, number, proc, net, res>>
 Procs == Readers \cup Writers
 
 -----------------------------------------------------------------------------
-(* All that is assumed of a lock: one holder at a time; its right ends at    *)
-(* any time, for good; nobody takes the lock before that. So there is no     *)
-(* time here. by is 0 if nobody holds it. eff is the epoch of the last term  *)
-(* that may have written, before the one shown.                              *)
+(* All that is assumed of a lock: one holder at a time, whose right ends at  *)
+(* any time, for good. by is 0 if nobody holds it. eff is the epoch of the   *)
+(* last term that may have written, before the one shown.                    *)
 
 (* A process.                                                                *)
 (*   reader  idle, early (a mistake), claimed, slot (granted), reads         *)
@@ -135,7 +134,6 @@ ReadNumber(p) ==
     /\ Becomes(p, [proc[p] EXCEPT !.at = "looks", !.n = IF "number first" \in Wrong THEN @ ELSE number])
     /\ UNCHANGED <<gate, old, slot, number, net, res>>
 
-\* One at a time: a batch read is not atomic.
 LookAtSlot(p) ==
     /\ proc[p].at = "looks"
     /\ IF proc[p].i > proc[p].n

@@ -2,27 +2,26 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* The lock service: clients without a store, stateless replicas of a       *)
-(* server, one store, and networks on both sides of the replicas that lose, *)
-(* delay and repeat messages.                                               *)
+(* The lock service: clients, stateless replicas, one store, and networks   *)
+(* on both sides of the replicas that lose, delay and repeat messages.      *)
 EXTENDS Integers, TLC
 
 CONSTANTS
     Clients,     \* processes that want the lock
-    None,        \* nobody
-    Lease, DriftNum, DriftDen, Tick, MaxToken, \* as in Tenure.tla
+    None,
+    Lease, DriftNum, DriftDen, Tick, MaxToken,
     MaxAcquires, \* acquires of a client that are carried out
     MaxBeats,    \* heartbeats of a term
     Prompt,      \* TRUE: replicas and the store act before time passes
-    Uses, Wrong  \* as in Tenure.tla
+    Uses, Wrong
 
 VARIABLES
-    store,       \* the record
-    net,         \* writes in flight
+    store,
+    net,
     acq,         \* acquires: what replicas do for each, and the calls under it
-    cli,         \* the clients
+    cli,
     mem,         \* a replica's or proxy's memory, for mistakes
-    past         \* for the properties alone
+    past
 
 vars == <<store, net, acq, cli, mem, past>>
 
@@ -50,8 +49,6 @@ Acquires == Clients \X (1..MaxAcquires)
 Absent == [st |-> "absent", tok |-> 0, own |-> None, n |-> 0, req |-> FALSE]
 Taken(s) == s.st \in {"held", "reserved"}
 Sign(s) == <<s.st, s.tok, s.own, s.n>>
-
-(* A replica reads every change: reading later would only delay it.          *)
 
 (* What replicas do for an acquire, and the calls under it.                  *)
 (*   at    none; wait: acquires while the connection lives; offer: has       *)
@@ -82,7 +79,7 @@ Believes(c) == cli[c].at = "hold" /\ ~Over(cli[c].since)
 Token(c) == acq[cli[c].of].tok
 
 -----------------------------------------------------------------------------
-(* The store. Records have no versions: see Sessions.tla.                    *)
+(* The store.                                                                *)
 
 Write(k, t, n) == [k |-> k, of |-> t, n |-> n]
 Grows(w) == w.k \in {"claim", "take"}
@@ -127,7 +124,6 @@ Lands(w) ==
     /\ past' = IF w.k = "beat" /\ past.laid = store.tok /\ past.due = 0 THEN [past EXCEPT !.due = w.n + 1] ELSE past
     /\ UNCHANGED mem
 
-\* A late swap differs from a late call in what its sender does in between.
 Sends(w) == net' = net \cup {w} /\ UNCHANGED <<store, acq, cli, mem, past>>
 Does(w) == IF "late" \in Uses THEN Sends(w) ELSE Lands(w)
 Apply(w) == w \in net /\ Lands(w)
@@ -140,7 +136,6 @@ Still == UNCHANGED <<store, mem, past>>
 
 First(t) == store.st = "held" /\ store.own = t /\ store.n = 0
 
-\* At once, by two replicas, or long after it was sent.
 Carry(t) ==
     LET c == t[1] IN
     /\ store.tok < MaxToken
@@ -160,25 +155,22 @@ Takeover(t) ==
     /\ Contends(t) /\ Taken(store) /\ acq[t].saw >= Shortest(Lease)
     /\ Does(Write("take", t, 0))
 
-\* The replica never learns whether the answer arrived.
 Grant(t) ==
     /\ Contends(t) /\ First(t)
     /\ Turns(t, [acq[t] EXCEPT !.at = "offer", !.saw = 0, !.vain = 0, !.tok = store.tok, !.ans = TRUE])
     /\ UNCHANGED <<net, cli>> /\ Still
 
-\* The replica notices the end of the connection.
 HangUp(t) ==
     LET a == acq[t]
         wrote == First(t) \/ \E w \in net : w.of = t IN
     /\ a.at = "wait" /\ a.conn
-    /\ wrote \/ Prompt  \* otherwise HangUp is like doing nothing
+    /\ wrote \/ Prompt
     /\ Turns(t, IF "waits on" \in Wrong THEN [a EXCEPT !.conn = FALSE]
                 ELSE IF wrote THEN [a EXCEPT !.at = "leave", !.conn = FALSE, !.saw = Unseen, !.vain = 0]
                 ELSE [Unsent EXCEPT !.at = "over"])
     /\ UNCHANGED <<net, cli>> /\ Still
 
-\* A grant without a heartbeat is freed after L/3, or at once if it could not
-\* be sent.
+\* A grant without a heartbeat is freed after L/3.
 Overdue(t, age) == Prompt => acq[t].at = "leave" \/ acq[t].saw >= age
 Free(t) ==
     LET a == acq[t]
@@ -251,7 +243,7 @@ Acquire(c) ==
     /\ Becomes(c, [Idle EXCEPT !.at = "wait"])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* A grant may be arbitrarily late, so it is no lease.
+\* A grant is no lease.
 Accept(c, t) ==
     /\ cli[c].at = "wait" /\ t[1] = c /\ acq[t].ans
     /\ Becomes(c, IF "counts from the grant" \in Wrong THEN [Idle EXCEPT !.at = "hold", !.of = t, !.since = 0]
@@ -269,15 +261,13 @@ Beat(c) ==
     /\ Called(m.of, [acq[m.of] EXCEPT !.sent = Max(@, m.n + 1)])
     /\ UNCHANGED net /\ Still
 
-\* A correct retry needs no step: Heartbeat covers it.
 Again(c) ==
     LET m == cli[c] IN
     /\ "counts from the repeated call" \in Wrong /\ m.call = "beat" /\ m.first > 0
     /\ Becomes(c, [m EXCEPT !.first = 0])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* However late the answer is read, the lease counts from before the first
-\* attempt. Expiry is final.
+\* The lease counts from before the first attempt. Expiry is final.
 Confirm(c, a) ==
     LET m == cli[c]
         from == IF "counts from the answer" \in Wrong THEN 0 ELSE m.first
@@ -304,8 +294,7 @@ Expire(c) ==
     /\ Becomes(c, [cli[c] EXCEPT !.since = Old])
     /\ UNCHANGED <<net, acq>> /\ Still
 
-\* It releases the newest beat sent, then the confirmed one. Whatever the
-\* answer, it never acts on this lock again.
+\* It releases the newest beat sent, then the confirmed one, and never acts again.
 Return(c) ==
     LET m == cli[c]
         newest == IF m.call = "beat" THEN {m.n, m.n + 1} ELSE {m.n} IN
@@ -315,7 +304,6 @@ Return(c) ==
     /\ Called(m.of, [acq[m.of] EXCEPT !.rel = @ \cup newest])
     /\ UNCHANGED net /\ Still
 
-\* A crash, or giving up.
 Stop(c) ==
     /\ cli[c].at # "idle"
     /\ Becomes(c, Idle)

@@ -2,26 +2,25 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Sessions of package internal/protocol: processes open a session, keep it *)
-(* alive with one heartbeat and take locks under it. Others take the same   *)
-(* locks as leases of their own.                                            *)
+(* Processes open a session, keep it alive with one heartbeat and take      *)
+(* locks under it. Others take the same locks as leases of their own.       *)
 EXTENDS Integers, TLC
 
 CONSTANTS
-    Procs,      \* processes
+    Procs,
     Keys,       \* the names of the locks
     None,       \* no session: the lock is a lease of its own
     Tied,       \* processes that take locks under sessions
     Alone,      \* processes that take locks as leases of their own
-    Lease, DriftNum, DriftDen, Tick, MaxToken, \* as in Tenure.tla
+    Lease, DriftNum, DriftDen, Tick, MaxToken,
     MaxOpens,   \* sessions that a process opens
-    Uses, Wrong \* as in Tenure.tla
+    Uses, Wrong
 
 VARIABLES
     lock,       \* the locks' records, by name
     ses,        \* the sessions' records, by id
-    net,        \* writes in flight
-    proc,       \* the processes
+    net,
+    proc,
     last        \* the latest granted tokens, for GrantsRise
 
 vars == <<lock, ses, net, proc, last>>
@@ -39,9 +38,8 @@ Old == Max(Longest(Window), Shortest(Lease))
 Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
 
 -----------------------------------------------------------------------------
-(* Records. Without versions: a write drops all other swaps from net, since  *)
-(* their version is gone. A failed swap shows what a read would, so Look     *)
-(* covers it. age counts from before the write of the beat.                  *)
+(* Records. Without versions: a write drops all other swaps from net. age    *)
+(* counts from before the write of the beat.                                 *)
 
 Ids == Procs \X (1..MaxOpens)
 
@@ -135,8 +133,7 @@ ApplyLock(w) ==
     /\ UNCHANGED <<ses, last>>
 
 \* A request leaves the beat, so views stay; after any other write a swap on an
-\* old view fails. A repeated opening finds the record, and Delete waits until
-\* none can come: only mistakes need it in net.
+\* old view fails.
 Reopens(w) == w.k = "open" /\ {"over a closed one", "deleted at once"} \cap Wrong # {}
 ApplySession(w) ==
     LET s == w.ses IN
@@ -165,7 +162,6 @@ Turns(p, m) == proc' = [proc EXCEPT ![p] = m]
 Write(what, k, p, s, age) == [k |-> what, key |-> k, by |-> p, me |-> FALSE, ses |-> s, tok |-> 0, age |-> age]
 Still == UNCHANGED <<lock, ses, last>>
 
-\* p no longer waits for its writes; they may be applied late.
 Forgotten(p, k) == {IF w.by = p /\ w.me /\ w.key = k THEN [w EXCEPT !.me = FALSE, !.age = Old] ELSE w : w \in net}
 
 Left(m) == \E k \in Keys : m.on[k].under = m.id
@@ -181,7 +177,7 @@ Ended(m, k, at) ==
 
 (* The session.                                                              *)
 
-\* Ids are never reused, even if the outcome of opening is unknown.
+\* Ids are never reused.
 Begin(p) ==
     LET m == proc[p]
         n == IF "an id again" \in Wrong THEN 1 ELSE m.n + 1
@@ -199,7 +195,6 @@ Confirm(p) ==
     /\ Turns(p, [m EXCEPT !.up = "open", !.since = ses[m.id].age])
     /\ UNCHANGED net /\ Still
 
-\* An unknown or late opening is abandoned; a closed session is over.
 Leave(p) ==
     LET m == proc[p] IN
     /\ m.up # "none"
@@ -236,7 +231,6 @@ Stop(p) ==
     /\ Turns(p, [proc[p] EXCEPT !.up = "stop"])
     /\ UNCHANGED net /\ Still
 
-\* An acquire may go on: Take and Grant ask whether the session is open.
 Done(p) ==
     LET m == proc[p] IN
     /\ m.up = "stop"
@@ -298,8 +292,7 @@ Look(p, k) ==
                           !.knows = [s \in Ids |-> IF @[s] = Gone /\ "absent before the lock" \notin Wrong THEN Unseen ELSE @[s]]])
     /\ UNCHANGED net /\ Still
 
-\* Peek is a strong read, which proves absence; it may precede the view of the
-\* lock.
+\* A strong read proves absence; it may precede the view of the lock.
 Asks(p, k, s) ==
     /\ proc[p].on[k].at = "wait" /\ lock[k].st = "held" /\ lock[k].ses = s
     /\ proc[p].on[k].saw >= 0 \/ "peek" \notin Uses
@@ -313,7 +306,7 @@ Peek(p, s) ==
     /\ Turns(p, [m EXCEPT !.knows[s] = is])
     /\ UNCHANGED net /\ Still
 
-\* A stale read proves nothing: every session was absent once.
+\* A stale read proves nothing.
 Stale(p, s) ==
     /\ "a stale read" \in Wrong /\ \E k \in Keys : Asks(p, k, s)
     /\ Turns(p, [proc[p] EXCEPT !.knows[s] = Gone])
@@ -354,7 +347,6 @@ Grant(p, k) ==
     /\ last' = IF holds THEN [last EXCEPT ![k] = l.got] ELSE last
     /\ UNCHANGED <<lock, ses>>
 
-\* Whatever became of its writes; always when the session ends.
 GiveUp(p, k) ==
     LET l == proc[p].on[k] IN
     /\ l.at = "wait"

@@ -2,18 +2,15 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Processes with sessions do anything that Sessions.tla allows. Then the   *)
-(* faults stop and they no longer want the lock; another process gets it    *)
-(* and keeps it, whether the session that has it died or lives without      *)
-(* knowing.                                                                 *)
+(* When the faults stop and processes with sessions no longer want the      *)
+(* lock, another process gets it and keeps it.                              *)
 EXTENDS Sessions
 
 VARIABLE calm  \* the faults have stopped
 
 Want(p) == p \in Alone
 
-\* A session renews as long as it can, then ends. Heartbeats and requests do
-\* not conflict for ever.
+\* Heartbeats and requests do not conflict for ever.
 Keeps(p) ==
     /\ ~Want(p)
     /\ \/ /\ proc[p].up # "none" /\ ses[proc[p].id].age >= proc[p].since

@@ -2,9 +2,9 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* The protocol of package internal/protocol: machines that acquire one     *)
-(* lock, hold it and send requests to its holder, over a network that       *)
-(* loses, delays and repeats their writes.                                  *)
+(* The protocol of internal/protocol: machines acquire one lock, hold it    *)
+(* and send requests to its holder, over a network that loses, delays and   *)
+(* repeats writes.                                                          *)
 EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS
@@ -34,14 +34,13 @@ VARIABLES
 vars == <<store, net, mach, log>>
 
 -----------------------------------------------------------------------------
-(* Time: README.md. A step due by a local clock may happen anywhere between  *)
-(* Shortest and Longest.                                                     *)
+(* Time: README.md. A step due by a local clock happens between Shortest and *)
+(* Longest.                                                                  *)
 
 Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
 Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
 
-\* How long a sender may rely on its write: L*(1-rho)/(1+rho) from before
-\* sending it.
+\* How long a sender may rely on its write, from before sending it.
 Window == IF "no grace for drift" \in Wrong THEN Lease
           ELSE IF "one clock alone" \in Wrong THEN (Lease * (DriftDen - DriftNum)) \div DriftDen
           ELSE (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
@@ -64,7 +63,6 @@ OwnerOf(p) == p       \* the owner name
 OneName(p) == "owner"  \* one-name.cfg: owner names prove nothing
 Heirs == {OwnerOf(p) : p \in Machines}
 
-\* Kept only where it is checked: it costs states.
 History == "history" \in Uses
 Why(how) == IF History THEN how ELSE None
 
@@ -111,12 +109,12 @@ Believes(p) == mach[p].phase = "hold" /\ ~Expired(mach[p])
 
 Attempt(o) == [k |-> o.k, ver |-> o.ver, tok |-> o.tok, age |-> o.age, before |-> o.before]
 
-\* A request changes the version but not the beat, so either identifies an
-\* attempt. A claim cannot know its token: 0.
+\* A request changes the version but not the beat; a claim does not know its
+\* token: 0.
 Wrote(as, r) ==
     {a \in as : (a.ver = r.ver \/ (a.ver = r.beat /\ r.st = "held")) /\ a.tok \in {0, r.tok}}
 
-\* Expiry is final: no later write or reply renews the lease.
+\* Expiry is final.
 Final == "expired renews" \notin Wrong
 
 Takes(k) == k \in {"claim", "takeover"}
@@ -140,7 +138,7 @@ Contender(p, m, o, r) ==
         granted == {[phase |-> "hold", rec |-> r, out |-> None, unknown |-> {},
                      past |-> ({r.prev} \cup a.before) \ {None},
                      age |-> IF "counts from the reply" \in Wrong THEN 0 ELSE a.age] : a \in {b \in own : b.age < Longest(Usable)}}
-        \* its own write, applied too late to be usable
+        \* its own write, applied too late
         late == IF \A a \in own : a.age >= Shortest(Usable)
                 THEN {Seen(m, o, r)} ELSE {}
     IN IF m.phase = "wait" THEN granted \cup late
@@ -154,8 +152,7 @@ Confirmed(m, a, r) ==
                            ELSE IF "counts from the reply" \in Wrong THEN 0
                            ELSE IF a.age < @ THEN a.age ELSE @]
 
-\* Another process wrote into this term and left the beat: a request. The
-\* deadline stays.
+\* Another process left a request. The deadline stays.
 Term(m, r) ==
     /\ r.tok = m.rec.tok /\ r.beat = m.rec.beat
     /\ r.st = "held" \/ "request on any record" \in Wrong
@@ -174,7 +171,7 @@ Told(p, o, r) ==
     LET m == [mach[p] EXCEPT !.out = None] IN
     IF m.phase \in {"wait", "leave"} THEN Contender(p, m, o, r) ELSE Holder(m, o, r)
 
-\* A new holder writes the history of earlier terms before its work begins.
+\* A new holder first writes the history of earlier terms.
 Latest(p, m) ==
     IF mach[p].phase = "wait" /\ m.phase = "hold"
     THEN [log EXCEPT !.last = m.rec.tok,
@@ -211,8 +208,7 @@ Happened(w, s) ==
           [] w.k = "free" /\ s.st = "held" -> ended(@, IF w.next.st = "reserved" THEN "revoked" ELSE "freed")
           [] OTHER -> @]
 
-\* A swap that fails once can never succeed: only a claim could restore a
-\* version, and it raises the token.
+\* A swap that fails once can never succeed.
 Living(ws, s) ==
     {w \in ws :
         \/ w.k = "claim"
@@ -220,9 +216,7 @@ Living(ws, s) ==
         \/ (w.k = "heartbeat" /\ "heartbeat restores" \in Wrong /\ w.prev.tok = s.tok)
         \/ ("version alone" \in Wrong /\ \E c \in ws : c.k = "claim" /\ c.ver = w.prev.ver)}
 
-\* Reduced: an old record leads to a failed write, whose reply shows what a
-\* read would. So old records are forgotten, and attempts that nothing can
-\* confirm.
+\* Reduced: old records are forgotten, and attempts that nothing can confirm.
 Refreshed(m, s, ws) ==
     IF ~Reduced THEN m
     ELSE LET lives(v) == v \in {s.ver, s.beat} \/ \E w \in ws : w.ver = v IN
@@ -267,8 +261,7 @@ Timeout(p) ==
     /\ UNCHANGED <<store, net, log>>
 
 -----------------------------------------------------------------------------
-(* Writes. Version numbers that nothing refers to are reused, to keep the    *)
-(* states finite.                                                            *)
+(* Writes. Version numbers that nothing refers to are reused.                *)
 
 VersionsOf(r) == {r.ver, r.beat}
 InUse ==
@@ -280,8 +273,7 @@ InUse ==
 NumbersOf(p) == {v[2] : v \in {u \in InUse : u # None /\ u[1] = p}}
 Fresh(p) == <<p, 1 + (CHOOSE n \in NumbersOf(p) \cup {0} : \A k \in NumbersOf(p) : k <= n)>>
 
-\* Reduced: a read would show what the reply says, so the write counts as
-\* unknown from the start.
+\* Reduced: a write counts as unknown from the start.
 Begin(p, k, prev, next) ==
     LET m == mach[p]
         o == [k |-> k, ver |-> next.ver, tok |-> next.tok, res |-> None, prev |-> prev, next |-> next,
@@ -296,8 +288,8 @@ Begin(p, k, prev, next) ==
             ELSE IF Reduced THEN [m EXCEPT !.unknown = kept \cup {Attempt(o)}]
             ELSE [m EXCEPT !.out = o, !.unknown = IF Takes(k) THEN kept ELSE @]]
 
-\* A bound on net: sending loses older messages that the machine has forgotten,
-\* except one claim.
+\* Sending loses older messages that the machine has forgotten, except one
+\* claim.
 Lingers(w, m, k) == (\E a \in m.unknown : a.ver = w.ver) \/ (w.k = "claim" /\ k # "claim")
 
 Send(p, k, prev, next) ==
@@ -328,8 +320,8 @@ Claim(p, v) ==
     /\ Reduced => mach[p].rec.st \in {"absent", "released"}
     /\ Send(p, "claim", Absent, Held(p, v, 0))
 
-\* The holder is certainly dead; or the lock is reserved for p; or the term is
-\* p's own, from an attempt too old to rely on.
+\* The holder is dead, the lock is reserved for p, or the term is p's own, but
+\* too old.
 Dead(m) == Taken(m.rec) /\ m.age >= Shortest(Wait(m.rec))
 Takeover(p, v) ==
     LET m == mach[p] IN
@@ -349,7 +341,7 @@ Quit(p, v) ==
     /\ mach[p].phase = "quiet"
     /\ Send(p, "quit", mach[p].rec, [mach[p].rec EXCEPT !.ver = v, !.end = Why("stopped")])
 
-\* The new version stops a heartbeat in flight from reviving the record.
+\* The new version stops heartbeats in flight.
 Release(p, fresh) ==
     LET m == mach[p]
         v == IF "version kept" \in Wrong THEN m.rec.ver ELSE fresh IN
@@ -360,7 +352,7 @@ Release(p, fresh) ==
        \/ /\ m.phase = "done" /\ "offer" \in Uses  \* unasked
           /\ \E to \in Heirs : Send(p, "release", m.rec, Kept(m.rec, v, to, "handed over"))
 
-\* The beat stays: a request must not look like a sign of life.
+\* A request is no sign of life: the beat stays.
 Ask(p, v, q) ==
     LET m == mach[p] IN
     /\ m.phase = "wait"
@@ -374,8 +366,7 @@ Free(p, v) ==
     /\ Dead(mach[p])
     /\ Send(p, "free", mach[p].rec, Freed(mach[p].rec, v, "freed"))
 
-\* An operator revokes a live holder's lock: it is reserved for nobody until
-\* that holder's lease has certainly expired.
+\* The lock is reserved for nobody until the holder's lease has expired.
 Revoke(p, v) ==
     /\ mach[p].phase = "wait" /\ "revoke" \in Uses
     /\ mach[p].rec.st = "held"
@@ -387,14 +378,12 @@ Revoke(p, v) ==
 Stale(a) == [a EXCEPT !.age = IF Counts(a.k) THEN Old ELSE @]
 Turns(p, m) == mach' = [mach EXCEPT ![p] = m] /\ UNCHANGED <<store, net, log>>
 
-\* Without an unknown attempt there is nothing to clean up.
 GiveUp(p) ==
     LET m == mach[p] IN
     /\ "give up" \in Uses
     /\ m.phase = "wait" /\ (m.unknown # {} \/ (m.out # None /\ Takes(m.out.k)))
     /\ Turns(p, [m EXCEPT !.phase = "leave"])
 
-\* The clean-up succeeded, or ran for a whole lease.
 Leave(p) ==
     /\ mach[p].phase = "leave" /\ mach[p].out = None
     /\ Turns(p, [mach[p] EXCEPT !.phase = "wait", !.unknown = {}])
@@ -407,12 +396,10 @@ Done(p) ==
     /\ mach[p].phase \in {"hold", "quiet"}
     /\ Turns(p, [mach[p] EXCEPT !.phase = "done", !.age = Old, !.unknown = {Stale(a) : a \in @}])
 
-\* No reply to the release: it stops retrying.
 Uncertain(p) ==
     /\ mach[p].phase = "done" /\ mach[p].out = None
     /\ Turns(p, Gone(mach[p]))
 
-\* A fast clock ends the lease sooner than a slow one.
 Expire(p) ==
     /\ mach[p].phase = "hold" /\ mach[p].age >= Shortest(Usable) /\ ~Expired(mach[p])
     /\ Turns(p, IF Final THEN [mach[p] EXCEPT !.age = Old, !.unknown = {Stale(a) : a \in @},

@@ -2,15 +2,13 @@
 (* SPDX-FileCopyrightText: The Tenure Authors                               *)
 (* SPDX-License-Identifier: Apache-2.0                                      *)
 (*                                                                          *)
-(* Checks that a trace is a behaviour of Tenure.tla, unreduced. Package     *)
-(* internal/trace writes a module that extends this one with the events;    *)
-(* each must be a step with the recorded versions, tokens and times. TLC    *)
-(* accepts the trace if it finds a path through all; if not, the highest    *)
-(* number printed is the last event that fits.                              *)
+(* Checks that a trace is a behaviour of Tenure.tla, unreduced: each event  *)
+(* is a step with the recorded versions, tokens and times. The highest      *)
+(* number that TLC prints is the last event that fits.                      *)
 EXTENDS Tenure, Sequences
 
 CONSTANTS
-    Events,   \* the trace
+    Events,
     Hosts,    \* the process of each machine
     Owners,   \* the owner name of each machine
     Usual     \* the usable window, as the processes computed it
@@ -80,9 +78,7 @@ Refused(p) ==
 Stage(s) == CASE s = "held" -> 1 [] s = "reserved" -> 2 [] s = "released" -> 3 [] OTHER -> 0
 Before(r, s) == r.tok < s.tok \/ (r.tok = s.tok /\ Stage(r.st) < Stage(s.st))
 
-\* A beat counts from the first reply that showed it, even if a stale read
-\* showed an older one in between. (Tenure.tla has no stale reads, and counts
-\* from later.)
+\* A beat counts from the first reply that showed it.
 ShownBefore(p, r) == {s \in shown : s.host = Hosts[p] /\ s.tok = r.tok /\ s.st = r.st /\ s.beat = r.beat}
 Dated(p, m) ==
     LET s == ShownBefore(p, m.rec) IN
