@@ -74,3 +74,22 @@ func TestThrottledHeartbeatWaits(t *testing.T) {
 		a.mustRelease(l)
 	})
 }
+
+// The heartbeats of many locks do not come in one burst.
+func TestHeartbeatsAreSpreadOut(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a")
+		for _, name := range names(1000) {
+			m.mustAcquire(name, nil)
+		}
+		const slice = 100 * time.Millisecond
+		for range 4 * heartbeat / slice {
+			before := m.faults.Count(faultstore.OpHeartbeat)
+			time.Sleep(slice)
+			if n := m.faults.Count(faultstore.OpHeartbeat) - before; n > 150 {
+				t.Errorf("%d of 1000 heartbeats within %v", n, slice)
+			}
+		}
+	})
+}

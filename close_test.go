@@ -210,3 +210,27 @@ func TestCloseWhileAClaimIsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// One release that fails keeps Close from none of the others.
+func TestCloseReleasesWhatItCan(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a")
+		for _, name := range names(10) {
+			go func() {
+				_ = m.Run(t.Context(), name, nil, func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return nil })
+			}()
+		}
+		time.Sleep(time.Second)
+		m.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpRelease}, Key: "lock-00003", Fault: faultstore.BlackHole()})
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := m.Close(ctx); err == nil {
+			t.Error("Close says that all was released")
+		}
+		for i, name := range names(10) {
+			if rec := w.record(name); (rec.State == driver.Released) != (i != 3) {
+				t.Errorf("%s is %s", name, rec.State)
+			}
+		}
+	})
+}

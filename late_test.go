@@ -31,7 +31,7 @@ func TestLateHeartbeatDoesNotReviveAReleasedRecord(t *testing.T) {
 
 func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
+		a, b := w.machine("same name"), w.machine("same name")
 		la := a.mustAcquire("x", nil)
 		time.Sleep(heartbeat)
 		a.fault(faultstore.OpHeartbeat, 0, 0, faultstore.LateAfterError(2*lease))
@@ -41,7 +41,7 @@ func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
 		time.Sleep(3 * lease)
 		want(t, lb.Check(), nil)
 		want(t, la.Check(), tenure.ErrExpired)
-		if rec := w.record("x"); rec.Owner != "b" || rec.Token != 2 {
+		if rec := w.record("x"); rec.State != driver.Held || rec.Token != 2 {
 			t.Errorf("record %+v", rec)
 		}
 	})

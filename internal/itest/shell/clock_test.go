@@ -218,16 +218,3 @@ func TestGrantFromBeforeAPauseIsNotBelievedIn(t *testing.T) {
 		}
 	})
 }
-
-// What every peer's clock leaves out.
-func TestPeerFailing_SuspendsDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMachine(t, memstore.New(), "a")
-		l := acquire(t, m, "x")
-		time.Sleep(time.Second)
-		m.suspend(lease)
-		want(t, l.Check(), tenure.ErrExpired)
-		time.Sleep(nap)
-		want(t, context.Cause(l.Context()), tenure.ErrExpired)
-	})
-}
