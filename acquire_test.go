@@ -5,10 +5,7 @@ package tenure_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,95 +105,6 @@ func TestReleaseWakesTheWaiter(t *testing.T) {
 	}
 }
 
-func TestTryAcquireDoesNotWait(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		time.Sleep(time.Second)
-		err := within(t, 0, 0, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
-		want(t, err, tenure.ErrHeld)
-		held, ok := errors.AsType[*tenure.HeldError](err)
-		if !ok || held.Owner != "a" || held.Token != 1 || held.FreeIn != lease {
-			t.Errorf("%+v", held)
-		}
-		if got := err.Error(); got != `try acquire "x": held by "a" under token 1; free in 15s at the latest if it is dead` {
-			t.Errorf("error %q", got)
-		}
-		if n := b.faults.Count(); n != 1 {
-			t.Errorf("%d requests, want 1", n)
-		}
-		// Its own client's lock is held as well.
-		_, err = a.TryAcquire(t.Context(), "x", nil)
-		want(t, err, tenure.ErrHeld)
-	})
-}
-
-// What TryAcquire sees is remembered: repeated after the lease of a dead
-// holder, it takes that one's lock. And never that of a living one.
-func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		for range 40 {
-			_, err := b.TryAcquire(t.Context(), "x", nil)
-			want(t, err, tenure.ErrHeld)
-			time.Sleep(lease / 4)
-		}
-		a.crash()
-		start := time.Now()
-		for {
-			l, err := b.TryAcquire(t.Context(), "x", nil)
-			if err == nil {
-				if l.Token() != 2 {
-					t.Errorf("token %d", l.Token())
-				}
-				break
-			}
-			want(t, err, tenure.ErrHeld)
-			held, _ := errors.AsType[*tenure.HeldError](err)
-			if time.Sleep(lease / 4); time.Since(start) > 2*lease {
-				t.Fatalf("still held: %+v", held)
-			}
-		}
-	})
-}
-
-// Looks of others count: whoever asked for the status knows as much.
-func TestLooksOfAllKindsAreRemembered(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		a.mustAcquire("x", nil)
-		a.crash()
-		if _, err := b.Status(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(lease)
-		l, err := b.TryAcquire(t.Context(), "x", nil)
-		want(t, err, nil)
-		want(t, l.Check(), nil)
-	})
-}
-
-func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		// The record shows a lease of its own.
-		a := w.machine("a", func(o *tenure.Options) { o.LeaseDuration = 20 * time.Second })
-		b := w.machine("b")
-		la := a.mustAcquire("x", nil)
-		o := &tenure.AcquireOptions{AdditionalWait: 2 * time.Second}
-		err := within(t, 22*time.Second, 22*time.Second, func() error { _, err := b.Acquire(t.Context(), "x", o); return err })
-		want(t, err, tenure.ErrHeld)
-		if held, ok := errors.AsType[*tenure.HeldError](err); !ok || held.Owner != "a" || held.FreeIn > 20*time.Second {
-			t.Errorf("%+v", held)
-		}
-		want(t, la.Check(), nil)
-		// It is long enough for the lock of a dead holder.
-		a.crash()
-		_, err = b.Acquire(t.Context(), "x", o)
-		want(t, err, nil)
-	})
-}
-
 func TestStoreTimeoutBoundsTheSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
@@ -230,34 +138,6 @@ func TestAnswersNowAndThenAreEnough(t *testing.T) {
 		defer stop()
 		_, err := b.Acquire(ctx, "x", nil)
 		want(t, err, ctx.Err())
-	})
-}
-
-func TestTryAcquireBoundsTheSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		m.crash()
-		want(t, within(t, 3*requestTimeout, 5*requestTimeout, func() error {
-			_, err := m.TryAcquire(t.Context(), "x", nil)
-			return err
-		}), context.DeadlineExceeded)
-	})
-}
-
-func TestUnusableStoreIsAnErrorAtOnce(t *testing.T) {
-	errNoTable := errors.New("no such table")
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		f := faultstore.Refuse()
-		f.Err = driver.Permanent(errNoTable)
-		m.faults.Inject(faultstore.Rule{Fault: f})
-		err := within(t, 0, 0, func() error { _, err := m.Acquire(t.Context(), "x", nil); return err })
-		want(t, err, errNoTable)
-		want(t, err, driver.ErrPermanent)
-		if got := err.Error(); got != `acquire "x": no such table` {
-			t.Errorf("error %q", got)
-		}
-		want(t, m.Election("x", nil).Run(t.Context(), noWork), errNoTable)
 	})
 }
 
@@ -328,71 +208,6 @@ func TestForeignRecordIsTakenAfterALongerWait(t *testing.T) {
 	})
 }
 
-// Fifty waiters cost the looks of one, and get the lock in their order.
-func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
-	looks := func(t *testing.T, waiters int) (n int, order string) {
-		inWorld(t, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			b.reads += waiters // one for each that has its turn
-			la := a.mustAcquire("x", nil)
-			got := make(chan int, waiters)
-			var all sync.WaitGroup
-			for i := range waiters {
-				all.Go(func() {
-					l := b.mustAcquire("x", nil)
-					got <- i
-					b.mustRelease(l)
-				})
-				synctest.Wait()
-			}
-			time.Sleep(4 * lease)
-			n = b.faults.Count()
-			a.mustRelease(la)
-			all.Wait()
-			var s []string
-			for range waiters {
-				s = append(s, fmt.Sprint(<-got))
-			}
-			order = strings.Join(s, " ")
-		})
-		return n, order
-	}
-	one, _ := looks(t, 1)
-	fifty, order := looks(t, 50)
-	if fifty > one+one/4 { // jitter
-		t.Errorf("50 waiters cost %d requests, 1 costs %d", fifty, one)
-	}
-	if want := strings.Trim(fmt.Sprint(upTo(50)), "[]"); order != want {
-		t.Errorf("order %s", order)
-	}
-}
-
-func upTo(n int) []int {
-	s := make([]int, n)
-	for i := range s {
-		s[i] = i
-	}
-	return s
-}
-
-// The turn goes on when the waiter in front gives up.
-func TestWaiterInFrontMayGiveUp(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		la := a.mustAcquire("x", nil)
-		first, cancel := context.WithCancel(t.Context())
-		gone := started(func() error { _, err := b.Acquire(first, "x", nil); return err })
-		synctest.Wait()
-		second := started(func() error { b.mustAcquire("x", nil); return nil })
-		time.Sleep(time.Second)
-		cancel()
-		want(t, within(t, 0, 0, func() error { return <-gone }), context.Canceled)
-		time.Sleep(lease)
-		a.mustRelease(la)
-		want(t, within(t, 0, 0, func() error { return <-second }), nil)
-	})
-}
-
 func TestDataIsKeptOrReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
@@ -422,21 +237,6 @@ func TestDataIsKeptOrReplaced(t *testing.T) {
 		if got, data := previous(l), w.record("x").Data; got != "a released two" || len(data) != 0 {
 			t.Errorf("previous %q, data %q", got, data)
 		}
-	})
-}
-
-// Two acquires of one client exclude each other as those of two do.
-func TestAcquiresOfOneClientExcludeEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		second := started(func() error { m.mustAcquire("x", nil); return nil })
-		time.Sleep(4 * lease)
-		pending(t, "acquire", second)
-		want(t, l.Check(), nil)
-		m.mustRelease(l)
-		want(t, within(t, 0, 0, func() error { return <-second }), nil)
-		want(t, l.Check(), tenure.ErrReleased)
 	})
 }
 
@@ -486,166 +286,6 @@ func TestUnlessAlive(t *testing.T) {
 		if l.Token() != 2 {
 			t.Errorf("token %d, want 2", l.Token())
 		}
-	})
-}
-
-// TestDeadlineOfAWaitTellsWhoHolds: to bound a wait by the context is what a program tries
-// first. One that was canceled gave up for a reason of its own, and one whose store gives no
-// answer cannot say who holds the lock now.
-func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
-	errOwn := errors.New("the caller's")
-	acquire := func(ctx context.Context, m *machine) error {
-		_, err := m.Acquire(ctx, "x", nil)
-		return err
-	}
-	for name, tt := range map[string]struct {
-		wait    func(ctx context.Context, m *machine) error
-		cut     bool // the store is away before the deadline
-		cancel  bool
-		cause   error
-		nobody  bool // holds the lock that is waited for
-		who     string
-		matches error
-	}{
-		"acquire":         {wait: acquire, who: "a"},
-		"with a cause":    {wait: acquire, cause: errOwn, who: "a", matches: errOwn},
-		"canceled":        {wait: acquire, cancel: true, matches: context.Canceled},
-		"store went away": {wait: acquire, cut: true},
-		"second in a queue": {wait: func(ctx context.Context, m *machine) error {
-			go func() { _ = acquire(ctx, m) }()
-			synctest.Wait()
-			return acquire(ctx, m)
-		}, who: "a"},
-		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", nil, noWork) }, who: "a"},
-		"held by itself": {wait: func(ctx context.Context, m *machine) error {
-			m.mustAcquire("y", nil)
-			_, err := m.Acquire(ctx, "y", nil)
-			return err
-		}, who: "b"},
-		"session": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.mustOpen(nil).Acquire(ctx, "x", nil)
-			return err
-		}, who: "a"},
-		"all": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"z", "x", "v"}, nil)
-			return err
-		}, who: "a"},
-		"remote": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.Remote().Acquire(ctx, "x", tenure.RemoteOptions{Owner: "r"})
-			return err
-		}, who: "a"},
-	} {
-		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
-			ctx, stop := context.WithTimeoutCause(t.Context(), 2*lease, tt.cause)
-			defer stop()
-			if tt.cancel {
-				time.AfterFunc(lease, stop)
-			}
-			if tt.cut {
-				time.AfterFunc(2*lease-lease/2, b.crash)
-			}
-			err := tt.wait(ctx, b)
-			want(t, err, ctx.Err())
-			if tt.matches != nil {
-				want(t, err, tt.matches)
-			}
-			var held *tenure.HeldError
-			switch found := errors.As(err, &held); {
-			case found != (tt.who != ""):
-				t.Errorf("it carries %v: %v", held, err)
-			case tt.who == "a" && (held.Token != l.Token() || held.FreeIn <= 0 || held.FreeIn > lease+refresh):
-				t.Errorf("it carries %+v, want token %d", held, l.Token())
-			case found && (held.Owner != tt.who || !errors.Is(err, tenure.ErrHeld) || !strings.Contains(err.Error(), held.Error())):
-				t.Errorf("it carries %+v: %v", held, err)
-			case tt.cut && !strings.Contains(err.Error(), "no answer within"):
-				t.Errorf("it does not tell why: %v", err)
-			}
-		})
-	}
-}
-
-// TestWaitBoundsTheWaitAlone: Wait says for how long to wait, and the error is what was waited
-// for. The context goes on, and with it the work.
-func TestWaitBoundsTheWaitAlone(t *testing.T) {
-	options := &tenure.AcquireOptions{Wait: 2 * lease}
-	for name, tt := range map[string]struct {
-		wait func(ctx context.Context, m *machine) error
-		cut  bool // the store is away before the end
-	}{
-		"acquire": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.Acquire(ctx, "x", options)
-			return err
-		}},
-		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", options, noWork) }},
-		"all": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"v", "x"}, options)
-			return err
-		}},
-		"store went away": {cut: true, wait: func(ctx context.Context, m *machine) error {
-			_, err := m.Acquire(ctx, "x", options)
-			return err
-		}},
-	} {
-		inWorldRun(t, name, func(t *testing.T, w *world) {
-			a, b := w.machine("a"), w.machine("b")
-			l := a.mustAcquire("x", nil)
-			if tt.cut {
-				time.AfterFunc(2*lease-lease/2, b.crash)
-			}
-			err := within(t, 2*lease, 2*lease+lease/5, func() error { return tt.wait(t.Context(), b) })
-			var held *tenure.HeldError
-			if errors.As(err, &held) == tt.cut || !tt.cut && errors.Is(err, context.DeadlineExceeded) || tt.cut && !strings.Contains(err.Error(), "no answer within") {
-				t.Fatalf("got %v", err)
-			}
-			if held != nil && held.Token != l.Token() {
-				t.Errorf("held under token %d, want %d", held.Token, l.Token())
-			}
-		})
-	}
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		time.AfterFunc(lease, func() { want(t, l.Release(t.Context()), nil) })
-		want(t, b.Run(t.Context(), "x", options, func(ctx context.Context, l *tenure.Lease) error {
-			time.Sleep(4 * lease) // longer than the wait
-			return errors.Join(ctx.Err(), l.Check())
-		}), nil)
-		_, err := b.Acquire(t.Context(), "y", &tenure.AcquireOptions{Wait: -1})
-		want(t, err, tenure.ErrInvalid)
-	})
-}
-
-// While every claim loses its race, the wait is bounded all the same.
-func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		ctx, stop := context.WithCancel(t.Context())
-		rival := started(func() error {
-			for ctx.Err() == nil {
-				l := a.mustAcquire("x", nil)
-				time.Sleep(time.Second)
-				a.mustRelease(l)
-				time.Sleep(time.Second)
-			}
-			return nil
-		})
-		// A claim that finds the lock free comes too late.
-		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Decide: func(faultstore.Call) faultstore.Fault {
-			if w.record("x").State == driver.Released {
-				return faultstore.Slow(time.Second+50*time.Millisecond, 0)
-			}
-			return faultstore.Fault{}
-		}})
-		time.Sleep(time.Second / 2)
-		err := within(t, lease, lease+5*time.Second, func() error {
-			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
-			return err
-		})
-		want(t, err, tenure.ErrHeld)
-		stop()
-		want(t, <-rival, nil)
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -245,12 +244,7 @@ func TestHandOver(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
 			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
-			var l *tenure.Lease
-			if under == "a session" {
-				l = a.mustTake(a.mustOpen(nil), "x")
-			} else {
-				l = a.mustAcquire("x", nil)
-			}
+			l := a.takes("x", under == "a session")
 			took := make(chan *tenure.Lease, 2)
 			for _, m := range []*machine{c, b} { // c has waited for longer
 				go func() {
@@ -302,12 +296,7 @@ func TestHolderStepsDown(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
 		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
 			a, b := w.machine("a"), w.machine("b")
-			var l *tenure.Lease
-			if under == "a session" {
-				l = a.mustTake(a.mustOpen(nil), "x")
-			} else {
-				l = a.mustAcquire("x", nil)
-			}
+			l := a.takes("x", under == "a session")
 			if err := l.StepDown(""); err == nil {
 				t.Error("no reason is taken for one")
 			}
@@ -523,158 +512,6 @@ func TestUnanswered(t *testing.T) {
 	})
 }
 
-func TestReleaseDeadRefusesTheLiving(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		begun := time.Now()
-		want(t, b.ReleaseDead(t.Context(), "x", "I thought so"), tenure.ErrAlive)
-		if took := time.Since(begun); took > heartbeat+2*refresh {
-			t.Errorf("told after %v", took)
-		}
-		if l.Check() != nil {
-			t.Error(l.Check())
-		}
-		a.mustRelease(l)
-	})
-}
-
-// A lock that is revoked is free when its holder has stopped for certain, and
-// not before: cut off at once, or only after a while.
-func TestRevoke(t *testing.T) {
-	for _, reachable := range []bool{true, false} {
-		inWorldRun(t, fmt.Sprint("reachable=", reachable), func(t *testing.T, w *world) {
-			a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-			l := a.mustAcquire("x", nil)
-			if !reachable {
-				a.crash()
-			}
-			var free time.Time
-			go func() {
-				got := b.mustAcquire("x", nil)
-				free = time.Now()
-				if l.Check() == nil {
-					t.Error("two hold it")
-				}
-				p, _ := got.Previous()
-				if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
-					t.Errorf("previous %+v", p)
-				}
-			}()
-			time.Sleep(time.Second)
-			begun := time.Now()
-			if err := boss.Revoke(t.Context(), "x", "mad"); err != nil {
-				t.Fatal(err)
-			}
-			took := time.Since(begun)
-			if took < lease || took > lease+2*time.Second {
-				t.Errorf("revoked after %v", took)
-			}
-			synctest.Wait()
-			if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
-				t.Errorf("taken after %v", got)
-			}
-			want(t, l.Check(), tenure.ErrLost)
-			var superseded *tenure.SupersededError
-			if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
-				t.Errorf("release: %v", err)
-			}
-		})
-	}
-}
-
-// Who is handed the lock while an operator takes it from its former holder has it:
-// the operator is told so, and not that the lock was taken away.
-func TestRevokeDuringHandOver(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
-		l := a.mustAcquire("x", nil)
-		b.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
-		heir := make(chan *tenure.Lease, 1)
-		go func() { heir <- b.mustAcquire("x", nil) }()
-		time.Sleep(heartbeat)
-		want(t, l.HandOver("b", "deploy"), nil)
-		handing := started(func() error { return l.Release(t.Context()) })
-		time.Sleep(requestTimeout / 10)
-		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "b" {
-			t.Fatalf("the test has lost its point: %+v", rec)
-		}
-		err := boss.Revoke(t.Context(), "x", "mad")
-		got := <-heir
-		want(t, got.Check(), nil)
-		want(t, err, tenure.ErrNotHeld)
-		want(t, <-handing, nil)
-		b.mustRelease(got)
-	})
-}
-
-// The preferred candidate comes to lead, in whatever order the candidates come,
-// and leadership does not go to and fro.
-func TestPriority(t *testing.T) {
-	notOnEngines(t, tooManyCalls)
-	for _, order := range [][]int{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
-		inWorldRun(t, fmt.Sprint(order), func(t *testing.T, w *world) {
-			c, ctx := newCampaign(t)
-			for _, p := range order {
-				c.join(ctx, w.machine(fmt.Sprint("p", p)), &tenure.ElectionOptions{Priority: p}, time.Second)
-				time.Sleep(3 * time.Second)
-			}
-			time.Sleep(20 * lease)
-			if got := leader(t, w.machine("who")); got != "p3" {
-				t.Errorf("%s leads", got)
-			}
-			reigns := c.over(t)
-			t.Log(owners(reigns))
-			seen := map[string]bool{}
-			for i, r := range reigns {
-				if seen[r.owner] {
-					t.Errorf("%s leads again: %v", r.owner, owners(reigns))
-				}
-				seen[r.owner] = true
-				if i > 0 && r.owner < reigns[i-1].owner {
-					t.Errorf("a lesser one comes to lead: %v", owners(reigns))
-				}
-			}
-			for _, r := range reigns[:len(reigns)-1] {
-				if r.end.Sub(r.begin) < lease {
-					t.Errorf("%s was asked after %v already", r.owner, r.end.Sub(r.begin))
-				}
-			}
-		})
-	}
-}
-
-// A preferred candidate that loses its lease again and again asks once in a
-// while, and no more.
-func TestPriorityPause(t *testing.T) {
-	notOnEngines(t, tooManyCalls)
-	inWorld(t, func(t *testing.T, w *world) {
-		c, ctx := newCampaign(t)
-		good, sick := w.machine("good"), w.machine("sick")
-		c.join(ctx, good, nil, 0)
-		time.Sleep(time.Second)
-		c.join(ctx, sick, &tenure.ElectionOptions{Priority: 9, PriorityPause: time.Hour}, 0)
-		for range 6 * 30 {
-			time.Sleep(2 * time.Minute)
-			if leader(t, good) == "sick" {
-				sick.faults.SetBlackHole(true)
-				time.Sleep(2 * lease)
-				sick.faults.SetBlackHole(false)
-			}
-		}
-		asked := 0
-		for _, r := range c.over(t) {
-			if r.owner == "good" && errors.Is(r.cause, tenure.ErrSteppedDown) {
-				asked++
-			}
-		}
-		// Six hours, and half a minute for each time that it was made sick.
-		if asked < 5 || asked > 7 {
-			t.Errorf("it asked %d times in six hours", asked)
-		}
-	})
-}
-
 // Where the store can watch, a leader learns of a request at once.
 func TestStepDownWithAWatch(t *testing.T) {
 	for _, attentive := range []bool{true, false} {
@@ -723,76 +560,5 @@ func TestRequestOnAClaimWhoseReplyWasLost(t *testing.T) {
 		time.Sleep(requestTimeout / 2)
 		want(t, boss.StepDown(t.Context(), "x", "early"), nil)
 		want(t, <-done, nil)
-	})
-}
-
-// A preferred candidate that looks once an hour, without a watch, does not miss the
-// reservation that it has asked for: in the record of the lock, and in that of the leader's
-// session, which has the request no longer than until the next heartbeat.
-func TestPriorityWithRareLooks(t *testing.T) {
-	notOnEngines(t, tooManyCalls)
-	for _, tt := range []struct {
-		tied  bool
-		drain time.Duration
-	}{{false, time.Second}, {true, time.Second}, {true, 5 * lease}} {
-		inWorldRun(t, fmt.Sprintf("session %v, drains for %v", tt.tied, tt.drain), func(t *testing.T, w *world) {
-			c, ctx := newCampaign(t)
-			good := w.machine("good", func(o *tenure.Options) { o.StopTimeout = 2 * tt.drain })
-			rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
-			rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
-			election := good.Election("x", nil)
-			if tt.tied {
-				election = good.mustOpen(nil).Election("x", nil)
-			}
-			c.run(ctx, election, tt.drain)
-			time.Sleep(time.Second)
-			c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1}, 0)
-			time.Sleep(12 * time.Hour)
-			if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare"}) {
-				t.Errorf("leaders %v", got)
-			}
-		})
-	}
-}
-
-// Once it leads no more, and must not ask again yet, it looks as rarely as before.
-func TestRareLooksWithinThePriorityPause(t *testing.T) {
-	notOnEngines(t, tooManyCalls)
-	inWorld(t, func(t *testing.T, w *world) {
-		c, ctx := newCampaign(t)
-		good, boss := w.machine("good"), w.machine("boss")
-		rare := w.machine("rare", func(o *tenure.Options) { o.RefreshPeriod = time.Hour })
-		rare.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpWatch}, Fault: faultstore.Fault{Effect: faultstore.Refused}})
-		c.run(ctx, good.mustOpen(nil).Election("x", nil), 0)
-		time.Sleep(time.Second)
-		c.join(ctx, rare, &tenure.ElectionOptions{Priority: 1, PriorityPause: 1000 * time.Hour}, 0)
-		time.Sleep(time.Hour)
-		want(t, boss.StepDown(t.Context(), "x", "deploy"), nil)
-		time.Sleep(4 * time.Hour) // and has stood back
-		if n := rare.during(10*time.Hour, faultstore.OpGet, "x"); n > 12 {
-			t.Errorf("%d looks within ten hours", n)
-		}
-		if got := owners(c.over(t)); !slices.Equal(got, []string{"good", "rare", "good"}) {
-			t.Errorf("leaders %v", got)
-		}
-	})
-}
-
-// A record that was deleted begins with token 1 again. A holder from before that
-// does not take the new one for its own, though owner and token are the same.
-func TestDeletedRecordIsNotAdopted(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("same name"), w.machine("same name")
-		l := a.mustAcquire("x", nil)
-		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
-		m := b.mustAcquire("x", nil)
-		if l.Token() != m.Token() || l.Owner() != m.Owner() {
-			t.Fatalf("tokens %d and %d, owners %q and %q: the test has lost its point", l.Token(), m.Token(), l.Owner(), m.Owner())
-		}
-		time.Sleep(heartbeat)
-		want(t, l.Check(), tenure.ErrSuperseded)
-		time.Sleep(time.Minute)
-		want(t, m.Check(), nil)
-		b.mustRelease(m)
 	})
 }

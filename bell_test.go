@@ -95,12 +95,9 @@ func TestBellIsInHeldRecordsAlone(t *testing.T) {
 		carries("x", c, false)
 		c.mustRelease(l)
 
-		s, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
+		s := a.mustOpen(nil)
 		carries(driver.SessionKey(s.ID()), a, true)
-		if _, err = s.Acquire(t.Context(), "y", nil); err != nil {
-			t.Fatal(err)
-		}
+		a.mustTake(s, "y")
 		carries("y", a, true)
 
 		// Taken from the dead.
@@ -174,15 +171,7 @@ func TestBellTellsOfARequest(t *testing.T) {
 				if tt.bell {
 					a, b = w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
 				}
-				var l *tenure.Lease
-				if tt.session {
-					s, err := a.OpenSession(t.Context(), nil)
-					want(t, err, nil)
-					l, err = s.Acquire(t.Context(), "x", nil)
-					want(t, err, nil)
-				} else {
-					l = a.mustAcquire("x", nil)
-				}
+				l := a.takes("x", tt.session)
 				want(t, l.Renew(t.Context()), nil) // the next heartbeat is a period from now
 				begun := time.Now()
 				asked := started(func() error { return b.StepDown(t.Context(), "x", "a test") })
@@ -206,13 +195,11 @@ func TestBellTellsOfARequest(t *testing.T) {
 func TestBellRingsAtTheEndOfASession(t *testing.T) {
 	inBelled(t, func(t *testing.T, w *world, n *wires) {
 		a, b := w.machine("a", n.belled("A")), w.machine("b", n.belled("B"))
-		s, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
+		s := a.mustOpen(nil)
 		var got []<-chan error
 		var leases []*tenure.Lease
 		for _, name := range names(5) {
-			l, err := s.Acquire(t.Context(), name, nil)
-			want(t, err, nil)
+			l := a.mustTake(s, name)
 			leases = append(leases, l)
 			got = append(got, started(func() error { _, err := b.Acquire(t.Context(), name, nil); return err }))
 		}

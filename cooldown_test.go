@@ -119,42 +119,39 @@ func TestABadBuildLosesToAGoodOne(t *testing.T) {
 			if beside {
 				title = name + ", beside a good one"
 			}
-			t.Run(title, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					progress := func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second }
-					o := &tenure.ElectionOptions{CoolDown: coolDown}
-					ctx, stop := context.WithTimeout(t.Context(), time.Hour)
-					defer stop()
-					var g ledBy
-					var all sync.WaitGroup
-					all.Go(func() { g.campaigns(ctx, w.machine("new", labelled("v2"), progress), o, bad) })
-					time.Sleep(100 * time.Millisecond) // the new one leads first
-					if beside {
-						all.Go(func() { g.campaigns(ctx, w.machine("old", labelled("v1"), progress), o, goodBuild) })
+			inWorldRun(t, title, func(t *testing.T, w *world) {
+				progress := func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second }
+				o := &tenure.ElectionOptions{CoolDown: coolDown}
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				var g ledBy
+				var all sync.WaitGroup
+				all.Go(func() { g.campaigns(ctx, w.machine("new", labelled("v2"), progress), o, bad) })
+				time.Sleep(100 * time.Millisecond) // the new one leads first
+				if beside {
+					all.Go(func() { g.campaigns(ctx, w.machine("old", labelled("v1"), progress), o, goodBuild) })
+				}
+				all.Wait()
+				times, in, gap := g.of("v2")
+				good, goodFor, goodGap := g.of("v1")
+				t.Logf("the bad build led %d times, for %v in all, and waited for %v at most; the good one %d times, for %v, after %v",
+					times, in, gap, good, goodFor, goodGap)
+				if beside {
+					// Until the good one has come, the bad one may lead again.
+					if times > 2 || in > time.Minute || good != 1 || goodFor < 59*time.Minute {
+						t.Errorf("the bad build led %d times, for %v; the good one %d times, for %v", times, in, good, goodFor)
 					}
-					all.Wait()
-					times, in, gap := g.of("v2")
-					good, goodFor, goodGap := g.of("v1")
-					t.Logf("the bad build led %d times, for %v in all, and waited for %v at most; the good one %d times, for %v, after %v",
-						times, in, gap, good, goodFor, goodGap)
-					if beside {
-						// Until the good one has come, the bad one may lead again.
-						if times > 2 || in > time.Minute || good != 1 || goodFor < 59*time.Minute {
-							t.Errorf("the bad build led %d times, for %v; the good one %d times, for %v", times, in, good, goodFor)
-						}
-						if goodGap > lease+refresh {
-							t.Errorf("the good build waited for %v", goodGap)
-						}
-						return
+					if goodGap > lease+refresh {
+						t.Errorf("the good build waited for %v", goodGap)
 					}
-					if least := int(time.Hour / (3*lease + 30*time.Second)); times < least {
-						t.Errorf("alone it led %d times, want %d at least", times, least)
-					}
-					if gap > 2*lease+time.Second {
-						t.Errorf("alone it waited for %v, want two leases at most", gap)
-					}
-				})
+					return
+				}
+				if least := int(time.Hour / (3*lease + 30*time.Second)); times < least {
+					t.Errorf("alone it led %d times, want %d at least", times, least)
+				}
+				if gap > 2*lease+time.Second {
+					t.Errorf("alone it waited for %v, want two leases at most", gap)
+				}
 			})
 		}
 	}
@@ -267,13 +264,10 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 			time.Sleep(2 * lease)
 		}, lease}, // which any contender waits for
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				own, other := w.machine("own", labelled("v2")), w.machine("other", labelled("v1"))
-				tt.before(w, own, other)
-				near(t, "it", own.fails(o), tt.want)
-			})
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			own, other := w.machine("own", labelled("v2")), w.machine("other", labelled("v1"))
+			tt.before(w, own, other)
+			near(t, "it", own.fails(o), tt.want)
 		})
 	}
 }
@@ -281,8 +275,7 @@ func TestCoolDownIsForFailuresOfTheOwnLabel(t *testing.T) {
 // TestCoolDownWithoutAHistory: what cannot be read puts nothing off for longer than
 // what could be read there.
 func TestCoolDownWithoutAHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a", labelled("v2"))
 		for range 4 {
 			m.fails(nil)
@@ -303,8 +296,7 @@ func TestCoolDownWithoutAHistory(t *testing.T) {
 // TestCoolDownCosts: one read before the claim, and the history only where the record
 // does not settle the count.
 func TestCoolDownCosts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a", labelled("v2"))
 		o := &tenure.ElectionOptions{CoolDown: coolDown}
 		past := func() (n int) {
@@ -334,8 +326,7 @@ func TestCoolDownCosts(t *testing.T) {
 // at once.
 func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		o := &tenure.ElectionOptions{CoolDown: coolDown, Priority: 2}
 		bad, good := w.machine("new", labelled("v2")), w.machine("old", labelled("v1"))
 		bad.fails(o)
@@ -376,8 +367,7 @@ func TestCoolDownAsksNobodyToMakeWay(t *testing.T) {
 }
 
 func TestCoolDownIsChecked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		for _, tt := range []struct {
 			label string
 			o     tenure.ElectionOptions

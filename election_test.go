@@ -5,7 +5,10 @@ package tenure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,29 +69,6 @@ func TestElectionCampaignsAgainAfterALoss(t *testing.T) {
 	})
 }
 
-func TestElectionEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.machine("a"), w.machine("b")
-		ctx, stop := context.WithCancel(t.Context())
-		leads := make(chan struct{})
-		run := started(func() error {
-			return a.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
-				close(leads)
-				<-ctx.Done()
-				time.Sleep(time.Second)
-				return errWork
-			})
-		})
-		<-leads
-		candidate := started(func() error { return b.Election("x", nil).Run(ctx, noWork) })
-		time.Sleep(lease)
-		stop()
-		want(t, within(t, 0, 0, func() error { return <-candidate }), nil)
-		want(t, within(t, time.Second, time.Second, func() error { return <-run }), errWork)
-	})
-}
-
 // A store that is silent for hours does not end a campaign.
 func TestCampaignOutlastsAnyOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -105,8 +85,7 @@ func TestCampaignOutlastsAnyOutage(t *testing.T) {
 }
 
 func TestLeaderTellsWhoLeads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", func(o *tenure.Options) { o.Label = "v1.2" })
 		b := w.machine("b")
 		e := b.Election("x", nil)
@@ -136,171 +115,291 @@ func TestLeaderTellsWhoLeads(t *testing.T) {
 	})
 }
 
-// watch observes an election until its context ends.
-func watch(ctx context.Context, e *tenure.Election) (seen <-chan string, done <-chan error) {
-	c := make(chan string, 1000)
-	return c, started(func() (last error) {
-		for l, err := range e.Observe(ctx) {
-			switch last = err; {
-			case err != nil:
-				c <- "error"
-			case l.None():
-				c <- "nobody"
-			default:
-				c <- fmt.Sprint(l.Owner, l.Token)
-			}
-		}
-		return last
-	})
-}
-
-func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b, o := w.machine("a"), w.machine("b"), w.machine("observer")
-		ctx, stop := context.WithCancel(t.Context())
-		seen, done := watch(ctx, o.Election("x", nil))
-		expect := func(least, most time.Duration, state string) {
-			t.Helper()
-			start := time.Now()
-			if got := <-seen; got != state {
-				t.Errorf("observed %s, want %s", got, state)
-			}
-			if took := time.Since(start); took < least || took > most {
-				t.Errorf("%s was seen after %v", state, took)
-			}
-		}
-		expect(0, 0, "nobody") // never taken
-		la := a.mustAcquire("x", nil)
-		expect(0, refresh+refresh/8, "a1")
-		time.Sleep(lease)
-		a.mustRelease(la)
-		expect(0, 0, "nobody") // there is a watch
-		lb := b.mustAcquire("x", nil)
-		expect(0, refresh+refresh/8, "b2")
-		time.Sleep(lease)
-		want(t, lb.SetData(t.Context(), []byte("moved")), nil)
-		expect(0, refresh+refresh/8, "b2")
-		time.Sleep(lease)
-		b.crash()
-		expect(lease-heartbeat, lease+refresh, "nobody")
-		stop()
-		want(t, within(t, 0, 0, func() error { return <-done }), nil) // it ends in silence
-		if len(seen) != 0 {
-			t.Errorf("observed %s besides", <-seen)
-		}
-	})
-}
-
-// A slow observer skips tenures and holds up nobody.
-func TestSlowObserverSkipsTenures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, o := w.machine("a"), w.machine("observer")
-		var tokens []uint64
-		observer := started(func() error {
-			for l, err := range o.Election("x", nil).Observe(t.Context()) {
-				if err != nil {
-					return err
-				}
-				tokens = append(tokens, l.Token)
-				time.Sleep(100 * time.Second)
-				if l.Token >= 40 {
-					return nil
-				}
-			}
-			return nil
+// campaigns has b wait for a, which leads, and returns what both campaigns return
+// after their context has ended.
+func campaigns(t *testing.T, end func(context.Context) (context.Context, func()), returns func(context.Context, *tenure.Lease) error) (leader, follower error) {
+	t.Helper()
+	w := newWorld(t)
+	a, b := w.machine("a"), w.machine("b")
+	ctx, stop := end(t.Context())
+	defer stop()
+	leads := make(chan struct{})
+	led := started(func() error {
+		return a.Election("x", nil).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+			close(leads)
+			<-ctx.Done()
+			return returns(ctx, l)
 		})
-		start := time.Now()
-		for range 45 {
-			l := a.mustAcquire("x", nil)
-			time.Sleep(10 * time.Second)
-			a.mustRelease(l)
+	})
+	<-leads
+	followed := started(func() error { return b.Election("x", nil).Run(ctx, noWork) })
+	time.Sleep(lease)
+	pending(t, "the follower", followed)
+	stop()
+	time.Sleep(time.Minute)
+	return <-led, <-followed
+}
+
+var errSignal = errors.New("terminated signal received")
+
+// ends are the ways in which the context of a campaign can end.
+var ends = map[string]func(context.Context) (context.Context, func()){
+	"cancelled": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithCancel(ctx)
+		return ctx, stop
+	},
+	"signal": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithCancelCause(ctx)
+		return ctx, func() { stop(errSignal) }
+	},
+	"wrapping cause": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithCancelCause(ctx)
+		return ctx, func() { stop(fmt.Errorf("config: %w", io.ErrUnexpectedEOF)) }
+	},
+	"deadline": func(ctx context.Context) (context.Context, func()) {
+		ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+		return ctx, func() { time.Sleep(time.Minute); stop() }
+	},
+}
+
+func TestCleanEndOfACampaignIsNil(t *testing.T) {
+	for end, with := range ends {
+		for name, returns := range map[string]func(context.Context, *tenure.Lease) error{
+			"nil":     func(context.Context, *tenure.Lease) error { return nil },
+			"error":   func(ctx context.Context, _ *tenure.Lease) error { return ctx.Err() },
+			"cause":   func(ctx context.Context, _ *tenure.Lease) error { return context.Cause(ctx) },
+			"wrapped": func(ctx context.Context, _ *tenure.Lease) error { return fmt.Errorf("page 3: %w", ctx.Err()) },
+			"both": func(ctx context.Context, _ *tenure.Lease) error {
+				return errors.Join(ctx.Err(), fmt.Errorf("last: %w", context.Cause(ctx)))
+			},
+		} {
+			t.Run(end+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					leader, follower := campaigns(t, with, returns)
+					want(t, leader, nil)
+					want(t, follower, nil)
+				})
+			})
 		}
-		if took := time.Since(start); took != 450*time.Second {
-			t.Errorf("the tenures took %v", took)
+	}
+}
+
+// Anything else that the work says is returned, also beside the context's error.
+func TestOtherErrorsOfTheWorkAreReturned(t *testing.T) {
+	for end, with := range ends {
+		for name, returns := range map[string]func(context.Context, *tenure.Lease) error{
+			"alone":  func(context.Context, *tenure.Lease) error { return errWork },
+			"joined": func(ctx context.Context, _ *tenure.Lease) error { return errors.Join(ctx.Err(), errWork) },
+			"wraps": func(ctx context.Context, _ *tenure.Lease) error {
+				return fmt.Errorf("%w: %w", errWork, context.Cause(ctx))
+			},
+		} {
+			t.Run(end+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					leader, follower := campaigns(t, with, returns)
+					want(t, leader, errWork)
+					want(t, follower, nil)
+				})
+			})
 		}
-		l := a.mustAcquire("x", nil)
-		want(t, <-observer, nil)
-		if len(tokens) > 10 || tokens[len(tokens)-1] < 40 {
-			t.Errorf("observed %v", tokens)
-		}
-		want(t, l.Check(), nil)
+	}
+	synctest.Test(t, func(t *testing.T) { // a context that is not the campaign's
+		m := newWorld(t).machine("a")
+		want(t, m.Election("x", nil).Run(t.Context(), func(context.Context, *tenure.Lease) error { return context.Canceled }), context.Canceled)
 	})
 }
 
-// An observer that comes back does not take what it saw long ago for the state
-// of now.
-func TestObserveWaitsForALookOfItsOwnTime(t *testing.T) {
+// A lease that is lost while a campaign ends is no clean end.
+func TestLossAtTheEndOfACampaignIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.machine("a").mustAcquire("x", nil)
-		e := w.machine("observer").Election("x", nil)
-		_, err := e.Leader(t.Context())
-		want(t, err, nil)
-		time.Sleep(10 * lease)
-		for l, err := range e.Observe(t.Context()) {
-			want(t, err, nil)
-			if l.Owner != "a" {
-				t.Errorf("observed %+v first", l)
-			}
-			break
-		}
-	})
-}
-
-// An error of the store is yielded once, and observing goes on.
-func TestObserveYieldsAnErrorOnce(t *testing.T) {
-	for name, alone := range map[string]bool{"alone": true, "beside a campaign": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, o := w.machine("a"), w.machine("observer")
-				la := a.mustAcquire("x", nil)
-				if !alone {
-					go func() { _, _ = o.Acquire(t.Context(), "x", nil) }()
-				}
-				ctx, stop := context.WithCancel(t.Context())
-				seen, done := watch(ctx, o.Election("x", nil))
+		m := newWorld(t).machine("a")
+		ctx, stop := context.WithCancel(t.Context())
+		ran := started(func() error {
+			return m.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+				<-ctx.Done()
+				m.crash()
 				time.Sleep(lease)
-				for range 2 {
-					o.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Count: 3, Fault: faultstore.LoseRequest()})
-					time.Sleep(lease)
-				}
-				want(t, la.Check(), nil)
-				stop()
-				want(t, <-done, faultstore.ErrInjected)
-				var got []string
-				for len(seen) > 0 {
-					got = append(got, <-seen)
-				}
-				if fmt.Sprint(got) != "[a1 error error]" { // twice, and none for the context's end
-					t.Errorf("observed %v", got)
-				}
+				return ctx.Err()
 			})
 		})
+		time.Sleep(lease)
+		stop()
+		err := <-ran
+		want(t, err, tenure.ErrLost)
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("says too much: %q", err)
+		}
+	})
+}
+
+// A campaign that ends after its leader was asked to step down ends cleanly.
+func TestStepDownAtTheEndOfACampaign(t *testing.T) {
+	for name, returns := range map[string]func(context.Context) error{
+		"nil": func(context.Context) error { return nil }, "error": context.Context.Err, "cause": context.Cause,
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			ctx, stop := context.WithCancel(t.Context())
+			ran := started(func() error {
+				return a.Election("x", nil).Run(ctx, func(ctx context.Context, _ *tenure.Lease) error {
+					<-ctx.Done()
+					time.Sleep(5 * time.Second)
+					return returns(ctx)
+				})
+			})
+			time.Sleep(lease)
+			asked := started(func() error { return b.StepDown(t.Context(), "x", "for the test") })
+			time.Sleep(heartbeat + time.Second)
+			stop()
+			want(t, <-ran, nil)
+			want(t, <-asked, nil)
+		})
 	}
 }
 
-// Observers of one process share the looks.
-func TestObserversShareLooks(t *testing.T) {
-	looks := func(observers int) (n int) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.machine("a").mustAcquire("x", nil)
-			o := w.machine("observer")
-			o.reads += observers
-			for range observers {
-				_, _ = watch(t.Context(), o.Election("x", nil))
+// Who leads, and who campaigns, when the client is closed and the context ends, has
+// ended cleanly; where the context goes on, the client was closed under the campaign.
+func TestCampaignOfAClosedClient(t *testing.T) {
+	for _, ended := range []bool{true, false} {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			work := func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) }
+			led := started(func() error { return a.Election("x", nil).Run(ctx, work) })
+			time.Sleep(time.Second)
+			followed := started(func() error { return b.Election("x", nil).Run(ctx, work) })
+			time.Sleep(time.Second)
+			if ended {
+				stop()
 			}
-			time.Sleep(time.Second) // each asks for a look of its own at first
-			before := o.faults.Count(faultstore.OpGet)
-			time.Sleep(20 * lease)
-			n = o.faults.Count(faultstore.OpGet) - before
+			want(t, errors.Join(a.Close(t.Context()), b.Close(t.Context())), nil)
+			for _, err := range []error{<-led, <-followed} {
+				if ended {
+					want(t, err, nil)
+				} else {
+					want(t, err, tenure.ErrClosed)
+				}
+			}
 		})
-		return n
 	}
-	if one, fifty := looks(1), looks(50); fifty > one+one/4+2 { // jitter
-		t.Errorf("50 observers cost %d looks, 1 costs %d", fifty, one)
+}
+
+// So it is whatever the work returns when its context has ended. An error of its own is not
+// dropped.
+func TestLeaderOfAClosedClient(t *testing.T) {
+	for name, returns := range map[string]func(context.Context) error{
+		"nil":     func(context.Context) error { return nil },
+		"error":   context.Context.Err,
+		"wrapped": func(ctx context.Context) error { return fmt.Errorf("page 3: %w", ctx.Err()) },
+		"own":     func(ctx context.Context) error { return errors.Join(ctx.Err(), errWork) },
+	} {
+		for _, asked := range []bool{false, true} {
+			inWorldRun(t, fmt.Sprintf("%s/asked=%t", name, asked), func(t *testing.T, w *world) {
+				a, b := w.machine("a"), w.machine("b")
+				led := started(func() error {
+					return a.Election("x", nil).Run(t.Context(), func(ctx context.Context, _ *tenure.Lease) error {
+						<-ctx.Done()
+						time.Sleep(5 * time.Second)
+						return returns(ctx)
+					})
+				})
+				time.Sleep(lease)
+				if asked {
+					go func() { _ = b.StepDown(t.Context(), "x", "for the test") }()
+					time.Sleep(heartbeat + time.Second)
+				}
+				want(t, a.Close(t.Context()), nil)
+				err := <-led
+				want(t, err, tenure.ErrClosed)
+				if own := name == "own"; errors.Is(err, errWork) != own || errors.Is(err, context.Canceled) && !own {
+					t.Errorf("the work returned its %s error, and Run %q", name, err)
+				}
+			})
+		}
 	}
+}
+
+// A loss is said once, however the work tells of it.
+func TestRunSaysALossOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		returns func(context.Context, *tenure.Lease) error
+		text    string
+	}{
+		"cause": {func(ctx context.Context, _ *tenure.Lease) error { return context.Cause(ctx) }, `run "x": lease expired`},
+		"check": {func(_ context.Context, l *tenure.Lease) error { return l.Check() }, `run "x": lease expired`},
+		"more": {
+			func(_ context.Context, l *tenure.Lease) error { return fmt.Errorf("page 3: %w", l.Check()) },
+			"run \"x\": lease expired\npage 3: check \"x\": lease expired",
+		},
+		"nil": {func(context.Context, *tenure.Lease) error { return nil }, `run "x": lease expired`},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			err := m.Run(t.Context(), "x", nil, func(ctx context.Context, l *tenure.Lease) error {
+				m.crash()
+				<-ctx.Done()
+				return tt.returns(ctx, l)
+			})
+			want(t, err, tenure.ErrExpired)
+			if err.Error() != tt.text {
+				t.Errorf("says %q, want %q", err, tt.text)
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) { // superseded: two values of one event
+		a, b := w.machine("a"), w.machine("b")
+		ran := started(func() error {
+			return a.Run(t.Context(), "x", nil, func(ctx context.Context, _ *tenure.Lease) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		})
+		time.Sleep(time.Second)
+		go func() { _ = b.Revoke(t.Context(), "x", "for the test") }()
+		err := <-ran
+		want(t, err, tenure.ErrSuperseded)
+		if text := err.Error(); text != `run "x": lease revoked by "b": for the test` {
+			t.Errorf("says %q", text)
+		}
+	})
+}
+
+// Nothing to run is an error, before anything is acquired.
+func TestWorkIsNil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		s := m.mustOpen(nil)
+		n := m.faults.Count()
+		for what, err := range map[string]error{
+			"run": m.Run(t.Context(), "x", nil, nil), "run under a session": s.Run(t.Context(), "x", nil, nil),
+			"lead": m.Election("x", nil).Run(t.Context(), nil),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "the work is nil") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if m.faults.Count() != n {
+			t.Error("something was sent")
+		}
+	})
+}
+
+// A candidate that was paused while it won does not lead, and campaigns again.
+func TestCampaignWonDuringAPause(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		clock := &leapingClock{Clock: tenure.MonotonicClock()}
+		m := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+		m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+		time.AfterFunc(time.Second/2, func() { clock.leapt.Store(int64(lease)) })
+		led := 0
+		want(t, m.Election("x", nil).Run(t.Context(), func(ctx context.Context, l *tenure.Lease) error {
+			led++
+			want(t, ctx.Err(), nil)
+			return l.Check()
+		}), nil)
+		if led != 1 {
+			t.Errorf("led %d times", led)
+		}
+	})
 }

@@ -4,6 +4,9 @@
 package tenure_test
 
 import (
+	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
 )
 
 // each runs a test in a bubble for each of the faults.
@@ -61,16 +65,6 @@ func TestClaimWithLostReplyCostsOneLook(t *testing.T) {
 		if got := m.events.kinds(); got != "store_error store_answers acquired stopping released" {
 			t.Errorf("events: %s", got)
 		}
-	})
-}
-
-func TestTryAcquireWithLostReplyHoldsTheLock(t *testing.T) {
-	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
-		m := newWorld(t).machine("a")
-		m.fault(faultstore.OpClaim, 0, 1, f)
-		l, err := m.TryAcquire(t.Context(), "x", nil)
-		want(t, err, nil)
-		want(t, l.Check(), nil)
 	})
 }
 
@@ -227,12 +221,256 @@ func TestOutageShorterThanTheLease(t *testing.T) {
 	})
 }
 
-// Acquires wait for a store that is down for less than their patience.
-func TestAcquireOutlastsAnOutage(t *testing.T) {
+func TestLateHeartbeatDoesNotReviveAReleasedRecord(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a")
+		l := m.mustAcquire("x", nil)
+		m.fault(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(lease))
+		time.Sleep(heartbeat)
+		m.mustRelease(l)
+		released := w.record("x")
+		m.faults.Wait() // for the late heartbeat
+		if rec := w.record("x"); rec.State != driver.Released || rec.Version != released.Version {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+func TestLateHeartbeatDoesNotDisturbTheSuccessor(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("same name"), w.machine("same name")
+		la := a.mustAcquire("x", nil)
+		time.Sleep(heartbeat)
+		a.fault(faultstore.OpHeartbeat, 0, 0, faultstore.LateAfterError(2*lease))
+		lb := b.mustAcquire("x", nil)
+		want(t, la.Check(), tenure.ErrExpired)
+		a.faults.Wait()
+		time.Sleep(3 * lease)
+		want(t, lb.Check(), nil)
+		want(t, la.Check(), tenure.ErrExpired)
+		if rec := w.record("x"); rec.State != driver.Held || rec.Token != 2 {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+// Every other heartbeat comes late by more than its caller waits: it is applied
+// all the same, and the next attempt finds it in its way. Nothing is lost.
+func TestHeartbeatsThatComeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).machine("a")
-		m.faults.SetBlackHole(true)
-		time.AfterFunc(lease-2*requestTimeout, func() { m.faults.SetBlackHole(false) })
-		want(t, m.mustAcquire("x", nil).Check(), nil)
+		l := m.mustAcquire("x", nil)
+		m.faults.Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpHeartbeat && c.N%2 == 1 },
+			Fault: faultstore.Late(requestTimeout + time.Millisecond),
+		})
+		for range 100 {
+			time.Sleep(heartbeat)
+			want(t, l.Check(), nil)
+		}
+	})
+}
+
+// A claim that is applied after its caller gave up is cleaned up, and the lock
+// is free long before its lease would be over.
+func TestClaimAppliedAfterGivingUpIsCleanedUp(t *testing.T) {
+	for name, f := range map[string]faultstore.Fault{
+		"soon":       faultstore.Late(requestTimeout / 2),
+		"late":       faultstore.Late(3 * requestTimeout),
+		"lost":       faultstore.LoseReplyHang(),
+		"much later": faultstore.LateAfterError(2*requestTimeout + requestTimeout/2),
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			m.fault(faultstore.OpClaim, 0, 0, f)
+			ctx, stop := context.WithTimeout(t.Context(), requestTimeout/4)
+			defer stop()
+			_, err := m.Acquire(ctx, "x", nil)
+			want(t, err, context.DeadlineExceeded)
+			time.Sleep(requestTimeout)
+			m.faults.Wait()
+			time.Sleep(lease / 2)
+			if rec := w.record("x"); rec.State != driver.Released {
+				t.Errorf("the record shows a holder that nobody believes in: %+v", rec)
+			}
+			// After a lease nothing is left to do.
+			time.Sleep(lease)
+			n := m.faults.Count()
+			time.Sleep(10 * lease)
+			if more := m.faults.Count() - n; more != 0 {
+				t.Errorf("%d more requests", more)
+			}
+		})
+	}
+}
+
+// A later acquire of the same client does not adopt the claim of an earlier
+// one: what counts from an earlier instant would end too late.
+func TestLateClaimIsNotAdoptedByALaterAcquire(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a")
+		m.fault(faultstore.OpClaim, 0, 1, faultstore.LateAfterError(2*time.Second))
+		m.fault(faultstore.OpGet, 0, 1, faultstore.Slow(time.Second, 0))
+		ctx, stop := context.WithTimeout(t.Context(), time.Second/2)
+		defer stop()
+		_, err := m.Acquire(ctx, "x", nil)
+		want(t, err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		l := m.mustAcquire("x", nil)
+		if l.Token() == 1 {
+			t.Error("the lease goes by the token of a claim that was given up")
+		}
+		time.Sleep(3 * lease)
+		want(t, l.Check(), nil)
+	})
+}
+
+// A store that answers reads, and no claim, is not asked without pause.
+func TestClaimsWithoutAnAnswerComeSlower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newWorld(t).machine("b")
+		b.fault(faultstore.OpClaim, 0, 0, faultstore.LoseRequest())
+		ctx, stop := context.WithTimeout(t.Context(), lease)
+		defer stop()
+		_, err := b.Acquire(ctx, "x", nil)
+		want(t, err, context.DeadlineExceeded)
+		if n := b.faults.Count(faultstore.OpClaim); n > 30 {
+			t.Errorf("%d claims in %v", n, lease)
+		}
+	})
+}
+
+// A release whose reply is lost is what lets a waiter in. That the record is
+// the waiter's then does not make it a loss.
+func TestReleaseWithLostReplyAndAWaiterIsDone(t *testing.T) {
+	each(t, lostReplies, func(t *testing.T, f faultstore.Fault) {
+		w := newWorld(t)
+		m, b := w.machine("a"), w.machine("b")
+		m.fault(faultstore.OpRelease, 0, 1, f)
+		go func() {
+			time.Sleep(time.Second)
+			b.mustAcquire("x", nil)
+		}()
+		want(t, m.Run(t.Context(), "x", nil, func(_ context.Context, l *tenure.Lease) error {
+			time.Sleep(5 * time.Second)
+			return l.Check()
+		}), nil)
+	})
+}
+
+// A lease that is granted at the moment at which its acquire is given up is
+// released again.
+func TestGrantAtTheLastMomentIsReleased(t *testing.T) {
+	for range 50 {
+		inWorld(t, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			m.fault(faultstore.OpClaim, 0, 1, faultstore.Slow(0, time.Second))
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			l, err := m.Acquire(ctx, "x", nil)
+			if err == nil {
+				m.mustRelease(l)
+			}
+			time.Sleep(lease / 10)
+			if rec := w.record("x"); rec.State != driver.Released {
+				t.Errorf("the record is %s after %v", rec.State, err)
+			}
+		})
+	}
+}
+
+// freeInTheWay is a store whose conflicts show a free record, as one may that
+// reads it after the condition has failed.
+type freeInTheWay struct {
+	driver.Store
+	claims atomic.Int64
+}
+
+func (s *freeInTheWay) Claim(_ context.Context, next driver.Record) (driver.Record, driver.Record, error) {
+	s.claims.Add(1)
+	next.Version, next.Token, next.State, next.End = "other", 1, driver.Released, driver.EndReleased
+	return driver.Record{}, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: next}
+}
+
+func TestLostRacesAreNotRunHot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &freeInTheWay{Store: memstore.New()}
+		c, err := tenure.New(s, &tenure.Options{Clock: tenure.MonotonicClock()})
+		want(t, err, nil)
+		defer func() { want(t, c.Close(t.Context()), nil) }()
+		ctx, stop := context.WithTimeout(t.Context(), lease)
+		defer stop()
+		_, err = c.Acquire(ctx, "x", nil)
+		want(t, err, context.DeadlineExceeded)
+		if n := s.claims.Load(); n > 100 {
+			t.Errorf("%d claims in a lease", n)
+		}
+	})
+}
+
+// A store that answers reads and no write is no better than a mute one: what was not
+// written is not written again and again, and calls end with its error.
+func TestStoreThatOnlyReads(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *machine) error{
+		"try": func(ctx context.Context, m *machine) error {
+			_, err := m.TryAcquire(ctx, "free", nil)
+			return err
+		},
+		"acquire": func(ctx context.Context, m *machine) error {
+			_, err := m.Acquire(ctx, "free", &tenure.AcquireOptions{StoreTimeout: lease})
+			return err
+		},
+		"open":                      func(ctx context.Context, m *machine) error { _, err := m.OpenSession(ctx, nil); return err },
+		"step down":                 func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "x", "why") },
+		"step down under a session": func(ctx context.Context, m *machine) error { return m.StepDown(ctx, "under", "why") },
+		"revoke":                    func(ctx context.Context, m *machine) error { return m.Revoke(ctx, "x", "why") },
+		"release dead":              func(ctx context.Context, m *machine) error { return m.ReleaseDead(ctx, "x", "why") },
+		"sweep":                     func(ctx context.Context, m *machine) error { _, err := m.Sweep(ctx); return err },
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			if strings.HasSuffix(name, "session") || name == "sweep" {
+				a.mustTake(a.mustOpen(nil), "under")
+			}
+			a.mustAcquire("x", nil)
+			if name == "release dead" || name == "sweep" {
+				a.crash()
+			}
+			b.faults.Inject(faultstore.Rule{
+				Match: func(c faultstore.Call) bool { return c.Op != faultstore.OpGet && c.Op != faultstore.OpList },
+				Fault: faultstore.LoseRequest(),
+			})
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			begun := time.Now()
+			err := call(ctx, b)
+			if took := time.Since(begun); err == nil || ctx.Err() != nil || took > 3*lease {
+				t.Errorf("%v after %v", err, took)
+			}
+			writes := 0
+			for _, c := range b.faults.Log() {
+				if c.Op != faultstore.OpGet && c.Op != faultstore.OpList {
+					writes++
+				}
+			}
+			if writes > 60 {
+				t.Errorf("%d writes", writes)
+			}
+		})
+	}
+}
+
+// A session that was closed is deleted in the background, by a store that does not
+// answer deletes.
+func TestSweepInTheBackgroundRests(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		a.reads = 20 // one after each delete; the pauses between these begin at a thousandth of the lease, and may all be short
+		a.fault(faultstore.OpDelete, 0, 0, faultstore.LoseRequest())
+		a.mustClose(a.mustOpen(nil))
+		time.Sleep(time.Hour)
+		if n := len(a.faults.Log()); n > 2000 {
+			t.Errorf("%d requests in an hour", n)
+		}
 	})
 }

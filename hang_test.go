@@ -240,20 +240,6 @@ func TestReleaseGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// A deferred release works with the context that ended the work.
-func TestReleaseUnderADoneContextStillReleases(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		m := w.machine("a")
-		l := m.mustAcquire("x", nil)
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
-		want(t, l.Release(ctx), nil)
-		if rec := w.record("x"); rec.State != driver.Released {
-			t.Errorf("record %+v", rec)
-		}
-	})
-}
-
 // Release gives up after a lease duration and what is under way then.
 func TestReleaseWithoutAnswerEndsAfterALease(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{"hears its context": faultstore.BlackHole(), "fails": faultstore.LoseRequest()} {
@@ -307,5 +293,66 @@ func TestRequestsOfUrgentLeasesGoFirst(t *testing.T) {
 		}
 		time.Sleep(3 * lease)
 		want(t, l.Check(), nil)
+	})
+}
+
+// Calls that hang may take all places: whoever waits for one is answered in
+// time, and leases are not lost without a warning.
+func TestRequestsWithoutAPlaceAreGivenUp(t *testing.T) {
+	few := func(o *tenure.Options) { o.MaxInFlight = 4 }
+	inWorldRun(t, "waits", func(t *testing.T, w *world) {
+		m := w.machine("a", few)
+		l := m.mustAcquire("held", nil)
+		for _, n := range names(4) {
+			m.mustAcquire(n, nil)
+		}
+		m.faults.Inject(faultstore.Rule{Fault: deaf(100 * lease)})
+		time.Sleep(heartbeat + time.Second) // the places are taken
+		for name, wait := range map[string]func() error{
+			"acquire":     func() error { _, err := m.Acquire(t.Context(), "free", nil); return err },
+			"try acquire": func() error { _, err := m.TryAcquire(t.Context(), "free", nil); return err },
+			"status":      func() error { _, err := m.Status(t.Context(), "free"); return err },
+			"release":     func() error { return l.Release(t.Context()) },
+		} {
+			if err := within(t, 0, 2*lease, wait); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		}
+		time.Sleep(100 * lease)
+	})
+	inWorldRun(t, "jeopardy", func(t *testing.T, w *world) {
+		m := w.machine("a", few)
+		for _, n := range names(100) {
+			m.mustAcquire(n, nil)
+		}
+		m.faults.SetBlackHole(true)
+		time.Sleep(lease)
+		warned := map[string]bool{}
+		for _, e := range m.events.of(tenure.EventJeopardy) {
+			warned[e.Lock] = true
+		}
+		for _, e := range m.events.of(tenure.EventLost) {
+			if !warned[e.Lock] {
+				t.Errorf("%s was lost without jeopardy", e.Lock)
+			}
+		}
+	})
+}
+
+func TestStoreTimeoutHoldsInAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		m.faults.SetBlackHole(true)
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				begin := time.Now()
+				_, err := m.Acquire(t.Context(), "x", nil)
+				if d := time.Since(begin); err == nil || d > lease+3*requestTimeout {
+					t.Errorf("took %v: %v", d, err)
+				}
+			})
+		}
+		wg.Wait()
 	})
 }

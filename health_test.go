@@ -35,55 +35,52 @@ func TestHealthEndsTheTenureAsFailed(t *testing.T) {
 		"hangs":                  {hangs: true, want: 4 * time.Second}, // each until the next is due
 		"and its work fails too": {checks: []error{errSick}, want: 3 * time.Second, returns: errWork},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				m := w.machine("a")
-				n := 0
-				o := &tenure.ElectionOptions{
-					HealthPeriod: time.Second,
-					Health: func(ctx context.Context, l *tenure.Lease) error {
-						want(t, l.Check(), nil)
-						if tt.hangs {
-							<-ctx.Done()
-							return ctx.Err()
-						}
-						n++
-						return tt.checks[min(n, len(tt.checks))-1]
-					},
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			n := 0
+			o := &tenure.ElectionOptions{
+				HealthPeriod: time.Second,
+				Health: func(ctx context.Context, l *tenure.Lease) error {
+					want(t, l.Check(), nil)
+					if tt.hangs {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					n++
+					return tt.checks[min(n, len(tt.checks))-1]
+				},
+			}
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			begun := time.Now()
+			err := m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+				<-ctx.Done()
+				if tt.want > 0 {
+					want(t, context.Cause(ctx), tenure.ErrUnhealthy)
+					want(t, l.Check(), nil)
 				}
-				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-				defer stop()
-				begun := time.Now()
-				err := m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
-					<-ctx.Done()
-					if tt.want > 0 {
-						want(t, context.Cause(ctx), tenure.ErrUnhealthy)
-						want(t, l.Check(), nil)
-					}
-					if tt.returns != nil {
-						return tt.returns
-					}
-					return ctx.Err()
-				})
-				rec := w.record("x")
-				if tt.want == 0 {
-					want(t, err, nil)
-					if rec.End != driver.EndReleased || time.Since(begun) != time.Minute {
-						t.Errorf("it ended as %q after %v", rec.End, time.Since(begun))
-					}
-					return
-				}
-				want(t, err, tenure.ErrUnhealthy)
 				if tt.returns != nil {
-					want(t, err, tt.returns)
-				} else if errors.Is(err, context.Canceled) {
-					t.Errorf("error %v", err)
+					return tt.returns
 				}
-				if rec.End != driver.EndFailed || rec.Asked == nil || time.Since(begun) != tt.want {
-					t.Errorf("it ended as %q after %v, want %v", rec.End, time.Since(begun), tt.want)
-				}
+				return ctx.Err()
 			})
+			rec := w.record("x")
+			if tt.want == 0 {
+				want(t, err, nil)
+				if rec.End != driver.EndReleased || time.Since(begun) != time.Minute {
+					t.Errorf("it ended as %q after %v", rec.End, time.Since(begun))
+				}
+				return
+			}
+			want(t, err, tenure.ErrUnhealthy)
+			if tt.returns != nil {
+				want(t, err, tt.returns)
+			} else if errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+			if rec.End != driver.EndFailed || rec.Asked == nil || time.Since(begun) != tt.want {
+				t.Errorf("it ended as %q after %v, want %v", rec.End, time.Since(begun), tt.want)
+			}
 		})
 	}
 }
@@ -103,48 +100,45 @@ func TestHealthIsNoProgress(t *testing.T) {
 		"sick, and moves":        {errSick, true, driver.EndFailed, 3 * time.Second},
 		"sick, and stands still": {errSick, false, driver.EndFailed, 3 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				m := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second })
-				asked := 0
-				o := &tenure.ElectionOptions{HealthPeriod: time.Second, Health: func(context.Context, *tenure.Lease) error {
-					asked++
-					return tt.sick
-				}}
-				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-				defer stop()
-				var after time.Duration
-				_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
-					if l.Token() > 1 {
-						stop() // it campaigns again when it has stalled
-						return nil
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			m := w.machine("a", func(o *tenure.Options) { o.ProgressTimeout = 5 * time.Second })
+			asked := 0
+			o := &tenure.ElectionOptions{HealthPeriod: time.Second, Health: func(context.Context, *tenure.Lease) error {
+				asked++
+				return tt.sick
+			}}
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			var after time.Duration
+			_ = m.Election("x", o).Run(ctx, func(ctx context.Context, l *tenure.Lease) error {
+				if l.Token() > 1 {
+					stop() // it campaigns again when it has stalled
+					return nil
+				}
+				begun := time.Now()
+				defer func() { after = time.Since(begun) }()
+				for ctx.Err() == nil {
+					if tt.progress {
+						l.Progress()
 					}
-					begun := time.Now()
-					defer func() { after = time.Since(begun) }()
-					for ctx.Err() == nil {
-						if tt.progress {
-							l.Progress()
-						}
-						select {
-						case <-time.After(time.Second / 2):
-						case <-ctx.Done():
-						}
+					select {
+					case <-time.After(time.Second / 2):
+					case <-ctx.Done():
 					}
-					return ctx.Err()
-				})
-				rec := w.record("x")
-				end := rec.End
-				if rec.Token > 1 {
-					end = rec.Prev.End
 				}
-				if end != tt.want || after != tt.after {
-					t.Errorf("it ended as %q after %v, want %q after %v", end, after, tt.want, tt.after)
-				}
-				if least := int(tt.after/time.Second) - 1; asked < least {
-					t.Errorf("its health was asked after %d times, want %d at least", asked, least)
-				}
+				return ctx.Err()
 			})
+			rec := w.record("x")
+			end := rec.End
+			if rec.Token > 1 {
+				end = rec.Prev.End
+			}
+			if end != tt.want || after != tt.after {
+				t.Errorf("it ended as %q after %v, want %q after %v", end, after, tt.want, tt.after)
+			}
+			if least := int(tt.after/time.Second) - 1; asked < least {
+				t.Errorf("its health was asked after %d times, want %d at least", asked, least)
+			}
 		})
 	}
 }
@@ -152,8 +146,7 @@ func TestHealthIsNoProgress(t *testing.T) {
 // TestHealthThatIgnoresItsContext: it is never asked twice at once, and does not end the
 // tenure; Run waits for it.
 func TestHealthThatIgnoresItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		m := w.machine("a")
 		asked := 0
 		o := &tenure.ElectionOptions{HealthPeriod: time.Second, HealthFailures: 1, Health: func(context.Context, *tenure.Lease) error {

@@ -6,6 +6,9 @@ package tenure_test
 import (
 	"context"
 	"errors"
+	"math"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -280,6 +283,9 @@ func TestBindEndsWithEither(t *testing.T) {
 		m.mustRelease(l)
 		<-bound.Done()
 		want(t, context.Cause(bound), tenure.ErrReleased)
+		bound, stop = l.Bind(t.Context()) // too late
+		defer stop()
+		want(t, context.Cause(bound), tenure.ErrReleased)
 		if _, ok := tenure.FromContext(t.Context()); ok {
 			t.Error("a lease in a context without one")
 		}
@@ -362,5 +368,193 @@ func TestExpiredIsFinal(t *testing.T) {
 		if rec := w.record("x"); rec.State != driver.Released {
 			t.Errorf("record %+v", rec)
 		}
+	})
+}
+
+// A beat has the form T-n. T is made by the acquire and never again, n with each
+// beat; and what a grant or a heartbeat writes has its beat for its version.
+func TestBeats(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		terms, seen := map[string]uint64{}, map[string]bool{}
+		for range 5 {
+			l := a.mustAcquire("x", nil)
+			for range 4 {
+				rec := w.record("x")
+				term, n, ok := strings.Cut(rec.Beat, "-")
+				if !ok || term == "" || n == "" || strings.Contains(n, "-") || rec.Version != rec.Beat {
+					t.Errorf("beat %q, version %q", rec.Beat, rec.Version)
+				}
+				if token, used := terms[term]; used && token != l.Token() {
+					t.Errorf("beat %q of token %d has the term of token %d", rec.Beat, l.Token(), token)
+				}
+				if seen[n] {
+					t.Errorf("the second part of %q was used before", rec.Beat)
+				}
+				terms[term], seen[n] = l.Token(), true
+				time.Sleep(heartbeat)
+			}
+			a.mustRelease(l)
+			if rec := w.record("x"); rec.State != driver.Released {
+				t.Fatal(rec.State)
+			}
+		}
+		if len(terms) != 5 {
+			t.Errorf("%d terms in 5 tenures", len(terms))
+		}
+	})
+}
+
+// A heartbeat that the store throttles is tried again later than after another
+// failure: after an eighth of the period at first, then twice that.
+func TestThrottledHeartbeatWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		f := faultstore.Refuse()
+		f.Err = driver.Throttled(faultstore.ErrInjected)
+		a.fault(faultstore.OpHeartbeat, 0, 3, f)
+		l := a.mustAcquire("x", nil)
+		time.Sleep(heartbeat + heartbeat/2 + heartbeat)
+		var at []time.Time
+		for _, call := range a.faults.Log() {
+			if call.Op == faultstore.OpHeartbeat {
+				at = append(at, call.Begin)
+			}
+		}
+		if len(at) < 4 {
+			t.Fatalf("%d heartbeats", len(at))
+		}
+		for i, most := range []time.Duration{heartbeat / 8, heartbeat / 4, heartbeat / 2} {
+			if pause := at[i+1].Sub(at[i]); pause < most/2 || pause > most {
+				t.Errorf("tried again after %v the %d. time, want %v to %v", pause, i+1, most/2, most)
+			}
+		}
+		want(t, l.Check(), nil)
+		a.mustRelease(l)
+	})
+}
+
+// The heartbeats of many locks do not come in one burst.
+func TestHeartbeatsAreSpreadOut(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.machine("a")
+		for _, name := range names(1000) {
+			m.mustAcquire(name, nil)
+		}
+		const slice = 100 * time.Millisecond
+		for range 4 * heartbeat / slice {
+			before := m.faults.Count(faultstore.OpHeartbeat)
+			time.Sleep(slice)
+			if n := m.faults.Count(faultstore.OpHeartbeat) - before; n > 150 {
+				t.Errorf("%d of 1000 heartbeats within %v", n, slice)
+			}
+		}
+	})
+}
+
+// Work of known length gives the known share.
+func TestBusyShare(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	for _, tc := range []struct {
+		name       string
+		work, rest time.Duration
+		parallel   int
+		capacity   int
+		share      float64
+	}{
+		{"idle", 0, time.Second, 1, 0, 0},
+		{"a quarter", time.Second, 3 * time.Second, 1, 0, 0.25},
+		{"always", time.Second, 0, 1, 1, 1},
+		{"long pieces", 10 * time.Minute, 0, 1, 1, 1},
+		{"three of four", time.Second, 0, 3, 4, 0.75},
+		{"two at once, by halves", 2 * time.Second, 2 * time.Second, 2, 2, 0.5},
+		{"more than it can", time.Second, 0, 3, 2, 1.5},
+	} {
+		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
+			m := w.machine("a")
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			l := m.mustAcquire("x", &tenure.AcquireOptions{Capacity: tc.capacity})
+			var all sync.WaitGroup
+			for range tc.parallel {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						if err := l.Do(ctx, 0, func(context.Context) error { time.Sleep(tc.work); return nil }); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(tc.rest)
+					}
+				})
+			}
+			time.Sleep(30*time.Minute + 1)
+			near := func(what string, got, want float64) {
+				t.Helper()
+				if math.Abs(got-want) > 0.02 {
+					t.Errorf("%s: %.3f, want %.3f", what, got, want)
+				}
+			}
+			near("share", l.BusyShare(), tc.share)
+			busy, held := l.Busy()
+			near("busy of held", float64(busy)/float64(held)/float64(max(1, tc.capacity)), tc.share)
+			events := m.events.of(tenure.EventBusy)
+			if len(events) != 30 && len(events) != 29 {
+				t.Errorf("%d events in half an hour", len(events))
+			}
+			for _, e := range events {
+				near("event", e.Share, tc.share)
+				if e.Held != 4*lease || e.Token != l.Token() {
+					t.Errorf("event %+v", e)
+				}
+			}
+			stop()
+			all.Wait()
+			m.mustRelease(l)
+		})
+	}
+}
+
+// A holder that was busy and is not any more is seen to be so.
+func TestBusyShareIsOfLately(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	synctest.Test(t, func(t *testing.T) {
+		m := newWorld(t).machine("a")
+		l := m.mustAcquire("x", nil)
+		_ = l.Do(t.Context(), 0, func(context.Context) error { time.Sleep(time.Hour); return nil })
+		if s := l.BusyShare(); s < 0.99 {
+			t.Errorf("share %.2f after an hour of work", s)
+		}
+		time.Sleep(9 * lease)
+		if s := l.BusyShare(); s != 0 {
+			t.Errorf("share %.2f after two periods of rest", s)
+		}
+		m.mustRelease(l)
+		quiet := m.mustAcquire("y", nil)
+		time.Sleep(time.Hour)
+		m.mustRelease(quiet)
+		for _, e := range m.events.of(tenure.EventBusy) {
+			if e.Lock == "y" {
+				t.Error("an event of a holder that never used Do")
+			}
+		}
+	})
+}
+
+// A record that was deleted begins with token 1 again. A holder from before that
+// does not take the new one for its own, though owner and token are the same.
+func TestDeletedRecordIsNotAdopted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("same name"), w.machine("same name")
+		l := a.mustAcquire("x", nil)
+		want(t, w.records.Delete(t.Context(), w.record("x")), nil)
+		m := b.mustAcquire("x", nil)
+		if l.Token() != m.Token() || l.Owner() != m.Owner() {
+			t.Fatalf("tokens %d and %d, owners %q and %q: the test has lost its point", l.Token(), m.Token(), l.Owner(), m.Owner())
+		}
+		time.Sleep(heartbeat)
+		want(t, l.Check(), tenure.ErrSuperseded)
+		time.Sleep(time.Minute)
+		want(t, m.Check(), nil)
+		b.mustRelease(m)
 	})
 }

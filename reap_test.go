@@ -167,15 +167,11 @@ func TestReapCosts(t *testing.T) {
 func TestReapClosesSessions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
-		sa, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
-		sb, err := b.OpenSession(t.Context(), nil)
-		want(t, err, nil)
+		sa := a.mustOpen(nil)
+		sb := b.mustOpen(nil)
 		for i := range 4 {
-			_, err := sa.Acquire(t.Context(), fmt.Sprintf("a%d", i), nil)
-			want(t, err, nil)
-			_, err = sb.Acquire(t.Context(), fmt.Sprintf("b%d", i), nil)
-			want(t, err, nil)
+			a.mustTake(sa, fmt.Sprintf("a%d", i))
+			b.mustTake(sb, fmt.Sprintf("b%d", i))
 		}
 		r := w.reaps(tenure.ReapOptions{Prefixes: []string{""}})
 		time.Sleep(2 * lease)
@@ -231,10 +227,8 @@ func TestReapOnce(t *testing.T) {
 
 		// Its session is dead.
 		s := w.machine("s")
-		session, err := s.OpenSession(t.Context(), nil)
-		want(t, err, nil)
-		_, err = session.Acquire(t.Context(), "d", nil)
-		want(t, err, nil)
+		session := s.mustOpen(nil)
+		s.mustTake(session, "d")
 		s.crash()
 		last := w.reaps(tenure.ReapOptions{Names: []string{"d"}, Once: true})
 		want(t, within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)

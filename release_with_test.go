@@ -101,24 +101,6 @@ func TestReleaseWithKeepsAndEmptiesData(t *testing.T) {
 	}
 }
 
-// TestReleaseWithGoesThroughFaults: one release, however often it is tried, and data
-// that are there when the result is nil.
-func TestReleaseWithGoesThroughFaults(t *testing.T) {
-	for name, faults := range map[string]map[string]faultstore.Fault{"lost": lostReplies, "not written": noWrites} {
-		for fault, f := range faults {
-			t.Run(name+", "+fault, func(t *testing.T) {
-				eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
-					a.fault(faultstore.OpRelease, 0, 1, f)
-					want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7"), Failed: errWork}), nil)
-					if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndFailed || string(rec.Data) != "at 7" {
-						t.Errorf("record %+v", rec)
-					}
-				})
-			})
-		}
-	}
-}
-
 // TestReleaseWithBesideAHeartbeat: with one under way, and with data under way.
 func TestReleaseWithBesideAHeartbeat(t *testing.T) {
 	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
@@ -236,8 +218,7 @@ func TestReleaseWithAfterALoss(t *testing.T) {
 func TestReleaseWithWhileTheSessionCloses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a")
-		s, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
+		s := a.mustOpen(nil)
 		for i := range 4 {
 			l, err := s.Acquire(t.Context(), fmt.Sprint(i), nil)
 			want(t, err, nil)

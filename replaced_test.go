@@ -101,10 +101,8 @@ func TestReplacedStoreEndsAllAtOnce(t *testing.T) {
 			released := started(func() error {
 				return m.Run(t.Context(), "run", nil, func(ctx context.Context, _ *tenure.Lease) error { <-ctx.Done(); return context.Cause(ctx) })
 			})
-			s, err := m.OpenSession(t.Context(), nil)
-			want(t, err, nil)
-			under, err := s.Acquire(t.Context(), "under", nil)
-			want(t, err, nil)
+			s := m.mustOpen(nil)
+			under := m.mustTake(s, "under")
 			waits := map[string]<-chan error{
 				"acquire":         started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),
 				"second in line":  started(func() error { _, err := m.Acquire(t.Context(), "waited for", nil); return err }),

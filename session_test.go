@@ -625,24 +625,6 @@ func TestSessionSweep(t *testing.T) {
 	})
 }
 
-// One goroutine may release all leases of a session that is closing.
-func TestSessionReleasesInALoop(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.machine("a")
-		s := a.mustOpen(nil)
-		var leases []*tenure.Lease
-		for i := range 10 {
-			leases = append(leases, a.mustTake(s, fmt.Sprintf("lock-%d", i)))
-		}
-		closed := started(func() error { return s.Close(t.Context()) })
-		<-s.Context().Done()
-		for _, l := range leases {
-			want(t, l.Release(t.Context()), nil)
-		}
-		want(t, <-closed, nil)
-	})
-}
-
 // Very many who ask for locks of one session do not keep its heartbeat from the
 // record.
 func TestSessionUnderManyRequests(t *testing.T) {

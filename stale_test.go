@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 )
 
@@ -24,31 +27,19 @@ func (m *machine) stale(skip, count, ago int) (remove func()) {
 	})
 }
 
-// died returns a world in which a held x, under a session or not, beat for a while
-// and crashed.
-func died(t *testing.T, session bool) *world {
-	t.Helper()
-	w := newWorld(t)
+// died has a hold x, under a session or not, beat for a while and crash.
+func (w *world) died(session bool) {
 	a := w.machine("a")
-	if session {
-		s := a.mustOpen(nil)
-		if _, err := s.Acquire(t.Context(), "x", nil); err != nil {
-			t.Fatal(err)
-		}
-	} else {
-		a.mustAcquire("x", nil)
-	}
+	a.takes("x", session)
 	time.Sleep(10*heartbeat + heartbeat/2)
 	a.crash()
-	return w
 }
 
-func forBoth(t *testing.T, test func(t *testing.T, session bool)) {
+// forBoth runs a test with a lock under its own lease, and with one under a session.
+func forBoth(t *testing.T, test func(t *testing.T, w *world, session bool)) {
 	t.Helper()
 	for name, session := range map[string]bool{"its own lease": false, "under a session": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, session) })
-		})
+		inWorldRun(t, name, func(t *testing.T, w *world) { test(t, w, session) })
 	}
 }
 
@@ -58,8 +49,8 @@ func TestUnlessAliveTakesADeadHoldersLockOverStaleReads(t *testing.T) {
 	for ago := 1; ago <= 3; ago++ {
 		for skip := range 3 {
 			t.Run(fmt.Sprint(ago, " behind after ", skip), func(t *testing.T) {
-				forBoth(t, func(t *testing.T, session bool) {
-					w := died(t, session)
+				forBoth(t, func(t *testing.T, w *world, session bool) {
+					w.died(session)
 					b := w.machine("b")
 					b.stale(skip, 2, ago)
 					want(t, within(t, lease-heartbeat, lease+time.Second, func() error {
@@ -74,17 +65,9 @@ func TestUnlessAliveTakesADeadHoldersLockOverStaleReads(t *testing.T) {
 
 // A living one's it leaves to it, and says so soon.
 func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
-	forBoth(t, func(t *testing.T, session bool) {
-		w := newWorld(t)
+	forBoth(t, func(t *testing.T, w *world, session bool) {
 		a, b := w.machine("a"), w.machine("b")
-		if session {
-			s, err := a.OpenSession(t.Context(), nil)
-			want(t, err, nil)
-			_, err = s.Acquire(t.Context(), "x", nil)
-			want(t, err, nil)
-		} else {
-			a.mustAcquire("x", nil)
-		}
+		a.takes("x", session)
 		b.stale(0, 0, 1)
 		want(t, within(t, 0, 3*heartbeat, func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
@@ -98,10 +81,8 @@ func TestUnlessAliveLeavesALivingHolderOverStaleReads(t *testing.T) {
 func TestUnlessAliveSessionClosed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
-		s, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
-		l, err := s.Acquire(t.Context(), "x", nil)
-		want(t, err, nil)
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "x")
 		done := started(func() error {
 			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 			return err
@@ -111,15 +92,15 @@ func TestUnlessAliveSessionClosed(t *testing.T) {
 		want(t, s.Close(t.Context()), nil)
 		want(t, <-done, tenure.ErrHeld)
 		// Who comes only now has seen nobody.
-		_, err = b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
+		_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{UnlessAlive: true})
 		want(t, err, nil)
 	})
 }
 
 // What an operator has released of a dead holder is no sign of life of it.
 func TestUnlessAliveTakesWhatWasFreed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := died(t, false)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.died(false)
 		b, op := w.machine("b"), w.machine("op")
 		freed := started(func() error { return op.ReleaseDead(t.Context(), "x", "test") })
 		time.Sleep(time.Second)
@@ -134,8 +115,8 @@ func TestUnlessAliveTakesWhatWasFreed(t *testing.T) {
 func TestReleaseDeadOverStaleReads(t *testing.T) {
 	for skip := range 4 {
 		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
-			forBoth(t, func(t *testing.T, session bool) {
-				w := died(t, session)
+			forBoth(t, func(t *testing.T, w *world, session bool) {
+				w.died(session)
 				b := w.machine("b")
 				b.stale(skip, 2, 1)
 				want(t, within(t, lease-heartbeat, lease+time.Second, func() error {
@@ -148,17 +129,13 @@ func TestReleaseDeadOverStaleReads(t *testing.T) {
 
 // Nor does a sweep take a session for alive by them.
 func TestSweepOverStaleReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := died(t, true)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.died(true)
 		b := w.machine("b")
 		b.stale(2, 0, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go func() {
-			for _, err := range b.Election("x", nil).Observe(ctx) {
-				_ = err // it goes on
-			}
-		}()
+		go b.observes(ctx, "x")
 		n, err := b.Sweep(t.Context())
 		if n != 1 || err != nil {
 			t.Errorf("swept %d, %v", n, err)
@@ -169,11 +146,12 @@ func TestSweepOverStaleReads(t *testing.T) {
 // A dead holder's lock is taken over when its lease has passed since it was seen
 // first, whatever cheap reads show in between.
 func TestStaleReadsDelayNoTakeover(t *testing.T) {
-	forBoth(t, func(t *testing.T, session bool) {
+	forBoth(t, func(t *testing.T, w *world, session bool) {
 		for looks := range 16 {
 			for count := range 4 {
 				for _, ago := range []int{1, 2} {
-					w := died(t, session)
+					w := newWorld(t)
+					w.died(session)
 					b := w.machine("b")
 					b.stale(looks, count, ago)
 					if count == 0 && looks > 0 {
@@ -194,61 +172,17 @@ func TestStaleReadsDelayNoTakeover(t *testing.T) {
 	})
 }
 
-// Who stands beside a dead holder in the same process asks no less strongly.
-func TestStaleReadsOfOthersDelayNoTakeover(t *testing.T) {
-	forBoth(t, func(t *testing.T, session bool) {
-		w := died(t, session)
-		b := w.machine("b")
-		b.stale(0, 0, 1)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		for range 3 {
-			go func() {
-				for _, err := range b.Election("x", nil).Observe(ctx) {
-					_ = err // it goes on
-				}
-			}()
-		}
-		go func() {
-			for ctx.Err() == nil {
-				for _, err := range b.Locks(ctx, "") {
-					_ = err // it goes on
-				}
-				time.Sleep(time.Second)
-			}
-		}()
-		want(t, within(t, lease-heartbeat, lease+lease/75, func() error {
-			_, err := b.Acquire(t.Context(), "x", nil)
-			return err
-		}), nil)
-		stop()
-	})
-}
-
 // Nobody takes a living holder's lock by cheap reads, those of an observer beside
 // included.
 func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
-	forBoth(t, func(t *testing.T, session bool) {
-		w := newWorld(t)
+	forBoth(t, func(t *testing.T, w *world, session bool) {
 		a, b := w.machine("a"), w.machine("b")
-		var l *tenure.Lease
-		if session {
-			s, err := a.OpenSession(t.Context(), nil)
-			want(t, err, nil)
-			l, err = s.Acquire(t.Context(), "x", nil)
-			want(t, err, nil)
-		} else {
-			l = a.mustAcquire("x", nil)
-		}
+		l := a.takes("x", session)
 		time.Sleep(2 * heartbeat)
 		for ago := 1; ago <= faultstore.MaxStale; ago++ {
 			remove := b.stale(0, 0, ago)
 			ctx, stop := context.WithTimeout(t.Context(), 2*lease)
-			go func() {
-				for _, err := range b.Election("x", nil).Observe(ctx) {
-					_ = err // it goes on
-				}
-			}()
+			go b.observes(ctx, "x")
 			_, err := b.Acquire(ctx, "x", nil)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("%d writes behind: %v", ago, err)
@@ -265,11 +199,9 @@ func TestStaleReadsTakeNothingFromTheLiving(t *testing.T) {
 func TestUnlessAliveOfWhatWasSeenLongAgo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
-		s, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
-		_, err = s.Acquire(t.Context(), "x", nil)
-		want(t, err, nil)
-		_, err = b.TryAcquire(t.Context(), "x", nil)
+		s := a.mustOpen(nil)
+		a.mustTake(s, "x")
+		_, err := b.TryAcquire(t.Context(), "x", nil)
 		want(t, err, tenure.ErrHeld)
 		time.Sleep(10 * lease)
 		a.crash()
@@ -316,5 +248,197 @@ func TestUnlessAliveTakesWhatIsHandedToIt(t *testing.T) {
 		want(t, l.HandOver("b", "yours"), nil)
 		a.mustRelease(l)
 		want(t, <-taken, nil)
+	})
+}
+
+// ofSessions says whether a call is about the record of a session.
+func ofSessions(call faultstore.Call) bool { return strings.HasPrefix(call.Key, driver.SessionPrefix) }
+
+// sessionsUnborn has the cheap reads of the machine show of each session what was
+// there before it was opened, as long as it is young.
+func (m *machine) sessionsUnborn() {
+	notOnEngines(m.t, noStaleReads)
+	m.faults.Inject(faultstore.Rule{Match: ofSessions, Fault: faultstore.Stale(faultstore.MaxStale)})
+}
+
+// batching is a store that reads many records in one request.
+type batching struct {
+	driver.Store
+	batches *atomic.Int64
+}
+
+func (s batching) GetBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
+	s.batches.Add(1)
+	found := make([]driver.Lookup, len(keys))
+	for i, key := range keys {
+		found[i].Record, found[i].Err = s.Get(ctx, key, how)
+	}
+	return found, nil
+}
+
+// staysHeld fails the test if somebody takes x within half of a lease while its
+// holder lives.
+func staysHeld(t *testing.T, b *tenure.Client, l *tenure.Lease, beside func()) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), lease/2)
+	defer stop()
+	taken := started(func() error {
+		_, err := b.Acquire(ctx, "x", nil)
+		return err
+	})
+	for ctx.Err() == nil && !t.Failed() {
+		time.Sleep(refresh / 3)
+		beside()
+		want(t, l.Check(), nil)
+	}
+	if err := <-taken; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while its holder lives, and its check says %v, an acquire returns %v", l.Check(), err)
+	}
+}
+
+// Who asks for the state of many locks reads their sessions by strong reads: a
+// session that a cheap one does not show yet is alive, and who waits beside takes
+// nothing from it.
+func TestReadsOfManyTakeNothingFromTheLiving(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		batch bool
+		ask   func(ctx context.Context, c *tenure.Client, id string) (held bool, err error)
+	}{
+		{"statuses, in a batch", true, manyHeld},
+		{"statuses, one by one", false, manyHeld},
+		{"status, in a batch", true, oneHeld},
+		{"status, one by one", false, oneHeld},
+		{"the session's", true, func(ctx context.Context, c *tenure.Client, id string) (bool, error) {
+			st, err := c.SessionStatus(ctx, id)
+			return st.Alive, err
+		}},
+		{"a list", true, func(ctx context.Context, c *tenure.Client, _ string) (held bool, err error) {
+			for st, err := range c.Locks(ctx, "") {
+				if err != nil || !st.Held {
+					return false, err
+				}
+			}
+			return true, nil
+		}},
+	} {
+		inWorldRun(t, tc.name, func(t *testing.T, w *world) {
+			a, m := w.machine("a"), w.machine("b")
+			b := m.Client
+			var batches atomic.Int64
+			if tc.batch {
+				var err error
+				b, err = tenure.New(batching{m.faults, &batches}, &tenure.Options{Owner: "b"})
+				want(t, err, nil)
+				t.Cleanup(func() { _ = b.Close(context.WithoutCancel(t.Context())) })
+			}
+			s := a.mustOpen(nil)
+			l := a.mustTake(s, "x")
+			a.mustTake(s, "y")
+			m.sessionsUnborn()
+			staysHeld(t, b, l, func() {
+				if held, err := tc.ask(t.Context(), b, s.ID()); err != nil || !held {
+					t.Errorf("held %t, %v", held, err)
+				}
+			})
+			if tc.batch && batches.Load() == 0 {
+				t.Error("nothing was read in a batch")
+			}
+		})
+	}
+}
+
+func manyHeld(ctx context.Context, c *tenure.Client, _ string) (bool, error) {
+	list, errs := c.Statuses(ctx, []string{"x", "y"})
+	return list[0].Held && list[1].Held, errors.Join(errs...)
+}
+
+func oneHeld(ctx context.Context, c *tenure.Client, _ string) (bool, error) {
+	st, err := c.Status(ctx, "y")
+	return st.Held, err
+}
+
+// An observer's cheap look that does not show a session yet proves nothing to who
+// wants another lock under it.
+func TestAbsentToAnObserverIsNotGone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		s := a.mustOpen(nil)
+		l := a.mustTake(s, "x")
+		a.mustTake(s, "y")
+		st, err := b.Status(t.Context(), "x")
+		if err != nil || !st.Held {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		b.sessionsUnborn()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go b.observes(ctx, "y")
+		time.Sleep(3 * refresh)
+		absent := 0
+		for _, call := range b.faults.Log() {
+			if ofSessions(call.Call) && call.Consistency == driver.Eventual && errors.Is(call.Err, driver.ErrNotFound) {
+				absent++
+			}
+		}
+		if absent == 0 {
+			t.Error("no look has missed the session: the test has lost its point")
+		}
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+		staysHeld(t, b.Client, l, func() {})
+	})
+}
+
+// That there is no session tells of the time before the read was sent. One that was
+// opened while the reply was on its way is alive.
+func TestAbsentBeforeItWasOpened(t *testing.T) {
+	opensLate := func(t *testing.T, look func(t *testing.T, w *world, b *machine, id string)) {
+		t.Helper()
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			var id string
+			a.faults.Inject(faultstore.Rule{Match: ofSessions, Count: 1, Decide: func(call faultstore.Call) faultstore.Fault {
+				id = driver.SessionID(call.Key)
+				return faultstore.Slow(requestTimeout/4, 0)
+			}})
+			opened := make(chan *tenure.Session)
+			go func() { opened <- a.mustOpen(nil) }()
+			synctest.Wait()
+			replied := b.faults.Inject(faultstore.Rule{Match: ofSessions, Count: 1, Fault: faultstore.Slow(0, requestTimeout/2)})
+			defer replied()
+			look(t, w, b, id)
+			l := a.mustTake(<-opened, "x")
+			staysHeld(t, b.Client, l, func() {})
+		})
+	}
+	t.Run("asked for", func(t *testing.T) {
+		opensLate(t, func(t *testing.T, _ *world, b *machine, id string) {
+			t.Helper()
+			asked := started(func() error {
+				st, err := b.SessionStatus(t.Context(), id)
+				if st.State != "" {
+					t.Errorf("%+v: the test has lost its point", st)
+				}
+				return err
+			})
+			synctest.Wait()
+			t.Cleanup(func() { want(t, <-asked, nil) })
+		})
+	})
+	t.Run("observed", func(t *testing.T) {
+		opensLate(t, func(t *testing.T, w *world, b *machine, id string) {
+			t.Helper()
+			// What names a session before it was opened is nobody's of ours.
+			if _, _, err := w.records.Claim(t.Context(), driver.Record{
+				Key: "y", Version: "v", Beat: "v", Owner: "z", Token: 1, Lease: lease, State: driver.Held, Session: id,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			t.Cleanup(stop)
+			go b.observes(ctx, "y")
+			synctest.Wait()
+		})
 	})
 }

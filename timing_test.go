@@ -42,9 +42,7 @@ func TestTimingPerLock(t *testing.T) {
 		s, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: tenure.Timing{LeaseDuration: 30 * time.Second}})
 		want(t, err, nil)
 		for _, name := range names(crowd()) {
-			if _, err := s.Acquire(t.Context(), name, nil); err != nil {
-				t.Fatal(err)
-			}
+			a.mustTake(s, name)
 		}
 		for name, lease := range map[string]time.Duration{
 			"leader": 2 * time.Second, "job": 5 * time.Minute, "plain": lease, "lock-00000": 30 * time.Second,

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -65,45 +64,42 @@ func soon(t *testing.T, got <-chan time.Time) time.Time {
 // though others have waited for longer.
 func TestTransferToLabel(t *testing.T) {
 	for _, under := range []string{"its own lease", "a session"} {
-		t.Run("under "+under, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a", labelled("v1"))
-				if under == "a session" {
-					l := a.mustTake(a.mustOpen(nil), "x")
-					go func() {
-						<-l.Context().Done()
-						_ = l.Release(t.Context())
-					}()
-				} else {
-					a.obeys("x")
+		inWorldRun(t, "under "+under, func(t *testing.T, w *world) {
+			a := w.machine("a", labelled("v1"))
+			if under == "a session" {
+				l := a.mustTake(a.mustOpen(nil), "x")
+				go func() {
+					<-l.Context().Done()
+					_ = l.Release(t.Context())
+				}()
+			} else {
+				a.obeys("x")
+			}
+			others := map[string]<-chan time.Time{}
+			for name, label := range map[string]string{"b": "v1", "c": "", "d": "v3"} {
+				others[name] = w.machine(name, labelled(label)).waits("x")
+			}
+			time.Sleep(lease)
+			e := w.machine("e", labelled("v2"))
+			heir := e.waits("x")
+			time.Sleep(lease)
+			begun := time.Now()
+			want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
+			if took := soon(t, heir).Sub(begun); took > heartbeat+2*refresh {
+				t.Errorf("it took %v", took)
+			}
+			for name, got := range others {
+				select {
+				case <-got:
+					t.Errorf("%s has the lock", name)
+				default:
 				}
-				others := map[string]<-chan time.Time{}
-				for name, label := range map[string]string{"b": "v1", "c": "", "d": "v3"} {
-					others[name] = w.machine(name, labelled(label)).waits("x")
-				}
-				time.Sleep(lease)
-				e := w.machine("e", labelled("v2"))
-				heir := e.waits("x")
-				time.Sleep(lease)
-				begun := time.Now()
-				want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
-				if took := soon(t, heir).Sub(begun); took > heartbeat+2*refresh {
-					t.Errorf("it took %v", took)
-				}
-				for name, got := range others {
-					select {
-					case <-got:
-						t.Errorf("%s has the lock", name)
-					default:
-					}
-				}
-				st, err := e.Status(t.Context(), "x")
-				if p := st.Previous; err != nil || st.Owner != "e" || st.Token != 2 || st.Label != "v2" || st.ReservedForLabel != "" ||
-					p.End != tenure.EndHandedOver || p.Request.ToLabel != "v2" || p.Request.To != "" {
-					t.Errorf("status %+v, %v", st, err)
-				}
-			})
+			}
+			st, err := e.Status(t.Context(), "x")
+			if p := st.Previous; err != nil || st.Owner != "e" || st.Token != 2 || st.Label != "v2" || st.ReservedForLabel != "" ||
+				p.End != tenure.EndHandedOver || p.Request.ToLabel != "v2" || p.Request.To != "" {
+				t.Errorf("status %+v, %v", st, err)
+			}
 		})
 	}
 }
@@ -111,8 +107,7 @@ func TestTransferToLabel(t *testing.T) {
 // TestTransferToLabelThatNobodyHas: the lock is kept for its time, says so, and is free
 // for others then.
 func TestTransferToLabelThatNobodyHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a", labelled("v1")), w.machine("b", labelled("v1"))
 		l := a.obeys("x")
 		want(t, b.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
@@ -143,8 +138,7 @@ func TestTransferToLabelThatNobodyHas(t *testing.T) {
 // TestTransferToLabelIsForOneOfIt: several have the label, one of them gets the lock, and
 // one who only tries does as well as one who waits.
 func TestTransferToLabelIsForOneOfIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.machine("a", labelled("v1"))
 		a.obeys("x")
 		want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
@@ -163,34 +157,10 @@ func TestTransferToLabelIsForOneOfIt(t *testing.T) {
 	})
 }
 
-// TestNoLabelIsNoHeir: a lock that is kept for nobody, because its holder was cut off,
-// is nobody's before its time, and least of all one's without a label.
-func TestNoLabelIsNoHeir(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.machine("a"), w.machine("b")
-		l := a.mustAcquire("x", nil)
-		a.crash()
-		begun := time.Now()
-		revoked := started(func() error { return b.Revoke(t.Context(), "x", "it hangs") })
-		time.Sleep(time.Second)
-		if s, err := b.Status(t.Context(), "x"); err != nil || s.State != tenure.StateReserved || s.ReservedFor != "" || s.ReservedForLabel != "" {
-			t.Errorf("status %+v, %v", s, err)
-		}
-		got := soon(t, b.waits("x"))
-		if waited := got.Sub(begun); waited < lease {
-			t.Errorf("it took the lock after %v", waited)
-		}
-		want(t, <-revoked, nil)
-		want(t, l.Check(), tenure.ErrLost)
-	})
-}
-
 // TestTransferToLabelIsChecked: nothing is asked of a holder with that label, and
 // nothing that names none.
 func TestTransferToLabelIsChecked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a", labelled("v2")), w.machine("b", labelled("v1"))
 		l := a.obeys("x")
 		for label, text := range map[string]string{
@@ -217,8 +187,7 @@ func TestTransferToLabelIsChecked(t *testing.T) {
 // TestHandOverToALabelIsNotPutOff: a version that has failed takes at once what was
 // handed over to it on purpose.
 func TestHandOverToALabelIsNotPutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		bad, good := w.machine("new", labelled("v2")), w.machine("old", labelled("v1"))
 		o := &tenure.ElectionOptions{CoolDown: coolDown}
 		for range 4 {
@@ -245,37 +214,11 @@ func TestHandOverToALabelIsNotPutOff(t *testing.T) {
 	})
 }
 
-// TestALeaderMakesWayForALabel: it campaigns again when it has handed over, and stands
-// back for those who are meant.
-func TestALeaderMakesWayForALabel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		c, ctx := newCampaign(t)
-		var ms []*machine
-		for i, label := range []string{"v1", "v1", "v2", "v2"} {
-			ms = append(ms, w.machine(fmt.Sprint("m", i), labelled(label)))
-			c.join(ctx, ms[i], nil, time.Second)
-			time.Sleep(time.Second)
-		}
-		for _, label := range []string{"v2", "v1", "v2", "v1"} {
-			want(t, ms[1].TransferToLabel(t.Context(), "x", label, "moving on"), nil)
-			time.Sleep(3 * time.Second)
-			if st, err := ms[1].Status(t.Context(), "x"); err != nil || !st.Held || st.Label != label {
-				t.Errorf("%+v leads, %v", st, err)
-			}
-		}
-		if got := c.over(t); len(got) != 5 {
-			t.Errorf("%d leaders, want 5: a hand-over went astray", len(got))
-		}
-	})
-}
-
 // TestStandBackFromALabel: who stands back waits no longer when the lock is kept for its
 // own label, and does when it is kept for another one.
 func TestStandBackFromALabel(t *testing.T) {
 	for label, waits := range map[string]bool{"v2": false, "v1": true, "": true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.machine("a", labelled("v3")), w.machine("b", labelled(label))
 			a.obeys("x")
 			want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
@@ -347,25 +290,22 @@ func (w *world) ofOlder() *world {
 // reservation has lapsed, while a newer one takes the lock at once.
 func TestOlderProcessesWaitForALabel(t *testing.T) {
 	for _, newer := range []bool{false, true} {
-		t.Run(fmt.Sprint("beside a newer one ", newer), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.machine("a", labelled("v1"))
-				a.obeys("x")
-				old := w.ofOlder().machine("old", labelled("v2")).waits("x")
-				time.Sleep(lease)
-				begun := time.Now()
-				want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
-				if newer {
-					if took := soon(t, w.machine("new", labelled("v2")).waits("x")).Sub(begun); took > heartbeat+2*refresh {
-						t.Errorf("the newer one waited for %v", took)
-					}
-					return
+		inWorldRun(t, fmt.Sprint("beside a newer one ", newer), func(t *testing.T, w *world) {
+			a := w.machine("a", labelled("v1"))
+			a.obeys("x")
+			old := w.ofOlder().machine("old", labelled("v2")).waits("x")
+			time.Sleep(lease)
+			begun := time.Now()
+			want(t, a.TransferToLabel(t.Context(), "x", "v2", "deploy"), nil)
+			if newer {
+				if took := soon(t, w.machine("new", labelled("v2")).waits("x")).Sub(begun); took > heartbeat+2*refresh {
+					t.Errorf("the newer one waited for %v", took)
 				}
-				if took := soon(t, old).Sub(begun); took < reservation || took > heartbeat+reservation+refresh {
-					t.Errorf("it took the lock after %v, want %v after the release", took, reservation)
-				}
-			})
+				return
+			}
+			if took := soon(t, old).Sub(begun); took < reservation || took > heartbeat+reservation+refresh {
+				t.Errorf("it took the lock after %v, want %v after the release", took, reservation)
+			}
 		})
 	}
 }
@@ -373,8 +313,7 @@ func TestOlderProcessesWaitForALabel(t *testing.T) {
 // TestOlderHolderReservesForNobody: it makes way, and everybody waits until its
 // reservation has lapsed.
 func TestOlderHolderReservesForNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.ofOlder().machine("old", labelled("v1")).obeys("x")
 		b := w.machine("b", labelled("v2"))
 		begun := time.Now()

@@ -225,3 +225,83 @@ func TestWatchThatHangsGivesUpItsPlace(t *testing.T) {
 		}
 	})
 }
+
+func hourly(o *tenure.Options) { o.RefreshPeriod = time.Hour }
+
+// A hint that comes while a look is under way, or before a look that fails, is
+// not lost, however long the refresh period is.
+func TestHintBeforeALookThatFails(t *testing.T) {
+	each(t, map[string]faultstore.Fault{"busy": faultstore.Refuse(), "lost": faultstore.LoseRequest()}, func(t *testing.T, f faultstore.Fault) {
+		w := newWorld(t)
+		a, b := w.machine("a"), w.machine("b", hourly)
+		l := a.mustAcquire("x", nil)
+		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		time.Sleep(time.Second)
+		b.fault(faultstore.OpGet, 0, 1, f)
+		a.mustRelease(l)
+		want(t, within(t, 0, time.Second, func() error { return <-got }), nil)
+	})
+}
+
+func TestWatchThatFailedIsTriedAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b", hourly)
+		l := a.mustAcquire("x", nil)
+		b.fault(faultstore.OpWatch, 0, 1, faultstore.LoseRequest())
+		got := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+		time.Sleep(10 * time.Minute)
+		a.mustRelease(l)
+		want(t, within(t, 0, time.Second, func() error { return <-got }), nil)
+	})
+}
+
+// blind is a store that cannot watch.
+type blind struct{ driver.Store }
+
+// A release wakes those of its own process, although the store has no watch.
+func TestReleaseWakesItsOwnProcess(t *testing.T) {
+	for name, wait := range map[string]func(context.Context, *tenure.Client) error{
+		"waiter": func(ctx context.Context, c *tenure.Client) error {
+			l, err := c.Acquire(ctx, "x", nil)
+			if err == nil {
+				err = l.Release(ctx)
+			}
+			return err
+		},
+		"observer": func(ctx context.Context, c *tenure.Client) error {
+			for who, err := range c.Election("x", nil).Observe(ctx) {
+				if err != nil || who.None() {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			c := mustNew(t, blind{w.records}, &tenure.Options{Clock: tenure.MonotonicClock(), RefreshPeriod: time.Hour})
+			l, err := c.Acquire(t.Context(), "x", nil)
+			want(t, err, nil)
+			told := started(func() error { return wait(t.Context(), c) })
+			time.Sleep(time.Second)
+			want(t, l.Release(t.Context()), nil)
+			want(t, within(t, 0, time.Millisecond, func() error { return <-told }), nil)
+			want(t, c.Close(t.Context()), nil)
+		})
+	}
+}
+
+// A waiter takes a lock when it is told of the release, however far behind cheap reads
+// are.
+func TestWaiterTakesWhatItWasToldOf(t *testing.T) {
+	for ago := range 4 {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			taken := started(func() error { _, err := b.Acquire(t.Context(), "x", nil); return err })
+			time.Sleep(2*heartbeat + time.Second)
+			b.stale(0, 0, ago)
+			a.mustRelease(l)
+			want(t, within(t, 0, requestTimeout, func() error { return <-taken }), nil)
+		})
+	}
+}

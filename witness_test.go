@@ -210,23 +210,6 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 	}
 }
 
-// TestHolderLivesThroughAnIncident: heartbeats that are refused for less than the
-// lease lose nothing, and a session neither.
-func TestHolderLivesThroughAnIncident(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		l := m.mustAcquire("x", nil)
-		s, err := m.OpenSession(t.Context(), nil)
-		want(t, err, nil)
-		remove := m.incident(0, badAnswers["not applied"])
-		time.Sleep(usable(t) - heartbeat - time.Second)
-		remove()
-		time.Sleep(2 * lease)
-		want(t, l.Check(), nil)
-		want(t, s.Check(), nil)
-	})
-}
-
 // TestObserverIsToldOfAnIncident: once, and observing goes on.
 func TestObserverIsToldOfAnIncident(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -194,6 +194,15 @@ func (m *machine) mustTry(name string, o *tenure.AcquireOptions) *tenure.Lease {
 	return l
 }
 
+// takes acquires the lock, under a session of its own or not.
+func (m *machine) takes(name string, underSession bool) *tenure.Lease {
+	m.t.Helper()
+	if underSession {
+		return m.mustTake(m.mustOpen(nil), name)
+	}
+	return m.mustAcquire(name, nil)
+}
+
 func (m *machine) mustRelease(l *tenure.Lease) {
 	m.t.Helper()
 	if err := l.Release(m.t.Context()); err != nil {
@@ -304,3 +313,10 @@ func crowd() int {
 
 // noWork is for a campaign that is not won.
 func noWork(context.Context, *tenure.Lease) error { panic("work without a lease") }
+
+// observes watches an election until its context ends, whatever comes.
+func (m *machine) observes(ctx context.Context, name string) {
+	for _, err := range m.Election(name, nil).Observe(ctx) {
+		_ = err // it goes on
+	}
+}

@@ -58,7 +58,7 @@ type locker interface {
 	Election(name string, o *tenure.ElectionOptions) *tenure.Election
 }
 
-func (a *act) options() *tenure.AcquireOptions {
+func (a *act) options(c locker) *tenure.AcquireOptions {
 	o := &tenure.AcquireOptions{History: a.r.IntN(2) == 0, WatchRequests: a.r.IntN(2) == 0, Priority: a.r.IntN(2)}
 	if a.r.IntN(3) == 0 {
 		o.Data = fmt.Append(nil, "of step ", a.N)
@@ -68,6 +68,9 @@ func (a *act) options() *tenure.AcquireOptions {
 	}
 	if a.r.IntN(3) == 0 {
 		o.StoreTimeout = -1
+	}
+	if _, own := c.(*tenure.Client); own && a.lease() > 2*time.Second && a.r.IntN(4) == 0 {
+		o.Timing.LeaseDuration = a.lease() / 2
 	}
 	return o
 }
@@ -87,14 +90,14 @@ func (a *act) compete(c locker) string {
 		}
 		return what
 	case OpRun, OpSessionRun:
-		return a.told(c.Run(ctx, a.Lock, a.options(), a.work))
+		return a.told(c.Run(ctx, a.Lock, a.options(c), a.work))
 	case OpCampaign, OpSessionCampaign:
-		o := &tenure.ElectionOptions{Priority: a.r.IntN(2), PriorityPause: a.lease()}
+		o := &tenure.ElectionOptions{Priority: a.r.IntN(2), PriorityPause: a.lease(), Timing: a.options(c).Timing}
 		return a.told(c.Election(a.Lock, o).Run(ctx, a.work))
 	case OpUnlessAlive, OpSessionUnless:
 		return a.unlessAlive(ctx, c)
 	default:
-		l, err := c.Acquire(ctx, a.Lock, a.options())
+		l, err := c.Acquire(ctx, a.Lock, a.options(c))
 		if err != nil {
 			a.judgeHeld(err)
 			return a.told(err)
@@ -104,7 +107,7 @@ func (a *act) compete(c locker) string {
 }
 
 func (a *act) try(ctx context.Context, c locker) string {
-	l, err := c.TryAcquire(ctx, a.Lock, a.options())
+	l, err := c.TryAcquire(ctx, a.Lock, a.options(c))
 	if err != nil {
 		a.judgeHeld(err)
 		return a.told(err)

@@ -80,7 +80,7 @@ func (a *act) judgeHeld(err error) {
 // unlessAlive takes the lock unless its holder lives, and judges whether the
 // answer was true.
 func (a *act) unlessAlive(ctx context.Context, c locker) string {
-	o := a.options()
+	o := a.options(c)
 	o.UnlessAlive, o.AdditionalWait = true, 0
 	began := time.Now()
 	l, err := c.Acquire(ctx, a.Lock, o)

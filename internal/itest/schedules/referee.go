@@ -137,7 +137,7 @@ func (r *referee) check(h *holding) bool {
 // that the store has applied: counted from before that heartbeat was sent, the deadline
 // lies within the window.
 func (r *referee) checkDeadline(h *holding) {
-	key, o := h.Name(), h.line.client.Options()
+	key, of, drift := h.Name(), h.Timing(), h.line.client.Options().MaxClockDrift
 	if s := h.Session(); s != nil {
 		key = driver.SessionKey(s.ID())
 	}
@@ -152,7 +152,7 @@ func (r *referee) checkDeadline(h *holding) {
 		}
 	}
 	r.w.ledger.mu.Unlock()
-	usable := time.Duration(float64(o.LeaseDuration)*(1-o.MaxClockDrift)/(1+o.MaxClockDrift)) - o.Grace
+	usable := time.Duration(float64(of.LeaseDuration)*(1-drift)/(1+drift)) - of.Grace
 	switch left := h.Remaining(); {
 	case !known:
 		r.wrong("%v is good, and the store has seen no write of it", h)
@@ -163,8 +163,7 @@ func (r *referee) checkDeadline(h *holding) {
 
 // punctual checks that the context of a lease ends at its deadline.
 func (r *referee) punctual(h *holding) {
-	o := h.line.client.Options()
-	nap := max(min(time.Second, o.Grace/4), time.Millisecond)
+	nap := max(min(time.Second, h.Timing().Grace/4), time.Millisecond)
 	for {
 		late := nap + time.Millisecond
 		if h.p.clock.isSteady() {

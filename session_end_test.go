@@ -177,3 +177,115 @@ func TestSessionCountsFromBeforeTheRequest(t *testing.T) {
 		}
 	})
 }
+
+// A request for a lock under a session that is closing is found when it closes. The
+// lock is kept for the one that is meant, unless its holder has said that nobody comes.
+func TestAskedWhileTheSessionCloses(t *testing.T) {
+	for name, comes := range map[string]bool{"somebody comes": true, "nobody comes": false} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			s := a.mustOpen(nil)
+			l := a.mustTake(s, "x")
+			time.Sleep(heartbeat / 6)
+			closed := started(func() error { return s.Close(t.Context()) })
+			<-l.Context().Done()
+			if !comes {
+				want(t, l.StepDown("nobody comes"), nil)
+			}
+			asked := started(func() error { return b.Transfer(t.Context(), "x", "gone", "maintenance") })
+			time.Sleep(heartbeat / 6) // it lies in the session's record, and a has not looked
+			a.mustRelease(l)
+			want(t, <-closed, nil)
+			want(t, <-asked, nil)
+			var free error
+			if comes {
+				free = tenure.ErrHeld
+			}
+			_, err := b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, free)
+		})
+	}
+}
+
+// A request for a lock that is being acquired under the session lies there until
+// the acquire knows whether the lock is its own. Meanwhile the session reads its
+// requests after each heartbeat, and not again and again.
+func TestKeptRequestIsReadAfterHeartbeats(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		clock := &hasty{Clock: tenure.MonotonicClock()}
+		a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+		s := a.mustOpen(nil)
+		a.fault(faultstore.OpClaim, 0, 1, faultstore.LoseReplyHang())
+		acquired := started(func() error {
+			_, err := s.Acquire(t.Context(), "x", nil)
+			return err
+		})
+		b := w.machine("b")
+		time.Sleep(requestTimeout / 4)
+		ctx, stop := context.WithTimeout(t.Context(), lease)
+		defer stop()
+		asked := started(func() error { return b.StepDown(ctx, "x", "a test") })
+		time.Sleep(requestTimeout / 4)
+		want(t, s.Renew(t.Context()), nil) // it finds the request
+		time.Sleep(requestTimeout / 4)
+		pending(t, "the acquire", acquired)
+		if n := clock.n.Load(); n > 1000 {
+			t.Fatalf("the clock was read %d times", n)
+		}
+		want(t, <-acquired, nil)
+		stop()
+		want(t, <-asked, tenure.ErrUnanswered) // its work takes no notice
+		want(t, s.Context().Err(), nil)
+	})
+}
+
+// hasty is a clock that jumps when it was read too often, so that who does that
+// comes to an end.
+type hasty struct {
+	tenure.Clock
+	n atomic.Int64
+}
+
+func (c *hasty) Holder() time.Duration {
+	if c.n.Add(1) > 20_000 {
+		return c.Clock.Holder() + time.Hour
+	}
+	return c.Clock.Holder()
+}
+
+// A campaign under a session that has expired ends, and does not go on for ever
+// with what fails at once.
+func TestCampaignUnderAnExpiredSessionEnds(t *testing.T) {
+	for name, begun := range map[string]bool{"begun before": true, "begun after": false} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			holder := w.machine("b").mustAcquire("x", nil)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			clock := &readings{Clock: tenure.MonotonicClock(), enough: stop}
+			a := w.machine("a", func(o *tenure.Options) { o.Clock = clock })
+			s, err := a.OpenSession(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			campaign := func() error {
+				return s.Election("x", nil).Run(ctx, func(context.Context, *tenure.Lease) error { return nil })
+			}
+			var done <-chan error
+			if begun {
+				done = started(campaign)
+			}
+			time.Sleep(time.Second)
+			a.crash()
+			<-s.Context().Done()
+			want(t, s.Check(), tenure.ErrExpired)
+			if !begun {
+				done = started(campaign)
+			}
+			want(t, <-done, tenure.ErrSessionClosed)
+			if ctx.Err() != nil {
+				t.Error("it had to be stopped")
+			}
+			want(t, holder.Check(), nil)
+		})
+	}
+}

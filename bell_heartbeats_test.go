@@ -29,14 +29,7 @@ func TestWaitersThatAreToldReadLess(t *testing.T) {
 	const waiting = 50
 	reads := func(t *testing.T, w *world, session bool, bell func(string) func(*tenure.Options)) (all, strong float64) {
 		a := w.machine("a", bell("A"))
-		if session {
-			s, err := a.OpenSession(t.Context(), nil)
-			want(t, err, nil)
-			_, err = s.Acquire(t.Context(), "x", nil)
-			want(t, err, nil)
-		} else {
-			a.mustAcquire("x", nil)
-		}
+		a.takes("x", session)
 		ctx, stop := context.WithCancel(t.Context())
 		var those []*machine
 		var ended []<-chan error

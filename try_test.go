@@ -4,7 +4,9 @@
 package tenure_test
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -17,6 +19,59 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
 )
+
+func TestTryAcquireDoesNotWait(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		time.Sleep(time.Second)
+		err := within(t, 0, 0, func() error { _, err := b.TryAcquire(t.Context(), "x", nil); return err })
+		want(t, err, tenure.ErrHeld)
+		held, ok := errors.AsType[*tenure.HeldError](err)
+		if !ok || held.Owner != "a" || held.Token != 1 || held.FreeIn != lease {
+			t.Errorf("%+v", held)
+		}
+		if got := err.Error(); got != `try acquire "x": held by "a" under token 1; free in 15s at the latest if it is dead` {
+			t.Errorf("error %q", got)
+		}
+		if n := b.faults.Count(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+		// Its own client's lock is held as well.
+		_, err = a.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+	})
+}
+
+// What TryAcquire sees is remembered: repeated after the lease of a dead
+// holder, it takes that one's lock. And never that of a living one.
+func TestTryAcquireRepeatedTakesADeadHoldersLock(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		for range 40 {
+			_, err := b.TryAcquire(t.Context(), "x", nil)
+			want(t, err, tenure.ErrHeld)
+			time.Sleep(lease / 4)
+		}
+		a.crash()
+		start := time.Now()
+		for {
+			l, err := b.TryAcquire(t.Context(), "x", nil)
+			if err == nil {
+				if l.Token() != 2 {
+					t.Errorf("token %d", l.Token())
+				}
+				break
+			}
+			want(t, err, tenure.ErrHeld)
+			held, _ := errors.AsType[*tenure.HeldError](err)
+			if time.Sleep(lease / 4); time.Since(start) > 2*lease {
+				t.Fatalf("still held: %+v", held)
+			}
+		}
+	})
+}
 
 // tried counts the calls of a try.
 func (m *machine) tried(name string) (l *tenure.Lease, claims, looks, strong int, err error) {
@@ -74,43 +129,19 @@ func TestTryLooksWhereItHasSeenAHolder(t *testing.T) {
 	})
 }
 
-// TestTakingAgainCostsOneWrite: what this client has released itself is free, as far
-// as it knows.
-func TestTakingAgainCostsOneWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).machine("a")
-		for range 3 {
-			l, claims, looks, _, err := m.tried("x")
-			want(t, err, nil)
-			if claims != 1 || looks != 0 {
-				t.Errorf("%d claims and %d looks, want one claim", claims, looks)
-			}
-			m.mustRelease(l)
-		}
-		m.mustAcquire("x", nil)
-		_, claims, looks, _, err := m.tried("x")
-		want(t, err, tenure.ErrHeld)
-		if claims != 0 || looks != 1 {
-			t.Errorf("of its own: %d claims and %d looks, want one look", claims, looks)
-		}
-	})
-}
-
 // TestTryBehindASession: the lock of a session that was closed is free, however
 // lately that was seen alive.
 func TestTryBehindASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		for range 3 {
-			s, err := a.OpenSession(t.Context(), nil)
-			want(t, err, nil)
+			s := a.mustOpen(nil)
 			for _, name := range []string{"x", "y", "z"} {
-				l, err := s.Acquire(t.Context(), name, nil)
-				want(t, err, nil)
+				l := a.mustTake(s, name)
 				go func() { <-l.Context().Done(); _ = l.Release(t.Context()) }()
 			}
 			for _, name := range []string{"x", "y"} {
-				_, _, _, _, err = b.tried(name)
+				_, _, _, _, err := b.tried(name)
 				want(t, err, tenure.ErrHeld)
 			}
 			if _, claims, looks, strong, err := b.tried("x"); !errors.Is(err, tenure.ErrHeld) || claims != 0 || looks != 2 || strong != 2 {
@@ -135,11 +166,7 @@ func TestTryAfterAStaleLook(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.machine("a"), w.machine("b")
 		la := a.mustAcquire("x", nil)
-		go func() {
-			for _, err := range b.Election("x", nil).Observe(t.Context()) {
-				_ = err
-			}
-		}()
+		go b.observes(t.Context(), "x")
 		time.Sleep(time.Second / 4)
 		b.faults.Inject(faultstore.Rule{Match: func(c faultstore.Call) bool { return c.Consistency == driver.Eventual }, Fault: faultstore.Stale(1)})
 		a.mustRelease(la)
@@ -373,4 +400,144 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 			})
 		}
 	}
+}
+
+// manyDead is more locks, and more sessions, than a client remembers whole.
+const manyDead = 10_100
+
+// bury lays down the record of a lock, or of a session, whose holder is dead.
+func (w *world) bury(rec driver.Record) {
+	w.t.Helper()
+	rec.Version = rand.Text() + "-" + rand.Text()
+	rec.Beat, rec.Token = rec.Version, 1
+	rec.Owner, rec.Lease, rec.Heartbeat, rec.Since = "dead", cmp.Or(rec.Lease, lease), heartbeat, time.Now()
+	if _, _, err := w.records.Claim(w.t.Context(), rec); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What is remembered of locks that nobody waits for is bounded: one that is too
+// many costs a lease of waiting, no more.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	for _, of := range []struct{ lease, later time.Duration }{
+		{lease, time.Second},
+		{time.Hour, 30 * time.Minute}, // long after what the client's own lease would have kept
+	} {
+		if testing.Short() && of.lease > lease {
+			continue
+		}
+		inWorldRun(t, of.lease.String(), func(t *testing.T, w *world) { rememberedIsBounded(t, w, of.lease, of.later) })
+	}
+}
+
+func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
+	const whole, marked, tooMany = 10_000, 50_000, 700
+	locks := names(whole + marked + tooMany)
+	for _, name := range locks {
+		w.bury(driver.Record{Key: name, State: driver.Held, Lease: lease})
+	}
+	b := w.machine("b")
+	counted := func() (n int) {
+		for _, name := range locks {
+			s, err := b.Status(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Unchanged > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	counted()
+	time.Sleep(later)
+	if n := counted(); n < whole+marked-1 || n > whole+marked+1 {
+		t.Errorf("of %d locks it was known since when they had not changed, want %d", n, whole+marked)
+	}
+}
+
+// tries has b try all locks in turn, and returns how many it has taken. It releases
+// those.
+func tries(t *testing.T, b *machine, locks []string) (taken int) {
+	t.Helper()
+	for _, name := range locks {
+		l, err := b.TryAcquire(t.Context(), name, nil)
+		switch {
+		case err == nil:
+			taken++
+			b.mustRelease(l)
+		case !errors.Is(err, tenure.ErrHeld):
+			t.Fatal(err)
+		}
+	}
+	return taken
+}
+
+// Each of more dead holders' locks than a client remembers is taken by who tries
+// them in turn.
+func TestTryAcquireManyDeadLocks(t *testing.T) {
+	notOnEngines(t, tooManyCalls)
+	for name, session := range map[string]bool{"their own leases": false, "a session each": true} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			locks := names(manyDead)
+			for _, name := range locks {
+				rec := driver.Record{Key: name, State: driver.Held}
+				if session {
+					rec.Session = rand.Text()
+					w.bury(driver.Record{Key: driver.SessionKey(rec.Session), State: driver.Alive})
+				}
+				w.bury(rec)
+			}
+			b := w.machine("b")
+			if n := tries(t, b, locks); n > 0 {
+				t.Fatalf("took %d locks of holders that may live", n)
+			}
+			time.Sleep(lease - time.Second)
+			if n := tries(t, b, locks); n > 0 {
+				t.Fatalf("took %d locks of holders that may live, when it has tried twice", n)
+			}
+			// One is not dead after all.
+			sign := locks[7]
+			if session {
+				sign = driver.SessionKey(w.record(sign).Session)
+			}
+			rec := w.record(sign)
+			next := rec
+			next.Version = rec.Version + "-2"
+			next.Beat = next.Version
+			if _, err := w.records.Swap(t.Context(), rec, next); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if n := tries(t, b, locks); n != manyDead-1 {
+				t.Errorf("took %d of %d, in the first round after a lease", n, manyDead-1)
+			}
+			if owner := w.record(locks[7]).Owner; owner != "dead" {
+				t.Errorf("%s has taken the lock of one that lives", owner)
+			}
+			time.Sleep(lease + time.Second)
+			if n := tries(t, b, locks); n != manyDead {
+				t.Errorf("took %d of %d in the end", n, manyDead)
+			}
+		})
+	}
+}
+
+// What is seen counts from after the reply that showed it, whoever looked.
+func TestStatusCountsFromTheReply(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		a.mustAcquire("x", nil)
+		a.crash()
+		b.fault(faultstore.OpGet, 0, 1, faultstore.Slow(0, time.Second))
+		_, err := b.Status(t.Context(), "x")
+		want(t, err, nil)
+		time.Sleep(lease - time.Millisecond)
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, tenure.ErrHeld)
+		time.Sleep(2 * time.Millisecond)
+		_, err = b.TryAcquire(t.Context(), "x", nil)
+		want(t, err, nil)
+	})
 }

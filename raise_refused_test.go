@@ -4,50 +4,15 @@
 package tenure_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
-	"github.com/tenurelock/tenure/fence"
 )
 
-// These tests show what each step of the procedure after a loss of the store is for, by
-// what happens without it.
-
-// raisedAtOnce raises the token of a lock without a look at who lives.
-func (l *lossy) raisedAtOnce(name string, by uint64) {
-	l.t.Helper()
-	rec := l.record(name)
-	next := rec.Clone()
-	next.Version, next.Beat, next.State, next.Token, next.Session, next.Requests = "raised", "raised", driver.Released, rec.Token+by, "", nil
-	if _, err := l.current().Raise(l.t.Context(), rec, next); err != nil {
-		l.t.Fatal(err)
-	}
-}
-
-// (a) Without the wait a holder that was not stopped goes on beside the next one, until
-// it asks the store again.
-func TestRaiseWithoutTheWaitMakesTwoHolders(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a, b := l.machine("a"), l.machine("b")
-		first := a.mustAcquire("x", nil)
-		backup := l.backup()
-		l.restore(backup)
-		l.raisedAtOnce("x", 1000)
-		second := b.mustAcquire("x", nil)
-		if err := errors.Join(first.Check(), second.Check()); err != nil {
-			t.Errorf("%v: the harm is gone, and with it the point of the wait", err)
-		}
-		time.Sleep(lease)
-		want(t, first.Check(), tenure.ErrLost)
-		b.mustRelease(second)
-	})
-}
-
-// (a) With it, and with any program alive, nothing is raised.
+// With any program alive nothing is raised.
 func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live func(t *testing.T, l *lossy, m *machine) // does something in the time of the wait
@@ -110,7 +75,7 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 	}
 }
 
-// (a) The last heartbeat of a program may still be on its way when all have stood still.
+// The last heartbeat of a program may still be on its way when all have stood still.
 func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	for _, session := range []bool{false, true} {
 		inLossyWorld(t, func(t *testing.T, l *lossy) {
@@ -142,7 +107,7 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	}
 }
 
-// (a) So may one that comes after the last look, and before the write.
+// So may one that comes after the last look, and before the write.
 func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, l *lossy){
 		"written": func(t *testing.T, l *lossy) {
@@ -181,7 +146,7 @@ func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 	}
 }
 
-// (a) A look that is slow shows what there was when it began. If that was too early there is
+// A look that is slow shows what there was when it began. If that was too early there is
 // another one, which finds a program that has come meanwhile.
 func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
 	inLossyWorld(t, func(t *testing.T, l *lossy) {
@@ -207,90 +172,7 @@ func TestRaiseIsRefusedByAProgramThatComesDuringALook(t *testing.T) {
 	})
 }
 
-// (b) Without the raise a fence that remembers the lost time refuses the next holders; or
-// it lets the late write of a lost holder in, under the token that was given again.
-func TestNoRaiseAndAFence(t *testing.T) {
-	for _, raise := range []bool{false, true} {
-		inLossyWorld(t, func(t *testing.T, l *lossy) {
-			a := l.machine("a")
-			a.mustRelease(a.mustAcquire("x", nil))
-			backup := l.backup()
-			gate, other := fence.NewGate(nil), fence.NewGate(nil)
-			admit := func(g *fence.Gate, token uint64) error { return g.Admit(t.Context(), "x", token) }
-			for token := uint64(2); token <= 4; token++ { // of which the backup knows nothing
-				lost := a.mustAcquire("x", nil)
-				want(t, admit(gate, lost.Token()), nil)
-				a.mustRelease(lost)
-			}
-			want(t, admit(other, 2), nil)
-			a.crash()
-			l.restore(backup)
-			if raise {
-				if n, err := l.machine("ops").RaiseTokens(t.Context(), "", 1000, nil); err != nil || n.Locks != 1 {
-					t.Fatalf("%+v, %v", n, err)
-				}
-			}
-			b := l.machine("b")
-			next := b.mustAcquire("x", nil)
-			late := uint64(2) // a write of the lost time that is still on its way
-			if !raise {
-				if next.Token() != late {
-					t.Fatalf("token %d: the test has lost its point", next.Token())
-				}
-				var stale *fence.StaleError
-				if err := admit(gate, next.Token()); !errors.As(err, &stale) {
-					t.Errorf("%v: the harm is gone: the fence lets the next holder in", err)
-				}
-				want(t, admit(other, next.Token()), nil)
-				if err := admit(other, late); err != nil {
-					t.Errorf("%v: the harm is gone: the fence refuses the lost holder", err)
-				}
-			} else {
-				for _, g := range []*fence.Gate{gate, other} {
-					want(t, admit(g, next.Token()), nil)
-					var stale *fence.StaleError
-					if err := admit(g, late); !errors.As(err, &stale) {
-						t.Errorf("%v: want the lost holder to be refused", err)
-					}
-				}
-			}
-			b.mustRelease(next)
-		})
-	}
-}
-
-// (c) A session whose record the loss has not touched goes on, and believes in locks
-// that were taken under it in the lost time, and that stand in no record. Without an end
-// of the session there are two holders for as long as it lives, whatever the tokens.
-func TestNoEndOfSessionsMakesTwoHolders(t *testing.T) {
-	inLossyWorld(t, func(t *testing.T, l *lossy) {
-		a, b := l.machine("a"), l.machine("b")
-		b.mustRelease(b.mustAcquire("x", nil))
-		s := a.mustOpen(nil)
-		backup := l.backup() // all but what follows was replicated
-		first := a.mustTake(s, "x")
-		l.restore(backup)
-		l.raisedAtOnce("x", 1000)
-		second := b.mustAcquire("x", nil)
-		for range 10 {
-			time.Sleep(lease)
-			if err := errors.Join(first.Check(), second.Check()); err != nil {
-				t.Fatalf("%v: the harm is gone, and with it the point of closing sessions", err)
-			}
-		}
-		b.mustRelease(second)
-
-		// The procedure does not begin beside it.
-		ops := l.machine("ops")
-		_, err := ops.RaiseTokens(t.Context(), "x", 1000, nil)
-		want(t, err, tenure.ErrAlive)
-		contains(t, err, "session "+s.ID()+`, of "a"`)
-		want(t, first.Check(), nil)
-		a.Close(t.Context())
-	})
-}
-
-// (c) When the program has stopped its session is closed: its last heartbeat, which may
+// When the program has stopped its session is closed: its last heartbeat, which may
 // be on its way for long, does not bring it back, whatever the prefix.
 func TestRaiseClosesSessions(t *testing.T) {
 	for _, prefix := range []string{"", "x", "another"} {

@@ -246,35 +246,6 @@ func TestHolderElsewhereRepeatsItself(t *testing.T) {
 	})
 }
 
-// TestHolderElsewhereOverForeignRecords: what is not held by it is never written by its
-// beats, whatever they say.
-func TestHolderElsewhereOverForeignRecords(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.machine("a"), w.machine("b")
-		v := a.visitor("x", "us")
-		v.mustBeat(a)
-		want(t, b.Revoke(endingAfter(t, refresh), "x", "test"), context.DeadlineExceeded)
-		reserved := w.record("x")
-		if reserved.State != driver.Reserved {
-			t.Fatalf("revoked as %+v", reserved)
-		}
-		for _, m := range []*machine{a, b} {
-			_, err := v.beat(m)
-			want(t, err, tenure.ErrLost)
-			want(t, v.release(m), tenure.ErrLost)
-		}
-		if is := w.record("x"); is.Version != reserved.Version {
-			t.Errorf("a reserved record was written: %+v", is)
-		}
-	})
-}
-
-func endingAfter(t *testing.T, after time.Duration) context.Context {
-	ctx, stop := context.WithTimeout(t.Context(), after)
-	t.Cleanup(stop)
-	return ctx
-}
-
 // TestUnusedGrantIsFreed: a program that went away while it waited costs the others a third
 // of a lease; one that shows life through another process keeps the lock.
 func TestUnusedGrantIsFreed(t *testing.T) {
@@ -583,6 +554,53 @@ func TestTextOfAFailureElsewhere(t *testing.T) {
 		rec := w.record("x")
 		if rec.End != driver.EndFailed || rec.Asked == nil || rec.Asked.Reason != "no space" || string(rec.Data) != "d" {
 			t.Errorf("left as %+v", rec)
+		}
+	})
+}
+
+// TestRemoteAskNamesWhoAsks: the history has whom the request names, else the client.
+func TestRemoteAskNamesWhoAsks(t *testing.T) {
+	for by, want := range map[string]string{"ops": "ops", "": "a"} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.machine("b").mustAcquire("x", nil)
+			a := w.machine("a")
+			err := a.Remote().Ask(t.Context(), tenure.RemoteRequest{Name: "x", Kind: tenure.RequestRevoke, By: by, Reason: "it hangs"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			past, err := a.History(t.Context(), "x")
+			if err != nil || len(past) == 0 || past[0].Request == nil {
+				t.Fatalf("history %+v, %v", past, err)
+			}
+			if q := past[0].Request; q.By != want || q.Reason != "it hangs" {
+				t.Errorf("%q asks, and says %q; want %q", q.By, q.Reason, want)
+			}
+		})
+	}
+}
+
+func TestRemoteAskRefuses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.machine("b").mustAcquire("x", nil)
+		a := w.machine("a")
+		for what, q := range map[string]tenure.RemoteRequest{
+			"no kind":          {},
+			"another kind":     {Kind: "steal"},
+			"an heir of none":  {Kind: tenure.RequestStepDown, To: "c"},
+			"a label of none":  {Kind: tenure.RequestRevoke, ToLabel: "v2"},
+			"no heir":          {Kind: tenure.RequestHandOver},
+			"two heirs":        {Kind: tenure.RequestHandOver, To: "c", ToLabel: "v2"},
+			"a line end":       {Kind: tenure.RequestStepDown, By: "ops\nroot"},
+			"a name too long":  {Kind: tenure.RequestStepDown, By: strings.Repeat("o", 1025)},
+			"a reason no text": {Kind: tenure.RequestStepDown, Reason: "\n"},
+		} {
+			q.Name = "x"
+			err := a.Remote().Ask(t.Context(), q)
+			t.Log(what)
+			want(t, err, tenure.ErrInvalid)
+		}
+		if st, err := a.Status(t.Context(), "x"); err != nil || st.Request != nil || !st.Held {
+			t.Errorf("the holder was asked: %+v, %v", st, err)
 		}
 	})
 }

@@ -9,9 +9,29 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/memstore"
 )
+
+// twoClocks are as after a step of the wall clock, which counts for a holder alone.
+type twoClocks struct{}
+
+func (twoClocks) Holder() time.Duration    { return time.Hour }
+func (twoClocks) Contender() time.Duration { return time.Minute }
+
+// Elapsed is what has passed for certain.
+func TestElapsedIsTheContendersClock(t *testing.T) {
+	c := mustNew(t, memstore.New(), &tenure.Options{Clock: twoClocks{}})
+	if got := c.Elapsed(); got != time.Minute {
+		t.Errorf("%v", got)
+	}
+	_ = c.Close(t.Context())
+	if got := c.Elapsed(); got != time.Minute {
+		t.Errorf("after Close: %v", got)
+	}
+}
 
 func drift(rho float64) func(*tenure.Options) {
 	return func(o *tenure.Options) { o.MaxClockDrift = rho }
@@ -20,16 +40,13 @@ func drift(rho float64) func(*tenure.Options) {
 // A holder that counts with another bound of the drift of clocks is told of, once,
 // by whatever waits, observes or asks, whether its lock is its own lease or a session's.
 func TestDriftsThatDiffer(t *testing.T) {
-	forBoth(t, func(t *testing.T, session bool) {
-		w := newWorld(t)
+	forBoth(t, func(t *testing.T, w *world, session bool) {
 		a, same := w.machine("a", drift(0.01)), w.machine("same", drift(0.01))
 		locks := names(3)
-		s, err := a.OpenSession(t.Context(), nil)
-		want(t, err, nil)
+		s := a.mustOpen(nil)
 		for _, name := range locks {
 			if session {
-				_, err = s.Acquire(t.Context(), name, nil)
-				want(t, err, nil)
+				a.mustTake(s, name)
 			} else {
 				a.mustAcquire(name, nil)
 			}
@@ -37,11 +54,7 @@ func TestDriftsThatDiffer(t *testing.T) {
 		waiter, observer, asker := w.machine("waiter"), w.machine("observer", drift(0.001)), w.machine("asker")
 		ctx, stop := context.WithTimeout(t.Context(), 2*lease)
 		defer stop()
-		go func() {
-			for _, err := range observer.Election(locks[0], nil).Observe(ctx) {
-				_ = err // it goes on
-			}
-		}()
+		go observer.observes(ctx, locks[0])
 		for _, name := range locks {
 			_, err := asker.Status(ctx, name)
 			want(t, err, nil)

@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+// The id of a lease begins all of its beats and no others, and is that of its acquire.
+func TestLeaseID(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.machine("a")
+		ids := map[string]bool{}
+		for range 3 {
+			l := a.mustAcquire("x", nil)
+			id := l.ID()
+			if id == "" || ids[id] || strings.Contains(id, "-") {
+				t.Errorf("id %q", id)
+			}
+			ids[id] = true
+			for range 3 {
+				if rec := w.record("x"); !strings.HasPrefix(rec.Beat, id+"-") {
+					t.Errorf("beat %q, id %q", rec.Beat, id)
+				}
+				time.Sleep(heartbeat)
+			}
+			want(t, l.Check(), nil)
+			if l.ID() != id {
+				t.Errorf("id %q was %q", l.ID(), id)
+			}
+			a.mustRelease(l)
+		}
+	})
+}
+
+// Who knows for certain that a holder has ended frees its lock when the last requests of
+// the dead have ended too: others need not wait for the lease.
+func TestReleaseCrashed(t *testing.T) {
+	const grace = lease / 8
+	inWorld(t, func(t *testing.T, w *world) {
+		history := func(o *tenure.Options) { o.HistoryLimit = 10 }
+		a, b, c := w.machine("a"), w.machine("b", history), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		time.Sleep(heartbeat + heartbeat/2)
+		a.crash()
+		waiter := started(func() error {
+			l, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{History: true})
+			if err == nil {
+				want(t, l.Check(), nil)
+				if p, ok := l.Previous(); !ok || p.End != tenure.EndCrashed || p.Until.IsZero() || p.Ended() != "crashed" {
+					t.Errorf("previous %+v", p)
+				}
+			}
+			return err
+		})
+		died := time.Now()
+		want(t, within(t, grace, grace+lease/100, func() error { return c.ReleaseCrashed(t.Context(), "x", l.ID(), nil) }), nil)
+		st, err := c.Status(t.Context(), "x")
+		if want(t, err, nil); st.Owner != "b" && (st.State != tenure.StateReleased || st.End != tenure.EndCrashed || st.Until.Sub(died) < grace) {
+			t.Errorf("status %+v", st) // unless b has looked at the very instant
+		}
+		want(t, within(t, 0, 2*refresh, func() error { return <-waiter }), nil)
+		list, err := b.History(t.Context(), "x")
+		if want(t, err, nil); len(list) != 2 || list[1].End != tenure.EndCrashed || list[1].Owner != "a" || list[1].Until.Before(died) {
+			t.Errorf("history %+v", list)
+		}
+
+		// b holds it now, and is not a.
+		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)
+		if st, _ := c.Status(t.Context(), "x"); !st.Held || st.Owner != "b" {
+			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// The lock of another lease is left alone, whatever its owner and its token are.
+func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, same, c := w.machine("a"), w.machine("a"), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		a.crash()
+		if err := w.records.Delete(t.Context(), w.record("x")); err != nil {
+			t.Fatal(err)
+		}
+		other := same.mustAcquire("x", nil)
+		if engine == nil && other.Token() != l.Token() {
+			t.Fatalf("token %d, the former one was %d", other.Token(), l.Token())
+		}
+		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), nil), tenure.ErrNotHeld)
+		time.Sleep(2 * lease)
+		want(t, other.Check(), nil)
+	})
+}
+
+// What the store does not answer in time runs out; what it answers late is found out.
+func TestReleaseCrashedAndTheStore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, c := w.machine("a"), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		a.crash()
+		lost := c.fault(faultstore.OpRelease, 0, 1, faultstore.LoseReply())
+		want(t, c.ReleaseCrashed(t.Context(), "x", l.ID(), &tenure.CrashOptions{After: -1}), nil)
+		lost()
+		if rec := w.record("x"); rec.State != driver.Released || rec.End != driver.EndCrashed {
+			t.Errorf("record %+v", rec)
+		}
+
+		b := w.machine("b")
+		l = b.mustAcquire("y", nil)
+		b.crash()
+		c.crash()
+		err := within(t, lease, lease+2*requestTimeout, func() error {
+			return c.ReleaseCrashed(t.Context(), "y", l.ID(), &tenure.CrashOptions{After: -1, Within: lease})
+		})
+		if err == nil {
+			t.Error("done without a store")
+		}
+		want(t, c.ReleaseCrashed(t.Context(), "y", "", nil), tenure.ErrInvalid)
+		want(t, c.ReleaseCrashed(t.Context(), "y", l.ID(), &tenure.CrashOptions{After: time.Hour, Within: time.Minute}), tenure.ErrInvalid)
+	})
+}
+
+// Who has asked a holder to step down is not told that it has while the holder may
+// be at work: one whose lock was revoked meanwhile learns of that by its next
+// heartbeat, or by its clock.
+func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
+	for name, crashes := range map[string]bool{"alive": false, "cut off": true} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+			l := a.mustAcquire("x", nil)
+			if crashes {
+				time.Sleep(heartbeat / 2)
+				a.crash()
+			}
+			revoked := started(func() error {
+				time.Sleep(heartbeat / 30)
+				return c.Revoke(t.Context(), "x", "now")
+			})
+			if err := b.StepDown(t.Context(), "x", "please"); err == nil && l.Check() == nil {
+				t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
+			}
+			want(t, <-revoked, nil)
+		})
+	}
+}
+
+// Who asks for a lock that was revoked is told for how long its holder may be at
+// work yet.
+func TestStepDownOfARevokedLock(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.machine("a"), w.machine("b"), w.machine("c")
+		l := a.mustAcquire("x", nil)
+		a.crash()
+		revoked := started(func() error { return c.Revoke(t.Context(), "x", "now") })
+		time.Sleep(time.Second)
+		err := b.StepDown(t.Context(), "x", "please")
+		want(t, err, tenure.ErrNotHeld)
+		if held := (*tenure.HeldError)(nil); !errors.As(err, &held) || held.FreeIn < l.Remaining() {
+			t.Errorf("%v; want it to say that the holder may act for %v", err, l.Remaining())
+		}
+		want(t, <-revoked, nil)
+	})
+}
+
+func TestReleaseDeadRefusesTheLiving(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		begun := time.Now()
+		want(t, b.ReleaseDead(t.Context(), "x", "I thought so"), tenure.ErrAlive)
+		if took := time.Since(begun); took > heartbeat+2*refresh {
+			t.Errorf("told after %v", took)
+		}
+		if l.Check() != nil {
+			t.Error(l.Check())
+		}
+		a.mustRelease(l)
+	})
+}
+
+// A lock that is revoked is free when its holder has stopped for certain, and
+// not before: cut off at once, or only after a while.
+func TestRevoke(t *testing.T) {
+	for _, reachable := range []bool{true, false} {
+		inWorldRun(t, fmt.Sprint("reachable=", reachable), func(t *testing.T, w *world) {
+			a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+			l := a.mustAcquire("x", nil)
+			if !reachable {
+				a.crash()
+			}
+			var free time.Time
+			go func() {
+				got := b.mustAcquire("x", nil)
+				free = time.Now()
+				if l.Check() == nil {
+					t.Error("two hold it")
+				}
+				p, _ := got.Previous()
+				if p.Owner != "a" || p.End != tenure.EndRevoked || p.Request.By != "boss" || p.Request.Reason != "mad" {
+					t.Errorf("previous %+v", p)
+				}
+			}()
+			time.Sleep(time.Second)
+			begun := time.Now()
+			if err := boss.Revoke(t.Context(), "x", "mad"); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(begun)
+			if took < lease || took > lease+2*time.Second {
+				t.Errorf("revoked after %v", took)
+			}
+			synctest.Wait()
+			if got := free.Sub(begun); got < lease || got > lease+2*time.Second {
+				t.Errorf("taken after %v", got)
+			}
+			want(t, l.Check(), tenure.ErrLost)
+			var superseded *tenure.SupersededError
+			if err := l.Release(t.Context()); reachable && (!errors.As(err, &superseded) || superseded.Request.By != "boss") {
+				t.Errorf("release: %v", err)
+			}
+		})
+	}
+}
+
+// Who is handed the lock while an operator takes it from its former holder has it:
+// the operator is told so, and not that the lock was taken away.
+func TestRevokeDuringHandOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, boss := w.machine("a"), w.machine("b"), w.machine("boss")
+		l := a.mustAcquire("x", nil)
+		b.fault(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
+		heir := make(chan *tenure.Lease, 1)
+		go func() { heir <- b.mustAcquire("x", nil) }()
+		time.Sleep(heartbeat)
+		want(t, l.HandOver("b", "deploy"), nil)
+		handing := started(func() error { return l.Release(t.Context()) })
+		time.Sleep(requestTimeout / 10)
+		if rec := w.record("x"); rec.State != driver.Reserved || rec.Owner != "b" {
+			t.Fatalf("the test has lost its point: %+v", rec)
+		}
+		err := boss.Revoke(t.Context(), "x", "mad")
+		got := <-heir
+		want(t, got.Check(), nil)
+		want(t, err, tenure.ErrNotHeld)
+		want(t, <-handing, nil)
+		b.mustRelease(got)
+	})
+}

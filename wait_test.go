@@ -1,0 +1,484 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+)
+
+func TestAdditionalWaitBoundsTheWaiting(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		// The record shows a lease of its own.
+		a := w.machine("a", func(o *tenure.Options) { o.LeaseDuration = 20 * time.Second })
+		b := w.machine("b")
+		la := a.mustAcquire("x", nil)
+		o := &tenure.AcquireOptions{AdditionalWait: 2 * time.Second}
+		err := within(t, 22*time.Second, 22*time.Second, func() error { _, err := b.Acquire(t.Context(), "x", o); return err })
+		want(t, err, tenure.ErrHeld)
+		if held, ok := errors.AsType[*tenure.HeldError](err); !ok || held.Owner != "a" || held.FreeIn > 20*time.Second {
+			t.Errorf("%+v", held)
+		}
+		want(t, la.Check(), nil)
+		// It is long enough for the lock of a dead holder.
+		a.crash()
+		_, err = b.Acquire(t.Context(), "x", o)
+		want(t, err, nil)
+	})
+}
+
+// Fifty waiters cost the looks of one, and get the lock in their order.
+func TestWaitersOfAProcessShareLooksAndKeepTheirOrder(t *testing.T) {
+	looks := func(t *testing.T, waiters int) (n int, order string) {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			b.reads += waiters // one for each that has its turn
+			la := a.mustAcquire("x", nil)
+			got := make(chan int, waiters)
+			var all sync.WaitGroup
+			for i := range waiters {
+				all.Go(func() {
+					l := b.mustAcquire("x", nil)
+					got <- i
+					b.mustRelease(l)
+				})
+				synctest.Wait()
+			}
+			time.Sleep(4 * lease)
+			n = b.faults.Count()
+			a.mustRelease(la)
+			all.Wait()
+			var s []string
+			for range waiters {
+				s = append(s, fmt.Sprint(<-got))
+			}
+			order = strings.Join(s, " ")
+		})
+		return n, order
+	}
+	one, _ := looks(t, 1)
+	fifty, order := looks(t, 50)
+	if fifty > one+one/4 { // jitter
+		t.Errorf("50 waiters cost %d requests, 1 costs %d", fifty, one)
+	}
+	if want := strings.Trim(fmt.Sprint(upTo(50)), "[]"); order != want {
+		t.Errorf("order %s", order)
+	}
+}
+
+func upTo(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+// TestDeadlineOfAWaitTellsWhoHolds: to bound a wait by the context is what a program tries
+// first. One that was canceled gave up for a reason of its own, and one whose store gives no
+// answer cannot say who holds the lock now.
+func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
+	errOwn := errors.New("the caller's")
+	acquire := func(ctx context.Context, m *machine) error {
+		_, err := m.Acquire(ctx, "x", nil)
+		return err
+	}
+	for name, tt := range map[string]struct {
+		wait    func(ctx context.Context, m *machine) error
+		cut     bool // the store is away before the deadline
+		cancel  bool
+		cause   error
+		nobody  bool // holds the lock that is waited for
+		who     string
+		matches error
+	}{
+		"acquire":         {wait: acquire, who: "a"},
+		"with a cause":    {wait: acquire, cause: errOwn, who: "a", matches: errOwn},
+		"canceled":        {wait: acquire, cancel: true, matches: context.Canceled},
+		"store went away": {wait: acquire, cut: true},
+		"second in a queue": {wait: func(ctx context.Context, m *machine) error {
+			go func() { _ = acquire(ctx, m) }()
+			synctest.Wait()
+			return acquire(ctx, m)
+		}, who: "a"},
+		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", nil, noWork) }, who: "a"},
+		"held by itself": {wait: func(ctx context.Context, m *machine) error {
+			m.mustAcquire("y", nil)
+			_, err := m.Acquire(ctx, "y", nil)
+			return err
+		}, who: "b"},
+		"session": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.mustOpen(nil).Acquire(ctx, "x", nil)
+			return err
+		}, who: "a"},
+		"all": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"z", "x", "v"}, nil)
+			return err
+		}, who: "a"},
+		"remote": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.Remote().Acquire(ctx, "x", tenure.RemoteOptions{Owner: "r"})
+			return err
+		}, who: "a"},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			ctx, stop := context.WithTimeoutCause(t.Context(), 2*lease, tt.cause)
+			defer stop()
+			if tt.cancel {
+				time.AfterFunc(lease, stop)
+			}
+			if tt.cut {
+				time.AfterFunc(2*lease-lease/2, b.crash)
+			}
+			err := tt.wait(ctx, b)
+			want(t, err, ctx.Err())
+			if tt.matches != nil {
+				want(t, err, tt.matches)
+			}
+			var held *tenure.HeldError
+			switch found := errors.As(err, &held); {
+			case found != (tt.who != ""):
+				t.Errorf("it carries %v: %v", held, err)
+			case tt.who == "a" && (held.Token != l.Token() || held.FreeIn <= 0 || held.FreeIn > lease+refresh):
+				t.Errorf("it carries %+v, want token %d", held, l.Token())
+			case found && (held.Owner != tt.who || !errors.Is(err, tenure.ErrHeld) || !strings.Contains(err.Error(), held.Error())):
+				t.Errorf("it carries %+v: %v", held, err)
+			case tt.cut && !strings.Contains(err.Error(), "no answer within"):
+				t.Errorf("it does not tell why: %v", err)
+			}
+		})
+	}
+}
+
+// TestWaitBoundsTheWaitAlone: Wait says for how long to wait, and the error is what was waited
+// for. The context goes on, and with it the work.
+func TestWaitBoundsTheWaitAlone(t *testing.T) {
+	options := &tenure.AcquireOptions{Wait: 2 * lease}
+	for name, tt := range map[string]struct {
+		wait func(ctx context.Context, m *machine) error
+		cut  bool // the store is away before the end
+	}{
+		"acquire": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.Acquire(ctx, "x", options)
+			return err
+		}},
+		"run": {wait: func(ctx context.Context, m *machine) error { return m.Run(ctx, "x", options, noWork) }},
+		"all": {wait: func(ctx context.Context, m *machine) error {
+			_, err := m.mustOpen(nil).AcquireAll(ctx, []string{"v", "x"}, options)
+			return err
+		}},
+		"store went away": {cut: true, wait: func(ctx context.Context, m *machine) error {
+			_, err := m.Acquire(ctx, "x", options)
+			return err
+		}},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b")
+			l := a.mustAcquire("x", nil)
+			if tt.cut {
+				time.AfterFunc(2*lease-lease/2, b.crash)
+			}
+			err := within(t, 2*lease, 2*lease+lease/5, func() error { return tt.wait(t.Context(), b) })
+			var held *tenure.HeldError
+			if errors.As(err, &held) == tt.cut || !tt.cut && errors.Is(err, context.DeadlineExceeded) || tt.cut && !strings.Contains(err.Error(), "no answer within") {
+				t.Fatalf("got %v", err)
+			}
+			if held != nil && held.Token != l.Token() {
+				t.Errorf("held under token %d, want %d", held.Token, l.Token())
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		l := a.mustAcquire("x", nil)
+		time.AfterFunc(lease, func() { want(t, l.Release(t.Context()), nil) })
+		want(t, b.Run(t.Context(), "x", options, func(ctx context.Context, l *tenure.Lease) error {
+			time.Sleep(4 * lease) // longer than the wait
+			return errors.Join(ctx.Err(), l.Check())
+		}), nil)
+		_, err := b.Acquire(t.Context(), "y", &tenure.AcquireOptions{Wait: -1})
+		want(t, err, tenure.ErrInvalid)
+	})
+}
+
+// While every claim loses its race, the wait is bounded all the same.
+func TestWaitIsBoundedWhileRacesAreLost(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.machine("a"), w.machine("b")
+		ctx, stop := context.WithCancel(t.Context())
+		rival := started(func() error {
+			for ctx.Err() == nil {
+				l := a.mustAcquire("x", nil)
+				time.Sleep(time.Second)
+				a.mustRelease(l)
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		// A claim that finds the lock free comes too late.
+		b.faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpClaim}, Decide: func(faultstore.Call) faultstore.Fault {
+			if w.record("x").State == driver.Released {
+				return faultstore.Slow(time.Second+50*time.Millisecond, 0)
+			}
+			return faultstore.Fault{}
+		}})
+		time.Sleep(time.Second / 2)
+		err := within(t, lease, lease+5*time.Second, func() error {
+			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
+			return err
+		})
+		want(t, err, tenure.ErrHeld)
+		stop()
+		want(t, <-rival, nil)
+	})
+}
+
+func TestAdditionalWaitCountsBehindAnother(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.machine("a").mustAcquire("x", nil)
+		b := w.machine("b", hourly)
+		ctx, stop := context.WithCancel(t.Context())
+		first := started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		time.Sleep(time.Second)
+		want(t, within(t, lease+time.Second, lease+2*time.Second, func() error {
+			_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{AdditionalWait: time.Second})
+			return err
+		}), tenure.ErrHeld)
+		stop()
+		want(t, <-first, context.Canceled)
+	})
+}
+
+// seldom has a client look rarely.
+func seldom(o *tenure.Options) { o.RefreshPeriod = 20 * lease }
+
+// Who waits has what others of its process see: it takes the lock when one of them
+// sees that it is free, however rarely it looks itself.
+func TestWhoWaitsActsOnWhatOthersSee(t *testing.T) {
+	looks := map[string]func(ctx context.Context, b *machine) error{
+		"status": func(ctx context.Context, b *machine) error {
+			_, err := b.Status(ctx, "x")
+			return err
+		},
+		"statuses": func(ctx context.Context, b *machine) error {
+			_, errs := b.Statuses(ctx, []string{"x"})
+			return errs[0]
+		},
+		"list": func(ctx context.Context, b *machine) error {
+			for _, err := range b.Locks(ctx, "") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for name, look := range looks {
+		t.Run(name, func(t *testing.T) {
+			forBoth(t, func(t *testing.T, w *world, session bool) {
+				a, b := w.machine("a"), w.machine("b", seldom)
+				b.fault(faultstore.OpWatch, 0, 0, faultstore.Refuse())
+				free := holding(a, session)
+				taken := started(func() error {
+					_, err := b.Acquire(t.Context(), "x", nil)
+					return err
+				})
+				time.Sleep(heartbeat + heartbeat/2)
+				free()
+				time.Sleep(time.Second)
+				pending(t, "acquire", taken) // it has not looked since
+				want(t, within(t, 0, requestTimeout, func() error {
+					if err := look(t.Context(), b); err != nil {
+						return err
+					}
+					return <-taken
+				}), nil)
+			})
+		})
+	}
+}
+
+// holding has a machine hold x, under a session or not, and returns what frees it.
+func holding(m *machine, session bool) (free func()) {
+	m.t.Helper()
+	if session {
+		s := m.mustOpen(nil)
+		l := m.mustTake(s, "x")
+		return func() { m.mustClose(s, l) }
+	}
+	l := m.mustAcquire("x", nil)
+	return func() { m.mustRelease(l) }
+}
+
+// Who waits takes a dead holder's lock when it can be taken, whoever looks at it
+// besides in the same process.
+func TestWhoWaitsBesideOthersTakesOverInTime(t *testing.T) {
+	for name, beside := range map[string]func(ctx context.Context, b *machine){
+		"an observer": func(ctx context.Context, b *machine) {
+			for _, err := range b.Election("x", nil).Observe(ctx) {
+				_ = err // it goes on
+			}
+		},
+		"tries": func(ctx context.Context, b *machine) {
+			for ctx.Err() == nil {
+				if l, err := b.TryAcquire(ctx, "x", nil); err == nil {
+					_ = l.Release(context.WithoutCancel(ctx))
+				}
+				time.Sleep(refresh / 3)
+			}
+		},
+		"statuses": func(ctx context.Context, b *machine) {
+			for ctx.Err() == nil {
+				_, _ = b.Status(ctx, "x")
+				time.Sleep(refresh / 3)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forBoth(t, func(t *testing.T, w *world, session bool) {
+				for after := time.Duration(0); after < heartbeat; after += heartbeat / 8 {
+					w := newWorld(t)
+					a, b := w.machine("a"), w.machine("b")
+					holding(a, session)
+					ctx, stop := context.WithCancel(t.Context())
+					taken := started(func() error {
+						l, err := b.Acquire(t.Context(), "x", nil)
+						stop()
+						if err == nil {
+							err = l.Release(t.Context())
+						}
+						return err
+					})
+					synctest.Wait()
+					go beside(ctx, b)
+					time.Sleep(8*heartbeat + after) // until b knows when a beats: each look halves what it knows
+					a.crash()
+					// Its last sign of life was at most a heartbeat before.
+					want(t, within(t, lease-heartbeat-heartbeat/100, lease+lease/75, func() error { return <-taken }), nil)
+					stop()
+				}
+			})
+		})
+	}
+}
+
+// unhurriedly returns a lock that b waits for without a hurry, and how often b reads it in a
+// heartbeat period once looks rest.
+func unhurriedly(t *testing.T, w *world, o *tenure.AcquireOptions) (a, b *machine, l *tenure.Lease, got <-chan error, reads float64) {
+	t.Helper()
+	rests := func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 }
+	a, b = w.machine("a"), w.machine("b", rests)
+	l = a.mustAcquire("x", nil)
+	got = started(func() error { _, err := b.Acquire(t.Context(), "x", o); return err })
+	time.Sleep(2 * lease)
+	b.faults.ResetLog()
+	time.Sleep(10 * heartbeat)
+	return a, b, l, got, float64(b.faults.Count(faultstore.OpGet)) / 10
+}
+
+// An acquire that is in no hurry reads twice in a heartbeat period, and finds a release
+// within one, and a crash as soon as others.
+func TestUnhurried(t *testing.T) {
+	unhurried := &tenure.AcquireOptions{Unhurried: true}
+	for i := range 8 {
+		synctestUnwatched(t, func(t *testing.T, w *world) {
+			_, _, l, got, reads := unhurriedly(t, w, unhurried)
+			if reads > 2.3 {
+				t.Errorf("%.1f reads in a heartbeat period", reads)
+			}
+			time.Sleep(time.Duration(i) * heartbeat / 8)
+			a := time.Now()
+			want(t, l.Release(t.Context()), nil)
+			want(t, <-got, nil)
+			if took := time.Since(a); took > heartbeat {
+				t.Errorf("%d: a release is found after %v", i, took)
+			}
+		})
+		synctestUnwatched(t, func(t *testing.T, w *world) {
+			a, _, _, got, _ := unhurriedly(t, w, unhurried)
+			time.Sleep(time.Duration(i) * heartbeat / 8)
+			a.crash()
+			crashed := time.Now()
+			want(t, <-got, nil)
+			if took := time.Since(crashed); took > lease+refresh/2+refresh/8 || took < lease-heartbeat-refresh {
+				t.Errorf("%d: a crash is found after %v", i, took)
+			}
+		})
+	}
+}
+
+// Polls go on as usual while another acquire of the process waits without the option, or
+// something observes the lock; and when it has just changed hands.
+func TestUnhurriedBesideOthers(t *testing.T) {
+	pace := func(t *testing.T, w *world, begin func(ctx context.Context, b *machine)) float64 {
+		a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 })
+		a.mustAcquire("x", nil)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		got := started(func() error { _, err := b.Acquire(ctx, "x", &tenure.AcquireOptions{Unhurried: true}); return err })
+		time.Sleep(2 * lease)
+		begin(ctx, b)
+		time.Sleep(heartbeat)
+		b.faults.ResetLog()
+		time.Sleep(10 * heartbeat)
+		n := float64(b.faults.Count(faultstore.OpGet)) / 10
+		stop()
+		want(t, <-got, context.Canceled)
+		return n
+	}
+	for other, begin := range map[string]func(context.Context, *machine){
+		"another acquire": func(ctx context.Context, b *machine) {
+			started(func() error { _, err := b.Acquire(ctx, "x", nil); return err })
+		},
+		"an observer": func(ctx context.Context, b *machine) {
+			go func() {
+				for _, err := range b.Election("x", nil).Observe(ctx) {
+					if err != nil {
+						return
+					}
+				}
+			}()
+		},
+	} {
+		synctestUnwatched(t, func(t *testing.T, w *world) {
+			if reads := pace(t, w, begin); reads < 5 {
+				t.Errorf("%.1f reads in a heartbeat period beside %s", reads, other)
+			}
+		})
+	}
+	for i := range 8 {
+		synctestUnwatched(t, func(t *testing.T, w *world) {
+			a, b := w.machine("a"), w.machine("b", func(o *tenure.Options) { o.RefreshPeriod = refresh / 2 })
+			l := a.mustAcquire("x", nil)
+			got := started(func() error {
+				_, err := b.Acquire(t.Context(), "x", &tenure.AcquireOptions{Unhurried: true})
+				return err
+			})
+			time.Sleep(4*refresh + time.Duration(i)*refresh/16)
+			released := time.Now()
+			a.mustRelease(l)
+			want(t, <-got, nil)
+			if took := time.Since(released); took > refresh {
+				t.Errorf("the release of a lock that has just been taken is found after %v", took)
+			}
+		})
+	}
+}
+
+// synctestUnwatched runs a test in a bubble, on a store without a watch.
+func synctestUnwatched(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	inBelled(t, func(t *testing.T, w *world, _ *wires) { test(t, w) })
+}
