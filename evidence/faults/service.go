@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/service"
 )
@@ -106,12 +105,12 @@ func (by *servedBy) close() {
 
 // front returns what stands between a client and the replicas.
 func (by *servedBy) front() (gate.Gate, error) {
-	front, err := service.NewFront(by.URLs(), proxy.Fair, rand.Uint64())
+	front, err := service.NewFront(by.URLs(), gate.Fair, rand.Uint64())
 	if err != nil {
-		return nil, err // not the nil *Front in an interface
+		return nil, err // not the nil *gate.HTTP in an interface
 	}
 	return front, nil
 }
 
 // proxy is the one that stands before a client of the service.
-func (m *member) proxy() *proxy.Proxy { return m.gate.(*service.Front).Proxy }
+func (m *member) proxy() *gate.HTTP { return m.gate.(*gate.HTTP) }

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers/service"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -87,7 +87,7 @@ lock. The time is from the request until the work has ended.`,
 }
 
 // change has other weather before both clients.
-func (p *pair) change(w proxy.Weather) error {
+func (p *pair) change(w gate.Weather) error {
 	return errors.Join(p.holder.proxy().Change(w), p.waiter.proxy().Change(w))
 }
 
@@ -127,7 +127,7 @@ func carriedOutAgain(ctx context.Context, s *scene) (cell, error) {
 	if err != nil {
 		return cell{}, err
 	}
-	if err := p.change(proxy.Weather{Chance: map[proxy.Fault]float64{proxy.Double: 0.5, proxy.Again: 0.5}, Again: 2 * s.lease}); err != nil {
+	if err := p.change(gate.Weather{Chance: map[gate.Fault]float64{gate.Double: 0.5, gate.Again: 0.5}, Again: 2 * s.lease}); err != nil {
 		return cell{}, err
 	}
 	if c, err := p.keeps(ctx); err != nil || c.Verdict != passed {
@@ -169,7 +169,7 @@ func badGateways(ctx context.Context, s *scene) (cell, error) {
 		return cell{}, err
 	}
 	n := 0
-	p.holder.proxy().Strike(proxy.Strike{Fault: proxy.BadGateway, Of: func(proxy.Call) bool {
+	p.holder.proxy().Strike(gate.Strike{Fault: gate.BadGateway, Of: func(gate.Call) bool {
 		n++
 		return n%2 == 1
 	}})

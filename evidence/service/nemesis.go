@@ -73,8 +73,8 @@ func (r *round) attack(ctx context.Context, random *rand.Rand) {
 	of := service.IsCall(service.HeartbeatPath, service.ReleasePath)
 	for wait.For(ctx, r.Lease/20) == nil {
 		c := r.seats[random.IntN(len(r.seats))].current()
-		if seen := c.front.Proxy.Captured(of); len(seen) > 0 {
-			_, _ = c.front.Proxy.Resend(ctx, seen[random.IntN(len(seen))]) // what it does shows the judge
+		if seen := c.front.Captured(of); len(seen) > 0 {
+			c.front.Resend(ctx, seen[random.IntN(len(seen))]) // what it does shows the judge
 			r.faults.add("heartbeat or release sent again by an attacker", 1)
 		}
 	}
@@ -231,8 +231,8 @@ func (r *round) askHolder(ctx context.Context, _ time.Duration, random *rand.Ran
 // replayAcquire sends an acquire again: a grant to it is nobody's.
 func (r *round) replayAcquire(ctx context.Context, _ time.Duration, random *rand.Rand) error {
 	c := r.seats[random.IntN(len(r.seats))].current()
-	if seen := c.front.Proxy.Captured(service.IsCall(service.AcquirePath)); len(seen) > 0 {
-		_, _ = c.front.Proxy.Resend(ctx, seen[random.IntN(len(seen))]) // the same
+	if seen := c.front.Captured(service.IsCall(service.AcquirePath)); len(seen) > 0 {
+		c.front.Resend(ctx, seen[random.IntN(len(seen))]) // the same
 		r.faults.add("acquire sent again by an attacker", 1)
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/wire"
@@ -139,10 +139,10 @@ func (s *seat) fill(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lives++
-	w := proxy.Storm(r.Lease)
+	w := gate.Storm(r.Lease)
 	r.mu.Lock()
 	if r.healed {
-		w = proxy.Fair
+		w = gate.Fair
 	}
 	r.mu.Unlock()
 	owner := fmt.Sprintf("%s-%d.%d", s.program.Kind, s.index+1, s.lives)
@@ -176,8 +176,8 @@ func (s *seat) kill() {
 // leave ends what stands before a client, and counts the weather that it had.
 func (s *seat) leave(c *client) {
 	c.front.Close()
-	for fault, n := range c.front.Proxy.Counts() {
-		if fault != proxy.None {
+	for fault, n := range c.front.Counts() {
+		if fault != gate.None {
 			s.r.weather.add(string(fault), n)
 		}
 	}
@@ -211,7 +211,7 @@ func (r *round) heal() error {
 	for _, s := range r.seats {
 		c := s.current()
 		c.front.Heal()
-		if err := c.front.Proxy.Change(proxy.Fair); err != nil {
+		if err := c.front.Change(gate.Fair); err != nil {
 			return err
 		}
 	}

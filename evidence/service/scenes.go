@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
+	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/holds"
@@ -70,16 +70,16 @@ const long = 5 * time.Minute
 
 // first starts the client that is looked at, and second the other one, in fair weather.
 func (a *act) first(ctx context.Context) (*client, error) {
-	return a.client(ctx, a.one, newOwner(a.one.Kind), proxy.Fair, 1)
+	return a.client(ctx, a.one, newOwner(a.one.Kind), gate.Fair, 1)
 }
 
 func (a *act) second(ctx context.Context) (*client, error) {
-	return a.client(ctx, a.two, newOwner(a.two.Kind), proxy.Fair, 2)
+	return a.client(ctx, a.two, newOwner(a.two.Kind), gate.Fair, 2)
 }
 
 // at starts a client whose calls go to one replica.
 func (a *act) at(ctx context.Context, i int, program *peers.Program) (*client, error) {
-	front, err := service.NewFront(a.URLs()[i:i+1], proxy.Fair, uint64(i))
+	front, err := service.NewFront(a.URLs()[i:i+1], gate.Fair, uint64(i))
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (a *act) judged(ctx context.Context) ([]string, error) {
 }
 
 // strike has all heartbeats have a fault.
-func (c *client) strike(fault proxy.Fault) *proxy.Strike {
-	return c.front.Proxy.Strike(proxy.Strike{Fault: fault, Of: service.IsCall(service.HeartbeatPath)})
+func (c *client) strike(fault gate.Fault) *gate.Strike {
+	return c.front.Strike(gate.Strike{Fault: fault, Of: service.IsCall(service.HeartbeatPath)})
 }
 
 // unconfirmed: no heartbeat arrives after the grant.
@@ -159,7 +159,7 @@ func unconfirmed(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lost := one.strike(proxy.LoseRequest)
+	lost := one.strike(gate.LoseRequest)
 	one.Begin(a.work(long, 0))
 	if err := lost.Hit(ctx); err != nil {
 		return nil, err
@@ -182,9 +182,9 @@ func repeated(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	applied := one.front.Proxy.Strike(proxy.Strike{Fault: proxy.LoseAnswer, Of: service.IsCall(service.HeartbeatPath), Times: 1})
+	applied := one.front.Strike(gate.Strike{Fault: gate.LoseAnswer, Of: service.IsCall(service.HeartbeatPath), Times: 1})
 	opens := make(chan struct{}, 1) // has one in it when one call may pass
-	lost := func(c proxy.Call) bool {
+	lost := func(c gate.Call) bool {
 		if c.Path != service.HeartbeatPath {
 			return false
 		}
@@ -195,7 +195,7 @@ func repeated(ctx context.Context, a *act) ([]string, error) {
 			return true
 		}
 	}
-	one.front.Proxy.Strike(proxy.Strike{Fault: proxy.LoseRequest, Of: lost})
+	one.front.Strike(gate.Strike{Fault: gate.LoseRequest, Of: lost})
 	if err := applied.Hit(ctx); err != nil {
 		return nil, err
 	}
@@ -212,11 +212,11 @@ func lateBeats(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lost := one.strike(proxy.LoseRequest)
+	lost := one.strike(gate.LoseRequest)
 	if err := a.until(ctx, "end", one); err != nil {
 		return nil, err
 	}
-	one.front.Proxy.Lift(lost)
+	one.front.Lift(lost)
 	if err := wait.For(ctx, a.Lease); err != nil {
 		return nil, err
 	}
@@ -237,18 +237,18 @@ func releasedUnseen(ctx context.Context, a *act) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	done := one.front.Proxy.Strike(proxy.Strike{Fault: proxy.BadGateway, Of: service.IsCall(service.ReleasePath), Times: 1})
+	done := one.front.Strike(gate.Strike{Fault: gate.BadGateway, Of: service.IsCall(service.ReleasePath), Times: 1})
 	if err := done.Hit(ctx); err != nil {
 		return nil, err
 	}
 	// A heartbeat would tell a client that is wrong, too.
-	one.strike(proxy.LoseRequest)
+	one.strike(gate.LoseRequest)
 	return a.overlaps(ctx, two, a.Lease/2)
 }
 
 // cachedLeader: heartbeats are lost, and each GET is answered from the cache.
 func cachedLeader(ctx context.Context, a *act) ([]string, error) {
-	cache := proxy.Weather{Chance: map[proxy.Fault]float64{proxy.Cached: 1}}
+	cache := gate.Weather{Chance: map[gate.Fault]float64{gate.Cached: 1}}
 	one, err := a.client(ctx, a.one, newOwner(a.one.Kind), cache, 1)
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func cachedLeader(ctx context.Context, a *act) ([]string, error) {
 	if err := a.until(ctx, "begin", one); err != nil {
 		return nil, err
 	}
-	one.strike(proxy.LoseRequest)
+	one.strike(gate.LoseRequest)
 	two, err := a.successor(ctx)
 	if err != nil {
 		return nil, err

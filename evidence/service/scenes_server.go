@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/service"
@@ -61,7 +61,7 @@ func deadHolder(ctx context.Context, a *act) ([]string, error) {
 	}
 	const beats = 8
 	err = wait.Until(ctx, "some heartbeats are seen", func() bool {
-		return len(one.front.Proxy.Captured(service.IsCall(service.HeartbeatPath))) >= beats
+		return len(one.front.Captured(service.IsCall(service.HeartbeatPath))) >= beats
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func deadHolder(ctx context.Context, a *act) ([]string, error) {
 	defer attacking.Wait()
 	defer stop()
 	for _, path := range []string{service.AcquirePath, service.HeartbeatPath} {
-		attacking.Go(func() { one.front.Proxy.Attack(attack, 4*a.Lease/5, beats, service.IsCall(path)) })
+		attacking.Go(func() { one.front.Attack(attack, 4*a.Lease/5, beats, service.IsCall(path)) })
 	}
 	// A lease that the other replica sees pass, one more if the last heartbeat had not arrived
 	// yet, a third for a grant that nobody learns of; and a machine that is busy.
@@ -98,7 +98,7 @@ func beatAfterRelease(ctx context.Context, a *act) ([]string, error) {
 	if _, err := one.Acquire(ctx, lockName); err != nil {
 		return nil, err
 	}
-	held := one.strike(proxy.Withhold)
+	held := one.strike(gate.Withhold)
 	if err := held.Hit(ctx); err != nil {
 		return nil, err
 	}
@@ -106,10 +106,8 @@ func beatAfterRelease(ctx context.Context, a *act) ([]string, error) {
 		return nil, err
 	}
 	released := proc.Monotonic()
-	beats := one.front.Proxy.Captured(service.IsCall(service.HeartbeatPath))
-	if _, err := one.front.Proxy.Resend(ctx, beats[len(beats)-1]); err != nil {
-		return nil, err
-	}
+	beats := one.front.Captured(service.IsCall(service.HeartbeatPath))
+	one.front.Resend(ctx, beats[len(beats)-1])
 	return a.within(ctx, two, released, a.Lease/3, "its release")
 }
 

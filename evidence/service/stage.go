@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenurelock/tenure/evidence/bed/gate"
 	"github.com/tenurelock/tenure/evidence/bed/proc"
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
 	"github.com/tenurelock/tenure/evidence/peers"
 	"github.com/tenurelock/tenure/evidence/peers/holds"
 	"github.com/tenurelock/tenure/evidence/peers/service"
@@ -53,7 +53,7 @@ type stage struct {
 // client is a process that holds locks by the service, behind a front of its own.
 type client struct {
 	*peers.Member
-	front *service.Front
+	front *gate.HTTP
 	owner string
 }
 
@@ -99,7 +99,7 @@ func (x *stage) close() (err error) {
 }
 
 // client starts a client in weather.
-func (x *stage) client(ctx context.Context, program *peers.Program, owner string, w proxy.Weather, seed uint64) (*client, error) {
+func (x *stage) client(ctx context.Context, program *peers.Program, owner string, w gate.Weather, seed uint64) (*client, error) {
 	front, err := service.NewFront(x.URLs(), w, seed)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (x *stage) client(ctx context.Context, program *peers.Program, owner string
 }
 
 // clientAt starts a client at a front.
-func (x *stage) clientAt(ctx context.Context, program *peers.Program, owner string, front *service.Front) (*client, error) {
+func (x *stage) clientAt(ctx context.Context, program *peers.Program, owner string, front *gate.HTTP) (*client, error) {
 	m, err := program.Open(ctx, wire.Request{
 		Command: wire.Open, Endpoint: front.Address(), Owner: owner, Secret: x.Worker,
 	})

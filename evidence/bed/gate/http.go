@@ -7,36 +7,91 @@ package gate
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenurelock/tenure/evidence/bed/wait"
 )
 
-// HTTP is a gate of stores that are spoken to in HTTP, one request for each thing
-// that is asked for: retries, and what a client sends in the background, too.
+const (
+	// kept is how many calls a gate with weather remembers.
+	kept = 512
+	// resendBound is how long a call that nobody waits for may take.
+	resendBound = 10 * time.Second
+)
+
+// HTTP is a gate of what is spoken to in HTTP, one request for each thing that is asked for:
+// retries, and what a client sends in the background, too.
 type HTTP struct {
 	// Meter takes down what requests cost, in a gate of [NewMetered].
 	Meter
-	state
 
-	inner   http.Handler
+	servers []http.Handler
 	isWrite func(*http.Request) bool
 	server  *httptest.Server
-	idle    func()        // closes what is open to the store
-	over    chan struct{} // closed when the gate is
+	idle    func()          // closes what is open to the servers
+	running sync.WaitGroup  // calls that nobody waits for
+	over    context.Context // ends with the gate
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	weather Weather
+	strikes []*Strike
+	calls   []Call // the last ones, the oldest first
+	cache   map[string]answer
+	counts  map[Fault]int
+	count   int
+	delay   time.Duration
+	hit     time.Time
 }
 
 // NewHTTP returns a gate in front of a handler.
 func NewHTTP(inner http.Handler, isWrite func(*http.Request) bool) *HTTP {
-	g := &HTTP{inner: inner, isWrite: isWrite, idle: func() {}, over: make(chan struct{})}
+	g := newHTTP(0, isWrite)
+	g.servers = []http.Handler{inner}
+	return g
+}
+
+func newHTTP(seed uint64, isWrite func(*http.Request) bool) *HTTP {
+	g := &HTTP{
+		isWrite: isWrite, idle: func() {}, random: rand.New(rand.NewPCG(seed, 0)),
+		cache: map[string]answer{}, counts: map[Fault]int{},
+	}
+	g.over, g.end = context.WithCancel(context.Background())
 	g.server = httptest.NewServer(g)
 	return g
+}
+
+// NewWeathered returns a gate in front of servers, each a URL of scheme and host, that has
+// weather, and takes each call to a server that it draws.
+func NewWeathered(servers []string, w Weather, seed uint64, isWrite func(*http.Request) bool) (*HTTP, error) {
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("gate: no server: give at least one")
+	}
+	g := newHTTP(seed, isWrite)
+	g.weather = w
+	for _, server := range servers {
+		if err := g.forward(server); err != nil {
+			g.Close()
+			return nil, err
+		}
+	}
+	return g, nil
 }
 
 // NewMetered is NewDynamoDB, with the meter kept: what that takes is small, and not
@@ -51,25 +106,13 @@ func NewMetered(engine string) (*HTTP, error) {
 
 // NewDynamoDB returns a gate in front of a DynamoDB engine.
 func NewDynamoDB(engine string) (*HTTP, error) {
-	target, err := url.Parse(engine)
-	if err != nil {
-		return nil, err
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	// A connection to the engine for each of the clients' requests under way.
-	transport := &http.Transport{MaxIdleConnsPerHost: 256}
-	proxy.Transport = transport
-	// Of processes that were killed in the middle of a request.
-	proxy.ErrorHandler = func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) }
-	g := NewHTTP(proxy, func(r *http.Request) bool {
+	return NewWeathered([]string{engine}, Fair, 0, func(r *http.Request) bool {
 		switch operation(r) {
 		case "UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems":
 			return true
 		}
 		return false
 	})
-	g.idle = transport.CloseIdleConnections
-	return g, nil
 }
 
 // operation is what a request asks DynamoDB for.
@@ -78,21 +121,72 @@ func operation(r *http.Request) string {
 	return operation
 }
 
+// forward adds a server.
+func (g *HTTP) forward(server string) error {
+	target, err := url.Parse(server)
+	if err != nil || target.Host == "" {
+		return fmt.Errorf("gate: server %q: want http://HOST:PORT", server)
+	}
+	// A connection to the server for each of the clients' requests under way.
+	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
+	before := g.idle
+	g.idle = func() { transport.CloseIdleConnections(); before() }
+	g.servers = append(g.servers, &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host
+		},
+		Transport:      transport,
+		ModifyResponse: g.remember,
+		// A server may be killed in the middle of a request.
+		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { badGateway(rw) },
+	})
+	return nil
+}
+
 // Address is the URL of the gate.
 func (g *HTTP) Address() string { return g.server.URL }
 
-// Heal ends the faults, and all connections.
-func (g *HTTP) Heal() {
-	g.set(pass, 0)
-	g.server.CloseClientConnections()
-}
-
-// Close ends the gate: what is under way is nobody's any more.
+// Close ends the gate: what is under way is nobody's any more. It may be called again.
 func (g *HTTP) Close() {
-	close(g.over)
+	g.end()
 	g.server.CloseClientConnections()
 	g.server.Close()
+	g.running.Wait()
 	g.idle()
+}
+
+// Count is how many requests there were.
+func (g *HTTP) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+// Counts says how often each fault has happened.
+func (g *HTTP) Counts() map[Fault]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.counts)
+}
+
+// Call is a call as it came.
+type Call struct {
+	Method string
+	URI    string // path and query
+	Path   string
+	Header http.Header
+	Host   string
+	Body   []byte
+
+	write bool
+}
+
+// request is the call, to be handed on.
+func (c Call) request(ctx context.Context) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, c.Method, c.URI, bytes.NewReader(c.Body))
+	r.Header, r.Host = c.Header.Clone(), c.Host
+	return r
 }
 
 func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -102,45 +196,150 @@ func (g *HTTP) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
+	c := Call{r.Method, r.URL.RequestURI(), r.URL.Path, r.Header.Clone(), r.Host, body, g.isWrite(r)}
 	g.note(operation(r), body)
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	g.state.mu.Lock()
+	g.mu.Lock()
 	g.count++
-	f, hold, delay := g.fault, g.hold, g.delay
-	switch {
-	case f == pass || f == hole:
-	case !g.isWrite(r):
-		f = pass
-	case f == losing:
-		g.fault, g.hit = pass, time.Now()
-	case f == holding:
-		g.fault, g.hit = hole, time.Now()
+	f := g.weather.draw(g.random, c.Method == http.MethodGet, len(g.servers))
+	if s := g.struck(c); s != nil {
+		f.fault, f.late = s.Fault, max(f.late, s.late)
 	}
-	g.state.mu.Unlock()
-	if !wait.Unless(delay, r.Context().Done(), g.over) {
-		return
+	if f.fault == Cached && g.cache[c.URI].status == 0 {
+		f.fault = None
 	}
-	switch f {
-	case pass:
-		g.inner.ServeHTTP(rw, r)
-	case losing:
-		g.inner.ServeHTTP(httptest.NewRecorder(), r)
-		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
-	case holding:
-		answer := httptest.NewRecorder()
-		g.inner.ServeHTTP(answer, r)
-		if !wait.Unless(hold, r.Context().Done(), g.over) {
-			return
-		}
-		for name, values := range answer.Header() {
-			rw.Header()[name] = values
-		}
-		rw.WriteHeader(answer.Code)
-		_, _ = rw.Write(answer.Body.Bytes()) // the client may be gone
+	if f.fault != hole {
+		g.counts[f.fault]++
+		g.calls = append(g.calls, c)
+		g.calls = g.calls[max(0, len(g.calls)-kept):]
+	}
+	delay := g.delay
+	g.mu.Unlock()
+	g.pause(r.Context(), delay)
+	g.meet(r.Context(), rw, c, f)
+}
+
+// pause waits for a while. If the client or the gate is gone by then, it ends the connection.
+func (g *HTTP) pause(ctx context.Context, d time.Duration) {
+	if !wait.Unless(d, ctx.Done(), g.over.Done()) {
+		hangUp()
+	}
+}
+
+// meet has a call meet its fate.
+func (g *HTTP) meet(ctx context.Context, rw http.ResponseWriter, c Call, f fate) {
+	another := (f.server + 1) % len(g.servers)
+	switch f.fault {
 	case hole:
 		select {
-		case <-r.Context().Done():
-		case <-g.over:
+		case <-ctx.Done():
+		case <-g.over.Done():
 		}
+	case LoseRequest, Withhold:
+		hangUp()
+	case LoseAnswer:
+		g.do(ctx, c, f.server) // carried out or not: nobody is told
+		hangUp()
+	case DelayAnswer:
+		a := g.do(ctx, c, f.server)
+		g.pause(ctx, f.late)
+		a.write(rw)
+	case BadGateway:
+		g.do(ctx, c, f.server)
+		badGateway(rw)
+	case GaveUp:
+		g.later(f.late, c, f.server)
+		http.Error(rw, "<html><body>504 Gateway Time-out</body></html>", http.StatusGatewayTimeout)
+	case Cut:
+		g.do(ctx, c, f.server).cut(rw)
+	case Cached:
+		g.mu.Lock()
+		a := g.cache[c.URI]
+		g.mu.Unlock()
+		a.write(rw)
+	default:
+		switch f.fault {
+		case Delay:
+			g.pause(ctx, f.late)
+		case Double:
+			g.later(0, c, another)
+		case Again:
+			defer g.later(f.again, c, another) // never before it was carried out once
+		}
+		g.servers[f.server].ServeHTTP(rw, c.request(ctx))
 	}
+}
+
+// later carries a call out after a while, for nobody.
+func (g *HTTP) later(after time.Duration, c Call, server int) {
+	g.running.Go(func() {
+		if !wait.Unless(after, g.over.Done(), nil) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(g.over, resendBound)
+		defer cancel()
+		g.do(ctx, c, server)
+	})
+}
+
+// do carries a call out, and takes the whole answer down.
+func (g *HTTP) do(ctx context.Context, c Call, server int) answer {
+	rw := httptest.NewRecorder()
+	g.servers[server].ServeHTTP(rw, c.request(ctx))
+	return answer{rw.Code, rw.Header(), rw.Body.Bytes()}
+}
+
+// remember keeps the answer to a GET for the cache. One that is a stream is handed on as it
+// comes.
+func (g *HTTP) remember(r *http.Response) error {
+	c := r.Request
+	if c.Method != http.MethodGet || r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") == "text/event-stream" {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cache[c.URL.RequestURI()] = answer{r.StatusCode, r.Header.Clone(), body}
+	return nil
+}
+
+// answer is one of a server.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) write(rw http.ResponseWriter) {
+	maps.Copy(rw.Header(), a.header)
+	rw.WriteHeader(a.status)
+	_, _ = rw.Write(a.body) // the caller may be gone
+}
+
+// cut hands on the half of an answer, and ends the connection.
+func (a answer) cut(rw http.ResponseWriter) {
+	if len(a.body) < 2 {
+		hangUp()
+	}
+	rw.Header().Set("Content-Length", fmt.Sprint(len(a.body)))
+	rw.Header().Set("Content-Type", a.header.Get("Content-Type"))
+	rw.WriteHeader(a.status)
+	_, _ = rw.Write(a.body[:len(a.body)/2])
+	_ = http.NewResponseController(rw).Flush() // the half has to be on its way
+	hangUp()
+}
+
+// badGateway is what a proxy says of a server that it has no answer from.
+func badGateway(rw http.ResponseWriter) {
+	rw.Header().Set("Content-Type", "text/html")
+	rw.WriteHeader(http.StatusBadGateway)
+	_, _ = rw.Write([]byte("<html><body><h1>502 Bad Gateway</h1></body></html>\n"))
+}
+
+// hangUp ends the connection without an answer.
+func hangUp() {
+	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to end a connection without an answer
 }

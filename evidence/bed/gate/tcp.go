@@ -16,19 +16,35 @@ import (
 // TCP is a gate of any store with a socket. It knows bytes alone, so that a piece
 // of what is sent stands for a request.
 type TCP struct {
-	state // of which mu guards the last five fields, too
-
 	target   string
 	writes   func() func([]byte) bool
 	listener net.Listener
 	running  sync.WaitGroup
 
+	mu    sync.Mutex // guards the fields below
+	fault tcpFault
+	hold  time.Duration
+	delay time.Duration
+	count int
+	hit   time.Time
 	next  chan struct{} // closed with the next change
 	lost  int
 	links map[*link]struct{}
 	hurt  *link // whose request the last fault has hit
 	over  bool
 }
+
+// tcpFault is what a gate is set to.
+type tcpFault int
+
+const (
+	pass tcpFault = iota
+	losing
+	holding // the next write's reply is to be held back
+	vanishing
+	swallowing // what is left of a reply that is lost
+	losingAll  // replies, each with its connection
+)
 
 // link is a client's connection and the one to the store that belongs to it.
 type link struct {
@@ -66,7 +82,6 @@ func NewTCPWrites(target string, writes func() func([]byte) bool) (*TCP, error) 
 		return nil, err
 	}
 	g := &TCP{target: target, writes: writes, listener: listener, next: make(chan struct{}), links: map[*link]struct{}{}}
-	g.changed = g.change
 	g.running.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -88,10 +103,48 @@ func (g *TCP) change() {
 	close(g.next)
 	g.next = make(chan struct{})
 	for l := range g.links {
-		if l.broken && g.fault != hole {
+		if l.broken && g.fault != vanishing {
 			l.end()
 		}
 	}
+}
+
+func (g *TCP) set(f tcpFault, hold time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fault, g.hold, g.hit = f, hold, time.Time{}
+	g.change()
+}
+
+// LoseReply loses the reply to the next write: see [Gate].
+func (g *TCP) LoseReply() { g.set(losing, 0) }
+
+// BlackHole lets nothing through any more.
+func (g *TCP) BlackHole() { g.set(vanishing, 0) }
+
+// SlowThenBlackHole holds back the reply to the next write.
+func (g *TCP) SlowThenBlackHole(d time.Duration) { g.set(holding, d) }
+
+// Slow has each request take d longer.
+func (g *TCP) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+	g.change()
+}
+
+// Count is how many pieces were sent.
+func (g *TCP) Count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+// Struck is when the last fault hit a request.
+func (g *TCP) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
 }
 
 // LoseReplies loses all replies: the connection ends in the place of each.
@@ -194,7 +247,7 @@ func (g *TCP) pump(l *link, from, to net.Conn, replies bool) {
 func (g *TCP) vanishes(l *link) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.fault != hole {
+	if g.fault != vanishing {
 		return false
 	}
 	g.lose(l)
@@ -215,7 +268,7 @@ func (g *TCP) judge(l *link, bytes []byte, reply bool) (piece, bool) {
 	write := !reply && l.isWrite(bytes)
 	since := time.Since(g.hit)
 	switch {
-	case g.fault == hole, g.fault == holding && !g.hit.IsZero() && since > settled:
+	case g.fault == vanishing, g.fault == holding && !g.hit.IsZero() && since > settled:
 		g.lose(l)
 		return p, false
 	case g.fault == losingAll && reply:

@@ -7,52 +7,23 @@ package service
 
 import (
 	"net/http"
-	"sync"
+	"slices"
 
 	"github.com/tenurelock/tenure/evidence/bed/gate"
-	"github.com/tenurelock/tenure/evidence/bed/proxy"
 )
 
-// Front is what stands between one client and the replicas: a gate that can cut the client
-// off, and behind it a proxy that has weather, and takes each call to a replica that it
-// draws.
-type Front struct {
-	*gate.HTTP
-	Proxy *proxy.Proxy
-
-	closed sync.Once
-}
-
-// NewFront returns one.
-func NewFront(replicas []string, w proxy.Weather, seed uint64) (*Front, error) {
-	p, err := proxy.New(replicas, w, seed)
-	if err != nil {
-		return nil, err
-	}
-	return &Front{HTTP: gate.NewHTTP(p, decides), Proxy: p}, nil
+// NewFront returns what stands between one client and the replicas: a gate that can cut the
+// client off, that has weather, and that takes each call to a replica that it draws.
+func NewFront(replicas []string, w gate.Weather, seed uint64) (*gate.HTTP, error) {
+	return gate.NewWeathered(replicas, w, seed, decides)
 }
 
 // decides says of a call whether it writes to a lock's record. What is for people does not.
 func decides(r *http.Request) bool { return r.Method == http.MethodPost }
 
-// Close ends it. It may be called again.
-func (f *Front) Close() {
-	f.closed.Do(func() {
-		f.HTTP.Close()
-		f.Proxy.Close()
-	})
-}
-
 // IsCall says of calls to the service whether they are to one of these paths.
-func IsCall(paths ...string) func(proxy.Call) bool {
-	return func(c proxy.Call) bool {
-		for _, path := range paths {
-			if c.Path == path {
-				return true
-			}
-		}
-		return false
-	}
+func IsCall(paths ...string) func(gate.Call) bool {
+	return func(c gate.Call) bool { return slices.Contains(paths, c.Path) }
 }
 
 // The paths of the calls by which a lock is held.

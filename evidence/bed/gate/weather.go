@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+//go:build linux
+
+package gate
 
 import (
 	"fmt"
@@ -28,6 +30,8 @@ const (
 	GaveUp      Fault = "504 before it is done" // it is carried out later
 	Cut         Fault = "answer cut"            // the connection ends in the middle of it
 	Cached      Fault = "GET from the cache"    // with the answer of an earlier call
+
+	hole Fault = "black hole" // no answer, and no end of the connection
 )
 
 // drawn are the faults that chance deals, in the order in which they are drawn.
@@ -84,8 +88,8 @@ func listed(faults []Fault) string {
 }
 
 // draw returns what happens to a call, with when and where: all that is left to chance.
-func (w Weather) draw(random *rand.Rand, get bool, targets int) fate {
-	f := fate{target: random.IntN(targets), late: upTo(random, w.Late), again: upTo(random, w.Again)}
+func (w Weather) draw(random *rand.Rand, get bool, servers int) fate {
+	f := fate{server: random.IntN(servers), late: upTo(random, w.Late), again: upTo(random, w.Again)}
 	x := random.Float64()
 	for _, fault := range drawn {
 		p := w.Chance[fault]
@@ -108,6 +112,6 @@ func upTo(random *rand.Rand, most time.Duration) time.Duration {
 // fate is what happens to one call.
 type fate struct {
 	fault       Fault
-	target      int
+	server      int
 	late, again time.Duration
 }

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package proxy
+//go:build linux
+
+package gate
 
 import (
 	"context"
@@ -45,20 +47,24 @@ func (s *shop) served(text string) (n int) {
 	return n
 }
 
-// scene is a proxy in front of a shop.
-func scene(t *testing.T, w Weather) (*Proxy, *shop, string) {
+// scene is a gate in front of a shop.
+func scene(t *testing.T, w Weather) (*HTTP, *shop, string) {
 	t.Helper()
 	s := &shop{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	p, err := New([]string{server.URL}, w, 1)
+	g := open(t, server.URL, w)
+	return g, s, g.Address()
+}
+
+func open(t *testing.T, server string, w Weather) *HTTP {
+	t.Helper()
+	g, err := NewWeathered([]string{server}, w, 1, func(r *http.Request) bool { return r.Method == http.MethodPost })
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(p)
-	t.Cleanup(front.Close)
-	t.Cleanup(p.Close)
-	return p, s, front.URL
+	t.Cleanup(g.Close)
+	return g
 }
 
 // ask returns the status and the body that a caller gets, and an error if the connection
@@ -154,8 +160,8 @@ func TestAttack(t *testing.T) {
 	if len(calls) != 1 {
 		t.Fatalf("%d calls were captured", len(calls))
 	}
-	if a, err := p.Resend(t.Context(), calls[0]); err != nil || a.Status != http.StatusOK || string(a.Body) != `{"served":1}` {
-		t.Errorf("%+v, %v", a, err)
+	if a := p.Resend(t.Context(), calls[0]); a.Status != http.StatusOK || string(a.Body) != `{"served":1}` {
+		t.Errorf("%+v", a)
 	}
 	if _, err := ask(t, http.MethodPost, url+"/buy", "now"); err != nil {
 		t.Error(err)
@@ -175,14 +181,7 @@ func TestAttack(t *testing.T) {
 func TestGone(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	p, err := New([]string{gone.URL}, Fair, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	front := httptest.NewServer(p)
-	defer front.Close()
-	if got, err := ask(t, http.MethodPost, front.URL, "x"); !strings.HasPrefix(got, "502 <html>") || err != nil {
+	if got, err := ask(t, http.MethodPost, open(t, gone.URL, Fair).Address(), "x"); !strings.HasPrefix(got, "502 <html>") || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 
@@ -193,16 +192,10 @@ func TestGone(t *testing.T) {
 		close(left)
 	}))
 	defer hung.Close()
-	q, err := New([]string{hung.URL}, Fair, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
-	behind := httptest.NewServer(q)
-	defer behind.Close()
+	behind := open(t, hung.URL, Fair).Address()
 	ctx, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer leave()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, behind.URL, strings.NewReader("x"))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, behind, strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +210,49 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestHTTP: what a [Gate] does, to writes alone where it says so, and that it heals.
+func TestHTTP(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*HTTP)
+		then bool // the caller of the write gets the answer
+		next bool // the caller after that
+	}{
+		{"lost reply", (*HTTP).LoseReply, false, true},
+		{"slow, then a black hole", func(g *HTTP) { g.SlowThenBlackHole(time.Millisecond) }, true, false},
+	} {
+		g, s, url := scene(t, Fair)
+		c.set(g)
+		if got, err := ask(t, http.MethodGet, url+"/?q=look", ""); err != nil || !strings.HasPrefix(got, "200") || !g.Struck().IsZero() {
+			t.Errorf("%s: what is no write gets %q, %v", c.name, got, err)
+		}
+		if got, err := ask(t, http.MethodPost, url, "x"); (err == nil) != c.then || s.served("x") != 1 || g.Struck().IsZero() {
+			t.Errorf("%s: the write gets %q, %v, and was carried out %d times", c.name, got, err, s.served("x"))
+		}
+		gone := make(chan error, 1)
+		go func() {
+			_, err := ask(t, http.MethodPost, url, "y")
+			gone <- err
+		}()
+		if c.next {
+			if err := <-gone; err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if err := wait.Until(t.Context(), "the next call has come", func() bool { return g.Count() == 3 }); err != nil {
+			t.Fatal(err)
+		}
+		g.Heal()
+		if err := <-gone; err == nil || s.served("y") != 0 {
+			t.Errorf("%s: the next call is answered", c.name)
+		}
+		if _, err := ask(t, http.MethodPost, url, "z"); err != nil {
+			t.Errorf("%s: after it was healed: %v", c.name, err)
+		}
+	}
+}
+
 // TestStream: events are handed on as they come.
 func TestStream(t *testing.T) {
 	heard := make(chan struct{})
@@ -228,14 +264,7 @@ func TestStream(t *testing.T) {
 		fmt.Fprint(rw, "event: granted\n\n")
 	}))
 	defer server.Close()
-	p, err := New([]string{server.URL}, Fair, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	front := httptest.NewServer(p)
-	defer front.Close()
-	response, err := http.Get(front.URL)
+	response, err := http.Get(open(t, server.URL, Fair).Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +296,7 @@ func TestWeather(t *testing.T) {
 	}
 	counts := map[Fault]float64{}
 	for i, f := range fates {
-		if f.late > w.Late || f.again > w.Again || f.target > 2 || f.fault == Cached && i%2 == 1 {
+		if f.late > w.Late || f.again > w.Again || f.server > 2 || f.fault == Cached && i%2 == 1 {
 			t.Fatalf("%+v was drawn for call %d", f, i)
 		}
 		if i%2 == 1 {
@@ -284,12 +313,12 @@ func TestWeather(t *testing.T) {
 		"is 2":         {Chance: map[Fault]float64{Delay: 2}},
 		"add up to":    {Chance: map[Fault]float64{Delay: 0.6, Cut: 0.6}},
 	} {
-		if _, err := New([]string{"http://127.0.0.1:1"}, bad, 1); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewWeathered([]string{"http://127.0.0.1:1"}, bad, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
 	for _, bad := range [][]string{nil, {"localhost"}} {
-		if _, err := New(bad, Fair, 1); err == nil {
+		if _, err := NewWeathered(bad, Fair, 1, nil); err == nil {
 			t.Errorf("servers %q are taken", bad)
 		}
 	}

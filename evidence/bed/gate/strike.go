@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gate
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Strike is one fault that calls of a kind are to have, in the place of what is drawn.
+type Strike struct {
+	Fault Fault
+	// Of says of a call whether it is to have the fault. Nil: all are. It is asked about one
+	// call after the other.
+	Of func(Call) bool
+	// Times is how many calls have it. Zero: all, until [HTTP.Lift].
+	Times int
+
+	hits chan struct{} // has room for the first
+	left int
+	late time.Duration
+	then Fault // what all others have after this one; only of those of a [Gate]
+	gate bool  // it is one of a [Gate], which [HTTP.Heal] ends
+}
+
+// To is of calls to a path.
+func To(path string) func(Call) bool { return func(c Call) bool { return c.Path == path } }
+
+// Strike has calls have a fault, from now on.
+func (g *HTTP) Strike(s Strike) *Strike {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.add(s)
+}
+
+func (g *HTTP) add(s Strike) *Strike {
+	s.hits, s.left = make(chan struct{}, 1), s.Times
+	g.strikes = append(g.strikes, &s)
+	return &s
+}
+
+// Lift ends a strike.
+func (g *HTTP) Lift(s *Strike) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.strikes = slices.DeleteFunc(g.strikes, func(other *Strike) bool { return other == s })
+}
+
+// Hit waits until the strike has hit a call.
+func (s *Strike) Hit(ctx context.Context) error {
+	select {
+	case <-s.hits:
+		s.hits <- struct{}{}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// struck returns the strike that a call is to have, or nil. The caller holds mu.
+func (g *HTTP) struck(c Call) *Strike {
+	for _, s := range g.strikes {
+		if s.Of != nil && !s.Of(c) || s.Times > 0 && s.left == 0 {
+			continue
+		}
+		s.left--
+		select {
+		case s.hits <- struct{}{}:
+		default:
+		}
+		if s.gate && s.Fault != hole {
+			g.hit = time.Now()
+		}
+		if s.then != None {
+			g.add(Strike{Fault: s.then, gate: true})
+		}
+		return s
+	}
+	return nil
+}
+
+// set puts a fault of a [Gate] in the place of those that it has.
+func (g *HTTP) set(all ...Strike) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hit = time.Time{}
+	g.strikes = slices.DeleteFunc(g.strikes, func(s *Strike) bool { return s.gate })
+	for _, s := range all {
+		s.gate = true
+		g.add(s)
+	}
+}
+
+func isWrite(c Call) bool { return c.write }
+
+// LoseReply loses the reply to the next write: see [Gate].
+func (g *HTTP) LoseReply() { g.set(Strike{Fault: LoseAnswer, Of: isWrite, Times: 1}) }
+
+// BlackHole lets nothing through any more.
+func (g *HTTP) BlackHole() { g.set(Strike{Fault: hole}) }
+
+// SlowThenBlackHole holds back the reply to the next write.
+func (g *HTTP) SlowThenBlackHole(d time.Duration) {
+	g.set(Strike{Fault: DelayAnswer, Of: isWrite, Times: 1, late: d, then: hole})
+}
+
+// Slow has each request take d longer.
+func (g *HTTP) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+}
+
+// Heal ends the faults of a [Gate], and all connections.
+func (g *HTTP) Heal() {
+	g.set()
+	g.server.CloseClientConnections()
+}
+
+// Struck is when the last fault of a [Gate] hit a request.
+func (g *HTTP) Struck() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hit
+}
+
+// Change has other weather from now on.
+func (g *HTTP) Change(w Weather) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.weather = w
+	return nil
+}
+
+// Captured returns the calls that were seen last and are of a kind, the oldest first.
+func (g *HTTP) Captured(of func(Call) bool) []Call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return !of(c) })
+}
+
+// Answer is what a server said to a call that was sent again.
+type Answer struct {
+	Status int
+	Body   []byte
+}
+
+// Resend sends a call again, as an attacker does that has seen it, to a server that is
+// drawn. A server that is not there is a 502.
+func (g *HTTP) Resend(ctx context.Context, c Call) Answer {
+	ctx, cancel := context.WithTimeout(ctx, resendBound)
+	defer cancel()
+	g.mu.Lock()
+	server := g.random.IntN(len(g.servers))
+	g.mu.Unlock()
+	a := g.do(ctx, c, server)
+	return Answer{a.status, a.body}
+}
+
+// Attack sends one of the captured calls of a kind again, each period, until ctx ends: of
+// the last few of them one after the other.
+func (g *HTTP) Attack(ctx context.Context, period time.Duration, few int, of func(Call) bool) {
+	for n := 0; ctx.Err() == nil; n++ {
+		if calls := g.Captured(of); len(calls) > 0 {
+			last := calls[max(0, len(calls)-few):]
+			g.Resend(ctx, last[n%len(last)]) // whatever it gets: others see what it does
+		}
+		select {
+		case <-time.After(period):
+		case <-ctx.Done():
+		}
+	}
+}
