@@ -13,7 +13,12 @@ import (
 	"testing"
 )
 
-var goTest = regexp.MustCompile(`^(?:\./(?:(.*)/)?)?((?:Test|Fuzz|Example)\w*)(?:/(\S+))?$`)
+var (
+	goTest = regexp.MustCompile(`^(?:\./(?:(.*)/)?)?((?:Test|Fuzz|Example)\w*)(?:/(\S+))?$`)
+	// An item of a list ends with its tests; the line above the list names their folder.
+	testFolder = regexp.MustCompile("(?:^|, )[Ii]n `([^`]+)`:$")
+	testItem   = regexp.MustCompile("^- .*?: (?:only: )?((?:`[^`]+`(?:, |$))+|none: its code is gone)$")
+)
 
 // hasTest reports whether there is a Go test, a client's test or a script of the name.
 func hasTest(repo *tree, dir, name string) bool {
@@ -42,7 +47,6 @@ func hasTest(repo *tree, dir, name string) bool {
 	return false
 }
 
-// The last cell of each row names tests, and that of the table's head their folder.
 func TestNamedTestsAreThere(t *testing.T) {
 	repo, err := checkout()
 	if err != nil {
@@ -53,28 +57,28 @@ func TestNamedTestsAreThere(t *testing.T) {
 	}
 	for _, page := range []string{"docs/evidence/capabilities.md", "docs/evidence/bugs-found.md"} {
 		text, err := os.ReadFile("../../" + page)
-		rows, dir, lines := 0, "", strings.Split(string(text), "\n")
-		for i, line := range lines {
-			cells := strings.Split(line, " | ")
-			names := codePattern.FindAllString(cells[len(cells)-1], -1)
-			if len(cells) < 2 || strings.HasPrefix(line, "| ---") {
+		items, dir := 0, ""
+		for i, line := range strings.Split(string(text), "\n") {
+			if m := testFolder.FindStringSubmatch(line); m != nil {
+				dir = path.Clean(m[1])
+			}
+			if !strings.HasPrefix(line, "- ") {
 				continue
 			}
-			if strings.HasPrefix(lines[i+1], "| ---") {
-				dir = path.Clean(strings.Trim(strings.Join(names, ""), "`"))
+			items++
+			tests := testItem.FindStringSubmatch(line)
+			if tests == nil {
+				t.Errorf("%s:%d: this item names no test", page, i+1)
 				continue
 			}
-			if rows++; len(names) == 0 && !strings.Contains(line, "| none: its code is gone") {
-				t.Errorf("%s:%d: this row names no test", page, i+1)
-			}
-			for _, name := range names {
+			for _, name := range codePattern.FindAllString(tests[1], -1) {
 				if name = strings.Trim(name, "`"); !hasTest(repo, dir, name) {
 					t.Errorf("%s:%d: there is no test %s", page, i+1, name)
 				}
 			}
 		}
-		if err != nil || rows < 200 {
-			t.Errorf("%s: only %d rows were found: %v", page, rows, err)
+		if err != nil || items < 200 {
+			t.Errorf("%s: only %d items were found: %v", page, items, err)
 		}
 	}
 }
