@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,85 +29,15 @@ const (
 	minute = hour / 60
 )
 
-// claims notes when the store has begun each period, in true time.
-type claims struct {
-	driver.Store
-	c *claimed
-}
-
-type claimed struct {
-	mu   sync.Mutex
-	id   string
-	n    int64
-	at   []time.Time
-	data int // writes of a ledger
-}
-
-func (s claims) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	s.c.mu.Lock() // the order of writes is that of the notes
-	defer s.c.mu.Unlock()
-	rec, err := s.Store.Swap(ctx, prev, next)
-	var l struct {
-		ID string `json:"id"`
-		N  int64  `json:"n"`
-	}
-	if err == nil && json.Unmarshal(next.Data, &l) == nil {
-		if string(prev.Data) != string(next.Data) {
-			s.c.data++
-		}
-		if l.ID == s.c.id && l.N == s.c.n+1 {
-			s.c.at = append(s.c.at, time.Now())
-		}
-		s.c.id, s.c.n = l.ID, l.N
-	}
-	return rec, err
-}
-
-// everyStage is a stage with one name whose periods are noted.
-type everyStage struct {
-	*stage
-	claimed
-}
-
-func newEveryStage(t *testing.T) *everyStage {
-	return &everyStage{stage: newStage(t)}
-}
-
-func (s *everyStage) host(owner string, rate float64, edit ...func(*tenure.Options)) *host {
-	h := s.newHost(owner, rate, edit...)
-	s.t.Cleanup(h.close)
-	return h
-}
-
-func (s *everyStage) newHost(owner string, rate float64, edit ...func(*tenure.Options)) *host {
-	s.t.Helper()
-	h := s.stage.newHost(owner, rate, edit...)
-	_ = h.client.Close(s.t.Context()) // it stands on another store
-	h.faults = faultstore.New(claims{s.records.Open(), &s.claimed}, nil)
-	o := &tenure.Options{Owner: owner, Clock: h.clock}
-	for _, e := range edit {
-		e(o)
-	}
-	var err error
-	if h.client, err = tenure.New(h.faults.Driver(), o); err != nil {
-		s.t.Fatal(err)
-	}
-	return h
-}
-
-// begun returns when the periods were begun, since the stage was made.
-func (s *everyStage) begun() []time.Duration {
-	s.claimed.mu.Lock()
-	defer s.claimed.mu.Unlock()
-	var at []time.Duration
-	for _, t := range s.at {
-		at = append(at, t.Sub(s.born))
-	}
-	return at
+// begun returns when the store has begun the periods, since the world was made.
+func (s *world) begun() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.periods)
 }
 
 // spaced fails the test unless periods were begun at least that far apart.
-func (s *everyStage) spaced(least time.Duration) {
+func (s *world) spaced(least time.Duration) {
 	s.t.Helper()
 	at := s.begun()
 	for i := 1; i < len(at); i++ {
@@ -116,38 +47,22 @@ func (s *everyStage) spaced(least time.Duration) {
 	}
 }
 
-// every runs Every until the end of ctx, and counts what it runs.
-func (h *host) every(ctx context.Context, period time.Duration, o *once.EveryOptions, work once.Work) error {
-	return once.Every(ctx, h.client, name, period, o, func(ctx context.Context, turn *once.Turn) error {
-		if turn.Attempt() == 1 {
-			h.s.began(turn.Slot())
-		}
-		if err := turn.Check(); err != nil {
-			h.s.t.Errorf("%s begins period %d: %v", h.owner, turn.Slot(), err)
-		}
-		if work == nil {
-			return nil
-		}
-		return work(ctx, turn)
-	})
-}
-
 // lives runs Every in the background until stop, which waits for it.
 func (h *host) lives(period time.Duration, o *once.EveryOptions, work once.Work) (stop func()) {
 	ctx, cancel := context.WithCancel(h.s.t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.every(ctx, period, o, work) }()
+	go func() { ended <- once.Every(ctx, h.Client.Client, name, period, o, h.s.work(work)) }()
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, tenure.ErrLost) {
-			h.s.t.Errorf("%s: %v", h.owner, err)
+			h.s.t.Errorf("%s: %v", h.Options().Owner, err)
 		}
 	})
 }
 
 func (h *host) showEvery() once.EveryStatus {
 	h.s.t.Helper()
-	st, err := once.ShowEvery(h.s.t.Context(), h.client, name)
+	st, err := once.ShowEvery(h.s.t.Context(), h.Client.Client, name)
 	if err != nil {
 		h.s.t.Fatal(err)
 	}
@@ -158,9 +73,7 @@ func near(at, want, slack time.Duration) bool { return at >= want && at <= want+
 
 // Work runs each period, first a period after the beginning, and the ledger shows it.
 func TestEvery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		var told []once.Run
 		stop := a.lives(hour, &once.EveryOptions{OnRun: func(r once.Run, err error) {
 			told = append(told, r)
@@ -210,24 +123,18 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// The age is written each 36 s, a hundredth of the period, and not more often.
+// The age is written each 36 s, a hundredth of the period, and not more often; also over a
+// claim, which a slow clock comes near in ever smaller steps.
 func TestEveryWritesTheAge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a := s.host("a", 0.92)
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
+		a := s.host("slow", 0.92)
 		defer a.lives(hour, nil, nil)()
-		time.Sleep(50 * minute)
-		s.claimed.mu.Lock()
-		n := s.data
-		s.claimed.mu.Unlock()
-		if n < 100*50/60*85/100 || n > 100*50/60+2 {
-			t.Errorf("%d writes in 50 minutes", n)
-		}
-		time.Sleep(20 * minute) // over a claim, which a slow clock comes near in ever smaller steps
-		s.claimed.mu.Lock()
-		defer s.claimed.mu.Unlock()
-		if n = s.data - n; n > 100*20/60+5 {
-			t.Errorf("%d writes in 20 minutes, over a claim", n)
+		for _, minutes := range []int{50, 20} {
+			a.Faults().ResetLog()
+			time.Sleep(time.Duration(minutes) * minute)
+			if n := a.Faults().Count(faultstore.OpSetData); n < 100*minutes/60*85/100 || n > 100*minutes/60+5 {
+				t.Errorf("%d writes in %d minutes", n, minutes)
+			}
 		}
 	})
 }
@@ -235,9 +142,7 @@ func TestEveryWritesTheAge(t *testing.T) {
 // A process that ends in order leaves the age, and the next one goes on from it. So
 // it is after a step-down.
 func TestEveryGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		stop := a.lives(hour, nil, nil)
 		time.Sleep(40 * minute)
 		stop()
@@ -249,7 +154,7 @@ func TestEveryGoesOn(t *testing.T) {
 		}
 		defer b.lives(hour, nil, nil)()
 		time.Sleep(29 * minute)
-		if err := b.client.StepDown(t.Context(), once.EveryLockName(name), "a deployment"); err != nil {
+		if err := b.StepDown(t.Context(), once.EveryLockName(name), "a deployment"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(35 * minute)
@@ -265,14 +170,12 @@ func TestEveryGoesOn(t *testing.T) {
 // After a crash at most the time since the last write is lost, and the lease that
 // others wait is not: they have measured it.
 func TestEveryAfterACrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		defer a.lives(hour, nil, nil)()
 		time.Sleep(time.Second) // a leads
 		defer b.lives(hour, nil, nil)()
 		time.Sleep(90 * minute)
-		a.crash()
+		a.Partition()
 		time.Sleep(35 * minute)
 		if at := s.begun(); len(at) != 2 || !near(at[1]-at[0], hour, 5*time.Second) {
 			t.Fatalf("begun at %v", at)
@@ -283,8 +186,7 @@ func TestEveryAfterACrash(t *testing.T) {
 // Leaders that crash before they have written an age do not stop the time: a process
 // that waits measures it. Nor is it measured twice.
 func TestEveryWaitingCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		const period = 10 * hour // written each 36 s
 		waits := s.host("waits", 1)
 		for i := range 8 {
@@ -299,7 +201,7 @@ func TestEveryWaitingCounts(t *testing.T) {
 			if st := h.showEvery(); st.Owner == "waits" {
 				break // it has won, and goes on alone
 			}
-			h.crash()
+			h.Partition()
 		}
 		time.Sleep(period)
 		if at := s.begun(); len(at) != 1 || !near(at[0], period, 20*time.Second) {
@@ -311,8 +213,7 @@ func TestEveryWaitingCounts(t *testing.T) {
 // Clocks that are too fast or too slow, and a wall clock that is stepped: periods are
 // at least P/(1+ρ) apart in true time.
 func TestEverySpacingOverClocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		fast, slow := s.host("fast", 1.09), s.host("slow", 0.92)
 		defer fast.lives(hour, nil, nil)()
 		defer slow.lives(hour, nil, nil)()
@@ -332,11 +233,9 @@ func TestEverySpacingOverClocks(t *testing.T) {
 // when the answer came, and so by others, who read of it.
 func TestEveryCountsFromTheAnswer(t *testing.T) {
 	for _, before := range []time.Duration{0, 1400 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newEveryStage(t)
-			a, b := s.host("a", 1), s.host("b", 1)
+		onHosts(t, func(t *testing.T, s *world, a, b *host) {
 			for _, h := range []*host{a, b} {
-				h.faults.Inject(faultstore.Rule{
+				h.Faults().Inject(faultstore.Rule{
 					Match: func(c faultstore.Call) bool { return c.Op.IsWrite() },
 					Decide: func(c faultstore.Call) faultstore.Fault {
 						if numberOf(c.Next.Data) > numberOf(c.Prev.Data) { // on its way there, the first of two times
@@ -369,19 +268,17 @@ func numberOf(data []byte) int64 {
 // What a process knows of a period says nothing of another period, nor of the same
 // number in another ledger.
 func TestEveryAfterADeletion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		stop := a.lives(hour, nil, nil)
 		time.Sleep(time.Second) // a leads
 		defer b.lives(hour, nil, nil)()
 		time.Sleep(50 * minute) // b waits, and has measured for all that time
 		stopped := make(chan bool)
-		rec, err := s.records.Get(t.Context(), once.EveryLockName(name), driver.Strong)
+		rec, err := s.Store().Get(t.Context(), once.EveryLockName(name), driver.Strong)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.records.Delete(t.Context(), rec); err != nil {
+		if err := s.Store().Delete(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
 		deleted := time.Since(s.born)
@@ -397,19 +294,17 @@ func TestEveryAfterADeletion(t *testing.T) {
 
 // A reset begins anew.
 func TestResetEvery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		stop := a.lives(hour, nil, nil)
 		time.Sleep(50 * minute)
-		if err := once.ResetEvery(t.Context(), b.client, name, "a test"); !errors.Is(err, once.ErrRunning) {
+		if err := once.ResetEvery(t.Context(), b.Client.Client, name, "a test"); !errors.Is(err, once.ErrRunning) {
 			t.Error(err)
 		}
 		stop()
-		if err := once.ResetEvery(t.Context(), b.client, name, "a test"); err != nil {
+		if err := once.ResetEvery(t.Context(), b.Client.Client, name, "a test"); err != nil {
 			t.Fatal(err)
 		}
-		history, err := a.client.History(t.Context(), once.EveryLockName(name))
+		history, err := a.History(t.Context(), once.EveryLockName(name))
 		if err != nil || history[0].Request == nil || !strings.Contains(history[0].Request.Reason, "a test") {
 			t.Errorf("history %+v, %v", history, err)
 		}
@@ -432,9 +327,7 @@ func TestEveryOverrun(t *testing.T) {
 		9: {60, 210, 210, 240, 300, 360},
 	} {
 		t.Run(fmt.Sprintf("catch up %d", catchUp), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newEveryStage(t)
-				a := s.host("a", 1)
+			onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 				defer a.lives(hour, &once.EveryOptions{CatchUp: catchUp}, func(_ context.Context, turn *once.Turn) error {
 					if turn.Slot() == 1 {
 						time.Sleep(150 * minute)
@@ -458,9 +351,8 @@ func TestEveryOverrun(t *testing.T) {
 // would have been, and CatchUp + 1.
 func TestEveryCatchUpIsBounded(t *testing.T) {
 	for _, catchUp := range []int{0, 1, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newEveryStage(t)
-			a := s.host("a", 1.09)
+		onHosts(t, func(t *testing.T, s *world, _, _ *host) {
+			a := s.host("fast", 1.09)
 			random := rand.New(rand.NewPCG(7, uint64(catchUp)))
 			defer a.lives(hour, &once.EveryOptions{CatchUp: catchUp}, func(context.Context, *once.Turn) error {
 				if random.IntN(4) == 0 {
@@ -488,11 +380,9 @@ func TestEveryCatchUpIsBounded(t *testing.T) {
 // other process runs that period.
 func TestEveryClaimUnconfirmed(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newEveryStage(t)
-			a, b := s.host("a", 1), s.host("b", 1)
+		onHosts(t, func(t *testing.T, s *world, a, b *host) {
 			claimed := false
-			a.faults.Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
+			a.Faults().Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
 				switch {
 				case claimed:
 					return faultstore.BlackHole()
@@ -529,16 +419,14 @@ func TestEveryClaimUnconfirmed(t *testing.T) {
 
 // A time-out ends the work, an error ends nothing, and a panic goes on.
 func TestEveryWorkFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		o := &once.EveryOptions{Timeout: minute, Retries: 1}
 		var panicked any
 		ended := make(chan bool)
 		go func() {
 			defer close(ended)
 			defer func() { panicked = recover() }()
-			_ = a.every(t.Context(), hour, o, func(ctx context.Context, turn *once.Turn) error {
+			_ = once.Every(t.Context(), a.Client.Client, name, hour, o, func(ctx context.Context, turn *once.Turn) error {
 				switch turn.Slot() {
 				case 1:
 					return errWork
@@ -566,31 +454,10 @@ func TestEveryWorkFails(t *testing.T) {
 	})
 }
 
-// Work that does not return when its time is up loses the lease, and others go on.
-func TestEveryWorkThatDoesNotStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		stop := a.lives(hour, &once.EveryOptions{Timeout: minute}, func(context.Context, *once.Turn) error {
-			time.Sleep(20 * hour)
-			return nil
-		})
-		time.Sleep(time.Second)
-		defer b.lives(hour, nil, nil)()
-		time.Sleep(2*hour + minute)
-		if at := s.begun(); len(at) != 2 || s.count(2) != 1 {
-			t.Errorf("begun at %v", at)
-		}
-		time.Sleep(20 * hour)
-		stop()
-	})
-}
-
 // The wait between two runs shows progress.
 func TestEveryWithAProgressTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a := s.host("a", 1, func(o *tenure.Options) { o.ProgressTimeout = 20 * time.Second })
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
+		a := s.host("watched", 1, func(o *tenure.Options) { o.ProgressTimeout = 20 * time.Second })
 		defer a.lives(10*hour, nil, nil)()
 		time.Sleep(10*hour + minute)
 		if st := a.showEvery(); len(st.Runs) != 1 || st.Token != 1 {
@@ -601,9 +468,7 @@ func TestEveryWithAProgressTimeout(t *testing.T) {
 
 // What is wrong is named before anything is sent; and data that are no ledger end it.
 func TestEveryRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		manual := s.host("manual", 1, func(o *tenure.Options) { o.Heartbeat = tenure.Manual })
 		work := func(context.Context, *once.Turn) error { return nil }
 		for _, c := range []struct {
@@ -613,140 +478,51 @@ func TestEveryRefuses(t *testing.T) {
 			work   once.Work
 			says   string
 		}{
-			{a.client, 2*beat - 1, nil, work, "at least twice the heartbeat period, 3s"},
-			{a.client, 100 * 366 * 24 * time.Hour, nil, work, "at most"},
-			{a.client, hour, nil, nil, "work is nil"},
-			{a.client, hour, &once.EveryOptions{CatchUp: -1}, work, "catch up -1"},
-			{a.client, hour, &once.EveryOptions{Timeout: -1}, work, "timeout"},
-			{manual.client, hour, nil, work, "Manual"},
+			{a.Client.Client, 2*beat - 1, nil, work, "at least twice the heartbeat period, 3s"},
+			{a.Client.Client, 100 * 366 * 24 * time.Hour, nil, work, "at most"},
+			{a.Client.Client, hour, nil, nil, "work is nil"},
+			{a.Client.Client, hour, &once.EveryOptions{CatchUp: -1}, work, "catch up -1"},
+			{a.Client.Client, hour, &once.EveryOptions{Timeout: -1}, work, "timeout"},
+			{manual.Client.Client, hour, nil, work, "Manual"},
 			{nil, hour, nil, work, "client is nil"},
 		} {
 			if err := once.Every(t.Context(), c.client, name, c.period, c.o, c.work); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		}
-		if n := a.faults.Count(); n != 0 {
+		if n := a.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
 		for _, data := range []string{"x", "{}", `{"ledger":"every/1","n":1}`, `{"ledger":"every/1","id":"x","n":-1}`, `{"ledger":"every/1","id":"x","age":-1}`, `{"ledger":"once/1"}`} {
-			err := a.client.Run(t.Context(), once.EveryLockName(name), &tenure.AcquireOptions{Data: []byte(data)}, func(context.Context, *tenure.Lease) error { return nil })
+			err := a.Run(t.Context(), once.EveryLockName(name), &tenure.AcquireOptions{Data: []byte(data)}, func(context.Context, *tenure.Lease) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := once.Every(t.Context(), a.client, name, hour, nil, work); !errors.Is(err, tenure.ErrUnreadable) {
+			if err := once.Every(t.Context(), a.Client.Client, name, hour, nil, work); !errors.Is(err, tenure.ErrUnreadable) {
 				t.Errorf("%s: %v", data, err)
 			}
-			if st, err := a.client.Status(t.Context(), once.EveryLockName(name)); err != nil || string(st.Data) != data {
+			if st, err := a.Status(t.Context(), once.EveryLockName(name)); err != nil || string(st.Data) != data {
 				t.Errorf("%s was written over: %s, %v", data, st.Data, err)
 			}
-			if _, err := once.ShowEvery(t.Context(), a.client, name); !errors.Is(err, tenure.ErrUnreadable) {
+			if _, err := once.ShowEvery(t.Context(), a.Client.Client, name); !errors.Is(err, tenure.ErrUnreadable) {
 				t.Errorf("%s: %v", data, err)
 			}
 		}
-		if err := once.ResetEvery(t.Context(), a.client, name, "mended"); err != nil {
+		if err := once.ResetEvery(t.Context(), a.Client.Client, name, "mended"); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Three hosts with clocks that are wrong by 8 %, killed, cut off, slow and stepped at
-// random: periods are never too near, and as long as somebody is alive they come.
-func TestEveryThroughFaults(t *testing.T) {
-	seeds := 10
-	if testing.Short() {
-		seeds = 1
-	}
-	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { everyThroughFaults(t, uint64(seed)) })
-		})
-	}
-}
-
-func everyThroughFaults(t *testing.T, seed uint64) {
-	const period = 2 * time.Minute
-	s := newEveryStage(t)
-	s.unordered = true // a run may begin after a later period was begun elsewhere: the claims are what is ordered
-	long := 6 * time.Hour
-	if testing.Short() {
-		long = 2 * time.Hour
-	}
-	until := time.Now().Add(long)
-	var all sync.WaitGroup
-	for i, rate := range []float64{1.08, 0.92, 1} {
-		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		var turn sync.Mutex // the work draws too
-		some := func(d time.Duration) time.Duration {
-			turn.Lock()
-			defer turn.Unlock()
-			return time.Duration(random.Int64N(int64(d)))
-		}
-		all.Go(func() {
-			for until.After(time.Now()) {
-				h := s.newHost(fmt.Sprintf("host-%d", i), rate)
-				slow := rand.New(rand.NewPCG(seed, uint64(i)+100))
-				var mu sync.Mutex
-				h.faults.Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {
-					mu.Lock()
-					defer mu.Unlock()
-					switch slow.IntN(20) {
-					case 0:
-						return faultstore.LoseReply()
-					case 1:
-						return faultstore.LateAfterError(time.Duration(slow.Int64N(int64(20 * time.Second))))
-					}
-					return faultstore.Slow(time.Duration(slow.Int64N(int64(700*time.Millisecond))), time.Duration(slow.Int64N(int64(700*time.Millisecond))))
-				}})
-				stop := h.lives(period, nil, func(ctx context.Context, turn *once.Turn) error {
-					return takes(some(20*time.Second))(ctx, turn)
-				})
-				for range 3 {
-					time.Sleep(some(10 * time.Minute))
-					switch some(3) {
-					case 0:
-						h.faults.SetBlackHole(true)
-						time.Sleep(some(time.Minute))
-						h.faults.SetBlackHole(false)
-					case 1:
-						h.clock.step(some(5 * time.Minute))
-					}
-				}
-				h.crash()
-				stop()
-				h.discard()
-				time.Sleep(some(10 * time.Minute))
-			}
-		})
-	}
-	all.Wait()
-	s.spaced(period * 100 / 108)
-	at := s.begun()
-	if least := int(long/period) / 3; len(at) < least {
-		t.Errorf("%d periods in %v", len(at), long)
-	}
-	for n, times := range s.starts {
-		if times > 1 {
-			t.Errorf("period %d was run %d times", n, times)
-		}
-	}
-	var longest time.Duration
-	for i := 1; i < len(at); i++ {
-		longest = max(longest, at[i]-at[i-1])
-	}
-	t.Logf("%d periods begun, %d run; the longest took %v", len(at), len(s.starts), longest)
-}
-
 // Work of a period that has ended, and waits for what it has left behind, is not said to run:
 // the ledger has its end, also after the age is written anew.
 func TestEveryEndedBeforeItReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newEveryStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		ctx, stop := context.WithCancel(t.Context())
 		var kept *once.Turn
 		var ran sync.WaitGroup
 		ran.Go(func() {
-			_ = once.Every(ctx, a.client, "job", hour, nil, func(ctx context.Context, turn *once.Turn) error {
+			_ = once.Every(ctx, a.Client.Client, "job", hour, nil, func(ctx context.Context, turn *once.Turn) error {
 				if kept != nil {
 					return nil
 				}
@@ -760,7 +536,7 @@ func TestEveryEndedBeforeItReturns(t *testing.T) {
 		})
 		last := func() once.Run {
 			t.Helper()
-			st, err := once.ShowEvery(t.Context(), b.client, "job")
+			st, err := once.ShowEvery(t.Context(), b.Client.Client, "job")
 			if err != nil || len(st.Runs) == 0 {
 				t.Fatalf("%+v, %v", st, err)
 			}
@@ -779,5 +555,166 @@ func TestEveryEndedBeforeItReturns(t *testing.T) {
 		}
 		stop()
 		ran.Wait()
+	})
+}
+
+// claimsOf matches the writes that begin a period.
+func claimsOf(c faultstore.Call) bool {
+	return c.Op.IsWrite() && numberOf(c.Next.Data) > max(0, numberOf(c.Prev.Data))
+}
+
+// The lease ends between the claim, which is confirmed late, and the work.
+func TestEveryClaimConfirmedTooLate(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
+		a.Faults().Inject(faultstore.Rule{
+			Match: claimsOf,
+			Decide: func(faultstore.Call) faultstore.Fault {
+				a.clock.step(lease) // a pause that shows in the wall clock alone
+				return faultstore.Fault{}
+			},
+			Count: 1,
+		})
+		var told error
+		defer a.lives(hour, &once.EveryOptions{OnRun: func(_ once.Run, err error) { told = err }}, nil)()
+		time.Sleep(hour + minute)
+		synctest.Wait()
+		if !errors.Is(told, once.ErrNotRun) || s.count(1) != 0 {
+			t.Errorf("told %v, begun %d times", told, s.count(1))
+		}
+	})
+}
+
+// The lease ends before the claim: no period is begun, and nobody is told of one.
+func TestEveryWithoutALeaseBeginsNothing(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
+		var told []error
+		defer a.lives(hour, &once.EveryOptions{OnRun: func(_ once.Run, err error) { told = append(told, err) }}, nil)()
+		time.Sleep(hour - 10*time.Millisecond)
+		a.clock.step(lease)
+		time.Sleep(minute)
+		synctest.Wait()
+		if len(told) != 1 || told[0] != nil || s.count(1) != 1 {
+			t.Errorf("told %v, begun %d times", told, s.count(1))
+		}
+	})
+}
+
+// The context ends while a claim is under way: the period counts as begun, nobody runs
+// it, and the next one is the next one.
+func TestEveryGivenUpDuringAClaim(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		a.Faults().Inject(faultstore.Rule{Match: claimsOf, Fault: faultstore.Slow(0, time.Second), Count: 1})
+		var told error
+		stop := a.lives(hour, &once.EveryOptions{OnRun: func(_ once.Run, err error) { told = err }}, nil)
+		time.Sleep(hour + 500*time.Millisecond)
+		stop()
+		if st := b.showEvery(); !errors.Is(told, once.ErrNotRun) || st.Number != 1 || st.Runs[0].State != once.StateUnknown {
+			t.Errorf("told %v, %+v", told, st)
+		}
+		defer b.lives(hour, nil, nil)()
+		time.Sleep(hour + minute)
+		if s.count(1) != 0 || s.count(2) != 1 {
+			t.Errorf("%v", s.starts)
+		}
+		s.spaced(hour)
+	})
+}
+
+// Time goes on while the work runs, also for a process that comes when its leader has
+// crashed. How the run ended is in the ledger as soon as it has.
+func TestEveryAgesWhileItWorks(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		stop := a.lives(hour, nil, func(ctx context.Context, turn *once.Turn) error {
+			if turn.Slot() == 1 {
+				return takes(9*time.Second)(ctx, turn)
+			}
+			return takes(50*minute)(ctx, turn)
+		})
+		defer stop()
+		time.Sleep(hour + 9500*time.Millisecond) // before the age is written again
+		if r := b.showEvery().Runs[0]; r.State != once.StateDone || r.Took != 9*time.Second {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(hour)
+		if r := b.showEvery().Runs[0]; r.State != once.StateRunning || r.Slot != 2 {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(40 * minute)
+		a.Partition()
+		defer b.lives(hour, nil, nil)()
+		time.Sleep(30 * minute)
+		if at := s.begun(); len(at) != 3 || !near(at[2]-at[1], hour, hour/50+2*lease) {
+			t.Errorf("begun at %v", at)
+		}
+	})
+}
+
+// A claim of the lock that was applied and not answered makes no new ledger.
+func TestEveryBehindALostReply(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		stop := a.lives(hour, nil, nil)
+		time.Sleep(hour + 30*minute)
+		stop()
+		b.loseClaims()
+		defer b.lives(hour, nil, nil)()
+		time.Sleep(35 * minute)
+		if at := s.begun(); len(at) != 2 || !near(at[1]-at[0], hour, minute) || s.count(2) != 1 {
+			t.Errorf("begun at %v, %v", at, s.starts)
+		}
+	})
+}
+
+// A name under which nobody has kept time has no number; and a reset wants a reason.
+func TestShowEveryOfNothing(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
+		st := a.showEvery()
+		text, err := json.Marshal(st)
+		if st.Kept || err != nil || strings.Contains(string(text), "number") {
+			t.Errorf("%s, %v", text, err)
+		}
+		if err := once.ResetEvery(t.Context(), a.Client.Client, name, ""); err == nil || !strings.Contains(err.Error(), "reason") {
+			t.Error(err)
+		}
+		if n := a.Faults().Count(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// A leader is told to end while the claim of a period does not get through, and its
+// callback takes long. The release begins the period then, at no age.
+func TestEveryEndsWithAnUnconfirmedClaim(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		const took = lease / 3 // of the callback; the heartbeats of a do not get through meanwhile
+		heal := a.Faults().Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return numberOf(c.Next.Data) == 1 },
+			Fault: faultstore.BlackHole(),
+		})
+		var told error
+		stop := a.lives(hour, &once.EveryOptions{OnRun: func(_ once.Run, err error) {
+			told = err
+			time.Sleep(took)
+			heal()
+		}}, nil)
+		time.Sleep(hour + time.Second) // the claim is under way
+		if n := len(s.begun()); n != 0 {
+			t.Fatalf("%d periods begun, though no claim gets through", n)
+		}
+		stop()
+		synctest.Wait()
+		_ = as[*once.NotRunError](t, told)
+		at := s.begun()
+		if len(at) != 1 {
+			t.Fatalf("begun at %v, want one period, by the release", at)
+		}
+		if age := b.showEvery().Age; age != 0 {
+			t.Errorf("the period was begun at the age %v", age)
+		}
+		defer b.lives(hour, nil, nil)()
+		time.Sleep(2 * hour)
+		if at = s.begun(); len(at) < 2 {
+			t.Errorf("begun at %v", at)
+		}
+		s.spaced(hour)
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -19,10 +18,8 @@ import (
 // A slot that is too far ahead is refused, and shuts out nobody. A reset opens the slot that
 // it names, and no other.
 func TestOnceAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		s.twice = true // by the reset
-		a, b := s.host("a", 1), s.host("b", 1)
 		if _, err := a.once(1000, nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -44,14 +41,14 @@ func TestOnceAhead(t *testing.T) {
 		if _, err := a.once(2441, nil, nil); !errors.Is(err, once.ErrPassed) {
 			t.Error(err)
 		}
-		if err := once.Reset(t.Context(), b.client, name, 2440, "the disk was full"); err != nil {
+		if err := once.Reset(t.Context(), b.Client.Client, name, 2440, "the disk was full"); err != nil {
 			t.Fatal(err)
 		}
 		st := a.show()
 		if r := st.Runs[0]; *st.Last != 1<<62 || r.State != once.StateReset || r.Slot != 2440 || r.Owner != "b" || r.Error != "the disk was full" {
 			t.Errorf("%+v", st)
 		}
-		history, err := a.client.History(t.Context(), once.LockName(name))
+		history, err := a.History(t.Context(), once.LockName(name))
 		if err != nil || history[0].Request == nil || !strings.Contains(history[0].Request.Reason, "the disk was full") {
 			t.Errorf("history %+v, %v", history, err)
 		}
@@ -66,7 +63,7 @@ func TestOnceAhead(t *testing.T) {
 		if _, err := b.once(2440, nil, nil); !errors.Is(err, once.ErrDone) {
 			t.Error(err)
 		}
-		if err := once.Reset(t.Context(), b.client, name, -1<<63, "all anew"); err != nil {
+		if err := once.Reset(t.Context(), b.Client.Client, name, -1<<63, "all anew"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.once(1, nil, nil); err != nil {
@@ -78,8 +75,7 @@ func TestOnceAhead(t *testing.T) {
 // A host whose clock is ahead takes the slots that it runs, and no others; one whose clock is
 // behind runs at worst, once, what was missed.
 func TestOnceOutOfOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		s.unordered = true
 		fast, right, slow := s.host("fast", 1), s.host("right", 1), s.host("slow", 1)
 		o := &once.Options{Between: lattice, OutOfOrder: true}
@@ -124,21 +120,18 @@ func TestOnceOutOfOrder(t *testing.T) {
 // A host whose clock is ahead is at work whenever the others come. They wait for it, until
 // their next slot at the longest, and run their own.
 func TestWaitAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
 		s.unordered = true
 		fast, right := s.host("fast", 1), s.host("right", 1)
 		o := &once.Options{Between: lattice, OutOfOrder: true, WaitAhead: time.Minute}
 		for i := range int64(3) {
-			go fast.quietly(1000+10*i, o, takes(20*time.Second))
-			synctest.Wait()
+			fast.begins(1000+10*i, o, takes(20*time.Second))
 			if _, err := right.once(10+10*i, o, nil); err != nil || s.count(10+10*i) != 1 {
 				t.Errorf("slot %d: %v", 10+10*i, err)
 			}
 			time.Sleep(time.Minute)
 		}
-		go fast.quietly(2000, o, takes(time.Hour))
-		synctest.Wait()
+		fast.begins(2000, o, takes(time.Hour))
 		begun := time.Now()
 		if _, err := right.once(100, o, nil); !errors.Is(err, once.ErrRunning) || time.Since(begun) < time.Minute || time.Since(begun) > time.Minute+2*beat {
 			t.Errorf("%v after %v", err, time.Since(begun))
@@ -155,16 +148,9 @@ func TestWaitAhead(t *testing.T) {
 // What a holder that was lost has begun is redone out of order too, as long as the ledger
 // has it, and never when its end is known.
 func TestRedoOutOfOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		s.twice = true
-		a, b := s.host("a", 1), s.host("b", 1)
-		go a.quietly(20, nil, func(ctx context.Context, _ *once.Turn) error {
-			a.crash()
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		synctest.Wait()
+		a.dies(20)
 		o := &once.Options{Between: lattice, OutOfOrder: true, Redo: true}
 		res, err := b.once(10, o, nil)
 		if !errors.Is(err, once.ErrPassed) { // a has closed what is below it
@@ -190,10 +176,8 @@ func TestRedoOutOfOrder(t *testing.T) {
 
 // What Between counts, and does not list, stays open.
 func TestOnceMissedMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		s.unordered = true
-		a := s.host("a", 1)
 		o := &once.Options{OutOfOrder: true, CatchUp: 2, Between: func(last, slot int64) ([]int64, int) {
 			slots, _ := lattice(last, slot)
 			n := max(0, len(slots)-2)
@@ -211,10 +195,8 @@ func TestOnceMissedMore(t *testing.T) {
 // A ledger keeps sixteen spans. With the next one the lowest slots that were missed are given
 // up, which is told; nothing is refused for it.
 func TestGapsAreGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		s.unordered = true
-		a := s.host("a", 1)
 		o := &once.Options{Between: lattice, OutOfOrder: true, MaxAhead: -1}
 		for slot := int64(20); slot <= 340; slot += 20 {
 			res, err := a.once(slot, o, nil)
@@ -236,16 +218,13 @@ func TestGapsAreGivenUp(t *testing.T) {
 
 // A reset waits for nobody who is at work.
 func TestResetWhileItRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		go a.quietly(7, nil, takes(time.Minute))
-		synctest.Wait()
-		if err := once.Reset(t.Context(), b.client, name, 1, "why not"); !errors.Is(err, once.ErrRunning) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		a.begins(7, nil, takes(time.Minute))
+		if err := once.Reset(t.Context(), b.Client.Client, name, 1, "why not"); !errors.Is(err, once.ErrRunning) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
-		if err := once.Reset(t.Context(), b.client, name, 1, ""); err == nil {
+		if err := once.Reset(t.Context(), b.Client.Client, name, 1, ""); err == nil {
 			t.Error("a reset without a reason")
 		}
 		if r := b.show().Runs[0]; r.State != once.StateDone || r.Slot != 7 {
@@ -264,9 +243,7 @@ func lattice(last, slot int64) ([]int64, int) {
 
 // Missed slots are listed, and with CatchUp the newest of them are run in order.
 func TestOnceMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		h := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		all := &once.Options{Between: lattice}
 		if res, err := h.once(10, all, nil); err != nil || res.Missed != nil {
 			t.Fatalf("%+v, %v", res, err)
@@ -318,22 +295,19 @@ func TestOnceMissed(t *testing.T) {
 // the slot that it had begun is caught up too.
 func TestCatchUpAfterACrash(t *testing.T) {
 	for _, redo := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
+		onHosts(t, func(t *testing.T, s *world, a, b *host) {
 			s.twice = redo
-			a, b := s.host("a", 1), s.host("b", 1)
 			o := &once.Options{Between: lattice, CatchUp: 10, Redo: redo}
 			if _, err := a.once(10, o, nil); err != nil {
 				t.Fatal(err)
 			}
-			go a.quietly(50, o, func(ctx context.Context, turn *once.Turn) error {
+			a.begins(50, o, func(ctx context.Context, turn *once.Turn) error {
 				if turn.Slot() == 30 {
-					a.crash()
+					a.Partition()
 					<-ctx.Done()
 				}
 				return ctx.Err()
 			})
-			synctest.Wait()
 			var ran []int64
 			res, err := b.once(50, o, func(_ context.Context, turn *once.Turn) error {
 				ran = append(ran, turn.Slot())
@@ -353,15 +327,13 @@ func TestCatchUpAfterACrash(t *testing.T) {
 // A host that loses its lease while it catches up begins none of the slots that follow,
 // and says that they were not begun: nobody need take them for run.
 func TestCatchUpWithoutALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		o := &once.Options{Between: lattice, CatchUp: 10}
 		if _, err := a.once(10, o, nil); err != nil {
 			t.Fatal(err)
 		}
 		res, err := a.once(40, o, func(ctx context.Context, turn *once.Turn) error {
-			a.crash()
+			a.Partition()
 			<-ctx.Done()
 			return nil
 		})
@@ -378,9 +350,7 @@ func TestCatchUpWithoutALease(t *testing.T) {
 // The time of the work is that of each slot: one that has used it up takes none of the
 // time of the next one, nor its lease.
 func TestCatchUpTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		o := &once.Options{Between: lattice, CatchUp: 10, Timeout: time.Minute}
 		if _, err := a.once(10, o, nil); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,9 +26,7 @@ var errWork = errors.New("the disk is full")
 // A slot is run once, whoever asks, and the next one is run; what became of each is
 // told.
 func TestOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		res, err := a.once(7, nil, takes(2*time.Second))
 		if err != nil || !res.Recorded {
 			t.Fatalf("%+v, %v", res, err)
@@ -38,15 +37,15 @@ func TestOnce(t *testing.T) {
 		}
 		for _, h := range []*host{a, b} {
 			res, err := h.once(7, nil, nil)
-			if done := as[*once.DoneError](t, err); !sameRun(done.Run, r) || res.Run.Token != 0 || !errors.Is(err, once.ErrDone) {
-				t.Errorf("%s: %+v, %v", h.owner, done.Run, err)
+			if done := as[*once.DoneError](t, err); !reflect.DeepEqual(done.Run, r) || res.Run.Token != 0 || !errors.Is(err, once.ErrDone) {
+				t.Errorf("%s: %+v, %v", h.Options().Owner, done.Run, err)
 			}
 		}
 		if res, err := b.once(8, nil, func(context.Context, *once.Turn) error { return errWork }); !errors.Is(err, errWork) ||
 			res.Run.State != once.StateFailed || res.Run.Error != errWork.Error() || !res.Recorded {
 			t.Errorf("%+v, %v", res, err)
 		}
-		failed, err := a.client.History(t.Context(), once.LockName(name))
+		failed, err := a.History(t.Context(), once.LockName(name))
 		if err != nil || len(failed) == 0 || failed[0].End != tenure.EndFailed {
 			t.Errorf("the history of a failed run is %+v, %v", failed, err)
 		}
@@ -60,37 +59,29 @@ func TestOnce(t *testing.T) {
 			t.Errorf("%+v", passed)
 		}
 		st := b.show()
-		if st.Last == nil || *st.Last != 8 || len(st.Runs) != 2 || st.Runs[0].Slot != 8 || !sameRun(st.Runs[1], r) || st.Held {
+		if st.Last == nil || *st.Last != 8 || len(st.Runs) != 2 || st.Runs[0].Slot != 8 || !reflect.DeepEqual(st.Runs[1], r) || st.Held {
 			t.Errorf("status %+v", st)
 		}
-		previous, err := a.client.History(t.Context(), once.LockName(name))
+		previous, err := a.History(t.Context(), once.LockName(name))
 		if err != nil || !slices.ContainsFunc(previous, func(t tenure.Tenure) bool { return t.End == tenure.EndReleased }) {
 			t.Errorf("history %+v, %v", previous, err)
 		}
 	})
 }
 
-func sameRun(a, b once.Run) bool {
-	x, _ := json.Marshal(a)
-	y, _ := json.Marshal(b)
-	return string(x) == string(y)
-}
-
 // Three calls in all: the claim, the mark, and the release with the result.
 func TestOnceCostsThreeRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		h := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		for slot := range int64(3) {
-			h.faults.ResetLog()
+			h.Faults().ResetLog()
 			if _, err := h.once(slot, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			if n := h.faults.Count(); n != 3 {
-				t.Errorf("slot %d cost %d requests: %v", slot, n, h.faults.Log())
+			if n := h.Faults().Count(); n != 3 {
+				t.Errorf("slot %d cost %d requests: %v", slot, n, h.Faults().Log())
 			}
 		}
-		for _, l := range h.faults.Log() {
+		for _, l := range h.Faults().Log() {
 			if c := l.Call; c.Op == faultstore.OpClaim && c.Next.Data != nil {
 				t.Errorf("a claim carries data: %v", l)
 			}
@@ -101,9 +92,7 @@ func TestOnceCostsThreeRequests(t *testing.T) {
 // While one host is at work the others find it running, within about a heartbeat
 // period; with Wait they wait for it, and find the slot done.
 func TestOnceWhileItRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		if _, err := a.once(6, nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -151,11 +140,9 @@ func TestOnceWhileItRuns(t *testing.T) {
 // The work ends while another host waits for a sign of life: that one is told of the
 // run, or runs the later slot itself.
 func TestOnceWhenTheHolderReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b, c := s.host("a", 1), s.host("b", 1), s.host("c", 1)
-		go a.quietly(7, nil, takes(time.Second))
-		synctest.Wait()
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		c := s.host("c", 1)
+		a.begins(7, nil, takes(time.Second))
 		type answer struct {
 			res once.Result
 			err error
@@ -176,16 +163,9 @@ func TestOnceWhenTheHolderReleases(t *testing.T) {
 func TestOnceAfterACrash(t *testing.T) {
 	for _, redo := range []bool{false, true} {
 		t.Run(fmt.Sprintf("redo %v", redo), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onHosts(t, func(t *testing.T, s *world, a, b *host) {
 				s.twice = redo
-				a, b := s.host("a", 1), s.host("b", 1)
-				go a.quietly(7, nil, func(ctx context.Context, _ *once.Turn) error {
-					a.crash()
-					<-ctx.Done()
-					return ctx.Err()
-				})
-				synctest.Wait()
+				a.dies(7)
 				begun := time.Now()
 				res, err := b.once(7, &once.Options{Redo: redo}, nil)
 				if took := time.Since(begun); took < lease || took > lease+2*beat {
@@ -213,11 +193,8 @@ func TestOnceAfterACrash(t *testing.T) {
 
 // Redo never runs a slot whose holder may be alive.
 func TestRedoLeavesTheLiving(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		go a.quietly(7, nil, takes(5*time.Minute))
-		synctest.Wait()
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		a.begins(7, nil, takes(5*time.Minute))
 		for range 20 {
 			if _, err := b.once(7, &once.Options{Redo: true}, nil); !errors.Is(err, once.ErrRunning) {
 				t.Fatal(err)
@@ -227,36 +204,53 @@ func TestRedoLeavesTheLiving(t *testing.T) {
 	})
 }
 
-// The mark is not confirmed, and the lease runs out: the work does not begin, which
-// is told, and the slot stays as it was or counts as begun.
-func TestOnceMarkUnconfirmed(t *testing.T) {
-	for _, applied := range []bool{false, true} {
-		t.Run(fmt.Sprintf("applied %v", applied), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				a, b := s.host("a", 1), s.host("b", 1)
-				fault := faultstore.BlackHole()
-				if applied {
-					fault = faultstore.LoseReplyHang()
-				}
-				marked := false // the first write of it; nothing is answered from then on
-				a.faults.Inject(faultstore.Rule{Decide: func(c faultstore.Call) faultstore.Fault {
-					switch {
-					case marked:
-						return faultstore.BlackHole()
-					case len(c.Next.Data) > 0:
-						marked = true
-						return fault
-					}
-					return faultstore.Fault{}
-				}})
-				res, err := a.once(7, nil, nil)
-				_ = as[*once.NotRunError](t, err)
-				if !errors.Is(err, tenure.ErrLost) || !errors.Is(err, once.ErrNotRun) || res.Run.Token != 0 || s.count(7) != 0 {
+// The work does not begin unless the mark of its slot is confirmed under a good lease. The
+// caller is told whether the slot may count as begun.
+func TestMarkThatIsNotConfirmed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fault  func(a *host, stop func()) faultstore.Fault // of the mark
+		is     error
+		notRun bool // told that it may count as begun
+		begun  bool // it does
+	}{
+		{"lost", func(a *host, _ func()) faultstore.Fault {
+			a.Partition() // from the next call on
+			return faultstore.BlackHole()
+		}, tenure.ErrLost, true, false},
+		{"applied, without an answer", func(a *host, _ func()) faultstore.Fault {
+			a.Partition()
+			return faultstore.LoseReplyHang()
+		}, tenure.ErrLost, true, true},
+		{"confirmed too late", func(a *host, _ func()) faultstore.Fault {
+			a.clock.step(lease) // a pause that shows in the wall clock alone
+			return faultstore.Fault{}
+		}, tenure.ErrLost, true, true},
+		{"taken back when the context ends", func(_ *host, stop func()) faultstore.Fault {
+			time.AfterFunc(time.Second, stop)
+			return faultstore.Slow(0, 2*time.Second)
+		}, context.Canceled, false, false},
+		{"not taken back when the context ends", func(a *host, stop func()) faultstore.Fault {
+			stop()
+			a.Partition()
+			return faultstore.LoseReply()
+		}, once.ErrNotRun, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onHosts(t, func(t *testing.T, s *world, a, b *host) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				a.Faults().Inject(faultstore.Rule{
+					Match:  func(c faultstore.Call) bool { return len(c.Next.Data) > 0 },
+					Decide: func(faultstore.Call) faultstore.Fault { return c.fault(a, stop) },
+					Count:  1,
+				})
+				res, err := a.onceIn(ctx, 7, nil, nil)
+				if !errors.Is(err, c.is) || errors.Is(err, once.ErrNotRun) != c.notRun || res.Run.Token != 0 || s.count(7) != 0 {
 					t.Errorf("%+v, %v, begun %d times", res, err, s.count(7))
 				}
 				_, err = b.once(7, nil, nil)
-				if applied {
+				if c.begun {
 					if done := as[*once.DoneError](t, err); done.Run.State != once.StateUnknown {
 						t.Errorf("%+v", done.Run)
 					}
@@ -270,87 +264,12 @@ func TestOnceMarkUnconfirmed(t *testing.T) {
 	}
 }
 
-// The lease ends between the mark, which is confirmed late, and the work.
-func TestOnceMarkConfirmedTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a := s.host("a", 1)
-		a.faults.Inject(faultstore.Rule{
-			Match: func(c faultstore.Call) bool { return len(c.Next.Data) > 0 },
-			Decide: func(faultstore.Call) faultstore.Fault {
-				a.clock.step(lease) // a pause that shows in the wall clock alone
-				return faultstore.Fault{}
-			},
-			Count: 1,
-		})
-		_, err := a.once(7, nil, nil)
-		_ = as[*once.NotRunError](t, err)
-		if s.count(7) != 0 {
-			t.Error("the work was begun")
-		}
-	})
-}
-
-// The context ends while the mark is under way: the mark is taken back, and another
-// host runs the slot.
-func TestOnceGivenUpBeforeItBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		a.faults.Inject(faultstore.Rule{
-			Match: func(c faultstore.Call) bool { return len(c.Next.Data) > 0 },
-			Fault: faultstore.Slow(0, time.Second), Count: 1,
-		})
-		ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer stop()
-		_, err := a.onceIn(ctx, 7, nil, nil)
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrNotRun) || s.count(7) != 0 {
-			t.Errorf("%v, begun %d times", err, s.count(7))
-		}
-		if _, err := b.once(7, nil, nil); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// The context ends while the mark is under way, and the store answers nothing from then on:
-// whether the mark could be taken back is not known. The caller is told that the slot may
-// count as begun, which it does if the mark was applied and the lock ran out.
-func TestOnceMarkThatMayStand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		a.faults.Inject(faultstore.Rule{
-			Match: func(c faultstore.Call) bool { return len(c.Next.Data) > 0 },
-			Decide: func(faultstore.Call) faultstore.Fault {
-				stop()
-				a.crash() // from the next call on
-				return faultstore.LoseReply()
-			},
-			Count: 1,
-		})
-		_, err := a.onceIn(ctx, 7, nil, nil)
-		_ = as[*once.NotRunError](t, err)
-		if !errors.Is(err, once.ErrNotRun) || s.count(7) != 0 {
-			t.Errorf("%v, begun %d times", err, s.count(7))
-		}
-		_, err = b.once(7, nil, nil)
-		if done := as[*once.DoneError](t, err); done.Run.State != once.StateUnknown {
-			t.Errorf("%+v", done.Run)
-		}
-	})
-}
-
 // The end of the run is not confirmed: the caller is told that the work is done, and
 // that others may not know.
 func TestOnceEndUnconfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		res, err := a.once(7, nil, func(context.Context, *once.Turn) error {
-			a.crash()
+			a.Partition()
 			return nil
 		})
 		if !errors.Is(err, tenure.ErrUncertain) || res.Run.State != once.StateDone || res.Recorded {
@@ -362,44 +281,11 @@ func TestOnceEndUnconfirmed(t *testing.T) {
 	})
 }
 
-// A lease that is lost in the middle of the work ends its context, and is told.
-func TestOnceLosesItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		go func() {
-			time.Sleep(time.Minute)
-			a.crash()
-		}()
-		ended := make(chan time.Time, 1)
-		_, err := a.once(7, nil, func(ctx context.Context, turn *once.Turn) error {
-			<-ctx.Done()
-			ended <- time.Now()
-			return context.Cause(ctx)
-		})
-		if !errors.Is(err, tenure.ErrLost) {
-			t.Error(err)
-		}
-		if took := (<-ended).Sub(s.born); took > time.Minute+lease {
-			t.Errorf("the work ended after %v", took)
-		}
-		if _, err := b.once(8, nil, nil); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A caller whose context ends before it is known whether the holder lives is not told that
 // somebody is at work: it would take the slot for one that is being run.
 func TestOnceEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		go a.quietly(7, nil, func(ctx context.Context, _ *once.Turn) error {
-			a.crash()
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		a.dies(7)
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -408,7 +294,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := once.Reset(ctx, b.client, name, 1, "a test"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
+		if err := once.Reset(ctx, b.Client.Client, name, 1, "a test"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, once.ErrRunning) {
 			t.Errorf("reset: %v", err)
 		}
 	})
@@ -421,21 +307,19 @@ func (e exit) ExitCode() int { return int(e) }
 
 // Work that fails is run again by the same tenure, with pauses that double.
 func TestOnceRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		h := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		var at []time.Duration
 		var tokens []uint64
 		work := func(_ context.Context, turn *once.Turn) error {
 			at, tokens = append(at, time.Since(s.born)), append(tokens, turn.Token())
 			return fmt.Errorf("attempt %d: %w", turn.Attempt(), exit(turn.Attempt()))
 		}
-		h.faults.ResetLog()
+		h.Faults().ResetLog()
 		res, err := h.once(7, &once.Options{Retries: 3, RetryDelay: 100 * time.Millisecond}, work)
 		if !errors.Is(err, exit(4)) || res.Run.Attempts != 4 || res.Run.Exit != 4 || !slices.Equal(tokens, []uint64{1, 1, 1, 1}) {
 			t.Errorf("%+v, %v, tokens %v", res.Run, err, tokens)
 		}
-		if n := h.faults.Count(); n != 3 {
+		if n := h.Faults().Count(); n != 3 {
 			t.Errorf("%d requests", n)
 		}
 		for i, want := range []time.Duration{100, 200, 400} {
@@ -471,9 +355,7 @@ func TestOnceRetries(t *testing.T) {
 // The time of the work bounds all its attempts; work that does not return loses the
 // lease after the stop timeout.
 func TestOnceTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		var cause error
 		res, err := a.once(7, &once.Options{Timeout: time.Minute}, func(ctx context.Context, turn *once.Turn) error {
 			<-ctx.Done()
@@ -520,9 +402,7 @@ func TestOnceTimeout(t *testing.T) {
 
 // A panic of the work is written down, and the lock is free.
 func TestOncePanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		func() {
 			defer func() {
 				if r := recover(); r != "ouch" {
@@ -541,46 +421,35 @@ func TestOncePanic(t *testing.T) {
 	})
 }
 
-// Data that are no ledger are an error, and never an empty ledger.
+// Data that are no ledger are an error, and never an empty ledger. See FuzzLedger for what is none.
 func TestUnreadableLedger(t *testing.T) {
-	for _, data := range []string{
-		"x", "{}", "[]", "null", `{"ledger":"every/1"}`, `{"ledger":"once/3"}`, `{"ledger":"once/2","floor":3}`, `{"ledger":"once/1","last":3}`,
-		`{"ledger":"once/2","floor":3,"runs":[{"slot":4,"token":1}]}`, `{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":99}]}`,
-		`{"ledger":"once/2","floor":4,"runs":[{"slot":4}]}`, `{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1,"state":"odd"}]}`,
-		`{"ledger":"once/2","floor":4,"runs":[{"slot":4,"token":1}]} {}`, `{"ledger":"once/2","floor":1e30}`, `{"ledger":"once/2","floor":"9"}`,
-		`{"ledger":"once/2","begun":[[3,2]],"runs":[{"slot":2,"token":1}]}`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
-			h := s.host("a", 1)
-			err := h.client.Run(t.Context(), once.LockName(name), &tenure.AcquireOptions{Data: []byte(data)}, func(context.Context, *tenure.Lease) error { return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := h.once(7, nil, nil); !errors.Is(err, tenure.ErrUnreadable) || s.count(7) != 0 {
-				t.Errorf("%s: %v", data, err)
-			}
-			if _, err := once.Show(t.Context(), h.client, name); !errors.Is(err, tenure.ErrUnreadable) {
-				t.Errorf("%s: %v", data, err)
-			}
-			if st, err := h.client.Status(t.Context(), once.LockName(name)); err != nil || string(st.Data) != data {
-				t.Errorf("%s was written over: %s, %v", data, st.Data, err)
-			}
-			if err := once.Reset(t.Context(), h.client, name, 6, "somebody wrote into it"); err != nil {
-				t.Errorf("%s: %v", data, err)
-			}
-			if _, err := h.once(7, nil, nil); err != nil {
-				t.Errorf("%s: %v", data, err)
-			}
-		})
-	}
+	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
+		const data = `{"ledger":"every/1"}`
+		put := func(_ context.Context, l *tenure.Lease) error { return l.SetData(t.Context(), []byte(data)) }
+		if err := h.Run(t.Context(), once.LockName(name), nil, put); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.once(7, nil, nil); !errors.Is(err, tenure.ErrUnreadable) || s.count(7) != 0 {
+			t.Error(err)
+		}
+		if _, err := once.Show(t.Context(), h.Client.Client, name); !errors.Is(err, tenure.ErrUnreadable) {
+			t.Error(err)
+		}
+		if st, err := h.Status(t.Context(), once.LockName(name)); err != nil || string(st.Data) != data {
+			t.Errorf("it was written over: %s, %v", st.Data, err)
+		}
+		if err := once.Reset(t.Context(), h.Client.Client, name, 6, "somebody wrote into it"); err != nil {
+			t.Error(err)
+		}
+		if _, err := h.once(7, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The ledger keeps 20 runs.
 func TestLedgerKeepsTwentyRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		h := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		long := errors.New(strings.Repeat("long\n\x1b ", 100))
 		for slot := range int64(50) {
 			_, _ = h.once(slot, nil, func(context.Context, *once.Turn) error { return long })
@@ -598,7 +467,7 @@ func TestLedgerKeepsTwentyRuns(t *testing.T) {
 		if _, err := h.once(30, nil, nil); !errors.Is(err, once.ErrDone) {
 			t.Error(err)
 		}
-		data, err := h.client.Status(t.Context(), once.LockName(name))
+		data, err := h.Status(t.Context(), once.LockName(name))
 		if err != nil || len(data.Data) > 20*(200+150) {
 			t.Errorf("the ledger has %d bytes, %v", len(data.Data), err)
 		}
@@ -612,38 +481,9 @@ func TestLedgerKeepsTwentyRuns(t *testing.T) {
 	})
 }
 
-// A late duplicate of a write brings no slot back.
-func TestOnceLateDuplicates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
-		for _, h := range []*host{a, b} {
-			h.faults.Inject(faultstore.Rule{
-				Match: func(c faultstore.Call) bool { return c.Op.IsWrite() },
-				Fault: faultstore.Fault{Again: []time.Duration{time.Second, time.Minute, time.Hour}},
-			})
-		}
-		for slot := range int64(60) {
-			for _, h := range []*host{a, b} {
-				// A duplicate of a claim opens a tenure that nobody believes in, and
-				// that others wait for.
-				_, err := h.once(slot, &once.Options{Wait: true}, takes(time.Second))
-				if err != nil && !errors.Is(err, once.ErrDone) {
-					t.Errorf("slot %d on %s: %v", slot, h.owner, err)
-				}
-			}
-			if s.count(slot) != 1 {
-				t.Errorf("slot %d was begun %d times", slot, s.count(slot))
-			}
-		}
-	})
-}
-
 // What is wrong is named before anything is sent.
 func TestOnceRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		h := s.host("a", 1)
+	onHosts(t, func(t *testing.T, s *world, h, _ *host) {
 		work := func(context.Context, *once.Turn) error { return nil }
 		long := strings.Repeat("x", once.MaxNameLen)
 		for _, c := range []struct {
@@ -665,7 +505,7 @@ func TestOnceRefuses(t *testing.T) {
 			{"x", &once.Options{CatchUp: 1}, work, "Between"},
 			{"x", &once.Options{WaitAhead: -1}, work, "wait ahead"},
 		} {
-			_, err := once.Once(t.Context(), h.client, c.name, 1, c.options, c.work)
+			_, err := once.Once(t.Context(), h.Client.Client, c.name, 1, c.options, c.work)
 			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%.20q: %v, want %q", c.name, err, c.says)
 			}
@@ -673,10 +513,10 @@ func TestOnceRefuses(t *testing.T) {
 		if _, err := once.Once(t.Context(), nil, "x", 1, nil, work); err == nil || !strings.Contains(err.Error(), "client is nil") {
 			t.Error(err)
 		}
-		if n := h.faults.Count(); n != 0 {
+		if n := h.Faults().Count(); n != 0 {
 			t.Errorf("%d requests", n)
 		}
-		if _, err := once.Once(t.Context(), h.client, long, 1, nil, work); err != nil {
+		if _, err := once.Once(t.Context(), h.Client.Client, long, 1, nil, work); err != nil {
 			t.Error(err)
 		}
 		if n := len(once.EveryLockName(long)); n != driver.MaxNameLen {
@@ -718,4 +558,188 @@ func TestMinute(t *testing.T) {
 			t.Errorf("minute of %v: %d, want %d", at, got, want)
 		}
 	}
+}
+
+// loseClaims has the replies of the next claim get lost, which is applied.
+func (h *host) loseClaims() {
+	h.Faults().Inject(faultstore.Rule{
+		Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpClaim },
+		Fault: faultstore.LoseReply(), Count: 1,
+	})
+}
+
+// A host whose claim was applied and not answered does not know what was there before,
+// and reads it: that is no empty ledger.
+func TestLedgerBehindALostReply(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		if _, err := a.once(7, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, slot := range []int64{7, 6} {
+			b.loseClaims()
+			if _, err := b.once(slot, nil, nil); !errors.Is(err, once.ErrDone) && !errors.Is(err, once.ErrPassed) {
+				t.Errorf("slot %d: %v", slot, err)
+			}
+		}
+		b.loseClaims()
+		if res, err := b.once(8, nil, nil); err != nil || res.Run.Slot != 8 {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if st := a.show(); len(st.Runs) != 2 || st.Runs[1].Slot != 7 {
+			t.Errorf("%+v", st.Runs)
+		}
+	})
+}
+
+// What is no ledger is told beside a holder, too.
+func TestUnreadableBesideAHolder(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		go func() {
+			_ = a.Run(t.Context(), once.LockName(name), &tenure.AcquireOptions{Data: []byte("x")}, func(ctx context.Context, _ *tenure.Lease) error {
+				return takes(time.Minute)(ctx, nil)
+			})
+		}()
+		synctest.Wait()
+		if _, err := b.once(7, nil, nil); !errors.Is(err, tenure.ErrUnreadable) {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A holder that has begun nothing yet is not said to run what the one before it has left.
+func TestHolderOfAnOpenLedger(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		c := s.host("c", 1)
+		a.dies(7)
+		go func() {
+			_ = c.Run(t.Context(), once.LockName(name), nil, func(ctx context.Context, _ *tenure.Lease) error {
+				return takes(time.Minute)(ctx, nil)
+			})
+		}()
+		time.Sleep(2 * lease)
+		_, err := b.once(8, nil, nil)
+		if running := as[*once.RunningError](t, err); running.Run.Token != 0 || running.Held.Owner != "c" {
+			t.Errorf("%+v", running)
+		}
+		time.Sleep(time.Minute)
+		// The lost run is not one that was missed: it was begun.
+		res, err := b.once(9, &once.Options{Redo: true, Between: func(int64, int64) ([]int64, int) { return []int64{8}, 0 }}, nil)
+		if err != nil || res.Unfinished == nil || !slices.Equal(res.Missed, []int64{8}) {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
+// What was begun before a reset is not told of a slot that came again.
+func TestPassedAfterAReset(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
+		s.twice = true
+		for _, slot := range []int64{5, 6} {
+			if _, err := a.once(slot, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := once.Reset(t.Context(), a.Client.Client, name, 6, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.once(5, nil, nil); !errors.Is(err, once.ErrDone) {
+			t.Error(err)
+		}
+		if _, err := a.once(8, nil, nil); err != nil { // it closes what is below it
+			t.Fatal(err)
+		}
+		if _, err := a.once(6, nil, nil); !errors.Is(err, once.ErrPassed) {
+			t.Error(err)
+		}
+	})
+}
+
+// The pauses between attempts double up to five minutes. Each shows progress, and none is
+// followed by an attempt when the lease has ended.
+func TestRetryPauses(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, _, _ *host) {
+		a := s.host("watched", 1, func(o *tenure.Options) { o.ProgressTimeout = 11 * time.Minute })
+		var at []time.Duration
+		res, err := a.once(7, &once.Options{Retries: 4, RetryDelay: 2 * time.Minute}, func(ctx context.Context, _ *once.Turn) error {
+			at = append(at, time.Since(s.born))
+			_ = takes(5*time.Minute+30*time.Second)(ctx, nil)
+			return errWork
+		})
+		if !errors.Is(err, errWork) || res.Run.Attempts != 5 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		for i, most := range []time.Duration{2, 4, 5, 5} {
+			most *= time.Minute
+			if d := at[i+1] - at[i] - 5*time.Minute - 30*time.Second; d > most || d < most*3/4 {
+				t.Errorf("pause %d took %v", i, d)
+			}
+		}
+		res, err = a.once(8, &once.Options{Retries: 4, RetryDelay: time.Millisecond}, func(context.Context, *once.Turn) error {
+			a.clock.step(lease) // a pause that shows in the wall clock alone
+			return errWork
+		})
+		if !errors.Is(err, tenure.ErrLost) || res.Run.Attempts != 1 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
+// Work that has ended, and waits for what it has left behind, is not said to run; the slot
+// is done, and the next one is told what is waited for.
+func TestEndedBeforeItReturns(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		var kept *once.Turn
+		a.begins(7, nil, func(ctx context.Context, turn *once.Turn) error {
+			kept = turn
+			_ = takes(10*time.Second)(ctx, turn)
+			if err := turn.Ended(ctx, exit(3), "13112 (sleep)"); err != nil {
+				t.Error(err)
+			}
+			return takes(time.Hour)(ctx, turn)
+		})
+		time.Sleep(time.Minute)
+		if r := b.show().Runs[0]; r.State != once.StateFailed || r.Exit != 3 || r.Took != 10*time.Second || r.Left != "13112 (sleep)" || r.Attempts != 1 {
+			t.Errorf("%+v", r)
+		}
+		if _, err := b.once(7, &once.Options{Redo: true}, nil); !errors.Is(err, once.ErrDone) {
+			t.Error(err)
+		}
+		_, err := b.once(8, nil, nil)
+		if running := as[*once.RunningError](t, err); running.Run.Slot != 7 || running.Run.Left != "13112 (sleep)" {
+			t.Errorf("%+v", running)
+		}
+		time.Sleep(time.Hour)
+		if r := b.show().Runs[0]; r.State != once.StateDone || r.Left != "" || r.Took != time.Hour+10*time.Second {
+			t.Errorf("%+v", r)
+		}
+		if err := kept.Ended(t.Context(), nil, "nothing"); err != nil || b.show().Runs[0].Left != "" {
+			t.Errorf("after the end: %v", err)
+		}
+		if _, err := b.once(8, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The options of the acquire reach it.
+func TestOnceOptionsOfTheAcquire(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
+		for slot := range int64(4) {
+			if _, err := a.once(slot, &once.Options{History: true}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if history, err := a.History(t.Context(), once.LockName(name)); err != nil || len(history) != 4 {
+			t.Errorf("%+v, %v", history, err)
+		}
+		a.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
+		begun := time.Now()
+		if _, err := a.once(9, &once.Options{StoreTimeout: 5 * lease}, nil); !errors.Is(err, faultstore.ErrInjected) {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took < 4*lease {
+			t.Errorf("it gave up after %v", took)
+		}
+	})
 }

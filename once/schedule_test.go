@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure/once"
@@ -40,9 +39,7 @@ func every(n, offset int64, text string) *once.Options {
 // slot is, until somebody says that the schedule was changed. Then nothing runs that was not
 // scheduled, and nothing again.
 func TestTwoSchedules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		a, b := s.host("a", 1), s.host("b", 1)
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
 		utc, berlin := every(1440, 185, "5 3 * * * in UTC"), every(1440, 125, "5 3 * * * in Berlin")
 		hourly := every(60, 0, "0 * * * * in UTC")
 		day := int64(1440)
@@ -64,12 +61,11 @@ func TestTwoSchedules(t *testing.T) {
 			t.Error(err)
 		}
 		// Also while another host is at work.
-		go a.quietly(3*day+185, utc, takes(time.Minute))
-		synctest.Wait()
+		a.begins(3*day+185, utc, takes(time.Minute))
 		if _, err := b.once(3*day+125, berlin, nil); !errors.Is(err, once.ErrSchedule) {
 			t.Error(err)
 		}
-		if _, err := once.Reschedule(t.Context(), b.client, name, *hourly.Schedule, 0); !errors.Is(err, once.ErrRunning) {
+		if _, err := once.Reschedule(t.Context(), b.Client.Client, name, *hourly.Schedule, 0); !errors.Is(err, once.ErrRunning) {
 			t.Error(err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -77,7 +73,7 @@ func TestTwoSchedules(t *testing.T) {
 		// Each hour from now on.
 		now := 3*day + 15*60
 		for _, want := range []bool{true, false} {
-			if changed, err := once.Reschedule(t.Context(), b.client, name, *hourly.Schedule, now-1); err != nil || changed != want {
+			if changed, err := once.Reschedule(t.Context(), b.Client.Client, name, *hourly.Schedule, now-1); err != nil || changed != want {
 				t.Errorf("%v, %v", changed, err)
 			}
 		}
@@ -103,7 +99,7 @@ func TestTwoSchedules(t *testing.T) {
 		}
 		// A ledger that begins anew has no schedule.
 		s.twice = true
-		if err := once.Reset(t.Context(), b.client, name, -1<<63, "a test"); err != nil {
+		if err := once.Reset(t.Context(), b.Client.Client, name, -1<<63, "a test"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.once(185, utc, nil); err != nil {
@@ -115,12 +111,10 @@ func TestTwoSchedules(t *testing.T) {
 // A ledger without runs has nothing that could be changed; one of which no schedule is known
 // takes the first one.
 func TestRescheduleWithoutALedger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onHosts(t, func(t *testing.T, s *world, a, _ *host) {
 		s.unordered = true
-		a := s.host("a", 1)
 		tens := every(10, 0, "each ten")
-		if changed, err := once.Reschedule(t.Context(), a.client, name, *tens.Schedule, 1000); err != nil || changed || a.show().Runs != nil && len(a.show().Runs) > 0 {
+		if changed, err := once.Reschedule(t.Context(), a.Client.Client, name, *tens.Schedule, 1000); err != nil || changed || a.show().Runs != nil && len(a.show().Runs) > 0 {
 			t.Errorf("%v, %v", changed, err)
 		}
 		if _, err := a.once(7, nil, nil); err != nil {
@@ -135,7 +129,7 @@ func TestRescheduleWithoutALedger(t *testing.T) {
 		if _, err := a.once(26, nil, nil); err != nil { // a number that somebody names
 			t.Error(err)
 		}
-		if _, err := once.Reschedule(t.Context(), a.client, name, once.Schedule{}, 0); err == nil || !strings.Contains(err.Error(), "no text") {
+		if _, err := once.Reschedule(t.Context(), a.Client.Client, name, once.Schedule{}, 0); err == nil || !strings.Contains(err.Error(), "no text") {
 			t.Error(err)
 		}
 		if !slices.ContainsFunc(a.show().Runs, func(r once.Run) bool { return r.Slot == 26 }) {

@@ -41,7 +41,7 @@ func newClient(w *World, name, owner string, edit []func(*tenure.Options)) (*Cli
 	if o.Logger == nil {
 		o.Logger = w.logger(owner)
 	}
-	c.faults = faultstore.New(w.store.Open(), nil)
+	c.faults = faultstore.New(observed{w.store.Open(), w}, nil)
 	c.network.faults = c.faults
 	store, ok := c.faults.Driver().(inner)
 	if !ok {

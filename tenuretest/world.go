@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/memstore"
 )
 
@@ -24,6 +25,9 @@ type World struct {
 	store *memstore.Store
 	edit  []func(*tenure.Options)
 	begun time.Time
+
+	writing  sync.Mutex          // held while a write is made, and observed
+	observer func(driver.Record) // of Observe; nil if there is none
 
 	mu      sync.Mutex
 	clients []*Client // in the order in which they were made
