@@ -21,7 +21,7 @@ var errThere = errors.New("no answer")
 // The partitions of a dead worker are found by the others though the coordinator does
 // nothing: it lives, and cannot read what the group is.
 func TestCoordinatorThatDoesNothing(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 40}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 40}, func(t *testing.T, s *world) {
 		const workers = 5
 		for i := range workers {
 			s.worker(fmt.Sprint("w", i))
@@ -32,7 +32,7 @@ func TestCoordinatorThatDoesNothing(t *testing.T) {
 		if !s.workers[0].Stats().Coordinator {
 			t.Fatal("another one coordinates")
 		}
-		s.workers[0].faults.Inject(faultstore.Rule{
+		s.workers[0].client.Faults().Inject(faultstore.Rule{
 			Key: shard.SpecName(name), Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.NotApplied(errThere)},
 		})
 		time.Sleep(lease)
@@ -46,7 +46,7 @@ func TestCoordinatorThatDoesNothing(t *testing.T) {
 // that has looked at it, and they look at all of them one after the other.
 func TestAuditFindsEach(t *testing.T) {
 	const partitions, workers, failing = 120, 5, 20 // so few that owners do not come back before
-	onStage(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
 		var mu sync.Mutex
 		at := map[string]string{}    // the worker that has a partition
 		fails := map[string]string{} // partitions, by the worker that fails

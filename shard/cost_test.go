@@ -4,9 +4,7 @@
 package shard_test
 
 import (
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -18,22 +16,21 @@ import (
 // At rest a worker writes its heartbeats and nothing else, however many
 // partitions it has, and reads what the package comment says.
 func TestCostAtRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const workers, periods = 6, 60
-		s := newStage(t, shard.Options{Partitions: 600})
+	const workers, periods = 6, 60
+	onWorld(t, shard.Options{Partitions: 600}, func(t *testing.T, s *world) {
 		for i := range workers {
 			s.worker(string(rune('a' + i)))
 			s.settle(i+1, 600)
 		}
 		time.Sleep(10 * refresh)
 		for _, w := range s.workers {
-			w.faults.ResetLog()
+			w.client.Faults().ResetLog()
 		}
 		time.Sleep(periods * refresh)
 		for i, w := range s.workers {
 			writes := map[faultstore.Op]int{}
 			reads := 0
-			for _, l := range w.faults.Log() {
+			for _, l := range w.client.Faults().Log() {
 				if l.Call.Op.IsWrite() {
 					writes[l.Call.Op]++
 				} else {
@@ -68,7 +65,7 @@ func TestCostAtRest(t *testing.T) {
 
 // A group of ten workers and a thousand partitions costs less than $10 a month on DynamoDB.
 func TestCostOfAMonth(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 1000}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 1000}, func(t *testing.T, s *world) {
 		const workers, long = 10, 3 * time.Minute
 		s.timing = tenure.Timing{LeaseDuration: 20 * time.Second, HeartbeatPeriod: 5 * time.Second, RefreshPeriod: time.Second}
 		s.blind = true
@@ -78,12 +75,12 @@ func TestCostOfAMonth(t *testing.T) {
 		s.settle(workers, 1000)
 		time.Sleep(25 * time.Second)
 		for _, w := range s.workers {
-			w.faults.ResetLog()
+			w.client.Faults().ResetLog()
 		}
 		time.Sleep(long)
-		reads, writes := map[string]float64{}, 0.0
+		reads, writes := 0.0, 0.0
 		for _, w := range s.workers {
-			for _, l := range w.faults.Log() {
+			for _, l := range w.client.Faults().Log() {
 				units := 1.0 // of a strong read of up to 4 kB, or a write of 1 kB
 				switch {
 				case l.Call.Op.IsWrite():
@@ -92,32 +89,14 @@ func TestCostOfAMonth(t *testing.T) {
 				case l.Call.Consistency == driver.Eventual:
 					units = 0.5
 				}
-				reads[kind(l.Call.Key)] += units / long.Seconds()
+				reads += units / long.Seconds()
 			}
 		}
-		sum := 0.0
-		for of, units := range reads {
-			sum += units
-			t.Logf("%s: %.1f read units a second", of, units)
-		}
 		const month, read, write = 30 * 24 * 3600, 0.125e-6, 0.625e-6
-		dollars := month * (sum*read + writes*write)
-		t.Logf("%.1f read units a second in all, and %.1f write units: $%.2f a month", sum, writes, dollars)
+		dollars := month * (reads*read + writes*write)
+		t.Logf("%.1f read units a second in all, and %.1f write units: $%.2f a month", reads, writes, dollars)
 		if dollars > 10 {
 			t.Errorf("$%.2f a month", dollars)
 		}
 	})
-}
-
-// kind says what a record is.
-func kind(key string) string {
-	for _, infix := range []string{":member/", ":part/"} {
-		if strings.Contains(key, infix) {
-			return strings.Trim(infix, ":/")
-		}
-	}
-	if strings.HasPrefix(key, driver.SessionPrefix) {
-		return "session"
-	}
-	return strings.TrimPrefix(key, name+":")
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure"
@@ -21,7 +20,7 @@ import (
 
 // Workers that come have all partitions, each its share.
 func TestWorkersShareThePartitions(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 60}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 60}, func(t *testing.T, s *world) {
 		for i, owner := range []string{"a", "b", "c"} {
 			s.worker(owner)
 			s.settle(i+1, 60)
@@ -32,15 +31,13 @@ func TestWorkersShareThePartitions(t *testing.T) {
 				t.Errorf("%s has %d of 60: %v", owner, n, by)
 			}
 		}
-		if id, gap := s.worst(); gap > refresh {
-			t.Errorf("partition %s had nobody for %v", id, gap)
-		}
+		s.gap(refresh)
 	})
 }
 
 // Weights count.
 func TestWeights(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 90}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 90}, func(t *testing.T, s *world) {
 		s.worker("a")
 		s.worker("b", func(o *shard.Options) { o.Weight = 2 })
 		s.settle(2, 90)
@@ -53,16 +50,15 @@ func TestWeights(t *testing.T) {
 // Partitions are worked on in their zone, while it has room, and move when their
 // zones do.
 func TestZones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		zones, swapped := map[string]string{}, map[string]string{}
-		for i := range 40 {
-			id := fmt.Sprint(i)
-			zones[id], swapped[id] = "a", "b"
-			if i%2 == 1 {
-				zones[id], swapped[id] = "b", "a"
-			}
+	zones, swapped := map[string]string{}, map[string]string{}
+	for i := range 40 {
+		id := fmt.Sprint(i)
+		zones[id], swapped[id] = "a", "b"
+		if i%2 == 1 {
+			zones[id], swapped[id] = "b", "a"
 		}
-		s := newStage(t, shard.Options{Partitions: 40, Zones: zones})
+	}
+	onWorld(t, shard.Options{Partitions: 40, Zones: zones}, func(t *testing.T, s *world) {
 		for _, zone := range []string{"a", "b"} {
 			for i := range 2 {
 				s.worker(fmt.Sprint(zone, i), func(o *shard.Options) { o.Zone = zone })
@@ -94,7 +90,7 @@ func TestZones(t *testing.T) {
 
 // A worker that comes moves no more than its share, and each partition once.
 func TestNewWorkerMovesItsShare(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 200}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 200}, func(t *testing.T, s *world) {
 		for i := range 9 {
 			s.worker(fmt.Sprintf("w%d", i))
 		}
@@ -109,9 +105,7 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 		if all, most := s.moves(); all > share || most > 1 {
 			t.Errorf("%d moves, %d of one partition, of 200 by the tenth worker", all, most)
 		}
-		if id, gap := s.worst(); gap > refresh {
-			t.Errorf("partition %s had nobody for %v", id, gap)
-		}
+		s.gap(refresh)
 		t.Logf("200 partitions, 9 workers and a tenth: settled after %v", took)
 	})
 }
@@ -119,7 +113,7 @@ func TestNewWorkerMovesItsShare(t *testing.T) {
 // The partitions of a worker that has crashed are owned by others within its
 // lease, a look of the coordinator's and a look at the roll.
 func TestCrash(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 100}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 100}, func(t *testing.T, s *world) {
 		var workers []*worker
 		for i := range 5 {
 			workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
@@ -127,7 +121,7 @@ func TestCrash(t *testing.T) {
 		}
 		s.reset()
 		workers[3].crash()
-		took := s.until("all are owned", lease+4*refresh, func() bool { _, all := s.owned(); return all == 100 })
+		took := s.all(100, lease+4*refresh)
 		t.Logf("a worker with 20 of 100 partitions crashed: all owned after %v", took)
 		s.settle(4, 100)
 		if all, most := s.moves(); all > 20 || most > 1 {
@@ -141,7 +135,7 @@ func TestCrash(t *testing.T) {
 func TestCoordinatorCrashes(t *testing.T) {
 	for _, others := range []int{0, 1} {
 		t.Run(fmt.Sprintf("with %d others", others), func(t *testing.T) {
-			onStage(t, shard.Options{Partitions: 100, Audit: -1}, func(t *testing.T, s *stage) {
+			onWorld(t, shard.Options{Partitions: 100, Audit: -1}, func(t *testing.T, s *world) {
 				var workers []*worker
 				for i := range 5 {
 					workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
@@ -154,7 +148,7 @@ func TestCoordinatorCrashes(t *testing.T) {
 				if others > 0 {
 					workers[3].crash()
 				}
-				took := s.until("all are owned", lease+6*refresh, func() bool { _, all := s.owned(); return all == 100 })
+				took := s.all(100, lease+6*refresh)
 				t.Logf("the coordinator and %d others crashed: all owned after %v", others, took)
 				s.settle(4-others, 100)
 			})
@@ -167,7 +161,7 @@ func TestCoordinatorCrashes(t *testing.T) {
 // silent, so that another worker that died with the coordinator does not cost a second lease.
 func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 	for step := range 8 {
-		onStage(t, shard.Options{Partitions: 40, Audit: -1}, func(t *testing.T, s *stage) {
+		onWorld(t, shard.Options{Partitions: 40, Audit: -1}, func(t *testing.T, s *world) {
 			var workers []*worker
 			for i := range 5 {
 				workers = append(workers, s.worker(fmt.Sprintf("w%d", i)))
@@ -179,7 +173,7 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 				t.Fatalf("%+v, %v", lead, err)
 			}
 			sign := func() string {
-				rec, err := s.records.Get(t.Context(), driver.SessionKey(lead.Session), driver.Strong)
+				rec, err := s.Store().Get(t.Context(), driver.SessionKey(lead.Session), driver.Strong)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -189,7 +183,7 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 				time.Sleep(refresh / 20)
 			}
 			crashed := time.Now() // right after a heartbeat
-			workers[1].faults.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Key: driver.SessionKey(lead.Session), Decide: func(c faultstore.Call) faultstore.Fault {
+			workers[1].client.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpGet}, Key: driver.SessionKey(lead.Session), Decide: func(c faultstore.Call) faultstore.Fault {
 				if c.Consistency == driver.Eventual && time.Since(crashed) < beat-refresh/2 {
 					return faultstore.Stale(1) // it does not see that heartbeat yet
 				}
@@ -197,7 +191,7 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 			}})
 			workers[0].crash()
 			workers[3].crash()
-			s.until("all are owned", lease+beat+6*refresh, func() bool { _, all := s.owned(); return all == 40 })
+			s.all(40, lease+beat+6*refresh)
 			if workers[1].count(shard.EventCoordinator) == 0 {
 				t.Error("the first in line does not coordinate")
 			}
@@ -206,32 +200,57 @@ func TestCoordinatorIsTheFirstInLineWhoSeesItLate(t *testing.T) {
 }
 
 // A worker that leaves hands its partitions over: none has nobody for longer than
-// its hand-over takes, which is no longer than a look where the store cannot
-// watch.
+// its hand-over takes, which is no longer than a look where no hints arrive; also where
+// the others prepare, or have a limit: they ask who leaves. The last one waits for nobody.
 func TestLeave(t *testing.T) {
-	for _, blind := range []bool{false, true} {
-		t.Run(fmt.Sprintf("blind %v", blind), func(t *testing.T) {
-			onStage(t, shard.Options{Partitions: 60}, func(t *testing.T, s *stage) {
-				s.blind = blind
-				a, b, _ := s.worker("a"), s.worker("b"), s.worker("c")
+	var prepared atomic.Int64
+	for _, c := range []struct {
+		name  string
+		blind bool
+		edit  func(*shard.Options)
+	}{
+		{"hints", false, func(*shard.Options) {}},
+		{"blind", true, func(*shard.Options) {}},
+		{"prepare", false, func(o *shard.Options) {
+			o.Prepare = func(context.Context, string) error { prepared.Add(1); return nil }
+		}},
+		{"limit", false, func(o *shard.Options) { o.Max = 60 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onWorld(t, shard.Options{Partitions: 60}, func(t *testing.T, s *world) {
+				s.blind = c.blind
+				a, b, last := s.worker("a"), s.worker("b", c.edit), s.worker("c", c.edit)
 				s.settle(3, 60)
 				for i, w := range []*worker{a, b} { // a coordinates
 					w.drain.Store(int64(700 * time.Millisecond))
 					s.reset()
-					begun := time.Now()
+					prepared.Store(0)
 					if err := w.quit(); err != nil {
 						t.Fatal(err)
 					}
 					s.settle(2-i, 60)
-					id, gap := s.worst()
 					most := 100 * time.Millisecond
-					if blind {
+					if c.blind {
 						most = refresh + refresh/2
 					}
-					if gap > most {
-						t.Errorf("partition %s had nobody for %v", id, gap)
+					s.gap(most)
+					moved := w.of(shard.EventMovedOut)
+					if n := int(prepared.Load()); c.name == "prepare" && (n < len(moved) || len(moved) == 0) {
+						t.Errorf("%d were prepared, of %d that moved", n, len(moved))
 					}
-					t.Logf("%s left after %v; the longest gap was %v", w.owner, time.Since(begun), gap)
+					for _, e := range moved {
+						if e.Peer != "b" && e.Peer != "c" {
+							t.Errorf("moved out to %q", e.Peer)
+						}
+					}
+				}
+				begun := time.Now()
+				if err := last.quit(); err != nil || time.Since(begun) > 4*refresh {
+					t.Errorf("the last one left after %v: %v", time.Since(begun), err)
+				}
+				s.worker("d")
+				if took := s.settle(1, 60); took > 5*refresh {
+					t.Errorf("all were found after %v", took)
 				}
 			})
 		})
@@ -241,7 +260,7 @@ func TestLeave(t *testing.T) {
 // An OnEvent that never returns holds Run up for the stop timeout and a lease, as it does
 // Client.Close.
 func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		never := make(chan struct{})
 		defer close(never)
 		w := s.make("a", func(o *shard.Options) { o.OnEvent = func(shard.Event) { <-never } })
@@ -268,76 +287,28 @@ func TestRunUnderAnEventThatNeverReturns(t *testing.T) {
 }
 
 // Who leaves does not hand over before the others have seen that it leaves, and
-// wait: where the store can watch, no partition has nobody for any time then.
+// wait: no partition has nobody for any time then.
 func TestLeaveWaitsForTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n, partitions = 12, 120
-		s := newStage(t, shard.Options{Partitions: partitions})
-		for i := range n {
-			s.worker(fmt.Sprintf("w%d", i))
-			time.Sleep(37 * refresh / 100) // they do not look all at once
-		}
+	const n, partitions = 12, 120
+	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
+		workers := s.staggered(n) // they do not look all at once
 		s.settle(n, partitions)
 		for i := range 4 { // each without a drain
 			s.reset()
-			if err := s.workers[i].quit(); err != nil {
+			if err := workers[i].quit(); err != nil {
 				t.Fatal(err)
 			}
 			s.settle(n-1-i, partitions)
-			id, gap := s.worst()
-			t.Logf("%s left; the longest gap was %v", s.workers[i].owner, gap)
-			if gap > 10*time.Millisecond {
-				t.Errorf("partition %s had nobody for %v when %s left", id, gap, s.workers[i].owner)
-			}
+			s.gap(10 * time.Millisecond)
 		}
 	})
-}
-
-// So it is where the others prepare, or have a limit: they ask who leaves.
-func TestLeaveToThoseWhoAsk(t *testing.T) {
-	var prepared atomic.Int64
-	for name, edit := range map[string]func(*shard.Options){
-		"prepare": func(o *shard.Options) {
-			o.Prepare = func(context.Context, string) error { prepared.Add(1); return nil }
-		},
-		"limit": func(o *shard.Options) { o.Max = 40 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, shard.Options{Partitions: 60}, func(t *testing.T, s *stage) {
-				a := s.worker("a")
-				s.worker("b", edit)
-				s.worker("c", edit)
-				s.settle(3, 60)
-				s.reset()
-				prepared.Store(0)
-				defer func() {
-					if n, moved := int(prepared.Load()), a.count(shard.EventMovedOut); name == "prepare" && (n < moved || moved == 0) {
-						t.Errorf("%d were prepared, of %d that moved", n, moved)
-					}
-				}()
-				if err := a.quit(); err != nil {
-					t.Fatal(err)
-				}
-				s.settle(2, 60)
-				if id, gap := s.worst(); gap > 100*time.Millisecond {
-					t.Errorf("partition %s had nobody for %v", id, gap)
-				}
-				for _, w := range a.of(shard.EventMovedOut) {
-					if w.Peer != "b" && w.Peer != "c" {
-						t.Errorf("moved out to %q", w.Peer)
-					}
-				}
-			})
-		})
-	}
 }
 
 // Who leaves hands over in portions, as many to each as it waits for: the others
 // are never without more of them than that.
 func TestLeaveInPortions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const budget = 4
-		s := newStage(t, shard.Options{Partitions: 80, Budget: budget})
+	const budget = 4
+	onWorld(t, shard.Options{Partitions: 80, Budget: budget}, func(t *testing.T, s *world) {
 		s.blind = true
 		a := s.worker("a")
 		s.worker("b")
@@ -354,65 +325,39 @@ func TestLeaveInPortions(t *testing.T) {
 		if least := 80 - 3*budget; fewest < least {
 			t.Errorf("only %d of 80 were at work at a time, with %d moving", fewest, budget)
 		}
-		if id, gap := s.worst(); gap > 3*refresh/2 {
-			t.Errorf("partition %s had nobody for %v", id, gap)
-		}
-	})
-}
-
-// The last worker leaves without waiting for anybody, and the next one finds all.
-func TestLastOneLeaves(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 10}, func(t *testing.T, s *stage) {
-		a := s.worker("a")
-		s.settle(1, 10)
-		begun := time.Now()
-		if err := a.quit(); err != nil || time.Since(begun) > 4*refresh {
-			t.Errorf("left after %v: %v", time.Since(begun), err)
-		}
-		s.worker("b")
-		if took := s.settle(1, 10); took > 5*refresh {
-			t.Errorf("all were found after %v", took)
-		}
+		s.gap(3 * refresh / 2)
 	})
 }
 
 // Workers that are restarted one after the other move each partition twice at
 // most: away, and back.
 func TestRollingRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n, partitions = 20, 200
-		s := newStage(t, shard.Options{Partitions: partitions})
+	const n, partitions = 20, 200
+	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
 		workers := make([]*worker, n)
 		for i := range workers {
 			workers[i] = s.worker(fmt.Sprintf("w%d", i))
 		}
 		s.settle(n, partitions)
 		s.reset()
-		begun := time.Now()
 		for i, w := range workers {
 			if err := w.quit(); err != nil {
 				t.Fatalf("%s: %v", w.owner, err)
 			}
-			workers[i] = s.worker(fmt.Sprintf("w%d-again", i))
+			s.worker(fmt.Sprintf("w%d-again", i))
 			s.settle(n, partitions)
 		}
-		all, most := s.moves()
-		if most > 2 {
+		if _, most := s.moves(); most > 2 {
 			t.Errorf("a partition moved %d times", most)
 		}
-		id, gap := s.worst()
-		if gap > refresh {
-			t.Errorf("partition %s had nobody for %v", id, gap)
-		}
-		t.Logf("%d workers restarted in %v: %d moves of %d partitions, %d of one at most; the longest gap was %v",
-			n, time.Since(begun), all, partitions, most, gap)
+		s.gap(refresh)
 	})
 }
 
 // A worker that has more weight than others comes back to what it had, too, and
 // nothing moves between the others meanwhile.
 func TestRestartOfAHeavyWorker(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 140}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 140}, func(t *testing.T, s *world) {
 		var workers []*worker
 		for i, weight := range []float64{1, 3, 2, 1} {
 			workers = append(workers, s.worker(fmt.Sprintf("w%d", i), func(o *shard.Options) { o.Weight = weight }))
@@ -435,7 +380,7 @@ func TestRestartOfAHeavyWorker(t *testing.T) {
 
 // No worker has more than its maximum. What nobody has room for is told.
 func TestMax(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 50, Max: 20}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 50, Max: 20}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 40)
 		time.Sleep(5 * lease) // nobody adopts what is too much
@@ -466,7 +411,7 @@ func TestMax(t *testing.T) {
 // Two full workers that are each to have what the other one has get there, and
 // never have more than they may.
 func TestFullWorkersSwap(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 20, Max: 10}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 20, Max: 10}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.until("a has ten", time.Minute, func() bool { by, _ := s.owned(); return by["a"] == 10 })
 		s.worker("b")
@@ -482,14 +427,14 @@ func TestFullWorkersSwap(t *testing.T) {
 
 // Partitions are added and taken away while all are at work.
 func TestResize(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 20}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 20}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 20)
 		s.reset()
 		if err := a.Resize(t.Context(), 50); err != nil {
 			t.Fatal(err)
 		}
-		s.until("all 50 are owned", 5*refresh, func() bool { _, all := s.owned(); return all == 50 })
+		s.all(50, 5*refresh)
 		s.settle(2, 50)
 		if err := b.Resize(t.Context(), 10); err != nil {
 			t.Fatal(err)
@@ -511,16 +456,16 @@ func TestResize(t *testing.T) {
 // A worker that the store cannot be reached from for longer than its lease loses
 // all, and joins again.
 func TestSessionLost(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 20}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 20}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 20)
 		for _, w := range []*worker{a, b} { // a coordinates
-			w.faults.SetBlackHole(true)
+			w.client.Partition()
 			time.Sleep(3 * lease)
 			if by, all := s.owned(); all != 20 || by[w.owner] != 0 {
 				t.Errorf("while %s is cut off: %v", w.owner, by)
 			}
-			w.faults.SetBlackHole(false)
+			w.client.Heal()
 			s.settle(2, 20)
 			if w.count(shard.EventLost) != 1 || w.count(shard.EventJoined) != 2 {
 				t.Errorf("%s was told of %d losses and %d joins", w.owner, w.count(shard.EventLost), w.count(shard.EventJoined))
@@ -530,7 +475,7 @@ func TestSessionLost(t *testing.T) {
 }
 
 func TestCallsOutOfTurn(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 2}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
 		a := s.make("a")
 		if err := a.Leave(t.Context()); !errors.Is(err, shard.ErrNotRunning) {
 			t.Error(err)
@@ -538,7 +483,7 @@ func TestCallsOutOfTurn(t *testing.T) {
 		if err := a.Run(t.Context(), nil); err == nil {
 			t.Error("a handler of nil is run")
 		}
-		if _, err := shard.Read(t.Context(), a.client, name); !errors.Is(err, tenure.ErrNotHeld) {
+		if _, err := shard.Read(t.Context(), a.client.Client, name); !errors.Is(err, tenure.ErrNotHeld) {
 			t.Error(err)
 		}
 		a.start(a.handle)

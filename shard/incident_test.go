@@ -22,12 +22,12 @@ var errDenied = errors.New("denied")
 // sessions.
 func TestIncidentEndsNoWorker(t *testing.T) {
 	for _, lasting := range []time.Duration{refresh, lease / 2, 4 * lease} {
-		onStage(t, shard.Options{Partitions: 12}, func(t *testing.T, s *stage) {
+		onWorld(t, shard.Options{Partitions: 12}, func(t *testing.T, s *world) {
 			a, b := s.worker("a"), s.worker("b")
 			s.settle(2, 12)
 			denied := faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}
 			for _, w := range []*worker{a, b} {
-				remove := w.faults.Inject(faultstore.Rule{Fault: denied})
+				remove := w.client.Faults().Inject(faultstore.Rule{Fault: denied})
 				time.AfterFunc(lasting, remove)
 			}
 			time.Sleep(lasting)
@@ -45,9 +45,9 @@ func TestIncidentEndsNoWorker(t *testing.T) {
 
 // A worker whose store is of no use from the start is told at once.
 func TestWrongStoreFromTheStart(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 12}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 12}, func(t *testing.T, s *world) {
 		w := s.make("a")
-		w.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}})
+		w.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Permanent(errDenied)}})
 		w.start(w.handle)
 		synctest.Wait()
 		select {
@@ -65,10 +65,10 @@ func TestWrongStoreFromTheStart(t *testing.T) {
 // A store that others do not find any more ends a worker, instead of having it open
 // sessions there for ever.
 func TestReplacedStoreEndsAWorker(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 12}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 12}, func(t *testing.T, s *world) {
 		w := s.worker("a")
 		s.settle(1, 12)
-		w.faults.Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Replaced(errDenied)}})
+		w.client.Faults().Inject(faultstore.Rule{Fault: faultstore.Fault{Effect: faultstore.Refused, Err: driver.Replaced(errDenied)}})
 		time.Sleep(beat)
 		synctest.Wait()
 		select {

@@ -98,7 +98,7 @@ func TestNewRefuses(t *testing.T) {
 // it: nobody can plan. When it is free the group goes on.
 func TestForeignLocks(t *testing.T) {
 	for _, lock := range []string{shard.LeadName(name), shard.RollName(name)} {
-		onStage(t, shard.Options{Partitions: 2}, func(t *testing.T, s *stage) {
+		onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
 			l, err := s.looker().TryAcquire(t.Context(), lock, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -12,15 +12,15 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// haunt has a claim of a worker's session applied of which nothing in the worker
+// orphan has a claim of a worker's session applied of which nothing in the worker
 // knows: one that comes late, when the worker has given the lock back.
-func (s *stage) haunt(w *worker, lock string) {
+func (s *world) orphan(w *worker, lock string) {
 	s.t.Helper()
 	st, err := w.client.Status(s.t.Context(), shard.MemberName(name, w.Stats().Place))
 	if err != nil || st.Session == "" {
 		s.t.Fatalf("the session of %s: %q, %v", w.owner, st.Session, err)
 	}
-	_, _, err = s.records.Claim(s.t.Context(), driver.Record{
+	_, _, err = s.Store().Claim(s.t.Context(), driver.Record{
 		Key: lock, Version: "late " + lock, Beat: "late " + lock, Owner: w.owner, Lease: lease, State: driver.Held, Session: st.Session,
 	})
 	if err != nil {
@@ -31,11 +31,11 @@ func (s *stage) haunt(w *worker, lock string) {
 // A partition that is held in the name of the worker's own session, without the worker
 // knowing of it, is the worker's at the next look: the session lives, and nobody else
 // would ever ask about it.
-func TestGhostOfAPartition(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 3}, func(t *testing.T, s *stage) {
+func TestOrphanedClaim(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 3}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 3)
-		s.haunt(a, shard.LockName(name, "3"))
+		s.orphan(a, shard.LockName(name, "3"))
 		if err := a.Resize(t.Context(), 4); err != nil {
 			t.Fatal(err)
 		}
@@ -49,10 +49,10 @@ func TestGhostOfAPartition(t *testing.T) {
 	})
 }
 
-// The office of the coordinator can be such a lock. Every other worker sees a living
+// The lock of the coordinator can be such a lock. Every other worker sees a living
 // session that has it, and would wait for ever.
-func TestGhostOfTheCoordinator(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+func TestOrphanedClaimOfTheCoordinator(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 6)
 		if err := a.client.StepDown(t.Context(), shard.LeadName(name), "to see what follows"); err != nil {
@@ -62,7 +62,7 @@ func TestGhostOfTheCoordinator(t *testing.T) {
 			st, err := a.client.Status(t.Context(), shard.LeadName(name))
 			return err == nil && st.State == tenure.StateReleased
 		})
-		s.haunt(a, shard.LeadName(name))
+		s.orphan(a, shard.LeadName(name))
 		s.worker("b")
 		took := s.until("two workers share them", 10*lease, func() bool { return s.calm(2, 6) })
 		if most := 2 * lease; took > most {
@@ -73,12 +73,12 @@ func TestGhostOfTheCoordinator(t *testing.T) {
 
 // A partition that is held in the name of another worker's session, without that
 // worker knowing of it, is given up when it is asked for, as one that it has.
-func TestGhostOfAnotherWorker(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+func TestOrphanedClaimOfAnotherWorker(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 6)
 		for i := range 8 {
-			s.haunt([]*worker{a, b}[i/4], shard.LockName(name, fmt.Sprint(6+i)))
+			s.orphan([]*worker{a, b}[i/4], shard.LockName(name, fmt.Sprint(6+i)))
 		}
 		if err := a.Resize(t.Context(), 14); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // The next owner of a partition finds the checkpoint of the one before, also one
 // that was laid down while it stopped.
 func TestCheckpointMoves(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 8}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 8}, func(t *testing.T, s *world) {
 		last := sync.Map{}
 		handler := func(owner string) shard.Handler {
 			return func(ctx context.Context, p *shard.Partition) error {
@@ -63,7 +63,7 @@ func TestCheckpointMoves(t *testing.T) {
 // A checkpoint is refused from who is not the owner any more, and what the
 // current owner has laid down stays.
 func TestCheckpointOfAFormerOwner(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 1}, func(t *testing.T, s *world) {
 		a, b := s.make("a"), s.make("b")
 		former := make(chan *shard.Partition, 1)
 		release := make(chan struct{})
@@ -83,7 +83,7 @@ func TestCheckpointOfAFormerOwner(t *testing.T) {
 		})
 		s.until("b has it", 3*lease, func() bool { return b.Stats().Held == 1 })
 		time.Sleep(refresh)
-		a.faults.SetBlackHole(false)
+		a.client.Heal()
 		if err := p.Checkpoint(t.Context(), []byte("of a")); !errors.Is(err, tenure.ErrLost) {
 			t.Errorf("a former owner's checkpoint: %v", err)
 		}
@@ -101,9 +101,9 @@ func TestCheckpointOfAFormerOwner(t *testing.T) {
 // A checkpoint that is not confirmed is not the latest one: a handler that is run again goes on
 // from the one before, and skips nothing.
 func TestCheckpointThatIsNotConfirmed(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 1}, func(t *testing.T, s *world) {
 		a := s.make("a")
-		a.faults.Inject(faultstore.Rule{
+		a.client.Faults().Inject(faultstore.Rule{
 			Match: func(c faultstore.Call) bool { return string(c.Next.Data) == "second" },
 			Fault: faultstore.Refuse(),
 		})
@@ -136,7 +136,7 @@ func TestCheckpointThatIsNotConfirmed(t *testing.T) {
 // A handler that returns before it has to is run again; one that fails again and
 // again gives its partition up, and others find it.
 func TestHandlerEndsEarly(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 1}, func(t *testing.T, s *world) {
 		a := s.make("a")
 		var mu sync.Mutex
 		runs, tokens := 0, map[uint64]bool{}
@@ -168,9 +168,10 @@ func TestHandlerEndsEarly(t *testing.T) {
 	})
 }
 
-// A panic of a handler comes out of Run, and frees all partitions.
+// A panic of a handler comes out of Run, and frees all partitions. One that ends its goroutine
+// gives its partition up.
 func TestPanic(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.make("a")
 		fails := errors.New("it fails")
 		var wg sync.WaitGroup
@@ -182,6 +183,9 @@ func TestPanic(t *testing.T) {
 				}
 			}()
 			_ = a.Run(t.Context(), func(ctx context.Context, p *shard.Partition) error {
+				if p.ID() == "1" {
+					runtime.Goexit()
+				}
 				if p.ID() == "2" {
 					time.Sleep(time.Minute)
 					panic(fails)
@@ -191,6 +195,9 @@ func TestPanic(t *testing.T) {
 			})
 		})
 		wg.Wait()
+		if n := a.count(shard.EventDropped); n == 0 {
+			t.Error("the partition whose handler ended its goroutine was not dropped")
+		}
 		s.worker("b")
 		if took := s.settle(1, 4); took > 5*refresh {
 			t.Errorf("the partitions were found after %v", took)
@@ -198,26 +205,14 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// A handler that ends its goroutine gives its partition up.
-func TestGoexit(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 1}, func(t *testing.T, s *stage) {
-		a := s.make("a")
-		a.start(func(context.Context, *shard.Partition) error {
-			runtime.Goexit()
-			return nil
-		})
-		s.until("it is dropped", time.Minute, func() bool { return a.count(shard.EventDropped) == 1 })
-	})
-}
-
 // A partition whose planned owner does not come is claimed by another worker, and
 // moved when the planned owner can have it.
 func TestThenAnyone(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 20}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 20}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 20)
 		b := s.make("b")
-		remove := b.faults.Inject(faultstore.Rule{
+		remove := b.client.Faults().Inject(faultstore.Rule{
 			Ops: []faultstore.Op{faultstore.OpClaim, faultstore.OpTakeover}, Fault: faultstore.Refuse(),
 			Match: func(call faultstore.Call) bool { _, _, part := shard.ParseLockName(call.Key); return part },
 		})
@@ -236,7 +231,7 @@ func TestThenAnyone(t *testing.T) {
 // Prepare runs before the former owner is asked, and an error of it puts the move
 // off.
 func TestPrepare(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		s.worker("a")
 		s.settle(1, 6)
 		s.reset()
@@ -262,15 +257,13 @@ func TestPrepare(t *testing.T) {
 		if n := b.count(shard.EventMoveFailed); n != 3 || len(calls) != 3 {
 			t.Errorf("%d moves were put off, of %v", n, calls)
 		}
-		if id, gap := s.worst(); gap > refresh {
-			t.Errorf("partition %s had nobody for %v", id, gap)
-		}
+		s.gap(refresh)
 	})
 }
 
 // What is being prepared is not asked for when the worker is to leave.
 func TestPrepareIsCalledOff(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 6)
 		b := s.worker("b", func(o *shard.Options) {
@@ -295,7 +288,7 @@ func TestPrepareIsCalledOff(t *testing.T) {
 // Who asks a worker by hand to step down from a partition gets it moved: the
 // planned owner takes it back.
 func TestStepDownByHand(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 4)
 		if err := a.client.StepDown(t.Context(), shard.LockName(name, "1"), "for a test"); err != nil {

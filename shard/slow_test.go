@@ -11,14 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tenurelock/tenure/shard"
 )
 
 // idle fails the test if a goroutine is in the package: all workers have ended.
-func (s *stage) idle() {
+func (s *world) idle() {
 	s.t.Helper()
 	stacks := make([]byte, 1<<22)
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
@@ -35,7 +34,7 @@ func (s *stage) idle() {
 // no handler, and nothing that is done about one.
 func TestNothingGoesOnAfterRun(t *testing.T) {
 	t.Run("a preparation", func(t *testing.T) {
-		onStage(t, shard.Options{Partitions: 10, LeaveTimeout: -1}, func(t *testing.T, s *stage) {
+		onWorld(t, shard.Options{Partitions: 10, LeaveTimeout: -1}, func(t *testing.T, s *world) {
 			var preparing, prepared atomic.Int64
 			s.worker("a")
 			s.settle(1, 10)
@@ -57,8 +56,8 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 	})
 	t.Run("claims and moves", func(t *testing.T) {
 		for range 20 {
-			onStage(t, shard.Options{Partitions: 60, LeaveTimeout: -1}, func(t *testing.T, s *stage) {
-				s.narrow = &narrow{turn: make(chan struct{}, 1), each: 20 * time.Millisecond}
+			onWorld(t, shard.Options{Partitions: 60, LeaveTimeout: -1}, func(t *testing.T, s *world) {
+				s.slow = 20 * time.Millisecond
 				for i := range 3 {
 					s.worker(fmt.Sprint("w", i)).drain.Store(int64(rand.N(refresh)))
 					time.Sleep(rand.N(2 * refresh))
@@ -82,10 +81,9 @@ func TestNothingGoesOnAfterRun(t *testing.T) {
 // Where all workers are well nobody claims what another one is to have, however slow
 // that one is.
 func TestNobodyAdoptsInACalmGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n, partitions = 10, 400
-		s := newStage(t, shard.Options{Partitions: partitions, Audit: 20})
-		s.narrow = &narrow{turn: make(chan struct{}, 1), each: 20 * time.Millisecond}
+	const n, partitions = 10, 400
+	onWorld(t, shard.Options{Partitions: partitions, Audit: 20}, func(t *testing.T, s *world) {
+		s.slow = 20 * time.Millisecond
 		for i := range n {
 			s.worker(fmt.Sprint("w", i))
 		}
@@ -99,6 +97,26 @@ func TestNobodyAdoptsInACalmGroup(t *testing.T) {
 			if k := w.count(shard.EventAdopted); k > 0 {
 				t.Errorf("%s has adopted %d partitions", w.owner, k)
 			}
+		}
+	})
+}
+
+// Many workers that fill a group on a store which is too slow for all of their
+// claims at once keep their sessions: their heartbeats must get through.
+func TestFillOnASlowStore(t *testing.T) {
+	const n, partitions = 20, 2000
+	onWorld(t, shard.Options{Partitions: partitions}, func(t *testing.T, s *world) {
+		s.slow = 20 * time.Millisecond
+		for i := range n {
+			s.worker(fmt.Sprintf("w%d", i))
+		}
+		took := s.settle(n, partitions)
+		lost := 0
+		for _, w := range s.workers {
+			lost += w.count(shard.EventLost)
+		}
+		if most := 3 * partitions * s.slow; lost > 0 || took > most {
+			t.Errorf("all were owned after %v, and %d sessions were lost; the writes alone take %v", took, lost, partitions*s.slow)
 		}
 	})
 }

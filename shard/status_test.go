@@ -15,12 +15,12 @@ import (
 
 // What is read from outside is what the workers know.
 func TestStatus(t *testing.T) {
-	onStage(t, shard.Options{Names: []string{"blue", "green", "red", "white"}, Zone: "z1", Address: "10.0.0.7:80"}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Names: []string{"blue", "green", "red", "white"}, Zone: "z1", Address: "10.0.0.7:80"}, func(t *testing.T, s *world) {
 		a := s.worker("a")
 		s.settle(1, 4)
 		b := s.worker("b")
 		s.settle(2, 4)
-		st, err := shard.Read(t.Context(), b.client, name)
+		st, err := shard.Read(t.Context(), b.client.Client, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("while b leaves: %+v", st)
 		}
 		s.settle(1, 4)
-		if _, err := shard.Read(t.Context(), b.client, "tenure/x"); err == nil {
+		if _, err := shard.Read(t.Context(), b.client.Client, "tenure/x"); err == nil {
 			t.Error("a name of Tenure's own is taken")
 		}
 	})
@@ -65,13 +65,13 @@ func TestStatus(t *testing.T) {
 // A worker that has left is not called dead, neither while it is on the roll yet, nor
 // when nobody writes one any more; one that has died is.
 func TestStatusOfThoseWhoHaveGone(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		workers := s.staggered(3)
 		s.settle(3, 6)
 		looker := s.looker()
 		look := func() (states map[string]string, there int) {
 			t.Helper()
-			st, err := shard.Read(t.Context(), looker, name)
+			st, err := shard.Read(t.Context(), looker.Client, name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 			t.Errorf("seen of one that leaves: %v", seen)
 		}
 
-		// One dies, the other one leaves: nobody coordinates any more.
+		// One dies, the other one leaves: nobody coordinates any more, and nobody has anything.
 		workers[1].crash()
 		time.Sleep(refresh)
 		_ = workers[0].quit()
@@ -112,30 +112,9 @@ func TestStatusOfThoseWhoHaveGone(t *testing.T) {
 	})
 }
 
-// All have left.
-func TestStatusOfAnEmptyGroup(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
-		workers := s.staggered(3)
-		s.settle(3, 6)
-		s.stopAll(workers...)
-		for range 10 {
-			st, err := s.make("looker").Status(t.Context())
-			if err != nil || st.Workers != 0 || st.Owned != 0 || st.Unowned != 6 || len(st.Members) == 0 {
-				t.Errorf("%+v, %v", st, err)
-			}
-			for _, m := range st.Members {
-				if m.State != shard.MemberLeft {
-					t.Errorf("%s: %s", m.Owner, m.State)
-				}
-			}
-			time.Sleep(lease)
-		}
-	})
-}
-
 // What nobody understands is refused, and left alone.
 func TestUnreadableRecords(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 4}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 4}, func(t *testing.T, s *world) {
 		a := s.make("a")
 		for _, lock := range []string{shard.SpecName(name), shard.RollName(name)} {
 			l, err := a.client.Acquire(t.Context(), lock, &tenure.AcquireOptions{Data: []byte("not ours")})

@@ -16,14 +16,14 @@ import (
 // has stood for a while. A worker that is in one all the same, because somebody has freed the
 // places below it by hand, is found by then.
 func TestVacantPlacesAreLookedAtSeldom(t *testing.T) {
-	onStage(t, shard.Options{Partitions: 6}, func(t *testing.T, s *stage) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
 		const high, often, seldom, periods = 9, 5, 20, 120
 		a := s.worker("a")
 		s.settle(1, 6)
 		looks := func(during time.Duration) (n int) {
-			a.faults.ResetLog()
+			a.client.Faults().ResetLog()
 			time.Sleep(during)
-			for _, l := range a.faults.Log() {
+			for _, l := range a.client.Faults().Log() {
 				if l.Call.Key == shard.MemberName(name, high) {
 					n++
 				}
@@ -51,7 +51,7 @@ func TestVacantPlacesAreLookedAtSeldom(t *testing.T) {
 			t.Fatal(err)
 		}
 		took := s.until("the worker in the high place is found", 10*lease, func() bool {
-			group, err := shard.Read(t.Context(), s.looker(), name)
+			group, err := shard.Read(t.Context(), s.looker().Client, name)
 			return err == nil && len(group.Members) == 2
 		})
 		if most := (seldom + 2) * refresh; took > most {

@@ -34,10 +34,6 @@ var virtuals = []virtual{
 		What:    "1,000 workers, 100,000 partitions: the package as it is, in virtual time",
 		Command: "TENURE_SHARD_SCALE=1000x100000 go test -count=1 -timeout=30m -run=^TestManyWorkers$ -v ./shard",
 	},
-	{
-		What:    "1,000 workers, 100,000 partitions: the plans alone",
-		Command: "TENURE_SCALE=1 go test -count=1 -timeout=30m -run=^TestTable$ -v ./shard/internal/plan/scale",
-	},
 }
 
 // logged finds what is before the text of a line that a test has logged.

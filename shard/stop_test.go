@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/shard"
+)
+
+// times runs f in worlds of their own, in each second of which no hint arrives.
+func times(t *testing.T, n int, options shard.Options, f func(s *world, run int)) {
+	t.Helper()
+	if testing.Short() {
+		n = max(2, n/5)
+	}
+	for run := range n {
+		onWorld(t, options, func(t *testing.T, s *world) {
+			s.blind = run%2 == 1
+			f(s, run)
+		})
+		if t.Failed() {
+			t.Fatalf("in run %d", run)
+		}
+	}
+}
+
+// drains has the handlers of all workers take some time to stop, and returns the longest.
+func (s *world) drains(most time.Duration) (slowest time.Duration) {
+	for _, w := range s.workers {
+		w.drain.Store(int64(rand.N(most)))
+		slowest = max(slowest, time.Duration(w.drain.Load()))
+	}
+	return slowest
+}
+
+// All workers of a group that are stopped at once, or within a look of each other, are gone
+// a look later, and the time that the slowest handler takes: nobody waits for one that leaves,
+// and nothing is reserved for one. Their number, zones and weights do not count. Who comes
+// back finds everything free.
+func TestAllAreStoppedAtOnce(t *testing.T) {
+	const partitions = 24
+	zones := map[string]string{}
+	for i := range partitions {
+		zones[fmt.Sprint(i)] = string(rune('a' + i%2))
+	}
+	mixed := func(o *shard.Options) {
+		o.Zone, o.Weight = string(rune('a'+rand.N(2))), float64(1+rand.N(4))
+	}
+	for _, c := range []struct {
+		runs, workers int
+		drain, apart  time.Duration // how long a handler takes, and the time between two stops, at most
+		zones         map[string]string
+	}{
+		{runs: 40, workers: 1, drain: 3 * refresh},
+		{runs: 40, workers: 2, drain: 3 * refresh},
+		{runs: 40, workers: 3, drain: 10 * time.Second, zones: zones},
+		{runs: 40, workers: 5, drain: 3 * refresh},
+		{runs: 10, workers: 20, drain: refresh},
+		{runs: 60, workers: 4, drain: time.Nanosecond, apart: refresh / 4},
+	} {
+		t.Run(fmt.Sprintf("%d workers", c.workers), func(t *testing.T) {
+			times(t, c.runs, shard.Options{Partitions: partitions, Zones: c.zones, Plans: &shard.Plans{}}, func(s *world, _ int) {
+				edit := func(*shard.Options) {}
+				if c.zones != nil {
+					edit = mixed
+				}
+				workers := s.staggered(c.workers, edit)
+				s.settle(c.workers, partitions)
+				time.Sleep(rand.N(5 * refresh))
+				slowest := s.drains(c.drain)
+				rand.Shuffle(c.workers, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+				for _, w := range workers {
+					if c.apart > 0 {
+						w.stop()
+						time.Sleep(rand.N(c.apart))
+					}
+				}
+				if took := s.stopAll(workers...) - slowest; took > refresh {
+					s.t.Errorf("gone %v after the slowest handler, want %v at most", took, refresh)
+				}
+				s.free(partitions)
+				for i := range min(c.workers, 5) {
+					s.worker(fmt.Sprintf("again%d", i))
+				}
+				if took := s.all(partitions, lease); took > 5*refresh {
+					s.t.Errorf("owned again after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// While partitions move, too: what was asked for is not reserved for one that has gone.
+func TestAllAreStoppedWhilePartitionsMove(t *testing.T) {
+	const partitions = 48
+	for name, edit := range map[string]func(*shard.Options){
+		"nothing more": func(*shard.Options) {},
+		"a limit":      func(o *shard.Options) { o.Max = 40 },
+		"preparations": func(o *shard.Options) {
+			o.Prepare = func(ctx context.Context, _ string) error {
+				select {
+				case <-time.After(rand.N(refresh)):
+				case <-ctx.Done():
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			moved := 0
+			times(t, 40, shard.Options{Partitions: partitions}, func(s *world, _ int) {
+				s.staggered(2, edit)
+				s.settle(2, partitions)
+				for _, owner := range []string{"x", "y", "z"} {
+					s.worker(owner, edit)
+				}
+				slowest := s.drains(refresh)
+				time.Sleep(2*refresh + rand.N(4*refresh)) // the new ones are planned for by then, or nearly
+				for _, w := range s.workers {
+					moved += w.Stats().MovingIn
+				}
+				if took := s.stopAll(s.workers...) - slowest; took > refresh {
+					s.t.Errorf("gone %v after the slowest handler", took)
+				}
+				s.free(partitions)
+			})
+			if moved == 0 && !testing.Short() {
+				t.Error("nothing moved")
+			}
+		})
+	}
+}
+
+// Where some stay they get all, each by a hand-over to one that knows of it, and nobody waits
+// for one that leaves; whoever the coordinator is, and also where one that leaves has
+// missed a plan by which another one goes.
+func TestSomeAreStoppedOneAfterTheOther(t *testing.T) {
+	const n, partitions = 6, 48
+	for _, c := range []struct {
+		name   string
+		runs   int
+		stay   int
+		apart  time.Duration
+		misses bool // they are late to read the plan
+		hints  bool // always
+		gone   time.Duration
+	}{
+		{name: "all but one at once", runs: 40, stay: 1, gone: 12 * refresh},
+		{name: "some one after the other", runs: 60, stay: 2, apart: refresh, hints: true, gone: 7 * refresh},
+		{name: "most one after the other", runs: 60, stay: 4, apart: refresh, hints: true, gone: 7 * refresh},
+		{name: "some that miss plans", runs: 60, stay: 3, apart: refresh, misses: true, hints: true, gone: 7 * refresh},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			times(t, c.runs, shard.Options{Partitions: partitions}, func(s *world, _ int) {
+				s.blind = s.blind && !c.hints
+				workers := s.staggered(n)
+				s.settle(n, partitions)
+				s.reset()
+				rand.Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+				stopped := map[*worker]time.Time{}
+				for _, w := range workers[c.stay:] {
+					if c.misses {
+						w.client.Faults().Inject(faultstore.Rule{
+							Ops: []faultstore.Op{faultstore.OpGet}, Key: shard.RollName(name),
+							Decide: func(faultstore.Call) faultstore.Fault { return faultstore.Slow(rand.N(refresh/2), 0) },
+						})
+					}
+					w.stop()
+					stopped[w] = time.Now()
+					time.Sleep(rand.N(c.apart + 1))
+				}
+				for w, at := range stopped {
+					if err := w.quit(); err != nil || time.Since(at) > c.gone {
+						s.t.Errorf("%s is gone after %v: %v", w.owner, time.Since(at), err)
+					}
+				}
+				s.settle(c.stay, partitions)
+				most := 100 * time.Millisecond
+				if s.blind {
+					most = 3 * refresh / 2
+				}
+				s.gap(most)
+			})
+		})
+	}
+}
+
+// A worker that dies while others leave holds these up, and the rest, for its lease at most.
+// Where it comes after the coordinator that leaves, the next one knows how long it has been
+// silent: a second lease is hardly ever waited for.
+func TestOneDiesWhileOthersLeave(t *testing.T) {
+	const n, partitions, runs = 4, 32, 40
+	for _, c := range []struct {
+		name  string
+		stay  int // of those that live
+		first bool
+	}{
+		{"all others", 0, false}, {"one", 2, false}, {"the coordinator", 2, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			late := 0
+			times(t, runs, shard.Options{Partitions: partitions}, func(s *world, run int) {
+				workers := s.staggered(n)
+				s.settle(n, partitions)
+				s.reset()
+				if !c.first {
+					time.Sleep(rand.N(beat))
+					rand.Shuffle(n, func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+				}
+				leave, dies := workers[:1], workers[1]
+				if c.stay == 0 {
+					leave = append(slices.Clone(leave), workers[2:]...)
+				}
+				if run%2 == 0 || c.first {
+					for _, w := range leave {
+						w.stop()
+					}
+					time.Sleep(rand.N(refresh))
+				}
+				dies.crash()
+				time.Sleep(rand.N(2 * refresh))
+				if took := s.stopAll(leave...); took > lease+5*refresh {
+					s.t.Errorf("gone after %v", took)
+				}
+				if c.stay == 0 {
+					s.worker("again")
+					s.all(partitions, 2*lease)
+					return
+				}
+				s.settle(c.stay, partitions)
+				if c.first {
+					if s.gap(3*lease) > lease+4*refresh {
+						late++
+					}
+					return
+				}
+				s.gap(lease + 6*refresh)
+			})
+			// Where the successor has become the coordinator before, two things are waited for.
+			if late > runs/4 {
+				t.Errorf("a partition had nobody for more than %v in %d of %d runs", lease+4*refresh, late, runs)
+			}
+		})
+	}
+}
+
+// All are stopped while as many new ones come: these have all soon.
+func TestAllAreReplaced(t *testing.T) {
+	const n, partitions = 4, 32
+	for _, before := range []time.Duration{-3 * refresh, 0, 10 * refresh} {
+		t.Run(fmt.Sprintf("new ones come %v before", before), func(t *testing.T) {
+			times(t, 40, shard.Options{Partitions: partitions}, func(s *world, _ int) {
+				workers := s.staggered(n)
+				s.settle(n, partitions)
+				s.reset()
+				come := func() {
+					for i := range n {
+						s.worker(fmt.Sprint("new", i))
+						time.Sleep(rand.N(refresh / n))
+					}
+				}
+				if before >= 0 {
+					come()
+					time.Sleep(before)
+				}
+				took := s.stopAll(workers...)
+				if before < 0 {
+					time.Sleep(-before)
+					come()
+				}
+				if settled := s.settle(n, partitions); took > 20*refresh || settled > 20*refresh {
+					s.t.Errorf("gone after %v, settled %v later", took, settled)
+				}
+				// New ones that are planned for take over by hand-overs; others find all free.
+				most := 5*refresh + max(0, -before)
+				if before > 5*refresh {
+					most = 3 * refresh / 2
+				}
+				s.gap(most)
+			})
+		})
+	}
+}
+
+// Where nobody has room for what a worker has, it does not wait for anybody.
+func TestLeaveWhereAllAreFull(t *testing.T) {
+	const n, partitions, most = 4, 40, 10
+	times(t, 40, shard.Options{Partitions: partitions, Max: most}, func(s *world, run int) {
+		workers := s.staggered(n)
+		s.settle(n, partitions)
+		begun := time.Now()
+		w := workers[run%n]
+		w.stop()
+		var early *shard.LeftEarlyError
+		if err := w.quit(); err != nil && (!errors.As(err, &early) || early.Partitions > most || !errors.Is(err, shard.ErrLeftEarly)) {
+			s.t.Errorf("left with %v", err)
+		}
+		if took := time.Since(begun); took > 10*refresh {
+			s.t.Errorf("gone after %v", took)
+		}
+		s.worker("again")
+		s.settle(n, partitions)
+	})
+}
